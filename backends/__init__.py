@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: MIT
+"""Backends turn (kernel source, target) into a shared library with one compiler command.
+
+Every backend is a file of this folder that defines ``BACKEND``; adding a vendor is adding a file.
+"""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+
+from backends.base import Backend, UnknownBackend
+
+_SUPPORT_FILES = {"__init__", "base", "source", "toolchain"}
+
+
+def names() -> list[str]:
+    """Names of all backends, sorted: every file of this folder that is not a support file.
+
+    A support file is one of ``base``, ``source``, ``toolchain`` or any whose name starts with an underscore.
+    """
+    files = (path.stem for path in Path(__file__).parent.glob("*.py"))
+    return sorted(name for name in files if name not in _SUPPORT_FILES and not name.startswith("_"))
+
+
+def get(name: str) -> Backend:
+    """The backend called ``name``.
+
+    Raises ``UnknownBackend`` (a usage error) with the names that exist.
+    """
+    if name not in names():
+        raise UnknownBackend(name, names())
+    backend = importlib.import_module(f"backends.{name}").BACKEND
+    assert isinstance(backend, Backend)
+    return backend

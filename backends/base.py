@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: MIT
+"""The vocabulary every backend shares: targets, binaries, usage, availability and errors.
+
+Error tree::
+
+    BackendError
+    ├── UnknownBackend        no such backend file (usage error)
+    ├── UnknownTarget         no such GPU or arch for this backend (usage error)
+    ├── ToolchainMissing      no compiler; lists what was tried and what to do
+    ├── CompileError          the compiler refused the source; carries diagnostics
+    └── SourceError           a kernel file or kernel.h does not follow its grammar; carries file and line
+
+Units: bytes, seconds, FLOP/s and bytes/s. Imports the standard library only.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backends.source import KernelSource
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to compile for, with the facts that kernels, checks and the roofline may ask.
+
+    ``gpu`` is the label users type (``H100``, ``L4``, ``MI300``, ``CPU``); ``arch`` is the compiler's spelling.
+    ``peaks`` maps a dtype name (``fp8``, ``bf16``, ``fp16``, ``fp32``) to dense FLOP/s and ``bytes`` to bytes/s, vendor
+    data-sheet figures; ``peaks_source`` names the sheet. Empty when unknown: then no % of roofline is shown.
+    """
+
+    backend: str
+    gpu: str
+    arch: str
+    warp_size: int
+    fp8: str
+    max_smem: int
+    llc_bytes: int
+    peaks: Mapping[str, float] = field(default_factory=dict, hash=False)
+    peaks_source: str = ""
+
+
+@dataclass(frozen=True)
+class Device:
+    """One device a backend found. ``name`` is the driver's, ``gpu`` our label for it (or the name if unknown)."""
+
+    index: int
+    name: str
+    gpu: str
+    arch: str
+    memory_bytes: int
+    driver: str = ""
+    emulated: bool = False
+
+
+@dataclass(frozen=True)
+class Availability:
+    """What a backend can do on this machine. ``reasons`` says why something is missing and what to do about it."""
+
+    compiler: str | None                 # path of the compiler driver, None if there is none
+    compiler_version: str | None
+    devices: tuple[Device, ...] = ()
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def can_compile(self) -> bool:
+        return self.compiler is not None
+
+    @property
+    def can_run(self) -> bool:
+        return bool(self.devices)
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One compiler message. ``file`` is relative to the checkout where it lies inside it; ``line`` is 1-based or 0."""
+
+    file: str
+    line: int
+    severity: str      # "error" | "warning" | "note"
+    message: str
+
+    def __str__(self) -> str:
+        where = f"{self.file}:{self.line}" if self.line else self.file
+        return f"{where}: {self.severity}: {self.message}"
+
+
+@dataclass(frozen=True)
+class KernelUsage:
+    """Resources of one device function. ``agprs`` is None where the architecture has none.
+
+    ``spill_bytes`` counts bytes spilled per thread; ``occupancy`` is resident warps (waves) per SM (CU) over the
+    maximum, at the launch bound the compiler knows (``threads``), or None where it does not know one.
+    """
+
+    name: str
+    registers: int
+    spill_bytes: int
+    shared_bytes: int             # static shared memory / LDS
+    scratch_bytes: int = 0        # stack or private segment per thread
+    scalar_registers: int | None = None
+    agprs: int | None = None
+    threads: int | None = None
+    occupancy: float | None = None
+
+
+@dataclass(frozen=True)
+class Usage:
+    """Resource usage of all device functions of a binary; empty for host code."""
+
+    kernels: tuple[KernelUsage, ...] = ()
+
+    @property
+    def spill_bytes(self) -> int:
+        return sum(kernel.spill_bytes for kernel in self.kernels)
+
+
+@dataclass(frozen=True)
+class Binary:
+    """A compiled kernel: a shared library in the cache, and how it came about."""
+
+    path: Path
+    digest: str                     # content address: compiler version, flags, source and all included headers
+    target: Target
+    command: tuple[str, ...]
+    compiler_version: str
+    usage: Usage
+    diagnostics: tuple[Diagnostic, ...] = ()
+    cached: bool = False
+    seconds: float = 0.0            # wall time of the compilation, 0 for a cache hit
+    code_object: Path | None = None  # the device code alone (cubin is inside the library: None; gfx942 ELF for rocm)
+
+
+class BackendError(Exception):
+    """Base class: anything a backend reports to a user without a traceback."""
+
+
+class UnknownBackend(BackendError):
+    def __init__(self, name: str, known: Sequence[str]):
+        super().__init__(f"unknown backend {name!r}; there are: {', '.join(known)}")
+
+
+class UnknownTarget(BackendError):
+    def __init__(self, name: str, known: Sequence[str]):
+        super().__init__(f"unknown GPU or arch {name!r}; there are: {', '.join(known)}")
+
+
+class ToolchainMissing(BackendError):
+    """No usable compiler. ``tried`` lists every place looked at, ``hint`` what to do next."""
+
+    def __init__(self, what: str, tried: Sequence[str], hint: str):
+        lines = "".join(f"\n  tried {place}" for place in tried)
+        super().__init__(f"{what} not found{lines}\n  {hint}")
+        self.tried = tuple(tried)
+        self.hint = hint
+
+
+class CompileError(BackendError):
+    """The compiler refused the source, or did not finish in time."""
+
+    def __init__(self, message: str, diagnostics: Sequence[Diagnostic], log: str, command: Sequence[str]):
+        super().__init__(message)
+        self.diagnostics = tuple(diagnostics)
+        self.log = log
+        self.command = tuple(command)
+
+
+class SourceError(BackendError):
+    """A kernel file or a kernel.h does not follow its grammar."""
+
+    def __init__(self, path: Path | str, line: int, message: str):
+        super().__init__(f"{path}:{line}: {message}")
+        self.path = Path(path)
+        self.line = line
+
+
+class Backend(ABC):
+    """Source + target -> shared library. Stateless; everything but ``probe`` and ``compile`` is pure."""
+
+    name: str            # "cuda" | "rocm" | "cpu": also the file name in backends/
+    language: str        # folder under kernels/: "cuda" | "hip" | "cpu"
+    suffix: str          # of kernel files: ".cu" | ".hip" | ".cpp"
+
+    @abstractmethod
+    def targets(self) -> tuple[Target, ...]:
+        """All targets this backend knows, the default one first."""
+
+    @abstractmethod
+    def probe(self) -> Availability:
+        """What is here: compiler, devices (real or emulated), or the reasons for none. Never raises."""
+
+    @abstractmethod
+    def command(
+        self, source: KernelSource, out: Path, target: Target, defines: Mapping[str, str | int] | None = None
+    ) -> list[str]:
+        """The compiler command line. Pure given the toolchain found: golden-tested on any machine.
+
+        Raises ``ToolchainMissing``.
+        """
+
+    @abstractmethod
+    def usage(self, log: str, library: Path, target: Target) -> Usage:
+        """Resource usage from the compiler's log and/or the binary itself."""
+
+    @abstractmethod
+    def compile(
+        self, source: KernelSource, target: Target, defines: Mapping[str, str | int] | None = None,
+        cache_dir: Path | None = None, timeout: float = 300.0,
+    ) -> Binary:
+        """Compile through the content-addressed cache.
+
+        Raises ``CompileError`` (with diagnostics as file:line) and ``ToolchainMissing``.
+        """
+
+    def target(self, name: str | None = None) -> Target:
+        """The target whose GPU label or arch is ``name`` (case-insensitive); the default one for None.
+
+        Raises ``UnknownTarget``.
+        """
+        if name is None:
+            return self.targets()[0]
+        for candidate in self.targets():
+            if name.lower() in (candidate.gpu.lower(), candidate.arch.lower()):
+                return candidate
+        raise UnknownTarget(name, [f"{t.gpu} ({t.arch})" for t in self.targets()])
+
+    def telemetry(self, device: Device) -> dict[str, object]:
+        """Clocks (MHz), power (W), temperature (°C) and throttle reasons now; {} where nothing can be read."""
+        return {}

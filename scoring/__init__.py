@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The scorer: check, then time, never otherwise."""
