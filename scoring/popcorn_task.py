@@ -84,9 +84,11 @@ def parse_task(text: str, path: Path) -> Task:
     """
     import yaml
 
+    # PyYAML's constructors let plain Python errors through, too (`!!int ''`, dates out of range, very deep nesting).
+    refusals = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
     try:
         data = yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, TypeError, AttributeError, OverflowError, RecursionError) as error:
+    except refusals as error:
         summary = " ".join(str(error).split())
         raise TaskError([f"{path}: not YAML: {summary or type(error).__name__}"]) from error
     if not isinstance(data, dict):

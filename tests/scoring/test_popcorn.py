@@ -309,8 +309,9 @@ def errors_of(text: str) -> tuple[str, ...]:
 
 
 SNIPPETS = st.sampled_from([
-    "files:", "tests:", "- ", "{m: 1}", "lang: py", "description: d", "\n", " ", "[", "]", ":", "source: '@SUBMISSION@'",
-    "name: a.py", "&a ", "*a", "!!int ", "2001-99-99", "0x" + "f" * 5000, "test_timeout: ", "nan", ".inf", "config: ",
+    "files:", "tests:", "- ", "{m: 1}", "lang: py", "description: d", "\n", " ", "[", "]", ":",
+    "source: '@SUBMISSION@'", "name: a.py", "&a ", "*a", "!!int ", "2001-99-99",
+    "0x" + "f" * 5000, "test_timeout: ", "nan", ".inf", "config: ",
     "templates: ", "multi_gpu: yes", "seed: ", "\x00"])
 
 
