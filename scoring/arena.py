@@ -1,0 +1,220 @@
+# SPDX-License-Identifier: MIT
+"""Memory that the judge owns and the worker maps: one block of bytes per slot.
+
+Two kinds. A *host* arena is a memfd handed over as a file descriptor: CPU kernels and emulated devices, whose device
+pointers are host pointers, work in it directly. A *device* arena is one plain device allocation exported by an IPC
+handle (``cudaIpcGetMemHandle`` / ``hipIpcGetMemHandle``). Either way the bytes are the judge's: it fills the inputs,
+poisons the outputs and reads the answers without asking the worker for anything.
+
+Imports the standard library and torch only, as both processes use it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+ALIGNMENT = 1024        # bytes: every tensor starts so aligned, as a plain device allocation would
+HANDLE_BYTES = 64       # sizeof(cudaIpcMemHandle_t) == sizeof(hipIpcMemHandle_t)
+
+
+class ArenaError(Exception):
+    """The memory could not be allocated, exported or mapped."""
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """Where a tensor lies in an arena: ``offset`` in bytes, ``strides`` in elements, dtype by torch's name."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    offset: int
+
+    @property
+    def nbytes(self) -> int:
+        return extent(self.shape, self.strides) * dtype_of(self.dtype).itemsize
+
+    def view(self, block: torch.Tensor) -> torch.Tensor:
+        """This tensor as a view of ``block`` (uint8, one dimension).
+
+        Raises ``ArenaError`` if it does not fit.
+        """
+        if self.offset < 0 or self.offset + self.nbytes > block.numel():
+            raise ArenaError(f"tensor {self.name} does not fit into its arena")
+        raw = block[self.offset : self.offset + self.nbytes].view(dtype_of(self.dtype))
+        return raw.as_strided(self.shape, self.strides)
+
+
+def extent(shape: tuple[int, ...], strides: tuple[int, ...]) -> int:
+    """Elements from the first to the last one a strided tensor touches; 0 for an empty one."""
+    if any(size == 0 for size in shape):
+        return 0
+    return 1 + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+
+
+def dtype_of(name: str) -> torch.dtype:
+    """torch's dtype called ``name``.
+
+    Raises ``ArenaError`` for any other name.
+    """
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype):
+        raise ArenaError(f"unknown dtype {name!r}")
+    return dtype
+
+
+class Arena:
+    """A block of bytes, seen as a one-dimensional uint8 tensor ``block``."""
+
+    def __init__(self, block: torch.Tensor, close: Any, export: dict[str, Any], fd: int | None = None):
+        self.block = block
+        self.export = export      # what the other process needs, but for the descriptor
+        self.fd = fd
+        self._close = close
+
+    def close(self) -> None:
+        """Give the memory back; views of it must be gone or unused. Safe to call twice."""
+        close, self._close = self._close, None
+        if close is not None:
+            del self.block
+            close()
+
+
+def create_host(nbytes: int) -> Arena:
+    """A zeroed host arena in a memfd.
+
+    Raises ``ArenaError`` when the system has no room.
+    """
+    try:
+        fd = os.memfd_create("warpwave", os.MFD_CLOEXEC)
+        os.ftruncate(fd, max(nbytes, 1))
+    except OSError as error:
+        raise ArenaError(f"cannot allocate {nbytes} bytes of shared memory: {error}") from error
+    arena = _map_host(fd, nbytes)
+    arena.export = {"kind": "host", "nbytes": nbytes}
+    return arena
+
+
+def _map_host(fd: int, nbytes: int) -> Arena:
+    try:
+        mapping = mmap.mmap(fd, max(nbytes, 1))
+    except (OSError, ValueError) as error:
+        raise ArenaError(f"cannot map {nbytes} bytes of shared memory: {error}") from error
+    block = torch.frombuffer(mapping, dtype=torch.uint8)
+
+    def close() -> None:
+        # The mapping goes with its last view; the descriptor need not wait for that.
+        os.close(fd)
+
+    return Arena(block, close, {}, fd)
+
+
+class _Runtime:
+    """The few calls of the vendor's runtime that torch does not offer, by ctypes on the library torch has loaded."""
+
+    def __init__(self) -> None:
+        if torch.version.hip:
+            self.prefix = "hip"
+            names = ["libamdhip64.so", f"libamdhip64.so.{torch.version.hip.split('.')[0]}"]
+        else:
+            self.prefix = "cuda"
+            major = (torch.version.cuda or "0").split(".")[0]
+            names = [f"libcudart.so.{major}", "libcudart.so"]
+        for name in names:
+            try:
+                self.library = ctypes.CDLL(name)
+                return
+            except OSError:
+                continue
+        raise ArenaError(f"the device runtime was not found: tried {', '.join(names)}")
+
+    def call(self, name: str, *arguments: Any) -> None:
+        code = getattr(self.library, self.prefix + name)(*arguments)
+        if code:
+            raise ArenaError(f"{self.prefix}{name}: {self.describe(code)} (error {code})")
+
+    def describe(self, code: int) -> str:
+        function = getattr(self.library, self.prefix + "GetErrorString")
+        function.restype = ctypes.c_char_p
+        return str(function(code).decode())
+
+
+def error_string(code: int) -> str:
+    """The vendor's words for an error code a kernel returned."""
+    return _Runtime().describe(code)
+
+
+class _DevicePointer:
+    """A device allocation as torch adopts it: the array interface both vendors' builds of torch read."""
+
+    def __init__(self, pointer: int, nbytes: int):
+        self.__cuda_array_interface__ = {
+            "shape": (nbytes,), "typestr": "|u1", "data": (pointer, False), "version": 3, "strides": None,
+        }
+
+
+class _Handle(ctypes.Structure):
+    _fields_ = [("reserved", ctypes.c_char * HANDLE_BYTES)]
+
+
+def create_device(nbytes: int, device: int) -> Arena:
+    """A device arena on torch's device number ``device``.
+
+    Raises ``ArenaError`` when the device has no room or cannot export memory.
+    """
+    runtime = _Runtime()
+    with torch.cuda.device(device):
+        torch.cuda.current_blas_handle()    # makes torch's primary context current in this thread
+        pointer = ctypes.c_void_p()
+        runtime.call("Malloc", ctypes.byref(pointer), ctypes.c_size_t(max(nbytes, 1)))
+        handle = _Handle()
+        try:
+            runtime.call("IpcGetMemHandle", ctypes.byref(handle), pointer)
+        except ArenaError:
+            runtime.call("Free", pointer)
+            raise
+        block = torch.as_tensor(_DevicePointer(pointer.value or 0, nbytes), device=f"cuda:{device}")
+
+    def close() -> None:
+        with torch.cuda.device(device):
+            torch.cuda.synchronize()
+            runtime.call("Free", pointer)
+
+    raw = ctypes.string_at(ctypes.byref(handle), HANDLE_BYTES)
+    return Arena(block, close, {"kind": "device", "nbytes": nbytes, "handle": raw.hex()})
+
+
+def attach(export: dict[str, Any], fd: int | None, device: int) -> Arena:
+    """Map the arena that another process described by ``export`` (and ``fd`` for host memory).
+
+    Raises ``ArenaError``.
+    """
+    nbytes = int(export["nbytes"])
+    if export["kind"] == "host":
+        if fd is None:
+            raise ArenaError("a host arena came without its descriptor")
+        return _map_host(fd, nbytes)
+    runtime = _Runtime()
+    with torch.cuda.device(device):
+        torch.cuda.current_blas_handle()
+        handle = _Handle()
+        ctypes.memmove(ctypes.byref(handle), bytes.fromhex(export["handle"]), HANDLE_BYTES)
+        pointer = ctypes.c_void_p()
+        open_handle = getattr(runtime.library, runtime.prefix + "IpcOpenMemHandle")
+        open_handle.argtypes = [ctypes.c_void_p, _Handle, ctypes.c_uint]     # the handle travels by value
+        runtime.call("IpcOpenMemHandle", ctypes.byref(pointer), handle, ctypes.c_uint(1))
+        block = torch.as_tensor(_DevicePointer(pointer.value or 0, nbytes), device=f"cuda:{device}")
+
+    def close() -> None:
+        with torch.cuda.device(device):
+            torch.cuda.synchronize()
+            runtime.call("IpcCloseMemHandle", pointer)
+
+    return Arena(block, close, {})

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""Settings: flag > environment > ``config.yaml`` > default, each remembering where it came from.
+
+The file is found by ``--config``, then ``WARPWAVE_CONFIG``, then ``./config.yaml``, then the one in the user's
+configuration directory, then the checkout's. Every error of a file is reported at once, each with its path in it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# Environment variables that set something here, and what they set. (Those of toolchains, devices, torch and KernelBot
+# are read where they are used; ``doctor`` shows them all.)
+ENVIRONMENT = {
+    "WARPWAVE_BACKEND": "backends",
+    "WARPWAVE_CACHE_DIR": "paths.cache",
+    "WARPWAVE_DB": "paths.database",
+}
+
+
+class ConfigError(Exception):
+    """The settings are wrong; one line per error, each with where it stands."""
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
+
+
+class Timing(_Strict):
+    """How much to measure; see ``scoring.timing.TimingOptions``."""
+
+    min_rounds: int = Field(8, ge=1)
+    max_rounds: int = Field(24, ge=1)
+    precision: float = Field(0.01, gt=0)
+    seconds: float = Field(6.0, gt=0)
+
+
+class Limits(_Strict):
+    """Deadlines in seconds; ``case_gflop``: the largest case to run per backend, no entry for no limit."""
+
+    load_seconds: float = Field(300.0, gt=0)
+    call_seconds: float = Field(90.0, gt=0)
+    job_seconds: float = Field(3600.0, gt=0)
+    case_gflop: dict[str, float] = {"cpu": 1.0}
+
+
+class Paths(_Strict):
+    """Folders and files; relative ones are relative to the file that names them."""
+
+    problems: str = "problems"
+    kernels: str = "kernels"
+    peers: str = "benchmarks/peers"
+    cache: str | None = None
+    database: str | None = None
+    report: str = "report.html"
+
+
+class Competition(_Strict):
+    """A leaderboard somebody may submit to; dates are ISO, in UTC."""
+
+    leaderboard: str
+    problem: str
+    gpus: list[str]
+    deadline: str | None = None
+
+
+class Settings(_Strict):
+    """Everything a run can be told."""
+
+    problems: list[str] = ["*"]
+    kernels: list[str] = ["*"]
+    backends: list[str] = ["cpu", "cuda", "rocm"]
+    gpus: dict[str, list[str]] = {"cpu": ["CPU"], "cuda": ["H100", "L4"], "rocm": ["MI300"]}
+    mode: Literal["test", "benchmark", "leaderboard", "profile"] = "benchmark"
+    seed: int | None = None
+    peers: bool = False
+    timing: Timing = Timing()
+    limits: Limits = Limits()
+    paths: Paths = Paths()
+    competitions: list[Competition] = []
+
+
+@dataclass(frozen=True)
+class Config:
+    """Validated settings, the file they came from, and the origin of every leaf (``timing.seconds`` → ``default``)."""
+
+    settings: Settings
+    file: Path | None
+    origins: Mapping[str, str]
+
+    def path(self, name: str) -> Path:
+        """A folder or file setting, resolved: against its file, else the checkout."""
+        value = Path(getattr(self.settings.paths, name)).expanduser()
+        if value.is_absolute():
+            return value
+        origin = self.origins[f"paths.{name}"]
+        if origin == "default" or self.file is None:
+            return ROOT / value
+        return (self.file.parent if origin == str(self.file) else Path.cwd()) / value
+
+    @property
+    def database(self) -> Path:
+        """Where records go: the setting, else the user's state directory."""
+        if self.settings.paths.database:
+            return self.path("database")
+        import platformdirs
+
+        return Path(platformdirs.user_state_dir("warpwave")) / "leaderboard.db"
+
+    @property
+    def cache(self) -> Path:
+        """Where binaries go: the setting, else the user's cache directory."""
+        if self.settings.paths.cache:
+            return self.path("cache")
+        import platformdirs
+
+        return Path(platformdirs.user_cache_dir("warpwave"))
+
+
+def find(flag: str | None, environment: Mapping[str, str]) -> Path | None:
+    """The configuration file to read, None if there is none.
+
+    Raises ``ConfigError`` for one that was asked for and is not there.
+    """
+    for origin, name in (("--config", flag), ("WARPWAVE_CONFIG", environment.get("WARPWAVE_CONFIG"))):
+        if name:
+            path = Path(name).expanduser()
+            if not path.is_file():
+                raise ConfigError(f"{origin}: no file {path}")
+            return path.resolve()
+    user = Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "warpwave"
+    for folder in (Path.cwd(), user, ROOT):
+        if (folder / "config.yaml").is_file():
+            return (folder / "config.yaml").resolve()
+    return None
+
+
+def load(
+    flags: Mapping[str, Any] | None = None, file: str | None = None, environment: Mapping[str, str] | None = None
+) -> Config:
+    """Settings from all four sources. ``flags`` maps dotted names to values; None values count as not given.
+
+    Raises ``ConfigError`` listing every error with its source and path.
+    """
+    environment = os.environ if environment is None else environment
+    path = find(file, environment)
+    values: dict[str, Any] = {}
+    origins: dict[str, str] = {}
+    if path is not None:
+        values = _read(path)
+        origins.update(dict.fromkeys(_leaves(values), str(path)))
+    for variable, name in ENVIRONMENT.items():
+        if environment.get(variable):
+            raw = environment[variable]
+            _put(values, name, [part.strip() for part in raw.split(",")] if name == "backends" else raw)
+            origins[name] = f"${variable}"
+    for name, value in (flags or {}).items():
+        if value is not None:
+            _put(values, name, value)
+            origins[name] = "flag"
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        raise ConfigError("\n".join(_explain(entry, path, origins) for entry in error.errors())) from None
+    known = {name: _origin(name, origins) for name in _leaves(settings.model_dump())}
+    return Config(settings, path, known)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    import yaml
+
+    try:
+        values = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
+    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read: {error}") from None
+    if values is None:
+        return {}
+    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+        raise ConfigError(f"{path}: the top level must be a mapping of settings")
+    return values
+
+
+def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
+    *folders, leaf = dotted.split(".")
+    for folder in folders:
+        inner = values.get(folder)
+        values[folder] = dict(inner) if isinstance(inner, dict) else {}
+        values = values[folder]
+    values[leaf] = value
+
+
+def _leaves(values: Any, prefix: str = "") -> list[str]:
+    if isinstance(values, dict) and values and prefix not in ("gpus", "limits.case_gflop"):
+        return [leaf for key, value in values.items() for leaf in _leaves(value, f"{prefix}.{key}" if prefix else str(key))]
+    return [prefix] if prefix else []
+
+
+def _origin(name: str, origins: Mapping[str, str]) -> str:
+    return origins.get(name, "default")
+
+
+def _explain(entry: Any, path: Path | None, origins: Mapping[str, str]) -> str:
+    dotted = ".".join(str(part) for part in entry["loc"])
+    top = [name for name in origins if name == dotted or dotted.startswith(name + ".")]
+    source = origins[top[0]] if top else str(path or "settings")
+    return f"{source}: {dotted}: {entry['msg']}"

@@ -1,0 +1,249 @@
+# SPDX-License-Identifier: MIT
+"""From a selection to jobs: which kernels of which problems for which targets, compiled, with the device to run on.
+
+Nothing is run here. A device that is present decides the target; without one the configured GPUs are compiled for and
+the job says why it cannot run.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import shutil
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import backends
+from backends.base import Availability, Backend, BackendError, Device, Target
+from backends.source import KernelSource, Signature, kernels
+from scoring.config import Config
+from scoring.judge import Job, Limits
+from scoring.model import Case, Mode
+from scoring.popcorn import server_directives
+from scoring.problem import Problem, discover
+from scoring.timing import TimingOptions
+
+if TYPE_CHECKING:
+    from scoring.caserun import Contestant
+
+_KINDS = {"int": "int", "float": "float", "size_t": "size_t"}
+
+
+class SelectionError(Exception):
+    """Nothing matches, or a name does not exist; ``code`` is the exit code that says so."""
+
+    def __init__(self, message: str, code: int = 5):
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class Place:
+    """A target and where to run it: a device, or the reason for none."""
+
+    backend: Backend
+    target: Target
+    device: Device | None
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One kernel file to be compiled for one place."""
+
+    problem: Problem
+    source: KernelSource
+    place: Place
+
+
+def select_problems(config: Config, patterns: Sequence[str]) -> list[Problem]:
+    """Problems whose name matches a pattern, in name order.
+
+    Raises ``SelectionError`` (usage) for a pattern without wildcards that names none.
+    """
+    root = config.path("problems")
+    found = discover(root)
+    names: list[str] = []
+    for pattern in patterns:
+        matched = fnmatch.filter(found, pattern)
+        if not matched and not set(pattern) & set("*?["):
+            raise SelectionError(f"unknown problem {pattern!r}; {root} has: {', '.join(found) or 'none'}", 2)
+        names += matched
+    return [Problem(found[name]) for name in sorted(set(names))]
+
+
+def select_kernels(config: Config, problem: Problem, backend: Backend, patterns: Sequence[str]) -> list[KernelSource]:
+    """Kernel files of a problem in a backend's language; a pattern matches ``variant``, ``problem/variant`` or
+    ``language/problem/variant``."""
+    root = config.path("kernels").parent
+    sources = [KernelSource.read(path, root) for path in kernels(root, backend.language, problem.name)]
+
+    def wanted(source: KernelSource) -> bool:
+        names = (source.variant, source.name, f"{source.language}/{source.name}", f"{source.language}/{source.variant}")
+        return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in patterns)
+
+    return [source for source in sources if wanted(source)]
+
+
+def places(config: Config, backend: Backend, available: Availability, gpu: str | None) -> list[Place]:
+    """What to compile for, and where to run: present devices first, else the configured GPUs; ``gpu`` narrows it.
+
+    Raises ``UnknownTarget`` for a GPU the backend does not know.
+    """
+    if gpu is not None:
+        target = backend.target(gpu)
+        device = next((d for d in available.devices if d.gpu.lower() == target.gpu.lower()), None)
+        return [Place(backend, target, device, "" if device else _why(available, target))]
+    if available.devices:
+        device = available.devices[0]
+        return [Place(backend, device_target(backend, device), device)]
+    wanted = config.settings.gpus.get(backend.name) or [backend.target().gpu]
+    return [Place(backend, target := backend.target(name), None, _why(available, target)) for name in wanted]
+
+
+def device_target(backend: Backend, device: Device) -> Target:
+    """The target that describes a device: by its label, else by its arch under the device's own name."""
+    for key in (device.gpu, device.arch):
+        try:
+            target = backend.target(key)
+        except BackendError:
+            continue
+        if target.gpu == device.gpu:
+            return target
+        # A GPU we have no data sheet for: compile for its arch, but claim no roofline.
+        return replace(target, gpu=device.gpu, peaks={}, peaks_source="")
+    raise SelectionError(f"{backend.name}: no target for {device.name} ({device.arch}); pass --gpu", 4)
+
+
+def _why(available: Availability, target: Target) -> str:
+    reasons = "; ".join(available.reasons) or f"no {target.gpu} here"
+    return f"compiled; not run: {reasons}"
+
+
+def candidates(
+    config: Config, problems: Iterable[Problem], found: Mapping[str, Availability], kernel_patterns: Sequence[str],
+    gpu: str | None,
+) -> list[Candidate]:
+    """Every kernel of every problem for every place whose arch it supports."""
+    chosen: list[Candidate] = []
+    known = list(problems)
+    for name, available in found.items():
+        backend = backends.get(name)
+        if not available.can_compile:
+            continue
+        for place in places(config, backend, available, gpu):
+            for problem in known:
+                for source in select_kernels(config, problem, backend, kernel_patterns):
+                    if not source.arches or place.target.arch in source.arches:
+                        chosen.append(Candidate(problem, source, place))
+    return chosen
+
+
+def contestant(source: KernelSource, signature: Signature, library: Path, place: Place) -> Contestant:
+    """How a worker loads a compiled kernel."""
+    from scoring.caserun import Contestant
+
+    parameters = tuple((p.name, "pointer" if p.is_pointer else _KINDS[p.ctype]) for p in signature.params)
+    preload = getattr(place.backend, "runtime_libraries", lambda _device: [])(place.device)
+    load = {
+        "kind": "native", "library": str(library), "symbol": signature.symbol,
+        "argtypes": [kind for _name, kind in parameters], "preload": [str(path) for path in preload],
+    }
+    return Contestant(f"{source.language}/{source.variant}", load, parameters)
+
+
+def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, ...]:
+    """The Python files that call a vendor's library for this problem, ``<peers>/<problem>/*.py``.
+
+    Line one of such a file may say which outputs it computes: ``# outputs: o``.
+    """
+    from scoring.caserun import Contestant
+
+    if place.target.backend == "cpu":
+        return ()
+    found = []
+    for path in sorted((config.path("peers") / problem.name).glob("*.py")):
+        first = path.read_text(encoding="utf-8").partition("\n")[0]
+        partial = tuple(first.removeprefix("# outputs:").split()) if first.startswith("# outputs:") else ()
+        load = {"kind": "python", "path": str(path), "module": f"peer_{path.stem}", "sys_path": []}
+        found.append(Contestant(path.stem, load, (), partial))
+    return tuple(found)
+
+
+def build(
+    config: Config, candidate: Candidate, mode: Mode, cases: Sequence[Case], with_peers: bool,
+    progress: Callable[[str], None],
+) -> Job:
+    """Compile a candidate into a job.
+
+    Raises ``CompileError``, ``SourceError``, ``ToolchainMissing``.
+    """
+    source, place = candidate.source, candidate.place
+    binary = place.backend.compile(source, place.target, cache_dir=config.cache)
+    runner = contestant(source, source.signature(), binary.path, place) if place.device else None
+    job = _job(
+        config, candidate.problem, place, f"{source.language}/{source.variant}", binary.digest, mode, cases, progress
+    )
+    rivals = peers(config, candidate.problem, place) if with_peers and runner else ()
+    return replace(job, contestant=runner, binary=binary, peers=rivals)
+
+
+def submission(
+    config: Config, problem: Problem, place: Place, path: Path, staging: Path, mode: Mode, cases: Sequence[Case],
+    with_peers: bool, progress: Callable[[str], None],
+) -> Job:
+    """A job for a Python file with ``custom_kernel(data)``; ``staging`` is an empty folder that outlives the job.
+
+    Raises ``SelectionError`` if there is no such file.
+    """
+    from scoring.caserun import Contestant
+
+    if not path.is_file():
+        raise SelectionError(f"no submission file {path}", 2)
+    for name, file in problem.staged.items():
+        if file.is_file():
+            shutil.copyfile(file, staging / f"{name}.py")
+    copy = staging / "submission.py"
+    shutil.copyfile(path, copy)
+    load = {"kind": "python", "path": str(copy), "module": "submission", "sys_path": [str(staging)]}
+    job = _job(config, problem, place, path.name, hashlib.sha256(path.read_bytes()).hexdigest(), mode, cases, progress)
+    runner = Contestant("submission", load) if place.device else None
+    return replace(job, contestant=runner, peers=peers(config, problem, place) if with_peers and runner else ())
+
+
+def submission_problem(config: Config, path: Path) -> str | None:
+    """The problem a submission's header names: a leaderboard of a configured competition, or a problem itself."""
+    try:
+        board = server_directives(path.read_text(encoding="utf-8")).leaderboard
+    except (OSError, UnicodeDecodeError):
+        return None
+    for competition in config.settings.competitions:
+        if competition.leaderboard == board:
+            return competition.problem
+    known = discover(config.path("problems"))
+    return next((name for name in (board or "", (board or "").replace("-", "_")) if name in known), None)
+
+
+def _job(
+    config: Config, problem: Problem, place: Place, kernel: str, digest: str, mode: Mode, cases: Sequence[Case],
+    progress: Callable[[str], None],
+) -> Job:
+    settings = config.settings
+    gflop = settings.limits.case_gflop.get(place.target.backend)
+    device = place.device
+
+    def telemetry() -> Mapping[str, Any]:
+        return place.backend.telemetry(device) if device is not None else {}
+
+    return Job(
+        problem=problem, target=place.target, kernel=kernel, digest=digest, mode=mode, device=device,
+        cases=tuple(cases), seed=settings.seed,
+        limits=Limits(
+            settings.limits.load_seconds, settings.limits.call_seconds, settings.limits.job_seconds,
+            gflop * 1e9 if gflop is not None else None,
+        ),
+        timing=TimingOptions(**settings.timing.model_dump()), telemetry=telemetry, progress=progress,
+        reason=place.reason,
+    )

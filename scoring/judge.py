@@ -1,0 +1,251 @@
+# SPDX-License-Identifier: MIT
+"""``score(job) -> Record``: check every case, then time, never otherwise.
+
+This process holds what decides (inputs, references, verdict, clock); the code under test runs in a worker that is
+replaced whenever it dies.
+"""
+
+from __future__ import annotations
+
+import datetime
+import platform
+import secrets
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from scoring import timing
+from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status, score as combine, worst
+
+if TYPE_CHECKING:
+    from backends.base import Binary, Device, Target
+    from scoring.caserun import CaseRun, Contestant, SeedSource, Timed
+    from scoring.problem import Problem
+    from scoring.session import WorkerProcess
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Deadlines in seconds, and the largest case in FLOP to run where arithmetic is slow (None: no limit)."""
+
+    load_seconds: float = 300.0
+    call_seconds: float = 90.0
+    job_seconds: float = 3600.0
+    case_flops: float | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """Everything ``score`` needs. ``contestant`` and ``device`` are None for a kernel that can only be compiled here."""
+
+    problem: Problem
+    target: Target
+    kernel: str
+    digest: str
+    mode: Mode
+    contestant: Contestant | None = None
+    device: Device | None = None
+    binary: Binary | None = None
+    peers: tuple[Contestant, ...] = ()
+    cases: tuple[Case, ...] = ()
+    seed: int | None = None
+    limits: Limits = Limits()
+    timing: timing.TimingOptions = timing.TimingOptions()
+    telemetry: Callable[[], Mapping[str, Any]] = field(default=dict, compare=False)
+    progress: Callable[[str], None] = field(default=lambda _text: None, compare=False)
+    reason: str = ""                 # why it cannot run here
+
+    @property
+    def torch_device(self) -> str:
+        """Where judge and worker keep tensors: an emulated device's memory is the host's."""
+        if self.device is None or self.device.emulated or self.target.backend == "cpu":
+            return "cpu"
+        return f"cuda:{self.device.index}"
+
+
+def score(job: Job) -> Record:
+    """Score one kernel on one target. Failures of the code under test become statuses; nothing is raised for them."""
+    started = time.monotonic()
+    base = _skeleton(job)
+    if job.contestant is None or job.device is None:
+        return replace(base, status=Status.UNAVAILABLE, message=job.reason, seconds=time.monotonic() - started)
+    referee = _Referee(job, base.seed)
+    try:
+        results = referee.run()
+    finally:
+        referee.close()
+    status = worst([result.status for result in results])
+    message = next((r.message for r in results if r.status is status and status is not Status.PASSED), "")
+    return replace(
+        base, status=status, message=message, cases=tuple(results), protocol=referee.protocol,
+        score=_score(job, results, status), seconds=time.monotonic() - started,
+        system={**base.system, **referee.facts},
+    )
+
+
+def _skeleton(job: Job) -> Record:
+    """The record of a job before anything ran."""
+    usage: list[dict[str, Any]] = []
+    compiled: dict[str, Any] = {}
+    if job.binary is not None:
+        usage = [dict(vars(kernel)) for kernel in job.binary.usage.kernels]
+        compiled = {
+            "command": list(job.binary.command), "version": job.binary.compiler_version,
+            "seconds": job.binary.seconds, "cached": job.binary.cached,
+            "diagnostics": [dict(vars(diagnostic)) for diagnostic in job.binary.diagnostics],
+        }
+    system = {
+        "python": sys.version.split()[0], "platform": platform.platform(), "machine": platform.machine(),
+        "driver": job.device.driver if job.device else "", "peaks": dict(job.target.peaks),
+        "peaks_source": job.target.peaks_source, "llc_bytes": job.target.llc_bytes,
+        "emulated": bool(job.device and job.device.emulated),
+    }
+    return Record(
+        id=secrets.token_hex(16), created=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        problem=job.problem.name, kernel=job.kernel, digest=job.digest, backend=job.target.backend,
+        target=job.target.arch, gpu=job.target.gpu, device=job.device.name if job.device else "", mode=job.mode,
+        status=Status.PASSED, evidence=Evidence.MEASURED, ranking_by=job.problem.ranking_by,
+        seed=job.seed if job.seed is not None else secrets.randbits(31), usage=usage, compile=compiled, system=system,
+    )
+
+
+def _score(job: Job, results: Sequence[CaseResult], status: Status) -> float | None:
+    """The ranking score, only if every benchmark case of the problem passed and was timed."""
+    times = {r.case.name: r.stats.median for r in results if r.case.group == "benchmarks" and r.stats is not None}
+    wanted = [case.name for case in job.problem.benchmarks]
+    if status is not Status.PASSED or not wanted or any(name not in times for name in wanted):
+        return None
+    return combine([times[name] for name in wanted], job.problem.ranking_by)
+
+
+class _Referee:
+    """Runs the cases of one job, replacing the worker when it dies."""
+
+    def __init__(self, job: Job, seed: int):
+        from scoring.caserun import SeedSource
+
+        self.job = job
+        self.seeds: SeedSource = SeedSource(seed)
+        self.worker: WorkerProcess | None = None
+        self.facts: dict[str, Any] = {}
+        self.protocol = ""
+        self.deadline = time.monotonic() + job.limits.job_seconds
+
+    def run(self) -> list[CaseResult]:
+        """Check the tests; then, in a timing mode and only if all passed, check and time the benchmarks."""
+        tests = [case for case in self.job.cases if case.group == "tests"]
+        benchmarks = [case for case in self.job.cases if case.group == "benchmarks"]
+        skipped = [case for case in (*tests, *benchmarks) if self._too_large(case)]
+        tests = [case for case in tests if case not in skipped]
+        benchmarks = [case for case in benchmarks if case not in skipped]
+        if skipped:
+            self.facts["cases_skipped"] = [case.name for case in skipped]
+            self.facts["cases_skipped_why"] = f"more than {self.job.limits.case_flops:.3g} FLOP"
+        timed = self.job.mode in (Mode.BENCHMARK, Mode.LEADERBOARD)
+        if timed and not benchmarks:        # a slow device: the cases it can do are worth a time, if not a score
+            return self._all(tests, timed=True)
+        results = self._all(tests, timed=False)
+        if timed and all(result.status is Status.PASSED for result in results):
+            results += self._all(benchmarks, timed=True)
+        return results
+
+    def close(self) -> None:
+        if self.worker is not None:
+            self.worker.close()
+
+    def _all(self, cases: Sequence[Case], timed: bool) -> list[CaseResult]:
+        results = []
+        for index, case in enumerate(cases, 1):
+            self.job.progress(f"{self.job.kernel} on {self.job.target.gpu}: {case.name} ({index}/{len(cases)})")
+            results.append(self._case(case, timed))
+        return results
+
+    def _case(self, case: Case, timed: bool) -> CaseResult:
+        from scoring.arena import ArenaError
+        from scoring.layout import UnsupportedData
+        from scoring.problem import ProblemError
+        from scoring.session import WorkerFailure
+
+        if time.monotonic() > self.deadline:
+            return CaseResult(case, Status.TIMEOUT, message=f"the job's {self.job.limits.job_seconds:g} s are over")
+        try:
+            with self._prepare(case) as run:
+                verdict, estimate = run.check()
+                if not verdict.passed or not timed:
+                    return self._result(case, verdict.status, verdict.message, run.slots[0].seed)
+                return self._time(case, run, estimate)
+        except WorkerFailure as failure:
+            if not failure.alive or failure.status is Status.RUNTIME_ERROR:
+                self.close()           # a device error outlives the call that caused it
+            return self._result(case, failure.status, str(failure))
+        except (ArenaError, UnsupportedData, ProblemError) as error:
+            return self._result(case, Status.UNAVAILABLE, str(error))
+
+    def _prepare(self, case: Case) -> CaseRun:
+        from scoring.caserun import CaseRun
+        from scoring.session import WorkerProcess
+
+        job = self.job
+        assert job.contestant is not None
+        if self.worker is None or not self.worker.alive:
+            index = int(job.torch_device.partition(":")[2]) if job.torch_device.startswith("cuda") else None
+            self.worker = WorkerProcess(index)
+            self.facts["torch"] = self.worker.facts.get("torch", "")
+            self.worker.request("load", job.limits.load_seconds, contestant=job.contestant.name, **job.contestant.load)
+        return CaseRun(
+            job.problem, case, self.worker, job.contestant, self.seeds, job.torch_device, job.target.fp8,
+            job.limits.call_seconds,
+        )
+
+    def _time(self, case: Case, run: CaseRun, estimate: float) -> CaseResult:
+        count = timing.slots_needed(run.bytes_per_slot, self.job.target.llc_bytes, estimate, self._slot_memory())
+        outcome: Timed = run.time(self.job.peers, count, self.job.timing, self.job.telemetry)
+        name = run.contestant.name
+        if not outcome.verdict.passed:
+            return self._result(case, outcome.verdict.status, outcome.verdict.message, outcome.seed)
+        stats = outcome.stats[name]
+        self.protocol = outcome.protocol
+        environment = {
+            **outcome.environment, "protocol": outcome.protocol,
+            "cache": timing.cache_state(count, run.bytes_per_slot, self.job.target.llc_bytes),
+        }
+        result = self._result(
+            case, Status.PASSED, "", stats=stats, environment=environment,
+            peers={peer: value for peer, value in outcome.stats.items() if peer != name},
+        )
+        floor = result.roofline_seconds
+        if floor is not None and stats.median < floor:
+            text = f"{stats.median * 1e6:.2f} µs is faster than the hardware allows ({floor * 1e6:.2f} µs)"
+            return self._result(case, Status.TIMING_MISMATCH, text)
+        return result
+
+    def _result(
+        self, case: Case, status: Status, message: str, seed: int = 0, stats: Stats | None = None,
+        environment: Mapping[str, Any] | None = None, peers: Mapping[str, Stats] | None = None,
+    ) -> CaseResult:
+        flops, nbytes, peak = self._work(case)
+        peaks = self.job.target.peaks
+        floor, bound = timing.roofline(flops, nbytes, peaks.get(peak), peaks.get("bytes"))
+        return CaseResult(
+            case, status, seed, message, stats, flops, nbytes, floor, bound, peers or {}, environment or {},
+        )
+
+    def _work(self, case: Case) -> tuple[float, float, str]:
+        """FLOP, bytes and the peak they are held against; zeros for a problem that does not say."""
+        if not self.job.problem.native:
+            return 0.0, 0.0, ""
+        binding = self.job.problem.binding
+        return float(binding.flops(case.params)), float(binding.bytes_moved(case.params)), str(binding.PEAK(case.params))
+
+    def _too_large(self, case: Case) -> bool:
+        limit = self.job.limits.case_flops
+        return limit is not None and self._work(case)[0] > limit
+
+    def _slot_memory(self) -> int:
+        """Bytes all slots of a case may take: the judge holds a private copy and references besides."""
+        device = self.job.device
+        if self.job.torch_device == "cpu" or device is None or not device.memory_bytes:
+            return 1 << 30
+        return device.memory_bytes // 6

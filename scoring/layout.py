@@ -1,0 +1,197 @@
+# SPDX-License-Identifier: MIT
+"""How one call's tensors lie in an arena: inputs, outputs, and guard bands of random bytes around every one of them.
+
+Pure placement first (``plan``), then ``SlotMemory``: the judge's view of an arena, which fills inputs, poisons outputs
+and afterwards says what was written where it should not have been.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from scoring.arena import ALIGNMENT, Arena, ArenaError, TensorSpec, dtype_of, extent
+
+GUARD = 4096            # bytes of guard before the first and after every tensor
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Placement of all tensors of a slot, and how the worker turns them into arguments and ``data``."""
+
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    template: Any                                    # see scoring.worker.build
+    arguments: tuple[tuple[str, Any], ...] = ()      # (kind, value) in the order of the C prototype
+    nbytes: int = 0
+
+    def message(self) -> dict[str, Any]:
+        """The JSON part of a ``slot`` request."""
+        tensors = [
+            {"name": t.name, "dtype": t.dtype, "shape": list(t.shape), "strides": list(t.strides), "offset": t.offset}
+            for t in (*self.inputs, *self.outputs)
+        ]
+        return {
+            "tensors": tensors,
+            "outputs": [t.name for t in self.outputs],
+            "arguments": [list(argument) for argument in self.arguments],
+            "data": self.template,
+        }
+
+
+class UnsupportedData(Exception):
+    """``generate_input`` returned something that cannot be handed to another process as plain tensors and values."""
+
+
+def describe(data: Any, outputs: Mapping[int, str] | None = None) -> tuple[Any, dict[str, torch.Tensor]]:
+    """Template and named tensors of nested ``data``; position i of a top-level tuple becomes output ``outputs[i]``.
+
+    Raises ``UnsupportedData`` for anything but tensors, plain values, tuples, lists and dicts with string keys.
+    """
+    tensors: dict[str, torch.Tensor] = {}
+
+    def walk(value: Any, where: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            tensors[where] = value
+            return ["tensor", where]
+        if value is None or isinstance(value, bool | int | float | str):
+            return ["value", value]
+        if isinstance(value, tuple | list):
+            kind = "tuple" if isinstance(value, tuple) else "list"
+            return [kind, [walk(item, f"{where}.{index}") for index, item in enumerate(value)]]
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            return ["dict", {key: walk(item, f"{where}.{key}") for key, item in value.items()}]
+        raise UnsupportedData(f"{where} is {type(value).__name__}; only tensors and plain values can be judged")
+
+    if outputs and isinstance(data, tuple):
+        items = [
+            ["tensor", outputs[index]] if index in outputs else walk(item, f"data.{index}")
+            for index, item in enumerate(data)
+        ]
+        return ["tuple", items], tensors
+    return walk(data, "data"), tensors
+
+
+def plan(
+    tensors: Mapping[str, torch.Tensor],
+    outputs: Mapping[str, tuple[Sequence[int], str]],
+    template: Any,
+    arguments: Sequence[tuple[str, Any]] = (),
+) -> Plan:
+    """Place input ``tensors`` (their strides kept) and row-major ``outputs`` with guards between all of them."""
+    offset = GUARD
+    specs: list[TensorSpec] = []
+
+    def place(name: str, dtype: str, shape: Sequence[int], strides: Sequence[int]) -> None:
+        nonlocal offset
+        offset = -(-offset // ALIGNMENT) * ALIGNMENT
+        spec = TensorSpec(name, dtype, tuple(shape), tuple(strides), offset)
+        specs.append(spec)
+        offset += spec.nbytes + GUARD
+
+    for name, tensor in tensors.items():
+        dense = extent(tuple(tensor.shape), tensor.stride()) >= tensor.numel()      # not an expanded view
+        strides = tensor.stride() if dense else row_major(tensor.shape)
+        place(name, str(tensor.dtype).removeprefix("torch."), tensor.shape, strides)
+    count = len(specs)
+    for name, (shape, dtype) in outputs.items():
+        place(name, dtype, shape, row_major(shape))
+    return Plan(tuple(specs[:count]), tuple(specs[count:]), template, tuple(arguments), offset)
+
+
+def row_major(shape: Sequence[int]) -> tuple[int, ...]:
+    """Strides, in elements, of a contiguous tensor."""
+    strides, step = [], 1
+    for size in reversed(shape):
+        strides.append(step)
+        step *= max(size, 1)
+    return tuple(reversed(strides))
+
+
+class SlotMemory:
+    """The judge's side of one slot. ``inputs`` are private copies; the arena is what the worker can write."""
+
+    def __init__(self, arena: Arena, layout: Plan, generator: torch.Generator):
+        self.arena = arena
+        self.layout = layout
+        self.generator = generator
+        self.private: dict[str, torch.Tensor] = {}
+        block = arena.block
+        self._spans = _gaps(layout, block.numel())
+        block.copy_(self._noise(block.numel()))
+        self._guards = [block[begin:end].clone() for begin, end in self._spans]
+
+    def fill(self, tensors: Mapping[str, torch.Tensor]) -> None:
+        """Copy fresh inputs in; the tensors passed stay the judge's private truth."""
+        self.private = dict(tensors)
+        for spec in self.layout.inputs:
+            spec.view(self.arena.block).copy_(tensors[spec.name])
+
+    def poison(self, nan: bool) -> None:
+        """Overwrite all outputs: with all-ones bytes (NaN in every float format) or with random bytes."""
+        for spec in self.layout.outputs:
+            raw = self.arena.block[spec.offset : spec.offset + spec.nbytes]
+            raw.fill_(0xFF) if nan else raw.copy_(self._noise(spec.nbytes))
+
+    def outputs(self) -> list[torch.Tensor]:
+        """Private copies of the outputs."""
+        return [spec.view(self.arena.block).clone() for spec in self.layout.outputs]
+
+    def damage(self, inputs: bool = True) -> str:
+        """What was written outside the outputs: a sentence, or "" if nothing was.
+
+        ``inputs`` False leaves the inputs out (foreign problems whose data holds the output buffer).
+        """
+        for (begin, end), expected in zip(self._spans, self._guards, strict=True):
+            actual = self.arena.block[begin:end]
+            if not torch.equal(actual, expected):
+                changed = (actual != expected).nonzero().flatten() + begin
+                first = int(changed[0])
+                return f"{changed.numel()} guard bytes overwritten, the first {self._place(first)}"
+        if inputs:
+            for spec in self.layout.inputs:
+                truth = self.private[spec.name]
+                actual = spec.view(self.arena.block)
+                if not _same_bits(actual, truth):
+                    return f"input {spec.name} was modified"
+        return ""
+
+    def _place(self, offset: int) -> str:
+        for spec in (*self.layout.inputs, *self.layout.outputs):
+            if spec.offset - GUARD <= offset < spec.offset:
+                return f"{spec.offset - offset} bytes before {spec.name}"
+            if spec.offset + spec.nbytes <= offset < spec.offset + spec.nbytes + GUARD:
+                return f"{offset - spec.offset - spec.nbytes} bytes after the end of {spec.name}"
+        return f"at byte {offset}"
+
+    def _noise(self, count: int) -> torch.Tensor:
+        device = self.arena.block.device
+        return torch.randint(0, 256, (count,), dtype=torch.uint8, device=device, generator=self.generator)
+
+
+def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Bitwise equality, so that NaN equals itself."""
+    size = a.element_size()
+    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(size)
+    if integer is None:
+        raise ArenaError(f"no integer type of {size} bytes")
+    return torch.equal(a.view(integer), b.view(integer))
+
+
+def _gaps(layout: Plan, nbytes: int) -> list[tuple[int, int]]:
+    """Byte ranges that belong to no tensor."""
+    spans, position = [], 0
+    for spec in sorted((*layout.inputs, *layout.outputs), key=lambda t: t.offset):
+        spans.append((position, spec.offset))
+        position = spec.offset + spec.nbytes
+    spans.append((position, nbytes))
+    return [(begin, end) for begin, end in spans if end > begin]
+
+
+def bytes_of(tensors: Mapping[str, torch.Tensor]) -> int:
+    """Total bytes the tensors touch."""
+    return sum(extent(tuple(t.shape), t.stride()) * dtype_of(str(t.dtype).removeprefix("torch.")).itemsize
+               for t in tensors.values())

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: MIT
+"""The judge's end of a worker: start it, ask it, and be rid of it whatever it does."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from scoring import wire
+from scoring.model import Status
+
+ROOT = Path(__file__).resolve().parent.parent
+KEEP_OUTPUT = 64 << 10        # bytes of the worker's stdout and stderr that are kept (the last ones)
+
+# What the code under test may see of the environment: toolchains, devices and library paths, nothing of the judge's.
+ENVIRONMENT = (
+    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
+    "CUDA_VISIBLE_DEVICES", "ROCM_PATH", "HIP_PATH", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CXX", "CC",
+    "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "MAX_JOBS",
+    "OMP_NUM_THREADS",
+)
+
+
+class WorkerFailure(Exception):
+    """A request did not succeed. ``alive`` tells whether the worker can take another one."""
+
+    def __init__(self, status: Status, message: str, alive: bool):
+        super().__init__(message)
+        self.status = status
+        self.alive = alive
+
+
+class WorkerProcess:
+    """One worker process and the socket to it. Use as a context manager."""
+
+    def __init__(self, device: int | None = None, threads: int | None = None, start_timeout: float = 120.0):
+        self.device = device
+        self._tail = bytearray()
+        self._dead: str | None = None
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket = ours
+        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
+        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
+        environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        try:
+            self._process = subprocess.Popen(
+                [sys.executable, "-u", "-m", "scoring.worker", str(theirs.fileno())],
+                pass_fds=[theirs.fileno()], start_new_session=True, env=environment, cwd=ROOT,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+        finally:
+            theirs.close()
+        assert self._process.stdout is not None
+        self._drain = threading.Thread(target=self._read_output, args=(self._process.stdout,), daemon=True)
+        self._drain.start()
+        try:
+            self.facts = self.request("hello", start_timeout, device=device, threads=threads)
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> WorkerProcess:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self.close()
+
+    @property
+    def alive(self) -> bool:
+        return self._dead is None
+
+    def request(self, do: str, timeout: float, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
+        """Ask and wait for the answer, at most ``timeout`` seconds.
+
+        Raises ``WorkerFailure``: TIMEOUT and a crash kill the worker; TAMPERED is an answer that is no answer.
+        """
+        if self._dead is not None:
+            raise WorkerFailure(Status.RUNTIME_ERROR, self._dead, alive=False)
+        nonce = secrets.token_hex(8)
+        try:
+            wire.send(self._socket, {"do": do, "nonce": nonce, **fields}, fds)
+            reply, received = wire.receive(self._socket, timeout)
+        except wire.WireTimeout as error:
+            self._kill(f"no answer to '{do}' within {timeout:g} s")
+            raise WorkerFailure(Status.TIMEOUT, self._dead or str(error), alive=False) from error
+        except wire.WireError as error:
+            message = self._autopsy(do, error)
+            self._kill(message)
+            raise WorkerFailure(Status.RUNTIME_ERROR, message, alive=False) from error
+        for fd in received:           # a worker has no reason to send descriptors
+            os.close(fd)
+        if reply.get("nonce") != nonce:
+            self._kill("the worker answered a question that was not asked")
+            raise WorkerFailure(Status.TAMPERED, self._dead or "", alive=False)
+        if reply.get("ok") is not True:
+            raise WorkerFailure(*self._failure(reply), alive=True)
+        return reply
+
+    def output(self) -> str:
+        """The last of what the worker and the code under test printed."""
+        return bytes(self._tail).decode(errors="replace").strip()
+
+    def close(self) -> None:
+        """Hang up, then kill the whole process group; no process stays."""
+        if self._dead is None:
+            self._kill("closed")
+
+    def _failure(self, reply: Mapping[str, Any]) -> tuple[Status, str]:
+        word, text = reply.get("status"), reply.get("error")
+        allowed = {Status.RUNTIME_ERROR, Status.INCORRECT_SHAPE, Status.INCORRECT_DTYPE, Status.UNSUPPORTED}
+        status = Status(word) if word in allowed else Status.RUNTIME_ERROR
+        return status, text[-6000:] if isinstance(text, str) else "the worker failed without a reason"
+
+    def _autopsy(self, do: str, error: Exception) -> str:
+        """Why the worker is gone: its signal or exit code, and the last thing it printed."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(5)
+        code = self._process.returncode
+        if code is None:
+            reason = f"broke the connection during '{do}' ({error})"
+        elif code < 0:
+            reason = f"crashed during '{do}' with {signal.Signals(-code).name}"
+        else:
+            reason = f"left during '{do}' with exit code {code}"
+        self._drain.join(1)
+        tail = self.output()[-1500:]
+        return f"the code under test {reason}" + (f"; it printed last:\n{tail}" if tail else "")
+
+    def _kill(self, reason: str) -> None:
+        self._dead = reason
+        self._socket.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._drain.join(1)
+        if self._process.stdout is not None and not self._drain.is_alive():
+            self._process.stdout.close()
+
+    def _read_output(self, pipe: IO[bytes]) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            while chunk := os.read(pipe.fileno(), 1 << 16):
+                self._tail += chunk
+                del self._tail[:-KEEP_OUTPUT]

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""What a time is: named, versioned protocols and the statistics of their samples.
+
+``graph_cold/1``  GPU time between two device events around one CUDA-graph replay that holds one call per slot, divided
+                  by the number of slots. The slots together exceed twice the last-level cache, so every call finds its
+                  inputs cold; every replay works on inputs made after the previous one, and every output is verified.
+``event_cold/1``  The same without a graph, for calls that cannot be captured: launch gaps of the host are inside.
+``wall_cold/1``   The host's clock around one sweep over the slots; for CPU kernels.
+
+Contestants of a case (the kernel and its peers) take turns, round by round, in one process. The judge's own clock
+around every request is an upper bound that a claim may refine but not contradict (``accept``).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scoring.model import Stats
+
+GRAPH, EVENT, WALL = "graph_cold/1", "event_cold/1", "wall_cold/1"
+PROTOCOLS = {GRAPH, EVENT, WALL}
+
+MAX_SLOTS = 64
+CACHE_FACTOR = 2.2           # slots together exceed the last-level cache by this factor
+BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs of the graph itself weigh 1 %
+
+
+@dataclass(frozen=True)
+class TimingOptions:
+    """How much to measure: at least ``min_rounds`` and at most ``max_rounds`` rounds; between them stop once the
+    confidence interval is narrower than ``precision`` of the median, or after ``seconds`` for the case."""
+
+    min_rounds: int = 8
+    max_rounds: int = 24
+    precision: float = 0.01
+    seconds: float = 6.0
+
+
+def slots_needed(bytes_per_slot: int, llc_bytes: int, estimate: float, memory_limit: int) -> int:
+    """How many slots a cold sweep rotates over; ``estimate`` is the seconds one call takes."""
+    for_cache = math.ceil(CACHE_FACTOR * llc_bytes / max(bytes_per_slot, 1))
+    for_length = math.ceil(BATCH_SECONDS / max(estimate, 1e-7))
+    fitting = max(1, memory_limit // max(bytes_per_slot, 1))
+    return max(1, min(MAX_SLOTS, max(2, for_cache, for_length), fitting))
+
+
+def cache_state(slots: int, bytes_per_slot: int, llc_bytes: int) -> str:
+    """``cold`` if the slots exceed the last-level cache, else ``warm``, with the figures behind it."""
+    total = slots * bytes_per_slot
+    word = "cold" if slots > 1 and total > llc_bytes else "warm"
+    return f"{word}: {slots} slots, {total / 2**20:.0f} MiB over a {llc_bytes / 2**20:.0f} MiB cache"
+
+
+def accept(claim: float, wall: float, slack: float) -> float | None:
+    """The seconds to believe for one request: the worker's claim where the judge's clock allows it, else the judge's.
+
+    A claim may undercut ``wall`` by ``slack`` (round trip, launch, copies of outputs) plus a tenth. None when the claim
+    exceeds the wall clock: the interval lies inside the request, so that claim is false.
+    """
+    if not math.isfinite(claim) or claim <= 0 or claim > wall * 1.02 + 20e-6:
+        return None
+    return claim if wall - claim <= slack + 0.1 * wall else wall
+
+
+def statistics(samples: Sequence[float], resamples: int = 2000) -> Stats:
+    """Statistics of seconds per call. The interval is the bootstrap percentile interval of the median at 95 %.
+
+    The resampling is seeded by nothing but its own constant, so the same samples give the same interval. Raises
+    ``ValueError`` for no samples or one that is not positive.
+    """
+    import numpy as np
+
+    values = np.asarray(samples, dtype=np.float64)
+    if values.size == 0 or not np.all(np.isfinite(values)) or not np.all(values > 0):
+        raise ValueError(f"times must be finite and positive: {list(samples)[:5]}")
+    generator = np.random.default_rng(20261120)
+    picks = generator.integers(0, values.size, (resamples, values.size))
+    medians = np.median(values[picks], axis=1)
+    low, high = np.quantile(medians, [0.025, 0.975])
+    deviation = float(values.std(ddof=1)) if values.size > 1 else 0.0
+    return Stats(
+        runs=int(values.size), median=float(np.median(values)), ci_low=float(low), ci_high=float(high),
+        mean=float(values.mean()), std=deviation, err=deviation / math.sqrt(values.size),
+        best=float(values.min()), worst=float(values.max()),
+    )
+
+
+def finished(samples: Sequence[float], elapsed: float, options: TimingOptions) -> bool:
+    """Whether a case has been measured enough."""
+    rounds = len(samples)
+    if rounds < min(options.min_rounds, options.max_rounds):
+        return elapsed > 4 * options.seconds and rounds >= 3
+    if rounds >= options.max_rounds or elapsed > options.seconds:
+        return True
+    stats = statistics(samples, resamples=400)
+    return stats.ci_high - stats.ci_low < options.precision * stats.median
+
+
+def roofline(flops: float, nbytes: float, peak_flops: float | None, peak_bytes: float | None) -> tuple[float | None, str]:
+    """Seconds below which no kernel can be, and what bounds it: ``flop`` or ``bytes``; (None, "") if unknown."""
+    bounds = []
+    if peak_flops and flops:
+        bounds.append((flops / peak_flops, "flop"))
+    if peak_bytes and nbytes:
+        bounds.append((nbytes / peak_bytes, "bytes"))
+    return max(bounds) if bounds else (None, "")

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: MIT
+"""Messages between judge and worker: length-prefixed JSON over a Unix socket, file descriptors beside them.
+
+Nothing is ever unpickled. The judge treats what it receives as untrusted: ``receive`` refuses anything that is not
+one JSON object of bounded size, and ``field`` reads a value only if it has the expected type.
+"""
+
+from __future__ import annotations
+
+import array
+import json
+import math
+import socket
+import struct
+import time
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+MAX_MESSAGE = 8 << 20          # bytes of JSON; the largest honest message is a slot description of a few KB
+MAX_FDS = 4
+_HEADER = struct.Struct("!I")
+
+T = TypeVar("T")
+
+
+class WireError(Exception):
+    """The other side closed, broke the framing, or sent something that is not a message."""
+
+
+class WireTimeout(WireError):
+    """No complete message within the deadline."""
+
+
+def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+    """Send one message; ``fds`` travel with its first byte.
+
+    Raises ``WireError`` if the peer is gone or the message is too large, ``ValueError`` for NaN or unserialisable
+    values.
+    """
+    body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
+    if len(body) > MAX_MESSAGE:
+        raise WireError(f"a message of {len(body)} bytes exceeds the limit of {MAX_MESSAGE}")
+    payload = _HEADER.pack(len(body)) + body
+    ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
+    try:
+        sent = sock.sendmsg([payload], ancillary)
+        sock.sendall(payload[sent:])
+    except OSError as error:
+        raise WireError(f"the other side is gone: {error}") from error
+
+
+def receive(sock: socket.socket, timeout: float | None = None) -> tuple[dict[str, Any], list[int]]:
+    """The next message and the descriptors that came with it (the caller closes them).
+
+    ``timeout`` in seconds covers the whole message; None waits for ever. Raises ``WireTimeout`` or ``WireError``.
+    """
+    deadline = None if timeout is None else time.monotonic() + timeout
+    fds: list[int] = []
+    header = _read(sock, _HEADER.size, deadline, fds)
+    (size,) = _HEADER.unpack(header)
+    if size > MAX_MESSAGE:
+        raise WireError(f"announced a message of {size} bytes, the limit is {MAX_MESSAGE}")
+    return decode(_read(sock, size, deadline, fds)), fds
+
+
+def decode(body: bytes) -> dict[str, Any]:
+    """Parse one message body.
+
+    Raises ``WireError`` unless it is a JSON object without NaN or infinities.
+    """
+    try:
+        message = json.loads(body, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:   # UnicodeDecodeError is a ValueError
+        raise WireError(f"not a JSON message: {error}") from error
+    if not isinstance(message, dict):
+        raise WireError(f"a message is a JSON object, not {type(message).__name__}")
+    return message
+
+
+def field(message: dict[str, Any], name: str, kind: type[T], default: T | None = None) -> T:
+    """``message[name]`` if it is exactly of ``kind`` (an int also serves as a float); ``default`` if absent.
+
+    Raises ``WireError`` for a missing field without default, another type, or a number that is not finite.
+    """
+    value = message.get(name, default)
+    if kind is float and type(value) is int:
+        try:
+            value = float(value)
+        except OverflowError as error:
+            raise WireError(f"field {name!r} is out of range") from error
+    if type(value) is not kind:
+        raise WireError(f"field {name!r} should be {kind.__name__}, got {type(value).__name__}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise WireError(f"field {name!r} is not finite")
+    return value
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not allowed")
+
+
+def _read(sock: socket.socket, count: int, deadline: float | None, fds: list[int]) -> bytes:
+    chunks = bytearray()
+    while len(chunks) < count:
+        if deadline is not None:
+            left = deadline - time.monotonic()
+            if left <= 0:
+                raise WireTimeout("no answer within the deadline")
+            sock.settimeout(left)
+        else:
+            sock.settimeout(None)
+        try:
+            data, ancillary, _flags, _address = sock.recvmsg(
+                min(count - len(chunks), 1 << 20), socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
+            )
+        except TimeoutError as error:
+            raise WireTimeout("no answer within the deadline") from error
+        except OSError as error:
+            raise WireError(f"the other side is gone: {error}") from error
+        for level, kind, raw in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                received = array.array("i")
+                received.frombytes(raw[: len(raw) - len(raw) % received.itemsize])
+                fds.extend(received)
+        if not data:
+            raise WireError("the other side closed the connection")
+        chunks += data
+    return bytes(chunks)

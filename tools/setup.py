@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: MIT
+"""Build .venv with everything the project needs, once; do nothing, fast, when nothing changed.
+
+Standard library only, run by the system's Python (>= 3.11). A torch that this Python already has (a competition image's
+CUDA or ROCm build) is used through --system-site-packages and never replaced; otherwise the version pinned in
+constraints.txt is installed. The compilers of both vendors come as wheels.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+STAMP = VENV / ".warpwave"
+EXTRAS = ("cuda", "cuda-toolchain", "rocm", "rocm-toolchain", "dev")
+
+
+def present_torch() -> str | None:
+    """Version of the torch this Python has outside our own environment, None if there is none."""
+    try:
+        return importlib.metadata.version("torch")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def fingerprint(torch: str | None) -> str:
+    """Changes whenever the environment would come out differently."""
+    digest = hashlib.sha256(f"{sys.version}|{sys.prefix}|{torch}".encode())
+    for name in ("pyproject.toml", "constraints.txt", "tools/setup.py"):
+        digest.update((ROOT / name).read_bytes())
+    return digest.hexdigest()
+
+
+def requirements(torch: str | None) -> list[str]:
+    """What to install besides what is there."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = list(project["dependencies"])
+    for extra in EXTRAS:
+        wanted += project["optional-dependencies"][extra]
+    if torch is None:
+        wanted.append("torch")
+    elif importlib.util.find_spec("triton") is not None:
+        # The triton that came with that torch belongs to it; its AMD headers serve as well.
+        wanted = [requirement for requirement in wanted if not requirement.startswith("triton")]
+    return wanted
+
+
+def constraints(torch: str | None) -> list[str]:
+    """The pins, but for packages that must fit a torch that is already there."""
+    lines = (ROOT / "constraints.txt").read_text().splitlines()
+    pins = [line for line in lines if line and not line.startswith("#")]
+    if torch is None:
+        return pins
+    return [pin for pin in pins if not re.match(r"(torch|triton|numpy)==", pin)]
+
+
+def fail(message: str) -> None:
+    print(f"set-up: {message}", file=sys.stderr)
+    raise SystemExit(2)
+
+
+def create(torch: str | None) -> None:
+    """An empty environment with pip in it."""
+    shutil.rmtree(VENV, ignore_errors=True)
+    command = [sys.executable, "-m", "venv", str(VENV)]
+    if torch is not None:
+        command.append("--system-site-packages")
+    made = subprocess.run(command, capture_output=True, text=True, check=False)
+    if made.returncode != 0:
+        shutil.rmtree(VENV, ignore_errors=True)
+        fail(
+            f"`{' '.join(command)}` failed:\n{(made.stdout + made.stderr).strip()}\n"
+            "On Debian or Ubuntu: apt-get install python3-venv"
+        )
+
+
+def main() -> None:
+    if sys.version_info < (3, 11):
+        fail(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}; try: make run PYTHON=python3.12")
+    torch = present_torch()
+    mark = fingerprint(torch)
+    if STAMP.is_file() and STAMP.read_text() == mark:
+        return
+    print(f"set-up: building {VENV.name} with {'the torch ' + torch + ' that is here' if torch else 'torch'} "
+          "and both vendors' compilers; this happens once", file=sys.stderr)
+    create(torch)
+    pins = VENV / "constraints.txt"
+    pins.write_text("\n".join(constraints(torch)) + "\n")
+    environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    install = subprocess.run(
+        [str(VENV / "bin" / "python"), "-m", "pip", "install", "--quiet", "--constraint", str(pins),
+         *requirements(torch)],
+        env=environment, check=False,
+    )
+    if install.returncode != 0:
+        fail("pip could not install the packages; its messages are above. Run the same make target to try again.")
+    STAMP.write_text(mark)
+
+
+if __name__ == "__main__":
+    main()
