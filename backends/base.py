@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -47,7 +47,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Device:
-    """One device a backend found. ``name`` is the driver's, ``gpu`` our label for it (or the name if unknown)."""
+    """One device a backend found. ``name`` is the driver's, ``gpu`` our label for it (or the name if unknown).
+
+    ``llc_bytes`` is the last-level cache the driver reports, 0 if it does not.
+    """
 
     index: int
     name: str
@@ -56,6 +59,7 @@ class Device:
     memory_bytes: int
     driver: str = ""
     emulated: bool = False
+    llc_bytes: int = 0
 
 
 @dataclass(frozen=True)
@@ -228,6 +232,20 @@ class Backend(ABC):
             if name.lower() in (candidate.gpu.lower(), candidate.arch.lower()):
                 return candidate
         raise UnknownTarget(name, [f"{t.gpu} ({t.arch})" for t in self.targets()])
+
+    def target_for(self, device: Device) -> Target:
+        """The target to compile for ``device``. A GPU without a label of ours gets its own name and no peaks.
+
+        Raises ``UnknownTarget`` for an architecture this backend does not compile for.
+        """
+        for candidate in self.targets():
+            if candidate.gpu == device.gpu and candidate.arch == device.arch:
+                return candidate
+        for candidate in self.targets():
+            if candidate.arch == device.arch:
+                llc_bytes = device.llc_bytes or candidate.llc_bytes
+                return replace(candidate, gpu=device.gpu, llc_bytes=llc_bytes, peaks={}, peaks_source="")
+        raise UnknownTarget(f"{device.gpu} ({device.arch})", [f"{t.gpu} ({t.arch})" for t in self.targets()])
 
     def telemetry(self, device: Device) -> dict[str, object]:
         """Clocks (MHz), power (W), temperature (°C) and throttle reasons now; {} where nothing can be read."""

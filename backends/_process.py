@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: MIT
+"""Run a compiler: its whole process group dies with it, its output goes to a file, nothing is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Finished:
+    """How a command ended. ``returncode`` is None when it was killed at its time limit."""
+
+    returncode: int | None
+    output: str          # stdout and stderr, in the order written
+    seconds: float
+
+
+def run(
+    argv: Sequence[str], log: Path, cwd: Path, timeout: float,
+    environment: Mapping[str, str] | None = None, keep_open: Sequence[int] = (),
+) -> Finished:
+    """Run ``argv`` in ``cwd`` with at most ``timeout`` seconds; ``environment`` is laid over this process's own.
+
+    Output goes to the file ``log`` rather than to a pipe, so no child that outlives its parent can block the reader.
+    ``keep_open`` are file descriptors the children inherit. Raises ``OSError`` if the program cannot be started.
+    """
+    env = {**os.environ, "LC_ALL": "C", **(environment or {})}   # messages in English: they get parsed
+    started = time.monotonic()
+    with log.open("wb") as stdout:
+        process = subprocess.Popen(
+            list(argv), stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT, cwd=cwd, env=env,
+            start_new_session=True, pass_fds=tuple(keep_open),
+        )
+        returncode: int | None = None
+        try:
+            returncode = process.wait(timeout)
+        except subprocess.TimeoutExpired:
+            pass
+        finally:   # also on KeyboardInterrupt; and a compiler that died may have left children
+            _kill_group(process)
+    return Finished(returncode, log.read_text(errors="replace"), time.monotonic() - started)
+
+
+def ask(argv: Sequence[str], timeout: float = 20.0) -> str | None:
+    """The output of a short question such as ``nvcc --version``; None if it cannot be run, fails or takes too long.
+
+    The answer to "is this tool here and usable"; never raises for a tool that is not.
+    """
+    try:
+        answer = subprocess.run(
+            list(argv), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout,
+            env={**os.environ, "LC_ALL": "C"}, check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return answer.stdout.decode(errors="replace") if answer.returncode == 0 else None
+
+
+def _kill_group(process: subprocess.Popen[bytes]) -> None:
+    try:
+        os.killpg(process.pid, signal.SIGKILL)   # start_new_session: the group's id is the process's
+    except ProcessLookupError:
+        return                                   # the whole group has ended
+    finally:
+        process.wait()

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""CUDA: nvcc command lines, the search for nvcc, resource usage from ptxas, NVIDIA's devices.
+
+Hopper's tensor cores need ``compute_90a``/``sm_90a``: code for plain ``sm_90`` may not use wgmma, and torch's own
+architecture detection never names the ``a``.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from backends import _names, _nvidia, _occupancy, _process, _ptxas
+from backends.base import (
+    Availability,
+    BackendError,
+    Binary,
+    Device,
+    KernelUsage,
+    Target,
+    ToolchainMissing,
+    Usage,
+)
+from backends.source import KernelSource
+from backends.toolchain import (
+    CompilingBackend,
+    Plan,
+    Tool,
+    define_flags,
+    include_flags,
+    package_folder,
+    relative,
+    remembered,
+    which,
+)
+
+_MIN_RELEASE = (12, 0)     # the first nvcc that knows sm_90a
+_HINT = 'install a CUDA toolkit of at least 12.0, or the one from wheels: pip install -e ".[cuda-toolchain]"'
+_HOPPER = {"fp8": 1979e12, "bf16": 989.4e12, "fp16": 989.4e12, "fp32": 66.9e12}
+
+# Data-sheet rates are dense. Last-level caches: 60 MB is what an H200's driver reports, 50 and 48 MB are NVIDIA's.
+TARGETS = (
+    Target("cuda", "H200", "sm_90a", 32, "e4m3fn", 232448, 60 * 2**20, _HOPPER | {"bytes": 4.8e12},
+           "NVIDIA H200 SXM data sheet (dense; tensor cores at 1830 MHz)"),
+    Target("cuda", "H100", "sm_90a", 32, "e4m3fn", 232448, 50 * 2**20, _HOPPER | {"bytes": 3.35e12},
+           "NVIDIA H100 SXM data sheet (dense; tensor cores at 1830 MHz)"),
+    Target("cuda", "L4", "sm_89", 32, "e4m3fn", 101376, 48 * 2**20,
+           {"fp8": 242.5e12, "bf16": 121.2e12, "fp16": 121.2e12, "fp32": 30.3e12, "bytes": 300e9},
+           "NVIDIA L4 data sheet (dense; 2040 MHz boost, 72 W)"),
+)
+_LIMITS = {"sm_90a": _occupancy.SM90, "sm_89": _occupancy.SM89}
+# sm_89 keeps its PTX beside the machine code; sm_90a's would not run on anything else.
+_GENCODE = {"sm_90a": "arch=compute_90a,code=sm_90a", "sm_89": "arch=compute_89,code=[sm_89,compute_89]"}
+
+
+class CudaBackend(CompilingBackend):
+    """nvcc. ``compiler`` replaces the search, for tests."""
+
+    name = "cuda"
+    language = "cuda"
+    suffix = ".cu"
+
+    def __init__(self, compiler: Tool | None = None):
+        self._compiler = compiler
+
+    def targets(self) -> tuple[Target, ...]:
+        return TARGETS
+
+    def probe(self) -> Availability:
+        reasons = []
+        compiler: Tool | None = None
+        try:
+            compiler = self.compiler()
+        except ToolchainMissing as error:
+            reasons.append(str(error))
+        if compiler is not None and which("g++") is None and not os.environ.get("NVCC_CCBIN"):
+            reasons.append("nvcc needs a host compiler: install g++")
+        devices, why = _nvidia.devices()
+        return Availability(
+            str(compiler.path) if compiler else None, compiler.version if compiler else None, devices,
+            (*reasons, *why),
+        )
+
+    def compiler(self) -> Tool:
+        """The nvcc to use; raises ``ToolchainMissing``."""
+        return self._compiler or find_nvcc()
+
+    def plan(
+        self, source: KernelSource, out: Path, target: Target, defines: Mapping[str, str | int] | None = None
+    ) -> Plan:
+        nvcc = self.compiler()
+        step = [
+            str(nvcc.path), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
+            "-Xcompiler", "-fPIC", "-shared", "-cudart", "static",
+            "--no-compress",   # so that launch bounds can be read from the library without cuobjdump
+            "-gencode", _GENCODE[target.arch],
+            *include_flags(source), *define_flags(source.resolve(defines)),
+            relative(source.path, source.root), "-o", str(out),
+        ]
+        return Plan((tuple(step),), nvcc.version)
+
+    def usage(self, log: str, library: Path, target: Target) -> Usage:
+        """From the ``ptxas -v`` lines of ``log``; launch bounds from the cubin in ``library`` if it is there."""
+        bounds = _ptxas.launch_bounds(library) if library.is_file() else {}
+        reports = [report for report in _ptxas.functions(log) if report.arch == target.arch or not report.entry]
+        reports = [report for report in reports if report.entry or report.spill_stores or report.spill_loads]
+        names = _names.demangle([report.name for report in reports], [which("cu++filt"), which("c++filt")])
+        return Usage(tuple(
+            KernelUsage(
+                name=names[report.name] + ("" if report.entry else " (called function)"),
+                registers=report.registers, spill_bytes=report.spill_stores + report.spill_loads,
+                shared_bytes=report.shared_bytes, scratch_bytes=report.stack_bytes,
+                threads=(threads := bounds.get(report.name)),
+                occupancy=_occupancy.nvidia(_LIMITS[target.arch], report.registers, report.shared_bytes, threads)
+                if threads and report.entry else None,
+            )
+            for report in reports
+        ))
+
+    def telemetry(self, device: Device) -> dict[str, object]:
+        return _nvidia.telemetry(device)
+
+    def sass(self, binary: Binary) -> str:
+        """Disassembly of all kernels of a binary; raises ``BackendError`` with what to install if no tool is here."""
+        return sass(binary.path, self.compiler().path)
+
+
+def find_nvcc() -> Tool:
+    """The nvcc to use: ``NVCC``, ``CUDA_HOME``, ``CUDA_PATH``, PATH, /usr/local/cuda, the wheel.
+
+    A toolkit that the machine brings goes before the wheel, since it is the one that fits its driver. One older than
+    CUDA 12.0 is passed over. Raises ``ToolchainMissing``, at once if ``NVCC`` itself is no use.
+    """
+    tried = []
+    for rung, path in _ladder():
+        answer = remembered(path, [str(path), "--version"]) if path.is_file() else None
+        match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", answer or "")
+        if match and (int(match[1]), int(match[2])) >= _MIN_RELEASE:
+            return Tool(path, f"nvcc {match[3]}", rung)
+        why = "no such file" if not path.is_file() else f"too old: {match[3]}" if match else "does not answer --version"
+        tried.append(f"{rung}: {path} ({why})")
+        if rung == "NVCC":
+            raise ToolchainMissing("nvcc", tried, "NVCC names a compiler that does not work; correct or unset it")
+    raise ToolchainMissing("nvcc", tried or ["PATH"], _HINT)
+
+
+def _ladder() -> list[tuple[str, Path]]:
+    places: list[tuple[str, Path]] = []
+    if nvcc := os.environ.get("NVCC"):
+        places.append(("NVCC", which(nvcc) or Path(nvcc)))
+    for variable in ("CUDA_HOME", "CUDA_PATH"):
+        if home := os.environ.get(variable):
+            places.append((variable, Path(home) / "bin" / "nvcc"))
+    if path := which("nvcc"):
+        places.append(("PATH", path))
+    places.append(("default prefix", Path("/usr/local/cuda/bin/nvcc")))
+    return places + [("wheel", folder / "bin" / "nvcc") for folder in _wheel_folders()]
+
+
+def _wheel_folders() -> list[Path]:
+    """Roots of toolkits installed from wheels, newest first: ``site-packages/nvidia/cu13``."""
+    return sorted((home for folder in package_folder("nvidia") for home in folder.glob("cu[0-9]*")), reverse=True)
+
+
+def sass(library: Path, nvcc: Path) -> str:
+    """Machine code of all kernels in ``library``: ``cuobjdump`` from the toolkit, PATH or wheel, else ``nvdisasm``.
+
+    Raises ``BackendError`` if neither is found.
+    """
+    homes = [nvcc.resolve().parent, Path("/usr/local/cuda/bin"), *(home / "bin" for home in _wheel_folders()),
+             *(folder / "backends" / "nvidia" / "bin" for folder in package_folder("triton"))]
+    for program, arguments in (("cuobjdump", ["-sass"]), ("nvdisasm", ["-c"])):
+        places = [which(program), *(home / program for home in homes)]
+        path = next((place for place in places if place and place.is_file()), None)
+        if path is None:
+            continue
+        text = _dump(path, arguments, library)
+        if text is not None:
+            return text
+    raise BackendError("no disassembler: neither cuobjdump nor nvdisasm is in the CUDA toolkit, on PATH or in a wheel; "
+                       "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
+
+
+def _dump(program: Path, arguments: list[str], library: Path) -> str | None:
+    if program.name == "cuobjdump":
+        return _process.ask([str(program), *arguments, str(library)], timeout=120.0)
+    texts = []
+    for cubin in _ptxas.cubins(library.read_bytes()):
+        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+            file.write(cubin)
+            file.flush()
+            texts.append(_process.ask([str(program), *arguments, file.name], timeout=120.0))
+    return "\n".join(text for text in texts if text) or None
+
+
+BACKEND = CudaBackend()
