@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""flash_attention (forward): softmax(scale · q kᵀ + mask) v and the log-sum-exp per row, bf16 or fp16.
+
+Grouped heads, bottom-right causal mask, any sequence lengths; rows that see no key give o = 0 and lse = -inf.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from task import input_t, output_t
+from utils import (
+    Expectation, attention_bounds, attention_rows, check_outputs, default_device, generator, sample_positions,
+)
+
+TILE = 64                     # granularity of "the last tile" in samples
+
+
+def generate_input(
+    *, batch: int, sq: int, sk: int, hq: int, hk: int, dim: int, causal: int, half: int, seed: int, device: Any = None,
+) -> input_t:
+    """(q, k, v, causal, softmax_scale) as ``task.input_t`` says. Deterministic in ``seed`` per device.
+
+    All standard normal and softmax_scale = dim^-0.5, so scores are standard normal: far enough from uniform (an
+    average of v is off by e-fold weights) while a long row still spreads over thousands of keys, so that power draw is
+    that of real runs. A random sixteenth of the query rows is four times larger: sharp rows, which rescale an online
+    softmax again and again.
+    """
+    place = default_device(device)
+    rng = generator(seed, place)
+    dtype = torch.float16 if half else torch.bfloat16
+
+    def normal(length: int, heads: int) -> Tensor:
+        return torch.randn(batch, length, heads, dim, generator=rng, device=place)
+
+    q = normal(sq, hq)
+    sharp = torch.rand(batch, sq, hq, 1, generator=rng, device=place) < 1 / 16
+    q = torch.where(sharp, 4 * q, q).to(dtype)
+    k, v = (normal(sk, hk).to(dtype) for _ in range(2))
+    return q, k, v, bool(causal), dim**-0.5
+
+
+def visible_keys(rows: Tensor, sq: int, sk: int, causal: bool) -> Tensor:
+    """How many keys (a prefix) each query row sees: all, or bottom-right aligned min(sk, max(0, i + 1 + sk - sq))."""
+    return (rows + 1 + sk - sq).clamp(0, sk) if causal else torch.full_like(rows, sk)
+
+
+def expected(
+    data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
+) -> tuple[Expectation, ...]:
+    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``utils.attention_bounds`` derives them.
+
+    ``sample`` limits both to about that many rows (batch, query, head), chosen by ``seed``; ``index`` asks for exactly
+    the rows of an o-Expectation's index instead.
+    """
+    q, k, v, causal, scale = data
+    batch, sq, hq, dim = q.shape
+    sk, hk = k.shape[1], k.shape[2]
+    group = hq // hk
+    if index is None and sample is not None and sample < batch * sq * hq:
+        index = tuple(part.to(q.device) for part in _sample_rows(batch, sq, hq, sample, seed))
+
+    if index is None:
+        o = torch.empty(batch, sq, hq, dim, device=q.device)
+        lse = torch.empty(batch, hq, sq, device=q.device)
+        o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
+        visible = visible_keys(torch.arange(sq, device=q.device), sq, sk, causal).repeat_interleave(group)
+        for b in range(batch):
+            for h in range(hk):
+                heads = slice(h * group, (h + 1) * group)
+                rows = q[b, :, heads].reshape(sq * group, dim)
+                answer = attention_rows(rows, k[b, :, h], v[b, :, h], visible, scale)
+                bounds = attention_bounds(*answer, q.dtype)
+                for full, part in ((o, answer[0]), (o_bound, bounds[0])):
+                    full[b, :, heads] = part.view(sq, group, dim)
+                for full, part in ((lse, answer[2]), (lse_bound, bounds[1])):
+                    full[b, heads] = part.view(sq, group).T
+        lse_index = None
+    else:
+        b_of, i_of, h_of = (part.to(q.device) for part in index)
+        visible = visible_keys(i_of, sq, sk, causal)
+        o = torch.empty(len(b_of), dim, device=q.device)
+        lse = torch.empty(len(b_of), device=q.device)
+        o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
+        for b, h in torch.unique(torch.stack([b_of, h_of // group]), dim=1).T.tolist():
+            here = ((b_of == b) & (h_of // group == h)).nonzero().squeeze(1)
+            longest = max(1, int(visible[here].max()))
+            rows = q[b_of[here], i_of[here], h_of[here]]
+            answer = attention_rows(rows, k[b, :longest, h], v[b, :longest, h], visible[here], scale)
+            o[here], lse[here] = answer[0].float(), answer[2].float()
+            bounds = attention_bounds(*answer, q.dtype)
+            o_bound[here], lse_bound[here] = bounds[0].float(), bounds[1].float()
+        index, lse_index = (b_of, i_of, h_of), (b_of, h_of, i_of)
+    return (
+        Expectation("o", o, o_bound, q.dtype, (batch, sq, hq, v.shape[3]), index),
+        Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq), lse_index),
+    )
+
+
+def _sample_rows(batch: int, sq: int, hq: int, sample: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
+    """About ``sample`` rows as (batch, query, head) index vectors: few (batch, head) pairs with many queries each,
+    since a pair costs a pass over its keys. Heads 0, 1, a random one and the last, first and last batch are included.
+    """
+    rng = torch.Generator().manual_seed(seed)
+    pairs = max(4, sample // 16)
+    heads = [0, min(1, hq - 1), int(torch.randint(0, hq, (), generator=rng)), hq - 1]
+    batches = [0, batch - 1, int(torch.randint(0, batch, (), generator=rng)), batch - 1]
+    for _ in range(4, pairs):
+        batches.append(int(torch.randint(0, batch, (), generator=rng)))
+        heads.append(int(torch.randint(0, hq, (), generator=rng)))
+    rows = []
+    for b, h in sorted(set(zip(batches, heads, strict=True))):
+        queries = sample_positions(sq, max(8, sample // pairs), TILE, rng)
+        rows.append(torch.stack([torch.full_like(queries, b), queries, torch.full_like(queries, h)]))
+    return tuple(torch.cat(rows, dim=1))
+
+
+def ref_kernel(data: input_t) -> output_t:
+    """(o, lse) in the output dtypes."""
+    o, lse = expected(data)
+    return o.rounded(), lse.rounded()
+
+
+def check_implementation(data: input_t, output: output_t) -> tuple[bool, str]:
+    """(passed, message): compare ``output`` with ``expected(data)`` in every element."""
+    return check_outputs(expected(data), output)

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""fp8_gemm: c = a·bᵀ from fp8 operands with one scale per 1×128 block of a and per 128×128 block of b, bf16 out.
+
+The recipe of DeepSeek-V3's linear layers (activations 1×128, weights 128×128). Inputs are made so that no part of the
+work can be left out unseen; ``expected`` says how far an honest kernel may be from the fp64 product.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from task import input_t, output_t
+from utils import (
+    K_BLOCK, N_BLOCK, Expectation, block_scaled_product, check_outputs, default_device, default_fp8, generator,
+    sample_matrix,
+)
+
+
+def generate_input(*, m: int, n: int, k: int, seed: int, device: Any = None, fp8: str | None = None) -> input_t:
+    """(a, b, a_scale, b_scale, c) as ``task.input_t`` says; c holds NaN. Deterministic in ``seed`` per device.
+
+    Operands are normal with a standard deviation of a quarter of fp8's largest value, clamped: the codes that amax
+    quantisation produces, all binades included, never NaN. Scales are sign · 2^U(-1.5, 1.5) with exceptions
+    (``_scales``). If m >= 16, four rows of a are special: an outlier row (scales ×2^10), a tiny row (×2^-10), a row of
+    zero scales (its c is exactly 0) and a row of subnormal operands.
+    """
+    place, dtype = default_device(device), default_fp8(fp8)
+    rng = generator(seed, place)
+    a, b = (torch.randn(rows, k, generator=rng, device=place) for rows in (m, n))
+    a_scale = _scales(m, k // K_BLOCK, rng)
+    b_scale = _scales((n + N_BLOCK - 1) // N_BLOCK, k // K_BLOCK, rng)
+    if m >= 16:
+        outlier, tiny, zero, subnormal = (1 + torch.randperm(m - 2, generator=rng, device=place)[:4]).tolist()
+        a_scale[outlier] *= 2.0**10
+        a_scale[tiny] *= 2.0**-10
+        a_scale[zero] = 0.0
+        a[subnormal] *= 2.0**-14
+    largest = torch.finfo(dtype).max
+    a8, b8 = (x.mul_(largest / 4).clamp_(-largest, largest).to(dtype) for x in (a, b))
+    c = torch.full((m, n), torch.nan, dtype=torch.bfloat16, device=place)
+    return a8, b8, a_scale.t().contiguous().t(), b_scale, c
+
+
+def _scales(rows: int, blocks: int, rng: torch.Generator) -> Tensor:
+    """fp32 [rows, blocks]: sign · 2^U(-1.5, 1.5); in about a quarter of the rows an eighth of the entries each is
+    exactly 0, ×2^-10 and ×2^10.
+
+    A large block drowns its neighbours and a zero or tiny one is free to skip. So that skipping any block is seen all
+    the same, row 0 and most others are plain (all blocks within a factor of 8), and the last block is plain everywhere:
+    the last column tile is never legitimately zero.
+    """
+    def uniform(*shape: int) -> Tensor:
+        return torch.rand(*shape, generator=rng, device=rng.device)
+
+    scale = torch.exp2(3 * uniform(rows, blocks) - 1.5)
+    scale = torch.where(uniform(rows, blocks) < 0.5, -scale, scale)
+    wild = uniform(rows) < 0.25
+    wild[rows // 2] = True
+    wild[0] = False
+    kind = torch.where(wild[:, None], uniform(rows, blocks), 1.0)
+    kind[:, -1] = 1.0
+    factor = torch.where(kind < 1 / 8, 0.0, torch.where(kind < 2 / 8, 2.0**-10, torch.where(kind < 3 / 8, 2.0**10, 1.0)))
+    return scale * factor
+
+
+def expected(
+    data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
+) -> tuple[Expectation, ...]:
+    """What c must be: (Expectation,). ``sample`` limits it to about that many rows (and 8 times as many columns),
+    chosen by ``seed``; ``index`` asks for exactly these elements instead (an Expectation's own index).
+
+    The bound per element is 2^-8·|c| + 2^-13·Σ|a·b| (scales included):
+
+    * 2^-8·|c|: c is rounded once to bf16 (a significand of 8 bits, so to nearest at most 2^-8 of the value). This
+      takes up the whole term; everything before that rounding has to fit into the second one.
+    * 2^-13·Σ|a·b|: Hopper's and Ada's fp8 tensor cores align products and accumulator to the largest of them and keep
+      13 fraction bits, so that an instruction loses at most about 2^-13 of the sum of magnitudes it adds. With a
+      promotion to fp32 per 128 columns the losses of the blocks add up to no more than the same share of Σ|a·b|;
+      being of either sign they stay well below it. Zero where all scales are zero: then c must be exactly 0.
+
+    For a plain row Σ|a·b| is about 0.8·sqrt(k) times the size of c, so at k = 16384 the second term is 1.3 % of c's
+    standard deviation, while one block of 128 left out changes c by 9 %.
+    """
+    a, b, a_scale, b_scale, _ = data
+    m, n = a.shape[0], b.shape[0]
+    if index is None and sample is not None:
+        index = sample_matrix(m, n, sample, seed, a.device)
+    values, magnitude = block_scaled_product(a, b, a_scale, b_scale, index)
+    bound = magnitude.mul_(2.0**-13).add_(values.abs(), alpha=2.0**-8)
+    return (Expectation("c", values, bound, torch.bfloat16, (m, n), index),)
+
+
+def ref_kernel(data: input_t) -> output_t:
+    """c, bf16 [m, n], in fresh memory (data's own c is left alone)."""
+    return expected(data)[0].rounded()
+
+
+def check_implementation(data: input_t, output: output_t) -> tuple[bool, str]:
+    """(passed, message): compare ``output`` with ``expected(data)`` in every element."""
+    return check_outputs(expected(data), output)

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+"""Types of problem mla_decode."""
+
+from typing import TypeVar
+
+import torch
+
+# (q, kv_cache, block_table, seqlens, causal, softmax_scale): q bf16 [batch, sq, hq, 576]; kv_cache bf16
+# [num_blocks, 64, 1, 576]; block_table int32 [batch, ceil(sk/64)]; seqlens int32 [batch].
+input_t = TypeVar("input_t", bound=tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor, bool, float])
+# (o, lse): o bf16 [batch, sq, hq, 512]; lse fp32 [batch, hq, sq].
+output_t = TypeVar("output_t", bound=tuple[torch.Tensor, torch.Tensor])
