@@ -142,7 +142,7 @@ def test_leaderboard_takes_the_best_passing_score_of_each_kernel(store: Store) -
 def test_leaderboard_leaves_out_what_did_not_pass_or_was_not_ranked(store: Store) -> None:
     passed = record()
     for kept in (
-        compile_error(), unavailable(), record(mode=Mode.TEST), replace(record(), id="p", mode=Mode.PROFILE),
+        compile_error(), unavailable(), record(mode=Mode.TEST), replace(record(), id="t", mode=Mode.TEST),
         record(status=Status.INCORRECT_NUMERICAL, failing=1),
     ):
         store.add(kept)

@@ -1,0 +1,322 @@
+# SPDX-License-Identifier: MIT
+"""Records as text: terminal tables, Markdown for a GitHub summary, annotations, JSON lines.
+
+Pure functions from ``Record``s to strings; nothing here prints. Text is never wrapped. Names, logs and messages come
+from whoever wrote the kernel, so they are made printable first, and message lines carry a gutter, so that none can
+pass for a workflow command. A modelled time always says so.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from scoring import units
+from scoring.model import CaseResult, Evidence, Record, Stats, Status, dumps
+from scoring.tables import NOT_RUN, WIDTH, Column, Style, draw, markdown, shorten, total_width
+from scoring.units import one_line, printable
+
+if TYPE_CHECKING:
+    from scoring.store import LeaderboardRow
+
+_MESSAGE_LINES = 30
+_DIAGNOSTICS = 20
+
+
+def table(records: Sequence[Record], fmt: str = "simple", *, color: bool = False, width: int = WIDTH) -> str:
+    """Everything about a run, most important last, where a terminal leaves the eye: cases, usage, failures, summary."""
+    style = Style(fmt, color, width)
+    parts = [_cases(record, style) for record in records]
+    parts += [usage(records, style), failures(records, style), summary(records, style), verdict(records)]
+    return "\n\n".join(part for part in parts if part)
+
+
+def summary(records: Sequence[Record], style: Style | None = None) -> str:
+    """One row per record."""
+    style = style or Style()
+    if not records:
+        return ""
+    return draw([
+        *_identity(records),
+        Column("status", [_status(record) for record in records], right=False),
+        Column("cases", [_passed(record) for record in records]),
+        Column("score", [units.time(record.score) for record in records]),
+        Column("TFLOP/s", [units.digits(_mean(r.tflops for r in record.cases)) for record in records], optional=3),
+        Column("roofline", [units.percent(_mean(r.roofline_fraction for r in record.cases)) for record in records]),
+        Column("best peer", [_best_peer(record) for record in records], right=False, optional=1),
+        Column("evidence", [record.evidence if _timed(record) else "" for record in records], right=False),
+        Column("protocol", [one_line(record.protocol) for record in records], right=False, optional=4),
+        Column("id", [record.id[:8] for record in records], right=False, optional=2),
+    ], style)
+
+
+def usage(records: Sequence[Record], style: Style | None = None) -> str:
+    """What the compiler gave each device function: registers, spills, shared memory, occupancy."""
+    style = style or Style()
+    rows = [(record, entry) for record in records for entry in record.usage]
+    if not rows:
+        return ""
+
+    def cells(key: str, text: Callable[[Any], str] = str) -> list[str]:
+        return ["" if entry.get(key) is None else one_line(text(entry[key])) for _, entry in rows]
+
+    drawn = draw([
+        *_identity([record for record, _ in rows]),
+        Column("function", cells("name", lambda name: shorten(one_line(str(name)), 40)), right=False),
+        Column("registers", cells("registers")),
+        Column("AGPRs", cells("agprs")),
+        Column("SGPRs", cells("scalar_registers"), optional=3),
+        Column("spills", cells("spill_bytes", units.size)),
+        Column("scratch", cells("scratch_bytes", units.size), optional=1),
+        Column("smem/LDS", cells("shared_bytes", units.size)),
+        Column("threads", cells("threads"), optional=2),
+        Column("occupancy", cells("occupancy", units.percent)),
+    ], style)
+    return f"{style.heading('Compiler usage')}\n{drawn}"
+
+
+def failures(records: Sequence[Record], style: Style | None = None) -> str:
+    """Why each failing record failed: message per failing case, compiler messages as file:line. Empty if none did."""
+    style = style or Style()
+    blocks = []
+    for record in filter(failed, records):
+        title = f"{title_of(record)} · {record.status}"
+        lines = [*(f"  {line}" for line in diagnostics(record)), *_gutter(record.message, "  ")]
+        for result in record.cases:
+            if result.status is not Status.PASSED and result.status not in NOT_RUN:
+                lines += [f"  {one_line(result.case.name)}: {result.status} (seed {result.seed})",
+                          *_gutter(result.message, "    ")]
+        where = markdown(title) if style.is_markdown else style.paint("bad", title)
+        blocks.append(f"{where}\n" + (f"\n{style.block(lines)}" if style.is_markdown else style.block(lines)))
+    return "\n\n".join([style.heading("Failures").rstrip("\n"), *blocks]) if blocks else ""
+
+
+def leaderboard(rows: Sequence[LeaderboardRow], fmt: str = "simple", *, color: bool = False, width: int = WIDTH) -> str:
+    """Every board under its own heading, the best kernel first, with its distance from the leader."""
+    style = Style(fmt, color, width)
+    boards: dict[tuple[str, ...], list[LeaderboardRow]] = {}
+    for row in rows:
+        boards.setdefault(row.board, []).append(row)
+    parts = []
+    for board in boards.values():
+        first = board[0]
+        heading = " · ".join(one_line(part) for part in (
+            first.problem, first.gpu, first.evidence, first.protocol, f"cases {first.workload}"))
+        parts.append(style.heading(heading) + "\n" + draw([
+            Column("rank", [str(row.rank) for row in board]),
+            Column("kernel", [one_line(row.kernel) for row in board], right=False),
+            Column("score", [units.time(row.score) for row in board]),
+            Column("behind", [units.ratio(row.score / first.score) if row.rank > 1 else "" for row in board]),
+            Column("evidence", [row.evidence for row in board], right=False),
+            Column("target", [one_line(row.target) for row in board], right=False),
+            Column("created", [_when(row.created) for row in board], right=False, optional=1),
+            Column("id", [row.id[:8] for row in board], right=False, optional=2),
+        ], style))
+    return "\n\n".join(parts)
+
+
+def listing(records: Sequence[Record], fmt: str = "simple", *, color: bool = False, width: int = WIDTH) -> str:
+    """Stored records, one row each, in the order given."""
+    if not records:
+        return ""
+    return draw([
+        Column("id", [record.id[:8] for record in records], right=False),
+        Column("created", [_when(record.created) for record in records], right=False),
+        *_identity(records),
+        Column("mode", [record.mode for record in records], right=False),
+        Column("status", [_status(record) for record in records], right=False),
+        Column("cases", [_passed(record) for record in records], optional=1),
+        Column("score", [units.time(record.score) for record in records]),
+        Column("evidence", [record.evidence if _timed(record) else "" for record in records], right=False),
+    ], Style(fmt, color, width))
+
+
+def json_lines(records: Iterable[Record]) -> str:
+    """One JSON document per line, each ending in a newline."""
+    return "".join(f"{dumps(record)}\n" for record in records)
+
+
+def verdict(records: Sequence[Record]) -> str:
+    """``8 passed, 2 failed, 1 not run``."""
+    failing, idle = sum(map(failed, records)), sum(record.status in NOT_RUN for record in records)
+    counts = ((len(records) - failing - idle, "passed"), (failing, "failed"), (idle, "not run"))
+    return ", ".join(f"{count} {what}" for count, what in counts if count) or "nothing ran"
+
+
+def github_summary(records: Sequence[Record]) -> str:
+    """Markdown for ``$GITHUB_STEP_SUMMARY``: verdict and summary first, failures, then every case folded away."""
+    style = Style("github")
+    tables = [*(_cases(record, style) for record in records), usage(records, style)]
+    details = "\n\n".join(part for part in tables if part)
+    folded = f"<details><summary>Every case</summary>\n\n{details}\n\n</details>" if details else ""
+    parts = (f"### {verdict(records)}", summary(records, style), failures(records, style), folded)
+    return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def github_annotations(records: Sequence[Record]) -> list[str]:
+    """Workflow commands: one per compiler message of a failing record, else one per failing record."""
+    lines = []
+    for record in filter(failed, records):
+        found = record.compile.get("diagnostics") or ()
+        for entry in found:
+            level = {"error": "error", "warning": "warning"}.get(str(entry.get("severity")), "notice")
+            line = f",line={entry['line']}" if entry.get("line") else ""
+            lines.append(f"::{level} file={_property(entry.get('file', ''))}{line}"
+                         f"::{_command(entry.get('message', ''))}")
+        if not found:
+            failing = next((result for result in record.cases if result.status is not Status.PASSED), None)
+            case = f"{failing.case.name}: {failing.message}" if failing else record.message
+            lines.append(f"::error title={_property(title_of(record))}::{_command(f'{record.status}: {case}')}")
+    return lines
+
+
+def failed(record: Record) -> bool:
+    """Neither passed nor merely impossible to run here."""
+    return record.status is not Status.PASSED and record.status not in NOT_RUN
+
+
+def title_of(record: Record) -> str:
+    """``fp8_gemm · cuda/wgmma · H200 (sm_90a)``."""
+    return " · ".join((one_line(record.problem), one_line(record.kernel), _target(record)))
+
+
+def diagnostics(record: Record, limit: int = _DIAGNOSTICS) -> list[str]:
+    """The compiler's messages as ``file:line: severity: message``, errors first, at most ``limit``."""
+    found = sorted(record.compile.get("diagnostics") or (), key=lambda entry: entry.get("severity") != "error")
+    lines = []
+    for entry in found[:limit]:
+        where = f"{entry.get('file', '')}:{entry['line']}" if entry.get("line") else str(entry.get("file", ""))
+        lines.append(one_line(f"{where}: {entry.get('severity', '')}: {entry.get('message', '')}"))
+    return lines + ([f"… and {units.plural(len(found) - limit, 'more message')}"] if len(found) > limit else [])
+
+
+def idle_note(record: Record) -> str:
+    """Why a record that neither passed nor failed did not run."""
+    what = {Status.UNAVAILABLE: "compiled; no device" if record.compile else "no device",
+            Status.UNSUPPORTED: "the kernel declines these shapes"}[record.status]
+    return f"{what}: {one_line(record.message)}" if record.message else what
+
+
+def _cases(record: Record, style: Style) -> str:
+    """Heading and one row per case of one record."""
+    modelled = _timed(record) and record.evidence is Evidence.MODELLED
+    heading = f"{title_of(record)} · {record.mode}" + (" · modelled times" if modelled else "")
+    if record.status in NOT_RUN:
+        note = idle_note(record)
+        heading += f" · {markdown(note) if style.is_markdown else note}"
+    if not record.cases:
+        return style.heading(heading).rstrip("\n") if record.status in NOT_RUN else ""
+    results = record.cases
+    names, common = [one_line(result.case.name) for result in results], ""
+    columns = _case_columns(results, names, "time (modelled)" if modelled else "time")
+    if total_width(columns) > style.width:
+        names, common = _without_common(results)
+        columns = _case_columns(results, names, "time (modelled)" if modelled else "time")
+    drawn = draw(columns, style)
+    return f"{style.heading(f'{heading} · {common}' if common else heading)}\n{drawn}"
+
+
+def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str) -> list[Column]:
+    peers = list(dict.fromkeys(name for result in results for name in result.peers))
+    untimed = not any(result.stats for result in results)
+    notes = [one_line(result.message) if untimed and result.status is Status.PASSED else "" for result in results]
+    bounds = [one_line(result.bound) if result.stats else "" for result in results]
+    return [
+        Column("case", names, right=False),
+        Column("status", [str(result.status) for result in results], right=False),
+        Column(time, [units.time(result.stats.median) if result.stats else "" for result in results]),
+        Column("±CI", [_interval(result.stats) for result in results]),
+        Column("TFLOP/s", [units.digits(result.tflops) for result in results]),
+        Column("GB/s", [units.digits(result.gbps) for result in results], optional=1),
+        Column("roofline", [units.percent(result.roofline_fraction) for result in results]),
+        Column("bound", bounds, right=False, optional=99),
+        *(Column(f"vs {shorten(one_line(peer), 24)}", [_against(result, peer) for result in results], optional=number)
+          for number, peer in enumerate(peers, start=2)),
+        Column("note", [shorten(note, 60) for note in notes], right=False, optional=98),
+    ]
+
+
+def _identity(records: Sequence[Record]) -> list[Column]:
+    return [Column("problem", [one_line(record.problem) for record in records], right=False),
+            Column("kernel", [one_line(record.kernel) for record in records], right=False),
+            Column("target", [_target(record) for record in records], right=False)]
+
+
+def _target(record: Record) -> str:
+    return one_line(f"{record.gpu} ({record.target})")
+
+
+def _status(record: Record) -> str:
+    return "UNAVAILABLE: compiled; no device" if record.status is Status.UNAVAILABLE and record.compile \
+        else str(record.status)
+
+
+def _passed(record: Record) -> str:
+    count = sum(result.status is Status.PASSED for result in record.cases)
+    return f"{count}/{len(record.cases)}" if record.cases else ""
+
+
+def _timed(record: Record) -> bool:
+    return any(result.stats for result in record.cases)
+
+
+def _interval(stats: Stats | None) -> str:
+    return units.uncertainty(stats.ci_low, stats.ci_high, stats.median) if stats else ""
+
+
+def _against(result: CaseResult, peer: str) -> str:
+    if result.stats is None or peer not in result.peers:
+        return ""
+    median = result.peers[peer].median
+    return f"{units.time(median)} {units.ratio(median / result.stats.median):>6}"
+
+
+def _best_peer(record: Record) -> str:
+    """The peer that is hardest to beat over all cases, with the geometric mean of the speed-ups over it."""
+    timed = [result for result in record.cases if result.stats]
+    common = set.intersection(*(set(result.peers) for result in timed)) if timed else set()
+    speedups = {peer: _mean(r.peers[peer].median / r.stats.median for r in timed if r.stats) or 0.0 for peer in common}
+    if not speedups:
+        return ""
+    best = min(sorted(speedups), key=lambda peer: speedups[peer])
+    return f"{units.ratio(speedups[best])} {shorten(one_line(best), 24)}"
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    """Geometric mean of the values there are."""
+    known = [value for value in values if value]
+    return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
+
+
+def _without_common(results: Sequence[CaseResult]) -> tuple[list[str], str]:
+    """Case names without the parameters that all cases share, and those."""
+    shared = dict(results[0].case.params)
+    for result in results[1:]:
+        shared = {key: value for key, value in shared.items() if result.case.params.get(key) == value}
+    if len(results) < 2 or not shared:
+        return [one_line(result.case.name) for result in results], ""
+    names = [",".join(f"{key}={value}" for key, value in result.case.params.items() if key not in shared)
+             for result in results]
+    return [one_line(name) for name in names], one_line(",".join(f"{key}={value}" for key, value in shared.items()))
+
+
+def _gutter(message: str, indent: str) -> list[str]:
+    lines = printable(message).strip("\n").split("\n") if message.strip() else []
+    more = len(lines) - _MESSAGE_LINES
+    return [f"{indent}| {line}" for line in lines[:_MESSAGE_LINES]] + (
+        [f"{indent}| … {units.plural(more, 'more line')}"] if more > 0 else [])
+
+
+def _when(created: str) -> str:
+    return one_line(created[:16].replace("T", " "))
+
+
+def _command(text: object) -> str:
+    """The message of a workflow command: its line breaks and percent signs are encoded."""
+    escaped = printable(str(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
+    return escaped or "no message"
+
+
+def _property(text: object) -> str:
+    return _command(one_line(str(text))).replace(":", "%3A").replace(",", "%2C")

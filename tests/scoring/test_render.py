@@ -1,0 +1,275 @@
+# SPDX-License-Identifier: MIT
+"""Tables say what the records say, fit, and cannot be abused by the text in them."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import replace
+
+import pytest
+
+from scoring import render, tables
+from scoring.model import CaseResult, Evidence, Mode, Record, Status
+from scoring.store import Store
+from tests.scoring.records import compile_error, record, sample, stats, unavailable
+
+HOSTILE = "evil|`\x1b[2J\n::error::owned <script>"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def one_case(**changes: object) -> Record:
+    """One case with round numbers: 2 µs, half of its roofline, 4 TFLOP/s, 500 GB/s, 1.5 times as fast as its peer."""
+    made = record(cases=1)
+    result = replace(made.cases[0], stats=stats(2e-6, 0.01), flops=8e6, bytes_moved=1e6, roofline_seconds=1e-6,
+                     peers={"vendor": stats(3e-6)})
+    return replace(made, cases=(result,), score=2e-6, **changes)
+
+
+def row(text: str, start: str) -> list[str]:
+    """The cells of the line that begins with ``start``."""
+    (line,) = [line for line in text.splitlines() if line.startswith(start)]
+    return re.split(r"\s{2,}", line.strip())
+
+
+def test_a_case_row_has_time_interval_rates_roofline_and_peer() -> None:
+    text = render.table([one_case()])
+    assert row(text, "case  ") == ["case", "status", "time", "±CI", "TFLOP/s", "GB/s", "roofline", "bound", "vs vendor"]
+    assert row(text, "m=64,") == ["m=64,n=7168,k=2048", "PASSED", "2.00 µs", "±1.0%", "4.00", "500", "50%", "bytes",
+                                  "3.00 µs", "1.50×"]
+
+
+def test_the_summary_has_one_row_per_record() -> None:
+    text = render.summary(sample())
+    assert len(text.splitlines()) == 2 + len(sample()) + 1      # header, rule, records, note on what did not fit
+    assert row(render.summary([one_case()]), "fp8_gemm") == [
+        "fp8_gemm", "cuda/wgmma", "H200 (sm_90a)", "PASSED", "1/1", "2.00 µs", "4.00", "50%", "1.50× vendor",
+        "measured", "cold-events/1", one_case().id[:8]]
+
+
+def test_the_best_peer_is_the_one_that_is_hardest_to_beat() -> None:
+    made = one_case()
+    result = replace(made.cases[0], peers={"slow": stats(9e-6), "fast": stats(1e-6), "middle": stats(3e-6)})
+    assert "0.50× fast" in render.summary([replace(made, cases=(result,))])
+
+
+def test_numbers_align_right_and_names_left() -> None:
+    lines = render.summary(sample()).splitlines()
+    score_end = lines[0].index("score") + len("score")
+    assert all(line[:score_end].endswith(("s", " ")) for line in lines[2:-1])
+    assert all(not line.startswith(" ") for line in lines)
+
+
+def test_nothing_is_wider_than_the_limit() -> None:
+    text = render.table(sample())
+    assert max(map(len, text.splitlines())) <= tables.WIDTH
+    assert "flash-attn 3" in text
+
+
+def test_where_space_is_short_detail_goes_and_says_so() -> None:
+    text = render.table(sample(), width=120)
+    tabled = text[:text.index("Failures")]
+    rows = [line for line in tabled.splitlines() if " · " not in line and not line.startswith("(")]
+    assert max(map(len, rows)) <= 120
+    assert "left out: see --json or the report)" in text
+    assert "hq=32,hk=8,dim=128,half=0" in text.split("flash_attention")[1]     # what cases share moves to the heading
+    assert all(status in text for status in ("PASSED", "INCORRECT_NUMERICAL", "COMPILE_ERROR", "UNAVAILABLE"))
+
+
+def test_an_unavailable_record_says_compiled_no_device_and_shows_usage() -> None:
+    text = render.table([unavailable()])
+    assert "compiled; no device: no AMD GPU and no emulator on this machine" in text
+    assert "UNAVAILABLE: compiled; no device" in render.summary([unavailable()])
+    assert row(text, "flash_attention  hip/mfma  MI300 (gfx942)  flash_attention_kernel")[4:] == [
+        "128", "128", "96", "24 B", "32 B", "64 KiB", "256", "25%"]
+    assert "0 passed" not in text
+    assert text.endswith("1 not run")
+
+
+def test_without_a_compiler_nothing_claims_to_be_compiled() -> None:
+    text = render.table([replace(unavailable(), compile={}, usage=(), message="no hipcc")])
+    assert "compiled" not in text
+    assert "no device: no hipcc" in text
+
+
+@pytest.mark.parametrize("show", [
+    lambda r: render.table([r]), lambda r: render.summary([r]), lambda r: render.listing([r]),
+    lambda r: render.github_summary([r])])
+def test_a_modelled_time_always_says_so(show: object) -> None:
+    assert callable(show)
+    modelled = record(gpu="MI300", kernel="hip/mfma", evidence=Evidence.MODELLED)
+    assert "modelled" in show(modelled)
+    assert "modelled" not in show(replace(modelled, evidence=Evidence.MEASURED))
+
+
+def test_the_header_of_modelled_times_says_so() -> None:
+    assert "time (modelled)" in render.table([record(gpu="MI300", evidence=Evidence.MODELLED)])
+
+
+def test_a_test_run_shows_no_time_columns_but_the_largest_error() -> None:
+    made = record(mode=Mode.TEST, cases=1)
+    made = replace(made, cases=(replace(made.cases[0], message="largest error 0.3 of the bound"),))
+    assert row(render.table([made]), "case  ") == ["case", "status", "note"]
+    assert "largest error 0.3 of the bound" in render.table([made])
+
+
+def test_failures_name_element_case_and_seed() -> None:
+    text = render.failures(sample())
+    assert "flash_attention · cuda/twopass · H200 (sm_90a) · INCORRECT_NUMERICAL" in text
+    assert "causal=1,half=0: INCORRECT_NUMERICAL (seed 4711)" in text
+    assert "    | first at [0, 0, 64, 0]: got 0.1377, expected 0.0214, allowed ±0.0041" in text
+    assert "causal=0" not in text                                            # a passing case of the failing record
+    assert "hip/mfma" not in text                                            # unavailable is no failure
+    assert render.failures([record(), unavailable()]) == ""
+
+
+def test_compiler_messages_are_clickable_and_errors_come_first() -> None:
+    made = compile_error()
+    text = render.failures([replace(made, compile={"diagnostics": made.compile["diagnostics"][::-1]})])
+    lines = [line.strip() for line in text.splitlines()]
+    assert lines[3] == 'kernels/cuda/mla_decode/cluster.cu:42: error: identifier "barier" is undefined'
+    assert lines[4].startswith("kernels/cuda/mla_decode/cluster.cu:57: warning:")
+
+
+def test_long_messages_are_cut_and_say_so() -> None:
+    text = render.failures([replace(compile_error(), message="\n".join(f"line {n}" for n in range(100)), compile={
+        "diagnostics": [{"file": "a.cu", "line": n, "severity": "error", "message": "x"} for n in range(50)]})])
+    assert "… and 30 more messages" in text
+    assert "… 70 more lines" in text
+    assert len(text.splitlines()) < 60
+
+
+def test_a_diagnostic_without_a_line_has_no_colon_zero() -> None:
+    assert render.diagnostics(replace(compile_error(), compile={"diagnostics": [
+        {"file": "<command line>", "line": 0, "severity": "error", "message": "no"}]})) == ["<command line>: error: no"]
+
+
+@pytest.mark.parametrize("fmt", ["simple", "github", "plain"])
+def test_hostile_text_is_disarmed(fmt: str) -> None:
+    made = record(status=Status.INCORRECT_NUMERICAL, failing=1, kernel=HOSTILE, case_message=HOSTILE, message=HOSTILE)
+    made = replace(made, usage=({"name": HOSTILE, "registers": 1},))
+    text = render.table([made], fmt)
+    assert "\x1b" not in text
+    assert not any(line.lstrip().startswith("::") for line in text.splitlines())
+
+
+def test_markdown_cells_are_escaped() -> None:
+    text = render.summary([record(kernel="a|b<script>*x*`y`")], tables.Style("github"))
+    assert "a\\|b&lt;script>\\*x\\*\\`y\\`" in text
+    bars = {len(re.findall(r"(?<!\\)\|", line)) for line in text.splitlines()}
+    assert len(bars) == 1                                                     # each line has the same cells
+
+
+def test_a_fence_in_a_message_does_not_end_the_block() -> None:
+    text = render.github_summary([record(status=Status.RUNTIME_ERROR, message="```\n# owned\n````")])
+    fences = [line for line in text.splitlines() if re.fullmatch(r"`{3,}", line)]
+    assert fences == ["`````", "`````"]
+
+
+def test_colour_only_when_asked_and_the_text_is_the_same() -> None:
+    plain, coloured = render.table(sample()), render.table(sample(), color=True)
+    assert "\x1b[32mPASSED\x1b[0m" in coloured
+    assert "\x1b[31mCOMPILE_ERROR\x1b[0m" in coloured
+    assert re.sub(r"\x1b\[\d+m", "", coloured) == plain
+
+
+@pytest.mark.parametrize(("environ", "terminal", "expected"), [
+    ({}, True, True), ({}, False, False), ({"TERM": "dumb"}, True, False), ({"NO_COLOR": "1"}, True, False),
+    ({"NO_COLOR": ""}, True, True), ({"FORCE_COLOR": "1"}, False, True), ({"FORCE_COLOR": "0"}, False, False),
+    ({"NO_COLOR": "1", "FORCE_COLOR": "1"}, True, False), ({"FORCE_COLOR": "1", "TERM": "dumb"}, False, True),
+])
+def test_use_color(environ: dict[str, str], terminal: bool, expected: bool) -> None:
+    assert tables.use_color(Terminal() if terminal else io.StringIO(), environ) is expected
+
+
+def test_json_lines_are_records() -> None:
+    lines = render.json_lines(sample()).splitlines()
+    assert [Record.from_json(json.loads(line)) for line in lines] == sample()
+
+
+def test_leaderboard_table(tmp_path: object) -> None:
+    store = Store(f"{tmp_path}/leaderboard.db")
+    fast, slow = one_case(), replace(one_case(), id="f" * 32, kernel="cuda/slow", score=5e-6)
+    modelled = record(gpu="MI300", kernel="hip/mfma", evidence=Evidence.MODELLED)
+    for made in (slow, fast, modelled):
+        store.add(made)
+    text = render.leaderboard(store.leaderboard())
+    first, second = text.split("\n\n")
+    assert first.splitlines()[0].startswith("fp8_gemm · H200 · measured · cold-events/1 · cases ")
+    assert [re.split(r"\s{2,}", line.strip())[:3] for line in first.splitlines()[3:]] == [
+        ["1", "cuda/wgmma", "2.00 µs"], ["2", "cuda/slow", "5.00 µs"]]
+    assert "2.50×" in first.splitlines()[-1]
+    assert second.count("modelled") == 2                                      # in the heading and in the row
+
+
+def test_leaderboard_of_nothing_is_empty() -> None:
+    assert render.leaderboard([]) == render.listing([]) == render.summary([]) == render.usage([]) == ""
+
+
+def test_listing_has_id_time_and_mode() -> None:
+    assert row(render.listing([one_case()]), one_case().id[:8]) == [
+        one_case().id[:8], "2026-11-18 09:30", "fp8_gemm", "cuda/wgmma", "H200 (sm_90a)", "benchmark", "PASSED", "1/1",
+        "2.00 µs", "measured"]
+
+
+def test_annotations_point_at_the_line() -> None:
+    assert render.github_annotations([record(), unavailable(), compile_error()]) == [
+        '::error file=kernels/cuda/mla_decode/cluster.cu,line=42::identifier "barier" is undefined',
+        '::warning file=kernels/cuda/mla_decode/cluster.cu,line=57::variable "lane" was declared but never referenced']
+
+
+def test_annotations_encode_what_would_end_them() -> None:
+    made = replace(compile_error(), compile={"diagnostics": [
+        {"file": "a,b:c%.cu", "line": 3, "severity": "note", "message": "100%\n::set-env name=x::y"}]})
+    assert render.github_annotations([made]) == [
+        "::notice file=a%2Cb%3Ac%25.cu,line=3::100%25%0A::set-env name=x::y"]
+
+
+def test_a_failure_without_compiler_messages_is_annotated_by_its_first_case() -> None:
+    made = record(status=Status.INCORRECT_NUMERICAL, failing=2, case_message="c differs")
+    (line,) = render.github_annotations([made])
+    assert line == ("::error title=fp8_gemm · cuda/wgmma · H200 (sm_90a)::INCORRECT_NUMERICAL: m=64,n=7168,k=2048: "
+                    "c differs")
+
+
+def test_github_summary_puts_the_verdict_first_and_folds_the_cases() -> None:
+    text = render.github_summary(sample())
+    assert text.startswith("### 8 passed, 2 failed, 1 not run\n")
+    assert text.index("| problem") < text.index("#### Failures") < text.index("<details>")
+    assert text.count("<details>") == text.count("</details>") == 1
+
+
+def test_verdict() -> None:
+    assert render.verdict([]) == "nothing ran"
+    assert render.verdict([record()]) == "1 passed"
+    assert render.verdict([compile_error(), unavailable()]) == "1 failed, 1 not run"
+
+
+def test_an_unknown_format_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown table format 'sixel'"):
+        render.table([record()], "sixel")
+
+
+@pytest.mark.parametrize("fmt", ["simple", "github", "plain"])
+def test_an_unsupported_case_is_shown_and_no_failure(fmt: str) -> None:
+    made = record(status=Status.UNSUPPORTED, failing=1, mode=Mode.TEST)
+    text = render.table([made], fmt)
+    assert "UNSUPPORTED" in text
+    assert "Failures" not in text
+
+
+def test_shorten_keeps_both_ends() -> None:
+    assert tables.shorten("abcdefghij", 7) == "abc…hij"
+    assert tables.shorten("abcdefghij", 10) == "abcdefghij"
+    assert all(len(tables.shorten("x" * 50, width)) == width for width in range(2, 50))
+
+
+def test_a_case_without_peaks_has_no_roofline() -> None:
+    made = record(gpu="CPU", kernel="cpu/naive", cases=1)
+    assert isinstance(made.cases[0], CaseResult)
+    assert "roofline" not in render.table([made])
