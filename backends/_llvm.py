@@ -29,6 +29,9 @@ HINT = ('install ROCm (hipcc), or the compiler from wheels: pip install -e ".[ro
         "(and a C++ compiler for the host part)")
 _OLDEST_CLANG = 18     # the first whose gfx942 FP8 instructions are complete
 _BITCODE = ("ocml.bc", "ockl.bc")
+_ISA_VERSIONS = {"gfx942": 9402}
+CONTROLS = Path(__file__).with_name("_oclc.c")
+PRINCIPAL = 1          # index of the device compilation in ``Llvm.steps``
 
 
 @dataclass(frozen=True)
@@ -52,6 +55,7 @@ class Llvm:
             *self.clang, "-x", "hip", f"--offload-arch={arch}", "-target", self.host, "-std=c++17", "-O3",
             "-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", *isystem,
             "-D__HIP_PLATFORM_AMD__", "-include", "__clang_hip_runtime_wrapper.h",
+            "-cuid=1",   # both halves must agree on the names of static device variables; by default it hangs on paths
         ]
 
     def _includes(self) -> list[str]:
@@ -61,16 +65,23 @@ class Llvm:
         return [str(self.resources / "cuda_wrappers"), *cxx, str(self.resources), *c, str(self.headers)]
 
     def steps(self, arch: str, flags: Sequence[str], source: str, library: Path) -> list[list[str]]:
-        """Commands for ``library`` and, beside it, ``<stem>.hsaco``: device code in three steps, host code in two."""
+        """Commands for ``library`` and, beside it, ``<stem>.hsaco``.
+
+        Device code first: constants, compilation (``PRINCIPAL``), assembly, link; then host code: compilation, link.
+        """
+        controls = library.with_suffix(".oclc.bc")
         assembly, device, host = (library.with_suffix(suffix) for suffix in (".s", ".device.o", ".host.o"))
         code_object = library.with_suffix(".hsaco")
-        linked = [word for name in _BITCODE
-                  for word in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(self.bitcode / name))]
+        # ocml and ockl read the control constants, so those come last.
+        linked = [word for bitcode in [*(self.bitcode / name for name in _BITCODE), controls]
+                  for word in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(bitcode))]
+        amdgpu = [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"]
         return [
+            [*amdgpu, "-x", "c", "-O3", f"-DWARPWAVE_ISA_VERSION={_ISA_VERSIONS[arch]}", "-emit-llvm", "-c",
+             str(CONTROLS), "-o", str(controls)],
             [*self.front_end(arch), *flags, "--cuda-device-only", "-S", *linked, source, "-o", str(assembly)],
-            [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "assembler", "-c", str(assembly),
-             "-o", str(device)],
-            [*self.lld, "-shared", str(device), "-o", str(code_object)],
+            [*amdgpu, "-x", "assembler", "-c", str(assembly), "-o", str(device)],
+            [*self.lld, "-shared", "--no-undefined", str(device), "-o", str(code_object)],
             [*self.front_end(arch), *flags, "--cuda-host-only", "-c", "-fPIC", "-Xclang", "-fcuda-include-gpubinary",
              "-Xclang", str(code_object), source, "-o", str(host)],
             [self.cxx, "-shared", str(host), "-o", str(library)],

@@ -68,11 +68,11 @@ class RocmBackend(CompilingBackend):
         flags = [*include_flags(source), *define_flags(source.resolve(defines))]
         file = relative(source.path, source.root)
         if isinstance(compiler, _llvm.Llvm):
-            steps = compiler.steps(target.arch, flags, file, out)
-        else:
-            steps = [[str(compiler.path), "-x", "hip", f"--offload-arch={target.arch}", "-std=c++17", "-O3", "-fPIC",
-                      "-shared", *flags, file, "-o", str(out)]]
-        return Plan(tuple(tuple(step) for step in steps), compiler.version, CODE_OBJECT)
+            steps = tuple(tuple(step) for step in compiler.steps(target.arch, flags, file, out))
+            return Plan(steps, compiler.version, CODE_OBJECT, _llvm.PRINCIPAL, (_llvm.CONTROLS,))
+        step = (str(compiler.path), "-x", "hip", f"--offload-arch={target.arch}", "-std=c++17", "-O3", "-fPIC",
+                "-shared", *flags, file, "-o", str(out))
+        return Plan((step,), compiler.version, CODE_OBJECT)
 
     def finish(self, build: Path, target: Target) -> None:
         """hipcc puts the device code into the library alone: take it out again."""
@@ -95,6 +95,11 @@ class RocmBackend(CompilingBackend):
             )
             for kernel in found
         ))
+
+    def runtime_libraries(self, device: Device | None) -> list[Path]:
+        """What to load with RTLD_GLOBAL before a kernel's library, which leaves the HIP runtime's symbols undefined."""
+        runtime = _amd.runtime()
+        return [runtime] if device is not None and runtime is not None else []
 
     def telemetry(self, device: Device) -> dict[str, object]:
         return _amd.telemetry(device)

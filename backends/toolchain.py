@@ -40,6 +40,7 @@ from backends.source import KernelSource
 
 LIBRARY = "kernel.so"
 LOG = "log.txt"
+_FORMAT = 1     # of what ``_build`` returns: part of the content address
 # Variables that change what a compiler does; their values belong to the content address.
 ENVIRONMENT = (
     "CPATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "COMPILER_PATH", "GCC_EXEC_PREFIX",
@@ -66,6 +67,8 @@ class Plan:
     steps: tuple[tuple[str, ...], ...]
     version: str                        # of all tools involved: part of the content address
     code_object: str | None = None      # name of the device code beside the library
+    principal: int = 0                  # index of the step that compiles the kernel file for the device
+    inputs: tuple[Path, ...] = ()       # files the steps read besides the kernel and its headers
 
 
 class CompilingBackend(Backend):
@@ -89,7 +92,8 @@ class CompilingBackend(Backend):
     def command(
         self, source: KernelSource, out: Path, target: Target, defines: Mapping[str, str | int] | None = None
     ) -> list[str]:
-        return self.commands(source, out, target, defines)[0]
+        plan = self.plan(source, out, target, defines)
+        return list(plan.steps[plan.principal])
 
     def finish(self, build: Path, target: Target) -> None:
         """A last step on the files of a build; nothing by default."""
@@ -126,7 +130,8 @@ class CompilingBackend(Backend):
         if source.path.read_text(errors="replace") != source.text:
             raise SourceError(source.path, 0, "changed on disk since it was read; read it again")
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        parts = [plan.version, plan.steps, environment, digest, asdict(target)["arch"], self.name]
+        inputs = [hashlib.sha256(path.read_bytes()).hexdigest() for path in plan.inputs]
+        parts = [_FORMAT, self.name, target.arch, plan.version, plan.steps, inputs, environment, digest]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def _build(
@@ -154,8 +159,8 @@ class CompilingBackend(Backend):
         _keep_only(build.folder, {LIBRARY, plan.code_object})
         (build.folder / LOG).write_text(log)
         return {
-            "commands": [list(step) for step in lasting.steps], "version": plan.version, "seconds": seconds,
-            "code_object": plan.code_object, "usage": [asdict(kernel) for kernel in usage.kernels],
+            "commands": [list(step) for step in lasting.steps], "principal": plan.principal,
+            "version": plan.version, "seconds": seconds, "code_object": plan.code_object, "usage": [asdict(kernel) for kernel in usage.kernels],
             "diagnostics": [asdict(diagnostic) for diagnostic in diagnostics], "source": name,
         }
 
@@ -189,7 +194,7 @@ def _keep_only(folder: Path, names: set[str | None]) -> None:
 def _binary(place: Path, key: str, target: Target, facts: Mapping[str, Any], cached: bool) -> Binary:
     code_object = facts["code_object"]
     return Binary(
-        path=place / LIBRARY, digest=key, target=target, command=tuple(facts["commands"][0]),
+        path=place / LIBRARY, digest=key, target=target, command=tuple(facts["commands"][facts["principal"]]),
         compiler_version=facts["version"], cached=cached, seconds=0.0 if cached else facts["seconds"],
         usage=Usage(tuple(KernelUsage(**kernel) for kernel in facts["usage"])),
         diagnostics=tuple(Diagnostic(**diagnostic) for diagnostic in facts["diagnostics"]),
