@@ -86,11 +86,11 @@ def _from_hip_python() -> tuple[tuple[Device, ...], str]:
     except RuntimeError as error:      # it loads the runtime when imported, if it can
         return (), f"hip-python: {error}"
     try:
-        error, count = hip.hipGetDeviceCount()
-        if error:
-            return (), f"hipGetDeviceCount: {error.name}"
-        error, version = hip.hipDriverGetVersion()
-        driver = "" if error else f"HIP {version // 10_000_000}.{version // 100_000 % 100}"
+        status, count = hip.hipGetDeviceCount()
+        if status:
+            return (), f"hipGetDeviceCount: {status.name}"
+        status, version = hip.hipDriverGetVersion()
+        driver = "" if status else f"HIP {version // 10_000_000}.{version // 100_000 % 100}"
         return tuple(_hip_device(hip, index, driver) for index in range(count)), "HIP sees no device"
     except (RuntimeError, OSError) as failure:
         return (), f"hip-python: {failure}"

@@ -160,8 +160,9 @@ class CompilingBackend(Backend):
         (build.folder / LOG).write_text(log)
         return {
             "commands": [list(step) for step in lasting.steps], "principal": plan.principal,
-            "version": plan.version, "seconds": seconds, "code_object": plan.code_object, "usage": [asdict(kernel) for kernel in usage.kernels],
-            "diagnostics": [asdict(diagnostic) for diagnostic in diagnostics], "source": name,
+            "version": plan.version, "seconds": seconds, "code_object": plan.code_object, "source": name,
+            "usage": [asdict(kernel) for kernel in usage.kernels],
+            "diagnostics": [asdict(diagnostic) for diagnostic in diagnostics],
         }
 
 
