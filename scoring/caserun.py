@@ -117,7 +117,7 @@ class CaseRun:
         """
         if not self.slots:
             self.add_slot()
-        slot, best = self.slots[0], float("inf")
+        slot, best, verdict = self.slots[0], float("inf"), Verdict(Status.PASSED)
         for index in range(calls):
             self._refresh(slot)
             slot.memory.poison(nan=index % 2 == 0)
@@ -126,8 +126,8 @@ class CaseRun:
             best = min(best, max(_seconds(reply), 1e-7))
             verdict = self._verify(slot, self._expect(slot), self.contestant)
             if not verdict.passed:
-                return verdict, best
-        return Verdict(Status.PASSED), best
+                break
+        return verdict, best
 
     def add_slot(self) -> None:
         """One more slot, with inputs of its own, known to judge and worker."""

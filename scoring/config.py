@@ -79,7 +79,7 @@ class Settings(_Strict):
     kernels: list[str] = ["*"]
     backends: list[str] = ["cpu", "cuda", "rocm"]
     gpus: dict[str, list[str]] = {"cpu": ["CPU"], "cuda": ["H100", "L4"], "rocm": ["MI300"]}
-    mode: Literal["test", "benchmark", "leaderboard", "profile"] = "benchmark"
+    mode: Literal["test", "benchmark", "leaderboard"] = "benchmark"
     seed: int | None = None
     peers: bool = False
     timing: Timing = Timing()

@@ -20,7 +20,8 @@ from scoring import timing
 from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status, score as combine, worst
 
 if TYPE_CHECKING:
-    from backends.base import Binary, Device, Target
+    from backends.base import Binary, CompileError, Device, Target
+    from backends.source import KernelSource
     from scoring.caserun import CaseRun, Contestant, SeedSource, Timed
     from scoring.problem import Problem
     from scoring.session import WorkerProcess
@@ -64,6 +65,23 @@ class Job:
             return "cpu"
         return f"cuda:{self.device.index}"
 
+    def compiled_only(self) -> Job:
+        """The same job without anything to run: what ``build`` shows."""
+        return replace(self, contestant=None, device=None, reason=self.reason or "compiled; not asked to run")
+
+
+def rejected(problem: Problem, target: Target, source: KernelSource, mode: Mode, error: CompileError) -> Record:
+    """The record of a kernel that does not compile."""
+    compiled = {
+        "command": list(error.command), "version": "", "seconds": 0.0, "cached": False, "log": error.log[-20_000:],
+        "diagnostics": [dict(vars(diagnostic)) for diagnostic in error.diagnostics],
+    }
+    return Record(
+        id=secrets.token_hex(16), created=_now(), problem=problem.name, kernel=f"{source.language}/{source.variant}",
+        digest=source.digest, backend=target.backend, target=target.arch, gpu=target.gpu, device="", mode=mode,
+        status=Status.COMPILE_ERROR, message=str(error), ranking_by=problem.ranking_by, compile=compiled,
+    )
+
 
 def score(job: Job) -> Record:
     """Score one kernel on one target. Failures of the code under test become statuses; nothing is raised for them."""
@@ -103,12 +121,16 @@ def _skeleton(job: Job) -> Record:
         "emulated": bool(job.device and job.device.emulated),
     }
     return Record(
-        id=secrets.token_hex(16), created=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds"),
+        id=secrets.token_hex(16), created=_now(),
         problem=job.problem.name, kernel=job.kernel, digest=job.digest, backend=job.target.backend,
         target=job.target.arch, gpu=job.target.gpu, device=job.device.name if job.device else "", mode=job.mode,
         status=Status.PASSED, evidence=Evidence.MEASURED, ranking_by=job.problem.ranking_by,
         seed=job.seed if job.seed is not None else secrets.randbits(31), usage=usage, compile=compiled, system=system,
     )
+
+
+def _now() -> str:
+    return datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
 
 
 def _score(job: Job, results: Sequence[CaseResult], status: Status) -> float | None:
@@ -175,7 +197,7 @@ class _Referee:
                 verdict, estimate = run.check()
                 if not verdict.passed or not timed:
                     return self._result(case, verdict.status, verdict.message, run.slots[0].seed)
-                return self._time(case, run, estimate)
+                return self._time(case, run, estimate, verdict.message)
         except WorkerFailure as failure:
             if not failure.alive or failure.status is Status.RUNTIME_ERROR:
                 self.close()           # a device error outlives the call that caused it
@@ -199,7 +221,7 @@ class _Referee:
             job.limits.call_seconds,
         )
 
-    def _time(self, case: Case, run: CaseRun, estimate: float) -> CaseResult:
+    def _time(self, case: Case, run: CaseRun, estimate: float, message: str) -> CaseResult:
         count = timing.slots_needed(run.bytes_per_slot, self.job.target.llc_bytes, estimate, self._slot_memory())
         outcome: Timed = run.time(self.job.peers, count, self.job.timing, self.job.telemetry)
         name = run.contestant.name
@@ -212,7 +234,7 @@ class _Referee:
             "cache": timing.cache_state(count, run.bytes_per_slot, self.job.target.llc_bytes),
         }
         result = self._result(
-            case, Status.PASSED, "", stats=stats, environment=environment,
+            case, Status.PASSED, message, stats=stats, environment=environment,
             peers={peer: value for peer, value in outcome.stats.items() if peer != name},
         )
         floor = result.roofline_seconds

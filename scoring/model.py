@@ -59,7 +59,6 @@ class Mode(StrEnum):
     TEST = "test"
     BENCHMARK = "benchmark"
     LEADERBOARD = "leaderboard"
-    PROFILE = "profile"
 
 
 class Evidence(StrEnum):

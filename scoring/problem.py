@@ -34,7 +34,7 @@ class Problem:
         self.name = self.path.name
         if not (self.path / "task.yml").is_file():
             raise ProblemError(f"{path}: no task.yml there; a problem is a folder with task.yml and reference.py")
-        self.task = popcorn.read_task(self.path / "task.yml")
+        self.task = popcorn.load_task(self.path / "task.yml")
         self.tests = tuple(Case(_without_seed(case), "tests") for case in self.task.tests)
         self.benchmarks = tuple(Case(_without_seed(case), "benchmarks") for case in self.task.benchmarks)
         self._modules = ModuleSpace(self._files())

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scoring import units
-from scoring.model import CaseResult, Evidence, Record, Stats, Status, dumps
+from scoring.model import Case, CaseResult, Evidence, Record, Stats, Status, dumps
 from scoring.tables import NOT_RUN, WIDTH, Column, Style, draw, markdown, shorten, total_width
 from scoring.units import one_line, printable
 
@@ -39,13 +39,13 @@ def summary(records: Sequence[Record], style: Style | None = None) -> str:
         return ""
     return draw([
         *_identity(records),
-        Column("status", [_status(record) for record in records], right=False),
-        Column("cases", [_passed(record) for record in records]),
+        Column("status", [status_of(record) for record in records], right=False),
+        Column("cases", [passed_of(record) for record in records]),
         Column("score", [units.time(record.score) for record in records]),
-        Column("TFLOP/s", [units.digits(_mean(r.tflops for r in record.cases)) for record in records], optional=3),
-        Column("roofline", [units.percent(_mean(r.roofline_fraction for r in record.cases)) for record in records]),
-        Column("best peer", [_best_peer(record) for record in records], right=False, optional=1),
-        Column("evidence", [record.evidence if _timed(record) else "" for record in records], right=False),
+        Column("TFLOP/s", [units.digits(geomean(r.tflops for r in record.cases)) for record in records], optional=3),
+        Column("roofline", [units.percent(geomean(r.roofline_fraction for r in record.cases)) for record in records]),
+        Column("best peer", [best_peer(record) for record in records], right=False, optional=1),
+        Column("evidence", [record.evidence if is_timed(record) else "" for record in records], right=False),
         Column("protocol", [one_line(record.protocol) for record in records], right=False, optional=4),
         Column("id", [record.id[:8] for record in records], right=False, optional=2),
     ], style)
@@ -82,7 +82,9 @@ def failures(records: Sequence[Record], style: Style | None = None) -> str:
     blocks = []
     for record in filter(failed, records):
         title = f"{title_of(record)} · {record.status}"
-        lines = [*(f"  {line}" for line in diagnostics(record)), *_gutter(record.message, "  ")]
+        lines = [f"  {line}" for line in diagnostics(record)]
+        if record.message not in {result.message for result in record.cases}:
+            lines += _gutter(record.message, "  ")
         for result in record.cases:
             if result.status is not Status.PASSED and result.status not in NOT_RUN:
                 lines += [f"  {one_line(result.case.name)}: {result.status} (seed {result.seed})",
@@ -110,7 +112,7 @@ def leaderboard(rows: Sequence[LeaderboardRow], fmt: str = "simple", *, color: b
             Column("behind", [units.ratio(row.score / first.score) if row.rank > 1 else "" for row in board]),
             Column("evidence", [row.evidence for row in board], right=False),
             Column("target", [one_line(row.target) for row in board], right=False),
-            Column("created", [_when(row.created) for row in board], right=False, optional=1),
+            Column("created", [minute(row.created) for row in board], right=False, optional=1),
             Column("id", [row.id[:8] for row in board], right=False, optional=2),
         ], style))
     return "\n\n".join(parts)
@@ -122,13 +124,13 @@ def listing(records: Sequence[Record], fmt: str = "simple", *, color: bool = Fal
         return ""
     return draw([
         Column("id", [record.id[:8] for record in records], right=False),
-        Column("created", [_when(record.created) for record in records], right=False),
+        Column("created", [minute(record.created) for record in records], right=False),
         *_identity(records),
         Column("mode", [record.mode for record in records], right=False),
-        Column("status", [_status(record) for record in records], right=False),
-        Column("cases", [_passed(record) for record in records], optional=1),
+        Column("status", [status_of(record) for record in records], right=False),
+        Column("cases", [passed_of(record) for record in records], optional=1),
         Column("score", [units.time(record.score) for record in records]),
-        Column("evidence", [record.evidence if _timed(record) else "" for record in records], right=False),
+        Column("evidence", [record.evidence if is_timed(record) else "" for record in records], right=False),
     ], Style(fmt, color, width))
 
 
@@ -178,7 +180,7 @@ def failed(record: Record) -> bool:
 
 def title_of(record: Record) -> str:
     """``fp8_gemm · cuda/wgmma · H200 (sm_90a)``."""
-    return " · ".join((one_line(record.problem), one_line(record.kernel), _target(record)))
+    return " · ".join((one_line(record.problem), one_line(record.kernel), target_of(record)))
 
 
 def diagnostics(record: Record, limit: int = _DIAGNOSTICS) -> list[str]:
@@ -193,14 +195,19 @@ def diagnostics(record: Record, limit: int = _DIAGNOSTICS) -> list[str]:
 
 def idle_note(record: Record) -> str:
     """Why a record that neither passed nor failed did not run."""
-    what = {Status.UNAVAILABLE: "compiled; no device" if record.compile else "no device",
-            Status.UNSUPPORTED: "the kernel declines these shapes"}[record.status]
-    return f"{what}: {one_line(record.message)}" if record.message else what
+    message = one_line(record.message)
+    if record.status is Status.UNSUPPORTED:
+        what = "the kernel declines these shapes"
+    elif record.cases or record.device or message.startswith("compiled"):     # there is a device, or it is said already
+        what = ""
+    else:
+        what = "compiled; no device" if record.compile else "no device"
+    return ": ".join(part for part in (what, message) if part) or "not run"
 
 
 def _cases(record: Record, style: Style) -> str:
     """Heading and one row per case of one record."""
-    modelled = _timed(record) and record.evidence is Evidence.MODELLED
+    modelled = is_timed(record) and record.evidence is Evidence.MODELLED
     heading = f"{title_of(record)} · {record.mode}" + (" · modelled times" if modelled else "")
     if record.status in NOT_RUN:
         note = idle_note(record)
@@ -211,7 +218,7 @@ def _cases(record: Record, style: Style) -> str:
     names, common = [one_line(result.case.name) for result in results], ""
     columns = _case_columns(results, names, "time (modelled)" if modelled else "time")
     if total_width(columns) > style.width:
-        names, common = _without_common(results)
+        names, common = distinct_names([result.case for result in results])
         columns = _case_columns(results, names, "time (modelled)" if modelled else "time")
     drawn = draw(columns, style)
     return f"{style.heading(f'{heading} · {common}' if common else heading)}\n{drawn}"
@@ -226,7 +233,7 @@ def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str
         Column("case", names, right=False),
         Column("status", [str(result.status) for result in results], right=False),
         Column(time, [units.time(result.stats.median) if result.stats else "" for result in results]),
-        Column("±CI", [_interval(result.stats) for result in results]),
+        Column("±CI", [interval(result.stats) for result in results]),
         Column("TFLOP/s", [units.digits(result.tflops) for result in results]),
         Column("GB/s", [units.digits(result.gbps) for result in results], optional=1),
         Column("roofline", [units.percent(result.roofline_fraction) for result in results]),
@@ -240,28 +247,28 @@ def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str
 def _identity(records: Sequence[Record]) -> list[Column]:
     return [Column("problem", [one_line(record.problem) for record in records], right=False),
             Column("kernel", [one_line(record.kernel) for record in records], right=False),
-            Column("target", [_target(record) for record in records], right=False)]
+            Column("target", [target_of(record) for record in records], right=False)]
 
 
-def _target(record: Record) -> str:
+def target_of(record: Record) -> str:
     return one_line(f"{record.gpu} ({record.target})")
 
 
-def _status(record: Record) -> str:
-    return "UNAVAILABLE: compiled; no device" if record.status is Status.UNAVAILABLE and record.compile \
-        else str(record.status)
+def status_of(record: Record) -> str:
+    absent = record.status is Status.UNAVAILABLE and record.compile and not record.device and not record.cases
+    return "UNAVAILABLE: compiled; no device" if absent else str(record.status)
 
 
-def _passed(record: Record) -> str:
+def passed_of(record: Record) -> str:
     count = sum(result.status is Status.PASSED for result in record.cases)
     return f"{count}/{len(record.cases)}" if record.cases else ""
 
 
-def _timed(record: Record) -> bool:
+def is_timed(record: Record) -> bool:
     return any(result.stats for result in record.cases)
 
 
-def _interval(stats: Stats | None) -> str:
+def interval(stats: Stats | None) -> str:
     return units.uncertainty(stats.ci_low, stats.ci_high, stats.median) if stats else ""
 
 
@@ -272,33 +279,32 @@ def _against(result: CaseResult, peer: str) -> str:
     return f"{units.time(median)} {units.ratio(median / result.stats.median):>6}"
 
 
-def _best_peer(record: Record) -> str:
+def best_peer(record: Record) -> str:
     """The peer that is hardest to beat over all cases, with the geometric mean of the speed-ups over it."""
     timed = [result for result in record.cases if result.stats]
     common = set.intersection(*(set(result.peers) for result in timed)) if timed else set()
-    speedups = {peer: _mean(r.peers[peer].median / r.stats.median for r in timed if r.stats) or 0.0 for peer in common}
+    speedups = {peer: geomean(r.peers[peer].median / r.stats.median for r in timed if r.stats) or 0.0 for peer in common}
     if not speedups:
         return ""
     best = min(sorted(speedups), key=lambda peer: speedups[peer])
     return f"{units.ratio(speedups[best])} {shorten(one_line(best), 24)}"
 
 
-def _mean(values: Iterable[float | None]) -> float | None:
+def geomean(values: Iterable[float | None]) -> float | None:
     """Geometric mean of the values there are."""
     known = [value for value in values if value]
     return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
 
 
-def _without_common(results: Sequence[CaseResult]) -> tuple[list[str], str]:
-    """Case names without the parameters that all cases share, and those."""
-    shared = dict(results[0].case.params)
-    for result in results[1:]:
-        shared = {key: value for key, value in shared.items() if result.case.params.get(key) == value}
-    if len(results) < 2 or not shared:
-        return [one_line(result.case.name) for result in results], ""
-    names = [",".join(f"{key}={value}" for key, value in result.case.params.items() if key not in shared)
-             for result in results]
-    return [one_line(name) for name in names], one_line(",".join(f"{key}={value}" for key, value in shared.items()))
+def distinct_names(cases: Sequence[Case]) -> tuple[list[str], str]:
+    """Names of cases without the parameters that all of them share, and those."""
+    shared = dict(cases[0].params) if len(cases) > 1 else {}
+    for case in cases[1:]:
+        shared = {key: value for key, value in shared.items() if case.params.get(key) == value}
+    names = [Case({key: value for key, value in case.params.items() if key not in shared}).name for case in cases]
+    if not all(names):                                    # all the same: then the parameters are their names
+        return [one_line(case.name) for case in cases], ""
+    return [one_line(name) for name in names], one_line(Case(shared).name)
 
 
 def _gutter(message: str, indent: str) -> list[str]:
@@ -308,7 +314,7 @@ def _gutter(message: str, indent: str) -> list[str]:
         [f"{indent}| … {units.plural(more, 'more line')}"] if more > 0 else [])
 
 
-def _when(created: str) -> str:
+def minute(created: str) -> str:
     return one_line(created[:16].replace("T", " "))
 
 

@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: MIT
+"""The command line: verbs, flags, exit codes. Standard library only until a verb is chosen, so that help is instant.
+
+Exit codes (``scoring.model.ExitCode``): 0 everything selected passed · 1 something failed · 2 usage or configuration ·
+3 internal error · 4 requested backend or device not here · 5 nothing matched · 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from scoring.model import ExitCode, Mode
+
+_SELECTION = ("backend", "problem", "kernel", "gpu")
+
+
+def parser() -> argparse.ArgumentParser:
+    """All verbs and flags."""
+    top = argparse.ArgumentParser(
+        prog="python -m scoring", description="Score CUDA, HIP and CPU kernels: check, then time, in one table."
+    )
+    top.add_argument("--config", metavar="FILE", help="settings (default: ./config.yaml and others, see doctor)")
+    verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
+
+    def verb(name: str, help: str, *flags: str) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+        if "backend" in flags:
+            sub.add_argument("--backend", action="append", metavar="NAME", help="cpu, cuda or rocm; repeatable")
+        if "problem" in flags:
+            sub.add_argument("--problem", action="append", metavar="GLOB", help="repeatable")
+        if "kernel" in flags:
+            sub.add_argument("--kernel", action="append", metavar="GLOB", help="variant or problem/variant; repeatable")
+        if "gpu" in flags:
+            sub.add_argument("--gpu", metavar="GPU", help="label or arch, e.g. H100, L4, MI300, sm_89")
+        sub.add_argument("--json", action="store_true", help="one JSON document per record on stdout, nothing else")
+        return sub
+
+    verb("list", "problems, kernels and backends", "problem", "backend")
+    verb("doctor", "toolchains, devices, versions, settings and where they come from")
+    verb("build", "compile kernels and show what the compiler made of them", *_SELECTION)
+    run = verb("run", "compile, check, time, and show a table", *_SELECTION)
+    run.add_argument("--mode", choices=[Mode.TEST, Mode.BENCHMARK, Mode.LEADERBOARD], help="default: benchmark")
+    run.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
+    run.add_argument("--seed", type=int, help="base of all seeds, to repeat a run (not in leaderboard mode)")
+    run.add_argument("--peers", action="store_true", default=None, help="time the vendors' libraries in the same rounds")
+    run.add_argument("--seconds", type=float, metavar="S", help="time to spend on one timed case")
+    run.add_argument("--submission", metavar="FILE", help="score a Python file with custom_kernel(data) instead")
+    run.add_argument("--task", metavar="DIR", help="a GPU MODE problem folder to score --submission on")
+    run.add_argument("--junit", metavar="PATH", help="also write JUnit XML")
+    run.add_argument("--no-save", action="store_true", help="do not keep the records")
+    audit = verb("audit", "prove that wrong answers are refused, case by case", "problem")
+    audit.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches")
+    audit.add_argument("--device", metavar="DEVICE", help="torch device to compute on (default: cuda if there is one)")
+    board = verb("leaderboard", "best scores kept so far", "problem", "gpu")
+    board.add_argument("--markdown", action="store_true", help="as a GitHub table")
+    report = verb("report", "one self-contained HTML page of everything kept", "problem")
+    report.add_argument("--output", metavar="FILE", help="default: paths.report of the settings")
+    report.add_argument("--limit", type=int, default=500, help="newest records to show")
+    return top
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one verb and return its exit code; user errors become one message on stderr, never a traceback."""
+    options = parser().parse_args(arguments)
+    if options.verb == "run" and options.task and not options.submission:
+        print("error: --task needs --submission FILE", file=sys.stderr)
+        return ExitCode.USAGE
+    module = importlib.import_module(f"scoring.verbs.{options.verb}")
+    try:
+        return int(module.run(options))
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return ExitCode.INTERRUPTED
+    except BrokenPipeError:          # the reader of our output went away, e.g. `| head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return ExitCode.OK
+    except Exception as error:
+        code = _user_error(error)
+        if code is None:
+            if os.environ.get("WARPWAVE_DEBUG"):
+                raise
+            print(f"internal error: {type(error).__name__}: {error}\n"
+                  "  set WARPWAVE_DEBUG=1 for the traceback and please report it", file=sys.stderr)
+            return ExitCode.INTERNAL
+        print(f"error: {error}", file=sys.stderr)
+        return code
+
+
+def _user_error(error: Exception) -> ExitCode | None:
+    """The exit code of an error that a user can act on, None for a bug of ours."""
+    from backends.base import BackendError, ToolchainMissing
+    from scoring.config import ConfigError
+    from scoring.jobs import SelectionError
+    from scoring.popcorn import CaseError, TaskError
+    from scoring.problem import ProblemError
+    from scoring.store import StoreError
+
+    if isinstance(error, SelectionError):
+        return ExitCode(error.code)
+    if isinstance(error, ToolchainMissing):
+        return ExitCode.UNAVAILABLE
+    if isinstance(error, BackendError | ConfigError | ProblemError | StoreError | CaseError | TaskError):
+        return ExitCode.USAGE
+    return None

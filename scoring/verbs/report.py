@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""``report``: one self-contained HTML page of the records kept."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from scoring import config
+from scoring.model import ExitCode
+from scoring.store import Store
+
+
+def run(options: argparse.Namespace) -> int:
+    settings = config.load(file=options.config)
+    records = Store(settings.database).records(problem=options.problem, limit=options.limit)
+    if not records:
+        print(f"no records in {settings.database} yet; `python -m scoring run` makes some", file=sys.stderr)
+        return ExitCode.NOTHING
+    from scoring import report
+
+    path = Path(options.output) if options.output else settings.path("report")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(report.page(records), encoding="utf-8")
+    print(json.dumps({"report": str(path), "records": len(records)}) if options.json else f"wrote {path} ({len(records)} records)")
+    return ExitCode.OK

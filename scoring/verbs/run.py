@@ -1,0 +1,236 @@
+# SPDX-License-Identifier: MIT
+"""``run`` and ``build``: compile, check, time; one record per kernel and target, kept as soon as it exists."""
+
+from __future__ import annotations
+
+import argparse
+import fnmatch
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import backends
+from backends.base import Availability, CompileError
+from scoring import config, jobs, render
+from scoring.judge import Job, rejected, score
+from scoring.model import Case, ExitCode, Mode, Record, Status, dumps
+from scoring.problem import Problem
+from scoring.progress import Progress
+from scoring.store import Store
+from scoring.tables import use_color
+
+
+def run(options: argparse.Namespace) -> int:
+    return execute(options)
+
+
+def execute(options: argparse.Namespace, build_only: bool = False) -> int:
+    """Run or build the selection, show it, keep it; the exit code."""
+    settings = _settings(options, build_only)
+    submission = None if build_only else options.submission
+    if submission is not None:
+        plan = _submission_plan(settings, options, Path(submission))
+    else:
+        plan = _kernel_plan(settings, options, build_only)
+    store = None if build_only or options.no_save else Store(settings.database)
+    records: list[Record] = []
+    verbose = not options.json
+    with Progress(plan.total, quiet=options.json, verbose=verbose) as progress, plan:
+        for stage, make in plan.steps(progress.stage):
+            progress.stage(stage)
+            record = make()
+            records.append(record)
+            if store is not None:
+                store.add(record)
+            progress.advance()
+            if options.json:
+                print(dumps(record), flush=True)
+    _show(records, options)
+    return _exit_code(records, plan.required, build_only)
+
+
+class _Plan:
+    """What to do: steps that each make one record. A context manager that owns a staging folder and compile threads."""
+
+    def __init__(self, total: int, required: bool):
+        self.total = total
+        self.required = required         # whether the user asked for a backend by name, so that its absence is an error
+        self._staging = tempfile.TemporaryDirectory(prefix="warpwave-")
+        self.staging = Path(self._staging.name)
+        self.make_steps: Callable[[Callable[[str], None]], Iterator[tuple[str, Callable[[], Record]]]]
+
+    def steps(self, progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Record]]]:
+        return self.make_steps(progress)
+
+    def __enter__(self) -> _Plan:
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        self._staging.cleanup()
+
+
+def _settings(options: argparse.Namespace, build_only: bool) -> config.Config:
+    flags: dict[str, object] = {"backends": options.backend, "problems": options.problem, "kernels": options.kernel}
+    if not build_only:
+        flags |= {
+            "mode": options.mode, "seed": options.seed, "peers": options.peers, "timing.seconds": options.seconds,
+        }
+    settings = config.load(flags, options.config)
+    if settings.settings.mode == Mode.LEADERBOARD and settings.settings.seed is not None:
+        raise config.ConfigError("seed: leaderboard mode draws its own; leave --seed and the setting out")
+    return settings
+
+
+def _probe(settings: config.Config, options: argparse.Namespace) -> tuple[dict[str, Availability], bool]:
+    """Availability of the selected backends; those without compiler are named on stderr.
+
+    Raises ``SelectionError`` (4) if a backend that was asked for cannot even compile.
+    """
+    required = settings.origins["backends"] != "default" and not settings.origins["backends"].endswith(".yaml")
+    found: dict[str, Availability] = {}
+    for name in dict.fromkeys(settings.settings.backends):
+        available = backends.get(name).probe()
+        if available.can_compile:
+            found[name] = available
+            continue
+        text = f"{name}: {'; '.join(available.reasons) or 'no compiler'}"
+        if required:
+            raise jobs.SelectionError(text, ExitCode.UNAVAILABLE)
+        if not options.json:
+            print(f"left out {text}", file=sys.stderr)
+    return found, required
+
+
+def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_only: bool) -> _Plan:
+    found, required = _probe(settings, options)
+    problems = [p for p in jobs.select_problems(settings, settings.settings.problems) if p.native]
+    if options.gpu is not None:
+        found = {name: available for name, available in found.items() if _knows(name, options.gpu)}
+        if not found:
+            raise backends.base.UnknownTarget(options.gpu, sorted(_gpu_labels()))
+    chosen = jobs.candidates(settings, problems, found, settings.settings.kernels, options.gpu)
+    patterns = None if build_only else options.case
+    cases = {problem.name: _cases(problem, patterns) for problem in problems}
+    chosen = [candidate for candidate in chosen if cases[candidate.problem.name]]
+    if not chosen:
+        raise jobs.SelectionError("nothing matches the selection; `python -m scoring list` shows what there is")
+    mode = Mode.TEST if build_only else Mode(settings.settings.mode)
+    plan = _Plan(len(chosen), required or options.gpu is not None)
+
+    def steps(progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Record]]]:
+        with ThreadPoolExecutor(max_workers=max(1, min(8, os.cpu_count() or 1))) as pool:
+            def compile_one(candidate: jobs.Candidate) -> Job:
+                return jobs.build(
+                    settings, candidate, mode, cases[candidate.problem.name], settings.settings.peers, progress
+                )
+
+            futures = [pool.submit(compile_one, candidate) for candidate in chosen]
+            try:
+                for candidate, future in zip(chosen, futures, strict=True):
+                    yield f"compiling {candidate.source.language}/{candidate.source.name}", _maker(
+                        candidate, future, mode, build_only
+                    )
+            finally:
+                for future in futures:
+                    future.cancel()
+
+    plan.make_steps = steps
+    return plan
+
+
+def _maker(
+    candidate: jobs.Candidate, future: Future[Job], mode: Mode, build_only: bool
+) -> Callable[[], Record]:
+    def make() -> Record:
+        try:
+            job = future.result()
+        except CompileError as error:
+            return rejected(candidate.problem, candidate.place.target, candidate.source, mode, error)
+        if build_only:
+            job = job.compiled_only()
+        return score(job)
+
+    return make
+
+
+def _submission_plan(settings: config.Config, options: argparse.Namespace, path: Path) -> _Plan:
+    if options.task:
+        problem = Problem(Path(options.task))
+    else:
+        names = options.problem or [name for name in [jobs.submission_problem(settings, path)] if name]
+        if len(names) != 1:
+            raise jobs.SelectionError("--submission needs one --problem NAME or --task DIR (its header names none)", 2)
+        (problem,) = jobs.select_problems(settings, names)[:1] or [None]
+        if problem is None:
+            raise jobs.SelectionError(f"no problem matches {names[0]!r}")
+    place, required = _submission_place(settings, options)
+    cases = _cases(problem, options.case)
+    if not cases:
+        raise jobs.SelectionError(f"{problem.name} has no case that matches")
+    plan = _Plan(1, required)
+
+    def steps(progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Record]]]:
+        job = jobs.submission(
+            settings, problem, place, path, plan.staging, Mode(settings.settings.mode), cases, settings.settings.peers,
+            progress,
+        )
+        yield f"{path.name} on {place.target.gpu}", lambda: score(job)
+
+    plan.make_steps = steps
+    return plan
+
+
+def _submission_place(settings: config.Config, options: argparse.Namespace) -> tuple[jobs.Place, bool]:
+    """Where a Python submission runs: the backend asked for, else the first GPU here, else the CPU."""
+    asked = options.backend or ([] if options.gpu is None else [n for n in backends.names() if _knows(n, options.gpu)])
+    for name in asked or [*[n for n in backends.names() if n != "cpu"], "cpu"]:
+        backend = backends.get(name)
+        available = backend.probe()
+        if available.can_run or asked:
+            place = jobs.places(settings, backend, available, options.gpu)[0]
+            return place, bool(asked)
+    raise jobs.SelectionError("no device to run a submission on; see `python -m scoring doctor`", ExitCode.UNAVAILABLE)
+
+
+def _cases(problem: Problem, patterns: Sequence[str] | None) -> list[Case]:
+    """The problem's cases, or those whose name (or one ``key=value`` list in it) matches a pattern."""
+    if not patterns:
+        return list(problem.cases)
+    return [case for case in problem.cases if any(fnmatch.fnmatch(case.name, pattern) for pattern in patterns)]
+
+
+def _knows(backend: str, gpu: str) -> bool:
+    return any(gpu.lower() in (t.gpu.lower(), t.arch.lower()) for t in backends.get(backend).targets())
+
+
+def _gpu_labels() -> set[str]:
+    return {target.gpu for name in backends.names() for target in backends.get(name).targets()}
+
+
+def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
+    if getattr(options, "junit", None):
+        from scoring import junit
+
+        Path(options.junit).write_text(junit.document(records), encoding="utf-8")
+    if not options.json:
+        print(render.table(records, color=use_color(sys.stdout)))
+    if os.environ.get("GITHUB_ACTIONS") == "true":
+        for line in render.github_annotations(records):
+            print(line, file=sys.stderr if options.json else sys.stdout)
+        summary = os.environ.get("GITHUB_STEP_SUMMARY")
+        if summary:
+            with Path(summary).open("a", encoding="utf-8") as file:
+                file.write(render.github_summary(records) + "\n")
+
+
+def _exit_code(records: Sequence[Record], required: bool, build_only: bool) -> ExitCode:
+    """1 if anything failed, else 4 if what was asked for by name is not here, else 0."""
+    statuses = {record.status for record in records}
+    if statuses - {Status.PASSED, Status.UNAVAILABLE}:
+        return ExitCode.FAILED
+    if Status.UNAVAILABLE in statuses and required and not build_only:
+        return ExitCode.UNAVAILABLE
+    return ExitCode.OK
