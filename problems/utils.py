@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What all problems share: expectations and how an output is compared with one, sampling, and the fp64 mathematics.
+"""What all problems share: expectations, how an output is compared with one, and how inputs are drawn.
 
 A reference does not return "the answer" but an ``Expectation``: values in high precision and, element by element, the
 largest difference an honest kernel may show. A cheat has to get under that bound in every element, so bounds follow
@@ -17,12 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-K_BLOCK = 128                 # columns of K that share one scale
-N_BLOCK = 128                 # rows of B that share one scale
 CHUNK = 1 << 24               # elements of one fp64 temporary (128 MiB); a handful live at a time
-
-# Largest relative error of one conversion to nearest: 2^-p for a significand of p bits, the leading one included.
-UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
 # ---- comparing ------------------------------------------------------------------------------------------------------
@@ -242,128 +237,3 @@ def sample_positions(total: int, count: int, tile: int, rng: torch.Generator) ->
     tail = edge + torch.randint(0, total - edge, (max(1, count // 4),), generator=rng)
     body = torch.randperm(total, generator=rng)[: max(1, count - count // 4 - len(fixed))]
     return torch.unique(torch.cat([fixed, tail, body]))
-
-
-# ---- block-scaled GEMM ----------------------------------------------------------------------------------------------
-
-def dequantise(x: Tensor, scale: Tensor) -> Tensor:
-    """fp64 [rows, k] = fp8 x [rows, k] times scale [rows, k/128] (fp32), one scale per row and block of 128 columns."""
-    rows, k = x.shape
-    blocks = x.to(torch.float64).reshape(rows, k // K_BLOCK, K_BLOCK)
-    return blocks.mul_(scale.double()[:, :, None]).reshape(rows, k)
-
-
-def block_scaled_product(
-    a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor, index: tuple[Tensor, ...] | None,
-) -> tuple[Tensor, Tensor]:
-    """(values, magnitude) of the dequantised product, both fp32: sum_k a·b and sum_k |a|·|b|, scales included.
-
-    a fp8 [m, k], b fp8 [n, k] (any strides), a_scale fp32 [m, k/128], b_scale fp32 [ceil(n/128), k/128]. ``index``
-    is (rows [r, 1], columns [c]) or None for all. Computed in fp64 in chunks; stored in fp32, whose rounding (2^-24)
-    is far below every bound that uses them.
-    """
-    m, k = a.shape
-    device = a.device
-    rows = torch.arange(m, device=device) if index is None else index[0].flatten().to(device)
-    columns = torch.arange(b.shape[0], device=device) if index is None else index[1].flatten().to(device)
-    values = torch.empty(len(rows), len(columns), device=device)
-    magnitude = torch.empty_like(values)
-    step = max(1, 2 * CHUNK // k)
-    for c in range(0, len(columns), step):
-        column = columns[c : c + step]
-        b_part = dequantise(_take(b, column), b_scale[column // N_BLOCK])
-        b_size = b_part.abs()
-        for r in range(0, len(rows), step):
-            row = rows[r : r + step]
-            a_part = dequantise(_take(a, row), a_scale[row])
-            values[r : r + step, c : c + step] = a_part @ b_part.T
-            magnitude[r : r + step, c : c + step] = a_part.abs_() @ b_size.T
-    return values, magnitude
-
-
-def _take(x: Tensor, rows: Tensor) -> Tensor:
-    """Rows of an fp8 matrix: torch gathers bytes on every device, fp8 not on all."""
-    return x.view(torch.uint8).index_select(0, rows).view(x.dtype)
-
-
-def sample_matrix(m: int, n: int, sample: int, seed: int, device: torch.device) -> tuple[Tensor, ...] | None:
-    """Index (rows [r, 1], columns [c]) of about ``sample`` rows and 8·``sample`` columns; None if that is all."""
-    rng = torch.Generator().manual_seed(seed)
-    rows = sample_positions(m, sample, 64, rng)
-    columns = sample_positions(n, 8 * sample, N_BLOCK, rng)
-    if len(rows) == m and len(columns) == n:
-        return None
-    return rows[:, None].to(device), columns.to(device)
-
-
-# ---- attention ------------------------------------------------------------------------------------------------------
-
-def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(o [r, dv], spread [r, dv], lse [r]) in fp64 for query rows that see a prefix of the keys.
-
-    q [r, d], k [s, d], v [s, dv] of any float dtype; ``visible`` [r] counts the keys each row sees. ``spread`` is
-    sqrt(sum_j p_j^2 v_j^2): the standard deviation of o, in units of the roundoff, if every p_j is rounded
-    independently. A row that sees no key has o = 0, spread = 0 and lse = -inf.
-    """
-    k, v = k.double(), v.double()
-    squares = v.square()
-    o = torch.empty(len(q), v.shape[1], dtype=torch.float64, device=q.device)
-    spread = torch.empty_like(o)
-    lse = torch.empty(len(q), dtype=torch.float64, device=q.device)
-    keys = torch.arange(len(k), device=q.device)
-    step = max(1, CHUNK // max(1, len(k)))
-    for r in range(0, len(q), step):
-        part = slice(r, r + step)
-        p = (q[part].double() @ k.T).mul_(scale)
-        p.masked_fill_(keys[None, :] >= visible[part, None], -torch.inf)
-        top = p.amax(1, keepdim=True) if len(k) else p.new_full((len(p), 1), -torch.inf)
-        top = torch.where(torch.isinf(top), 0.0, top)
-        p.sub_(top).exp_()
-        total = p.sum(1, keepdim=True)
-        lse[part] = (top + total.log()).squeeze(1)
-        p.div_(torch.where(total == 0, 1.0, total))
-        o[part] = p @ v
-        spread[part] = (p.square_() @ squares).sqrt_()
-    return o, spread, lse
-
-
-def attention_bounds(o: Tensor, spread: Tensor, lse: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """(bound of o, bound of lse) for an attention kernel that multiplies in ``dtype`` and accumulates in fp32.
-
-    With u the unit roundoff of ``dtype`` (bf16 2^-8, fp16 2^-11):
-
-    * 2u·|o|: the output is rounded once to nearest (u·|o|); the other half is for sums and reciprocals in fp32 and for
-      a systematic error of P against its row sum, as when P is rounded towards zero but its sum is not.
-    * 5u·spread: P is rounded to ``dtype`` before it meets V. The errors are independent, at most u·p_j each, with a
-      standard deviation of 0.42u·p_j (uniform within half a unit, significands log-uniform), so their sum has one of
-      0.42u·spread. 5u is twelve of those; the largest of 3·10^7 elements reaches about six.
-    * 2^-22: fp32 and exponential approximations where o itself cancels, and P below fp16's range. Nothing for a row
-      that sees no key: it must be exactly 0.
-    * lse ± 2^-10: sums and products are fp32, so an honest kernel is within about 1e-5 (a score of 40 carries
-      40·2^-24·(a few), exp2 and log2 approximations about 2^-21); a row sum of P rounded to bf16 stays inside as well.
-      A kernel that leaves out 64 of 16384 equal keys is off by 2^-8, four times the bound.
-    """
-    u = UNIT_ROUNDOFF[dtype]
-    seen = torch.isfinite(lse)
-    o_bound = (2 * u * o.abs() + 5 * u * spread + 2.0**-22) * seen.unsqueeze(-1)
-    return o_bound, torch.full_like(lse, 2.0**-10)
-
-
-# ---- paged decoding -------------------------------------------------------------------------------------------------
-
-def decode_lengths(batch: int, sk: int, lens: str) -> list[int]:
-    """Cached tokens of the requests of a batch, before a seed permutes them; the longest is ``sk``.
-
-    ``uniform``: all sk. ``ragged``: spread evenly from sk/batch to sk, page edges avoided. ``mixed``: ragged with 0, 1
-    and the sizes around a page (63, 64, 65) among them, as many as the batch has room for. A function of the case
-    alone, so that the work of a case can be counted without its data.
-    """
-    if lens == "uniform":
-        return [sk] * batch
-    if lens not in ("ragged", "mixed"):
-        raise ValueError(f"unknown lens {lens!r}; there are uniform, ragged, mixed")
-    ragged = [max(1, sk * (r + 1) // batch - r * 37 % 61) for r in range(batch - 1)] + [sk]
-    if lens == "ragged":
-        return ragged
-    edges = [length for length in (0, 1, 64, 63, 65) if length <= sk][: batch - 1]
-    return edges + ragged[len(edges):]

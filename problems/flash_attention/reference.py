@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from utils import (
-    Expectation, attention_bounds, attention_rows, check_outputs, default_device, generator, sample_positions,
-)
+from attention import attention_bounds, attention_rows
+from utils import Expectation, check_outputs, default_device, generator, sample_positions
 
 TILE = 64                     # granularity of "the last tile" in samples
 
@@ -51,7 +50,7 @@ def visible_keys(rows: Tensor, sq: int, sk: int, causal: bool) -> Tensor:
 def expected(
     data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
 ) -> tuple[Expectation, ...]:
-    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``utils.attention_bounds`` derives them.
+    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
 
     ``sample`` limits both to about that many rows (batch, query, head), chosen by ``seed``; ``index`` asks for exactly
     the rows of an o-Expectation's index instead.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from utils import decode_lengths
+from attention import decode_lengths
 
 SYMBOL = "mla_decode"
 DATA_OUTPUTS: dict[str, int] = {}

@@ -12,10 +12,8 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from utils import (
-    Expectation, attention_bounds, attention_rows, check_outputs, decode_lengths, default_device, generator,
-    sample_positions,
-)
+from attention import attention_bounds, attention_rows, decode_lengths
+from utils import Expectation, check_outputs, default_device, generator, sample_positions
 
 PAGE = 64                     # tokens of a page
 WIDTH, LATENT = 576, 512      # columns of a token, and how many of them are its value
@@ -89,7 +87,7 @@ def _plant_needles(q: Tensor, kv_cache: Tensor, block_table: Tensor, seqlens: Te
 def expected(
     data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
 ) -> tuple[Expectation, ...]:
-    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``utils.attention_bounds`` derives them.
+    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
 
     ``sample`` limits both to about that many rows (request, query, head), chosen by ``seed``; ``index`` asks for
     exactly the rows of an o-Expectation's index instead. Touches no slot beyond a request's length.

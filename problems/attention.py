@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""Attention in fp64 with its error bounds: shared by flash_attention and mla_decode."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from utils import CHUNK
+
+# Largest relative error of one conversion to nearest: 2^-p for a significand of p bits, the leading one included.
+UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+
+
+def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
+    """(o [r, dv], spread [r, dv], lse [r]) in fp64 for query rows that see a prefix of the keys.
+
+    q [r, d], k [s, d], v [s, dv] of any float dtype; ``visible`` [r] counts the keys each row sees. ``spread`` is
+    sqrt(sum_j p_j^2 v_j^2): the standard deviation of o, in units of the roundoff, if every p_j is rounded
+    independently. A row that sees no key has o = 0, spread = 0 and lse = -inf.
+    """
+    k, v = k.double(), v.double()
+    squares = v.square()
+    o = torch.empty(len(q), v.shape[1], dtype=torch.float64, device=q.device)
+    spread = torch.empty_like(o)
+    lse = torch.empty(len(q), dtype=torch.float64, device=q.device)
+    keys = torch.arange(len(k), device=q.device)
+    step = max(1, CHUNK // max(1, len(k)))
+    for r in range(0, len(q), step):
+        part = slice(r, r + step)
+        p = (q[part].double() @ k.T).mul_(scale)
+        p.masked_fill_(keys[None, :] >= visible[part, None], -torch.inf)
+        top = p.amax(1, keepdim=True) if len(k) else p.new_full((len(p), 1), -torch.inf)
+        top = torch.where(torch.isinf(top), 0.0, top)
+        p.sub_(top).exp_()
+        total = p.sum(1, keepdim=True)
+        lse[part] = (top + total.log()).squeeze(1)
+        p.div_(torch.where(total == 0, 1.0, total))
+        o[part] = p @ v
+        spread[part] = (p.square_() @ squares).sqrt_()
+    return o, spread, lse
+
+
+def attention_bounds(o: Tensor, spread: Tensor, lse: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(bound of o, bound of lse) for an attention kernel that multiplies in ``dtype`` and accumulates in fp32.
+
+    With u the unit roundoff of ``dtype`` (bf16 2^-8, fp16 2^-11):
+
+    * 2u·|o|: the output is rounded once to nearest (u·|o|); the other half is for sums and reciprocals in fp32 and for
+      a systematic error of P against its row sum, as when P is rounded towards zero but its sum is not.
+    * 5u·spread: P is rounded to ``dtype`` before it meets V. The errors are independent, at most u·p_j each, with a
+      standard deviation of 0.42u·p_j (uniform within half a unit, significands log-uniform), so their sum has one of
+      0.42u·spread. 5u is twelve of those; the largest of 3·10^7 elements reaches about six.
+    * 2^-22: fp32 and exponential approximations where o itself cancels, and P below fp16's range. Nothing for a row
+      that sees no key: it must be exactly 0.
+    * lse ± 2^-10: sums and products are fp32, so an honest kernel is within about 1e-5 (a score of 40 carries
+      40·2^-24·(a few), exp2 and log2 approximations about 2^-21); a row sum of P rounded to bf16 stays inside as well.
+      A kernel that leaves out 64 of 16384 equal keys is off by 2^-8, four times the bound.
+    """
+    u = UNIT_ROUNDOFF[dtype]
+    seen = torch.isfinite(lse)
+    o_bound = (2 * u * o.abs() + 5 * u * spread + 2.0**-22) * seen.unsqueeze(-1)
+    return o_bound, torch.full_like(lse, 2.0**-10)
+
+
+def decode_lengths(batch: int, sk: int, lens: str) -> list[int]:
+    """Cached tokens of the requests of a batch, before a seed permutes them; the longest is ``sk``.
+
+    ``uniform``: all sk. ``ragged``: spread evenly from sk/batch to sk, page edges avoided. ``mixed``: ragged with 0, 1
+    and the sizes around a page (63, 64, 65) among them, as many as the batch has room for. A function of the case
+    alone, so that the work of a case can be counted without its data.
+    """
+    if lens == "uniform":
+        return [sk] * batch
+    if lens not in ("ragged", "mixed"):
+        raise ValueError(f"unknown lens {lens!r}; there are uniform, ragged, mixed")
+    ragged = [max(1, sk * (r + 1) // batch - r * 37 % 61) for r in range(batch - 1)] + [sk]
+    if lens == "ragged":
+        return ragged
+    edges = [length for length in (0, 1, 64, 63, 65) if length <= sk][: batch - 1]
+    return edges + ragged[len(edges):]
