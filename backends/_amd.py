@@ -8,20 +8,21 @@ topology (devices) and hwmon (telemetry), as the Linux kernel documents them.
 from __future__ import annotations
 
 import contextlib
-import ctypes.util
 import os
+import platform
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backends.base import Device
-from backends.toolchain import package_folder
+from backends.toolchain import first_of, package_folder
 
 RUNTIME = "libamdhip64.so"
 KFD = Path("/sys/class/kfd/kfd/topology/nodes")
 PCI = Path("/sys/bus/pci/devices")
 _FRAME_BUFFER_HEAPS = ("1", "2")       # of KFD's memory banks: the host can or cannot see it
+_SYSTEM_LIBRARIES = (f"/usr/lib/{platform.machine()}-linux-gnu", "/usr/lib64", "/usr/lib")
 _VISIBLE = ("ROCR_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")   # applied in this order, each numbering what is left
 
 
@@ -46,14 +47,9 @@ def devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """The devices HIP would number, and why there are none. Never raises."""
     if runtime() is None:
         return (), (f"no AMD device: {RUNTIME} is not here (no ROCm; looked in the torch wheel, ROCM_PATH, HIP_PATH, "
-                    "/opt/rocm and the system's library path)",)
-    reasons = []
-    for source in (_from_hip_python, _from_torch, _from_sysfs):
-        found, reason = source()
-        if found:
-            return found, ()
-        reasons.append(reason)
-    return (), ("no AMD device: " + "; ".join(reasons),)
+                    "/opt/rocm, LD_LIBRARY_PATH and the system's libraries)",)
+    found, reasons = first_of((_from_hip_python, _from_torch, _from_sysfs))
+    return found, (f"no AMD device: {'; '.join(reasons)}",) if not found else ()
 
 
 def runtime() -> Path | None:
@@ -61,11 +57,9 @@ def runtime() -> Path | None:
     folders = [folder / "lib" for folder in package_folder("torch")]
     folders += [Path(os.environ[name]) / "lib" for name in ("ROCM_PATH", "HIP_PATH") if os.environ.get(name)]
     folders.append(Path("/opt/rocm/lib"))
-    for folder in folders:
-        if (folder / RUNTIME).is_file():
-            return folder / RUNTIME
-    found = ctypes.util.find_library("amdhip64")
-    return Path(found) if found else None
+    folders += [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
+    folders += [Path(folder) for folder in _SYSTEM_LIBRARIES]
+    return next((folder / RUNTIME for folder in folders if (folder / RUNTIME).is_file()), None)
 
 
 def telemetry(device: Device) -> dict[str, object]:
@@ -83,27 +77,30 @@ def _from_hip_python() -> tuple[tuple[Device, ...], str]:
         from hip import hip
     except ImportError:
         return (), 'hip-python is not installed (pip install -e ".[rocm]")'
-    except RuntimeError as error:      # it loads the runtime when imported, if it can
-        return (), f"hip-python: {error}"
-    try:
-        status, count = hip.hipGetDeviceCount()
-        if status:
-            return (), f"hipGetDeviceCount: {status.name}"
-        status, version = hip.hipDriverGetVersion()
-        driver = "" if status else f"HIP {version // 10_000_000}.{version // 100_000 % 100}"
-        return tuple(_hip_device(hip, index, driver) for index in range(count)), "HIP sees no device"
-    except (RuntimeError, OSError) as failure:
-        return (), f"hip-python: {failure}"
+    status, count = hip.hipGetDeviceCount()
+    if status:
+        return (), f"hipGetDeviceCount: {status.name}"
+    status, version = hip.hipDriverGetVersion()
+    driver = "" if status else f"HIP {version // 10_000_000}.{version // 100_000 % 100}"
+    return tuple(_hip_device(hip, index, driver) for index in range(count)), "HIP sees no device"
 
 
 def _hip_device(hip: Any, index: int, driver: str) -> Device:
-    properties = hip.hipDeviceProp_t()
-    (error,) = hip.hipGetDeviceProperties(properties, index)
-    if error:
-        raise OSError(f"hipGetDeviceProperties({index}): {error.name}")
-    name = properties.name.split(b"\0")[0].decode(errors="replace")
-    gcn_arch = properties.gcnArchName.split(b"\0")[0].decode(errors="replace")
+    try:
+        status, properties = hip.hipGetDeviceProperties(index)          # hip-python 10 and later
+    except TypeError:
+        properties = hip.hipDeviceProp_t()
+        (status,) = hip.hipGetDeviceProperties(properties, index)
+    if status:
+        raise OSError(f"hipGetDeviceProperties({index}): {status.name}")
+    name, gcn_arch = _text(properties.name), _text(properties.gcnArchName)
     return Device(index, name, label(name), gcn_arch.partition(":")[0], int(properties.totalGlobalMem), driver)
+
+
+def _text(value: bytes | str) -> str:
+    """A C string: bytes before hip-python 10, text since."""
+    text = value.decode(errors="replace") if isinstance(value, bytes) else value
+    return text.split("\0")[0]
 
 
 # --- torch ------------------------------------------------------------------------------------------------------

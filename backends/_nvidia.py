@@ -17,7 +17,7 @@ from typing import Any
 
 from backends import _process
 from backends.base import Device
-from backends.toolchain import which
+from backends.toolchain import first_of, which
 
 # The driver's name -> our label. Siblings such as H100 PCIe or H200 NVL have other peaks, so they keep their own name.
 LABELS = {
@@ -61,13 +61,8 @@ def throttle_reasons(mask: int) -> list[str]:
 
 def devices() -> tuple[tuple[Device, ...], tuple[str, ...]]:
     """The devices CUDA would number, and why there are none. Never raises."""
-    reasons = []
-    for source in (_from_cuda_python, _from_torch, _from_smi):
-        found, reason = source()
-        if found:
-            return found, ()
-        reasons.append(reason)
-    return (), ("no NVIDIA device: " + "; ".join(reasons),)
+    found, reasons = first_of((_from_cuda_python, _from_torch, _from_smi))
+    return found, (f"no NVIDIA device: {'; '.join(reasons)}",) if not found else ()
 
 
 def telemetry(device: Device) -> dict[str, object]:

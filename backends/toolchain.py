@@ -18,7 +18,7 @@ import re
 import shutil
 import sys
 from abc import abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from backends.base import (
     BackendError,
     Binary,
     CompileError,
+    Device,
     Diagnostic,
     KernelUsage,
     SourceError,
@@ -258,6 +259,25 @@ def _named_in_script(path: Path) -> list[Path]:
         return []
     names = [Path(name) for name in re.findall(r"(?<![\w.])/[\w./+-]+", text.decode(errors="replace"))]
     return sorted({name for name in names if name.is_file()})
+
+
+def first_of(
+    sources: Sequence[Callable[[], tuple[tuple[Device, ...], str]]]
+) -> tuple[tuple[Device, ...], list[str]]:
+    """The devices of the first source that has any; or none, and what each source said.
+
+    A source calls a vendor's library, which may fail in any way; a probe turns that into a reason.
+    """
+    reasons = []
+    for source in sources:
+        try:
+            found, reason = source()
+        except Exception as failure:  # noqa: BLE001 - reported as a reason
+            found, reason = (), f"{type(failure).__name__}: {failure}"
+        if found:
+            return found, []
+        reasons.append(reason)
+    return (), reasons
 
 
 def package_folder(name: str) -> list[Path]:
