@@ -9,8 +9,8 @@
 
 #include "ptx/shared_address.h"
 
-/// Copy 16 bytes past L1, or write 16 zero bytes where `valid` is false (nothing is read then, but `global` should still
-/// be a pointer into the same array). Both addresses are multiples of 16.
+/// Copy 16 bytes past L1, or write 16 zero bytes where `valid` is false: nothing is read then, so `global` may lie outside
+/// its array. Both addresses are multiples of 16.
 __device__ __forceinline__ void cp_async_16(uint32_t shared, const void* global, bool valid) {
     const int bytes = valid ? 16 : 0;
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;\n" ::"r"(shared), "l"(global), "r"(bytes) : "memory");

@@ -8,3 +8,9 @@
 __device__ __forceinline__ uint32_t shared_address(const void* pointer) {
     return static_cast<uint32_t>(__cvta_generic_to_shared(pointer));
 }
+
+/// The block's dynamic shared memory: the byte count of the launch, 128-byte aligned.
+__device__ __forceinline__ uint8_t* dynamic_shared() {
+    extern __shared__ __align__(128) uint8_t dynamic_shared_bytes[];
+    return dynamic_shared_bytes;
+}

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: MIT
+// Compiles one mma_sync FP8 product together with entry points that force its plan, so that a sweep or a test can reach
+// every tile shape and split. -DWARPWAVE_KERNEL_FILE='"fp8_gemm/mma_sync.cu"' names the kernel; both use the same table type.
+//
+//   int plan_count()                                        tile shapes
+//   int plan_chosen(m, n, k, workspace_bytes, processors)    what the heuristic takes: shape * 256 + splits
+//   int plan_run(shape, splits, ...the kernel's own list)    launch exactly that
+
+#include WARPWAVE_KERNEL_FILE
+
+extern "C" int plan_count() { return Shapes::kCount; }
+
+extern "C" int plan_chosen(int m, int n, int k, size_t workspace_bytes, int processors) {
+    const Plan plan = Shapes::choose(m, n, k, workspace_bytes, processors);
+    return plan.shape * 256 + plan.splits;
+}
+
+extern "C" int plan_run(
+    int shape, int splits, const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n,
+    int k, void* workspace, size_t workspace_bytes, void* queue) {
+    if (shape < 0 || shape >= Shapes::kCount || splits < 1 || splits > k / 128) return kUnsupportedShape;
+    if (splits > 1 && workspace_bytes < splits * plane_bytes(m, n)) return kWorkspaceTooSmall;
+    return Shapes::launch(describe(a, b, a_scale, b_scale, c, m, n, k, workspace), {shape, splits}, queue);
+}

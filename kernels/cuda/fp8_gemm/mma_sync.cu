@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary cp.async ring, swizzled shared memory, mma.sync FP8, two-level accumulation, split K for few tiles
+//!KERNEL arch sm_89 sm_90a
+//
+// Block-scaled FP8 GEMM without Hopper's own units: the L4 kernel, and on H100/H200 the plain one to measure others against.
+//
+// Algorithm. A thread block owns one tile of c. A ring of 3 to 5 stages in shared memory, filled by 16-byte cp.async, holds
+// one K block of 128 per stage: the tile's rows of A and B (128 bytes each, XOR-swizzled) and their scales. Per K block each
+// warp issues 4 x (m16 tiles) x (n8 tiles) mma.m16n8k32, the first of which start from zero, then adds scale * partial to
+// its fp32 accumulators. One barrier per K block.
+//
+//   tile        warps   threads  warp part  stages  shared bytes
+//   16 x 128    1 x 4   128      16 x 32    5       92 560
+//   32 x 128    1 x 4   128      32 x 32    4       82 496
+//   64 x 64     2 x 2   128      32 x 32    3       49 968
+//   64 x 128    2 x 4   256      32 x 32    4       99 392
+//   128 x 128   2 x 4   256      64 x 32    3       99 888
+//
+// Which tile, and into how many parts K is split, tile/block_scaled_plan.h decides from m, n, k, the multiprocessor count
+// and the workspace: splitting takes splits * m * round_up(n, 8) * 4 bytes of it, and without workspace K stays whole. The
+// parts are added by a second kernel in a fixed order, so results repeat to the bit.
+//
+// Shapes. Any m and n from 1 on (rows past the end are zero-filled on load and not stored; n that is no multiple of 8 takes
+// 2-byte stores), k a multiple of 128. Pointers 16-byte aligned.
+//
+// Limits. On sm_89 the tensor cores run FP8 natively (QMMA); power caps an L4 well below its sheet. On sm_90 ptxas turns
+// each mma.sync into fp16 conversions and two HMMA, so at most the fp16 rate of mma.sync, about a third of Hopper's FP8
+// peak. A scale product below 2^-126 loses bits (and all of them below 2^-149).
+
+#include "kernel.h"
+#include "launch.h"
+#include "tile/block_scaled_launch.h"
+#include "tile/fp8_k_innermost.h"
+
+using Shapes = ShapeTable<KInnermost,
+    TileShape<16, 128, 1, 4, 5>,
+    TileShape<32, 128, 1, 4, 4>,
+    TileShape<64, 64, 2, 2, 3>,
+    TileShape<64, 128, 2, 4, 4>,
+    TileShape<128, 128, 2, 4, 3>>;
+
+/// The kernel.h arguments in the form the tile code takes.
+static BlockScaledGemm describe(
+    const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k,
+    void* workspace) {
+    return {static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), a_scale, b_scale, static_cast<uint16_t*>(c),
+            static_cast<float*>(workspace), m, n, k, /*b_scale_row=*/k / 128, /*b_scale_k=*/1};
+}
+
+extern "C" int fp8_gemm(
+    const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k,
+    void* workspace, size_t workspace_bytes, void* queue) {
+    if (m < 1 || n < 1 || k < 128 || k % 128 != 0) return kUnsupportedShape;
+    return Shapes::run(describe(a, b, a_scale, b_scale, c, m, n, k, workspace), workspace_bytes, queue);
+}

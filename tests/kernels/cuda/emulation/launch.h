@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: MIT
+// Stands in for kernels/common/launch.h when a kernel is compiled for the emulation (machine.h).
+#pragma once
+
+#include "machine.h"
+#include "status.h"
+
+#define LAUNCH(kernel, grid, block, shared_bytes, queue) \
+    [&](auto... arguments) { ::emulation::Launch{dim3(grid), dim3(block), size_t(shared_bytes)}(kernel, arguments...); }
+#define LAUNCH_STATUS() 0
+
+enum { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCount };
+
+template <class Kernel>
+int cudaFuncSetAttribute(Kernel, int, int bytes) {
+    return bytes <= 99 * 1024 ? 0 : 1;   // the smallest limit of the targets
+}
+inline int cudaGetDevice(int* device) { return *device = 0; }
+inline int cudaDeviceGetAttribute(int* value, int, int) {
+    *value = ::emulation::machine().processors;
+    return 0;
+}

@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: MIT
+// Runs CUDA kernels of this repository on the host, one thread block at a time, to test index arithmetic with no GPU.
+//
+// Every CUDA thread is a fiber. Fibers run in turn and give way only where a GPU would make them wait: at warp-wide
+// instructions and at barriers. Shared memory starts as NaN patterns. Asynchronous copies happen either at once or as late
+// as their wait allows, so that a missing wait and an overwritten buffer both show. Every global address that an emulated
+// copy reads must lie in a range announced with emulation_allow.
+//
+// The instruction wrappers of kernels/cuda/ptx are replaced by the headers in ptx/ here: put this folder first on the
+// include path and compile the .cu file as C++.
+#pragma once
+
+#include <ucontext.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+struct dim3 {
+    unsigned x, y, z;
+    dim3(unsigned x_ = 1, unsigned y_ = 1, unsigned z_ = 1) : x(x_), y(y_), z(z_) {}
+};
+
+namespace emulation {
+
+[[noreturn]] inline void fail(const char* what) {
+    std::fprintf(stderr, "emulation: %s\n", what);
+    std::abort();
+}
+
+struct Transfer {
+    uint32_t shared;
+    const void* global;
+    int bytes, total;
+};
+
+struct Fiber {
+    ucontext_t context;
+    std::vector<char> stack;
+    unsigned index = 0;
+    bool done = false;
+    std::vector<Transfer> open;
+    std::deque<std::vector<Transfer>> groups;
+};
+
+/// A set of fibers that meet: each brings an argument, the last to arrive acts for all.
+struct Meeting {
+    std::vector<void*> arguments;
+    unsigned arrived = 0;
+    uint64_t generation = 0;
+};
+
+struct Machine {
+    ucontext_t scheduler;
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    Fiber* current = nullptr;
+    std::vector<Meeting> warps;
+    Meeting block;
+    std::vector<uint8_t> shared;
+    uint64_t progress = 0;
+    bool eager = false;
+    uint64_t bank_conflicts = 0;   // 8-row groups of ldmatrix that hit a 16-byte bank group twice
+    std::vector<std::pair<const char*, size_t>> allowed;
+    dim3 block_index, grid_size, block_size;
+    std::function<void()> body;
+    int processors = 4;
+};
+
+inline Machine& machine() {
+    static Machine instance;
+    return instance;
+}
+
+inline void give_way() { swapcontext(&machine().current->context, &machine().scheduler); }
+
+template <class Act>
+void meet(Meeting& meeting, unsigned members, unsigned place, void* argument, const Act& act) {
+    meeting.arguments.resize(members);
+    meeting.arguments[place] = argument;
+    if (++meeting.arrived == members) {
+        act(meeting.arguments.data());
+        meeting.arrived = 0;
+        ++meeting.generation;
+        ++machine().progress;
+        return;
+    }
+    const uint64_t generation = meeting.generation;
+    while (meeting.generation == generation) give_way();
+}
+
+inline unsigned lane() { return machine().current->index % 32; }
+
+/// A warp-wide instruction: `act` gets the 32 lanes' arguments.
+template <class Act>
+void warp_wide(void* argument, const Act& act) {
+    Machine& m = machine();
+    meet(m.warps[m.current->index / 32], 32, lane(), argument, act);
+}
+
+inline uint8_t* shared_at(uint32_t address, int bytes, int alignment) {
+    Machine& m = machine();
+    if (address % alignment != 0) fail("misaligned shared memory address");
+    if (address + static_cast<size_t>(bytes) > m.shared.size()) fail("shared memory access past the allocation");
+    return m.shared.data() + address;
+}
+
+inline void perform(const Transfer& transfer) {
+    uint8_t* to = shared_at(transfer.shared, transfer.total, transfer.total);
+    const char* from = static_cast<const char*>(transfer.global);
+    std::memset(to, 0, transfer.total);
+    if (transfer.bytes == 0) return;
+    if (reinterpret_cast<uintptr_t>(from) % transfer.total != 0) fail("misaligned global address of an asynchronous copy");
+    for (const auto& range : machine().allowed) {
+        if (from >= range.first && from + transfer.bytes <= range.first + range.second) {
+            std::memcpy(to, from, transfer.bytes);
+            return;
+        }
+    }
+    fail("asynchronous copy reads outside every announced array");
+}
+
+inline void copy(const Transfer& transfer) {
+    if (machine().eager) perform(transfer);
+    else machine().current->open.push_back(transfer);
+}
+
+inline void commit() {
+    Fiber& fiber = *machine().current;
+    fiber.groups.push_back(std::move(fiber.open));
+    fiber.open.clear();
+}
+
+inline void wait(size_t pending) {
+    Fiber& fiber = *machine().current;
+    while (fiber.groups.size() > pending) {
+        for (const Transfer& transfer : fiber.groups.front()) perform(transfer);
+        fiber.groups.pop_front();
+    }
+}
+
+inline void enter() {
+    Machine& m = machine();
+    m.body();
+    m.current->done = true;
+    ++m.progress;
+    give_way();
+}
+
+inline void run_block() {
+    Machine& m = machine();
+    const unsigned threads = m.block_size.x;
+    if (threads % 32 != 0) fail("the block is no whole number of warps");
+    std::fill(m.shared.begin(), m.shared.end(), 0x7f);
+    m.warps.assign(threads / 32, {});
+    m.block = {};
+    m.fibers.resize(threads);
+    for (unsigned i = 0; i < threads; ++i) {
+        if (!m.fibers[i]) m.fibers[i] = std::make_unique<Fiber>();
+        Fiber& fiber = *m.fibers[i];
+        fiber.stack.resize(64 * 1024);
+        fiber.index = i;
+        fiber.done = false;
+        fiber.open.clear();
+        fiber.groups.clear();
+        getcontext(&fiber.context);
+        fiber.context.uc_stack.ss_sp = fiber.stack.data();
+        fiber.context.uc_stack.ss_size = fiber.stack.size();
+        fiber.context.uc_link = &m.scheduler;
+        makecontext(&fiber.context, enter, 0);
+    }
+    for (bool all_done = false; !all_done;) {
+        const uint64_t before = m.progress;
+        all_done = true;
+        for (auto& fiber : m.fibers) {
+            if (fiber->done) continue;
+            all_done = false;
+            m.current = fiber.get();
+            swapcontext(&m.scheduler, &fiber->context);
+        }
+        if (!all_done && m.progress == before) fail("deadlock: every thread waits at a barrier or warp-wide instruction");
+    }
+}
+
+struct Launch {
+    dim3 grid, block;
+    size_t shared_bytes;
+
+    template <class Kernel, class... Arguments>
+    void operator()(Kernel kernel, Arguments... arguments) const {
+        Machine& m = machine();
+        m.grid_size = grid;
+        m.block_size = block;
+        m.shared.resize(shared_bytes);
+        m.body = [=] { kernel(arguments...); };
+        for (unsigned z = 0; z < grid.z; ++z)
+            for (unsigned y = 0; y < grid.y; ++y)
+                for (unsigned x = 0; x < grid.x; ++x) {
+                    m.block_index = dim3(x, y, z);
+                    run_block();
+                }
+    }
+};
+
+}  // namespace emulation
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define threadIdx (dim3(::emulation::machine().current->index, 0, 0))
+#define blockIdx (::emulation::machine().block_index)
+#define gridDim (::emulation::machine().grid_size)
+#define blockDim (::emulation::machine().block_size)
+
+using std::max;
+using std::min;
+
+struct alignas(8) uint2 { unsigned x, y; };
+struct alignas(16) uint4 { unsigned x, y, z, w; };
+struct alignas(8) float2 { float x, y; };
+struct alignas(16) float4 { float x, y, z, w; };
+inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
+inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
+
+inline void __syncthreads() {
+    auto& m = ::emulation::machine();
+    ::emulation::meet(m.block, m.block_size.x, m.current->index, nullptr, [](void**) {});
+}
+
+/// Announce an array that asynchronous copies may read; null clears all.
+extern "C" inline __attribute__((used)) void emulation_allow(const void* start, size_t bytes) {
+    auto& allowed = ::emulation::machine().allowed;
+    if (start == nullptr) allowed.clear();
+    else allowed.emplace_back(static_cast<const char*>(start), bytes);
+}
+
+/// Asynchronous copies: 1 at once, 0 as late as their wait allows.
+extern "C" inline __attribute__((used)) void emulation_eager(int eager) { ::emulation::machine().eager = eager != 0; }
+
+/// Groups of eight ldmatrix rows since the last call that did not spread over all banks.
+extern "C" inline __attribute__((used)) uint64_t emulation_bank_conflicts() {
+    return std::exchange(::emulation::machine().bank_conflicts, 0);
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// The number formats of tensor core operands, decoded and rounded in plain C++.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+namespace emulation {
+
+inline float e4m3(uint8_t code) {
+    const int exponent = code >> 3 & 15, mantissa = code & 7;
+    if ((code & 0x7f) == 0x7f) return NAN;
+    const float magnitude = exponent ? std::ldexp(8.0f + mantissa, exponent - 10) : std::ldexp(1.0f * mantissa, -9);
+    return code & 0x80 ? -magnitude : magnitude;
+}
+
+inline float half(uint16_t code) {
+    const int exponent = code >> 10 & 31, mantissa = code & 1023;
+    float magnitude = exponent ? std::ldexp(1024.0f + mantissa, exponent - 25) : std::ldexp(1.0f * mantissa, -24);
+    if (exponent == 31) magnitude = mantissa ? NAN : INFINITY;
+    return code & 0x8000 ? -magnitude : magnitude;
+}
+
+inline float bfloat(uint16_t code) {
+    const uint32_t bits = static_cast<uint32_t>(code) << 16;
+    float value;
+    std::memcpy(&value, &bits, 4);
+    return value;
+}
+
+/// e4m3 as fp16, which holds all of it.
+inline uint16_t e4m3_as_half(uint8_t code) {
+    const uint16_t sign = static_cast<uint16_t>(code & 0x80) << 8;
+    if ((code & 0x7f) == 0x7f) return sign | 0x7e00;
+    const float magnitude = e4m3(code & 0x7f);
+    if (magnitude == 0) return sign;
+    int exponent;
+    const float fraction = std::frexp(magnitude, &exponent);   // magnitude = fraction * 2^exponent, 0.5 <= fraction < 1
+    return sign | static_cast<uint16_t>((exponent + 14) << 10 | static_cast<int>((fraction * 2 - 1) * 1024));
+}
+
+/// Nearest even; NaN stays NaN.
+inline uint16_t to_bfloat(float value) {
+    uint32_t bits;
+    std::memcpy(&bits, &value, 4);
+    if (std::isnan(value)) return 0x7fff;
+    return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+}  // namespace emulation

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""The mma_sync FP8 products compute the right thing, run on the host thread by thread: every tile, tail and split."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+_spec = importlib.util.spec_from_file_location("gemm_emulation", Path(__file__).with_name("gemm_emulation.py"))
+gemm = importlib.util.module_from_spec(_spec)
+__import__("sys").modules["gemm_emulation"] = gemm
+_spec.loader.exec_module(gemm)
+
+BUILDS = [(problem, fp16) for problem in ("fp8_gemm", "amd_fp8_mm") for fp16 in (False, True)]
+
+
+@pytest.fixture(scope="module", params=BUILDS, ids=lambda build: f"{build[0]}-{'sm_90' if build[1] else 'sm_89'}")
+def kernel(request, tmp_path_factory):
+    problem, fp16 = request.param
+    return gemm.Emulated(problem, tmp_path_factory.mktemp("emulated"), fp16)
+
+
+@pytest.fixture(scope="module")
+def fp8_gemm(tmp_path_factory):
+    return gemm.Emulated("fp8_gemm", tmp_path_factory.mktemp("emulated"), fp16=False)
+
+
+def agrees(product, got) -> None:
+    value, bound = product.expected()
+    wrong = ~(np.abs(got - value) <= bound)
+    assert not wrong.any(), f"{wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
+
+
+@pytest.mark.parametrize("splits", [1, 2])
+def test_every_tile_shape_with_tails(kernel, splits):
+    size = (130, 193, 384) if kernel.problem == "fp8_gemm" else (160, 192, 384)
+    product = gemm.Product.random(*size, seed=splits)
+    for shape in range(kernel.shapes):
+        agrees(product, kernel.run(product, (shape, splits), splits_room=2, eager=splits == 2))
+
+
+def test_more_k_blocks_than_stages_in_uneven_parts(kernel):
+    product = gemm.Product.random(32, 64, 128 * 11, seed=3)
+    for shape in range(kernel.shapes):
+        agrees(product, kernel.run(product, (shape, 3), splits_room=3))
+
+
+@pytest.mark.parametrize("size", [(1, 1, 128), (1, 8, 128), (3, 129, 256), (16, 40, 128), (17, 7, 640)])
+def test_smallest_and_odd_sizes_by_the_chosen_plan(fp8_gemm, size):
+    product = gemm.Product.random(*size, seed=4)
+    agrees(product, fp8_gemm.run(product))
+    agrees(product, fp8_gemm.run(product, splits_room=4))
+
+
+def test_split_and_whole_k_agree_and_repeat_to_the_bit(fp8_gemm):
+    product = gemm.Product.random(9, 96, 1024, seed=5)
+    first = fp8_gemm.run(product, (0, 4), splits_room=4)
+    agrees(product, first)
+    np.testing.assert_array_equal(first, fp8_gemm.run(product, (0, 4), splits_room=4, eager=True))
+
+
+def test_zero_scales_give_zero_and_tiny_ones_survive(kernel):
+    product = gemm.Product.random(32, 64, 256, seed=6)
+    product.a_scale[:16] = 0
+    product.a_scale[16:] = -1e-30
+    product.b_scale[:] = 3e-3
+    got = kernel.run(product)
+    agrees(product, got)
+    assert (got[:16] == 0).all()
+    assert (got[16:] != 0).any()
+
+
+def test_a_nan_reaches_its_row_and_no_other(kernel):
+    product = gemm.Product.random(32, 64, 256, seed=7)
+    product.a[5, 200] = 0x7F
+    got = kernel.run(product)
+    assert np.isnan(got[5]).all()
+    assert np.isfinite(np.delete(got, 5, 0)).all()
+
+
+@pytest.mark.parametrize("size", [(0, 64, 128), (32, 0, 128), (32, 64, 0), (32, 64, 200)])
+def test_sizes_outside_the_abi_are_declined(kernel, size):
+    pointer = 16   # never followed
+    assert kernel.symbol(*[pointer] * 5, *size, None, 0, None) == -1
+
+
+def test_amd_declines_rows_it_cannot_load(tmp_path):
+    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, fp16=False)
+    assert kernel.symbol(*[16] * 5, 48, 64, 128, None, 0, None) == -1
+    assert kernel.symbol(*[16] * 5, 32, 96, 128, None, 0, None) == -1
+
+
+@pytest.mark.parametrize("processors", [58, 132])
+def test_few_tiles_split_k_only_as_far_as_the_workspace_holds(fp8_gemm, processors):
+    m, n, k = 16, 2112, 7168
+    plane = 4 * m * n
+    assert fp8_gemm.chosen(m, n, k, 0, processors)[1] == 1
+    assert fp8_gemm.chosen(m, n, k, 3 * plane + 5, processors)[1] in (2, 3)
+    assert fp8_gemm.chosen(m, n, k, 64 * plane, processors)[1] >= 3
+
+
+@pytest.mark.parametrize("size", [(6144, 4608, 7168), (4096, 7168, 2048)])
+def test_many_tiles_keep_k_whole_and_take_a_large_tile(fp8_gemm, size):
+    shape, splits = fp8_gemm.chosen(*size, 1 << 40, 132)
+    assert shape >= fp8_gemm.shapes - 2
+    assert splits == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("cp_async_wait<Shape::kStages - 2>();", "cp_async_wait<Shape::kStages - 1>();"),
+        ("        __syncthreads();\n        if (block", "        if (block"),
+        ("(swizzled ^ (step << 5))", "(swizzled + (step << 5))"),
+    ],
+    ids=["wait", "barrier", "swizzle"],
+)
+def test_the_emulation_notices_damage(tmp_path, line, damaged):
+    """A check of the checks: kernels without the wait, the barrier or the matching swizzle do not pass."""
+    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
+    hits = 0
+    for header in (tmp_path / "kernels/cuda/tile").glob("*.h"):
+        text = header.read_text()
+        hits += text.count(line)
+        header.write_text(text.replace(line, damaged))
+    assert hits > 0
+    kernel = gemm.Emulated("fp8_gemm", tmp_path, fp16=False, kernels=tmp_path / "kernels")
+    product = gemm.Product.random(130, 128, 128 * 6, seed=8)
+    value, bound = product.expected()
+    assert any((~(np.abs(kernel.run(product, (4, 1), eager=eager) - value) <= bound)).any() for eager in (False, True))
