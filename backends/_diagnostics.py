@@ -32,8 +32,8 @@ _FORMS = [re.compile(form) for form in (
 _GNU_LD = re.compile(r"(?P<tool>[\w./+-]*ld): (?:.*: )?(?P<message>(?:undefined reference to|cannot find|multiple "
                      r"definition of|relocation) .+)")
 _LD_UNDEFINED = re.compile(r"\S+:\(\.[\w.]+\+0x[0-9a-f]+\): (?P<message>undefined reference to .+)")
-# An info line that says a Hopper kernel has lost its asynchrony: worth a warning.
-_PTXAS_LOSS = re.compile(r"ptxas info\s*: (?P<message>\(C\d+\) Potential Performance Loss.+)")
+# Info lines with a code of their own say that a Hopper kernel has lost some of its asynchrony: worth a warning.
+_PTXAS_LOSS = re.compile(r"ptxas info\s*: (?P<message>\(C\d+\) .+)")
 _RANK = {"fatal error": "error", "fatal": "error", "internal error": "error", "remark": "note"}
 # Totals and echoes that repeat what a line above said.
 _NOISE = re.compile(r"ld returned \d+ exit status|linker command failed with exit code"

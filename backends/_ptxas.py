@@ -17,6 +17,10 @@ _SPILLS = re.compile(r"\s*(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) byte
 _USED = re.compile(r"ptxas info\s*: Used (?P<registers>\d+) registers(?P<rest>.*)")
 _SHARED = re.compile(r"(?P<static>\d+)(?:\+\d+)? bytes smem")
 
+_PTX_LINE = re.compile(r"\(PTX line (\d+)\)|around line (\d+)")
+_LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
+_FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]+)"')
+
 # Fat binaries: a header and, per architecture, an entry header and its payload. Numbers as seen in nvcc's output.
 _FATBIN_MAGIC = struct.pack("<I", 0xBA55ED50)
 _FATBIN_HEADER = struct.Struct("<IHHQ")     # magic, version, size of this header, size of what follows
@@ -62,6 +66,25 @@ def functions(log: str) -> list[FunctionReport]:
             found[entry, arch] |= {"registers": int(match["registers"]),
                                    "shared_bytes": int(shared["static"]) if shared else 0}
     return [FunctionReport(name, of, **facts) for (name, of), facts in found.items()]   # type: ignore[arg-type]
+
+
+def ptx_line(message: str) -> int | None:
+    """The line of the PTX that a message of ptxas names, if it names one."""
+    match = _PTX_LINE.search(message)
+    return int(match[1] or match[2]) if match else None
+
+
+def source_place(ptx: str, line: int) -> tuple[str, int] | None:
+    """(file, line) of the source that line ``line`` of ``ptx`` came from, by the line table that -lineinfo adds."""
+    location = None
+    for text in ptx.splitlines()[:line]:
+        if match := _LOC.match(text):
+            location = match
+    if location is None:
+        return None
+    files = {match[1]: match[2] for match in map(_FILE.match, ptx.splitlines()) if match}
+    name = files.get(location[1])
+    return (name, int(location[2])) if name else None
 
 
 def launch_bounds(library: Path) -> dict[str, int]:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from backends import _names, _nvidia, _occupancy, _process, _ptxas
+from backends._diagnostics import shorten
 from backends.base import (
     Availability,
     BackendError,
     Binary,
     Device,
+    Diagnostic,
     KernelUsage,
     Target,
     ToolchainMissing,
@@ -102,6 +105,20 @@ class CudaBackend(CompilingBackend):
         ]
         return Plan((tuple(step),), nvcc.version)
 
+    def explain(
+        self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path
+    ) -> tuple[Diagnostic, ...]:
+        """Lines of ptxas's PTX become lines of the source: the PTX is written again and its line table read."""
+        if not any(_ptxas.ptx_line(diagnostic.message) for diagnostic in diagnostics):
+            return diagnostics
+        ptx = scratch / "kernel.ptx"
+        # nvcc has ptxas check the PTX and fails like the first time, with the file written all the same.
+        _process.run(ptx_command(step, ptx), scratch / "ptx.log", root, 120.0, {"TMPDIR": str(scratch)})
+        if not ptx.is_file():
+            return diagnostics
+        text = ptx.read_text(errors="replace")
+        return tuple(_located(diagnostic, text, root) for diagnostic in diagnostics)
+
     def usage(self, log: str, library: Path, target: Target) -> Usage:
         """From the ``ptxas -v`` lines of ``log``; launch bounds from the cubin in ``library`` if it is there."""
         bounds = _ptxas.launch_bounds(library) if library.is_file() else {}
@@ -126,6 +143,22 @@ class CudaBackend(CompilingBackend):
     def sass(self, binary: Binary) -> str:
         """Disassembly of all kernels of a binary; raises ``BackendError`` with what to install if no tool is here."""
         return sass(binary.path, self.compiler().path)
+
+
+def ptx_command(command: Sequence[str], out: Path) -> list[str]:
+    """The command that writes as ``out`` the PTX that ``command`` hands to ptxas."""
+    at = command.index("-gencode") + 1
+    virtual = command[at].partition(",")[0].removeprefix("arch=")
+    words = [*command[:at], f"arch={virtual},code={virtual}", *command[at + 1 :]]
+    words = [word for word in words if word != "-shared"]
+    words[words.index("-o") + 1] = str(out)
+    return [words[0], "-ptx", *words[1:]]
+
+
+def _located(diagnostic: Diagnostic, ptx: str, root: Path) -> Diagnostic:
+    line = _ptxas.ptx_line(diagnostic.message)
+    place = _ptxas.source_place(ptx, line) if line else None
+    return replace(diagnostic, file=shorten(place[0], root), line=place[1]) if place else diagnostic
 
 
 def find_nvcc() -> Tool:

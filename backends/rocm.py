@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from backends import _amd, _codeobject, _llvm, _names, _occupancy
-from backends.base import Availability, Device, KernelUsage, Target, ToolchainMissing, Usage
+from backends.base import Availability, Device, Diagnostic, KernelUsage, Target, ToolchainMissing, Usage
 from backends.source import KernelSource
 from backends.toolchain import (
     CompilingBackend,
@@ -27,6 +28,13 @@ from backends.toolchain import (
 
 CODE_OBJECT = "kernel.hsaco"
 _MIN_HIP = (6, 0)     # the first release that knows gfx942
+# Headers of ROCm that the triton wheel lacks, and what does the same without them.
+_HEADERS = {
+    "hip/hip_fp16.h": "_Float16",
+    "hip/hip_bf16.h": "__bf16",
+    "hip/hip_bfloat16.h": "__bf16",
+    "hip/hip_fp8.h": "the clang builtins __builtin_amdgcn_cvt_*_fp8",
+}
 
 TARGETS = (
     Target("rocm", "MI300", "gfx942", 64, "e4m3fnuz", 64 * 2**10, 256 * 2**20,
@@ -73,6 +81,17 @@ class RocmBackend(CompilingBackend):
         step = (str(compiler.path), "-x", "hip", f"--offload-arch={target.arch}", "-std=c++17", "-O3", "-fPIC",
                 "-shared", *flags, file, "-o", str(out))
         return Plan((step,), compiler.version, CODE_OBJECT)
+
+    def explain(
+        self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path
+    ) -> tuple[Diagnostic, ...]:
+        """What to do about AMD headers that the triton wheel does not carry."""
+        return tuple(
+            replace(diagnostic, message=f"{diagnostic.message}: it comes with ROCm alone; without ROCm use {instead}")
+            if (instead := next((_HEADERS[name] for name in _HEADERS if f"'{name}' file not found" in
+                                 diagnostic.message), "")) else diagnostic
+            for diagnostic in diagnostics
+        )
 
     def finish(self, build: Path, target: Target) -> None:
         """hipcc puts the device code into the library alone: take it out again."""

@@ -96,6 +96,12 @@ class CompilingBackend(Backend):
         plan = self.plan(source, out, target, defines)
         return list(plan.steps[plan.principal])
 
+    def explain(
+        self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path
+    ) -> tuple[Diagnostic, ...]:
+        """The messages of ``step``, with what this backend can add to them; may write below ``scratch``."""
+        return diagnostics
+
     def finish(self, build: Path, target: Target) -> None:
         """A last step on the files of a build; nothing by default."""
 
@@ -150,12 +156,15 @@ class CompilingBackend(Backend):
             result = _run_step(step, build, scratch, source.root, timeout - seconds, shown)
             seconds += result.seconds
             log += result.output.replace(str(build.folder), str(place))
-            diagnostics = _diagnostics.parse(log, source.root, name)
             if result.returncode is None:
+                diagnostics = _diagnostics.parse(log, source.root, name)
                 raise CompileError(f"{name}: not compiled after {timeout:.0f} s", diagnostics, log, shown)
             if result.returncode != 0:
+                diagnostics = self.explain(_diagnostics.parse(log, source.root, name), step, source.root, scratch)
                 raise CompileError(_refusal(name, diagnostics, log, result.returncode), diagnostics, log, shown)
         self.finish(build.folder, target)
+        parsed = _diagnostics.parse(log, source.root, name)
+        diagnostics = self.explain(parsed, plan.steps[plan.principal], source.root, scratch)
         usage = self.usage(log, build.folder / LIBRARY, target)
         _keep_only(build.folder, {LIBRARY, plan.code_object})
         (build.folder / LOG).write_text(log)
