@@ -247,6 +247,10 @@ class Backend(ABC):
                 return replace(candidate, gpu=device.gpu, llc_bytes=llc_bytes, peaks={}, peaks_source="")
         raise UnknownTarget(f"{device.gpu} ({device.arch})", [f"{t.gpu} ({t.arch})" for t in self.targets()])
 
+    def runtime_libraries(self, device: Device | None) -> list[Path]:
+        """Libraries a process must load, globally, before a binary of this backend; none unless overridden."""
+        return []
+
     def telemetry(self, device: Device) -> dict[str, object]:
         """Clocks (MHz), power (W), temperature (°C) and throttle reasons now; {} where nothing can be read."""
         return {}

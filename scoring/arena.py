@@ -171,7 +171,7 @@ def create_device(nbytes: int, device: int) -> Arena:
     """
     runtime = _Runtime()
     with torch.cuda.device(device):
-        torch.cuda.current_blas_handle()    # makes torch's primary context current in this thread
+        torch.zeros(1, device="cuda")       # makes torch's primary context current in this thread
         pointer = ctypes.c_void_p()
         runtime.call("Malloc", ctypes.byref(pointer), ctypes.c_size_t(max(nbytes, 1)))
         handle = _Handle()
@@ -203,7 +203,7 @@ def attach(export: dict[str, Any], fd: int | None, device: int) -> Arena:
         return _map_host(fd, nbytes)
     runtime = _Runtime()
     with torch.cuda.device(device):
-        torch.cuda.current_blas_handle()
+        torch.zeros(1, device="cuda")
         handle = _Handle()
         ctypes.memmove(ctypes.byref(handle), bytes.fromhex(export["handle"]), HANDLE_BYTES)
         pointer = ctypes.c_void_p()

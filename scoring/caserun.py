@@ -152,10 +152,7 @@ class CaseRun:
             self.add_slot()
         names = [f"slot{index}" for index in range(len(self.slots))]
         runners, notes = {self.contestant.name: self.contestant}, {}
-        protocol = timing.WALL if not self.torch_device.startswith("cuda") else timing.GRAPH
-        request = "sweep"
-        if protocol == timing.GRAPH:
-            request, protocol = self._capture(self.contestant, names)
+        request, protocol = self._protocol(names, options)
         for peer in peers:
             try:
                 self._prepare_peer(peer, names, request)
@@ -214,10 +211,14 @@ class CaseRun:
             return Verdict(Status.TIMING_MISMATCH, message), 0, None, True
         return Verdict(Status.PASSED), 0, seconds, seconds == claim
 
-    def _capture(self, contestant: Contestant, names: Sequence[str]) -> tuple[str, str]:
-        """Capture the calls in a graph; fall back to plain launches, under another protocol's name, if refused."""
+    def _protocol(self, names: Sequence[str], options: timing.TimingOptions) -> tuple[str, str]:
+        """(request, protocol): a captured graph; plain launches if those are asked for or a capture is refused."""
+        if not self.torch_device.startswith("cuda"):
+            return "sweep", timing.WALL
+        if options.protocol == timing.EVENT:
+            return "sweep", timing.EVENT
         try:
-            self._ask("capture", contestant=contestant.name, slots=list(names))
+            self._ask("capture", contestant=self.contestant.name, slots=list(names))
             return "replay", timing.GRAPH
         except WorkerFailure as failure:
             if not failure.alive:

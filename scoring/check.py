@@ -36,8 +36,8 @@ def verify(
 ) -> Verdict:
     """Judge what one call left in ``memory``.
 
-    ``data`` is the judge's private copy of the inputs, ``expectations`` what ``reference.expected`` made of it (None for
-    a problem that only has ``check_implementation``). ``partial`` names the outputs a peer promises; all if empty.
+    ``data`` is the judge's private copy of the inputs, ``expectations`` what ``reference.expected`` made of it (None
+    for a problem that only has ``check_implementation``). ``partial`` names the outputs a peer promises; all if empty.
     """
     damage = memory.damage(inputs=expectations is not None)
     if damage:

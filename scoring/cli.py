@@ -26,8 +26,8 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--config", metavar="FILE", help="settings (default: ./config.yaml and others, see doctor)")
     verbs = top.add_subparsers(dest="verb", required=True, metavar="VERB")
 
-    def verb(name: str, help: str, *flags: str) -> argparse.ArgumentParser:
-        sub = verbs.add_parser(name, help=help, description=help[0].upper() + help[1:] + ".")
+    def verb(name: str, text: str, *flags: str) -> argparse.ArgumentParser:
+        sub = verbs.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
         if "backend" in flags:
             sub.add_argument("--backend", action="append", metavar="NAME", help="cpu, cuda or rocm; repeatable")
         if "problem" in flags:
@@ -36,6 +36,7 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--kernel", action="append", metavar="GLOB", help="variant or problem/variant; repeatable")
         if "gpu" in flags:
             sub.add_argument("--gpu", metavar="GPU", help="label or arch, e.g. H100, L4, MI300, sm_89")
+            sub.add_argument("--arch", metavar="ARCH", help="compile for this arch instead of the GPU's own")
         sub.add_argument("--json", action="store_true", help="one JSON document per record on stdout, nothing else")
         return sub
 
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--mode", choices=[Mode.TEST, Mode.BENCHMARK, Mode.LEADERBOARD], help="default: benchmark")
     run.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
     run.add_argument("--seed", type=int, help="base of all seeds, to repeat a run (not in leaderboard mode)")
-    run.add_argument("--peers", action="store_true", default=None, help="time the vendors' libraries in the same rounds")
+    run.add_argument("--peers", action="store_true", default=None, help="time vendors' libraries in the same rounds")
     run.add_argument("--seconds", type=float, metavar="S", help="time to spend on one timed case")
     run.add_argument("--submission", metavar="FILE", help="score a Python file with custom_kernel(data) instead")
     run.add_argument("--task", metavar="DIR", help="a GPU MODE problem folder to score --submission on")
@@ -55,7 +56,8 @@ def parser() -> argparse.ArgumentParser:
     audit = verb("audit", "prove that wrong answers are refused, case by case", "problem")
     audit.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches")
     audit.add_argument("--device", metavar="DEVICE", help="torch device to compute on (default: cuda if there is one)")
-    board = verb("leaderboard", "best scores kept so far", "problem", "gpu")
+    board = verb("leaderboard", "best scores kept so far", "problem")
+    board.add_argument("--gpu", metavar="GPU", help="only this GPU label")
     board.add_argument("--markdown", action="store_true", help="as a GitHub table")
     report = verb("report", "one self-contained HTML page of everything kept", "problem")
     report.add_argument("--output", metavar="FILE", help="default: paths.report of the settings")

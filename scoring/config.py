@@ -35,20 +35,21 @@ class _Strict(BaseModel):
 
 
 class Timing(_Strict):
-    """How much to measure; see ``scoring.timing.TimingOptions``."""
+    """How to measure and how much; see ``scoring.timing``. ``auto``: graphs on a GPU, the host's clock without one."""
 
-    min_rounds: int = Field(8, ge=1)
-    max_rounds: int = Field(24, ge=1)
-    precision: float = Field(0.01, gt=0)
-    seconds: float = Field(6.0, gt=0)
+    protocol: Literal["auto", "graph_cold/1", "event_cold/1"] = "auto"
+    min_rounds: int = Field(default=8, ge=1)
+    max_rounds: int = Field(default=24, ge=1)
+    precision: float = Field(default=0.01, gt=0)
+    seconds: float = Field(default=6.0, gt=0)
 
 
 class Limits(_Strict):
     """Deadlines in seconds; ``case_gflop``: the largest case to run per backend, no entry for no limit."""
 
-    load_seconds: float = Field(300.0, gt=0)
-    call_seconds: float = Field(90.0, gt=0)
-    job_seconds: float = Field(3600.0, gt=0)
+    load_seconds: float = Field(default=300.0, gt=0)
+    call_seconds: float = Field(default=90.0, gt=0)
+    job_seconds: float = Field(default=3600.0, gt=0)
     case_gflop: dict[str, float] = {"cpu": 1.0}
 
 
@@ -201,7 +202,9 @@ def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
 
 def _leaves(values: Any, prefix: str = "") -> list[str]:
     if isinstance(values, dict) and values and prefix not in ("gpus", "limits.case_gflop"):
-        return [leaf for key, value in values.items() for leaf in _leaves(value, f"{prefix}.{key}" if prefix else str(key))]
+        return [
+            leaf for key, value in values.items() for leaf in _leaves(value, f"{prefix}.{key}" if prefix else str(key))
+        ]
     return [prefix] if prefix else []
 
 

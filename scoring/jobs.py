@@ -87,9 +87,12 @@ def select_kernels(config: Config, problem: Problem, backend: Backend, patterns:
     return [source for source in sources if wanted(source)]
 
 
-def places(config: Config, backend: Backend, available: Availability, gpu: str | None) -> list[Place]:
+def places(
+    config: Config, backend: Backend, available: Availability, gpu: str | None, arch: str | None = None
+) -> list[Place]:
     """What to compile for, and where to run: present devices first, else the configured GPUs; ``gpu`` narrows it.
 
+    ``arch`` compiles for another architecture than the place's own: a device runs older code that carries PTX.
     Raises ``UnknownTarget`` for a GPU the backend does not know.
     """
     if gpu is not None:
@@ -124,7 +127,7 @@ def _why(available: Availability, target: Target) -> str:
 
 def candidates(
     config: Config, problems: Iterable[Problem], found: Mapping[str, Availability], kernel_patterns: Sequence[str],
-    gpu: str | None,
+    gpu: str | None, arch: str | None = None,
 ) -> list[Candidate]:
     """Every kernel of every problem for every place whose arch it supports."""
     chosen: list[Candidate] = []
@@ -133,7 +136,7 @@ def candidates(
         backend = backends.get(name)
         if not available.can_compile:
             continue
-        for place in places(config, backend, available, gpu):
+        for place in places(config, backend, available, gpu, arch):
             for problem in known:
                 for source in select_kernels(config, problem, backend, kernel_patterns):
                     if not source.arches or place.target.arch in source.arches:
@@ -146,7 +149,7 @@ def contestant(source: KernelSource, signature: Signature, library: Path, place:
     from scoring.caserun import Contestant
 
     parameters = tuple((p.name, "pointer" if p.is_pointer else _KINDS[p.ctype]) for p in signature.params)
-    preload = getattr(place.backend, "runtime_libraries", lambda _device: [])(place.device)
+    preload = place.backend.runtime_libraries(place.device)
     load = {
         "kind": "native", "library": str(library), "symbol": signature.symbol,
         "argtypes": [kind for _name, kind in parameters], "preload": [str(path) for path in preload],

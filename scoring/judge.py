@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from scoring import timing
-from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status, score as combine, worst
+from scoring import model, timing
+from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status
 
 if TYPE_CHECKING:
     from backends.base import Binary, CompileError, Device, Target
@@ -39,7 +39,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Job:
-    """Everything ``score`` needs. ``contestant`` and ``device`` are None for a kernel that can only be compiled here."""
+    """Everything ``score`` needs. ``contestant`` and ``device`` are None for what can only be compiled here."""
 
     problem: Problem
     target: Target
@@ -52,8 +52,8 @@ class Job:
     peers: tuple[Contestant, ...] = ()
     cases: tuple[Case, ...] = ()
     seed: int | None = None
-    limits: Limits = Limits()
-    timing: timing.TimingOptions = timing.TimingOptions()
+    limits: Limits = field(default_factory=Limits)
+    timing: timing.TimingOptions = field(default_factory=timing.TimingOptions)
     telemetry: Callable[[], Mapping[str, Any]] = field(default=dict, compare=False)
     progress: Callable[[str], None] = field(default=lambda _text: None, compare=False)
     reason: str = ""                 # why it cannot run here
@@ -94,7 +94,7 @@ def score(job: Job) -> Record:
         results = referee.run()
     finally:
         referee.close()
-    status = worst([result.status for result in results])
+    status = model.worst([result.status for result in results])
     message = next((r.message for r in results if r.status is status and status is not Status.PASSED), "")
     return replace(
         base, status=status, message=message, cases=tuple(results), protocol=referee.protocol,
@@ -139,7 +139,7 @@ def _score(job: Job, results: Sequence[CaseResult], status: Status) -> float | N
     wanted = [case.name for case in job.problem.benchmarks]
     if status is not Status.PASSED or not wanted or any(name not in times for name in wanted):
         return None
-    return combine([times[name] for name in wanted], job.problem.ranking_by)
+    return model.score([times[name] for name in wanted], job.problem.ranking_by)
 
 
 class _Referee:
@@ -259,7 +259,8 @@ class _Referee:
         if not self.job.problem.native:
             return 0.0, 0.0, ""
         binding = self.job.problem.binding
-        return float(binding.flops(case.params)), float(binding.bytes_moved(case.params)), str(binding.PEAK(case.params))
+        params = case.params
+        return float(binding.flops(params)), float(binding.bytes_moved(params)), str(binding.PEAK(params))
 
     def _too_large(self, case: Case) -> bool:
         limit = self.job.limits.case_flops

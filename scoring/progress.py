@@ -65,6 +65,11 @@ class Progress:
             self._file.write(f"{count}{one_line(text)}\n")
             self._file.flush()
 
+    def detail(self, text: str) -> None:
+        """Something finer than a stage: shown on a live line, never worth a line of a log."""
+        if self._live is not None:
+            self.stage(text)
+
     def advance(self, steps: int = 1) -> None:
         """``steps`` of ``total`` are done."""
         self.done += steps

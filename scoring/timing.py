@@ -30,8 +30,10 @@ BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs
 @dataclass(frozen=True)
 class TimingOptions:
     """How much to measure: at least ``min_rounds`` and at most ``max_rounds`` rounds; between them stop once the
-    confidence interval is narrower than ``precision`` of the median, or after ``seconds`` for the case."""
+    confidence interval is narrower than ``precision`` of the median, or after ``seconds`` for the case.
+    ``protocol`` ``auto`` takes ``graph_cold/1`` on a GPU where the call can be captured."""
 
+    protocol: str = "auto"
     min_rounds: int = 8
     max_rounds: int = 24
     precision: float = 0.01
@@ -98,7 +100,9 @@ def finished(samples: Sequence[float], elapsed: float, options: TimingOptions) -
     return stats.ci_high - stats.ci_low < options.precision * stats.median
 
 
-def roofline(flops: float, nbytes: float, peak_flops: float | None, peak_bytes: float | None) -> tuple[float | None, str]:
+def roofline(
+    flops: float, nbytes: float, peak_flops: float | None, peak_bytes: float | None
+) -> tuple[float | None, str]:
     """Seconds below which no kernel can be, and what bounds it: ``flop`` or ``bytes``; (None, "") if unknown."""
     bounds = []
     if peak_flops and flops:

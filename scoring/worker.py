@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The process that runs the code under test: it obeys the judge and decides nothing.
 
-Started as ``python -m scoring.worker FD`` with one end of a socket pair; answers one message at a time (``scoring.wire``)
-until the socket closes. It holds no reference, no seed and no expectation: inputs, outputs and their poison lie in
-arenas the judge owns, and every reply is only a claim. Imports the standard library and torch only, so that it runs in
-any competition container.
+Started as ``python -m scoring.worker FD`` with one end of a socket pair; answers one message at a time
+(``scoring.wire``) until the socket closes. It holds no reference, no seed and no expectation: inputs, outputs and their
+poison lie in arenas the judge owns, and every reply is only a claim. Imports the standard library and torch only, so
+that it runs in any competition container.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class NativeKernel:
         if code == _UNSUPPORTED:
             raise Failure("UNSUPPORTED", "the kernel does not support this shape (it returned kUnsupportedShape)")
         if code == _WORKSPACE:
-            raise Failure("RUNTIME_ERROR", "the kernel wants more workspace than binding.py offers (kWorkspaceTooSmall)")
+            raise Failure("RUNTIME_ERROR", "the kernel wants more workspace than binding.py gives (kWorkspaceTooSmall)")
         if code:
             raise Failure("RUNTIME_ERROR", f"the kernel returned error {code}{self._describe(code)}")
 
@@ -197,7 +197,7 @@ class Worker:
         self.device = message["device"]
         if self.device is not None:
             torch.cuda.set_device(self.device)
-            torch.cuda.init()
+            torch.zeros(1, device="cuda")        # creates the context now, not inside the first call
         else:
             torch.set_num_threads(message.get("threads") or os.cpu_count() or 1)
         return {"torch": torch.__version__, "python": sys.version.split()[0], "pid": os.getpid()}
@@ -272,7 +272,7 @@ class Worker:
         """Replay a captured graph once between two events; then put the outputs in place, untimed."""
         name = message["contestant"]
         contestant, (graph, slots, results) = self.contestants[name], self.graphs[name]
-        begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        begin, end = _event(), _event()
         torch.cuda.synchronize()
         begin.record()
         graph.replay()
@@ -297,7 +297,7 @@ class Worker:
                 contestant.run(slot, self.workspace)
             seconds = time.perf_counter() - started
         else:
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            begin, end = _event(), _event()
             begin.record()
             for slot in slots:
                 contestant.run(slot, self.workspace)
@@ -315,6 +315,10 @@ class Worker:
                 torch.cuda.synchronize()
             except RuntimeError as error:
                 raise Failure("RUNTIME_ERROR", f"the device reports: {str(error).splitlines()[0]}") from error
+
+
+def _event() -> torch.cuda.Event:
+    return torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
 
 
 def _trace(error: BaseException) -> str:

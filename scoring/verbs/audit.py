@@ -3,11 +3,3 @@
 
 from __future__ import annotations
 
-import argparse
-import dataclasses
-import json
-
-from scoring import config, jobs
-from scoring.audit import audit
-from scoring.model import ExitCode
-from scoring.progress import Progress

@@ -24,5 +24,8 @@ def run(options: argparse.Namespace) -> int:
     path = Path(options.output) if options.output else settings.path("report")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(report.page(records), encoding="utf-8")
-    print(json.dumps({"report": str(path), "records": len(records)}) if options.json else f"wrote {path} ({len(records)} records)")
+    if options.json:
+        print(json.dumps({"schema": 1, "report": str(path), "records": len(records)}))
+    else:
+        print(f"wrote {path} ({len(records)} records)")
     return ExitCode.OK

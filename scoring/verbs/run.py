@@ -39,7 +39,7 @@ def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     records: list[Record] = []
     verbose = not options.json
     with Progress(plan.total, quiet=options.json, verbose=verbose) as progress, plan:
-        for stage, make in plan.steps(progress.stage):
+        for stage, make in plan.steps(progress.detail):
             progress.stage(stage)
             record = make()
             records.append(record)
@@ -79,7 +79,7 @@ def _settings(options: argparse.Namespace, build_only: bool) -> config.Config:
             "mode": options.mode, "seed": options.seed, "peers": options.peers, "timing.seconds": options.seconds,
         }
     settings = config.load(flags, options.config)
-    if settings.settings.mode == Mode.LEADERBOARD and settings.settings.seed is not None:
+    if Mode(settings.settings.mode) is Mode.LEADERBOARD and settings.settings.seed is not None:
         raise config.ConfigError("seed: leaderboard mode draws its own; leave --seed and the setting out")
     return settings
 
@@ -111,7 +111,7 @@ def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_onl
         found = {name: available for name, available in found.items() if _knows(name, options.gpu)}
         if not found:
             raise backends.base.UnknownTarget(options.gpu, sorted(_gpu_labels()))
-    chosen = jobs.candidates(settings, problems, found, settings.settings.kernels, options.gpu)
+    chosen = jobs.candidates(settings, problems, found, settings.settings.kernels, options.gpu, options.arch)
     patterns = None if build_only else options.case
     cases = {problem.name: _cases(problem, patterns) for problem in problems}
     chosen = [candidate for candidate in chosen if cases[candidate.problem.name]]
@@ -163,9 +163,10 @@ def _submission_plan(settings: config.Config, options: argparse.Namespace, path:
         names = options.problem or [name for name in [jobs.submission_problem(settings, path)] if name]
         if len(names) != 1:
             raise jobs.SelectionError("--submission needs one --problem NAME or --task DIR (its header names none)", 2)
-        (problem,) = jobs.select_problems(settings, names)[:1] or [None]
-        if problem is None:
-            raise jobs.SelectionError(f"no problem matches {names[0]!r}")
+        matched = jobs.select_problems(settings, names)
+        if len(matched) != 1:
+            raise jobs.SelectionError(f"{names[0]!r} matches {len(matched)} problems; a submission answers one", 2)
+        problem = matched[0]
     place, required = _submission_place(settings, options)
     cases = _cases(problem, options.case)
     if not cases:
