@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT
+// Hints to the wave scheduler and to the compiler's instruction scheduler. None changes a result.
+#pragma once
+
+/// Priority of this wave among those of its SIMD, 0 .. 3. Raised around matrix instructions, so that the wave that has
+/// its operands keeps the matrix core busy while the other one loads.
+template <int Priority>
+__device__ __forceinline__ void set_wave_priority() {
+    static_assert(Priority >= 0 && Priority <= 3, "s_setprio takes two bits");
+    __builtin_amdgcn_s_setprio(Priority);
+}
+
+/// Nothing crosses this line in the compiler's instruction order: keeps prefetches where they are written.
+__device__ __forceinline__ void schedule_fence() { __builtin_amdgcn_sched_barrier(0); }

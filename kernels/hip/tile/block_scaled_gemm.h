@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT
+// Block-scaled FP8 GEMM on CDNA3: one workgroup per tile of c (and per part of K), for either operand layout.
+//
+// Per K block of 128: the two panels go from registers to LDS, the next K block and its scales are requested into registers,
+// and each wave multiplies its TilesM x 4 tiles of 16 x 16. A tile's four MFMA steps start from zero; then accumulator +=
+// scale * partial. B is the first operand, A the second: a lane's results of a tile are consecutive columns of one row of c,
+// which share one scale and leave in one store. Scales stay out of LDS: two 128 x 128 tiles fill a compute unit's exactly.
+#pragma once
+
+#include <type_traits>
+
+#include "isa/buffer.h"
+#include "isa/schedule.h"
+#include "tile/bf16.h"
+#include "tile/fp8_panel.h"
+#include "tile/grid.h"
+
+struct BlockScaledGemm {
+    const uint8_t* a;
+    const uint8_t* b;
+    const float* a_scale;        // element (row, block) at block * m + row
+    const float* b_scale;        // element (column / 128, block) at (column / 128) * b_scale_row + block * b_scale_k
+    uint16_t* c;                 // [m, n] bf16
+    float* planes;               // [parts][plane_elements(m, n)] fp32; used when K is in several parts
+    int m, n, k;
+    int b_scale_row, b_scale_k;
+};
+
+/// Elements between two planes: m * n, rounded up so that every plane is 16-byte aligned.
+__host__ __device__ __forceinline__ size_t plane_elements(int m, int n) {
+    return (static_cast<size_t>(m) * static_cast<size_t>(n) + 3) / 4 * 4;
+}
+
+/// A tile of c: WavesM x WavesN waves, each TilesM * 16 rows by 64 columns. 128 columns in all, so that one tile has one
+/// b_scale per K block.
+template <int WavesM, int TilesM_>
+struct TileShape {
+    static constexpr int kTilesM = TilesM_;
+    static constexpr int kTilesN = 4;
+    static constexpr int kWavesN = 2;
+    static constexpr int kM = WavesM * kTilesM * 16;
+    static constexpr int kN = kWavesN * kTilesN * 16;
+    static constexpr int kThreads = WavesM * kWavesN * kWaveSize;
+    static constexpr int kBand = 4;      // tile rows that share B in L2
+    static_assert(kN == kBlockK, "a tile lies within one row of b_scale");
+    static_assert(kTilesM % 2 == 0, "column_row interleaves pairs of tiles");
+};
+
+template <class Shape>
+struct BlockScaledLds {
+    Fp8Panel<Shape::kM> a;
+    Fp8Panel<Shape::kN> b;
+};
+
+/// Accumulators of one wave.
+template <class Shape>
+struct WaveTile {
+    f32x4 sum[Shape::kTilesM][Shape::kTilesN];
+    int first_tile_m;            // in units of 16 rows within the workgroup's tile
+    int first_n;
+
+    __device__ __forceinline__ WaveTile() : sum{} {
+        first_tile_m = wave_id() / Shape::kWavesN * Shape::kTilesM;
+        first_n = wave_id() % Shape::kWavesN * Shape::kTilesN * 16;
+    }
+
+    __device__ __forceinline__ int row(int tile) const { return column_row(first_tile_m + tile, lane_id() % 16); }
+
+    /// First of this lane's 16 consecutive columns.
+    __device__ __forceinline__ int column() const { return first_n + lane_id() / 16 * 16; }
+
+    /// sum += scale[tile] * (this K block's product of the tile).
+    __device__ __forceinline__ void add_k_block(const BlockScaledLds<Shape>& lds, const float (&scale)[Shape::kTilesM]) {
+        Fp8Operand a[Shape::kTilesM];
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) a[tile] = read_fp8_operand(lds.a.bytes, row(tile));
+        set_wave_priority<1>();
+#pragma unroll
+        for (int tile_n = 0; tile_n < Shape::kTilesN; ++tile_n) {
+            const int row_b = first_n + interleaved_row(tile_n, lane_id() % 16);
+            f32x4 product[Shape::kTilesM];
+            multiply_k_block(read_fp8_operand(lds.b.bytes, row_b), a, product);
+#pragma unroll
+            for (int tile = 0; tile < Shape::kTilesM; ++tile) sum[tile][tile_n] += product[tile] * scale[tile];
+        }
+        set_wave_priority<0>();
+    }
+};
+
+/// a_scale * b_scale of the rows of c that this lane holds, one K block ahead of their use.
+template <class Shape>
+class WaveScales {
+    const float* b_scale_;
+    int row_[Shape::kTilesM];
+    float a_[Shape::kTilesM];
+    float b_;
+
+public:
+    __device__ __forceinline__ WaveScales(
+        const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
+        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)) {
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) {
+            const int row = first_row + wave.row(tile);
+            row_[tile] = row < problem.m ? row : problem.m - 1;      // rows beyond the end are not stored
+        }
+    }
+
+    __device__ __forceinline__ void load(const BlockScaledGemm& problem, int block) {
+        const float* column = problem.a_scale + static_cast<size_t>(block) * static_cast<size_t>(problem.m);
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) a_[tile] = column[row_[tile]];
+        b_ = b_scale_[static_cast<size_t>(block) * static_cast<size_t>(problem.b_scale_k)];
+    }
+
+    __device__ __forceinline__ void products(float (&scale)[Shape::kTilesM]) const {
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) scale[tile] = a_[tile] * b_;
+    }
+};
+
+/// Store sixteen consecutive columns of one row, `left` (any sign) of which exist, at byte `offset` of a buffer of fp32.
+/// `wide`: the row pitch allows 16-byte stores, and `left` is a multiple of their width.
+__device__ __forceinline__ void store_fp32(BufferResource to, int offset, const f32x4 (&value)[4], int left, bool wide) {
+    if (wide) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            buffer_store_16(to, 4 * i < left ? offset + 16 * i : kOutside, __builtin_bit_cast(u32x4, value[i]));
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i)
+        buffer_store_4(to, i < left ? offset + 4 * i : kOutside, __builtin_bit_cast(uint32_t, float{value[i / 4][i % 4]}));
+}
+
+/// The same, rounded to bf16.
+__device__ __forceinline__ void store_bf16(BufferResource to, int offset, const f32x4 (&value)[4], int left, bool wide) {
+    if (wide) {
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const f32x4 x = value[2 * i], y = value[2 * i + 1];
+            const u32x4 packed = {
+                pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3])};
+            buffer_store_16(to, 8 * i < left ? offset + 16 * i : kOutside, packed);
+        }
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < 16; ++i) buffer_store_2(to, i < left ? offset + 2 * i : kOutside, to_bf16(value[i / 4][i % 4]));
+}
+
+/// The grid is tiles x parts: blockIdx.y is the part of K, `blocks_per_part` K blocks long (the last one may be shorter).
+/// kSplit: write fp32 to this part's plane instead of bf16 to c.
+template <class Layout, class Shape, bool kSplit>
+__global__ void __launch_bounds__(Shape::kThreads, 2) block_scaled_gemm(BlockScaledGemm problem, int blocks_per_part) {
+    __shared__ BlockScaledLds<Shape> lds;
+
+    const int tiles_m = (problem.m + Shape::kM - 1) / Shape::kM;
+    const int tiles_n = (problem.n + Shape::kN - 1) / Shape::kN;
+    const int index = die_contiguous(static_cast<int>(blockIdx.x), tiles_m * tiles_n);
+    const TileIndex tile = banded_tile<Shape::kBand>(index, tiles_m, tiles_n);
+    const int first_row = tile.m * Shape::kM, first_column = tile.n * Shape::kN;
+
+    const int part = static_cast<int>(blockIdx.y);
+    const int begin = part * blocks_per_part;
+    const int all = problem.k / kBlockK;
+    const int end = begin + blocks_per_part < all ? begin + blocks_per_part : all;
+
+    typename Layout::template Loader<Shape::kM, Shape::kN, Shape::kThreads> loader(problem, first_row, first_column);
+    WaveTile<Shape> wave;
+    WaveScales<Shape> scales(problem, wave, first_row, tile.n);
+    loader.load(begin);
+    scales.load(problem, begin);
+    for (int block = begin; block < end; ++block) {
+        float scale[Shape::kTilesM];
+        scales.products(scale);
+        loader.store(lds.a, lds.b);
+        __syncthreads();
+        if (block + 1 < end) {
+            loader.load(block + 1);
+            scales.load(problem, block + 1);
+        }
+        wave.add_k_block(lds, scale);
+        __syncthreads();
+    }
+
+    // Rows beyond the end lie beyond the buffer.
+    using Element = std::conditional_t<kSplit, float, uint16_t>;
+    Element* target;
+    if constexpr (kSplit) target = problem.planes + static_cast<size_t>(part) * plane_elements(problem.m, problem.n);
+    else target = problem.c;
+    const int rows = problem.m - first_row < Shape::kM ? problem.m - first_row : Shape::kM;
+    const int pitch = problem.n * static_cast<int>(sizeof(Element));
+    const BufferResource to =
+        make_buffer(target + static_cast<size_t>(first_row) * static_cast<size_t>(problem.n), rows * pitch);
+    const int column = first_column + wave.column();
+#pragma unroll
+    for (int t = 0; t < Shape::kTilesM; ++t) {
+        const int offset = wave.row(t) * pitch + column * static_cast<int>(sizeof(Element));
+        if constexpr (kSplit) store_fp32(to, offset, wave.sum[t], problem.n - column, problem.n % 4 == 0);
+        else store_bf16(to, offset, wave.sum[t], problem.n - column, problem.n % 8 == 0);
+    }
+}

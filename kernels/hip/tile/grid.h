@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: MIT
+// Which tile a workgroup works on.
+#pragma once
+
+/// MI300X deals consecutive workgroups to its eight dies (XCDs) in turn, and each die has its own 4 MB L2. Renumber them
+/// so that every die gets one contiguous range of `count` tiles and neighbours share operands in one L2. A permutation of
+/// 0 .. count-1 for any count.
+__device__ __forceinline__ int die_contiguous(int workgroup, int count) {
+    constexpr int kDies = 8;
+    const int die = workgroup % kDies;
+    const int share = count / kDies, larger_shares = count % kDies;
+    return die * share + (die < larger_shares ? die : larger_shares) + workgroup / kDies;
+}
+
+struct TileIndex {
+    int m, n;
+};
+
+/// Walk a tiles_m x tiles_n grid in bands of `Band` tile rows, column by column inside a band: a band's rows of A stay in
+/// L2 while B passes by once.
+template <int Band>
+__device__ __forceinline__ TileIndex banded_tile(int index, int tiles_m, int tiles_n) {
+    const int per_band = Band * tiles_n;
+    const int first = index / per_band * Band;
+    const int height = tiles_m - first < Band ? tiles_m - first : Band;
+    const int inside = index % per_band;
+    return {first + inside % height, inside / height};
+}
