@@ -9,17 +9,17 @@
 // pairs of two k, and two byte permutes per two registers finish the job (tile/fp8_k_outermost.h has the index algebra).
 // That is 24 permutes for 16 mma in a 64 x 32 warp part; no pre-pass, no workspace for transposed copies.
 //
-//   tile        warps   threads  warp part  stages  shared bytes
-//   32 x 128    1 x 4   128      32 x 32    4       82 496
-//   64 x 64     2 x 2   128      32 x 32    3       49 968
-//   64 x 128    2 x 4   256      32 x 32    4       99 392
-//   128 x 128   2 x 4   256      64 x 32    3       99 888
+//   tile        warps   threads  warp part  stages  shared bytes   registers sm_89, sm_90a
+//   32 x 128    1 x 4   128      32 x 32    4       82 496         123, 128
+//   64 x 64     2 x 2   128      32 x 32    3       49 968         123, 131
+//   64 x 128    2 x 4   256      32 x 32    4       99 392         124, 127
+//   128 x 128   2 x 4   256      64 x 32    3       99 888         177, 211
 //
 // Tile and splits are chosen by tile/block_scaled_plan.h; splitting takes splits * m * n * 4 bytes of workspace.
 //
 // Shapes. m a multiple of 32, n of 64, k of 128 (the loads need multiples of 16). Pointers 16-byte aligned.
 //
-// Limits. As fp8_gemm/mma_sync.cu; on sm_90 the product runs as fp16.
+// Limits. As fp8_gemm/mma_sync.cu: FP8 tensor cores on sm_89, fp16 ones after conversion on sm_90. Nothing spills.
 
 #include "kernel.h"
 #include "launch.h"
