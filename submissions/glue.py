@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""The Python around a C symbol in a packed file: argument-building code, and the call that ``kernel.h`` implies.
+
+Outputs are the pointers of the prototype that are not const; everything else comes from ``arguments`` of binding.py.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from submissions import cases, template
+from submissions.embed import EmbedError, embed
+
+if TYPE_CHECKING:
+    from backends.source import Signature
+
+_OURS = ("workspace", "workspace_bytes", "queue")     # parameters that neither binding.py nor the data provides
+
+
+@dataclass(frozen=True)
+class Glue:
+    """Embedded Python ``text`` and the pieces of ``custom_kernel`` that depend on the ABI."""
+
+    text: str
+    case: str         # name of the function that turns data into a case
+    tensor: str       # name of a tensor argument, to ask for the device
+    values: str       # the arguments of the call, in the order of the prototype, comma-separated
+    argtypes: str     # their ctypes types
+
+
+def glue(binding: Path, problem: str, signature: Signature, shown: Path) -> Glue:
+    """The glue for ``problem``; ``shown`` is how messages call the file ``binding``.
+
+    Raises ``EmbedError`` where it cannot be embedded, ``OSError`` or ``UnicodeDecodeError`` where it cannot be read.
+    """
+    text = binding.read_text(encoding="utf-8")
+    wanted = ["SYMBOL", "DATA_OUTPUTS", "outputs", "arguments", "workspace_bytes"]
+    if re.search(r"^def case_of\(", text, re.MULTILINE):
+        case = "case_of"
+        parts = [embed(text, shown, [*wanted, case])]
+    else:
+        case = cases.CASE_FUNCTIONS.get(problem, "")
+        if not case:
+            raise EmbedError(f"{shown}:1: defines no case_of(data), and submissions/cases.py does not know {problem}")
+        here = Path(cases.__file__)
+        source = here.read_text(encoding="utf-8").replace("  # type: ignore[no-untyped-def]", "")
+        parts = [embed(source, here, [case]), embed(text, shown, wanted)]
+    clash = sorted(name for part in parts for name in part.names & template.RESERVED)
+    if clash:
+        raise EmbedError(f"{shown}:1: defines {', '.join(clash)}, which a packed file uses itself; rename it there")
+    imports = sorted({line for part in parts for line in part.imports})
+    code = "\n\n\n".join(["\n".join(imports), *(part.text for part in parts)]).strip("\n")
+    return Glue(code, case, _device_tensor(signature, shown), _values(signature), _argtypes(signature))
+
+
+def _device_tensor(signature: Signature, shown: Path) -> str:
+    for param in signature.params:
+        if param.is_pointer and param.ctype.startswith("const"):
+            return param.name
+    raise EmbedError(f"{shown}:1: the prototype has no const pointer to take the device from")
+
+
+def _values(signature: Signature) -> str:
+    def value(name: str, ctype: str) -> str:
+        if name in _OURS:
+            return {"workspace": "workspace", "queue": "None"}.get(name, "nbytes")
+        if not ctype.endswith("*"):
+            return f'inputs["{name}"]'
+        return f'inputs["{name}"].data_ptr()' if ctype.startswith("const") else f'out["{name}"].data_ptr()'
+
+    return ", ".join(value(param.name, param.ctype) for param in signature.params)
+
+
+def _argtypes(signature: Signature) -> str:
+    names = {"int": "c_int", "float": "c_float", "size_t": "c_size_t"}
+    return ", ".join(f"ctypes.{names.get(param.ctype, 'c_void_p')}" for param in signature.params)

@@ -1,0 +1,177 @@
+# SPDX-License-Identifier: MIT
+"""Run a submission as GPU MODE's runner does: a folder with the task's files, a case file, one process, one pipe.
+
+The pipe and both outputs are drained while the evaluator runs, so no amount of text can make it hang.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from scoring import popcorn
+from scoring.model import ExitCode
+
+EVALUATOR = Path(__file__).with_name("eval.py")
+OUTPUT_LIMIT = 16_384          # bytes of stdout and stderr that are kept, as on the server
+RESULT_LIMIT = 16 << 20        # bytes of result lines that are kept
+_CASE_FILE = "cases.txt"
+
+
+class StageError(Exception):
+    """A problem folder or a submission that cannot be staged; the message names the file."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One evaluator run. ``code`` is its exit code, negative for a signal and 114 when it ran out of time."""
+
+    mode: str
+    code: int
+    seconds: float
+    stdout: str
+    stderr: str
+    entries: Mapping[str, str] = field(default_factory=dict)
+    report: popcorn.Report = field(default_factory=lambda: popcorn.Report(False))
+    problem: str = ""          # why the result lines are no report, "" if they are one
+
+    @property
+    def passed(self) -> bool:
+        return self.code == popcorn.PopcornExit.OK and self.report.passed
+
+    @property
+    def exit_code(self) -> ExitCode:
+        return popcorn.exit_code(self.code, self.report.passed)
+
+
+def stage(folder: Path, submission: Path, workdir: Path, ours: bool = False) -> popcorn.Task:
+    """Write the files of the problem ``folder`` into ``workdir``, ``@SUBMISSION@`` replaced by the file ``submission``.
+
+    The evaluator is the one the task brings; ours where it brings none, or with ``ours``.
+    Raises ``TaskError`` for a broken task.yml and ``StageError`` for a missing file.
+    """
+    task = popcorn.load_task(folder)
+    if task.lang != "py":
+        raise StageError(f"{task.path}: lang: {task.lang} tasks are compiled by the runner; only py tasks run here")
+    home = task.path.parent
+    for name, source in task.files:
+        if name == task.main and ours:
+            continue
+        origin = submission if source == popcorn.SUBMISSION else home / source
+        if not origin.is_file():
+            if name == task.main:
+                continue       # ours then, below
+            raise StageError(f"{task.path}: files: {name}: {origin} is not a file")
+        shutil.copyfile(origin, workdir / name)
+    if not (workdir / task.main).exists():
+        shutil.copyfile(EVALUATOR, workdir / task.main)
+    return task
+
+
+def evaluate(
+    folder: Path, submission: Path, mode: str, seed: int | None = None, timeout: float | None = None,
+    ours: bool = False,
+) -> list[Outcome]:
+    """Stage and run: one outcome, or for ``leaderboard`` up to three (test, benchmark, leaderboard), as on the server.
+
+    ``seed`` is the secret one; ``timeout`` (seconds per run) overrides the task's. Raises as ``stage``.
+    """
+    modes = ("test", "benchmark", "leaderboard") if mode == "leaderboard" else (mode,)
+    outcomes: list[Outcome] = []
+    with tempfile.TemporaryDirectory(prefix="warpwave-eval-") as name:
+        workdir = Path(name)
+        task = stage(folder, submission, workdir, ours)
+        for step in modes:
+            text = popcorn.write_cases(task.cases(step), step, task.ranking_by)
+            (workdir / _CASE_FILE).write_text(text, encoding="utf-8")
+            outcomes.append(run(workdir, task.main, step, timeout or task.timeout(step), seed))
+            if not outcomes[-1].passed:
+                break
+    return outcomes
+
+
+def run(workdir: Path, main: str, mode: str, timeout: float, seed: int | None = None) -> Outcome:
+    """Run the staged evaluator once. It and everything it started are gone when this returns."""
+    read_end, write_end = os.pipe()
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("POPCORN_")}
+    environment |= {"POPCORN_FD": str(write_end)} | ({} if seed is None else {"POPCORN_SEED": str(seed)})
+    # Timing shares what the checks leave of the limit; compiling and importing take their part, too.
+    environment.setdefault("WARPWAVE_EVAL_SECONDS", str(timeout * 0.5))
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [sys.executable, main, mode, _CASE_FILE], cwd=workdir, env=environment, pass_fds=(write_end,),
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    os.close(write_end)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    drains = [Drain(os.fdopen(read_end, "rb"), RESULT_LIMIT), Drain(process.stdout, OUTPUT_LIMIT),
+              Drain(process.stderr, OUTPUT_LIMIT)]
+    try:
+        code = process.wait(timeout)
+    except subprocess.TimeoutExpired:
+        code = int(popcorn.PopcornExit.TIMEOUT)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)       # its own session: whatever it left behind
+        process.wait()
+    seconds = time.monotonic() - started
+    results, stdout, stderr = (drain.text() for drain in drains)
+    if code == popcorn.PopcornExit.TIMEOUT:
+        return Outcome(mode, code, seconds, stdout, stderr, problem=f"not done after {timeout:g} s")
+    entries = popcorn.parse_entries(results)
+    try:
+        return Outcome(mode, code, seconds, stdout, stderr, entries, popcorn.parse_report(entries))
+    except popcorn.ReportError as error:
+        return Outcome(mode, code, seconds, stdout, stderr, entries, problem=str(error))
+
+
+class Drain:
+    """Reads a pipe to its end on a thread and keeps the first ``limit`` bytes."""
+
+    def __init__(self, source: IO[bytes], limit: int):
+        self._source = source
+        self._limit = limit
+        self._kept = bytearray()
+        self._thread = threading.Thread(target=self._read, daemon=True)
+        self._thread.start()
+
+    def _read(self) -> None:
+        with self._source, contextlib.suppress(OSError):
+            for chunk in iter(lambda: os.read(self._source.fileno(), 1 << 16), b""):
+                self._kept += chunk[: max(0, self._limit - len(self._kept))]
+
+    def text(self, patience: float = 5.0) -> str:
+        """What was kept, cut at the end of a line if at all. A writer that outlives its session is not waited for."""
+        self._thread.join(patience)
+        data = bytes(self._kept)
+        if len(data) >= self._limit:
+            data = data[: data.rfind(b"\n") + 1] or data
+        return data.decode(errors="replace")
+
+
+def describe(outcome: Outcome) -> Iterator[str]:
+    """The outcome in lines for a terminal; times in microseconds."""
+    verdict = "passed" if outcome.passed else "FAILED"
+    yield f"{outcome.mode}: {verdict} (exit code {outcome.code}, {outcome.seconds:.1f} s)"
+    if outcome.problem:
+        yield f"  {outcome.problem}"
+    for case in (*outcome.report.tests, *outcome.report.benchmarks):
+        line = f"  {'pass' if case.passed else 'FAIL'}  {case.spec}"
+        if case.timing:
+            line += f"  {case.timing.mean * 1e6:.2f} ± {case.timing.err * 1e6:.2f} µs, {case.timing.runs} runs"
+        yield line
+        if case.text:
+            yield from (f"        {text}" for text in case.text.splitlines())
+    if not outcome.passed and not any(not case.passed for case in (*outcome.report.tests, *outcome.report.benchmarks)):
+        yield from (f"  {text}" for text in (outcome.stderr or outcome.stdout).splitlines()[-20:])
