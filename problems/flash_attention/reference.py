@@ -56,8 +56,8 @@ def expected(
     the rows of an o-Expectation's index instead.
     """
     q, k, v, causal, scale = data
-    batch, sq, hq, dim = q.shape
-    sk, hk = k.shape[1], k.shape[2]
+    batch, sq, hq, _ = q.shape
+    sk, hk, dim = v.shape[1:]
     group = hq // hk
     if index is None and sample is not None and sample < batch * sq * hq:
         index = tuple(part.to(q.device) for part in _sample_rows(batch, sq, hq, sample, seed))
@@ -70,7 +70,7 @@ def expected(
         for b in range(batch):
             for h in range(hk):
                 heads = slice(h * group, (h + 1) * group)
-                rows = q[b, :, heads].reshape(sq * group, dim)
+                rows = q[b, :, heads].reshape(sq * group, -1)
                 answer = attention_rows(rows, k[b, :, h], v[b, :, h], visible, scale)
                 bounds = attention_bounds(*answer, q.dtype)
                 for full, part in ((o, answer[0]), (o_bound, bounds[0])):
@@ -94,7 +94,7 @@ def expected(
             o_bound[here], lse_bound[here] = bounds[0].float(), bounds[1].float()
         index, lse_index = (b_of, i_of, h_of), (b_of, h_of, i_of)
     return (
-        Expectation("o", o, o_bound, q.dtype, (batch, sq, hq, v.shape[3]), index),
+        Expectation("o", o, o_bound, q.dtype, (batch, sq, hq, dim), index),
         Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq), lse_index),
     )
 

@@ -30,8 +30,9 @@ def generate_input(
     uniform (half of the weight on about 1 token in 25). To make single tokens matter even in 32768, four tokens per
     request are needles: their rows lean towards the queries of two heads each, enough to draw about a third of the
     weight there. One of them is the last token (heads 0 and hq-1), so that a stale length or a missing causal
-    mask shows; the others are at random. Pages are a random permutation of the cache; slots beyond a length and pages
-    without an owner hold NaN; table entries beyond a request's pages are random block numbers.
+    mask shows; the others are at random. Pages are a random permutation of the cache, of which page 0 has no owner, so
+    that pages read in order are never the right ones; slots beyond a length and pages without an owner hold NaN; table
+    entries beyond a request's pages are random block numbers.
     """
     place = default_device(device)
     rng = generator(seed, place)
@@ -46,9 +47,10 @@ def generate_input(
     for part in kv_cache.split(1024):            # in parts: the fp32 normals of a whole cache would be gigabytes
         part.copy_(torch.randn(part.shape, generator=rng, device=place))
 
-    order = torch.randperm(num_blocks, generator=rng, device=place).to(torch.int32)
+    order = 1 + torch.randperm(num_blocks - 1, generator=rng, device=place).to(torch.int32)
     block_table = torch.randint(
         0, num_blocks, (batch, (sk + PAGE - 1) // PAGE), generator=rng, device=place, dtype=torch.int32)
+    kv_cache[0] = torch.nan
     kv_cache[order[live:].long()] = torch.nan
     start = 0
     for b, (length, count) in enumerate(zip(lengths.tolist(), pages.tolist(), strict=True)):

@@ -1,0 +1,12 @@
+# SPDX-License-Identifier: MIT
+"""Wrong answers that the check of amd_fp8_mm must refuse in every case; all are of the block-scaled product in general.
+
+There is none that accumulates in fewer bits: an elementwise bound that admits honest tensor cores of 13 fraction bits
+cannot refuse a kernel that keeps those bits over all of K, and with a scale per 128 columns no kernel can do so.
+"""
+
+from __future__ import annotations
+
+from gemm import MUTANTS
+
+__all__ = ["MUTANTS"]
