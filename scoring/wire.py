@@ -10,6 +10,7 @@ from __future__ import annotations
 import array
 import json
 import math
+import os
 import socket
 import struct
 import time
@@ -31,11 +32,13 @@ class WireTimeout(WireError):
     """No complete message within the deadline."""
 
 
-def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) -> None:
+def send(
+    sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = (), timeout: float | None = None
+) -> None:
     """Send one message; ``fds`` travel with its first byte.
 
-    Raises ``WireError`` if the peer is gone or the message is too large, ``ValueError`` for NaN or unserialisable
-    values.
+    ``timeout`` in seconds limits how long a peer that does not read can hold us. Raises ``WireTimeout`` then,
+    ``WireError`` if the peer is gone or the message is too large, ``ValueError`` for NaN or unserialisable values.
     """
     body = json.dumps(message, allow_nan=False, separators=(",", ":")).encode()
     if len(body) > MAX_MESSAGE:
@@ -43,8 +46,11 @@ def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) 
     payload = _HEADER.pack(len(body)) + body
     ancillary = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", fds))] if fds else []
     try:
+        sock.settimeout(timeout)
         sent = sock.sendmsg([payload], ancillary)
         sock.sendall(payload[sent:])
+    except TimeoutError as error:
+        raise WireTimeout("the other side does not read") from error
     except OSError as error:
         raise WireError(f"the other side is gone: {error}") from error
 
@@ -52,15 +58,21 @@ def send(sock: socket.socket, message: dict[str, Any], fds: Sequence[int] = ()) 
 def receive(sock: socket.socket, timeout: float | None = None) -> tuple[dict[str, Any], list[int]]:
     """The next message and the descriptors that came with it (the caller closes them).
 
-    ``timeout`` in seconds covers the whole message; None waits for ever. Raises ``WireTimeout`` or ``WireError``.
+    ``timeout`` in seconds covers the whole message; None waits for ever. Raises ``WireTimeout`` or ``WireError``; what
+    came with a message that is none is closed.
     """
     deadline = None if timeout is None else time.monotonic() + timeout
     fds: list[int] = []
-    header = _read(sock, _HEADER.size, deadline, fds)
-    (size,) = _HEADER.unpack(header)
-    if size > MAX_MESSAGE:
-        raise WireError(f"announced a message of {size} bytes, the limit is {MAX_MESSAGE}")
-    return decode(_read(sock, size, deadline, fds)), fds
+    try:
+        header = _read(sock, _HEADER.size, deadline, fds)
+        (size,) = _HEADER.unpack(header)
+        if size > MAX_MESSAGE:
+            raise WireError(f"announced a message of {size} bytes, the limit is {MAX_MESSAGE}")
+        return decode(_read(sock, size, deadline, fds)), fds
+    except BaseException:
+        for fd in fds:
+            os.close(fd)
+        raise
 
 
 def decode(body: bytes) -> dict[str, Any]:
@@ -69,7 +81,7 @@ def decode(body: bytes) -> dict[str, Any]:
     Raises ``WireError`` unless it is a JSON object without NaN or infinities.
     """
     try:
-        message = json.loads(body, parse_constant=_refuse_constant)
+        message = json.loads(body, parse_constant=_refuse_constant, parse_float=_finite)
     except (ValueError, RecursionError) as error:   # UnicodeDecodeError is a ValueError
         raise WireError(f"not a JSON message: {error}") from error
     if not isinstance(message, dict):
@@ -99,17 +111,21 @@ def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not allowed")
 
 
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):     # 1e999 is a number to JSON
+        raise ValueError(f"{text[:40]} is out of range")
+    return value
+
+
 def _read(sock: socket.socket, count: int, deadline: float | None, fds: list[int]) -> bytes:
     chunks = bytearray()
     while len(chunks) < count:
-        if deadline is not None:
-            left = deadline - time.monotonic()
-            if left <= 0:
-                raise WireTimeout("no answer within the deadline")
-            sock.settimeout(left)
-        else:
-            sock.settimeout(None)
+        left = None if deadline is None else deadline - time.monotonic()
+        if left is not None and left <= 0:
+            raise WireTimeout("no answer within the deadline")
         try:
+            sock.settimeout(left)
             data, ancillary, _flags, _address = sock.recvmsg(
                 min(count - len(chunks), 1 << 20), socket.CMSG_SPACE(MAX_FDS * array.array("i").itemsize)
             )
@@ -122,6 +138,8 @@ def _read(sock: socket.socket, count: int, deadline: float | None, fds: list[int
                 received = array.array("i")
                 received.frombytes(raw[: len(raw) - len(raw) % received.itemsize])
                 fds.extend(received)
+        if len(fds) > MAX_FDS:      # every byte could bring some more
+            raise WireError(f"more than {MAX_FDS} descriptors came with one message")
         if not data:
             raise WireError("the other side closed the connection")
         chunks += data
