@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT
+// The second kernel of a split-KV attention: merges the parts of kernels/common/split_kv.h into O and LSE.
+//
+// One warp per (row, segment of 128 columns; all 64 for head_dim 64); where rows are few and parts many, up to eight warps
+// share the parts of one segment and add up through shared memory. The order of additions depends on sizes only.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "launch.h"
+#include "online_softmax.h"
+#include "ptx/exp2.h"
+#include "ptx/mma_16bit.h"
+#include "split_kv.h"
+
+struct CombineArguments {
+    SplitWorkspace parts;
+    void* o;      // [rows, columns], rows = (batch, query, head)
+    float* lse;   // [batch, heads, queries]
+    long long rows;
+    int splits, queries, heads;
+    int warps_per_segment;  // 1, 2, 4 or 8
+};
+
+constexpr int kCombineWarps = 8;
+
+template <typename Element, int kColumns>
+__global__ void __launch_bounds__(kCombineWarps * 32) combine_splits(const __grid_constant__ CombineArguments a) {
+    constexpr int kSegment = kColumns < 128 ? kColumns : 128;
+    constexpr int kSegments = kColumns / kSegment;
+    constexpr int kPerLane = kSegment / 32;  // 2 or 4 consecutive columns
+    struct alignas(4 * kPerLane) Vector {
+        float x[kPerLane];
+    };
+    __shared__ Vector shares[kCombineWarps][32];
+
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const int share = warp % a.warps_per_segment;
+    const long long item =
+        static_cast<long long>(blockIdx.x) * (kCombineWarps / a.warps_per_segment) + warp / a.warps_per_segment;
+    const bool active = item < a.rows * kSegments;
+    const long long row = active ? item / kSegments : 0;
+    const int column = static_cast<int>(item % kSegments) * kSegment + lane * kPerLane;
+
+    // log2 of the total: every warp reads all parts' LSE of its row (splits <= 512, 16 per lane).
+    float largest = -INFINITY;
+    for (int s = lane; s < a.splits; s += 32) largest = fmaxf(largest, a.parts.lse[s * a.rows + row]);
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
+    SoftmaxRow total{largest, 0.0f};
+    const float shift = total.shift(kLog2E);
+    for (int s = lane; s < a.splits; s += 32) total.sum += Exp2()(a.parts.lse[s * a.rows + row] * kLog2E - shift);
+#pragma unroll
+    for (int step = 16; step > 0; step /= 2) total.sum += __shfl_xor_sync(0xffffffffu, total.sum, step);
+    const float inverse = total.inverse();
+
+    Vector sum{};
+#pragma unroll 4
+    for (int s = share; s < a.splits; s += a.warps_per_segment) {
+        const float part_lse = a.parts.lse[s * a.rows + row];
+        const float weight = Exp2()(part_lse * kLog2E - shift) * inverse;
+        Vector part{};
+        if (part_lse != -INFINITY) {  // else this part saw no key, and its output was never written
+            part = *reinterpret_cast<const Vector*>(a.parts.o + (s * a.rows + row) * kColumns + column);
+        }
+#pragma unroll
+        for (int i = 0; i < kPerLane; ++i) sum.x[i] += weight * part.x[i];
+    }
+    if (a.warps_per_segment > 1) {
+        shares[warp][lane] = sum;
+        __syncthreads();
+        if (share != 0) return;
+        for (int other = 1; other < a.warps_per_segment; ++other) {
+#pragma unroll
+            for (int i = 0; i < kPerLane; ++i) sum.x[i] += shares[warp + other][lane].x[i];
+        }
+    }
+    if (!active) return;
+    uint32_t* out = static_cast<uint32_t*>(a.o) + (row * kColumns + column) / 2;
+#pragma unroll
+    for (int i = 0; i < kPerLane / 2; ++i) out[i] = Element::pack(sum.x[2 * i], sum.x[2 * i + 1]);
+    if (column == 0) {
+        const long long head = row % a.heads, query = row / a.heads % a.queries, batch = row / a.heads / a.queries;
+        a.lse[(batch * a.heads + head) * a.queries + query] = total.lse(kLog2E);
+    }
+}
+
+/// Launch the merge. Returns the vendor's status.
+template <typename Element, int kColumns>
+int launch_combine(CombineArguments a, void* queue) {
+    constexpr int kSegments = kColumns < 128 ? 1 : kColumns / 128;
+    const long long items = a.rows * kSegments;
+    // Share the parts of a segment between warps only where the segments alone would leave the device idle.
+    a.warps_per_segment = 1;
+    while (a.warps_per_segment < kCombineWarps && 2 * a.warps_per_segment <= a.splits &&
+           items * a.warps_per_segment < 4096) {
+        a.warps_per_segment *= 2;
+    }
+    const auto kernel = combine_splits<Element, kColumns>;
+    const long long blocks = ceil_div<long long>(items * a.warps_per_segment, kCombineWarps);
+    LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kCombineWarps * 32), 0, queue)(a);
+    return LAUNCH_STATUS();
+}
