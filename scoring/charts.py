@@ -3,7 +3,7 @@
 
 Each function returns a frozen description that a template macro draws: positions in pixels from the top left, labels
 already formatted. Kernels carry their index among the page's kernels (``series``), which picks colour and shape; peers
-are -1. Text comes in printable.
+count down from -1. Text comes in printable.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from scoring import units
 from scoring.model import CaseResult, Record, Stats
 from scoring.units import one_line
 
-CHAR = 6.1                       # average advance of the charts' 11 px type; labels are placed by it
-PEER = -1
+CHAR = 6.9                       # generous average advance of the charts' 11 px type; labels are placed by it
 _ROOFLINE_AXIS = "share of the hardware's limit (roofline)"
 
 
@@ -160,10 +159,10 @@ def roofline(records: Sequence[tuple[int, Record]], peaks: Mapping[str, float]) 
     bandwidth = peaks.get("bytes")
     ceilings = _ceilings(peaks) if bandwidth else {}
     ridges = [1e12 * ceiling / bandwidth for ceiling in ceilings] if bandwidth else []
-    width, height, box = 620.0, 360.0, (52.0, 14.0, 504.0 if ceilings else 604.0, 314.0)
+    width, height, box = 540.0, 372.0, (58.0, 12.0, 430.0 if ceilings else 530.0, 326.0)
     intensities = [point[3] for point in points] + ridges
     attained = [point[4] for point in points if point[4]]
-    x = Scale(min(intensities) / 2.2, max(intensities) * 2.5, box[0], box[2], log=True)
+    x = Scale(min(intensities) / 5, max(intensities) * 2, box[0], box[2], log=True)
     y = Scale(min(attained) / 2, max([*attained, *ceilings]) * 1.7, box[3], box[1], log=True)
     label_ys = spread([y(ceiling) for ceiling in ceilings], 15.0)
     roofs = [
@@ -175,7 +174,7 @@ def roofline(records: Sequence[tuple[int, Record]], peaks: Mapping[str, float]) 
         f"{record.kernel} · {record.problem} {result.case.name}: {_facts(result)}"))
         for series, record, result, intensity, rate in points if rate]
     slope = _slope(roofs[0].points, bandwidth) if roofs and bandwidth else None
-    return Roofline(width, height, box, x.ticks(48), y.ticks(26), roofs, marks, slope)
+    return Roofline(width, height, box, x.ticks(44), y.ticks(24), roofs, marks, slope)
 
 
 def bars(cases: Sequence[tuple[str, Sequence[tuple[int, str, Stats, CaseResult]]]]) -> Bars | None:
@@ -188,9 +187,9 @@ def bars(cases: Sequence[tuple[str, Sequence[tuple[int, str, Stats, CaseResult]]
     if not entries:
         return None
     axis, measure = _measure([result for *_, result in entries])
-    width, thickness, gap = 940.0, 12.0, 3.0
-    left = min(330.0, 14 + CHAR * max(len(name) for name, _ in cases))
-    top, right = 8.0, width - 128.0
+    width, thickness, gap = 1080.0, 13.0, 3.0
+    left = min(340.0, 14 + CHAR * max(len(name) for name, _ in cases))
+    top, right = 8.0, width - 124.0
     highest = max(measure(result, stats.ci_low) for _, _, stats, result in entries)
     x = Scale(0.0, max(1.0, highest * 1.02) if axis == _ROOFLINE_AXIS else highest * 1.05, left, right)
     groups, y = [], top + 8
@@ -217,7 +216,7 @@ def timeline(series: int, scored: Sequence[Record]) -> Timeline | None:
     """The score of comparable records over time, oldest first; None for fewer than two."""
     if len(scored) < 2:
         return None
-    width, height, box = 300.0, 148.0, (46.0, 14.0, 288.0, 118.0)
+    width, height, box = 340.0, 158.0, (50.0, 12.0, 334.0, 128.0)
     moments = [_moment(record.created) for record in scored]
     times = [record.score or 0.0 for record in scored]
     factor, unit = units.time_unit(max(times))
@@ -226,7 +225,7 @@ def timeline(series: int, scored: Sequence[Record]) -> Timeline | None:
     path = [(x(moment), y(seconds / factor)) for moment, seconds in zip(moments, times, strict=True)]
     marks = [Mark(*point, series, f"{_date(record.created, moments)}: {units.time(record.score)}")
              for point, record in zip(path, scored, strict=True)]
-    ticks = [Tick(tick.at, f"{tick.label} {unit}" if tick.label != "0" else "0") for tick in y.ticks(34)]
+    ticks = [Tick(tick.at, f"{tick.label} {unit}" if tick.label != "0" else "0") for tick in y.ticks(24)]
     change = times[-1] / times[0] - 1
     return Timeline(
         width, height, box, ticks, path, marks, series,
@@ -235,9 +234,9 @@ def timeline(series: int, scored: Sequence[Record]) -> Timeline | None:
 
 
 def nice_step(rough: float) -> float:
-    """The smallest of 1, 2, 5 times a power of ten that is not below ``rough``."""
+    """The smallest of 1, 2, 2.5, 5 times a power of ten that is not below ``rough``."""
     power = 10.0 ** math.floor(math.log10(rough))
-    return next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
+    return next(power * factor for factor in (1, 2, 2.5, 5, 10) if power * factor >= rough * (1 - 1e-9))
 
 
 def spread(positions: Sequence[float], distance: float) -> list[float]:

@@ -283,11 +283,11 @@ def best_peer(record: Record) -> str:
     """The peer that is hardest to beat over all cases, with the geometric mean of the speed-ups over it."""
     timed = [result for result in record.cases if result.stats]
     common = set.intersection(*(set(result.peers) for result in timed)) if timed else set()
-    speedups = {peer: geomean(r.peers[peer].median / r.stats.median for r in timed if r.stats) or 0.0 for peer in common}
-    if not speedups:
+    if not common:
         return ""
-    best = min(sorted(speedups), key=lambda peer: speedups[peer])
-    return f"{units.ratio(speedups[best])} {shorten(one_line(best), 24)}"
+    speedup, peer = min(
+        (geomean(r.peers[peer].median / r.stats.median for r in timed if r.stats) or 0.0, peer) for peer in common)
+    return f"{units.ratio(speedup)} {shorten(one_line(peer), 24)}"
 
 
 def geomean(values: Iterable[float | None]) -> float | None:

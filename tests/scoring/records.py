@@ -67,6 +67,19 @@ def wobble(*parts: object) -> float:
     return hashlib.sha256(repr(parts).encode()).digest()[0] / 256
 
 
+def environment(params: dict[str, Any], gpu: bool) -> dict[str, Any]:
+    """The circumstances of a timing: every reading with its range."""
+    clock = 1755 + int(90 * wobble(params))
+    readings = {
+        "sm_clock_mhz": {"min": clock - 15, "median": clock, "max": clock + 45},
+        "power_w": {"min": 502.0, "median": 540.5, "max": 610.25},
+        "temperature_c": {"min": 56.0, "median": 58.0, "max": 61.0},
+        "throttle_reasons": ["sw_power_cap"] if clock < 1790 else []}
+    return {"slots": 12, "rounds": 14, "request": "replay" if gpu else "sweep", "judge_clock_rounds": 0,
+            **(readings if gpu else {}), "protocol": "graph_cold/1" if gpu else "wall_cold/1",
+            "cache": "cold: 12 slots, 181 MiB over a 50 MiB cache"}
+
+
 def case_result(
     problem: str, params: dict[str, Any], gpu: str = "H200", efficiency: float = 0.6, peers: tuple[str, ...] = (),
     status: Status = Status.PASSED, message: str = "", timed: bool = True, kernel: str = "",
@@ -87,14 +100,13 @@ def case_result(
         bound=("flop" if flop_time >= byte_time else "bytes") if peaks else "",
         peers={name: stats(seconds * (0.82 + 0.45 * wobble(name, params)), 0.004) for name in peers}
         if passed and timed else {},
-        environment={"cache": "cold", "sm_clock_mhz": 1755 + int(90 * wobble(params)), "power_w": 540.5,
-                     "temperature_c": 58} if passed and timed and peaks else {},
+        environment=environment(params, bool(peaks)) if passed and timed else {},
     )
 
 
 def record(
     problem: str = "fp8_gemm", kernel: str = "cuda/wgmma", gpu: str = "H200", *, efficiency: float = 0.6,
-    created: str = "2026-11-18T09:30:00Z", mode: Mode = Mode.BENCHMARK, evidence: Evidence = Evidence.MEASURED,
+    created: str = "2026-11-18T09:30:00.123+00:00", mode: Mode = Mode.BENCHMARK, evidence: Evidence = Evidence.MEASURED,
     peers: tuple[str, ...] = (), status: Status = Status.PASSED, message: str = "", case_message: str = "",
     failing: int = 0, cases: int | None = None, **changes: Any,
 ) -> Record:
@@ -118,13 +130,15 @@ def record(
         backend=backend, target=arch, gpu=gpu, device=device, mode=mode, status=overall, evidence=evidence,
         message=message, cases=results, seed=4711, seconds=12.5,
         score=score([r.stats.median for r in results if r.stats], "geom") if ranked else None,
-        protocol="cold-events/1" if timed and results else "",
+        protocol=("graph_cold/1" if peaks else "wall_cold/1") if timed and results else "",
         usage=usage if overall is not Status.COMPILE_ERROR else (),
-        compile={"command": ["nvcc" if backend == "cuda" else "clang", "-O3"], "version": "13.0.88", "seconds": 4.2,
+        compile={"command": ["nvcc" if backend == "cuda" else "clang", "-O3"],
+                 "version": "nvcc 13.0.88" if backend == "cuda" else "clang 22.1.0", "seconds": 4.2,
                  "cached": False, "diagnostics": []},
-        system={"driver": "580.95.05" if backend == "cuda" else "", "torch": "2.13.0", "python": "3.11.7",
-                "cpu": "Intel Xeon Platinum 8480C, 16 cores", "os": "Linux 6.8",
-                **({"peaks": peaks} if peaks else {})})
+        system={"python": "3.11.7", "platform": "Linux-6.8.0-85-generic-x86_64-with-glibc2.36", "machine": "x86_64",
+                "driver": "580.95.05" if device.startswith("NVIDIA") else "", "torch": "2.13.0+cu130",
+                "peaks": peaks, "peaks_source": f"{gpu} data sheet" if peaks else "", "llc_bytes": 50 << 20,
+                "emulated": False})
     return replace(made, **changes)
 
 
@@ -142,7 +156,7 @@ def compile_error() -> Record:
 def unavailable() -> Record:
     """Compiled for a GPU that is not here."""
     return record("flash_attention", "hip/mfma", "MI300", status=Status.UNAVAILABLE, mode=Mode.TEST,
-                  message="no AMD GPU and no emulator on this machine")
+                  message="compiled; not run: no AMD GPU and no emulator on this machine")
 
 
 def sample() -> list[Record]:
@@ -175,7 +189,7 @@ def history() -> list[Record]:
         ("fp8_gemm", "hip/mfma", "MI300", Evidence.MODELLED, (0.20, 0.29, 0.37, 0.44, 0.46, 0.47)),
     )
     return [
-        record(problem, kernel, gpu, efficiency=share, created=f"{day}T16:0{number}:00Z", evidence=evidence)
+        record(problem, kernel, gpu, efficiency=share, created=f"{day}T16:0{number}:00.500+00:00", evidence=evidence)
         for problem, kernel, gpu, evidence, shares in series
         for number, (day, share) in enumerate(zip(days, shares, strict=True))
     ]

@@ -113,7 +113,7 @@ def test_a_compile_error_is_one_error_with_the_compilers_messages() -> None:
 def test_an_unavailable_record_is_skipped_with_its_reason() -> None:
     skipped = parse(unavailable()).find("testsuite/testcase/skipped")
     assert skipped is not None
-    assert skipped.attrib["message"] == "compiled; no device: no AMD GPU and no emulator on this machine"
+    assert skipped.attrib["message"] == "compiled; not run: no AMD GPU and no emulator on this machine"
 
 
 def test_a_record_that_failed_though_its_cases_passed_has_a_failing_case() -> None:

@@ -49,7 +49,7 @@ def test_the_summary_has_one_row_per_record() -> None:
     assert len(text.splitlines()) == 2 + len(sample()) + 1      # header, rule, records, note on what did not fit
     assert row(render.summary([one_case()]), "fp8_gemm") == [
         "fp8_gemm", "cuda/wgmma", "H200 (sm_90a)", "PASSED", "1/1", "2.00 µs", "4.00", "50%", "1.50× vendor",
-        "measured", "cold-events/1", one_case().id[:8]]
+        "measured", "graph_cold/1", one_case().id[:8]]
 
 
 def test_the_best_peer_is_the_one_that_is_hardest_to_beat() -> None:
@@ -83,12 +83,30 @@ def test_where_space_is_short_detail_goes_and_says_so() -> None:
 
 def test_an_unavailable_record_says_compiled_no_device_and_shows_usage() -> None:
     text = render.table([unavailable()])
-    assert "compiled; no device: no AMD GPU and no emulator on this machine" in text
+    assert "compiled; not run: no AMD GPU and no emulator on this machine" in text
     assert "UNAVAILABLE: compiled; no device" in render.summary([unavailable()])
     assert row(text, "flash_attention  hip/mfma  MI300 (gfx942)  flash_attention_kernel")[4:] == [
         "128", "128", "96", "24 B", "32 B", "64 KiB", "256", "25%"]
     assert "0 passed" not in text
     assert text.endswith("1 not run")
+
+
+def test_a_device_that_is_here_but_full_is_not_called_absent() -> None:
+    made = replace(record(status=Status.UNAVAILABLE, failing=1, mode=Mode.TEST, case_message="needs 9 GiB"),
+                   message="needs 9 GiB")
+    text = render.table([made])
+    assert "needs 9 GiB" in text
+    assert "no device" not in text
+
+
+def test_a_reason_that_does_not_say_compiled_is_completed() -> None:
+    assert "compiled; no device: the cable is out" in render.table([replace(unavailable(), message="the cable is out")])
+
+
+def test_the_records_message_is_not_repeated_where_a_case_says_it() -> None:
+    made = record(status=Status.TIMEOUT, failing=1, mode=Mode.TEST, case_message="no answer in 60 s")
+    assert render.failures([replace(made, message="no answer in 60 s")]).count("no answer in 60 s") == 1
+    assert render.failures([replace(made, message="the worker is gone")]).count("| the worker is gone") == 1
 
 
 def test_without_a_compiler_nothing_claims_to_be_compiled() -> None:
@@ -200,7 +218,7 @@ def test_leaderboard_table(tmp_path: object) -> None:
         store.add(made)
     text = render.leaderboard(store.leaderboard())
     first, second = text.split("\n\n")
-    assert first.splitlines()[0].startswith("fp8_gemm · H200 · measured · cold-events/1 · cases ")
+    assert first.splitlines()[0].startswith("fp8_gemm · H200 · measured · graph_cold/1 · cases ")
     assert [re.split(r"\s{2,}", line.strip())[:3] for line in first.splitlines()[3:]] == [
         ["1", "cuda/wgmma", "2.00 µs"], ["2", "cuda/slow", "5.00 µs"]]
     assert "2.50×" in first.splitlines()[-1]
