@@ -53,7 +53,7 @@ def build_file(source: Path, problem: str, out: Path, defines: Mapping[str, int 
     assert driver is not None
     folders = (SHIM, ROOT / "problems" / problem, ROOT / "kernels/hip", ROOT / "kernels/common")
     command = [
-        *driver, "-std=c++17", "-O2", "-g1", "-fPIC", "-shared", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror",
+        *driver, "-std=c++17", "-O1", "-fPIC", "-shared", "-U_FORTIFY_SOURCE", "-Wall", "-Wextra", "-Werror",
         "-Wno-psabi", "-Wno-unknown-pragmas",
         *(f"-D{name}={value}" for name, value in (defines or {}).items()),
         *(f"-I{folder}" for folder in folders), "-x", "c++", str(source), "-o", str(out),

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.toolchain
 
 # Upper half of the first word of the instruction's encoding.
 FP8 = 0xD3F3
-MATRIX_INSTRUCTIONS = {"fp8_gemm": {FP8}}
+MATRIX_INSTRUCTIONS = {"fp8_gemm": {FP8}, "amd_fp8_mm": {FP8}}
 LDS_BYTES = 64 * 1024
 
 

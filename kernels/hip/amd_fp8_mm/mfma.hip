@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary MFMA 16x16x32 FP8 from K-outermost operands: 16-byte loads along rows, byte transpose in registers, split K
+//!KERNEL arch gfx942
+//!KERNEL tune TILE_ROWS=0,64,128,256
+//!KERNEL tune PARTS=0,1,2,4,8
+//
+// Block-scaled FP8 GEMM for MI300 (CDNA3), e4m3fnuz, both operands with K outermost (leaderboard amd-fp8-mm).
+//
+// Algorithm. The product of fp8_gemm/mfma.hip, with another way into LDS. MFMA wants eight consecutive k of one row per
+// lane, memory has consecutive rows of one k. A thread loads 16 rows x 8 k (eight 16-byte loads, one K block ahead of their
+// use), transposes them with v_perm_b32 (64 of them) and writes 8 bytes of K for each of the 16 rows. From there on nothing
+// differs: per K block and 16 x 16 tile four MFMAs from zero, then accumulator += scale * partial in fp32.
+//
+//   TILE_ROWS   threads  waves  wave part  LDS bytes  workgroups per compute unit
+//   64          256      2 x 2  32 x 64    24 576     2
+//   128         256      2 x 2  64 x 64    32 768     2
+//   256         512      4 x 2  64 x 64    49 152     1
+//
+// A tile is 128 columns wide. With 128 rows, two waves load A and two load B; with 256, four load A, two B and two nothing.
+//
+// Few tiles: K is cut into PARTS parts (0: as many as fill 304 compute units and fit the workspace: m * n * 4 bytes each),
+// which write fp32 planes; a second kernel adds them in a fixed order. Without workspace K stays whole.
+//
+// Shapes. m and n multiples of 16 (the problem promises 32 and 64), below 2 Mi; k a multiple of 128. Tiles may stick out of
+// c in both directions. a and b 16-byte aligned.
+
+#include "kernel.h"
+#include "launch.h"
+#include "tile/block_scaled_launch.h"
+#include "tile/fp8_k_outermost.h"
+
+#ifndef TILE_ROWS
+#define TILE_ROWS 0
+#endif
+#ifndef PARTS
+#define PARTS 0
+#endif
+
+namespace {
+
+template <class Shape>
+int launch(const BlockScaledGemm& problem, size_t workspace_bytes, void* queue) {
+    return launch_block_scaled<KOutermost, Shape>(problem, workspace_bytes, PARTS, queue);
+}
+
+/// The largest tile only where it still gives every compute unit one.
+int choose_tile_rows(int m, int n) {
+    if (TILE_ROWS != 0) return TILE_ROWS;
+    if (m <= 64) return 64;
+    const long long large_tiles = static_cast<long long>(ceil_div(m, 256)) * ceil_div(n, 128);
+    return large_tiles >= kComputeUnits ? 256 : 128;
+}
+
+}  // namespace
+
+extern "C" int amd_fp8_mm(
+    const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k,
+    void* workspace, size_t workspace_bytes, void* queue) {
+    constexpr int kGroup = 16;            // rows per load
+    constexpr int kMaxPitch = 1 << 21;    // a K block of rows, and a tile of fp32 results, are addressed with 31 bits
+    if (m < kGroup || m % kGroup != 0 || n < kGroup || n % kGroup != 0 || m >= kMaxPitch || n >= kMaxPitch)
+        return kUnsupportedShape;
+    if (k < kBlockK || k % kBlockK != 0) return kUnsupportedShape;
+    const BlockScaledGemm problem = {
+        static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), a_scale, b_scale, static_cast<uint16_t*>(c),
+        static_cast<float*>(workspace), m, n, k, /*b_scale_row=*/1, /*b_scale_k=*/ceil_div(n, kBlockK)};
+    switch (choose_tile_rows(m, n)) {
+        case 64: return launch<TileShape<2, 2>>(problem, workspace_bytes, queue);
+        case 128: return launch<TileShape<2, 4>>(problem, workspace_bytes, queue);
+        default: return launch<TileShape<4, 4>>(problem, workspace_bytes, queue);
+    }
+}
