@@ -12,6 +12,7 @@ Imports the standard library and torch only, as both processes use it.
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import mmap
 import os
 from dataclasses import dataclass
@@ -88,16 +89,20 @@ class Arena:
 
 
 def create_host(nbytes: int) -> Arena:
-    """A zeroed host arena in a memfd.
+    """A zeroed host arena in a memfd, sealed so that the worker cannot shrink it under the judge (a SIGBUS there).
 
     Raises ``ArenaError`` when the system has no room.
     """
+    fd = -1
     try:
-        fd = os.memfd_create("warpwave", os.MFD_CLOEXEC)
+        fd = os.memfd_create("warpwave", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
         os.ftruncate(fd, max(nbytes, 1))
-    except OSError as error:
+        fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+        arena = _map_host(fd, nbytes)
+    except (OSError, OverflowError, ArenaError) as error:
+        if fd >= 0:
+            os.close(fd)
         raise ArenaError(f"cannot allocate {nbytes} bytes of shared memory: {error}") from error
-    arena = _map_host(fd, nbytes)
     arena.export = {"kind": "host", "nbytes": nbytes}
     return arena
 
