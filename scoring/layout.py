@@ -7,15 +7,17 @@ and afterwards says what was written where it should not have been.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from scoring.arena import ALIGNMENT, Arena, ArenaError, TensorSpec, dtype_of, extent
+from scoring.arena import ALIGNMENT, Arena, TensorSpec, dtype_of, extent
 
 GUARD = 4096            # bytes of guard before the first and after every tensor
+_INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}     # by size, for bitwise comparison
 
 
 @dataclass(frozen=True)
@@ -55,8 +57,13 @@ def describe(data: Any, outputs: Mapping[int, str] | None = None) -> tuple[Any, 
 
     def walk(value: Any, where: str) -> Any:
         if isinstance(value, torch.Tensor):
-            tensors[where] = value
-            return ["tensor", where]
+            if value.layout is not torch.strided or value.is_quantized or value.is_meta:
+                raise UnsupportedData(f"{where} is a {value.layout} tensor on {value.device}; it must be a plain one")
+            name = where if where not in tensors else f"{where}#{len(tensors)}"     # a key may have dots in it
+            tensors[name] = value.detach() if value.requires_grad else value
+            return ["tensor", name]
+        if isinstance(value, float) and not math.isfinite(value):
+            return ["float", repr(value)]
         if value is None or isinstance(value, bool | int | float | str):
             return ["value", value]
         if isinstance(value, tuple | list):
@@ -174,10 +181,9 @@ class SlotMemory:
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
     """Bitwise equality, so that NaN equals itself."""
-    size = a.element_size()
-    integer = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}.get(size)
-    if integer is None:
-        raise ArenaError(f"no integer type of {size} bytes")
+    if a.is_complex():
+        a, b = torch.view_as_real(a), torch.view_as_real(b.resolve_conj())
+    integer = _INTEGERS[a.element_size()]
     return torch.equal(a.view(integer), b.view(integer))
 
 

@@ -1,0 +1,225 @@
+# SPDX-License-Identifier: MIT
+"""``scoring.layout``: tensors keep their shape and place, and any byte written outside the outputs is noticed."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import math
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from scoring import arena, layout, worker
+
+DTYPES = ["float32", "bfloat16", "float16", "float64", "int8", "int32", "int64", "uint8", "bool", "float8_e4m3fn",
+          "complex64", "complex128"]
+
+
+def memory(tensors: dict[str, torch.Tensor], outputs: dict[str, tuple[tuple[int, ...], str]]) -> layout.SlotMemory:
+    plan = layout.plan(tensors, outputs, ["value", None])
+    slot = layout.SlotMemory(arena.create_host(plan.nbytes), plan, torch.Generator().manual_seed(1))
+    slot.fill(tensors)
+    slot.poison(nan=True)
+    return slot
+
+
+def tensor(dtype: str, *shape: int) -> torch.Tensor:
+    kind = getattr(torch, dtype)
+    raw = torch.randint(0, 2 if dtype == "bool" else 120, (math.prod(shape) * kind.itemsize,), dtype=torch.uint8)
+    return raw.view(kind).reshape(shape)
+
+
+@pytest.fixture
+def slot() -> Iterator[layout.SlotMemory]:
+    made = memory(
+        {"x": torch.randn(5, 7), "scale": tensor("float8_e4m3fn", 3), "flag": torch.tensor(True)},
+        {"y": ((4, 3), "bfloat16"), "z": ((1,), "float32")},
+    )
+    yield made
+    made.arena.close()
+
+
+SPECS = ["x", "scale", "flag", "y", "z"]
+
+
+def spec_of(slot: layout.SlotMemory, name: str) -> arena.TensorSpec:
+    return next(spec for spec in (*slot.layout.inputs, *slot.layout.outputs) if spec.name == name)
+
+
+def test_nothing_written_is_no_damage(slot):
+    assert slot.damage() == ""
+    slot.poison(nan=False)
+    for spec in slot.layout.outputs:
+        spec.view(slot.arena.block).fill_(1)
+    assert slot.damage() == ""
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize(("distance", "words"), [(1, "1 bytes before"), (layout.GUARD, f"{layout.GUARD} bytes before")])
+def test_a_byte_before_a_tensor(slot, name, distance, words):
+    offset = spec_of(slot, name).offset - distance
+    slot.arena.block[offset] ^= 1
+    assert "1 guard bytes overwritten" in slot.damage()
+    if distance == 1:
+        assert f"{words} {name}" in slot.damage()
+
+
+@pytest.mark.parametrize("name", SPECS)
+@pytest.mark.parametrize("distance", [0, 1, layout.GUARD - 1])
+def test_a_byte_after_a_tensor(slot, name, distance):
+    spec = spec_of(slot, name)
+    slot.arena.block[spec.offset + spec.nbytes + distance] ^= 0x80
+    assert f"the first {distance} bytes after the end of {name}" in slot.damage()
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.data())
+def test_every_byte_outside_the_outputs_counts(data):
+    slot = memory({"x": torch.arange(10.0), "n": torch.arange(3)}, {"y": ((9,), "float16")})
+    (output,) = slot.layout.outputs
+    at = data.draw(st.integers(0, slot.layout.nbytes - 1))
+    slot.arena.block[at] ^= data.draw(st.integers(1, 255))
+    inside = output.offset <= at < output.offset + output.nbytes
+    assert bool(slot.damage()) is not inside
+    slot.arena.close()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_an_input_of_any_dtype_arrives_and_is_watched(dtype):
+    value = tensor(dtype, 3, 4)
+    slot = memory({"x": value}, {"y": ((2,), "float32")})
+    (spec,) = slot.layout.inputs
+    view = spec.view(slot.arena.block)
+    assert view.dtype == value.dtype
+    assert torch.equal(view.view(torch.uint8), value.view(torch.uint8))
+    slot.arena.block[spec.offset + spec.nbytes - 1] ^= 1
+    assert slot.damage() == "input x was modified"
+    assert slot.damage(inputs=False) == ""
+    slot.arena.close()
+
+
+def test_a_nan_in_an_input_is_no_damage():
+    slot = memory({"x": torch.tensor([math.nan, -0.0])}, {"y": ((2,), "float32")})
+    assert slot.damage() == ""
+    slot.layout.inputs[0].view(slot.arena.block)[1] = 0.0
+    assert slot.damage() == "input x was modified", "the sign of zero is a bit like any other"
+    slot.arena.close()
+
+
+@pytest.mark.parametrize("value", [
+    torch.randn(6, 5).t(), torch.randn(8, 10)[::2, 1:9:3], torch.randn(2, 3, 4).permute(2, 0, 1), torch.tensor(3.5),
+    torch.randn(4, 0, 3), torch.randn(2, 3, 5).unbind(1)[1], torch.randn(1, 5).expand(4, 5), torch.zeros(1).expand(7),
+], ids=["transposed", "sliced", "permuted", "scalar", "empty", "interleaved", "expanded rows", "expanded scalar"])
+def test_strides_are_kept_where_elements_do_not_overlap(value):
+    slot = memory({"x": value}, {"y": ((2,), "float32")})
+    view = slot.layout.inputs[0].view(slot.arena.block)
+    assert torch.equal(view, value)
+    overlapping = 0 in value.stride() and value.numel() > 1
+    assert (view.stride() == value.stride()) is not overlapping
+    assert slot.damage() == ""
+    slot.arena.close()
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.tuples(st.lists(st.integers(0, 5), max_size=3), st.sampled_from(DTYPES)), min_size=1, max_size=5))
+def test_tensors_never_share_a_byte_nor_touch(parts):
+    tensors = {f"t{index}": tensor(dtype, *shape) for index, (shape, dtype) in enumerate(parts[1:])}
+    plan = layout.plan(tensors, {"y": (tuple(parts[0][0]), parts[0][1])}, ["value", None])
+    spans = sorted((spec.offset, spec.offset + spec.nbytes) for spec in (*plan.inputs, *plan.outputs))
+    assert spans[0][0] >= layout.GUARD
+    assert plan.nbytes - spans[-1][1] >= layout.GUARD
+    for (_, end), (begin, _) in itertools.pairwise(spans):
+        assert begin - end >= layout.GUARD
+    assert all(begin % arena.ALIGNMENT == 0 for begin, _ in spans)
+
+
+def test_poison_alternates_between_nan_and_noise(slot):
+    y, z = (spec.view(slot.arena.block) for spec in slot.layout.outputs)
+    assert bool(y.isnan().all())
+    assert bool(z.isnan().all())
+    seen = []
+    for _ in range(2):
+        slot.poison(nan=False)
+        seen.append(y.view(torch.uint8).clone())
+    assert not torch.equal(*seen), "no two rounds find the same bytes in the outputs"
+    assert slot.damage() == ""
+
+
+def test_outputs_are_copies(slot):
+    y, _ = slot.outputs()
+    slot.layout.outputs[0].view(slot.arena.block).fill_(2)
+    assert bool(y.isnan().all())
+
+
+def test_two_slots_have_different_guards():
+    tensors = {"x": torch.zeros(4)}
+    plan = layout.plan(tensors, {}, ["value", None])
+    generator = torch.Generator().manual_seed(1)
+    slots = [layout.SlotMemory(arena.create_host(plan.nbytes), plan, generator) for _ in range(2)]
+    assert not torch.equal(slots[0].arena.block[: layout.GUARD], slots[1].arena.block[: layout.GUARD])
+
+
+NESTED = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text()
+    | st.integers(0, 3).map(lambda n: torch.full((n,), float(n))),
+    lambda inner: st.lists(inner) | st.lists(inner).map(tuple) | st.dictionaries(st.text(), inner), max_leaves=12,
+)
+
+
+def same(a: object, b: object) -> bool:
+    if isinstance(a, torch.Tensor):
+        return isinstance(b, torch.Tensor) and torch.equal(a, b)
+    if isinstance(a, float) and math.isnan(a):
+        return isinstance(b, float) and math.isnan(b)
+    if isinstance(a, list | tuple):
+        return type(a) is type(b) and len(a) == len(b) and all(map(same, a, b))
+    if isinstance(a, dict):
+        return isinstance(b, dict) and a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
+    return type(a) is type(b) and a == b
+
+
+@settings(max_examples=200, deadline=None)
+@given(NESTED)
+def test_data_comes_out_of_its_template_as_it_went_in(data):
+    template, tensors = layout.describe(data)
+    travelled = json.loads(json.dumps(template, allow_nan=False))
+    assert same(data, worker.build(travelled, tensors))
+
+
+def test_names_of_tensors_never_collide():
+    data = {"a.b": torch.zeros(1), "a": {"b": torch.ones(1)}}
+    template, tensors = layout.describe(data)
+    assert same(data, worker.build(template, tensors))
+
+
+def test_positions_of_a_tuple_can_be_outputs():
+    x, y = torch.zeros(2), torch.ones(3)
+    template, tensors = layout.describe((x, 2.0, y), {2: "y"})
+    assert list(tensors) == ["data.0"]
+    assert worker.build(template, {"data.0": x, "y": y}) == (x, 2.0, y)
+
+
+@pytest.mark.parametrize("bad", [
+    object(), {1: 2}, {"a": {2, 3}}, [torch.float32], (torch.device("cpu"),), 1j, b"bytes",
+    torch.eye(3).to_sparse(), torch.zeros(2, device="meta"),
+], ids=["object", "integer key", "set", "dtype", "device", "complex", "bytes", "sparse", "meta"])
+def test_what_no_other_process_can_be_given(bad):
+    with pytest.raises(layout.UnsupportedData, match=r"data(\.[01a])? is "):
+        layout.describe((0, bad) if isinstance(bad, torch.Tensor) else bad)
+
+
+def test_gradients_stay_behind():
+    weight = torch.nn.Parameter(torch.randn(3))
+    _, tensors = layout.describe((weight,))
+    slot = memory(tensors, {"y": ((1,), "float32")})
+    assert not slot.arena.block.requires_grad
+    assert slot.damage() == ""
+    slot.arena.close()
+
+
+def test_bytes_of_counts_what_is_touched():
+    assert layout.bytes_of({"a": torch.zeros(4, 5), "b": torch.zeros(8, dtype=torch.int8)[::2]}) == 4 * 20 + 7
