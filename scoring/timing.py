@@ -24,6 +24,7 @@ PROTOCOLS = {GRAPH, EVENT, WALL}
 
 MAX_SLOTS = 64
 CACHE_FACTOR = 2.2           # slots together exceed the last-level cache by this factor
+SHORTEST = 1e-9              # seconds; nothing that is called takes less
 BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs of the graph itself weigh 1 %
 
 
@@ -59,9 +60,9 @@ def accept(claim: float, wall: float, slack: float) -> float | None:
     """The seconds to believe for one request: the worker's claim where the judge's clock allows it, else the judge's.
 
     A claim may undercut ``wall`` by ``slack`` (round trip, launch, copies of outputs) plus a tenth. None when the claim
-    exceeds the wall clock: the interval lies inside the request, so that claim is false.
+    is no time at all, or exceeds the wall clock: the interval lies inside the request, so that claim is false.
     """
-    if not math.isfinite(claim) or claim <= 0 or claim > wall * 1.02 + 20e-6:
+    if not math.isfinite(claim) or claim < SHORTEST or claim > wall * 1.02 + 20e-6:
         return None
     return claim if wall - claim <= slack + 0.1 * wall else wall
 

@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""``scoring.timing``: which claims are believed, what the statistics say, and when enough has been measured."""
+
+from __future__ import annotations
+
+import math
+import statistics as stdlib
+from itertools import pairwise
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, settings
+from hypothesis import strategies as st
+
+from scoring import timing
+from scoring.timing import TimingOptions
+
+SECONDS = st.floats(1e-8, 1e2)
+SAMPLES = st.lists(st.floats(1e-7, 10.0), min_size=1, max_size=40)
+
+
+# Which seconds to believe -------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("claim", [math.nan, math.inf, -math.inf, 0.0, -1.0, -1e-9, 1e300, 5e-324, 1e-12])
+def test_what_is_no_time_is_refused(claim):
+    assert timing.accept(claim, wall=1e-3, slack=1.0) is None
+
+
+def test_a_claim_longer_than_its_request_is_refused():
+    assert timing.accept(1.10, wall=1.0, slack=1e-3) is None
+    assert timing.accept(2e-3, wall=1e-3, slack=1.0) is None
+    assert timing.accept(1.0, wall=1.0, slack=0.0) == 1.0
+
+
+def test_a_claim_within_slack_of_the_wall_is_taken_and_else_the_wall():
+    assert timing.accept(0.95, wall=1.0, slack=0.0) == 0.95
+    assert timing.accept(0.5, wall=1.0, slack=0.0) == 1.0
+    assert timing.accept(0.5, wall=1.0, slack=0.6) == 0.5
+
+
+@given(st.floats(), SECONDS, st.floats(0, 0.1))
+def test_what_is_believed_lies_near_the_judges_clock(claim, wall, slack):
+    believed = timing.accept(claim, wall, slack)
+    if believed is None:
+        return
+    assert believed in (claim, wall)
+    assert wall - slack - 0.1 * wall - 1e-12 <= believed <= wall * 1.02 + 20e-6
+    assert believed > 0
+
+
+@given(SECONDS, st.floats(0, 0.1), st.floats(0.01, 0.99))
+def test_a_lower_claim_never_buys_less_than_the_wall_minus_the_slack(wall, slack, factor):
+    honest, lower = timing.accept(wall, wall, slack), timing.accept(wall * factor, wall, slack)
+    assert honest == wall
+    assert lower is None or lower >= 0.9 * wall - slack - 1e-12
+
+
+# Statistics ----------------------------------------------------------------------------------------------------------
+
+@settings(max_examples=60, deadline=None)
+@given(SAMPLES)
+def test_statistics_agree_with_their_definitions(samples):
+    stats = timing.statistics(samples)
+    assert stats.runs == len(samples)
+    assert stats.best == min(samples)
+    assert stats.worst == max(samples)
+    assert stats.best <= stats.ci_low <= stats.ci_high <= stats.worst
+    assert stats.median == pytest.approx(stdlib.median(samples), rel=1e-12)
+    assert stats.mean == pytest.approx(stdlib.fmean(samples), rel=1e-12)
+    if len(samples) > 1:
+        assert stats.std == pytest.approx(stdlib.stdev(samples), rel=1e-6, abs=1e-12 * max(samples))
+    assert stats.err == pytest.approx(stats.std / math.sqrt(len(samples)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(SAMPLES)
+def test_the_interval_contains_the_median(samples):
+    stats = timing.statistics(samples)
+    assert stats.ci_low <= stats.median <= stats.ci_high
+
+
+@settings(max_examples=40, deadline=None)
+@given(SAMPLES, st.sampled_from([2.0**-20, 0.5, 2.0, 1024.0]))
+def test_statistics_scale_with_the_unit(samples, factor):
+    stats, scaled = timing.statistics(samples), timing.statistics([value * factor for value in samples])
+    for name in ("median", "ci_low", "ci_high", "mean", "std", "err", "best", "worst"):
+        assert getattr(scaled, name) == pytest.approx(getattr(stats, name) * factor, rel=1e-9)
+
+
+def test_the_same_samples_give_the_same_interval():
+    samples = [1.0, 1.1, 1.3, 0.9, 1.05]
+    assert timing.statistics(samples) == timing.statistics(samples)
+
+
+def test_the_interval_covers_the_true_median_about_as_often_as_it_says():
+    generator = np.random.default_rng(7)
+    hits = 0
+    for _ in range(200):
+        samples = np.exp(0.1 * generator.standard_normal(24)) * 1e-5
+        stats = timing.statistics(samples.tolist(), resamples=400)
+        hits += stats.ci_low <= 1e-5 <= stats.ci_high
+    assert 0.88 <= hits / 200 <= 0.995
+
+
+@pytest.mark.parametrize("samples", [[], [0.0], [1.0, -1.0], [math.nan], [1.0, math.inf]])
+def test_what_is_no_sample_is_refused(samples):
+    with pytest.raises(ValueError, match="finite and positive"):
+        timing.statistics(samples)
+
+
+# How many slots, and whether they are cold ---------------------------------------------------------------------------
+
+SIZES = st.integers(1, 1 << 34)
+
+
+@given(SIZES, st.integers(0, 1 << 29), st.floats(0, 100), st.integers(0, 1 << 37))
+def test_slots_fit_into_memory_and_bounds(per_slot, llc, estimate, memory):
+    slots = timing.slots_needed(per_slot, llc, estimate, memory)
+    assert 1 <= slots <= timing.MAX_SLOTS
+    assert slots == 1 or slots * per_slot <= memory
+
+
+@given(SIZES, st.integers(1, 1 << 29), st.floats(1e-7, 1e-2))
+def test_slots_exceed_the_cache_where_memory_allows(per_slot, llc, estimate):
+    slots = timing.slots_needed(per_slot, llc, estimate, 1 << 40)
+    assume(slots < timing.MAX_SLOTS)
+    assert slots >= 2
+    assert slots * per_slot >= timing.CACHE_FACTOR * llc
+    assert slots * estimate >= timing.BATCH_SECONDS * (1 - 1e-9)
+    assert timing.cache_state(slots, per_slot, llc).startswith("cold")
+
+
+@pytest.mark.parametrize("estimate", [math.inf, 0.0, -1.0, 1e-300])
+def test_a_senseless_estimate_gives_a_number_of_slots_all_the_same(estimate):
+    assert 1 <= timing.slots_needed(1 << 20, 1 << 25, estimate, 1 << 30) <= timing.MAX_SLOTS
+
+
+def test_the_cache_state_is_what_it_is():
+    assert timing.cache_state(1, 1 << 40, 1 << 20).startswith("warm")
+    assert timing.cache_state(4, 1 << 20, 8 << 20) == "warm: 4 slots, 4 MiB over a 8 MiB cache"
+    assert timing.cache_state(64, 1 << 20, 8 << 20) == "cold: 64 slots, 64 MiB over a 8 MiB cache"
+
+
+# When to stop --------------------------------------------------------------------------------------------------------
+
+OPTIONS = TimingOptions(min_rounds=4, max_rounds=10, precision=0.05, seconds=2.0)
+NOISY = [1.0, 2.0, 3.0, 1.5, 2.5, 1.2, 2.8, 3.3, 0.7, 1.9]
+
+
+def test_not_before_the_fewest_rounds():
+    assert not any(timing.finished([1.0] * n, 0.1, OPTIONS) for n in range(4))
+    assert timing.finished([1.0] * 4, 0.1, OPTIONS)
+
+
+def test_not_after_the_most_rounds():
+    assert not timing.finished(NOISY[:9], 0.1, OPTIONS)
+    assert timing.finished(NOISY, 0.1, OPTIONS)
+
+
+def test_not_after_the_time_is_over():
+    assert not timing.finished(NOISY[:5], 1.9, OPTIONS)
+    assert timing.finished(NOISY[:5], 2.1, OPTIONS)
+
+
+def test_a_case_that_is_very_slow_ends_after_three_rounds():
+    assert not timing.finished([5.0] * 2, 100.0, OPTIONS)
+    assert not timing.finished([5.0] * 3, 7.9, OPTIONS)
+    assert timing.finished([5.0] * 3, 8.1, OPTIONS)
+
+
+@given(st.lists(st.floats(1e-6, 1.0), max_size=12), st.floats(0, 100), st.integers(1, 12), st.integers(1, 12))
+def test_every_measurement_ends(samples, elapsed, fewest, most):
+    options = TimingOptions(min_rounds=fewest, max_rounds=most, precision=0.01, seconds=1.0)
+    if len(samples) >= most or (len(samples) >= 3 and elapsed > 4.0):
+        assert timing.finished(samples, elapsed, options)
+
+
+def test_precision_ends_a_quiet_case_and_keeps_a_noisy_one_going():
+    assert timing.finished([1.0, 1.001, 0.999, 1.0], 0.1, OPTIONS)
+    assert not timing.finished([1.0, 1.5, 0.5, 1.0], 0.1, OPTIONS)
+
+
+# The roofline --------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize(("work", "peaks", "expected"), [
+    ((2e12, 1e9), (1e12, 1e12), (2.0, "flop")),
+    ((1e9, 3e12), (1e12, 1e12), (3.0, "bytes")),
+    ((1e12, 1e12), (None, 1e12), (1.0, "bytes")),
+    ((1e12, 1e12), (1e12, None), (1.0, "flop")),
+    ((1e12, 1e12), (None, None), (None, "")),
+    ((0.0, 0.0), (1e12, 1e12), (None, "")),
+])
+def test_roofline(work, peaks, expected):
+    assert timing.roofline(*work, *peaks) == expected
+
+
+@given(st.floats(1, 1e15), st.floats(1, 1e12))
+def test_a_faster_machine_has_a_lower_roofline(flops, nbytes):
+    floors = [timing.roofline(flops, nbytes, peak, peak)[0] for peak in (1e11, 1e12, 1e13)]
+    assert all(slow > fast for slow, fast in pairwise(floors))
+
+
+def test_protocols_are_named_and_versioned():
+    assert {timing.GRAPH, timing.EVENT, timing.WALL} == timing.PROTOCOLS
+    assert all(name.rpartition("/")[2].isdigit() and name.rpartition("/")[0] for name in timing.PROTOCOLS)
