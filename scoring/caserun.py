@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from scoring import arena, layout, timing
+from scoring import arena, layout, timing, wire
 from scoring.check import Verdict, verify
 from scoring.model import Case, Stats, Status
 from scoring.session import WorkerFailure, WorkerProcess
@@ -88,11 +88,16 @@ class CaseRun:
         self._bound = bool(contestant.parameters)
         if self._bound:
             self._workspace_bytes = int(problem.binding.workspace_bytes(case.params))
-            self._workspace = self._allocate(self._workspace_bytes + WORKSPACE_GUARD)
-            self._workspace.block.fill_(0xFF)
-            self._send("workspace", self._workspace)
 
     def __enter__(self) -> CaseRun:
+        if self._bound:
+            try:
+                self._workspace = self._allocate(self._workspace_bytes + WORKSPACE_GUARD)
+                self._workspace.block.fill_(0xFF)
+                self._send("workspace", self._workspace)
+            except BaseException:
+                self._release()
+                raise
         return self
 
     def __exit__(self, *_exception: object) -> None:
@@ -101,6 +106,11 @@ class CaseRun:
                 self.worker.request("drop_slots", self.call_seconds)
         except WorkerFailure:
             self.worker.close()      # it keeps no memory of ours once it is gone
+        finally:
+            self._release()
+
+    def _release(self) -> None:
+        self._workspace = None
         self.slots.clear()
         for block in self._arenas:
             block.close()
@@ -325,8 +335,10 @@ class CaseRun:
 
 def _seconds(reply: Mapping[str, Any]) -> float:
     """The claimed seconds of a reply; NaN, which nothing accepts, if there is no number."""
-    value = reply.get("seconds")
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else float("nan")
+    try:
+        return wire.field(dict(reply), "seconds", float)
+    except wire.WireError:           # absent, no number, or one that no float can hold
+        return float("nan")
 
 
 def _summary(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

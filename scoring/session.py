@@ -42,7 +42,10 @@ class WorkerFailure(Exception):
 class WorkerProcess:
     """One worker process and the socket to it. Use as a context manager."""
 
-    def __init__(self, device: int | None = None, threads: int | None = None, start_timeout: float = 120.0):
+    def __init__(
+        self, device: int | None = None, threads: int | None = None, start_timeout: float = 120.0,
+        program: Sequence[str] = ("-m", "scoring.worker"),
+    ):
         self.device = device
         self._tail = bytearray()
         self._dead: str | None = None
@@ -53,10 +56,13 @@ class WorkerProcess:
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-u", "-m", "scoring.worker", str(theirs.fileno())],
+                [sys.executable, "-u", *program, str(theirs.fileno())],
                 pass_fds=[theirs.fileno()], start_new_session=True, env=environment, cwd=ROOT,
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
+        except BaseException:
+            ours.close()
+            raise
         finally:
             theirs.close()
         assert self._process.stdout is not None
@@ -87,7 +93,7 @@ class WorkerProcess:
             raise WorkerFailure(Status.RUNTIME_ERROR, self._dead, alive=False)
         nonce = secrets.token_hex(8)
         try:
-            wire.send(self._socket, {"do": do, "nonce": nonce, **fields}, fds)
+            wire.send(self._socket, {"do": do, "nonce": nonce, **fields}, fds, timeout)
             reply, received = wire.receive(self._socket, timeout)
         except wire.WireTimeout as error:
             self._kill(f"no answer to '{do}' within {timeout:g} s")
@@ -96,6 +102,9 @@ class WorkerProcess:
             message = self._autopsy(do, error)
             self._kill(message)
             raise WorkerFailure(Status.RUNTIME_ERROR, message, alive=False) from error
+        except BaseException:         # interrupted: whatever it answers later would be taken for another answer
+            self._kill("interrupted")
+            raise
         for fd in received:           # a worker has no reason to send descriptors
             os.close(fd)
         if reply.get("nonce") != nonce:
@@ -128,7 +137,7 @@ class WorkerProcess:
         if code is None:
             reason = f"broke the connection during '{do}' ({error})"
         elif code < 0:
-            reason = f"crashed during '{do}' with {signal.Signals(-code).name}"
+            reason = f"crashed during '{do}' with {_signal_name(-code)}"
         else:
             reason = f"left during '{do}' with exit code {code}"
         self._drain.join(1)
@@ -150,3 +159,11 @@ class WorkerProcess:
             while chunk := os.read(pipe.fileno(), 1 << 16):
                 self._tail += chunk
                 del self._tail[:-KEEP_OUTPUT]
+
+
+def _signal_name(number: int) -> str:
+    """``SIGSEGV``, or the bare number of a signal that has no name (most real-time ones)."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
