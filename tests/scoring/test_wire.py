@@ -12,6 +12,7 @@ import struct
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -36,7 +37,7 @@ def frame(body: bytes) -> bytes:
 
 
 def descriptors() -> set[str]:
-    return set(os.listdir("/proc/self/fd"))
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 @settings(max_examples=60, deadline=None)
@@ -67,9 +68,11 @@ def test_any_bytes_are_a_message_or_a_wire_error(data):
 @given(st.binary(max_size=100) | st.text(max_size=100).map(str.encode) | VALUES.map(lambda v: json.dumps(v).encode()))
 def test_decode_gives_an_object_or_a_wire_error(body):
     try:
-        assert isinstance(wire.decode(body), dict)
-    except wire.WireError as error:
-        assert str(error)
+        message = wire.decode(body)
+    except wire.WireError:
+        return
+    assert isinstance(message, dict)
+    assert json.loads(json.dumps(message, allow_nan=False)) == message
 
 
 @pytest.mark.parametrize("body", [
