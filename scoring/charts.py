@@ -180,7 +180,7 @@ def roofline(records: Sequence[tuple[int, Record]], peaks: Mapping[str, float]) 
 def bars(cases: Sequence[tuple[str, Sequence[tuple[int, str, Stats, CaseResult]]]]) -> Bars | None:
     """Horizontal bars with confidence whiskers: per case (name, [(series, contestant, stats, result of the case)]).
 
-    The length is the share of the roofline where that is known for all, else TFLOP/s, else calls per second: longer is
+    The length is the share of the roofline where that is known for all, else FLOP/s, else calls per second: longer is
     better in each. None for no cases.
     """
     entries = [entry for _, group in cases for entry in group]
@@ -282,7 +282,8 @@ def _measure(results: Sequence[CaseResult]) -> tuple[str, Callable[[CaseResult, 
     if all(result.roofline_seconds for result in results):
         return _ROOFLINE_AXIS, lambda result, seconds: (result.roofline_seconds or 0.0) / seconds
     if all(result.flops for result in results):
-        return "TFLOP/s", lambda result, seconds: result.flops / seconds / 1e12
+        unit, factor = ("TFLOP/s", 1e12) if max(result.tflops or 0.0 for result in results) >= 1 else ("GFLOP/s", 1e9)
+        return unit, lambda result, seconds: result.flops / seconds / factor
     return "calls per second", lambda result, seconds: 1 / seconds
 
 

@@ -166,6 +166,7 @@ def _board(group: Sequence[Record], series: Mapping[tuple[str, str], int]) -> di
         "legend": [*((series[r.problem, r.kernel], one_line(r.kernel)) for r in group),
                    *((keys[peer], one_line(peer)) for peer in peers)],
         "cases": list(zip(names, cases.values(), strict=True)),
+        "bounded": any(result.roofline_seconds for found in cases.values() for _, result in found),
         "beside": one_line(beside.kernel) if beside and len(group) > 1 else "",
         "notes": list(dict.fromkeys(
             one_line(f"{name}: {text}") for r in group for result in r.cases

@@ -163,7 +163,7 @@ def test_without_a_roofline_bars_show_rates_then_calls() -> None:
     by_calls = charts.bars(bar_entries(uncounted))
     assert by_rate is not None
     assert by_calls is not None
-    assert (by_rate.axis, by_rate.limit) == ("TFLOP/s", None)
+    assert (by_rate.axis, by_rate.limit) == ("GFLOP/s", None)
     assert by_calls.axis == "calls per second"
     longest = max(by_calls.groups, key=lambda group: group.bars[0].length)
     fastest = min(made.cases, key=lambda result: result.stats.median if result.stats else math.inf)

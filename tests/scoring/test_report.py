@@ -106,6 +106,12 @@ def test_each_timed_case_has_a_row_with_its_figures(page: Page) -> None:
     assert ["", "cuda/naive", "142 µs", "±1.2%", "158", "151", "8.0%", "flop", ""] in page.rows
 
 
+def test_without_peaks_there_is_no_empty_roofline_column() -> None:
+    parsed = Page(report.page([record(gpu="CPU", kernel="cpu/naive")]))
+    assert ["Case", "Kernel", "Time", "±CI", "TFLOP/s", "GB/s"] in parsed.rows
+    assert "GFLOP/s" in parsed.text
+
+
 def test_failures_show_element_and_line(page: Page) -> None:
     assert "first at [0, 0, 64, 0]: got 0.1377, expected 0.0214, allowed ±0.0041" in page.text
     assert 'kernels/cuda/mla_decode/cluster.cu:42: error: identifier "barier" is undefined' in page.text
