@@ -42,7 +42,7 @@ struct ShapeTable {
     }
 
     static Plan choose(int m, int n, int k, size_t workspace_bytes, int processors) {
-        const ShapeCost costs[kCount] = {{Shapes::kM, Shapes::kN}...};
+        const ShapeCost costs[kCount] = {shape_cost(Shapes::kM, Shapes::kN)...};
         return choose_plan(costs, kCount, m, n, k, workspace_bytes, processors);
     }
 
