@@ -329,7 +329,8 @@ def as_another_user(path: Path, code: str) -> list[str]:
                "from scoring.store import Store, StoreError\n"
                "from tests.scoring.records import record\n"
                "made, store = record(), Store(sys.argv[1])\n"
-               "store.records()\n"                      # imports what a connection needs while it may be read
+               "try: store.records()\n"                 # imports what a connection needs while it can be read
+               "except StoreError: pass\n"
                "if os.getuid() == 0: os.setgroups([]), os.setgid(65534), os.setuid(65534)\n")
     done = subprocess.run([sys.executable, "-c", program + code, str(path)], cwd=ROOT, text=True, capture_output=True)
     assert done.returncode == 0, done.stderr
