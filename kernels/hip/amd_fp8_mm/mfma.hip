@@ -18,8 +18,9 @@
 //
 // A tile is 128 columns wide. With 128 rows, two waves load A and two load B; with 256, four load A, two B and two nothing.
 //
-// Few tiles: K is cut into PARTS parts (0: as many as fill 304 compute units and fit the workspace: m * n * 4 bytes each),
-// which write fp32 planes; a second kernel adds them in a fixed order. Without workspace K stays whole.
+// Few tiles: K is cut into PARTS parts, which write fp32 planes of m * n * 4 bytes to the workspace; a second kernel adds
+// them in a fixed order. Without workspace K stays whole. TILE_ROWS and PARTS 0: the model of tile/block_scaled_launch.h
+// decides.
 //
 // Shapes. m and n multiples of 16 (the problem promises 32 and 64), below 2 Mi; k a multiple of 128. Tiles may stick out of
 // c in both directions. a and b 16-byte aligned.
@@ -36,23 +37,6 @@
 #define PARTS 0
 #endif
 
-namespace {
-
-template <class Shape>
-int launch(const BlockScaledGemm& problem, size_t workspace_bytes, void* queue) {
-    return launch_block_scaled<KOutermost, Shape>(problem, workspace_bytes, PARTS, queue);
-}
-
-/// The largest tile only where it still gives every compute unit one.
-int choose_tile_rows(int m, int n) {
-    if (TILE_ROWS != 0) return TILE_ROWS;
-    if (m <= 64) return 64;
-    const long long large_tiles = static_cast<long long>(ceil_div(m, 256)) * ceil_div(n, 128);
-    return large_tiles >= kComputeUnits ? 256 : 128;
-}
-
-}  // namespace
-
 extern "C" int amd_fp8_mm(
     const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k,
     void* workspace, size_t workspace_bytes, void* queue) {
@@ -64,9 +48,10 @@ extern "C" int amd_fp8_mm(
     const BlockScaledGemm problem = {
         static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), a_scale, b_scale, static_cast<uint16_t*>(c),
         static_cast<float*>(workspace), m, n, k, /*b_scale_row=*/1, /*b_scale_k=*/ceil_div(n, kBlockK)};
-    switch (choose_tile_rows(m, n)) {
-        case 64: return launch<TileShape<2, 2>>(problem, workspace_bytes, queue);
-        case 128: return launch<TileShape<2, 4>>(problem, workspace_bytes, queue);
-        default: return launch<TileShape<4, 4>>(problem, workspace_bytes, queue);
+    const Plan plan = choose_plan({64, 128, 256}, m, n, k, workspace ? workspace_bytes : 0, TILE_ROWS, PARTS);
+    switch (plan.rows) {
+        case 64: return launch_block_scaled<KOutermost, TileShape<2, 2>>(problem, plan.parts, queue);
+        case 128: return launch_block_scaled<KOutermost, TileShape<2, 4>>(problem, plan.parts, queue);
+        default: return launch_block_scaled<KOutermost, TileShape<4, 4>>(problem, plan.parts, queue);
     }
 }

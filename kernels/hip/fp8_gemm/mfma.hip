@@ -20,8 +20,9 @@
 // Thread layout. MFMA rows are columns of c (operand B comes first), MFMA columns are rows of c. Lane (g = lane / 16,
 // r = lane % 16) ends up with 16 consecutive columns 16 g .. of the row that r stands for: two 16-byte stores of bf16.
 //
-// Few tiles: K is cut into PARTS parts (0: as many as fill 304 compute units and fit the workspace: m * n * 4 bytes each),
-// which write fp32 planes; a second kernel adds them in a fixed order. Without workspace K stays whole.
+// Few tiles: K is cut into PARTS parts, which write fp32 planes of m * n * 4 bytes to the workspace; a second kernel adds
+// them in a fixed order. Without workspace K stays whole. TILE_ROWS and PARTS 0: the model of tile/block_scaled_launch.h
+// decides.
 //
 // Shapes. Any m and n from 1 on: rows beyond the end are zeros by the buffer's bounds, and not stored; n that is no multiple
 // of 8 takes 2-byte stores. k a multiple of 128 below 8 Mi, n below 2 Mi. a and b 16-byte aligned.
@@ -41,24 +42,6 @@
 #define PARTS 0
 #endif
 
-namespace {
-
-template <class Shape>
-int launch(const BlockScaledGemm& problem, size_t workspace_bytes, void* queue) {
-    return launch_block_scaled<KInnermost, Shape>(problem, workspace_bytes, PARTS, queue);
-}
-
-/// The smallest tile that covers m; the largest only where it still gives every compute unit a tile.
-int choose_tile_rows(int m, int n) {
-    if (TILE_ROWS != 0) return TILE_ROWS;
-    if (m <= 32) return 32;
-    if (m <= 64) return 64;
-    const long long large_tiles = static_cast<long long>(ceil_div(m, 256)) * ceil_div(n, 128);
-    return large_tiles >= kComputeUnits ? 256 : 128;
-}
-
-}  // namespace
-
 extern "C" int fp8_gemm(
     const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k,
     void* workspace, size_t workspace_bytes, void* queue) {
@@ -67,10 +50,11 @@ extern "C" int fp8_gemm(
     const BlockScaledGemm problem = {
         static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), a_scale, b_scale, static_cast<uint16_t*>(c),
         static_cast<float*>(workspace), m, n, k, /*b_scale_row=*/k / kBlockK, /*b_scale_k=*/1};
-    switch (choose_tile_rows(m, n)) {
-        case 32: return launch<TileShape<1, 2>>(problem, workspace_bytes, queue);
-        case 64: return launch<TileShape<2, 2>>(problem, workspace_bytes, queue);
-        case 128: return launch<TileShape<2, 4>>(problem, workspace_bytes, queue);
-        default: return launch<TileShape<4, 4>>(problem, workspace_bytes, queue);
+    const Plan plan = choose_plan({32, 64, 128, 256}, m, n, k, workspace ? workspace_bytes : 0, TILE_ROWS, PARTS);
+    switch (plan.rows) {
+        case 32: return launch_block_scaled<KInnermost, TileShape<1, 2>>(problem, plan.parts, queue);
+        case 64: return launch_block_scaled<KInnermost, TileShape<2, 2>>(problem, plan.parts, queue);
+        case 128: return launch_block_scaled<KInnermost, TileShape<2, 4>>(problem, plan.parts, queue);
+        default: return launch_block_scaled<KInnermost, TileShape<4, 4>>(problem, plan.parts, queue);
     }
 }

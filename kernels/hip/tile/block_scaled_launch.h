@@ -1,42 +1,74 @@
 // SPDX-License-Identifier: MIT
-// Host side of the block-scaled GEMM: which tile shape, how many parts of K, and the launches.
+// Host side of the block-scaled GEMM: which tile height, how many parts of K, and the launches.
 #pragma once
+
+#include <initializer_list>
 
 #include "ceil_div.h"
 #include "launch.h"
 #include "tile/block_scaled_gemm.h"
 #include "tile/split_k.h"
 
-constexpr int kComputeUnits = 304;       // of an MI300X
-constexpr int kMinBlocksPerPart = 4;     // a part must outlast its first bytes' latency
-constexpr int kMaxParts = 16;            // beyond, plane traffic costs more than idle compute units
+struct Plan {
+    int rows;     // of a tile of c
+    int parts;    // of K
+};
 
-/// Parts to cut K into so that `tiles` workgroups, `resident` of which fit a compute unit, fill the device. `forced`
-/// overrides the choice if positive; the workspace bounds both.
-inline int choose_parts(long long tiles, int resident, int k_blocks, size_t plane_bytes, size_t workspace_bytes, int forced) {
-    long long parts = forced > 0 ? forced : kComputeUnits * static_cast<long long>(resident) / tiles;
-    const long long most = forced > 0 ? k_blocks : ceil_div(k_blocks, kMinBlocksPerPart);
-    if (parts > most) parts = most;
-    if (forced <= 0 && parts > kMaxParts) parts = kMaxParts;
-    const long long fitting = static_cast<long long>(workspace_bytes / plane_bytes);
-    if (parts > fitting) parts = fitting;
-    return parts < 2 ? 1 : static_cast<int>(parts);
+constexpr int kTileColumns = 128;
+constexpr int kMaxParts = 16;            // beyond, only plane traffic grows
+
+// The model's device, an MI300X: rough on purpose, since only the order of the candidates matters.
+constexpr int kComputeUnits = 304;
+constexpr double kMatrixFlopPerCycle = 4096;    // of one compute unit
+constexpr double kCacheBytesPerCycle = 64;      // what one compute unit draws from L2
+constexpr double kMemoryBytesPerCycle = 3000;   // of the whole device, planes being short-lived and cached
+constexpr double kBlockCycles = 700;            // two barriers and the LDS latency of each K block
+constexpr double kTileCycles = 3000;            // first bytes' latency and the epilogue
+constexpr double kSumCycles = 8000;             // launching the summation
+
+/// Predicted cycles. The busiest compute unit works through ceil(workgroups / units) tiles; each K block costs the larger
+/// of its matrix and its load time, and a constant. Parts add a second launch, and writing and reading their planes.
+inline double predicted_cycles(Plan plan, int m, int n, int k) {
+    const long long tiles = static_cast<long long>(ceil_div(m, plan.rows)) * ceil_div(n, kTileColumns);
+    const double rounds = static_cast<double>(ceil_div<long long>(tiles * plan.parts, kComputeUnits));
+    const double multiply = 2.0 * kBlockK * kTileColumns * plan.rows / kMatrixFlopPerCycle;
+    const double load = static_cast<double>(kBlockK) * (kTileColumns + plan.rows) / kCacheBytesPerCycle;
+    const int blocks = ceil_div(k / kBlockK, plan.parts);
+    const double product = rounds * (blocks * ((multiply > load ? multiply : load) + kBlockCycles) + kTileCycles);
+    if (plan.parts == 1) return product;
+    return product + kSumCycles + 8.0 * plan.parts * m * n / kMemoryBytesPerCycle;
 }
 
-/// Launch with tile shape `Shape`.
-template <class Layout, class Shape>
-int launch_block_scaled(const BlockScaledGemm& problem, size_t workspace_bytes, int forced_parts, void* queue) {
-    constexpr int kLdsBytes = 64 * 1024;
-    constexpr int kResident = kLdsBytes / static_cast<int>(sizeof(BlockScaledLds<Shape>));
-    const int k_blocks = problem.k / kBlockK;
-    const size_t plane_bytes = plane_elements(problem.m, problem.n) * sizeof(float);
-    const long long tiles = static_cast<long long>(ceil_div(problem.m, Shape::kM)) * ceil_div(problem.n, Shape::kN);
-    if (tiles > 0x7fffffff) return kUnsupportedShape;
+/// The cheapest of all tile heights and numbers of parts whose planes fit the workspace. `rows` and `parts` are taken as
+/// they are if positive (parts as far as the workspace allows).
+inline Plan choose_plan(
+    std::initializer_list<int> heights, int m, int n, int k, size_t workspace_bytes, int rows, int parts) {
+    const long long fitting = static_cast<long long>(workspace_bytes / (plane_elements(m, n) * sizeof(float)));
+    long long most = parts > 0 ? parts : kMaxParts;
+    if (most > k / kBlockK) most = k / kBlockK;
+    if (most > fitting) most = fitting > 1 ? fitting : 1;
+    Plan best = {0, 1};
+    double best_cycles = 0;
+    for (const int height : heights) {
+        if (rows > 0 && height != rows) continue;
+        for (int count = parts > 0 ? static_cast<int>(most) : 1; count <= most; ++count) {
+            const double cycles = predicted_cycles({height, count}, m, n, k);
+            if (best.rows != 0 && cycles >= best_cycles) continue;
+            best = {height, count};
+            best_cycles = cycles;
+        }
+    }
+    return best;
+}
 
-    const int wanted = choose_parts(
-        tiles, kResident, k_blocks, plane_bytes, problem.planes ? workspace_bytes : 0, forced_parts);
-    const int blocks_per_part = ceil_div(k_blocks, wanted);
-    const int parts = ceil_div(k_blocks, blocks_per_part);     // none is empty
+/// Launch with tile shape `Shape` and K in at most `wanted` parts, for whose planes there is room.
+template <class Layout, class Shape>
+int launch_block_scaled(const BlockScaledGemm& problem, int wanted, void* queue) {
+    static_assert(Shape::kN == kTileColumns);
+    const long long tiles = static_cast<long long>(ceil_div(problem.m, Shape::kM)) * ceil_div(problem.n, Shape::kN);
+    if (tiles * Shape::kThreads > 0xffffffffLL) return kUnsupportedShape;     // a grid has 32 bits of threads
+    const int blocks_per_part = ceil_div(problem.k / kBlockK, wanted);
+    const int parts = ceil_div(problem.k / kBlockK, blocks_per_part);         // none is empty
     const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(parts));
     if (parts == 1) {
         LAUNCH((block_scaled_gemm<Layout, Shape, false>), grid, dim3(Shape::kThreads), 0, queue)(problem, blocks_per_part);
