@@ -172,12 +172,19 @@ def find_nvcc() -> Tool:
         answer = remembered(path, [str(path), "--version"]) if path.is_file() else None
         match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", answer or "")
         if match and (int(match[1]), int(match[2])) >= _MIN_RELEASE:
-            return Tool(path, f"nvcc {match[3]}", rung)
+            return Tool(path, f"nvcc {match[3]}{_host_compiler()}", rung)
         why = "no such file" if not path.is_file() else f"too old: {match[3]}" if match else "does not answer --version"
         tried.append(f"{rung}: {path} ({why})")
         if rung == "NVCC":
             raise ToolchainMissing("nvcc", tried, "NVCC names a compiler that does not work; correct or unset it")
     raise ToolchainMissing("nvcc", tried or ["PATH"], _HINT)
+
+
+def _host_compiler() -> str:
+    """Which C++ compiler nvcc will call, for the version: its code is in the library, too."""
+    path = which(os.environ.get("NVCC_CCBIN") or "g++")
+    answer = remembered(path, [str(path), "--version"]) if path else None
+    return f"; host {answer.splitlines()[0]}" if answer and answer.strip() else ""
 
 
 def _ladder() -> list[tuple[str, Path]]:

@@ -76,6 +76,10 @@ class CompilingBackend(Backend):
     """A backend that runs compilers: it says which commands, this says how."""
 
     @abstractmethod
+    def compiler(self) -> object:
+        """The compiler that ``plan`` uses; raises ``ToolchainMissing`` with everything tried."""
+
+    @abstractmethod
     def plan(
         self, source: KernelSource, out: Path, target: Target, defines: Mapping[str, str | int] | None = None
     ) -> Plan:

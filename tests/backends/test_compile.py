@@ -1,0 +1,412 @@
+# SPDX-License-Identifier: MIT
+"""Real compilations through the cache, on whatever compilers are here."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from backends import _codeobject
+from backends._cache import Cache
+from backends.base import BackendError, CompileError, SourceError
+from backends.cpu import CpuBackend
+from backends.source import KernelSource
+from backends.toolchain import CompilingBackend, Tool
+
+Get = Callable[[str], CompilingBackend]
+Read = Callable[[str], KernelSource]
+pytestmark = pytest.mark.toolchain
+
+
+@pytest.mark.parametrize(("name", "gpu"), [("cuda", "H100"), ("cuda", "L4"), ("rocm", "MI300"), ("cpu", "CPU")])
+def test_a_kernel_compiles_once_and_then_comes_from_the_cache(
+    backend_of: Get, source_of: Read, tmp_path: Path, name: str, gpu: str
+) -> None:
+    backend, source = backend_of(name), source_of(name)
+    target = backend.target(gpu)
+    first = backend.compile(source, target, cache_dir=tmp_path / "cache")
+    assert not first.cached
+    assert first.seconds > 0
+    assert first.diagnostics == ()
+    assert first.path.is_file()
+    assert str(first.path.parent) in " ".join(first.command)
+    started = time.perf_counter()
+    second = backend.compile(source, target, cache_dir=tmp_path / "cache")
+    assert time.perf_counter() - started < 0.5      # typically 3 ms; the slack is for a busy machine
+    assert second.cached
+    assert (second.path, second.usage, second.command) == (first.path, first.usage, first.command)
+    assert backend.key(source, target) == first.digest
+    assert backend.key(source, target, {"EXTRA": 1}) != first.digest
+
+
+def test_cuda_reports_registers_spills_and_launch_bounds(backend_of: Get, source_of: Read) -> None:
+    backend = backend_of("cuda")
+    binary = backend.compile(source_of("cuda"), backend.target("H100"))
+    kernels = {kernel.name: kernel for kernel in binary.usage.kernels}
+    assert set(kernels) == {"scale_kernel<256>", "unbounded", "spills", "dynamic"}
+    scale, spills, unbounded = kernels["scale_kernel<256>"], kernels["spills"], kernels["unbounded"]
+    assert (scale.threads, scale.shared_bytes, scale.spill_bytes, scale.occupancy) == (256, 1024, 0, 1.0)
+    assert (spills.threads, spills.registers) == (1024, 64)      # 65536 registers over 1024 threads
+    assert spills.spill_bytes > 0
+    assert spills.scratch_bytes > 0
+    assert (unbounded.threads, unbounded.occupancy) == (None, None)
+    assert binary.usage.spill_bytes == spills.spill_bytes
+    assert binary.code_object is None
+
+
+def test_rocm_keeps_the_code_object_with_its_metadata(backend_of: Get, source_of: Read) -> None:
+    backend = backend_of("rocm")
+    binary = backend.compile(source_of("rocm"), backend.target())
+    assert binary.code_object is not None
+    code = binary.code_object.read_bytes()
+    assert code.startswith(b"\x7fELF")
+    assert _codeobject.metadata(code)["amdhsa.target"].startswith("amdgcn-amd-amdhsa--gfx942")
+    (kernel,) = binary.usage.kernels
+    assert (kernel.name, kernel.threads, kernel.shared_bytes) == ("scale_kernel<256>", 256, 1024)
+    assert (kernel.spill_bytes, kernel.scratch_bytes, kernel.occupancy) == (0, 0, 1.0)
+    assert kernel.scalar_registers
+    assert code in binary.path.read_bytes()      # the library carries it for hipRegisterFatBinary
+
+
+def test_rocm_compiles_what_real_hip_kernels_use(backend_of: Get, checkout: Path, tmp_path: Path) -> None:
+    backend = backend_of("rocm")
+    source = KernelSource.read(checkout / "kernels/hip/scale/features.hip", checkout)
+    binary = backend.compile(source, backend.target(), cache_dir=tmp_path)
+    kernels = {kernel.name.rpartition("::")[2]: kernel for kernel in binary.usage.kernels}
+    assert set(kernels) == {"matrix_cores", "mathematics", "scale_kernel"}
+    assert kernels["matrix_cores"].threads == 256
+    assert kernels["mathematics"].shared_bytes == 1024
+    assert kernels["scale_kernel"].threads == 1024
+    assert binary.code_object is not None
+    undefined = subprocess.run(["nm", "-D", "--undefined-only", str(binary.path)], capture_output=True, text=True,
+                               check=True).stdout
+    assert "__hipRegisterFatBinary" in undefined
+    assert "hipLaunchKernel" in undefined
+
+
+@pytest.fixture(scope="session")
+def hip_stub(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A libamdhip64.so that only writes down what it is told."""
+    compiler = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    if compiler is None:
+        pytest.skip("no C++ compiler")
+    library = tmp_path_factory.mktemp("stub") / "libamdhip64.so"
+    source = Path(__file__).parent / "data" / "hip_stub.cpp"
+    subprocess.run([compiler, "-std=c++17", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    return library
+
+
+CALL = """
+import ctypes, sys
+from pathlib import Path
+from backends.source import Signature
+stub = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+call = Signature.read(Path(sys.argv[3])).bind(ctypes.CDLL(sys.argv[2]))
+print(call(16, 32, 1000, 0.5, None, 0, 64), call(16, 32, 0, 0.5, None, 0, 64), flush=True)
+stub.fail_launches(1)
+print(call(16, 32, 1000, 0.5, None, 0, 64), flush=True)
+"""
+
+
+def test_the_hip_library_registers_and_launches_through_the_runtime(
+    backend_of: Get, source_of: Read, hip_stub: Path
+) -> None:
+    backend, source = backend_of("rocm"), source_of("rocm")
+    binary = backend.compile(source, backend.target())
+    done = subprocess.run([sys.executable, "-c", CALL, str(hip_stub), str(binary.path), str(source.header)],
+                          capture_output=True, text=True, check=True)
+    kernel = "_Z12scale_kernelILi256EEvPKfPfif"
+    assert done.stdout.splitlines() == [
+        f"binary {binary.code_object.stat().st_size if binary.code_object else 0} bytes or more",
+        f"function {kernel}",
+        f"launch {kernel} grid 4 1 1 block 256 1 1 lds 0 queue 64 x 16 y 32 n 1000 factor 0.5",
+        "0 -1",
+        f"launch {kernel} grid 4 1 1 block 256 1 1 lds 0 queue 64 x 16 y 32 n 1000 factor 0.5",
+        "98",
+        "unregistered",
+    ]
+
+
+def test_the_library_is_called_through_its_signature(backend_of: Get, source_of: Read, tmp_path: Path) -> None:
+    backend, source = backend_of("cpu"), source_of("cpu")
+    binary = backend.compile(source, backend.target(), {"BIAS": 100}, cache_dir=tmp_path)
+    call = source.signature().bind(ctypes.CDLL(str(binary.path)))
+    x, y = (ctypes.c_float * 3)(1, 2, 3), (ctypes.c_float * 3)()
+    arguments = [ctypes.addressof(x), ctypes.addressof(y), 3, 0.5, None, 77, None]
+    assert call(*arguments) == 77
+    assert list(y) == [100.5, 101.0, 101.5]
+    assert call(*arguments[:2], 0, *arguments[3:]) == -1
+    for wrong in (arguments[:-1], [*arguments, None], []):
+        with pytest.raises(TypeError, match="scale takes 7 arguments"):
+            call(*wrong)
+    with pytest.raises(ctypes.ArgumentError):
+        call(*arguments[:2], 2.5, *arguments[3:])
+    with pytest.raises(ctypes.ArgumentError):
+        call(1.5, *arguments[1:])
+    assert math.isclose(y[0], 100.5)
+
+
+def test_a_library_without_the_symbol_is_no_kernel(backend_of: Get, checkout: Path, tmp_path: Path) -> None:
+    backend = backend_of("cpu")
+    path = checkout / "kernels/cpu/scale/other.cpp"
+    path.write_text('extern "C" int scale_typo() { return 0; }\n')
+    source = KernelSource.read(path, checkout)
+    binary = backend.compile(source, backend.target(), cache_dir=tmp_path)
+    with pytest.raises(AttributeError, match="scale"):
+        source.signature().bind(ctypes.CDLL(str(binary.path)))
+
+
+@pytest.mark.parametrize("name", ["cuda", "rocm", "cpu"])
+def test_a_header_that_changes_means_another_binary(
+    backend_of: Get, source_of: Read, checkout: Path, tmp_path: Path, name: str
+) -> None:
+    backend, source = backend_of(name), source_of(name)
+    key = backend.key(source, backend.target())
+    header = checkout / "problems/scale/kernel.h"
+    text = header.read_text()
+    header.write_text(text + "\n#define CHANGED\n")
+    assert backend.key(source, backend.target()) != key
+    header.write_text(text)
+    assert backend.key(source, backend.target()) == key
+
+
+def test_an_edited_header_is_compiled_again(backend_of: Get, source_of: Read, checkout: Path, tmp_path: Path) -> None:
+    backend, source = backend_of("cpu"), source_of("cpu")
+    first = backend.compile(source, backend.target(), cache_dir=tmp_path)
+    header = checkout / "kernels/common/status.h"
+    header.write_text(header.read_text().replace("kUnsupportedShape = -1", "kUnsupportedShape = -7"))
+    second = backend.compile(source, backend.target(), cache_dir=tmp_path)
+    assert not second.cached
+    assert second.path != first.path
+    call = source.signature().bind(ctypes.CDLL(str(second.path)))
+    assert call(None, None, 0, 0.0, None, 0, None) == -7
+
+
+def test_a_source_that_changed_since_it_was_read_is_refused(backend_of: Get, source_of: Read, tmp_path: Path) -> None:
+    backend, source = backend_of("cpu"), source_of("cpu")
+    source.path.write_text(source.text + "\n// more\n")
+    with pytest.raises(SourceError, match="read it again"):
+        backend.compile(source, backend.target(), cache_dir=tmp_path)
+
+
+def test_an_arch_the_kernel_does_not_list_is_refused(backend_of: Get, checkout: Path) -> None:
+    backend = backend_of("cuda")
+    path = checkout / "kernels/cuda/scale/hopper.cu"
+    path.write_text("//!KERNEL arch sm_90a\n")
+    with pytest.raises(SourceError, match="does not support sm_89; its arch line lists sm_90a"):
+        backend.compile(KernelSource.read(path, checkout), backend.target("L4"))
+
+
+BROKEN = {
+    "cuda": ("kernels/cuda/scale/bad.cu", "//!KERNEL arch sm_90a\n#include \"launch.h\"\n\nint x = nothing;\n", 4),
+    "rocm": ("kernels/hip/scale/bad.hip", "//!KERNEL arch gfx942\n#include \"launch.h\"\n\nint x = nothing;\n", 4),
+    "cpu": ("kernels/cpu/scale/bad.cpp", "// none\n\nint x = nothing;\n", 3),
+}
+
+
+@pytest.mark.parametrize("name", ["cuda", "rocm", "cpu"])
+def test_a_refusal_names_file_and_line_and_is_not_cached(
+    backend_of: Get, checkout: Path, tmp_path: Path, name: str
+) -> None:
+    backend = backend_of(name)
+    file, text, line = BROKEN[name]
+    (checkout / file).write_text(text)
+    for _ in range(2):
+        with pytest.raises(CompileError, match="nothing") as caught:
+            backend.compile(KernelSource.read(checkout / file, checkout), backend.target(), cache_dir=tmp_path)
+        first = caught.value.diagnostics[0]
+        assert (first.file, first.line, first.severity) == (file, line, "error")
+        assert caught.value.command[0] == backend.command(
+            KernelSource.read(checkout / file, checkout), tmp_path / "kernel.so", backend.target())[0]
+    assert not list((tmp_path / "building").iterdir())
+
+
+INLINE = {
+    "cuda": ("kernels/cuda/scale/asm.cu", '//!KERNEL arch sm_90a\n#include "launch.h"\n__global__ void k(float* y) {\n'
+             '    y[0] = 1.0f;\n    asm volatile("bogus.b32 %0;" :: "f"(y[1]));\n}\n', 5),
+    "rocm": ("kernels/hip/scale/asm.hip", '//!KERNEL arch gfx942\n#include "launch.h"\n__global__ void k(float* y) {\n'
+             '    y[0] = 1.0f;\n    asm volatile("v_bogus_b32 %0" :: "v"(y[1]));\n}\n', 5),
+}
+
+
+@pytest.mark.parametrize("name", ["cuda", "rocm"])
+def test_bad_inline_assembly_is_traced_to_its_line(backend_of: Get, checkout: Path, tmp_path: Path, name: str) -> None:
+    backend = backend_of(name)
+    file, text, line = INLINE[name]
+    (checkout / file).write_text(text)
+    with pytest.raises(CompileError) as caught:
+        backend.compile(KernelSource.read(checkout / file, checkout), backend.target(), cache_dir=tmp_path)
+    assert (caught.value.diagnostics[0].file, caught.value.diagnostics[0].line) == (file, line)
+
+
+def test_too_much_lds_is_refused(backend_of: Get, checkout: Path, tmp_path: Path) -> None:
+    backend = backend_of("rocm")
+    path = checkout / "kernels/hip/scale/lds.hip"
+    path.write_text('//!KERNEL arch gfx942\n#include "launch.h"\n__global__ void k(float* y) {\n'
+                    "    __shared__ float s[20000];\n    s[threadIdx.x] = y[0];\n    __syncthreads();\n"
+                    "    y[1] = s[threadIdx.x ^ 1];\n}\n")
+    with pytest.raises(CompileError, match=r"local memory \(80000\) exceeds limit \(65536\)"):
+        backend.compile(KernelSource.read(path, checkout), backend.target(), cache_dir=tmp_path)
+
+
+def test_a_device_function_that_is_nowhere_is_refused(backend_of: Get, checkout: Path, tmp_path: Path) -> None:
+    backend = backend_of("rocm")
+    path = checkout / "kernels/hip/scale/undefined.hip"
+    path.write_text('//!KERNEL arch gfx942\n#include "launch.h"\n__device__ float elsewhere(float);\n'
+                    "__global__ void k(float* y) { y[0] = elsewhere(y[1]); }\n")
+    with pytest.raises(CompileError, match="elsewhere"):
+        backend.compile(KernelSource.read(path, checkout), backend.target(), cache_dir=tmp_path)
+
+
+# --- a compiler under observation: counts its calls, can be slow ------------------------------------------------
+
+@pytest.fixture
+def slow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A C++ compiler that notes each call in ``calls`` and waits while ``wait`` exists; set as CXX."""
+    real = next((path for name in ("c++", "g++", "clang++") if (path := shutil.which(name))), None)
+    if real is None:
+        pytest.skip("no C++ compiler")
+    folder = tmp_path / "slow"
+    folder.mkdir()
+    script = folder / "cxx"
+    script.write_text(
+        '#!/bin/sh\necho "$*" >> "${0%/*}/calls"\nfor last; do :; done\n'
+        'case "$*" in *-o*) while [ -e "${0%/*}/wait" ]; do echo half > "$last"; sleep 0.05; done;; esac\n'
+        f'exec {shlex.quote(real)} "$@"\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("WARPWAVE_CACHE_DIR", str(tmp_path / "cache"))
+    return folder
+
+
+def calls(folder: Path) -> list[str]:
+    path = folder / "calls"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_hit_starts_no_compiler_at_all(slow: Path, source_of: Read) -> None:
+    first = CpuBackend().compile(source_of("cpu"), CpuBackend().target())
+    seen = calls(slow)
+    assert sum("-o" in call.split() for call in seen) == 1
+    assert "--version" in seen
+    assert CpuBackend().compile(source_of("cpu"), CpuBackend().target()).path == first.path
+    assert calls(slow) == seen
+
+
+def test_a_compiler_that_changes_is_asked_again(slow: Path, source_of: Read) -> None:
+    CpuBackend().compile(source_of("cpu"), CpuBackend().target())
+    seen = len(calls(slow))
+    (slow / "cxx").write_text((slow / "cxx").read_text() + "# newer\n")
+    CpuBackend().compile(source_of("cpu"), CpuBackend().target())
+    assert "--version" in calls(slow)[seen:]
+
+
+def test_a_compiler_that_hangs_is_ended(slow: Path, source_of: Read, tmp_path: Path) -> None:
+    (slow / "wait").touch()
+    started = time.monotonic()
+    with pytest.raises(CompileError, match="not compiled after 1 s"):
+        CpuBackend().compile(source_of("cpu"), CpuBackend().target(), timeout=1.0)
+    assert time.monotonic() - started < 30
+    assert not list((tmp_path / "cache" / "building").iterdir())
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from backends.cpu import BACKEND
+from backends.source import KernelSource
+root = Path(sys.argv[1])
+binary = BACKEND.compile(KernelSource.read(root / "kernels/cpu/scale/plain.cpp", root), BACKEND.target())
+print(binary.path, binary.path.stat().st_size, flush=True)
+"""
+
+
+def test_kill_minus_nine_in_the_middle_leaves_no_half_entry(
+    slow: Path, checkout: Path, source_of: Read, tmp_path: Path
+) -> None:
+    (slow / "wait").touch()
+    victim = subprocess.Popen([sys.executable, "-c", CHILD, str(checkout)])
+    deadline = time.monotonic() + 60
+    building = tmp_path / "cache" / "building"
+    while not list(building.glob("*/kernel.so")) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert list(building.glob("*/kernel.so"))        # half written now
+    victim.send_signal(signal.SIGKILL)
+    victim.wait()
+    (slow / "wait").unlink()                          # the orphaned compiler goes on, in a folder nobody will look at
+    cache = Cache(tmp_path / "cache")
+    backend, source = CpuBackend(), source_of("cpu")
+    assert cache.get(backend.key(source, backend.target())) is None
+    binary = backend.compile(source, backend.target())
+    assert not binary.cached
+    assert source.signature().bind(ctypes.CDLL(str(binary.path)))(None, None, 0, 0.0, None, 0, None) == -1
+    deadline = time.monotonic() + 60
+    while list(building.glob("*")) and time.monotonic() < deadline:      # until the orphan lets go of its lock
+        backend.compile(source, backend.target(), {"EXTRA": int(time.monotonic() * 1000)})
+    assert not list(building.glob("*"))
+
+
+def test_many_processes_compile_the_same_kernel(slow: Path, checkout: Path, source_of: Read) -> None:
+    children = [subprocess.Popen([sys.executable, "-c", CHILD, str(checkout)], stdout=subprocess.PIPE, text=True)
+                for _ in range(4)]
+    outputs = {child.communicate(timeout=120)[0] for child in children}
+    assert [child.returncode for child in children] == [0] * 4
+    assert len(outputs) == 1                          # one path, one size
+    assert CpuBackend().compile(source_of("cpu"), CpuBackend().target()).cached
+
+
+def test_a_damaged_library_is_built_again(slow: Path, source_of: Read) -> None:
+    backend, source = CpuBackend(), source_of("cpu")
+    first = backend.compile(source, backend.target())
+    first.path.write_bytes(first.path.read_bytes()[:-1] + b"?")
+    second = backend.compile(source, backend.target())
+    assert not second.cached
+    assert second.path == first.path
+    assert backend.compile(source, backend.target()).cached
+
+
+def test_a_header_edited_while_the_compiler_runs_is_never_filed_under_the_old_address(
+    slow: Path, source_of: Read, checkout: Path, tmp_path: Path
+) -> None:
+    editor = subprocess.Popen(["sh", "-c", f"""
+        while ! ls {shlex.quote(str(tmp_path))}/cache/building/*/kernel.so 2>/dev/null; do sleep 0.02; done
+        echo '#define CHANGED 1' >> {shlex.quote(str(checkout))}/kernels/common/status.h
+        rm {shlex.quote(str(slow))}/wait"""], stdout=subprocess.DEVNULL)
+    backend, source = CpuBackend(), source_of("cpu")
+    before = backend.key(source, backend.target())
+    (slow / "wait").touch()
+    with editor:
+        binary = backend.compile(source, backend.target())
+    assert binary.digest != before
+    assert Cache().get(before) is None
+    assert Cache().get(backend.key(source, backend.target())) is not None
+
+
+def test_a_cache_that_cannot_be_written_says_so(source_of: Read, backend_of: Get, tmp_path: Path) -> None:
+    backend = backend_of("cpu")
+    (tmp_path / "file").write_text("")
+    with pytest.raises(BackendError, match="WARPWAVE_CACHE_DIR"):
+        backend.compile(source_of("cpu"), backend.target(), cache_dir=tmp_path / "file")
+
+
+def test_a_compiler_that_vanished_is_an_error_with_its_name(source_of: Read, tmp_path: Path) -> None:
+    backend = CpuBackend(Tool(tmp_path / "gone", "gone 1.0"))
+    with pytest.raises(CompileError, match="gone cannot be started"):
+        backend.compile(source_of("cpu"), backend.target(), cache_dir=tmp_path)
+
+
+def test_a_backend_compiles_for_its_own_targets_only(source_of: Read, backend_of: Get) -> None:
+    from backends.cuda import TARGETS
+
+    with pytest.raises(BackendError, match="cpu does not compile for H200"):
+        backend_of("cpu").compile(source_of("cpu"), TARGETS[0])
