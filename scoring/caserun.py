@@ -134,7 +134,7 @@ class CaseRun:
             self._sync()
             reply = self._ask("call", contestant=self.contestant.name, slot="slot0")
             best = min(best, max(_seconds(reply), 1e-7))
-            verdict = self._verify(slot, self._expect(slot), self.contestant)
+            verdict = self._verify(slot, self.contestant)
             if not verdict.passed:
                 break
         return verdict, best
@@ -213,7 +213,7 @@ class CaseRun:
         claim = _seconds(reply)
         seconds = timing.accept(claim, wall, slack)
         for slot in self.slots:
-            verdict = self._verify(slot, self._expect(slot), contestant)
+            verdict = self._verify(slot, contestant)
             if not verdict.passed:
                 return verdict, slot.seed, None, True
         if seconds is None:
@@ -247,11 +247,8 @@ class CaseRun:
         _plan, tensors = self._plan(slot.data)
         slot.memory.fill(tensors)
 
-    def _expect(self, slot: Slot) -> Sequence[Any] | None:
-        expected = getattr(self.problem.reference, "expected", None)
-        return expected(slot.data) if expected is not None else None
-
-    def _verify(self, slot: Slot, expectations: Sequence[Any] | None, contestant: Contestant) -> Verdict:
+    def _verify(self, slot: Slot, contestant: Contestant) -> Verdict:
+        expectations = self.problem.expectations(slot.data)
         verdict = verify(self.problem, slot.memory, slot.data, expectations, contestant.partial)
         if verdict.passed and self._workspace is not None:
             guard = self._workspace.block[self._workspace_bytes :]

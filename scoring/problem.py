@@ -12,7 +12,8 @@ import contextlib
 import importlib.util
 import inspect
 import sys
-from collections.abc import Iterator
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from types import ModuleType
@@ -24,6 +25,9 @@ from scoring.model import Case
 
 class ProblemError(Exception):
     """A problem folder is missing, incomplete or wrong; the message names the file and what to do."""
+
+
+_JUDGES = ("reference", "eval", "binding", "mutants")     # files that no submission gets to see
 
 
 class Problem:
@@ -68,35 +72,48 @@ class Problem:
         return self._load("utils")
 
     def generate(self, case: Case, seed: int, device: str, fp8: str | None = None) -> Any:
-        """Fresh inputs. ``device`` and ``fp8`` are passed on where ``generate_input`` takes them."""
-        accepted = inspect.signature(self.reference.generate_input).parameters
+        """Fresh inputs. ``device`` and ``fp8`` are passed on where ``generate_input`` takes them.
+
+        Raises ``ProblemError``, as the next three do, with the place in the problem's own files that failed.
+        """
+        function = self._function("generate_input")
+        accepted = inspect.signature(function).parameters
         extra = {name: value for name, value in (("device", device), ("fp8", fp8)) if name in accepted}
-        with self._modules.installed():
-            return self.reference.generate_input(**case.params, seed=seed, **extra)
+        return self._call(function, **case.params, seed=seed, **extra)
+
+    def expectations(self, data: Any) -> Sequence[Any] | None:
+        """``expected(data)`` of a problem of ours, None for one that only has ``check_implementation``."""
+        function = getattr(self.reference, "expected", None)
+        return None if function is None else tuple(self._call(function, data))
 
     def check(self, data: Any, output: Any) -> tuple[bool, str]:
         """``check_implementation`` of the problem; old ones return only a string, empty for a pass."""
-        with self._modules.installed():
-            answer = self.reference.check_implementation(data, output)
+        answer = self._call(self._function("check_implementation"), data, output)
         if isinstance(answer, tuple):
             return bool(answer[0]), str(answer[1])
         return not answer, str(answer or "")
 
     def expected_output(self, data: Any) -> Any:
-        """``ref_kernel(data)``; the data may be modified.
+        """``ref_kernel(data)``, which tells shapes and dtypes of the outputs; the data may be modified."""
+        return self._call(self._function("ref_kernel"), data)
 
-        Raises ``ProblemError`` where the problem has none.
-        """
-        function = getattr(self.reference, "ref_kernel", None)
-        if function is None:
-            raise ProblemError(f"{self.path / 'reference.py'} defines no ref_kernel, so the outputs cannot be sized")
+    def _function(self, name: str) -> Callable[..., Any]:
+        function: Callable[..., Any] | None = getattr(self.reference, name, None)
+        if not callable(function):
+            raise ProblemError(f"{self.reference.__file__}: defines no {name}(…), which the scorer calls")
+        return function
+
+    def _call(self, function: Callable[..., Any], *arguments: Any, **keywords: Any) -> Any:
         with self._modules.installed():
-            return function(data)
+            try:
+                return function(*arguments, **keywords)
+            except (Exception, SystemExit) as error:
+                raise self._modules.failure(error, f"{function.__name__} failed") from error
 
     @property
     def staged(self) -> dict[str, Path]:
-        """Modules a submission may import, by name: everything listed in ``files`` but the reference and evaluator."""
-        return {name: path for name, path in self._files().items() if name not in ("reference", "eval")}
+        """Modules a submission may import, by name: all of the problem's but the reference and what judges with it."""
+        return {name: path for name, path in self._files().items() if name not in _JUDGES}
 
     def _files(self) -> dict[str, Path]:
         files = {
@@ -136,8 +153,18 @@ class ModuleSpace:
         with self.installed():
             try:
                 return importlib.import_module(name)
-            except Exception as error:
-                raise ProblemError(f"{path}: cannot be imported: {type(error).__name__}: {error}") from error
+            except (Exception, SystemExit) as error:
+                raise self.failure(error, f"{name}.py cannot be imported", path) from error
+
+    def failure(self, error: BaseException, what: str, path: Path | None = None) -> ProblemError:
+        """What went wrong in one of the files, and on which line."""
+        frames = traceback.extract_tb(error.__traceback__)
+        ours = {str(file) for file in self.files.values()}
+        places = [f"{frame.filename}:{frame.lineno}" for frame in frames if frame.filename in ours]
+        if isinstance(error, SyntaxError) and error.filename:
+            places.append(f"{error.filename}:{error.lineno}")
+        where = places[-1] if places else str(path or next(iter(ours), "problem"))
+        return ProblemError(f"{where}: {what}: {type(error).__name__}: {error}")
 
     @contextlib.contextmanager
     def installed(self) -> Iterator[None]:
