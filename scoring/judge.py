@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backends.source import KernelSource
     from scoring.caserun import CaseRun, Contestant, SeedSource, Timed
     from scoring.problem import Problem
-    from scoring.session import WorkerProcess
+    from scoring.session import WorkerFailure, WorkerProcess
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,21 @@ def score(job: Job) -> Record:
     base = _skeleton(job)
     if job.contestant is None or job.device is None:
         return replace(base, status=Status.UNAVAILABLE, message=job.reason, seconds=time.monotonic() - started)
+    from scoring.problem import ProblemError
+
     referee = _Referee(job, base.seed)
     try:
         results = referee.run()
+    except ProblemError as error:       # of a file that all cases need
+        results = [CaseResult(case, Status.UNAVAILABLE, message=str(error)) for case in job.cases]
     finally:
         referee.close()
+    if not results:                     # no evidence is no pass
+        message = f"no case was run: {referee.facts.get('cases_skipped_why') or 'none was selected'}"
+        return replace(
+            base, status=Status.UNAVAILABLE, message=message, seconds=time.monotonic() - started,
+            system={**base.system, **referee.facts},
+        )
     status = model.worst([result.status for result in results])
     message = next((r.message for r in results if r.status is status and status is not Status.PASSED), "")
     return replace(
@@ -151,6 +161,7 @@ class _Referee:
         self.job = job
         self.seeds: SeedSource = SeedSource(seed)
         self.worker: WorkerProcess | None = None
+        self.unloadable: WorkerFailure | None = None
         self.facts: dict[str, Any] = {}
         self.protocol = ""
         self.deadline = time.monotonic() + job.limits.job_seconds
@@ -164,7 +175,7 @@ class _Referee:
         benchmarks = [case for case in benchmarks if case not in skipped]
         if skipped:
             self.facts["cases_skipped"] = [case.name for case in skipped]
-            self.facts["cases_skipped_why"] = f"more than {self.job.limits.case_flops:.3g} FLOP"
+            self.facts["cases_skipped_why"] = f"cases of more than {self.job.limits.case_flops:.3g} FLOP are left out"
         timed = self.job.mode in (Mode.BENCHMARK, Mode.LEADERBOARD)
         if timed and not benchmarks:        # a slow device: the cases it can do are worth a time, if not a score
             return self._all(tests, timed=True)
@@ -207,15 +218,22 @@ class _Referee:
 
     def _prepare(self, case: Case) -> CaseRun:
         from scoring.caserun import CaseRun
-        from scoring.session import WorkerProcess
+        from scoring.session import WorkerFailure, WorkerProcess
 
         job = self.job
         assert job.contestant is not None
+        if self.unloadable is not None:      # it would fail every case alike, each after its own deadline
+            raise WorkerFailure(self.unloadable.status, str(self.unloadable), alive=False)
         if self.worker is None or not self.worker.alive:
             index = int(job.torch_device.partition(":")[2]) if job.torch_device.startswith("cuda") else None
             self.worker = WorkerProcess(index)
             self.facts["torch"] = self.worker.facts.get("torch", "")
-            self.worker.request("load", job.limits.load_seconds, contestant=job.contestant.name, **job.contestant.load)
+            try:
+                load = dict(job.contestant.load)
+                self.worker.request("load", job.limits.load_seconds, contestant=job.contestant.name, **load)
+            except WorkerFailure as failure:
+                self.unloadable = failure
+                raise
         return CaseRun(
             job.problem, case, self.worker, job.contestant, self.seeds, job.torch_device, job.target.fp8,
             job.limits.call_seconds,
