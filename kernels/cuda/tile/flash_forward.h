@@ -218,7 +218,7 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
 
     const ForwardPlace place = ForwardPlace::of<Tile>(a);
     const KvRange steps = forward_steps<Tile>(a, place);
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const int warp = static_cast<int>(threadIdx.x) / 32;
     const uint32_t key_pitch = static_cast<uint32_t>(a.heads_k) * kRowBytes;
     const int key_head = place.head / (a.heads_q / a.heads_k);
 

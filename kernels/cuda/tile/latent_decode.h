@@ -1,0 +1,357 @@
+// SPDX-License-Identifier: MIT
+// The device code of MLA decode on mma.sync: one block computes some query rows of one request over a range of tokens.
+//
+// See mla_decode/mma_sync.cu for the algorithm, the configurations and the launch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "online_softmax.h"
+#include "ptx/cp_async.h"
+#include "ptx/exp2.h"
+#include "ptx/ldmatrix.h"
+#include "ptx/mma_16bit.h"
+#include "split_kv.h"
+#include "tile/attention_mma.h"
+#include "tile/wide_rows.h"
+
+struct DecodeArguments {
+    const uint8_t* q;        // [batch, seqlen_q, heads, 576]
+    const uint8_t* cache;    // [num_blocks, 64, 576]
+    const int* block_table;  // [batch, max_blocks]
+    const int* seqlens;      // [batch]
+    uint8_t* o;              // [batch, seqlen_q, heads, 512]
+    float* lse;              // [batch, heads, seqlen_q]
+    SplitWorkspace parts;    // used where splits > 1
+    int batch, seqlen_q, heads, max_blocks;
+    int row_tiles;        // blocks per request and split
+    int splits;           // gridDim.y
+    int steps_per_split;  // of 32 tokens
+    bool causal;
+    float scale;  // softmax_scale * log2(e)
+};
+
+constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
+constexpr int kPage = 64;                   // tokens
+
+/// Tile shape: 16 * kRowTiles query rows (seqlen_q x heads, flattened) by 32 tokens, on eight warps.
+///
+/// For the scores the warps divide rows into kRowParts, tokens into kTokenParts and the 576 columns into the rest (their
+/// partial scores meet in shared memory); for the output they divide the 512 columns by eight.
+template <int kRowTiles_, int kRowParts_, int kTokenParts_, int kStages_, bool kQueryInRegisters_, int kBlocks_>
+struct DecodeTile {
+    static constexpr int kRowTiles = kRowTiles_, kRowParts = kRowParts_, kTokenParts = kTokenParts_;
+    static constexpr int kStages = kStages_, kBlocks = kBlocks_;
+    static constexpr bool kQueryInRegisters = kQueryInRegisters_;
+    static constexpr int kWarps = 8, kThreads = 32 * kWarps;
+    static constexpr int kRows = 16 * kRowTiles, kTokens = 32;
+
+    static constexpr int kColumnParts = kWarps / (kRowParts * kTokenParts);
+    static constexpr int kWarpRowTiles = kRowTiles / kRowParts;
+    static constexpr int kWarpTokens = kTokens / kTokenParts;
+    // A part of the columns is the same 128 / kColumnParts bytes of every 128-byte group of a row.
+    static constexpr int kGroups = kWidth * 2 / 128, kGroupSteps = 4 / kColumnParts;
+    static constexpr int kColumnSteps = kGroups * kGroupSteps;
+
+    using Rows = WideRows<kWidth>;
+    static constexpr int kStageBytes = Rows::bytes(kTokens);
+    static constexpr int kQueryBytes = kQueryInRegisters ? 0 : Rows::bytes(kRows);
+    static constexpr int kScoreBytes = kColumnParts * kRows * kTokens * 4;
+    static constexpr int kProbabilityPitch = kTokens * 2 + 16;  // bytes; the padding keeps ldmatrix free of bank conflicts
+    static constexpr int kProbabilityBytes = kRows * kProbabilityPitch;
+    // In this order; the swizzled tiles need 128-byte alignment.
+    static constexpr int kScores = kQueryBytes + kStages * kStageBytes;
+    static constexpr int kProbabilities = kScores + kScoreBytes;
+    static constexpr int kFactors = kProbabilities + kProbabilityBytes;
+    static constexpr int kSharedBytes = kFactors + kRows * 4;
+
+    static_assert(kRowTiles % kRowParts == 0 && kWarpTokens % 16 == 0, "a warp scores whole 16 x 16 blocks");
+    static_assert(kColumnParts == 1 || kColumnParts == 2 || kColumnParts == 4, "a part must be whole 16-column steps");
+    static_assert(kStages >= 2, "the next tokens are copied under the current ones' products");
+};
+
+/// Where a warp works while it computes scores.
+template <typename Tile>
+struct ScoreRole {
+    int row_part, token_part, column_part;
+
+    __device__ __forceinline__ explicit ScoreRole(int warp)
+        : row_part(warp % Tile::kRowParts),
+          token_part(warp / Tile::kRowParts % Tile::kTokenParts),
+          column_part(warp / Tile::kRowParts / Tile::kTokenParts) {}
+
+    __device__ __forceinline__ int first_row() const { return row_part * Tile::kWarpRowTiles * 16; }
+    __device__ __forceinline__ int first_token() const { return token_part * Tile::kWarpTokens; }
+    /// Of the part inside a 128-byte group.
+    __device__ __forceinline__ int first_byte() const { return column_part * (128 / Tile::kColumnParts); }
+
+    /// Byte in a row of step `step`, less first_byte(); a constant where `step` is.
+    static __device__ __forceinline__ constexpr int byte(int step) {
+        return step / Tile::kGroupSteps * 128 + step % Tile::kGroupSteps * 32;
+    }
+};
+
+/// Index of a score in its part's [rows, 32] plane: whole rows are read 16 bytes per lane, and the accumulators of four
+/// rows are written without bank conflicts.
+__device__ __forceinline__ int score_index(int row, int token) { return row * 32 + (token ^ (row % 4 * 8)); }
+
+/// The A fragments of this warp's rows and column part, straight from global memory: they are used for every token.
+template <typename Tile>
+__device__ __forceinline__ void load_query_fragments(
+    uint32_t (&query)[Tile::kColumnSteps][Tile::kWarpRowTiles][4], const uint8_t* q, const ScoreRole<Tile>& role, int lane) {
+    const uint8_t* corner = q + (role.first_row() + lane / 4) * (kWidth * 2) + role.first_byte() + lane % 4 * 4;
+#pragma unroll
+    for (int c = 0; c < Tile::kColumnSteps; ++c) {
+#pragma unroll
+        for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const uint8_t* at = corner + (16 * r + i % 2 * 8) * (kWidth * 2) + ScoreRole<Tile>::byte(c) + i / 2 * 16;
+                query[c][r][i] = *reinterpret_cast<const uint32_t*>(at);
+            }
+        }
+    }
+}
+
+/// One thread's share of the softmax: four neighbouring tokens of rows thread / 8, thread / 8 + 32, ...; eight lanes share
+/// a row. Tiles of 16 rows leave the upper half of the threads idle.
+template <typename Tile>
+struct DecodeSoftmax {
+    static constexpr int kPasses = (Tile::kRows + 31) / 32;
+    SoftmaxRow rows[kPasses];
+    int limits[kPasses];  // tokens each row sees
+
+    static __device__ __forceinline__ bool takes_part() { return static_cast<int>(threadIdx.x) / 8 < Tile::kRows; }
+    static __device__ __forceinline__ int row(int pass) { return static_cast<int>(threadIdx.x) / 8 + 32 * pass; }
+
+    __device__ __forceinline__ DecodeSoftmax(const DecodeArguments& a, int first_row, int length) {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+            const int query = (first_row + row(pass)) / a.heads;
+            limits[pass] = length - (a.causal ? a.seqlen_q - 1 - query : 0);
+        }
+    }
+
+    /// Add the parts of the scores, and leave probabilities and the factors for what was accumulated so far.
+    __device__ __forceinline__ void step(uint8_t* shared, int first_token, float scale) {
+        const float* scores = reinterpret_cast<const float*>(shared + Tile::kScores);
+        const int share = static_cast<int>(threadIdx.x) % 8 * 4;
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+            float s[4] = {};
+#pragma unroll
+            for (int part = 0; part < Tile::kColumnParts; ++part) {
+                const float4 x = *reinterpret_cast<const float4*>(
+                    scores + part * Tile::kRows * Tile::kTokens + score_index(row(pass), share));
+                s[0] += x.x;
+                s[1] += x.y;
+                s[2] += x.z;
+                s[3] += x.w;
+            }
+            float largest = -INFINITY;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (first_token + share + i >= limits[pass]) s[i] = -INFINITY;
+                largest = fmaxf(largest, s[i]);
+            }
+            largest = quad_maximum(largest);
+            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 4));
+            const float factor = rows[pass].raise(largest, scale, Exp2());
+            const float shift = rows[pass].shift(scale);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                s[i] = Exp2()(s[i] * scale - shift);
+                rows[pass].sum += s[i];
+            }
+            uint8_t* p = shared + Tile::kProbabilities + row(pass) * Tile::kProbabilityPitch + share * 2;
+            *reinterpret_cast<uint2*>(p) = make_uint2(Bf16::pack(s[0], s[1]), Bf16::pack(s[2], s[3]));
+            if (share == 0) reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = factor;
+        }
+    }
+
+    /// Add up the lanes' shares, and leave the factors that normalise the output. `lse(pass, value)` takes the result.
+    template <typename Store>
+    __device__ __forceinline__ void finish(uint8_t* shared, float scale, Store lse) {
+        const bool first = threadIdx.x % 8 == 0;
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+            float sum = quad_sum(rows[pass].sum);
+            rows[pass].sum = sum + __shfl_xor_sync(0xffffffffu, sum, 4);
+            if (!first) continue;
+            reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = rows[pass].inverse();
+            lse(row(pass), rows[pass].lse(scale));
+        }
+    }
+};
+
+/// Multiply accumulators by their row's factor from shared memory; nothing to do where all are 1.
+template <int kRowTiles, int kOutTiles>
+__device__ __forceinline__ void scale_rows(float (&out)[kRowTiles][kOutTiles][4], const float* factors, int lane) {
+    float factor[kRowTiles][2];
+    bool needed = false;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            factor[r][half] = factors[16 * r + 8 * half + lane / 4];
+            needed = needed || factor[r][half] != 1.0f;
+        }
+    }
+    if (!__any_sync(0xffffffffu, needed)) return;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+        for (int j = 0; j < kOutTiles; ++j) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) out[r][j][e] *= factor[r][e / 2];
+        }
+    }
+}
+
+template <typename Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+latent_decode(const __grid_constant__ DecodeArguments a) {
+    using Rows = typename Tile::Rows;
+    using Role = ScoreRole<Tile>;
+    constexpr int kRowTiles = Tile::kRowTiles, kOutTiles = kLatent / Tile::kWarps / 8;
+
+    const int request = static_cast<int>(blockIdx.x) / a.row_tiles;
+    const int first_row = static_cast<int>(blockIdx.x) % a.row_tiles * Tile::kRows;  // among the request's rows
+    const int rows = a.seqlen_q * a.heads;
+    const size_t output_row = static_cast<size_t>(request) * rows + first_row;
+    const size_t part_row = static_cast<size_t>(blockIdx.y) * a.batch * rows + output_row;
+    const int length = max(0, min(a.seqlens[request], a.max_blocks * kPage));
+    const KvRange steps =
+        kv_range(ceil_div(length, Tile::kTokens), a.steps_per_split, static_cast<int>(blockIdx.y));
+    if (a.splits > 1 && steps.begin >= steps.end) {
+        // This request is too short for this split: the merge must see that, and reads no output then.
+        if (threadIdx.x < Tile::kRows) a.parts.lse[part_row + threadIdx.x] = -INFINITY;
+        return;
+    }
+
+    uint8_t* const shared = dynamic_shared();
+    const uint32_t shared_base = shared_address(shared);
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const Role role(warp);
+    const int* const table = a.block_table + static_cast<size_t>(request) * a.max_blocks;
+    // Table entries behind the length mean nothing: they are not even read.
+    const auto page_of = [&](int step) { return step < steps.end ? __ldg(table + step / 2) : 0; };
+    const auto copy_tokens = [&](int step, int page) {
+        if (step < steps.end) {
+            const size_t token = static_cast<size_t>(page) * kPage + step % 2 * Tile::kTokens;
+            Rows::template copy_async<Tile::kTokens, Tile::kThreads>(
+                shared_base + Tile::kQueryBytes + step % Tile::kStages * Tile::kStageBytes,
+                a.cache + token * Rows::kPitch, Rows::kPitch, length - step * Tile::kTokens);
+        }
+        cp_async_commit();  // also when empty: the waits count groups
+    };
+
+    const uint8_t* const query_rows = a.q + output_row * Rows::kPitch;
+    uint32_t query[Tile::kQueryInRegisters ? Tile::kColumnSteps : 1][Tile::kWarpRowTiles][4];
+    if constexpr (!Tile::kQueryInRegisters) {
+        Rows::template copy_async<Tile::kRows, Tile::kThreads>(shared_base, query_rows, Rows::kPitch, Tile::kRows);
+    }
+#pragma unroll
+    for (int ahead = 0; ahead < Tile::kStages - 1; ++ahead) {
+        copy_tokens(steps.begin + ahead, page_of(steps.begin + ahead));
+    }
+    int page = page_of(steps.begin + Tile::kStages - 1);
+    if constexpr (Tile::kQueryInRegisters) load_query_fragments<Tile>(query, query_rows, role, lane);
+
+    float out[kRowTiles][kOutTiles][4] = {};
+    DecodeSoftmax<Tile> softmax(a, first_row, length);
+    float* const factors = reinterpret_cast<float*>(shared + Tile::kFactors);
+
+    for (int step = steps.begin; step < steps.end; ++step) {
+        cp_async_wait<Tile::kStages - 2>();
+        __syncthreads();  // the step's tokens are there; everyone is done with the stage that is filled next
+        copy_tokens(step + Tile::kStages - 1, page);
+        page = page_of(step + Tile::kStages);
+
+        const uint32_t tokens = shared_base + Tile::kQueryBytes + step % Tile::kStages * Tile::kStageBytes;
+        {
+            float scores[Tile::kWarpRowTiles][Tile::kWarpTokens / 8][4] = {};
+            const LaneRows keys(
+                (tokens + role.first_token() * Rows::kPitch + Rows::lane_offset_by_columns(lane)) ^ role.first_byte());
+            const LaneRows from(
+                (shared_base + role.first_row() * Rows::kPitch + Rows::lane_offset_by_rows(lane)) ^ role.first_byte());
+#pragma unroll
+            for (int c = 0; c < Tile::kColumnSteps; ++c) {
+                const int held = Tile::kQueryInRegisters ? c : 0;
+                if constexpr (!Tile::kQueryInRegisters) {
+#pragma unroll
+                    for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+                        ldmatrix_x4(query[0][r], from.at(Role::byte(c)) + r * 16 * Rows::kPitch);
+                    }
+                }
+                multiply_keys<Bf16, kWidth>(scores, query[held], keys, Role::byte(c));
+            }
+            float* plane =
+                reinterpret_cast<float*>(shared + Tile::kScores) + role.column_part * Tile::kRows * Tile::kTokens;
+#pragma unroll
+            for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+#pragma unroll
+                for (int j = 0; j < Tile::kWarpTokens / 8; ++j) {
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const int row = role.first_row() + 16 * r + 8 * half + lane / 4;
+                        const int token = role.first_token() + 8 * j + lane % 4 * 2;
+                        *reinterpret_cast<float2*>(plane + score_index(row, token)) =
+                            make_float2(scores[r][j][2 * half], scores[r][j][2 * half + 1]);
+                    }
+                }
+            }
+        }
+        __syncthreads();  // all parts of the scores are there
+        if (softmax.takes_part()) softmax.step(shared, step * Tile::kTokens, a.scale);
+        __syncthreads();  // probabilities and factors are there
+        scale_rows(out, factors, lane);
+        // The values are the first 512 columns of the same rows; this warp's 64 are one 128-byte group.
+        const LaneRows values(tokens + warp * 128 + Rows::lane_offset_by_rows(lane));
+        const uint32_t probabilities = shared_base + Tile::kProbabilities + lane / 16 * 16 + lane % 16 * Tile::kProbabilityPitch;
+#pragma unroll
+        for (int key = 0; key < Tile::kTokens; key += 16) {
+            uint32_t p[kRowTiles][4];
+#pragma unroll
+            for (int r = 0; r < kRowTiles; ++r) {
+                ldmatrix_x4(p[r], probabilities + r * 16 * Tile::kProbabilityPitch + key * 2);
+            }
+            multiply_values<Bf16, kWidth>(out, p, values, key);
+        }
+    }
+
+    cp_async_wait<0>();  // Q, where there was no token to wait for
+    __syncthreads();     // the last factors are read
+    if (softmax.takes_part()) {
+        softmax.finish(shared, a.scale, [&](int row, float lse) {
+            if (a.splits > 1) {
+                a.parts.lse[part_row + row] = lse;
+            } else {
+                const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
+                a.lse[(static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query_index] = lse;
+            }
+        });
+    }
+    __syncthreads();
+    scale_rows(out, factors, lane);
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = 16 * r + 8 * half + lane / 4;
+#pragma unroll
+            for (int j = 0; j < kOutTiles; ++j) {
+                const int column = warp * (kLatent / Tile::kWarps) + 8 * j + lane % 4 * 2;
+                const float left = out[r][j][2 * half], right = out[r][j][2 * half + 1];
+                if (a.splits > 1) {
+                    float* part = a.parts.o + (part_row + row) * kLatent + column;
+                    *reinterpret_cast<float2*>(part) = make_float2(left, right);
+                } else {
+                    uint8_t* at = a.o + ((output_row + row) * kLatent + column) * 2;
+                    *reinterpret_cast<uint32_t*>(at) = Bf16::pack(left, right);
+                }
+            }
+        }
+    }
+}
