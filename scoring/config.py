@@ -11,9 +11,11 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
+
+import backends
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -26,8 +28,32 @@ ENVIRONMENT = {
 }
 
 
+# What PyYAML's constructors let through besides YAMLError: `!!int ''`, dates out of range, very deep nesting.
+_NOT_YAML = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+
+
 class ConfigError(Exception):
     """The settings are wrong; one line per error, each with where it stands."""
+
+
+def _backend(name: str) -> str:
+    if name not in backends.names():
+        raise ValueError(f"no such backend; there are: {', '.join(backends.names())}")
+    return name
+
+
+def _file_name(name: str) -> str:
+    try:
+        if name and b"\0" not in os.fsencode(name):
+            return name
+    except UnicodeEncodeError:
+        pass
+    raise ValueError("no file can be called so")
+
+
+BackendName = Annotated[str, AfterValidator(_backend)]
+FileName = Annotated[str, AfterValidator(_file_name)]
+Seconds = Annotated[float, Field(gt=0, le=1e7)]      # no socket waits longer than a few years
 
 
 class _Strict(BaseModel):
@@ -41,27 +67,27 @@ class Timing(_Strict):
     min_rounds: int = Field(default=8, ge=1)
     max_rounds: int = Field(default=24, ge=1)
     precision: float = Field(default=0.01, gt=0)
-    seconds: float = Field(default=6.0, gt=0)
+    seconds: Seconds = 6.0
 
 
 class Limits(_Strict):
     """Deadlines in seconds; ``case_gflop``: the largest case to run per backend, no entry for no limit."""
 
-    load_seconds: float = Field(default=300.0, gt=0)
-    call_seconds: float = Field(default=90.0, gt=0)
-    job_seconds: float = Field(default=3600.0, gt=0)
-    case_gflop: dict[str, float] = {"cpu": 1.0}
+    load_seconds: Seconds = 300.0
+    call_seconds: Seconds = 90.0
+    job_seconds: Seconds = 3600.0
+    case_gflop: dict[BackendName, Annotated[float, Field(ge=0)]] = {"cpu": 1.0}
 
 
 class Paths(_Strict):
     """Folders and files; relative ones are relative to the file that names them."""
 
-    problems: str = "problems"
-    kernels: str = "kernels"
-    peers: str = "benchmarks/peers"
-    cache: str | None = None
-    database: str | None = None
-    report: str = "report.html"
+    problems: FileName = "problems"
+    kernels: FileName = "kernels"
+    peers: FileName = "benchmarks/peers"
+    cache: FileName | None = None
+    database: FileName | None = None
+    report: FileName = "report.html"
 
 
 class Competition(_Strict):
@@ -79,7 +105,7 @@ class Settings(_Strict):
     problems: list[str] = ["*"]
     kernels: list[str] = ["*"]
     backends: list[str] = ["cpu", "cuda", "rocm"]
-    gpus: dict[str, list[str]] = {"cpu": ["CPU"], "cuda": ["H100", "L4"], "rocm": ["MI300"]}
+    gpus: dict[BackendName, list[str]] = {"cpu": ["CPU"], "cuda": ["H100", "L4"], "rocm": ["MI300"]}
     mode: Literal["test", "benchmark", "leaderboard"] = "benchmark"
     seed: int | None = None
     peers: bool = False
@@ -98,14 +124,14 @@ class Config:
     origins: Mapping[str, str]
 
     def path(self, name: str) -> Path:
-        """A folder or file setting, resolved: against its file, else the checkout."""
+        """A folder or file setting, resolved: against its file, a default against the checkout, else as the shell does."""
         value = Path(getattr(self.settings.paths, name)).expanduser()
         if value.is_absolute():
             return value
         origin = self.origins[f"paths.{name}"]
-        if origin == "default" or self.file is None:
+        if origin == "default":
             return ROOT / value
-        return (self.file.parent if origin == str(self.file) else Path.cwd()) / value
+        return (self.file.parent if self.file and origin == str(self.file) else Path.cwd()) / value
 
     @property
     def database(self) -> Path:
@@ -170,7 +196,8 @@ def load(
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
-        raise ConfigError("\n".join(_explain(entry, path, origins) for entry in error.errors())) from None
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        raise ConfigError("\n".join(_explain(entry, path, origins) for entry in errors)) from None
     known = {name: _origin(name, origins) for name in _leaves(settings.model_dump())}
     return Config(settings, path, known)
 
@@ -179,15 +206,20 @@ def _read(path: Path) -> dict[str, Any]:
     import yaml
 
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{path}: not YAML: {' '.join(str(error).split())}") from None
-    except (OSError, UnicodeDecodeError, ValueError, RecursionError) as error:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
+    try:
+        values = yaml.safe_load(text)
+    except (*_NOT_YAML, yaml.YAMLError) as error:
+        summary = " ".join(str(error).split())
+        raise ConfigError(f"{path}: not YAML: {summary or type(error).__name__}") from None
     if values is None:
         return {}
-    if not isinstance(values, dict) or not all(isinstance(key, str) for key in values):
+    if not isinstance(values, dict):
         raise ConfigError(f"{path}: the top level must be a mapping of settings")
+    if words := [repr(key) for key in values if not isinstance(key, str)]:
+        raise ConfigError(f"{path}: no setting is called {', '.join(words)}; unquoted yes, no, on and off are booleans")
     return values
 
 
@@ -200,12 +232,13 @@ def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
     values[leaf] = value
 
 
-def _leaves(values: Any, prefix: str = "") -> list[str]:
-    if isinstance(values, dict) and values and prefix not in ("gpus", "limits.case_gflop"):
-        return [
-            leaf for key, value in values.items() for leaf in _leaves(value, f"{prefix}.{key}" if prefix else str(key))
-        ]
-    return [prefix] if prefix else []
+def _leaves(values: Mapping[str, Any]) -> list[str]:
+    """Dotted names of the settings in ``values``: a section's settings are leaves, whatever they hold."""
+    names = []
+    for key, value in values.items():
+        section = key in _SECTIONS and isinstance(value, dict)
+        names += [f"{key}.{inner}" for inner in value] if section else [key]
+    return names
 
 
 def _origin(name: str, origins: Mapping[str, str]) -> str:
@@ -216,4 +249,13 @@ def _explain(entry: Any, path: Path | None, origins: Mapping[str, str]) -> str:
     dotted = ".".join(str(part) for part in entry["loc"])
     top = [name for name in origins if name == dotted or dotted.startswith(name + ".")]
     source = origins[top[0]] if top else str(path or "settings")
-    return f"{source}: {dotted}: {entry['msg']}"
+    message = str(entry["msg"]).removeprefix("Value error, ")
+    if entry["type"] == "extra_forbidden":
+        fields = _SECTIONS.get(str(entry["loc"][0]) if len(entry["loc"]) > 1 else "", Settings).model_fields
+        message = f"unknown setting; there are: {', '.join(fields)}"
+    return f"{source}: {dotted}: {message}"
+
+
+_SECTIONS: Mapping[str, type[BaseModel]] = {
+    "timing": Timing, "limits": Limits, "paths": Paths, "competitions": Competition,
+}

@@ -246,7 +246,8 @@ class _Referee:
         if not outcome.verdict.passed:
             return self._result(case, outcome.verdict.status, outcome.verdict.message, outcome.seed)
         stats = outcome.stats[name]
-        self.protocol = outcome.protocol
+        if outcome.protocol not in self.protocol.split(" + "):      # more than one: no leaderboard may mix it in
+            self.protocol = " + ".join(filter(None, [self.protocol, outcome.protocol]))
         environment = {
             **outcome.environment, "protocol": outcome.protocol,
             "cache": timing.cache_state(count, run.bytes_per_slot, self.job.target.llc_bytes),

@@ -196,9 +196,7 @@ def diagnostics(record: Record, limit: int = _DIAGNOSTICS) -> list[str]:
 def idle_note(record: Record) -> str:
     """Why a record that neither passed nor failed did not run."""
     message = one_line(record.message)
-    if record.status is Status.UNSUPPORTED:
-        what = "the kernel declines these shapes"
-    elif record.cases or record.device or message.startswith("compiled"):     # there is a device, or it is said already
+    if record.cases or record.device or message.startswith("compiled"):     # there is a device, or it is said already
         what = ""
     else:
         what = "compiled; no device" if record.compile else "no device"
@@ -212,6 +210,9 @@ def _cases(record: Record, style: Style) -> str:
     if record.status in NOT_RUN:
         note = idle_note(record)
         heading += f" · {markdown(note) if style.is_markdown else note}"
+    skipped = record.system.get("cases_skipped") or ()
+    if skipped:
+        heading += f" · {units.plural(len(skipped), 'case')} left out: {one_line(record.system['cases_skipped_why'])}"
     if not record.cases:
         return style.heading(heading).rstrip("\n") if record.status in NOT_RUN else ""
     results = record.cases

@@ -14,7 +14,7 @@ from typing import TextIO
 from scoring.model import Status
 
 WIDTH = 160                            # columns a table may take before it gives up detail
-NOT_RUN = (Status.UNAVAILABLE, Status.UNSUPPORTED)      # neither passed nor failed
+NOT_RUN = (Status.UNAVAILABLE,)        # neither passed nor failed
 _COLORS = {"good": "32", "bad": "31", "strong": "1", "warn": "33"}
 
 

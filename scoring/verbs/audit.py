@@ -3,3 +3,68 @@
 
 from __future__ import annotations
 
+import argparse
+import dataclasses
+import fnmatch
+import json
+from collections.abc import Sequence
+
+from scoring import config, jobs
+from scoring.audit import HONEST, AuditRow, audit
+from scoring.model import Case, ExitCode
+from scoring.progress import Progress
+
+
+def run(options: argparse.Namespace) -> int:
+    settings = config.load({"problems": options.problem}, options.config)
+    selected = jobs.select_problems(settings, settings.settings.problems)
+    problems = [problem for problem in selected if (problem.path / "mutants.py").is_file()]
+
+    def wanted(case: Case) -> bool:
+        return not options.case or any(fnmatch.fnmatch(case.name, pattern) for pattern in options.case)
+
+    chosen = [(problem, case) for problem in problems for case in problem.cases if wanted(case)]
+    rows: list[AuditRow] = []
+    with Progress(len(chosen), quiet=options.json, verbose=not options.json) as progress:
+        for problem in problems:
+            progress.stage(problem.name)
+            for case in problem.cases:
+                if not wanted(case):
+                    continue
+                progress.detail(f"{problem.name} {case.name}")
+                found = audit([problem], lambda other, case=case: other is case, options.device)  # type: ignore[misc]
+                rows += found
+                for row in found if options.json else ():
+                    print(json.dumps({"schema": 1, **dataclasses.asdict(row), "good": row.good}), flush=True)
+                progress.advance()
+    if not rows:
+        raise jobs.SelectionError("no case of a problem with mutants.py matches")
+    if not options.json:
+        print(table(rows))
+    return ExitCode.OK if all(row.good for row in rows) else ExitCode.FAILED
+
+
+def table(rows: Sequence[AuditRow]) -> str:
+    """One line per problem and answer; then every verdict that should have been the other one."""
+    from tabulate import tabulate
+
+    counts: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        entry = counts.setdefault((row.problem, row.mutant), [0, 0])
+        entry[0] += 1
+        entry[1] += row.good
+    lines = [
+        (problem, mutant, total, good, "passed" if mutant == HONEST else "refused", "" if good == total else "BAD")
+        for (problem, mutant), (total, good) in counts.items()
+    ]
+    text = tabulate(
+        lines, headers=["problem", "answer", "cases", "as it should be", "which is", ""], disable_numparse=True,
+        colalign=("left", "left", "right", "right", "left", "left"),
+    )
+    bad = [row for row in rows if not row.good]
+    details = "".join(
+        f"\n  {r.problem} {r.case}: {r.mutant} was {'refused' if r.refused else 'passed'}; {r.detail}" for r in bad
+    )
+    cases = len({(row.problem, row.case) for row in rows})
+    verdict = f"{len(rows)} answers on {cases} cases, {len(bad)} judged wrongly{details}"
+    return f"{text}\n\n{verdict}"

@@ -84,7 +84,7 @@ def test_a_modelled_time_is_said_to_be_one_and_is_no_time_attribute() -> None:
     (Status.INCORRECT_NUMERICAL, "failure"), (Status.INCORRECT_SHAPE, "failure"), (Status.INCORRECT_DTYPE, "failure"),
     (Status.MUTATED_INPUT, "failure"), (Status.TAMPERED, "failure"), (Status.TIMING_MISMATCH, "failure"),
     (Status.RUNTIME_ERROR, "error"), (Status.TIMEOUT, "error"), (Status.SANDBOX_VIOLATION, "error"),
-    (Status.UNSUPPORTED, "skipped"), (Status.UNAVAILABLE, "skipped"),
+    (Status.UNSUPPORTED, "failure"), (Status.UNAVAILABLE, "skipped"),
 ])
 def test_each_status_has_its_element(status: Status, kind: str) -> None:
     root = parse(record(mode=Mode.TEST, status=status, failing=2, case_message="first line\nsecond line"))

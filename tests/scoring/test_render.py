@@ -274,11 +274,11 @@ def test_an_unknown_format_is_refused() -> None:
 
 
 @pytest.mark.parametrize("fmt", ["simple", "github", "plain"])
-def test_an_unsupported_case_is_shown_and_no_failure(fmt: str) -> None:
+def test_an_unsupported_case_is_a_failure_of_its_own_kind(fmt: str) -> None:
     made = record(status=Status.UNSUPPORTED, failing=1, mode=Mode.TEST)
     text = render.table([made], fmt)
     assert "UNSUPPORTED" in text
-    assert "Failures" not in text
+    assert "Failures" in text
 
 
 def test_shorten_keeps_both_ends() -> None:
