@@ -19,6 +19,7 @@ from backends.base import Device
 from backends.toolchain import first_of, package_folder
 
 RUNTIME = "libamdhip64.so"
+DEFAULT_PREFIX = Path("/opt/rocm")
 KFD = Path("/sys/class/kfd/kfd/topology/nodes")
 PCI = Path("/sys/bus/pci/devices")
 _FRAME_BUFFER_HEAPS = ("1", "2")       # of KFD's memory banks: the host can or cannot see it
@@ -56,7 +57,7 @@ def runtime() -> Path | None:
     """libamdhip64.so: the torch wheel's (whoever uses torch must share it), ROCm's, or the system's."""
     folders = [folder / "lib" for folder in package_folder("torch")]
     folders += [Path(os.environ[name]) / "lib" for name in ("ROCM_PATH", "HIP_PATH") if os.environ.get(name)]
-    folders.append(Path("/opt/rocm/lib"))
+    folders.append(DEFAULT_PREFIX / "lib")
     folders += [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     folders += [Path(folder) for folder in _SYSTEM_LIBRARIES]
     return next((folder / RUNTIME for folder in folders if (folder / RUNTIME).is_file()), None)

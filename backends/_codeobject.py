@@ -7,6 +7,7 @@ clang's "Offload Bundler" page.
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from io import BytesIO
@@ -99,8 +100,8 @@ def _from_bundle(data: bytes, start: int, arch: str) -> bytes | None:
             at += _BUNDLE_ENTRY.size
             name = data[at : at + length].decode(errors="replace")
             at += length
-            # "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+": kind, triple, arch with features that are on
-            if name.startswith("hip") and name.rpartition("-")[2].partition(":")[0] == arch:
+            # "hipv4-amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-": kind, triple, arch with its features
+            if name.startswith("hip") and re.search(rf"-{re.escape(arch)}(?::|$)", name):
                 return data[start + offset : start + offset + size]
     except struct.error:
         pass   # the magic by chance near the end of the file

@@ -30,6 +30,7 @@ HINT = ('install ROCm (hipcc), or the compiler from wheels: pip install -e ".[ro
 _OLDEST_CLANG = 18     # the first whose gfx942 FP8 instructions are complete
 _BITCODE = ("ocml.bc", "ockl.bc")
 _ISA_VERSIONS = {"gfx942": 9402}
+DEFAULT_PREFIX = Path("/opt/rocm")
 CONTROLS = Path(__file__).with_name("_oclc.c")
 PRINCIPAL = 1          # index of the device compilation in ``Llvm.steps``
 
@@ -90,7 +91,7 @@ class Llvm:
 def find() -> Llvm:
     """A complete set of parts: the system's, else the wheels'. Raises ``ToolchainMissing``."""
     cxx = find_cxx()
-    host, system = cxx.facts["target"], _system_includes(cxx.path)
+    host, system = cxx.facts["target"], system_includes(cxx.path)
     tried: list[str] = []
     for parts in (_system_parts, _wheel_parts):
         found = parts(tried)
@@ -156,7 +157,7 @@ def _triton() -> tuple[Path, Path, str] | None:
 def rocm_prefixes() -> list[Path]:
     """Roots where ROCm may be: ``ROCM_PATH``, ``HIP_PATH``, /opt/rocm."""
     named = [Path(os.environ[name]) for name in ("ROCM_PATH", "HIP_PATH") if os.environ.get(name)]
-    return [*named, Path("/opt/rocm")]
+    return [*named, DEFAULT_PREFIX]
 
 
 def _wheel_parts(tried: list[str]) -> Parts | None:
@@ -191,7 +192,7 @@ def _clang_major(path: Path) -> int:
     return int(major) if major.isdigit() else 0
 
 
-def _system_includes(cxx: Path) -> tuple[str, ...]:
+def system_includes(cxx: Path) -> tuple[str, ...]:
     """Where ``cxx`` looks for headers, without the folder of its own compiler headers: clang brings its own."""
     answer = remembered(cxx, [str(cxx), "-E", "-x", "c++", "-v", os.devnull]) or ""
     _, _, listed = answer.partition("#include <...> search starts here:\n")

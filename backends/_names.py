@@ -16,12 +16,15 @@ def demangle(names: Sequence[str], filters: Sequence[Path | None]) -> dict[str, 
     """Short names by mangled name, through the first of ``filters`` (``cu++filt``, ``c++filt``) that exists.
 
     Without any, a name keeps its identifiers and loses its template arguments. Two functions that would look alike
-    keep their full form.
+    keep the shortest form that tells them apart.
     """
     full = _filtered(names, filters) or {name: plain(name) for name in names}
-    short = {name: shorten(text) for name, text in full.items()}
-    taken = list(short.values())
-    return {name: short[name] if taken.count(short[name]) == 1 else full[name] for name in names}
+    forms = [{name: shorten(text) for name, text in full.items()}, full]
+
+    def distinct(name: str) -> str:
+        return next((form[name] for form in forms if list(form.values()).count(form[name]) == 1), name)
+
+    return {name: distinct(name) for name in names}
 
 
 def _filtered(names: Sequence[str], filters: Sequence[Path | None]) -> dict[str, str] | None:

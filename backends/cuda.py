@@ -42,6 +42,7 @@ from backends.toolchain import (
 
 _MIN_RELEASE = (12, 0)     # the first nvcc that knows sm_90a
 _HINT = 'install a CUDA toolkit of at least 12.0, or the one from wheels: pip install -e ".[cuda-toolchain]"'
+DEFAULT_PREFIX = Path("/usr/local/cuda")
 _HOPPER = {"fp8": 1979e12, "bf16": 989.4e12, "fp16": 989.4e12, "fp32": 66.9e12}
 
 # Data-sheet rates are dense. Last-level caches: 60 MB is what an H200's driver reports, 50 and 48 MB are NVIDIA's.
@@ -169,6 +170,9 @@ def find_nvcc() -> Tool:
     """
     tried = []
     for rung, path in _ladder():
+        if path is None:
+            tried.append(f"{rung}: {'nvcc (not found)' if rung == 'PATH' else 'nvidia-cuda-nvcc (not installed)'}")
+            continue
         answer = remembered(path, [str(path), "--version"]) if path.is_file() else None
         match = re.search(r"release (\d+)\.(\d+), V([\d.]+)", answer or "")
         if match and (int(match[1]), int(match[2])) >= _MIN_RELEASE:
@@ -177,7 +181,7 @@ def find_nvcc() -> Tool:
         tried.append(f"{rung}: {path} ({why})")
         if rung == "NVCC":
             raise ToolchainMissing("nvcc", tried, "NVCC names a compiler that does not work; correct or unset it")
-    raise ToolchainMissing("nvcc", tried or ["PATH"], _HINT)
+    raise ToolchainMissing("nvcc", tried, _HINT)
 
 
 def _host_compiler() -> str:
@@ -187,17 +191,16 @@ def _host_compiler() -> str:
     return f"; host {answer.splitlines()[0]}" if answer and answer.strip() else ""
 
 
-def _ladder() -> list[tuple[str, Path]]:
-    places: list[tuple[str, Path]] = []
+def _ladder() -> list[tuple[str, Path | None]]:
+    places: list[tuple[str, Path | None]] = []
     if nvcc := os.environ.get("NVCC"):
         places.append(("NVCC", which(nvcc) or Path(nvcc)))
     for variable in ("CUDA_HOME", "CUDA_PATH"):
         if home := os.environ.get(variable):
             places.append((variable, Path(home) / "bin" / "nvcc"))
-    if path := which("nvcc"):
-        places.append(("PATH", path))
-    places.append(("default prefix", Path("/usr/local/cuda/bin/nvcc")))
-    return places + [("wheel", folder / "bin" / "nvcc") for folder in _wheel_folders()]
+    places += [("PATH", which("nvcc")), ("default prefix", DEFAULT_PREFIX / "bin" / "nvcc")]
+    wheels: list[Path | None] = [folder / "bin" / "nvcc" for folder in _wheel_folders()]
+    return places + [("wheel", path) for path in wheels or [None]]
 
 
 def _wheel_folders() -> list[Path]:
@@ -210,7 +213,7 @@ def sass(library: Path, nvcc: Path) -> str:
 
     Raises ``BackendError`` if neither is found.
     """
-    homes = [nvcc.resolve().parent, Path("/usr/local/cuda/bin"), *(home / "bin" for home in _wheel_folders()),
+    homes = [nvcc.resolve().parent, DEFAULT_PREFIX / "bin", *(home / "bin" for home in _wheel_folders()),
              *(folder / "backends" / "nvidia" / "bin" for folder in package_folder("triton"))]
     for program, arguments in (("cuobjdump", ["-sass"]), ("nvdisasm", ["-c"])):
         places = [which(program), *(home / program for home in homes)]

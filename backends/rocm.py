@@ -156,7 +156,7 @@ def _hipcc_ladder() -> list[tuple[str, Path]]:
             places.append((variable, Path(home) / "bin" / "hipcc"))
     if path := which("hipcc"):
         places.append(("PATH", path))
-    default = Path("/opt/rocm/bin/hipcc")
+    default = _llvm.DEFAULT_PREFIX / "bin" / "hipcc"
     return [*places, ("default prefix", default)] if default.is_file() else places
 
 
