@@ -124,8 +124,8 @@ class Config:
     origins: Mapping[str, str]
 
     def path(self, name: str) -> Path:
-        """A folder or file setting, resolved: against its file, a default against the checkout, else as the shell does."""
-        value = Path(getattr(self.settings.paths, name)).expanduser()
+        """A folder or file, resolved: against the file that sets it, a default against the checkout, else here."""
+        value = _expand(Path(getattr(self.settings.paths, name)))
         if value.is_absolute():
             return value
         origin = self.origins[f"paths.{name}"]
@@ -159,15 +159,23 @@ def find(flag: str | None, environment: Mapping[str, str]) -> Path | None:
     """
     for origin, name in (("--config", flag), ("WARPWAVE_CONFIG", environment.get("WARPWAVE_CONFIG"))):
         if name:
-            path = Path(name).expanduser()
+            path = _expand(Path(name))
             if not path.is_file():
                 raise ConfigError(f"{origin}: no file {path}")
             return path.resolve()
-    user = Path(environment.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "warpwave"
+    user = Path(environment.get("XDG_CONFIG_HOME") or _expand(Path("~/.config"))) / "warpwave"
     for folder in (Path.cwd(), user, ROOT):
         if (folder / "config.yaml").is_file():
             return (folder / "config.yaml").resolve()
     return None
+
+
+def _expand(path: Path) -> Path:
+    """``~`` expanded where there is a home (a container's user may have none)."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        return path
 
 
 def load(
@@ -226,8 +234,10 @@ def _read(path: Path) -> dict[str, Any]:
 def _put(values: dict[str, Any], dotted: str, value: Any) -> None:
     *folders, leaf = dotted.split(".")
     for folder in folders:
-        inner = values.get(folder)
-        values[folder] = dict(inner) if isinstance(inner, dict) else {}
+        inner = values.get(folder, {})
+        if not isinstance(inner, dict):
+            return                   # an error of the file, reported when it is validated
+        values[folder] = dict(inner)
         values = values[folder]
     values[leaf] = value
 
