@@ -7,13 +7,14 @@
 // pair up, whatever order of k the instruction believes in.
 //
 // LDS serves 16-byte accesses eight lanes at a time: lanes 0-3 with 12-15, 4-11, and so on. Which rows the 16 operand rows
-// of a tile stand for is free; the maps below make any such eight lanes hit eight different places, for these reads and
+// of a tile stand for is free; column_row and interleaved_row make any such eight lanes hit eight different places, for these reads and
 // for writes that run down a column of rows 16 apart (tile/fp8_k_outermost.h).
 #pragma once
 
 #include "isa/lanes.h"
 #include "isa/mfma.h"
 #include "isa/types.h"
+#include "tile/operand_rows.h"
 
 constexpr int kBlockK = 128;      // values of K per scale, and per panel
 constexpr int kChunk = 16;        // bytes
@@ -34,10 +35,6 @@ __device__ __forceinline__ int fp8_chunk_offset(int row, int chunk) {
 __device__ __forceinline__ int column_row(int tile, int r) {
     return (tile >> 1) * 32 + (tile & 1) * 8 + (r & 1) * 16 + (r >> 1);
 }
-
-/// Panel row that row `r` of MFMA tile `tile` (0 .. 3) stands for, when a panel is the first operand: four tiles
-/// interleave in 64 rows. A lane's results 4 * g + i of the four tiles are then 16 consecutive rows, 16 * g + 4 * tile + i.
-__device__ __forceinline__ int interleaved_row(int tile, int r) { return (r >> 2) * 16 + tile * 4 + (r & 3); }
 
 /// A lane's share of one K block of 16 rows: one MFMA operand per step.
 struct Fp8Operand {

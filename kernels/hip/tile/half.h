@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: MIT
+// The two 16-bit formats attention comes in, as one interface: the matrix instruction and rounding from fp32.
+#pragma once
+
+#include "isa/mfma.h"
+#include "tile/bf16.h"
+
+struct Bf16 {
+    static __device__ __forceinline__ f32x4 multiply(u32x2 a, u32x2 b, f32x4 c) { return mfma_16x16x16_bf16(a, b, c); }
+
+    /// For probabilities: NaN can only come from NaN operands and then has a zero lower half, so that it survives.
+    static __device__ __forceinline__ uint32_t pack_probabilities(float low, float high) {
+        return pack_bf16_finite(low, high);
+    }
+
+    static __device__ __forceinline__ uint32_t pack(float low, float high) { return pack_bf16(low, high); }
+};
+
+struct Fp16 {
+    static __device__ __forceinline__ f32x4 multiply(u32x2 a, u32x2 b, f32x4 c) { return mfma_16x16x16_f16(a, b, c); }
+
+    static __device__ __forceinline__ uint32_t pack_probabilities(float low, float high) { return pack(low, high); }
+
+    static __device__ __forceinline__ uint32_t pack(float low, float high) {
+        const uint16_t low_bits = __builtin_bit_cast(uint16_t, static_cast<_Float16>(low));
+        const uint16_t high_bits = __builtin_bit_cast(uint16_t, static_cast<_Float16>(high));
+        return low_bits | static_cast<uint32_t>(high_bits) << 16;
+    }
+};

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: MIT
+// Scores of 16 queries against `Tiles` * 16 keys as one wave holds them, transposed (keys are MFMA rows, queries columns),
+// and one step of the online softmax on them.
+//
+// With r = lane % 16 and g = lane / 16, score[t][i] belongs to query r and key scored_key(t, i). The four lanes that share r
+// share a query; probabilities are packed in exactly the operand layout that p v wants, so they never leave their lane.
+#pragma once
+
+#include "isa/lanes.h"
+#include "isa/math.h"
+#include "isa/types.h"
+#include "online_softmax.h"
+
+/// Key, counted from the tile's first one, of score[t][i] in this lane (the results of paired_row).
+__device__ __forceinline__ int scored_key(int t, int i) {
+    return (t >> 1) * 32 + lane_id() / 16 * 8 + (t & 1) * 4 + i;
+}
+
+struct Exp2 {
+    __device__ __forceinline__ float operator()(float x) const { return exp2_approx(x); }
+};
+
+/// Largest value among the four lanes of a query.
+__device__ __forceinline__ float query_maximum(float value) {
+    value = fmaxf(value, from_lane_xor_16(value));
+    return fmaxf(value, from_lane_xor_32(value));
+}
+
+/// Sum over the four lanes of a query.
+__device__ __forceinline__ float query_sum(float value) {
+    value += from_lane_xor_16(value);
+    return value + from_lane_xor_32(value);
+}
+
+/// Keys from `visible` (counted from the tile's first one, any sign) on get -inf.
+template <int Tiles>
+__device__ __forceinline__ void mask_scores(f32x4 (&score)[Tiles], int visible) {
+#pragma unroll
+    for (int t = 0; t < Tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) score[t][i] = scored_key(t, i) < visible ? score[t][i] : -INFINITY;
+}
+
+/// Take the scores into `row` (whose sum stays this lane's share) and turn them into probabilities, packed as operands.
+/// Returns the factor for what was accumulated before.
+template <class Half, int Tiles>
+__device__ __forceinline__ float take_scores(
+    const f32x4 (&score)[Tiles], SoftmaxRow& row, float scale, u32x2 (&probability)[Tiles]) {
+    float maximum = score[0][0];
+#pragma unroll
+    for (int t = 0; t < Tiles; ++t)
+#pragma unroll
+        for (int i = 0; i < 4; ++i) maximum = fmaxf(maximum, score[t][i]);
+    const float correction = row.raise(query_maximum(maximum), scale, Exp2{});
+    const float shift = row.shift(scale);
+    float sum = 0.0f;
+#pragma unroll
+    for (int t = 0; t < Tiles; ++t) {
+        float p[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            p[i] = exp2_approx(score[t][i] * scale - shift);
+            sum += p[i];
+        }
+        probability[t] = u32x2{Half::pack_probabilities(p[0], p[1]), Half::pack_probabilities(p[2], p[3])};
+    }
+    row.sum += sum;
+    return correction;
+}
