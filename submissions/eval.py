@@ -43,7 +43,8 @@ MAX_TOTAL_NS = {"benchmark": 10e9, "leaderboard": 30e9}
 WARM_UP_SECONDS = 0.2
 CLEAR_BYTES = {"cuda": 256 << 20, "hip": 512 << 20}   # above every last-level cache: 60 MB on an H200, 256 MiB on MI300
 TEXT_LIMIT = 4000                           # characters of one message
-PIPE_RESERVE = 16 << 10                     # bytes of the pipe kept for everything but messages
+CASE_BYTES = 400                            # at most, of the result lines of a case without its spec and message
+PAGE = 4096                                 # a write that does not fit the pipe's last page starts a new one
 
 PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*):\s*([A-Za-z_][A-Za-z0-9_]*|[+-]?[0-9]+)\s*")
 
@@ -99,13 +100,14 @@ class Report:
         self.passed: dict[int, bool] = {}
         self.room: float = math.inf
         if stat.S_ISFIFO(os.fstat(fd).st_mode):
-            self.room = (64 << 10) - PIPE_RESERVE
+            self.room = 64 << 10
             with contextlib.suppress(OSError):
-                fcntl.fcntl(fd, 1031, 1 << 20)                          # F_SETPIPE_SZ
-                self.room = fcntl.fcntl(fd, 1032) - PIPE_RESERVE        # F_GETPIPE_SZ
+                fcntl.fcntl(fd, 1031, 1 << 20)          # F_SETPIPE_SZ
+                self.room = fcntl.fcntl(fd, 1032)       # F_GETPIPE_SZ
 
     def start(self, mode: str, cases: list[tuple[str, dict[str, Any]]]) -> None:
         self.cases, self.kind = cases, "test" if mode == "test" else "benchmark"
+        self.room -= 2 * PAGE + sum(len(line.encode()) + CASE_BYTES for line, _ in cases)
         self.entry(f"{self.kind}-count", len(cases))
 
     def entry(self, key: str, value: object) -> None:
@@ -114,9 +116,11 @@ class Report:
     def text(self, key: str, value: object, limit: int = TEXT_LIMIT) -> None:
         text = str(value).encode(errors="replace").decode().replace("\r", "")
         text = (text if len(text) <= limit else text[:limit] + " (cut)").replace("\n", "\\n")
-        if len(text.encode()) > self.room:
-            text = "(not shown: the pipe is full)"
-        self.room -= len(text.encode())
+        size = len(text.encode()) + PAGE
+        if size > self.room:
+            self.entry(key, "(not shown: the pipe is full)")
+            return
+        self.room -= size
         self.entry(key, text)
 
     def case(self, message: dict[str, Any]) -> None:
@@ -269,9 +273,9 @@ def follow_parent() -> None:
 
 
 def explain(error: BaseException) -> str:
-    """The end of the traceback."""
+    """The end of the traceback, where the reason stands."""
     lines = traceback.format_exception(type(error), error, error.__traceback__)
-    return "".join(lines[-6:]).strip()
+    return "".join(lines[-6:]).strip()[-TEXT_LIMIT:]
 
 
 def is_device_error(error: BaseException) -> bool:

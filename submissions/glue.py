@@ -51,7 +51,7 @@ def glue(binding: Path, problem: str, signature: Signature, shown: Path) -> Glue
     clash = sorted(name for part in parts for name in part.names & template.RESERVED)
     if clash:
         raise EmbedError(f"{shown}:1: defines {', '.join(clash)}, which a packed file uses itself; rename it there")
-    imports = sorted({line for part in parts for line in part.imports})
+    imports = sorted({line for part in parts for line in part.imports}, key=lambda line: (line[:4] == "from", line))
     code = "\n\n\n".join(["\n".join(imports), *(part.text for part in parts)]).strip("\n")
     return Glue(code, case, _device_tensor(signature, shown), _values(signature), _argtypes(signature))
 

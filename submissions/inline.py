@@ -118,7 +118,7 @@ class _Inliner:
                               "include it always, or let WARPWAVE_PACKED, __HIP__ or __CUDACC__ alone decide")
         if found.resolve() not in self.seen:
             shown = found.relative_to(self.root) if found.is_relative_to(self.root) else found
-            self.lines.append(Line(f"// ==== {shown.as_posix()}", here.path, here.number))
+            self.lines += [Line(text, here.path, here.number) for text in ("", f"// ==== {shown.as_posix()}")]
             self.file(found)
 
 
@@ -140,7 +140,7 @@ def _ascii(text: str, shown: Path) -> str:
 def _plain(char: str) -> str:
     if char.isascii():
         return char
-    known = {"×": "x", "·": "*", "–": "-", "—": "-", "−": "-", "≤": "<", "≥": ">", "→": ">", "“": '"', "”": '"'}
+    known = {"×": "x", "µ": "u", "μ": "u", "·": "*", "–": "-", "—": "-", "−": "-", "≤": "<", "≥": ">", "→": ">"}
     base = unicodedata.normalize("NFKD", known.get(char, char))[:1]
     return base if base.isascii() else "?"
 

@@ -171,6 +171,7 @@ def describe(outcome: Outcome) -> Iterator[str]:
         if case.timing:
             line += f"  {case.timing.mean * 1e6:.2f} ± {case.timing.err * 1e6:.2f} µs, {case.timing.runs} runs"
         yield line
+        yield from case.profile.splitlines()
         if case.text:
             yield from (f"        {text}" for text in case.text.splitlines())
     if not outcome.passed and not any(not case.passed for case in (*outcome.report.tests, *outcome.report.benchmarks)):

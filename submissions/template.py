@@ -57,10 +57,7 @@ def _build():
     if "is_python_module" in known and "no_implicit_headers" in known:
         path = cpp_extension.load_inline(**options, is_python_module=False, no_implicit_headers=True)
     else:
-        # A torch from before these options: an ordinary extension with torch's headers, slower to build, around the
-        # same symbol. The dummy function gives it the module entry point that its import needs.
-        options["cpp_sources"].append("int warpwave_packed() { return 1; }")
-        path = cpp_extension.load_inline(**options, functions=["warpwave_packed"]).__file__
+@FALLBACK@
     return ctypes.CDLL(path)
 
 
@@ -144,6 +141,17 @@ _PREPARE = {
 ''',
     "cpu": "",
 }
+_EXTENSION = '''\
+        # A torch from before these options: an ordinary extension with torch's headers, slower to build, around the
+        # same symbol. The dummy function gives it the module entry point that its import needs.
+        options["cpp_sources"].append("int warpwave_packed() { return 1; }")
+        path = cpp_extension.load_inline(**options, functions=["warpwave_packed"]).__file__'''
+_FALLBACK = {
+    "cuda": _EXTENSION,
+    "cpu": _EXTENSION,
+    # With headers put before it, the source would not start with the line that keeps torch from rewriting its launches.
+    "hip": '        raise RuntimeError(f"torch {torch.__version__} is too old: load_inline lacks no_implicit_headers")',
+}
 _SOURCES = {
     "cuda": '"cpp_sources": [""], "cuda_sources": [SOURCE]',
     "hip": '"cpp_sources": [""], "cuda_sources": [SOURCE]',
@@ -172,7 +180,8 @@ def render(values: Mapping[str, str], language: str, embedded: str) -> str:
     Raises ``KeyError`` for a placeholder without a value.
     """
     every = {**values, "PREPARE": _fill(_PREPARE[language], values), "SOURCES": _SOURCES[language],
-             "CALL": _CALL[language == "cpu"], "ERROR_STRING": _ERROR_STRINGS[language]}
+             "FALLBACK": _FALLBACK[language], "CALL": _CALL[language == "cpu"],
+             "ERROR_STRING": _ERROR_STRINGS[language]}
     return _fill(_HEAD, every) + embedded + "\n" + _fill(_TAIL, every)
 
 

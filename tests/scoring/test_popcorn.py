@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 
 import pytest
@@ -200,6 +201,15 @@ def test_old_evaluators_leave_best_and_worst_out() -> None:
     timing = popcorn.parse_report(entries).benchmarks[0].timing
     assert timing is not None
     assert timing.best is None
+
+
+def test_profiles_are_decoded() -> None:
+    text = "a table???"
+    encoded = base64.b64encode(text.encode()).decode()
+    assert "/" in encoded
+    for report in (encoded, encoded.replace("/", "*")):
+        entries = {"benchmark-count": "1", "benchmark.0.spec": "m: 1", "benchmark.0.report": report, "check": "pass"}
+        assert popcorn.parse_report(entries).benchmarks == (popcorn.CaseReport("m: 1", True, profile=text),)
 
 
 def test_no_check_line_is_no_pass() -> None:
