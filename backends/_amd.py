@@ -138,8 +138,8 @@ def nodes(topology: Path | None = None, environment: Mapping[str, str] | None = 
     found = [node for folder in folders if (node := _node(folder)) is not None]
     for variable in _VISIBLE:
         entries = [entry.strip() for entry in environment.get(variable, "").split(",") if entry.strip()]
-        if entries and all(entry.isdigit() for entry in entries):
-            found = [found[int(entry)] for entry in entries if int(entry) < len(found)]
+        if entries and all(entry.removeprefix("-").isdigit() for entry in entries):
+            found = [found[int(entry)] for entry in entries if 0 <= int(entry) < len(found)]
     return found
 
 

@@ -7,10 +7,11 @@ Probing makes no CUDA context. Every source may be missing; what is missing is s
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import functools
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -38,7 +39,7 @@ THROTTLE_REASONS = {
     0x080: "hw_power_brake_slowdown",
     0x100: "display_clock_setting",
 }
-_SMI_DEVICES = "index,name,compute_cap,memory.total,driver_version"
+_SMI_DEVICES = "index,uuid,name,compute_cap,memory.total,driver_version"
 _SMI_TELEMETRY = "clocks.sm,clocks.mem,power.draw,power.limit,temperature.gpu,clocks_throttle_reasons.active"
 
 
@@ -71,6 +72,18 @@ def telemetry(device: Device) -> dict[str, object]:
         with contextlib.suppress(nvml.NVMLError):
             return _nvml_telemetry(nvml, device)
     return _smi_telemetry(device)
+
+
+def driver_cuda() -> tuple[int, int] | None:
+    """The CUDA release the driver supports; None without a driver. Needs no package and makes no context."""
+    try:
+        library = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return None
+    version = ctypes.c_int()
+    if library.cuDriverGetVersion(ctypes.byref(version)):
+        return None
+    return version.value // 1000, version.value % 1000 // 10
 
 
 def _driver_version() -> str:
@@ -164,22 +177,30 @@ def _from_smi() -> tuple[tuple[Device, ...], str]:
 
 
 def parse_smi_devices(answer: str, visible: str | None = None) -> tuple[Device, ...]:
-    """Devices from nvidia-smi's CSV, numbered as CUDA would under ``CUDA_VISIBLE_DEVICES`` (numbers only)."""
-    rows = {}
-    for line in answer.splitlines():
-        fields = [field.strip() for field in line.split(",")]
-        if len(fields) == 5 and fields[0].isdigit():
-            rows[fields[0]] = fields
-    order: Iterable[str] = rows
-    if visible is not None and all(entry.strip().isdigit() for entry in visible.split(",") if entry.strip()):
-        order = [entry.strip() for entry in visible.split(",") if entry.strip() in rows]
+    """Devices from nvidia-smi's CSV, numbered as CUDA would under ``CUDA_VISIBLE_DEVICES``: indices or UUIDs."""
+    rows = [[field.strip() for field in line.split(",")] for line in answer.splitlines()]
+    rows = [row for row in rows if len(row) == 6 and row[0].isdigit()]
+    if visible is not None:
+        rows = _chosen(rows, visible)
     found = []
-    for index, (_, name, capability, mebibytes, version) in enumerate(rows[key] for key in order):
+    for index, (_, _, name, capability, mebibytes, version) in enumerate(rows):
         major, _, minor = capability.partition(".")
         if major.isdigit() and minor.isdigit():
             memory = int(mebibytes) * 2**20 if mebibytes.isdigit() else 0
             found.append(Device(index, name, label(name), arch(int(major), int(minor)), memory, version))
     return tuple(found)
+
+
+def _chosen(rows: list[list[str]], visible: str) -> list[list[str]]:
+    """The rows that ``visible`` names, in its order; like CUDA, the first name that fits none ends the list."""
+    chosen = []
+    for entry in (entry.strip() for entry in visible.split(",")):
+        hit = next((row for row in rows if entry == row[0] or (entry.startswith("GPU-") and row[1].startswith(entry))),
+                   None)
+        if hit is None:
+            break
+        chosen.append(hit)
+    return chosen
 
 
 def _selector(device: Device) -> str:

@@ -83,6 +83,8 @@ class CudaBackend(CompilingBackend):
         if compiler is not None and which("g++") is None and not os.environ.get("NVCC_CCBIN"):
             reasons.append("nvcc needs a host compiler: install g++")
         devices, why = _nvidia.devices()
+        if compiler is not None and devices and (mismatch := newer_than_driver(compiler, _nvidia.driver_cuda())):
+            reasons.append(mismatch)
         return Availability(
             str(compiler.path) if compiler else None, compiler.version if compiler else None, devices,
             (*reasons, *why),
@@ -184,6 +186,15 @@ def find_nvcc() -> Tool:
     raise ToolchainMissing("nvcc", tried, _HINT)
 
 
+def newer_than_driver(nvcc: Tool, driver: tuple[int, int] | None) -> str:
+    """Why kernels from ``nvcc`` will not start under this driver, "" if they will: a release's major number counts."""
+    release = re.match(r"nvcc (\d+)\.(\d+)", nvcc.version)
+    if release is None or driver is None or int(release[1]) <= driver[0]:
+        return ""
+    return (f"the driver supports CUDA {driver[0]}.{driver[1]} and {nvcc.path} is {release[1]}.{release[2]}: its "
+            f"kernels will not start; update the driver, or set CUDA_HOME to a toolkit of CUDA {driver[0]}")
+
+
 def _host_compiler() -> str:
     """Which C++ compiler nvcc will call, for the version: its code is in the library, too."""
     path = which(os.environ.get("NVCC_CCBIN") or "g++")
@@ -209,26 +220,29 @@ def _wheel_folders() -> list[Path]:
 
 
 def sass(library: Path, nvcc: Path) -> str:
-    """Machine code of all kernels in ``library``: ``cuobjdump`` from the toolkit, PATH or wheel, else ``nvdisasm``.
+    """Machine code of all kernels in ``library``, by cuobjdump or else nvdisasm.
 
-    Raises ``BackendError`` if neither is found.
+    Raises ``BackendError`` if neither is found or neither can read the library.
     """
-    homes = [nvcc.resolve().parent, DEFAULT_PREFIX / "bin", *(home / "bin" for home in _wheel_folders()),
-             *(folder / "backends" / "nvidia" / "bin" for folder in package_folder("triton"))]
     for program, arguments in (("cuobjdump", ["-sass"]), ("nvdisasm", ["-c"])):
-        places = [which(program), *(home / program for home in homes)]
-        path = next((place for place in places if place and place.is_file()), None)
-        if path is None:
-            continue
-        text = _dump(path, arguments, library)
+        path = disassembler(program, nvcc)
+        text = _dump(path, arguments, library) if path else None
         if text is not None:
             return text
     raise BackendError("no disassembler: neither cuobjdump nor nvdisasm is in the CUDA toolkit, on PATH or in a wheel; "
                        "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
 
 
+def disassembler(program: str, nvcc: Path) -> Path | None:
+    """``program`` from PATH, beside ``nvcc``, from the default toolkit, the CUDA wheels or the triton wheel."""
+    homes = [nvcc.resolve().parent, DEFAULT_PREFIX / "bin", *(home / "bin" for home in _wheel_folders()),
+             *(folder / "backends" / "nvidia" / "bin" for folder in package_folder("triton"))]
+    places = [which(program), *(home / program for home in homes)]
+    return next((place for place in places if place and place.is_file()), None)
+
+
 def _dump(program: Path, arguments: list[str], library: Path) -> str | None:
-    if program.name == "cuobjdump":
+    if program.name.startswith("cuobjdump"):
         return _process.ask([str(program), *arguments, str(library)], timeout=120.0)
     texts = []
     for cubin in _ptxas.cubins(library.read_bytes()):

@@ -12,11 +12,11 @@ import pytest
 
 from backends import _amd, _nvidia, cpu, cuda, rocm
 from backends.base import Device
-from backends.toolchain import first_of
+from backends.toolchain import Tool, first_of
 
-SMI = """0, NVIDIA H100 80GB HBM3, 9.0, 81559, 580.95.05
-1, NVIDIA L4, 8.9, 23034, 580.95.05
-2, NVIDIA L40S, 8.9, 46068, 580.95.05
+SMI = """0, GPU-1f3c, NVIDIA H100 80GB HBM3, 9.0, 81559, 580.95.05
+1, GPU-27aa, NVIDIA L4, 8.9, 23034, 580.95.05
+2, GPU-9b0e, NVIDIA L40S, 8.9, 46068, 580.95.05
 """
 
 
@@ -40,10 +40,29 @@ def test_nvidia_smi_lists_devices_as_cuda_numbers_them() -> None:
     assert [(device.index, device.gpu, device.arch) for device in devices] == [
         (0, "H100", "sm_90a"), (1, "L4", "sm_89"), (2, "NVIDIA L40S", "sm_89")]
     assert devices[0] == Device(0, "NVIDIA H100 80GB HBM3", "H100", "sm_90a", 81559 * 2**20, "580.95.05")
-    assert [device.gpu for device in _nvidia.parse_smi_devices(SMI, "2,0")] == ["NVIDIA L40S", "H100"]
-    assert _nvidia.parse_smi_devices(SMI, "") == ()
     assert _nvidia.parse_smi_devices("No devices were found\n") == ()
-    assert len(_nvidia.parse_smi_devices(SMI, "GPU-aaaa")) == 3     # cannot be told apart here: all
+
+
+@pytest.mark.parametrize(
+    ("visible", "gpus"),
+    [("2,0", ["NVIDIA L40S", "H100"]), ("", []), ("-1", []), ("1,-1,0", ["L4"]), ("7", []),
+     ("GPU-9b,GPU-1f3c", ["NVIDIA L40S", "H100"]), ("GPU-unknown", [])],
+)
+def test_nvidia_smis_devices_follow_cudas_variable(visible: str, gpus: list[str]) -> None:
+    devices = _nvidia.parse_smi_devices(SMI, visible)
+    assert [device.gpu for device in devices] == gpus
+    assert [device.index for device in devices] == list(range(len(gpus)))
+
+
+@pytest.mark.parametrize(
+    ("version", "driver", "starts"),
+    [("nvcc 13.0.88", (13, 0), True), ("nvcc 13.5.1", (13, 0), True), ("nvcc 12.4.1", (13, 0), True),
+     ("nvcc 13.0.88", (12, 4), False), ("nvcc 13.0.88", None, True)],
+)
+def test_a_toolkit_newer_than_the_driver_is_said(version: str, driver: tuple[int, int] | None, starts: bool) -> None:
+    reason = cuda.newer_than_driver(Tool(Path("/cuda/bin/nvcc"), version), driver)
+    assert (reason == "") == starts
+    assert starts or "supports CUDA 12.4 and /cuda/bin/nvcc is 13.0" in reason
 
 
 def test_nvidia_smi_telemetry() -> None:
@@ -193,6 +212,7 @@ def test_visible_devices_are_numbered_anew(sysfs: Path) -> None:
     assert buses(HIP_VISIBLE_DEVICES="1") == ["26"]
     assert buses(ROCR_VISIBLE_DEVICES="1,0", HIP_VISIBLE_DEVICES="0") == ["26"]
     assert buses(HIP_VISIBLE_DEVICES="7") == []
+    assert buses(HIP_VISIBLE_DEVICES="-1") == []
 
 
 def test_telemetry_comes_from_hwmon(sysfs: Path) -> None:
