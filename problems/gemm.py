@@ -120,7 +120,8 @@ MUTANTS: dict[str, Mutant] = {
     "zeros": Mutant("c is zero", transform_outputs=_output(lambda data, c: torch.zeros_like(c))),
     "input_copied": Mutant("c holds the numbers of a", transform_outputs=_output(_copied)),
     "half_of_k_skipped": Mutant("only the first half of K", transform_data=_half_of_k, applies=_several_blocks),
-    "last_k_block_skipped": Mutant("all of K but its last 128", transform_data=_first_blocks(-1), applies=_several_blocks),
+    "last_k_block_skipped": Mutant(
+        "all of K but its last 128", transform_data=_first_blocks(-1), applies=_several_blocks),
     "scales_ignored": Mutant(
         "every scale is 1",
         transform_data=_data(lambda a, b, sa, sb: (a, b, torch.ones_like(sa), torch.ones_like(sb)))),

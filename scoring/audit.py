@@ -3,8 +3,8 @@
 
 A tolerance that lets zeros, a uniform softmax or half of the work pass makes a leaderboard worthless, and nobody
 notices, since honest kernels pass as well. So for each case this makes inputs, computes the expectation (of a sample
-of the rows: the same code as in scoring), and puts before the scorer's own comparison first the right answer, which must
-pass, and then each wrong one, which must not. It runs on a laptop: nothing is launched, only references are computed.
+of the rows: the same code as in scoring), and puts before the scorer's own comparison first the right answer, which
+must pass, and then each wrong one, which must not. It runs on a laptop: nothing is launched, only references computed.
 """
 
 from __future__ import annotations

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""binding.py: useful FLOP and bytes counted one by one on small cases, and workspace sizes as documented."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests.problems.folders import NAMES, generate, problem
+
+MIB = 1 << 20
+flash = problem("flash_attention").binding
+mla = problem("mla_decode").binding
+size = st.integers(1, 40)
+
+
+@given(size, size, st.booleans())
+def test_visible_pairs_of_attention(sq: int, sk: int, causal: bool) -> None:
+    pairs = sum(1 for i in range(sq) for j in range(sk) if not causal or j <= i + sk - sq)
+    case = {"batch": 3, "sq": sq, "sk": sk, "hq": 4, "hk": 2, "dim": 64, "causal": int(causal), "half": 0}
+    assert flash.visible_pairs(sq, sk, causal) == pairs
+    assert flash.flops(case) == 3 * 4 * pairs * 4 * 64
+    rows = sum(1 for i in range(sq) if not causal or i + sk - sq >= 0)
+    assert flash.bytes_moved(case) == 3 * (2 * 64 * (4 * rows + 2 * 2 * sk + 4 * sq) + 4 * 4 * sq)
+
+
+@given(st.integers(1, 9), st.integers(1, 300), st.sampled_from(["uniform", "ragged", "mixed"]), st.integers(1, 2),
+       st.integers(0, 1))
+def test_visible_pairs_of_decoding(batch: int, sk: int, lens: str, sq: int, causal: int) -> None:
+    case = {"batch": batch, "sq": sq, "hq": 16, "sk": sk, "lens": lens, "causal": causal}
+    lengths = mla.decode_lengths(batch, sk, lens)
+    pairs = sum(
+        1 for length in lengths for i in range(sq) for t in range(length) if t < length - (sq - 1 - i) * causal)
+    assert mla.flops(case) == 2 * 1088 * 16 * pairs
+    pages = sum(len(range(0, length, 64)) for length in lengths)
+    rows = batch * sq * 16
+    assert mla.bytes_moved(case) == 1152 * sum(lengths) + 4 * pages + 4 * batch + rows * (1152 + 1024 + 4)
+
+
+def test_decode_counts_are_those_of_the_data_a_seed_makes() -> None:
+    case = {"batch": 5, "sq": 2, "hq": 16, "sk": 300, "lens": "mixed", "causal": 1}
+    for seed in (1, 2, 3):
+        lengths = generate("mla_decode", case, seed)[3].tolist()
+        pairs = sum(max(0, length - hidden) for length in lengths for hidden in (0, 1))
+        assert mla.flops(case) == 2 * 1088 * 16 * pairs
+
+
+@pytest.mark.parametrize("name", ["fp8_gemm", "amd_fp8_mm"])
+def test_gemm_counts_are_the_sizes_of_the_tensors(name: str) -> None:
+    case = {"m": 96, "n": 576, "k": 512}
+    data = generate(name, case)
+    binding = problem(name).binding
+    assert binding.bytes_moved(case) == sum(tensor.numel() * tensor.itemsize for tensor in data)
+    assert binding.flops(case) == 2 * 96 * 576 * 512
+    assert binding.PEAK(case) == "fp8"
+
+
+@pytest.mark.parametrize(("name", "case", "want"), [
+    ("fp8_gemm", {"m": 1, "n": 128, "k": 256}, MIB),
+    ("fp8_gemm", {"m": 64, "n": 2112, "k": 7168}, 16 * 64 * 2112 * 4),
+    ("fp8_gemm", {"m": 4096, "n": 4096, "k": 7168}, 64 * MIB),
+    ("amd_fp8_mm", {"m": 96, "n": 4608, "k": 7168}, 16 * 96 * 4608 * 4 + (96 + 4608) * 7168),
+    ("amd_fp8_mm", {"m": 1, "n": 64, "k": 128}, MIB + 256 + 8192),
+    ("flash_attention", {"batch": 1, "sq": 129, "hq": 8, "dim": 64}, 16 * MIB),
+    ("flash_attention", {"batch": 2, "sq": 1, "hq": 8, "dim": 128}, 16 * MIB + 32 * 2 * 8 * 130 * 4),
+    ("flash_attention", {"batch": 64, "sq": 128, "hq": 32, "dim": 256}, 272 * MIB),
+    ("mla_decode", {"batch": 1, "sq": 1, "hq": 16}, MIB + 64 * 16 * 514 * 4),
+    ("mla_decode", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
+    ("mla_decode", {"batch": 1024, "sq": 2, "hq": 128}, MIB + 2 * 1024 * 2 * 128 * 514 * 4),
+])
+def test_workspace(name: str, case: dict[str, Any], want: int) -> None:
+    assert problem(name).binding.workspace_bytes(case) == want
+
+
+def test_peaks_follow_the_data_type() -> None:
+    assert [flash.PEAK({"half": half}) for half in (0, 1)] == ["bf16", "fp16"]
+    assert mla.PEAK({}) == "bf16"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_case_can_be_counted_without_its_data(name: str) -> None:
+    binding = problem(name).binding
+    for case in problem(name).cases:
+        assert binding.flops(case.params) > 0
+        assert binding.bytes_moved(case.params) > 0
+        assert MIB <= binding.workspace_bytes(case.params) <= 1 << 30

@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""reference.py: right against mathematics written down again another way, whole or sampled, and honest kernels pass."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from tests.problems import models
+from tests.problems.folders import GEMMS, NAMES, case_id, generate, problem, same, small_cases, small_parameters
+
+FEW = settings(max_examples=15, deadline=None)
+
+
+def shares(name: str, data: Any, outputs: Any) -> list[float]:
+    """The largest error of every output as a share of its bound; fails the test if one is refused."""
+    utils = problem(name).utils
+    outputs = outputs if isinstance(outputs, tuple) else (outputs,)
+    found = []
+    for expectation, output in zip(problem(name).reference.expected(data), outputs, strict=True):
+        share, mismatch = utils.examine(expectation, output)
+        assert mismatch is None, str(mismatch)
+        found.append(share)
+    return found
+
+
+@pytest.mark.parametrize("fp8", ["e4m3fn", "e4m3fnuz"])
+@pytest.mark.parametrize("name", GEMMS)
+def test_gemm_is_the_product_of_the_dequantised_operands(name: str, fp8: str) -> None:
+    data = generate(name, {"m": 33, "n": 300, "k": 384}, seed=5, fp8=fp8)
+    a, b, a_scale, b_scale, _ = data
+    left = a.double() * a_scale.double().repeat_interleave(128, 1)
+    right = b.double() * b_scale.double().repeat_interleave(128, 0)[:300].repeat_interleave(128, 1)
+    c, = problem(name).reference.expected(data)
+    torch.testing.assert_close(c.values.double(), left @ right.T, rtol=1e-6, atol=1e-6)
+    if name == "fp8_gemm":
+        bound = 2.0**-7 * (left @ right.T).abs() + 2.0**-12 * (left.abs() @ right.abs().T)
+    else:
+        bound = 1e-3 + 2e-2 * (left @ right.T).abs()
+        if fp8 == "e4m3fn":
+            bound += 2.0**-12 * (left.abs() @ right.abs().T)
+    torch.testing.assert_close(c.bound.double(), bound, rtol=1e-5, atol=1e-9)
+
+
+def test_the_challenge_accepts_just_what_its_tolerance_says() -> None:
+    data = generate("amd_fp8_mm", {"m": 64, "n": 64, "k": 256}, fp8="e4m3fnuz")
+    c, = problem("amd_fp8_mm").reference.expected(data)
+    edge = (c.values.abs() * 2e-2 + 1e-3) * 0.8
+    passed, message = problem("amd_fp8_mm").reference.check_implementation(data, (c.values + edge).to(torch.bfloat16))
+    assert passed, message
+    passed, _ = problem("amd_fp8_mm").reference.check_implementation(data, (c.values + 1.3 * edge).to(torch.bfloat16))
+    assert not passed
+    passed, message = problem("amd_fp8_mm").reference.check_implementation(data, c.values)
+    assert not passed
+    assert "bfloat16" in message
+
+
+@pytest.mark.parametrize("case", small_cases("flash_attention"), ids=case_id)
+def test_attention_is_softmax_times_v(case: Any) -> None:
+    data = generate("flash_attention", case.params, seed=3)
+    o, lse = models.attention(*data)
+    want_o, want_lse = problem("flash_attention").reference.expected(data)
+    torch.testing.assert_close(want_o.values.double(), o, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(want_lse.values.double(), lse, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("case", small_cases("mla_decode"), ids=case_id)
+def test_decoding_is_attention_over_the_gathered_tokens(case: Any) -> None:
+    data = generate("mla_decode", case.params, seed=3)
+    q, kv_cache, block_table, seqlens, causal, scale = data
+    want_o, want_lse = problem("mla_decode").reference.expected(data)
+    for b, length in enumerate(seqlens.tolist()):
+        tokens = torch.stack([kv_cache[block_table[b, t // 64], t % 64] for t in range(length)] or [
+            kv_cache[0, 0] * 0])[:length].unsqueeze(0)           # [1, tokens, 1, 576]
+        o, lse = models.attention(q[b : b + 1], tokens, tokens[..., :512], causal, scale)
+        torch.testing.assert_close(want_o.values[b].double(), o[0], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(want_lse.values[b].double(), lse[0], rtol=1e-6, atol=1e-6)
+
+
+def test_rows_that_see_nothing_are_zero_to_the_bit() -> None:
+    case = {"batch": 1, "sq": 5, "sk": 2, "hq": 2, "hk": 1, "dim": 64, "causal": 1, "half": 0}
+    data = generate("flash_attention", case)
+    o, lse = problem("flash_attention").reference.expected(data)
+    assert bool((lse.values[..., :3] == -math.inf).all())
+    assert bool(torch.isfinite(lse.values[..., 3:]).all())
+    assert bool((o.values[:, :3] == 0).all())
+    assert bool((o.bound[:, :3] == 0).all())
+    assert bool((o.bound[:, 3:] > 0).all())
+
+
+@pytest.mark.parametrize(("name", "case"), small_parameters(), ids=case_id)
+def test_a_sample_is_a_part_of_the_whole_and_data_stays_as_it_was(name: str, case: Any) -> None:
+    reference = problem(name).reference
+    data = generate(name, case.params, seed=2)
+    before = [x.clone() if isinstance(x, torch.Tensor) else x for x in data]
+    whole = reference.expected(data)
+    for seed in (0, 1):
+        sample = reference.expected(data, 12, seed=seed)
+        again = reference.expected(data, index=sample[0].index)
+        for full, part, repeat in zip(whole, sample, again, strict=True):
+            assert (part.name, part.shape, part.dtype) == (full.name, full.shape, full.dtype)
+            index = part.index if part.index is not None else ...
+            torch.testing.assert_close(part.values, full.values[index], rtol=1e-6, atol=1e-7)
+            torch.testing.assert_close(part.bound, full.bound[index], rtol=1e-5, atol=1e-7)
+            torch.testing.assert_close(part.values, repeat.values, rtol=0, atol=0)
+    assert all(same(x, y) for x, y in zip(data, before, strict=True))
+
+
+def test_seeds_choose_different_samples_and_ends_are_in_all() -> None:
+    data = generate("fp8_gemm", {"m": 500, "n": 1000, "k": 128})
+    reference = problem("fp8_gemm").reference
+    first, second = (reference.expected(data, 20, seed=seed)[0].index for seed in (1, 2))
+    assert not torch.equal(first[0], second[0])
+    for rows, columns in (first, second):
+        assert {0, 499} <= set(rows.flatten().tolist())
+        assert {0, 999} <= set(columns.tolist())
+        assert 10 <= len(rows) <= 25
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_ref_kernel_passes_its_own_check(name: str) -> None:
+    for case in small_cases(name)[:4]:
+        data = generate(name, case.params)
+        reference = problem(name).reference
+        passed, message = reference.check_implementation(data, reference.ref_kernel(data))
+        assert passed, message
+        assert "of its bound" in message
+
+
+# ---- honest kernels: answers with the roundings that real ones cannot avoid -----------------------------------------
+
+@pytest.mark.parametrize(("m", "n", "k"), [(64, 256, 128), (64, 128, 256), (48, 64, 2048)])
+@pytest.mark.parametrize("name", GEMMS)
+def test_tensor_cores_that_keep_13_bits_pass(name: str, m: int, n: int, k: int) -> None:
+    data = generate(name, {"m": m, "n": n, "k": k}, seed=4, fp8="e4m3fn")
+    assert shares(name, data, models.short_accumulator_gemm(*data[:4]))[0] < 0.75
+
+
+@pytest.mark.parametrize("name", GEMMS)
+def test_fp32_products_in_any_order_pass(name: str) -> None:
+    data = generate(name, {"m": 40, "n": 200, "k": 1024}, seed=4, fp8="e4m3fnuz")
+    a, b, a_scale, b_scale, _ = data
+    left = a.float() * a_scale.repeat_interleave(128, 1)
+    right = b.float() * b_scale.repeat_interleave(128, 0)[:200].repeat_interleave(128, 1)
+    assert shares(name, data, (left @ right.T).to(torch.bfloat16))[0] <= 0.51
+    assert shares(name, data, (left.flip(1) @ right.flip(1).T).to(torch.bfloat16))[0] <= 0.51
+
+
+@pytest.mark.parametrize("case", small_cases("flash_attention"), ids=case_id)
+def test_torchs_own_attention_passes_twice_over(case: Any) -> None:
+    """An implementation that is not ours: scaled_dot_product_attention's flash kernel for CPUs, P in bf16 or fp16."""
+    q, k, v, causal, scale = data = generate("flash_attention", case.params, seed=6)
+    sq, sk, group = q.shape[1], k.shape[1], q.shape[2] // k.shape[2]
+    heads = [x.transpose(1, 2).repeat_interleave(repeat, 1) for x, repeat in ((q, 1), (k, group), (v, group))]
+    mask = torch.ones(sq, sk, dtype=torch.bool).tril(sk - sq) if causal else None
+    with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+        o = torch.nn.functional.scaled_dot_product_attention(*heads, attn_mask=mask, scale=scale).transpose(1, 2)
+    if mask is not None:
+        o = o.masked_fill(~mask.any(1)[None, :, None, None], 0)          # torch leaves rows without keys undefined
+    lse = problem("flash_attention").reference.expected(data)[1].rounded()        # this function returns none
+    assert shares("flash_attention", data, (o.contiguous(), lse))[0] < 0.5
+
+
+@FEW
+@given(st.integers(1, 90), st.integers(1, 300), st.sampled_from([64, 128, 256]), st.integers(0, 1), st.integers(0, 1),
+       st.integers(0, 99))
+def test_an_online_softmax_with_rounded_weights_passes_twice_over(
+    sq: int, sk: int, dim: int, causal: int, half: int, seed: int,
+) -> None:
+    case = {"batch": 1, "sq": sq, "sk": sk, "hq": 4, "hk": 2, "dim": dim, "causal": causal, "half": half}
+    data = generate("flash_attention", case, seed)
+    o_share, lse_share = shares("flash_attention", data, models.online_attention(*data))
+    assert o_share < 0.5
+    assert lse_share < 0.05
+
+
+@pytest.mark.parametrize("case", small_cases("mla_decode"), ids=case_id)
+def test_decoding_with_rounded_weights_passes_twice_over(case: Any) -> None:
+    data = generate("mla_decode", case.params, seed=8)
+    q, kv_cache, block_table, seqlens, causal, scale = data
+    o = torch.empty(*q.shape[:3], 512, dtype=torch.bfloat16)
+    lse = torch.empty(q.shape[0], q.shape[2], q.shape[1])
+    for b, length in enumerate(seqlens.tolist()):
+        tokens = kv_cache[block_table[b].long()].reshape(1, -1, 1, 576)[:, :length]
+        o[b : b + 1], lse[b : b + 1] = models.online_attention(q[b : b + 1], tokens, tokens[..., :512], causal, scale)
+    o_share, lse_share = shares("mla_decode", data, (o, lse))
+    assert o_share < 0.5
+    assert lse_share < 0.05
+
+
+def test_weights_in_fp8_do_not_pass() -> None:
+    """The bound is no licence to compute in a narrower type than the data's."""
+    case = {"batch": 1, "sq": 64, "sk": 512, "hq": 2, "hk": 2, "dim": 64, "causal": 0, "half": 0}
+    data = generate("flash_attention", case)
+    answer = models.online_attention(*data, weights=torch.float8_e4m3fn)
+    passed, message = problem("flash_attention").reference.check_implementation(data, answer)
+    assert not passed
+    assert message.startswith("o: ")
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_leaving_out_the_last_64_of_16384_keys_is_seen(half: int) -> None:
+    case = {"batch": 1, "sq": 1, "sk": 16384, "hq": 2, "hk": 2, "dim": 64, "causal": 0, "half": half}
+    data = q, k, v, causal, scale = generate("flash_attention", case)
+    passed, message = problem("flash_attention").reference.check_implementation(data, models.online_attention(*data))
+    assert passed, message
+    shorter = models.online_attention(q, k[:, :-64], v[:, :-64], causal, scale)
+    passed, message = problem("flash_attention").reference.check_implementation(data, shorter)
+    assert not passed
+    assert "lse: 2 of 2" in message

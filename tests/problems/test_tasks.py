@@ -1,0 +1,115 @@
+# SPDX-License-Identifier: MIT
+"""task.yml: GPU MODE's format by the plainest reading of it, and the shapes people will compare."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.problems.folders import NAMES, ROOT, problem
+
+KEYS = {"files", "lang", "config", "description", "tests", "benchmarks", "test_timeout", "benchmark_timeout",
+        "ranked_timeout", "ranking_by"}
+PARAMETERS = {
+    "fp8_gemm": ["m", "n", "k", "seed"],
+    "amd_fp8_mm": ["m", "n", "k", "seed"],
+    "flash_attention": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
+    "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
+}
+CHALLENGE = [(n, k) for n, k in (
+    (1536, 7168), (3072, 1536), (576, 7168), (7168, 256), (7168, 2048), (4608, 7168), (7168, 2304), (512, 7168),
+    (4096, 512))]
+
+
+def task(name: str) -> Any:
+    return yaml.safe_load((ROOT / "problems" / name / "task.yml").read_text())
+
+
+def shapes(cases: list[dict[str, int]]) -> list[tuple[int, ...]]:
+    return [(case["m"], case["n"], case["k"]) for case in cases]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_keys_files_and_settings(name: str) -> None:
+    loaded = task(name)
+    assert set(loaded) == KEYS
+    assert loaded["lang"] == "py"
+    assert loaded["config"] == {"main": "eval.py"}
+    assert loaded["ranking_by"] == "geom"
+    sources = {entry["name"]: entry["source"] for entry in loaded["files"]}
+    assert sources.pop("submission.py") == "@SUBMISSION@"
+    assert sources.pop("eval.py") == "../../submissions/eval.py"
+    assert {"task.py", "utils.py", "reference.py"} <= set(sources)
+    for source in sources.values():
+        assert (ROOT / "problems" / name / source).is_file()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_what_is_staged_imports_nothing_else_of_ours(name: str) -> None:
+    staged = {entry["name"].removesuffix(".py"): entry["source"] for entry in task(name)["files"]}
+    ours = {path.stem for path in (ROOT / "problems").rglob("*.py")}
+    for module in set(staged) - {"submission", "eval"}:
+        text = (ROOT / "problems" / name / staged[module]).read_text()
+        imported = set(re.findall(r"^(?:from|import) (\w+)", text, re.MULTILINE))
+        assert imported & ours <= set(staged)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cases_survive_the_case_file_grammar_and_are_distinct(name: str) -> None:
+    loaded = task(name)
+    for group in ("tests", "benchmarks"):
+        for case in loaded[group]:
+            assert list(case) == PARAMETERS[name]
+            for key, value in case.items():
+                assert re.fullmatch("[a-zA-Z]+", key)
+                assert type(value) in (int, str)
+                assert re.fullmatch(r"[a-zA-Z]+|[+-]?[0-9]+", str(value))
+        bare = [tuple(case[key] for key in PARAMETERS[name] if key != "seed") for case in loaded[group]]
+        assert len(set(bare)) == len(bare)
+    seeds = [case["seed"] for group in ("tests", "benchmarks") for case in loaded[group]]
+    assert len(set(seeds)) == len(seeds)
+
+
+def test_the_challenges_shapes_in_its_order() -> None:
+    loaded = task("amd_fp8_mm")
+    assert shapes(loaded["tests"]) == [
+        (64, 64, 128), (64, 1536, 7168), (64, 3072, 1536), (64, 576, 7168), (96, 7168, 256), (96, 7168, 2048),
+        (96, 4608, 7168), (128, 7168, 2304), (128, 512, 7168), (512, 4096, 512), (512, 1536, 7168)]
+    benchmarks = [(m, n, k) for m in (1024, 6144) for n, k in CHALLENGE]
+    assert shapes(loaded["benchmarks"]) == benchmarks
+    assert shapes(task("fp8_gemm")["benchmarks"])[:18] == benchmarks
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_tests_begin_with_cases_for_a_plain_loop(name: str) -> None:
+    loaded = problem(name)
+    assert all(loaded.binding.flops(case.params) < 2e8 for case in loaded.tests[:6 if name != "amd_fp8_mm" else 1])
+
+
+def test_gemm_cases_reach_the_corners() -> None:
+    loaded = task("fp8_gemm")
+    cases = loaded["tests"] + loaded["benchmarks"]
+    assert {1, 7, 64, 96, 128, 1024, 4096, 6144} <= {case["m"] for case in cases}
+    assert {128, 256, 512, 1536, 2048, 2304, 7168, 16384} <= {case["k"] for case in cases}
+    assert {576, 2112} <= {case["n"] for case in loaded["tests"]}
+
+
+def test_attention_cases_reach_the_corners() -> None:
+    cases = task("flash_attention")["tests"]
+    assert {(case["dim"], case["causal"]) for case in cases} == {(d, c) for d in (64, 128, 256) for c in (0, 1)}
+    assert {case["half"] for case in cases} == {0, 1}
+    assert {1, 4, 8} <= {case["hq"] // case["hk"] for case in cases}
+    assert any(case["causal"] and case["sq"] > case["sk"] for case in cases)
+    assert any(case["sq"] == 1 and case["sk"] > 4000 for case in cases)
+    assert all(case["hq"] % case["hk"] == 0 for case in cases)
+
+
+def test_decode_cases_reach_the_corners() -> None:
+    cases = task("mla_decode")["tests"]
+    assert {case["hq"] for case in cases} == {16, 64, 128}
+    assert {case["lens"] for case in cases} == {"uniform", "ragged", "mixed"}
+    assert {1, 128} <= {case["batch"] for case in cases}
+    assert any(case["sq"] == 2 and case["causal"] and case["lens"] == "mixed" for case in cases)
