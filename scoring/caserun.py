@@ -55,6 +55,7 @@ class SeedSource:
 
 @dataclass
 class Slot:
+    name: str
     memory: layout.SlotMemory
     data: Any = None
     seed: int = 0
@@ -82,6 +83,7 @@ class CaseRun:
         self.seeds, self.torch_device, self.fp8, self.call_seconds = seeds, torch_device, fp8, call_seconds
         self.slots: list[Slot] = []
         self._arenas: list[arena.Arena] = []
+        self._shapes: dict[str, Mapping[str, tuple[tuple[int, ...], str]]] = {}
         self._generator = torch.Generator(device=torch_device).manual_seed(seeds.next())
         self._workspace: arena.Arena | None = None
         self._workspace_bytes = 0
@@ -132,7 +134,7 @@ class CaseRun:
             self._refresh(slot)
             slot.memory.poison(nan=index % 2 == 0)
             self._sync()
-            reply = self._ask("call", contestant=self.contestant.name, slot="slot0")
+            reply = self._ask("call", contestant=self.contestant.name, slot=slot.name)
             best = min(best, max(_seconds(reply), 1e-7))
             verdict = self._verify(slot, self.contestant)
             if not verdict.passed:
@@ -141,14 +143,13 @@ class CaseRun:
 
     def add_slot(self) -> None:
         """One more slot, with inputs of its own, known to judge and worker."""
-        seed = self.seeds.next()
-        data = self.problem.generate(self.case, seed, self.torch_device, self.fp8)
-        plan, tensors = self._plan(data)
+        seed, data, plan, tensors = self._fresh()
         block = self._allocate(plan.nbytes)
         memory = layout.SlotMemory(block, plan, self._generator)
         memory.fill(tensors)
-        self.slots.append(Slot(memory, data, seed))
-        self._send("slot", block, slot=f"slot{len(self.slots) - 1}", **plan.message())
+        slot = Slot(f"slot{len(self.slots)}", memory, data, seed)
+        self.slots.append(slot)
+        self._send("slot", block, slot=slot.name, **plan.message())
 
     def time(
         self, peers: Sequence[Contestant], slots: int, options: timing.TimingOptions,
@@ -160,7 +161,7 @@ class CaseRun:
         """
         while len(self.slots) < slots:
             self.add_slot()
-        names = [f"slot{index}" for index in range(len(self.slots))]
+        names = [slot.name for slot in self.slots]
         runners, notes = {self.contestant.name: self.contestant}, {}
         request, protocol = self._protocol(names, options)
         for peer in peers:
@@ -175,9 +176,11 @@ class CaseRun:
         readings: list[Mapping[str, Any]] = []
         overruled, started, turn = 0, time.monotonic(), 0
         while True:
-            for slot in self.slots:
-                self._refresh(slot)
+            changed = [self._refresh(slot) for slot in self.slots]
             order = list(runners)
+            if request == "replay" and any(changed):      # a graph repeats the plain values it was captured with
+                for name in order:
+                    self._ask("capture", contestant=name, slots=list(names))
             for name in order[turn % len(order) :] + order[: turn % len(order)]:
                 verdict, seed, seconds, trusted = self._round(runners[name], names, request, nan=turn % 2 == 0)
                 if verdict.passed and seconds is not None:
@@ -241,11 +244,29 @@ class CaseRun:
         if request == "replay":
             self._ask("capture", contestant=peer.name, slots=list(names))
 
-    def _refresh(self, slot: Slot) -> None:
-        slot.seed = self.seeds.next()
-        slot.data = self.problem.generate(self.case, slot.seed, self.torch_device, self.fp8)
-        _plan, tensors = self._plan(slot.data)
+    def _fresh(self) -> tuple[int, Any, layout.Plan, dict[str, torch.Tensor]]:
+        """A seed, the data it makes, and how they lie in a slot."""
+        seed = self.seeds.next()
+        data = self.problem.generate(self.case, seed, self.torch_device, self.fp8)
+        return seed, data, *self._plan(data)
+
+    def _refresh(self, slot: Slot) -> bool:
+        """Fresh inputs in ``slot``; whether shapes or plain values differ from before, so that the worker was told."""
+        slot.seed, slot.data, plan, tensors = self._fresh()
+        changed = plan != slot.memory.layout
+        if changed:
+            old = slot.memory.arena
+            grown = plan.nbytes > old.block.numel()
+            block = self._allocate(plan.nbytes) if grown else old
+            slot.memory = layout.SlotMemory(block, plan, self._generator)
+            if grown:
+                self._send("slot", block, slot=slot.name, **plan.message())
+                self._arenas.remove(old)
+                old.close()
+            else:
+                self._ask("slot", slot=slot.name, **plan.message())
         slot.memory.fill(tensors)
+        return changed
 
     def _verify(self, slot: Slot, contestant: Contestant) -> Verdict:
         expectations = self.problem.expectations(slot.data)
@@ -268,7 +289,7 @@ class CaseRun:
                 arguments = self._arguments(binding.arguments(self.case.params, data), tensors, outputs)
             return layout.plan(tensors, outputs, template, arguments), tensors
         template, tensors = layout.describe(data)
-        return layout.plan(tensors, self._foreign_outputs(data), template), tensors
+        return layout.plan(tensors, self._foreign_outputs(data, template, tensors), template), tensors
 
     def _arguments(
         self, values: Mapping[str, Any], tensors: dict[str, torch.Tensor], outputs: Mapping[str, Any]
@@ -290,13 +311,18 @@ class CaseRun:
                     tensors[name] = value
                 arguments.append(("tensor", name))
             else:
-                arguments.append((kind, value))
+                arguments.append((kind, repr(value) if isinstance(value, float) else value))   # JSON has no infinities
         return arguments
 
-    def _foreign_outputs(self, data: Any) -> dict[str, tuple[tuple[int, ...], str]]:
-        """Shapes and dtypes of a foreign problem's outputs, learnt once from its reference on a copy of the data."""
-        if not hasattr(self, "_shapes"):
-            template, tensors = layout.describe(data)
+    def _foreign_outputs(
+        self, data: Any, template: Any, tensors: Mapping[str, torch.Tensor]
+    ) -> Mapping[str, tuple[tuple[int, ...], str]]:
+        """Shapes and dtypes of a foreign problem's outputs, learnt from its reference on a copy of the data.
+
+        Once per kind of data: what has the same shapes and plain values has outputs of the same shapes.
+        """
+        kind = repr((template, [(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()]))
+        if kind not in self._shapes:
             from scoring.worker import build
 
             copy = build(template, {name: tensor.clone() for name, tensor in tensors.items()})
@@ -304,11 +330,11 @@ class CaseRun:
             results = list(result) if isinstance(result, tuple | list) else [result]
             if not all(isinstance(item, torch.Tensor) for item in results):
                 raise layout.UnsupportedData("ref_kernel returned something that is no tensor or tuple of tensors")
-            self._shapes = {
+            self._shapes[kind] = {
                 f"output{index}": (tuple(item.shape), str(item.dtype).removeprefix("torch."))
                 for index, item in enumerate(results)
             }
-        return self._shapes
+        return self._shapes[kind]
 
     def _allocate(self, nbytes: int) -> arena.Arena:
         if self.torch_device.startswith("cuda"):

@@ -48,12 +48,19 @@ class Slot:
             for t in message["tensors"]
         ]
         self.tensors = {spec.name: spec.view(block.block) for spec in specs}
-        self.outputs = [self.tensors[name] for name in message["outputs"]]
+        self.outputs = {name: self.tensors[name] for name in message["outputs"]}
         self.arguments = message["arguments"]
         self.template = message["data"]
 
     def data(self) -> Any:
         return build(self.template, self.tensors)
+
+    def forget(self, keep_arena: bool = False) -> None:
+        """Drop all views, and the memory behind them unless it gets another use."""
+        self.tensors.clear()
+        self.outputs.clear()
+        if not keep_arena:
+            self.arena.close()
 
 
 def build(template: Any, tensors: dict[str, torch.Tensor]) -> Any:
@@ -113,6 +120,8 @@ class NativeKernel:
                 return queue
             case "workspace":
                 return workspace
+            case "float":
+                return float(value)
         return value
 
     def _describe(self, code: int) -> str:
@@ -140,6 +149,7 @@ class PythonSubmission:
         self.function: Callable[[Any], Any] | None = getattr(module, "custom_kernel", None)
         if not callable(self.function):
             raise Failure("RUNTIME_ERROR", f"{path.name} defines no custom_kernel(data)")
+        self.partial = frozenset(message.get("partial", []))       # outputs a peer computes; all if empty
         self.results: dict[int, list[torch.Tensor]] = {}
 
     def run(self, slot: Slot, workspace: int) -> None:
@@ -152,17 +162,21 @@ class PythonSubmission:
 
     def finish(self, slot: Slot) -> None:
         """Copy what the submission returned into the judge's outputs (unless it wrote there itself)."""
-        for ours, theirs in zip(slot.outputs, self.results.pop(id(slot), []), strict=False):
+        for ours, theirs in zip(self._promised(slot), self.results.pop(id(slot), []), strict=False):
             if theirs.data_ptr() != ours.data_ptr() or theirs.stride() != ours.stride():
                 ours.copy_(theirs.detach())      # a graph behind it would grow with every call
 
+    def _promised(self, slot: Slot) -> list[torch.Tensor]:
+        return [tensor for name, tensor in slot.outputs.items() if not self.partial or name in self.partial]
+
     def _check(self, result: Any, slot: Slot) -> list[torch.Tensor]:
         returned = list(result) if isinstance(result, tuple | list) else [result]
-        if len(returned) != len(slot.outputs):
+        promised = self._promised(slot)
+        if len(returned) != len(promised):
             raise Failure(
-                "INCORRECT_SHAPE", f"custom_kernel returned {len(returned)} outputs, expected {len(slot.outputs)}"
+                "INCORRECT_SHAPE", f"custom_kernel returned {len(returned)} outputs, expected {len(promised)}"
             )
-        for index, (ours, theirs) in enumerate(zip(slot.outputs, returned, strict=True)):
+        for index, (ours, theirs) in enumerate(zip(promised, returned, strict=True)):
             if not isinstance(theirs, torch.Tensor):
                 raise Failure("INCORRECT_SHAPE", f"output {index} is {type(theirs).__name__}, not a tensor")
             if theirs.shape != ours.shape:
@@ -205,7 +219,17 @@ class Worker:
         return {"torch": torch.__version__, "python": sys.version.split()[0], "pid": os.getpid()}
 
     def do_slot(self, message: dict[str, Any], fds: Sequence[int]) -> None:
-        block = arena.attach(message["arena"], fds[0] if fds else None, self.device or 0)
+        """A new slot, or a known one whose shapes or plain values changed: in its old arena unless one is sent."""
+        old = self.slots.pop(message["slot"], None)
+        if old is not None:
+            self.graphs.clear()
+            old.forget(keep_arena="arena" not in message)
+        if "arena" in message:
+            block = arena.attach(message["arena"], fds[0] if fds else None, self.device or 0)
+        elif old is not None:
+            block = old.arena
+        else:
+            raise Failure("RUNTIME_ERROR", "a slot without memory")
         self.slots[message["slot"]] = Slot(block, message)
 
     def do_workspace(self, message: dict[str, Any], fds: Sequence[int]) -> None:
@@ -224,9 +248,7 @@ class Worker:
                 contestant.results.clear()
         slots, self.slots = list(self.slots.values()), {}
         for slot in slots:
-            slot.tensors.clear()
-            slot.outputs.clear()
-            slot.arena.close()
+            slot.forget()
         if self.workspace_arena is not None:
             self.workspace_arena.close()
             self.workspace_arena = None
