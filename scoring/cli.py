@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -71,15 +72,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.verb == "run" and options.task and not options.submission:
         print("error: --task needs --submission FILE", file=sys.stderr)
         return ExitCode.USAGE
-    module = importlib.import_module(f"scoring.verbs.{options.verb}")
     try:
-        return int(module.run(options))
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="replace")       # µs and × on a terminal that has no such letters
+        module = importlib.import_module(f"scoring.verbs.{options.verb}")
+        result = int(module.run(options))
+        sys.stdout.flush()           # here, where a failure can still be told
+        return result
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
     except BrokenPipeError:          # the reader of our output went away, e.g. `| head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return ExitCode.OK
+    except OSError as error:         # a folder that is not there, a disk that is full, …
+        _discard_output()
+        if os.environ.get("WARPWAVE_DEBUG"):
+            raise
+        print(f"error: {error}", file=sys.stderr)
+        return ExitCode.USAGE
     except Exception as error:
         code = _user_error(error)
         if code is None:
@@ -90,6 +101,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return ExitCode.INTERNAL
         print(f"error: {error}", file=sys.stderr)
         return code
+
+
+def _discard_output() -> None:
+    """Where stdout takes nothing any more, let the interpreter's last flush go nowhere instead of failing, too."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _user_error(error: Exception) -> ExitCode | None:

@@ -98,12 +98,17 @@ def places(
     if gpu is not None:
         target = backend.target(gpu)
         device = next((d for d in available.devices if d.gpu.lower() == target.gpu.lower()), None)
-        return [Place(backend, target, device, "" if device else _why(available, target))]
-    if available.devices:
+        found = [Place(backend, target, device, "" if device else _why(available, target))]
+    elif available.devices:
         device = available.devices[0]
-        return [Place(backend, device_target(backend, device), device)]
-    wanted = config.settings.gpus.get(backend.name) or [backend.target().gpu]
-    return [Place(backend, target := backend.target(name), None, _why(available, target)) for name in wanted]
+        found = [Place(backend, device_target(backend, device), device)]
+    else:
+        wanted = config.settings.gpus.get(backend.name) or [backend.target().gpu]
+        found = [Place(backend, target := backend.target(name), None, _why(available, target)) for name in wanted]
+    if arch is None:
+        return found
+    spelling = backend.target(arch).arch
+    return [replace(place, target=replace(place.target, arch=spelling)) for place in found]
 
 
 def device_target(backend: Backend, device: Device) -> Target:
@@ -121,8 +126,8 @@ def device_target(backend: Backend, device: Device) -> Target:
 
 
 def _why(available: Availability, target: Target) -> str:
-    reasons = "; ".join(available.reasons) or f"no {target.gpu} here"
-    return f"compiled; not run: {reasons}"
+    here = ", ".join(device.name for device in available.devices)
+    return f"compiled; not run: no {target.gpu} here{f', but {here}' if here else ''} (`doctor` says more)"
 
 
 def candidates(
@@ -170,7 +175,10 @@ def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, .
     for path in sorted((config.path("peers") / problem.name).glob("*.py")):
         first = path.read_text(encoding="utf-8").partition("\n")[0]
         partial = tuple(first.removeprefix("# outputs:").split()) if first.startswith("# outputs:") else ()
-        load = {"kind": "python", "path": str(path), "module": f"peer_{path.stem}", "sys_path": []}
+        load = {
+            "kind": "python", "path": str(path), "module": f"peer_{path.stem}", "sys_path": [],
+            "partial": list(partial),
+        }
         found.append(Contestant(path.stem, load, (), partial))
     return tuple(found)
 

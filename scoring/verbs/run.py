@@ -4,11 +4,12 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import fnmatch
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
@@ -22,6 +23,8 @@ from scoring.progress import Progress
 from scoring.store import Store
 from scoring.tables import use_color
 
+Steps = Generator[tuple[str, Callable[[], Record]], None, None]       # (what it is, how to make it)
+
 
 def run(options: argparse.Namespace) -> int:
     return execute(options)
@@ -30,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
 def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     """Run or build the selection, show it, keep it; the exit code."""
     settings = _settings(options, build_only)
+    _check_outputs(options)
     submission = None if build_only else options.submission
     if submission is not None:
         plan = _submission_plan(settings, options, Path(submission))
@@ -38,8 +42,9 @@ def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     store = None if build_only or options.no_save else Store(settings.database)
     records: list[Record] = []
     verbose = not options.json
-    with Progress(plan.total, quiet=options.json, verbose=verbose) as progress, plan:
-        for stage, make in plan.steps(progress.detail):
+    with Progress(plan.total, quiet=options.json, verbose=verbose) as progress, plan, \
+            contextlib.closing(plan.steps(progress.detail)) as steps:
+        for stage, make in steps:
             progress.stage(stage)
             record = make()
             records.append(record)
@@ -60,9 +65,9 @@ class _Plan:
         self.required = required         # whether the user asked for a backend by name, so that its absence is an error
         self._staging = tempfile.TemporaryDirectory(prefix="warpwave-")
         self.staging = Path(self._staging.name)
-        self.make_steps: Callable[[Callable[[str], None]], Iterator[tuple[str, Callable[[], Record]]]]
+        self.make_steps: Callable[[Callable[[str], None]], Steps]
 
-    def steps(self, progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Record]]]:
+    def steps(self, progress: Callable[[str], None]) -> Steps:
         return self.make_steps(progress)
 
     def __enter__(self) -> _Plan:
@@ -89,7 +94,7 @@ def _probe(settings: config.Config, options: argparse.Namespace) -> tuple[dict[s
 
     Raises ``SelectionError`` (4) if a backend that was asked for cannot even compile.
     """
-    required = settings.origins["backends"] != "default" and not settings.origins["backends"].endswith(".yaml")
+    required = settings.origins["backends"] not in ("default", str(settings.file))
     found: dict[str, Availability] = {}
     for name in dict.fromkeys(settings.settings.backends):
         available = backends.get(name).probe()
@@ -107,10 +112,8 @@ def _probe(settings: config.Config, options: argparse.Namespace) -> tuple[dict[s
 def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_only: bool) -> _Plan:
     found, required = _probe(settings, options)
     problems = [p for p in jobs.select_problems(settings, settings.settings.problems) if p.native]
-    if options.gpu is not None:
-        found = {name: available for name, available in found.items() if _knows(name, options.gpu)}
-        if not found:
-            raise backends.base.UnknownTarget(options.gpu, sorted(_gpu_labels()))
+    for wanted in filter(None, (options.gpu, options.arch)):
+        found = _narrow(found, wanted)
     chosen = jobs.candidates(settings, problems, found, settings.settings.kernels, options.gpu, options.arch)
     patterns = None if build_only else options.case
     cases = {problem.name: _cases(problem, patterns) for problem in problems}
@@ -120,7 +123,7 @@ def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_onl
     mode = Mode.TEST if build_only else Mode(settings.settings.mode)
     plan = _Plan(len(chosen), required or options.gpu is not None)
 
-    def steps(progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Record]]]:
+    def steps(progress: Callable[[str], None]) -> Steps:
         with ThreadPoolExecutor(max_workers=max(1, min(8, os.cpu_count() or 1))) as pool:
             def compile_one(candidate: jobs.Candidate) -> Job:
                 return jobs.build(
@@ -157,8 +160,12 @@ def _maker(
 
 
 def _submission_plan(settings: config.Config, options: argparse.Namespace, path: Path) -> _Plan:
+    if not path.is_file():
+        raise jobs.SelectionError(f"no submission file {path}", ExitCode.USAGE)
     if options.task:
         problem = Problem(Path(options.task))
+        for warning in problem.task.warnings:
+            print(f"warning: {warning}", file=sys.stderr)
     else:
         names = options.problem or [name for name in [jobs.submission_problem(settings, path)] if name]
         if len(names) != 1:
@@ -173,7 +180,7 @@ def _submission_plan(settings: config.Config, options: argparse.Namespace, path:
         raise jobs.SelectionError(f"{problem.name} has no case that matches")
     plan = _Plan(1, required)
 
-    def steps(progress: Callable[[str], None]) -> Iterator[tuple[str, Callable[[], Record]]]:
+    def steps(progress: Callable[[str], None]) -> Steps:
         job = jobs.submission(
             settings, problem, place, path, plan.staging, Mode(settings.settings.mode), cases, settings.settings.peers,
             progress,
@@ -207,17 +214,36 @@ def _knows(backend: str, gpu: str) -> bool:
     return any(gpu.lower() in (t.gpu.lower(), t.arch.lower()) for t in backends.get(backend).targets())
 
 
-def _gpu_labels() -> set[str]:
-    return {target.gpu for name in backends.names() for target in backends.get(name).targets()}
+def _narrow(found: dict[str, Availability], wanted: str) -> dict[str, Availability]:
+    """The backends among ``found`` that know a GPU or arch.
+
+    Raises ``UnknownTarget`` if none anywhere does, ``SelectionError`` (4) if only one that is not among them does.
+    """
+    narrowed = {name: available for name, available in found.items() if _knows(name, wanted)}
+    if narrowed:
+        return narrowed
+    others = [name for name in backends.names() if _knows(name, wanted)]
+    if not others:
+        labels = {label for name in backends.names() for t in backends.get(name).targets() for label in (t.gpu, t.arch)}
+        raise backends.base.UnknownTarget(wanted, sorted(labels))
+    text = f"{wanted} needs the backend {' or '.join(others)}, which is not selected or has no compiler here"
+    raise jobs.SelectionError(f"{text}; see `python -m scoring doctor`", ExitCode.UNAVAILABLE)
+
+
+def _check_outputs(options: argparse.Namespace) -> None:
+    """Refuse what could only fail when the work is done; raises ``SelectionError`` (2)."""
+    junit = getattr(options, "junit", None)
+    if junit and (not Path(junit).absolute().parent.is_dir() or Path(junit).is_dir()):
+        raise jobs.SelectionError(f"--junit {junit}: no such folder, or no file", ExitCode.USAGE)
 
 
 def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
+    if not options.json:
+        print(render.table(records, color=use_color(sys.stdout)))
     if getattr(options, "junit", None):
         from scoring import junit
 
         Path(options.junit).write_text(junit.document(records), encoding="utf-8")
-    if not options.json:
-        print(render.table(records, color=use_color(sys.stdout)))
     if os.environ.get("GITHUB_ACTIONS") == "true":
         for line in render.github_annotations(records):
             print(line, file=sys.stderr if options.json else sys.stdout)
@@ -228,10 +254,10 @@ def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
 
 
 def _exit_code(records: Sequence[Record], required: bool, build_only: bool) -> ExitCode:
-    """1 if anything failed, else 4 if what was asked for by name is not here, else 0."""
-    statuses = {record.status for record in records}
-    if statuses - {Status.PASSED, Status.UNAVAILABLE}:
+    """1 if anything failed, else 4 if what was asked for by name, or a case, could not be judged here, else 0."""
+    if any(record.status not in (Status.PASSED, Status.UNAVAILABLE) for record in records):
         return ExitCode.FAILED
-    if Status.UNAVAILABLE in statuses and required and not build_only:
+    absent = [record for record in records if record.status is Status.UNAVAILABLE]
+    if not build_only and any(required or record.cases for record in absent):
         return ExitCode.UNAVAILABLE
     return ExitCode.OK
