@@ -216,13 +216,28 @@ def _cases(record: Record, style: Style) -> str:
     if not record.cases:
         return style.heading(heading).rstrip("\n") if record.status in NOT_RUN else ""
     results = record.cases
+    quiet = [r for r in results if r.status is Status.PASSED and not r.stats] if is_timed(record) else []
+    results = [result for result in results if result not in quiet]
     names, common = [one_line(result.case.name) for result in results], ""
     columns = _case_columns(results, names, "time (modelled)" if modelled else "time")
     if total_width(columns) > style.width:
         names, common = distinct_names([result.case for result in results])
         columns = _case_columns(results, names, "time (modelled)" if modelled else "time")
-    drawn = draw(columns, style)
-    return f"{style.heading(f'{heading} · {common}' if common else heading)}\n{drawn}"
+    lines = [draw(columns, style)]
+    if quiet:
+        lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
+    lines += _peer_notes(results)
+    return f"{style.heading(f'{heading} · {common}' if common else heading)}\n" + "\n".join(lines)
+
+
+def _peer_notes(results: Sequence[CaseResult]) -> list[str]:
+    """Why a peer has no time: one line per peer and reason."""
+    found: dict[tuple[str, str], int] = {}
+    for result in results:
+        for peer, reason in (result.environment.get("peer_notes") or {}).items():
+            key = (one_line(str(peer)), shorten(one_line(str(reason)), 100))
+            found[key] = found.get(key, 0) + 1
+    return [f"no time of {peer} in {units.plural(count, 'case')}: {reason}" for (peer, reason), count in found.items()]
 
 
 def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str) -> list[Column]:
