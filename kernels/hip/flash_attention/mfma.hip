@@ -111,7 +111,7 @@ public:
     __device__ __forceinline__ void store(Tiles<S>& tiles) const {
         if (on_v_) {
             u32x4 column[kLoads];
-            transpose_halves_8x8(held_, column);
+            transpose_halves(held_, column);
 #pragma unroll
             for (int i = 0; i < kLoads; ++i)
                 write_chunk(tiles.v, value_chunk_offset<S::kKeys>(chunk_ * 8 + i, row_ / 8), column[i]);
@@ -191,8 +191,7 @@ struct WaveQueries {
         for (int n = 0; n < S::kQueryTiles; ++n) {
             if (masked) mask_scores(score[n], visible[n]);
             const float correction = take_scores<Half>(score[n], row[n], scale, probability[n]);
-#pragma unroll
-            for (int t = 0; t < S::kValueTiles; ++t) o[n][t] *= correction;
+            rescale(o[n], correction);
         }
         set_wave_priority<1>();
         multiply_values(tiles.v, probability);

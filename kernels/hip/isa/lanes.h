@@ -23,3 +23,6 @@ __device__ __forceinline__ float from_lane_xor_32(float value) {
     const int address = (lane_id() ^ 32) * 4;
     return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(address, __builtin_bit_cast(int, value)));
 }
+
+/// Whether any lane of the wave says yes; a scalar, so that a branch on it is the wave's.
+__device__ __forceinline__ bool any_lane(bool yes) { return __builtin_amdgcn_ballot_w64(yes) != 0; }

@@ -12,12 +12,15 @@
 
 constexpr int kHalvesPerChunk = 8;
 
+/// Byte offset of chunk `chunk ^ key`, key below 8, written so that the compiler sees what a constant part of `chunk` adds: its
+/// address goes into the instruction instead of a register.
+__device__ __forceinline__ int permuted_chunk(int chunk, int key) { return (chunk & ~7) * 16 + ((chunk & 7) ^ key) * 16; }
+
 /// Rows of keys, `Columns` values long: byte offset of a chunk. Read by paired_row, written row by row.
 template <int Columns>
 __device__ __forceinline__ int key_chunk_offset(int row, int chunk) {
     static_assert(Columns % 64 == 0, "keys permute eight chunks");
-    const int key = (row & 3) | (row >> 1 & 4);
-    return row * Columns * 2 + (chunk ^ key) * 16;
+    return row * Columns * 2 + permuted_chunk(chunk, (row & 3) | (row >> 1 & 4));
 }
 
 /// Rows of one value column, `Keys` keys long: byte offset of a chunk of eight keys. Read by interleaved_row, written at rows
@@ -26,7 +29,7 @@ template <int Keys>
 __device__ __forceinline__ int value_chunk_offset(int row, int chunk) {
     static_assert(Keys == 32 || Keys % 64 == 0, "keys permute four or eight chunks");
     const int key = Keys == 32 ? ((row >> 3) ^ (row >> 1 & 1)) & 3 : ((row >> 3) ^ (row & 1) ^ (row << 1 & 4)) & 7;
-    return row * Keys * 2 + (chunk ^ key) * 16;
+    return row * Keys * 2 + permuted_chunk(chunk, key);
 }
 
 __device__ __forceinline__ u32x4 read_chunk(const uint8_t* panel, int offset) {

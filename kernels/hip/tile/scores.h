@@ -67,3 +67,11 @@ __device__ __forceinline__ float take_scores(
     row.sum += sum;
     return correction;
 }
+
+/// accumulator *= correction; skipped when no lane needs it, as for most tiles once the maxima have settled.
+template <int Count>
+__device__ __forceinline__ void rescale(f32x4 (&accumulator)[Count], float correction) {
+    if (!any_lane(correction != 1.0f)) return;
+#pragma unroll
+    for (int i = 0; i < Count; ++i) accumulator[i] *= correction;
+}

@@ -15,10 +15,13 @@ __device__ __forceinline__ u32x4 transpose_bytes_4x4(uint32_t row0, uint32_t row
                  byte_perm(right01, right23, 0x05040100), byte_perm(right01, right23, 0x07060302)};
 }
 
-/// In: row r holds 16-bit values (r, 0) .. (r, 7), two per dword. Out: row c holds (0, c) .. (7, c). 32 instructions.
-__device__ __forceinline__ void transpose_halves_8x8(const u32x4 (&rows)[8], u32x4 (&columns)[8]) {
+/// In: row r (of 8) holds `Columns` 16-bit values, two per dword. Out: column c holds its values of rows 0 .. 7. Four
+/// instructions per column.
+template <int Columns, class Row>
+__device__ __forceinline__ void transpose_halves(const Row (&rows)[8], u32x4 (&columns)[Columns]) {
+    static_assert(sizeof(Row) == Columns * 2, "a row is Columns halves");
 #pragma unroll
-    for (int c = 0; c < 8; ++c) {
+    for (int c = 0; c < Columns; ++c) {
         const uint32_t selector = c % 2 == 0 ? 0x05040100 : 0x07060302;     // the lower or the upper halves
 #pragma unroll
         for (int r = 0; r < 8; r += 2) columns[c][r / 2] = byte_perm(rows[r][c / 2], rows[r + 1][c / 2], selector);

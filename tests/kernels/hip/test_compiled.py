@@ -18,7 +18,9 @@ pytestmark = pytest.mark.toolchain
 
 # Upper half of the first word of the instruction's encoding.
 FP8, BF16, FP16 = 0xD3F3, 0xD3E1, 0xD3CD
-MATRIX_INSTRUCTIONS = {"fp8_gemm": {FP8}, "amd_fp8_mm": {FP8}, "flash_attention": {BF16, FP16}}
+MATRIX_INSTRUCTIONS = {
+    "fp8_gemm": {FP8}, "amd_fp8_mm": {FP8}, "flash_attention": {BF16, FP16}, "mla_decode": {BF16},
+}
 LDS_BYTES = 64 * 1024
 
 

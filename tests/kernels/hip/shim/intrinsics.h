@@ -127,6 +127,16 @@ inline void backward_permute(Exchange* (&lanes)[kWave]) {
     for (Exchange* lane : lanes) lane->result = lanes[lane->argument >> 2 & (kWave - 1)]->value;
 }
 
+/// Lanes hold a predicate; the two halves of the mask come back in `result` and `argument`.
+inline void ballot(Exchange* (&lanes)[kWave]) {
+    uint64_t mask = 0;
+    for (int lane = 0; lane < kWave; ++lane) mask |= static_cast<uint64_t>(lanes[lane]->value != 0) << lane;
+    for (Exchange* lane : lanes) {
+        lane->result = static_cast<int>(mask & 0xffffffff);
+        lane->argument = static_cast<int>(mask >> 32);
+    }
+}
+
 inline int exchange(const char* name, int value, int argument, void (*compute)(Exchange* (&)[kWave])) {
     Exchange operand = {value, argument, 0};
     wave_instruction(name, operand, compute);
@@ -152,6 +162,12 @@ inline simt::Accumulator __builtin_amdgcn_mfma_f32_16x16x16f16(A a, B b, simt::A
 
 inline int __builtin_amdgcn_readfirstlane(int value) {
     return simt::exchange("readfirstlane", value, 0, simt::read_first);
+}
+
+inline uint64_t __builtin_amdgcn_ballot_w64(bool value) {
+    simt::Exchange operand = {value, 0, 0};
+    simt::wave_instruction("ballot", operand, simt::ballot);
+    return static_cast<uint64_t>(static_cast<uint32_t>(operand.argument)) << 32 | static_cast<uint32_t>(operand.result);
 }
 
 inline int __builtin_amdgcn_ds_swizzle(int value, int pattern) {
