@@ -1,43 +1,47 @@
 # SPDX-License-Identifier: MIT
-"""Attention in fp64 with its error bounds: shared by flash_attention and mla_decode."""
+"""Attention in high precision with its error bounds: shared by flash_attention and mla_decode."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from utils import CHUNK
+from utils import CHUNK, reference_dtype
 
 # Largest relative error of one conversion to nearest: 2^-p for a significand of p bits, the leading one included.
 UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
 def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
-    """(o [r, dv], spread [r, dv], lse [r]) in fp64 for query rows that see a prefix of the keys.
+    """(o [r, dv], spread [r, dv], lse [r]) for query rows that see a prefix of the keys, in ``reference_dtype``: fp64.
 
     q [r, d], k [s, d], v [s, dv] of any float dtype; ``visible`` [r] counts the keys each row sees. ``spread`` is
     sqrt(sum_j p_j^2 v_j^2): the standard deviation of o, in units of the roundoff, if every p_j is rounded
     independently. A row that sees no key has o = 0, spread = 0 and lse = -inf.
     """
-    k, v = k.double(), v.double()
+    dtype = reference_dtype(q.device)
+    k, v = k.to(dtype), v.to(dtype)
     squares = v.square()
-    o = torch.empty(len(q), v.shape[1], dtype=torch.float64, device=q.device)
-    spread = torch.empty_like(o)
-    lse = torch.empty(len(q), dtype=torch.float64, device=q.device)
+    o = torch.zeros(len(q), v.shape[1], dtype=dtype, device=q.device)
+    spread = torch.zeros_like(o)
+    lse = torch.full((len(q),), -torch.inf, dtype=dtype, device=q.device)
     keys = torch.arange(len(k), device=q.device)
     step = max(1, CHUNK // max(1, len(k)))
     for r in range(0, len(q), step):
         part = slice(r, r + step)
-        p = (q[part].double() @ k.T).mul_(scale)
-        p.masked_fill_(keys[None, :] >= visible[part, None], -torch.inf)
-        top = p.amax(1, keepdim=True) if len(k) else p.new_full((len(p), 1), -torch.inf)
+        seen = int(visible[part].max())          # keys that some row of this part sees
+        if seen <= 0:
+            continue
+        p = (q[part].to(dtype) @ k[:seen].T).mul_(scale)
+        p.masked_fill_(keys[:seen] >= visible[part, None], -torch.inf)
+        top = p.amax(1, keepdim=True)
         top = torch.where(torch.isinf(top), 0.0, top)
         p.sub_(top).exp_()
         total = p.sum(1, keepdim=True)
         lse[part] = (top + total.log()).squeeze(1)
         p.div_(torch.where(total == 0, 1.0, total))
-        o[part] = p @ v
-        spread[part] = (p.square_() @ squares).sqrt_()
+        o[part] = p @ v[:seen]
+        spread[part] = (p.square_() @ squares[:seen]).sqrt_()
     return o, spread, lse
 
 

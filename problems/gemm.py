@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The block-scaled fp8 product in fp64, and wrong answers to it: shared by fp8_gemm and amd_fp8_mm.
+"""The block-scaled fp8 product in high precision, and wrong answers to it: shared by fp8_gemm and amd_fp8_mm.
 
 Layouts are the problems' affair; here matrices are logical, with any strides.
 """
@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from utils import CHUNK, Mutant, sample_positions
+from utils import CHUNK, Mutant, reference_dtype, sample_positions
 
 K_BLOCK = 128                 # columns of K that share one scale
 N_BLOCK = 128                 # rows of B that share one scale
@@ -21,10 +21,11 @@ Case = Mapping[str, Any]
 
 
 def dequantise(x: Tensor, scale: Tensor) -> Tensor:
-    """fp64 [rows, k] = fp8 x [rows, k] times scale [rows, k/128] (fp32), one scale per row and block of 128 columns."""
+    """[rows, k] = fp8 x [rows, k] times scale [rows, k/128] (fp32), one scale per row and block of 128 columns."""
     rows, k = x.shape
-    blocks = x.to(torch.float64).reshape(rows, k // K_BLOCK, K_BLOCK)
-    return blocks.mul_(scale.double()[:, :, None]).reshape(rows, k)
+    dtype = reference_dtype(x.device)
+    blocks = x.to(dtype).reshape(rows, k // K_BLOCK, K_BLOCK)
+    return blocks.mul_(scale.to(dtype)[:, :, None]).reshape(rows, k)
 
 
 def block_scaled_product(
@@ -33,8 +34,8 @@ def block_scaled_product(
     """(values, magnitude) of the dequantised product, both fp32: sum_k a·b and sum_k |a|·|b|, scales included.
 
     a fp8 [m, k], b fp8 [n, k] (any strides), a_scale fp32 [m, k/128], b_scale fp32 [ceil(n/128), k/128]. ``index``
-    is (rows [r, 1], columns [c]) or None for all. Computed in fp64 in chunks; stored in fp32, whose rounding (2^-24)
-    is far below every bound that uses them.
+    is (rows [r, 1], columns [c]) or None for all. Computed in ``reference_dtype``, fp64 as a rule, in chunks; stored in
+    fp32, whose rounding (2^-24) is far below every bound that uses them.
     """
     m, k = a.shape
     device = a.device

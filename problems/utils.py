@@ -220,6 +220,18 @@ def default_fp8(fp8: str | None = None) -> torch.dtype:
         raise ValueError(f"unknown fp8 flavour {name!r}; there are e4m3fn, e4m3fnuz") from None
 
 
+def reference_dtype(device: torch.device) -> torch.dtype:
+    """What references compute in: fp64, or fp32 on a GPU that runs fp64 at 1/64 of its speed (compute capability x.y
+    with y > 0, such as the L4: minutes per check otherwise) and whose fp32 products are really fp32.
+
+    fp32 errs by a few 2^-24 of the sum of magnitudes. Every bound is at least 2^-12 of it, or of an absolute size (a
+    log-sum-exp, 2^-10) that fp32 reaches within 1e-5; where a bound is 0 the value is 0 in any precision.
+    """
+    if device.type == "cuda" and torch.version.hip is None and torch.get_float32_matmul_precision() == "highest":
+        return torch.float32 if torch.cuda.get_device_capability(device)[1] else torch.float64
+    return torch.float64
+
+
 def generator(seed: int, device: torch.device) -> torch.Generator:
     """A random generator of its own on ``device``: the global one is neither read nor advanced."""
     return torch.Generator(device=device).manual_seed(seed)

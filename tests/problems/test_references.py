@@ -124,6 +124,40 @@ def test_seeds_choose_different_samples_and_ends_are_in_all() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+def test_references_in_fp32_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on GPUs with hardly any fp64: values within a hundredth of the bounds, bounds within a thousandth."""
+    reference = problem(name).reference
+    helper = reference.block_scaled_product if name in GEMMS else reference.attention_rows
+    for case in small_cases(name):
+        data = generate(name, case.params, seed=9)
+        exact = reference.expected(data)
+        with monkeypatch.context() as patch:
+            patch.setitem(helper.__globals__, "reference_dtype", lambda device: torch.float32)
+            rough = reference.expected(data)
+        for want, found in zip(exact, rough, strict=True):
+            finite = torch.isfinite(want.values)
+            assert torch.equal(finite, torch.isfinite(found.values))
+            difference = (want.values - found.values).abs()[finite]
+            assert bool((difference <= want.bound[finite] / 100).all())
+            torch.testing.assert_close(found.bound[finite], want.bound[finite], rtol=1e-3, atol=0)
+
+
+@pytest.mark.parametrize(("capability", "precision", "want"), [
+    ((9, 0), "highest", torch.float64), ((8, 0), "highest", torch.float64), ((8, 9), "highest", torch.float32),
+    ((8, 9), "high", torch.float64),
+])
+def test_fp32_is_for_gpus_without_fp64_only(
+    capability: tuple[int, int], precision: str, want: torch.dtype, monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: precision)
+    monkeypatch.setattr(torch.version, "hip", None)
+    utils = problem("fp8_gemm").utils
+    assert utils.reference_dtype(torch.device("cuda")) == want
+    assert utils.reference_dtype(torch.device("cpu")) == torch.float64
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_ref_kernel_passes_its_own_check(name: str) -> None:
     for case in small_cases(name)[:4]:
         data = generate(name, case.params)
