@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: MIT
+"""The mma_sync attention kernels compute the right thing, run on the host thread by thread, for each target."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.kernels.cuda.attention_host import ROOT, EmulatedKernel
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+@pytest.fixture(scope="module", params=[89, 90], ids=["sm_89", "sm_90"])
+def flash(request, tmp_path_factory):
+    return EmulatedKernel("flash_attention", tmp_path_factory.mktemp("emulated"), request.param)
+
+
+@pytest.fixture(scope="module", params=[89, 90], ids=["sm_89", "sm_90"])
+def mla(request, tmp_path_factory):
+    return EmulatedKernel("mla_decode", tmp_path_factory.mktemp("emulated"), request.param)
+
+
+def flash_case(batch, sq, sk, hq, hk, dim, causal, half=0):
+    return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "half": half}
+
+
+def mla_case(batch, hq, sk, lens="uniform", sq=1, causal=0):
+    return {"batch": batch, "sq": sq, "hq": hq, "sk": sk, "lens": lens, "causal": causal}
+
+
+@pytest.mark.parametrize("case", [
+    flash_case(1, 1, 1, 1, 1, 64, 0),
+    flash_case(2, 70, 65, 2, 1, 64, 0, 1),          # grouped heads, tails on both sides
+    flash_case(1, 150, 150, 1, 1, 64, 1),           # two query tiles, the first of which stops early
+    flash_case(1, 17, 129, 2, 2, 128, 1),           # bottom-right mask
+    flash_case(1, 97, 33, 1, 1, 128, 1, 1),         # rows that see no key, warps that see none
+    flash_case(1, 40, 200, 1, 1, 128, 0),           # more key tiles than stages
+    flash_case(1, 20, 64, 1, 1, 256, 0),
+    flash_case(1, 66, 70, 1, 1, 256, 1, 1),
+], ids=lambda case: "-".join(map(str, case.values())))
+def test_flash_attention_matches_the_reference(flash, case):
+    flash.check(case)
+
+
+@pytest.mark.parametrize("case", [
+    flash_case(1, 3, 700, 2, 1, 64, 1),
+    flash_case(1, 5, 650, 1, 1, 128, 0, 1),
+    flash_case(1, 30, 400, 1, 1, 256, 1),
+    flash_case(1, 135, 600, 1, 1, 64, 1),           # the first rows see fewer key tiles than there are parts
+], ids=lambda case: "-".join(map(str, case.values())))
+def test_flash_attention_merges_split_keys(flash, case):
+    part = case["batch"] * case["sq"] * case["hq"] * (case["dim"] + 1) * 4
+    flash.check(case, workspace_bytes=2 * part + 4, processors=64)
+    flash.check(case, workspace_bytes=16 * part, processors=64)
+    assert flash.used_workspace
+
+
+def test_flash_attention_gives_the_same_bits_however_copies_and_warps_are_timed(flash):
+    case = flash_case(1, 130, 150, 1, 1, 64, 1)
+    data = flash.reference.generate_input(**case, seed=5, device="cpu")
+    late, early = (flash.run(case, data, options=options) for options in ("late", "early"))
+    assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+
+
+def test_rows_without_keys_are_exact(flash):
+    case = flash_case(1, 40, 8, 1, 1, 64, 1)
+    o, lse = flash.run(case, flash.reference.generate_input(**case, seed=6, device="cpu"))
+    assert not o[:, :32].any()
+    assert torch.isneginf(lse[..., :32]).all()
+    assert torch.isfinite(lse[..., 32:]).all()
+
+
+@pytest.mark.parametrize("case", [
+    mla_case(1, 16, 1),
+    mla_case(4, 16, 130, "mixed"),                  # lengths 0, 1, page edges
+    mla_case(3, 16, 100, "mixed", 2, 1),            # 32 rows; a query that sees no token
+    mla_case(2, 64, 70, "ragged"),
+    mla_case(3, 64, 66, "mixed", 2, 1),             # 128 rows
+], ids=lambda case: "-".join(map(str, case.values())))
+def test_mla_decode_matches_the_reference(mla, case):
+    mla.check(case)
+
+
+@pytest.mark.parametrize("case", [
+    mla_case(4, 16, 300, "mixed"),                  # short requests leave parts empty
+    mla_case(3, 16, 200, "mixed", 2, 1),
+    mla_case(1, 64, 200, "uniform"),
+], ids=lambda case: "-".join(map(str, case.values())))
+def test_mla_decode_merges_split_tokens(mla, case):
+    part = case["batch"] * case["sq"] * case["hq"] * 513 * 4
+    mla.check(case, workspace_bytes=2 * part + 4, processors=64)
+    mla.check(case, workspace_bytes=16 * part, processors=64)
+    assert mla.used_workspace
+
+
+def test_mla_decode_gives_the_same_bits_however_copies_and_warps_are_timed(mla):
+    for case in (mla_case(2, 16, 260), mla_case(1, 64, 260)):
+        data = mla.reference.generate_input(**case, seed=5, device="cpu")
+        late, early = (mla.run(case, data, options=options) for options in ("late", "early"))
+        assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+
+
+FAULTS = {   # file under kernels/cuda, text, its replacement: faults that the runs above must be able to see
+    "copies overwrite a stage in use": (
+        "flash_attention", "tile/flash_forward.h",
+        "__syncthreads();  // the step's tiles are there", "__syncwarp();  // the step's tiles are there"),
+    "mask one key late": (
+        "flash_attention", "tile/flash_forward.h", "a.seqlen_k - a.seqlen_q + 1 : a.seqlen_k",
+        "a.seqlen_k - a.seqlen_q + 2 : a.seqlen_k"),
+    "unused slots are read": (
+        "mla_decode", "tile/latent_decode.h", "Rows::kPitch, length - step * Tile::kTokens);",
+        "Rows::kPitch, Tile::kTokens);"),
+    "softmax before all parts of the scores": (
+        "mla_decode", "tile/latent_decode.h", "__syncthreads();  // all parts", "__syncwarp();  // all parts"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulation_notices(fault, tmp_path: Path):
+    problem, file, text, replacement = FAULTS[fault]
+    kernels = tmp_path / "kernels"
+    for part in (f"cuda/{problem}", "cuda/tile", "common"):
+        shutil.copytree(ROOT / "kernels" / part, kernels / part)
+    source = (kernels / "cuda" / file).read_text()
+    assert source.count(text) == 1
+    (kernels / "cuda" / file).write_text(source.replace(text, replacement))
+    kernel = EmulatedKernel(problem, tmp_path, 90, kernels)
+    case = flash_case(1, 40, 200, 1, 1, 64, 1) if problem == "flash_attention" else mla_case(2, 16, 100, "ragged")
+    verdicts = []
+    for options in ("late", "early"):
+        try:
+            kernel.check(case, options=options)
+            verdicts.append("passed")
+        except AssertionError:
+            verdicts.append("refused")
+    assert "refused" in verdicts
