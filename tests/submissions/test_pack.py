@@ -228,6 +228,21 @@ def test_packing_changes_no_device_code(tmp_path: Path) -> None:
 
 
 @pytest.mark.toolchain
+@pytest.mark.parametrize(("language", "arch"), [("cuda", "sm_90a"), ("cuda", "sm_89"), ("hip", "gfx942")])
+def test_packed_files_are_compiled_with_the_trees_flags(language: str, arch: str) -> None:
+    """Whatever a packed file asks for, the tree's build has too, but for taking back what torch adds."""
+    backend = backends.get({"cuda": "cuda", "hip": "rocm"}[language])
+    try:
+        command = " ".join(backend.command(tiny(language), Path("out.so"), backend.target(arch)))
+    except ToolchainMissing as error:
+        pytest.skip(str(error))
+    both = "sm_89 -gencode=arch=compute_89,code=compute_89"
+    command = command.replace("-gencode ", "-gencode=").replace("[sm_89,compute_89]", both)
+    flags = [flag for flag in pack.device_flags(language, [arch]) if not flag.startswith("-U")]
+    assert [flag for flag in flags if flag not in command.split()] == []
+
+
+@pytest.mark.toolchain
 @pytest.mark.parametrize("path", [*kernels(TREE, "hip"), *real_kernels("hip")])
 def test_packed_hip_kernels_compile(path: Path, tmp_path: Path) -> None:
     if "rocm" not in backends.names():
