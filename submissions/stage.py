@@ -26,6 +26,7 @@ from scoring.model import ExitCode
 EVALUATOR = Path(__file__).with_name("eval.py")
 OUTPUT_LIMIT = 16_384          # bytes of stdout and stderr that are kept, as on the server
 RESULT_LIMIT = 16 << 20        # bytes of result lines that are kept
+BUILD_SECONDS = 120.0          # for the run that only compiles, as on the server
 _CASE_FILE = "cases.txt"
 
 
@@ -92,6 +93,7 @@ def evaluate(
     with tempfile.TemporaryDirectory(prefix="warpwave-eval-") as name:
         workdir = Path(name)
         task = stage(folder, submission, workdir, ours)
+        build(workdir, task)
         for step in modes:
             text = popcorn.write_cases(task.cases(step), step, task.ranking_by)
             (workdir / _CASE_FILE).write_text(text, encoding="utf-8")
@@ -99,6 +101,20 @@ def evaluate(
             if not outcomes[-1].passed:
                 break
     return outcomes
+
+
+def build(workdir: Path, task: popcorn.Task, timeout: float = BUILD_SECONDS) -> None:
+    """Run the submission once on its own, as the server does, so that it compiles before any clock of the task runs.
+
+    Whatever comes of it: a submission that fails here says so again, and is heard, in the evaluator.
+    """
+    name = next(file.name for file in task.files if file.source == popcorn.SUBMISSION)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("POPCORN_")}
+    process = subprocess.Popen([sys.executable, name], cwd=workdir, env=environment, start_new_session=True,
+                               stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    with contextlib.suppress(subprocess.TimeoutExpired):
+        process.wait(timeout)
+    _end_session(process)
 
 
 def run(workdir: Path, main: str, mode: str, timeout: float, seed: int | None = None) -> Outcome:
@@ -122,9 +138,7 @@ def run(workdir: Path, main: str, mode: str, timeout: float, seed: int | None = 
     except subprocess.TimeoutExpired:
         code = int(popcorn.PopcornExit.TIMEOUT)
     finally:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)       # its own session: whatever it left behind
-        process.wait()
+        _end_session(process)
     seconds = time.monotonic() - started
     results, stdout, stderr = (drain.text() for drain in drains)
     if code == popcorn.PopcornExit.TIMEOUT:
@@ -134,6 +148,13 @@ def run(workdir: Path, main: str, mode: str, timeout: float, seed: int | None = 
         return Outcome(mode, code, seconds, stdout, stderr, entries, popcorn.parse_report(entries))
     except popcorn.ReportError as error:
         return Outcome(mode, code, seconds, stdout, stderr, entries, problem=str(error))
+
+
+def _end_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill what is left of a process that leads its own session, and all that it started in it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 class Drain:

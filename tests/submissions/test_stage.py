@@ -109,6 +109,19 @@ def test_the_secret_seed_reaches_the_evaluator(problem: Path) -> None:
     assert only(problem, seed=7).report.tests[0].text == f"seeds [{popcorn.combine_seed(10, 7)}]"
 
 
+def test_the_submission_runs_once_on_its_own_first(problem: Path, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    (tmp_path / "submission.py").write_text(
+        f"import os\nopen({str(log)!r}, 'a').write(__name__ + str('POPCORN_FD' in os.environ) + ' ')\n" + GOOD)
+    assert only(problem).passed
+    assert log.read_text() == "__main__False submissionFalse "
+
+
+def test_what_that_run_does_decides_nothing(problem: Path, tmp_path: Path) -> None:
+    (tmp_path / "submission.py").write_text(GOOD + "if __name__ == '__main__':\n    raise SystemExit(9)\n")
+    assert only(problem).passed
+
+
 FLOOD = """\
 import os, sys
 fd = int(os.environ["POPCORN_FD"])
