@@ -4,6 +4,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -113,3 +117,17 @@ def test_decode_cases_reach_the_corners() -> None:
     assert {case["lens"] for case in cases} == {"uniform", "ragged", "mixed"}
     assert {1, 128} <= {case["batch"] for case in cases}
     assert any(case["sq"] == 2 and case["causal"] and case["lens"] == "mixed" for case in cases)
+
+
+@pytest.mark.parametrize("name", ["fp8_gemm", "mla_decode"])
+def test_a_runner_that_stages_the_files_flat_can_use_the_reference(name: str, tmp_path: Path) -> None:
+    for entry in task(name)["files"]:
+        if entry["name"] not in ("submission.py", "eval.py"):
+            shutil.copy(ROOT / "problems" / name / entry["source"], tmp_path / entry["name"])
+    script = (
+        "import sys; from reference import check_implementation, generate_input, ref_kernel\n"
+        f"data = generate_input(**{task(name)['tests'][1]!r}, device='cpu')\n"
+        "passed, message = check_implementation(data, ref_kernel(data))\n"
+        "sys.exit(0 if passed else message)\n")
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=200)
+    assert run.returncode == 0, run.stderr
