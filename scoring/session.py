@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -28,6 +29,9 @@ ENVIRONMENT = (
     "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "MAX_JOBS",
     "OMP_NUM_THREADS",
 )
+
+
+MARK = "WARPWAVE_WORKER"      # in the environment of a worker and of all it starts, so that strays are found
 
 
 class WorkerFailure(Exception):
@@ -54,6 +58,7 @@ class WorkerProcess:
         environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
         environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
         environment["PYTHONDONTWRITEBYTECODE"] = "1"
+        environment[MARK] = self._mark = secrets.token_hex(8)
         try:
             self._process = subprocess.Popen(
                 [sys.executable, "-u", *program, str(theirs.fileno())],
@@ -119,20 +124,20 @@ class WorkerProcess:
         return bytes(self._tail).decode(errors="replace").strip()
 
     def close(self) -> None:
-        """Hang up, then kill the whole process group; no process stays."""
+        """Hang up, then kill the whole process group and what left it; no process stays."""
         if self._dead is None:
             self._kill("closed")
 
     def _failure(self, reply: Mapping[str, Any]) -> tuple[Status, str]:
         word, text = reply.get("status"), reply.get("error")
         allowed = {Status.RUNTIME_ERROR, Status.INCORRECT_SHAPE, Status.INCORRECT_DTYPE, Status.UNSUPPORTED}
-        status = Status(word) if word in allowed else Status.RUNTIME_ERROR
+        status = Status(word) if isinstance(word, str) and word in allowed else Status.RUNTIME_ERROR
         return status, text[-6000:] if isinstance(text, str) else "the worker failed without a reason"
 
     def _autopsy(self, do: str, error: Exception) -> str:
         """Why the worker is gone: its signal or exit code, and the last thing it printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._process.wait(5)
+            self._process.wait(5 if isinstance(error, wire.WireClosed) else 0)
         code = self._process.returncode
         if code is None:
             reason = f"broke the connection during '{do}' ({error})"
@@ -150,6 +155,7 @@ class WorkerProcess:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
+        _kill_strays(f"{MARK}={self._mark}".encode())
         self._drain.join(1)
         if self._process.stdout is not None and not self._drain.is_alive():
             self._process.stdout.close()
@@ -159,6 +165,28 @@ class WorkerProcess:
             while chunk := os.read(pipe.fileno(), 1 << 16):
                 self._tail += chunk
                 del self._tail[:-KEEP_OUTPUT]
+
+
+def _kill_strays(mark: bytes) -> None:
+    """Kill what a worker started in sessions of their own (daemons, compile servers), told by their environment."""
+    quiet = 0
+    for _attempt in range(20):
+        found = [path.parent for path in Path("/proc").glob("[0-9]*/environ") if mark in _environment(path)]
+        for process in found:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(int(process.name), signal.SIGKILL)
+        quiet = 0 if found else quiet + 1
+        if quiet == 2:               # once is not enough: a process that is just being started shows no environment
+            return
+        time.sleep(0.02)
+
+
+def _environment(path: Path) -> list[bytes]:
+    """A process's environment, empty for one that is gone or another user's."""
+    try:
+        return path.read_bytes().split(b"\0")
+    except OSError:
+        return []
 
 
 def _signal_name(number: int) -> str:

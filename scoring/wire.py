@@ -28,6 +28,10 @@ class WireError(Exception):
     """The other side closed, broke the framing, or sent something that is not a message."""
 
 
+class WireClosed(WireError):
+    """The other side is gone."""
+
+
 class WireTimeout(WireError):
     """No complete message within the deadline."""
 
@@ -52,7 +56,7 @@ def send(
     except TimeoutError as error:
         raise WireTimeout("the other side does not read") from error
     except OSError as error:
-        raise WireError(f"the other side is gone: {error}") from error
+        raise WireClosed(f"the other side is gone: {error}") from error
 
 
 def receive(sock: socket.socket, timeout: float | None = None) -> tuple[dict[str, Any], list[int]]:
@@ -132,7 +136,7 @@ def _read(sock: socket.socket, count: int, deadline: float | None, fds: list[int
         except TimeoutError as error:
             raise WireTimeout("no answer within the deadline") from error
         except OSError as error:
-            raise WireError(f"the other side is gone: {error}") from error
+            raise WireClosed(f"the other side is gone: {error}") from error
         for level, kind, raw in ancillary:
             if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
                 received = array.array("i")
@@ -141,6 +145,6 @@ def _read(sock: socket.socket, count: int, deadline: float | None, fds: list[int
         if len(fds) > MAX_FDS:      # every byte could bring some more
             raise WireError(f"more than {MAX_FDS} descriptors came with one message")
         if not data:
-            raise WireError("the other side closed the connection")
+            raise WireClosed("the other side closed the connection")
         chunks += data
     return bytes(chunks)

@@ -1,0 +1,5 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary exports another symbol
+#include "kernel.h"
+
+extern "C" int silent() { return 0; }

@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: MIT
+"""What several tests of the scorer share: the toy problem, processes and descriptors of ours, the command line."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = ROOT / "tests" / "data"
+SETTINGS = DATA / "config.yaml"
+
+
+def descriptors() -> set[str]:
+    """Open descriptors of this process, with what they are, so that a leak can be named."""
+    found = set()
+    for path in Path("/proc/self/fd").iterdir():
+        try:
+            found.add(f"{path.name} -> {path.readlink()}")
+        except FileNotFoundError:       # the one that reads the folder
+            continue
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs: a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def workers(root: int) -> list[int]:
+    """Processes that are marked as a worker's, below or orphaned from the judge ``root``, whatever their parent is."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            environment = (path / "environ").read_bytes()
+        except OSError:
+            continue
+        if f"WARPWAVE_TEST_JUDGE={root}".encode() in environment and b"WARPWAVE_WORKER=" in environment:
+            found.append(int(path.name))
+    return [pid for pid in found if alive(pid)]
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
+    """Poll ``condition``; False if it did not come true in time."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.05)
+    return condition()
+
+
+def start(arguments: list[str], environment: Mapping[str, str], **options: object) -> subprocess.Popen[str]:
+    """``python -m scoring …`` in the background."""
+    return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
+        [sys.executable, "-m", "scoring", *arguments], cwd=ROOT, env={**os.environ, **environment}, text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+
+
+def scoring(
+    arguments: list[str], environment: Mapping[str, str], timeout: float = 120
+) -> subprocess.CompletedProcess[str]:
+    """``python -m scoring …`` to its end; a traceback on stderr is a failure whatever the test asks."""
+    done = subprocess.run([sys.executable, "-m", "scoring", *arguments], cwd=ROOT, env={**os.environ, **environment},
+                          text=True, capture_output=True, timeout=timeout, check=False)
+    assert "Traceback" not in done.stderr, done.stderr
+    return done
