@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The mma_sync attention kernels as ptxas makes them: no spills, within shared memory, on each target's tensor cores."""
+"""The mma_sync attention kernels as ptxas makes them: no spills, on the tensor cores of each target."""
 
 from __future__ import annotations
 
