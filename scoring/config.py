@@ -67,7 +67,7 @@ class Timing(_Strict):
     min_rounds: int = Field(default=8, ge=1)
     max_rounds: int = Field(default=24, ge=1)
     precision: float = Field(default=0.01, gt=0)
-    seconds: Seconds = 6.0
+    seconds: Seconds = 2.0
 
 
 class Limits(_Strict):

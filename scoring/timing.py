@@ -38,7 +38,7 @@ class TimingOptions:
     min_rounds: int = 8
     max_rounds: int = 24
     precision: float = 0.01
-    seconds: float = 6.0
+    seconds: float = 2.0
 
 
 def slots_needed(bytes_per_slot: int, llc_bytes: int, estimate: float, memory_limit: int) -> int:
