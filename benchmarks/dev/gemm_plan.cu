@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Compiles one mma_sync FP8 product together with entry points that force its plan, so that a sweep or a test can reach
-// every tile shape and split. -DWARPWAVE_KERNEL_FILE='"fp8_gemm/mma_sync.cu"' names the kernel; both use the same table type.
+// Compiles one FP8 product together with entry points that force its plan, so that a sweep or a test can reach
+// every tile shape and split. -DWARPWAVE_KERNEL_FILE='"fp8_gemm/mma_sync.cu"' names the kernel.
 //
 //   int plan_count()                                        tile shapes
 //   int plan_chosen(m, n, k, workspace_bytes, processors)    what the heuristic takes: shape * 256 + splits
@@ -18,7 +18,8 @@ extern "C" int plan_chosen(int m, int n, int k, size_t workspace_bytes, int proc
 extern "C" int plan_run(
     int shape, int splits, const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n,
     int k, void* workspace, size_t workspace_bytes, void* queue) {
-    if (shape < 0 || shape >= Shapes::kCount || splits < 1 || splits > k / 128) return kUnsupportedShape;
-    if (splits > 1 && workspace_bytes < splits * plane_bytes(m, n)) return kWorkspaceTooSmall;
-    return Shapes::launch(describe(a, b, a_scale, b_scale, c, m, n, k, workspace), {shape, splits}, queue);
+    if (shape < 0 || shape >= Shapes::kCount || splits < 1) return kUnsupportedShape;
+    const BlockScaledGemm problem = describe(a, b, a_scale, b_scale, c, m, n, k, workspace);
+    const int refusal = Shapes::refuse(problem, {shape, splits}, workspace_bytes);
+    return refusal != 0 ? refusal : Shapes::launch(problem, {shape, splits}, queue);
 }

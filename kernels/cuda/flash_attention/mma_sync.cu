@@ -124,8 +124,9 @@ int launch(ForwardArguments a, void* workspace, size_t workspace_bytes, void* qu
     LAUNCH(kernel, grid, dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
     const int launched = LAUNCH_STATUS();
     if (launched != kOk || a.splits == 1) return launched;
-    return launch_combine<Element, kHeadDim>(
-        {a.parts, a.o, a.lse, rows, a.splits, a.seqlen_q, a.heads_q, 1}, queue);
+    const CombineArguments<UniformParts> merge = {
+        {a.splits, rows}, a.parts, a.o, a.lse, rows, a.seqlen_q, a.heads_q, 1};
+    return launch_combine<Element, kHeadDim>(merge, a.splits, queue);
 }
 
 template <typename Element>

@@ -3,6 +3,9 @@
 //
 //!KERNEL summary split-KV MLA decode on mma.sync.m16n8k16; one shared tile serves as keys and values
 //!KERNEL arch sm_89 sm_90a
+//!KERNEL tune ROWS16_STAGES=5,2,3,4
+//!KERNEL tune ROWS16_BLOCKS=1,2
+//!KERNEL tune BULK=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
 // tokens, 32 at a time (half a page). A token's 576 columns are its key, the first 512 its value, so one tile in shared
@@ -10,22 +13,27 @@
 //   1. scores: eight warps divide rows, tokens and columns; the parts over columns are added in shared memory in fp32;
 //   2. softmax: eight lanes per row, online, exp2 domain; P goes back to shared memory in bf16, with the row's factor;
 //   3. output: each warp owns 64 of the 512 columns for all rows, O += P V with transposing ldmatrix on the same tile.
-// Copies (cp.async, zero-fill behind the length, so that the NaN of unused slots stays out) run one or more tiles ahead;
-// page numbers are read one tile before they are needed, and never behind the length. Three barriers per tile.
+// Three barriers per tile. Copies run one or more tiles ahead; page numbers are read one tile before they are needed, and
+// never behind the length. Slots behind the length hold NaN: they are not read, their rows in shared memory are zero.
 //
-// Splits. Every (request, row tile) is cut into parts of equal token counts, chosen on the host from the largest possible
-// length and the workspace; a second kernel merges them in a fixed order. Short requests leave their last parts empty.
+// Memory. Rows are padded by 16 bytes against bank conflicts. Hopper copies a row with one bulk instruction, four tiles
+// ahead: pages lie at random places, and each new one may miss the TLB, which only bytes in flight can hide. Ada copies 16
+// bytes per lane (cp.async), one tile ahead, which is all that 99 KB allow.
 //
-//   tile           used for                    scores: rows x tokens x columns   stages   blocks/SM   shared memory
-//   16 rows        rows not divisible by 32             1 x 2 x 4                   2     2 (Ada 1)       82 KB
-//   32 rows        Ada; Hopper: 32 rows                 1 x 2 x 4              4 (Ada 2)     1      165 (92) KB
-//   64 rows        Hopper, from 64 rows on              2 x 1 x 4                   3         1           218 KB
+// Balance (tile/decode_schedule.h). All tokens of the batch form one line, cut into equal chunks, one per group of blocks:
+// lengths may differ as they like, and are read on the device only. Requests that a chunk's edge cuts leave parts in the
+// workspace, merged by a second kernel in a fixed order. Without workspace, or where the largest possible lengths say that
+// it would not pay, each group takes one request.
+//
+//   tile       used for                    scores: rows x tokens x columns   stages   blocks/SM   shared memory
+//   16 rows    rows not divisible by 32             1 x 2 x 4                5 (Ada 2)     1        192 (82) KB
+//   32 rows    Ada; Hopper: 32 rows                 1 x 2 x 4                5 (Ada 2)     1        201 (92) KB
+//   64 rows    Hopper, from 64 rows on              2 x 1 x 4                3             1             220 KB
 //
 // Q fragments stay in registers for the small tiles (a warp needs a quarter of the columns); 64 rows keep Q in shared memory.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
-// Limits: bandwidth-bound at 16 rows; at 64 and more rows bound by mma.sync and shared memory, about half of what wgmma
-// reaches. Requests of very different lengths are balanced by the part size only.
+// Limits: bandwidth-bound at 16 rows; at 64 and more rows bound by mma.sync and shared memory, well below wgmma.
 #include "kernel.h"
 
 #include "ceil_div.h"
@@ -33,18 +41,40 @@
 #include "tile/combine_splits.h"
 #include "tile/latent_decode.h"
 
+// Hopper's copies; first choices stand in the table above.
+#ifndef ROWS16_STAGES
+#define ROWS16_STAGES 5
+#endif
+#ifndef ROWS16_BLOCKS
+#define ROWS16_BLOCKS 1
+#endif
+#ifndef BULK
+#define BULK 1
+#endif
+
 namespace {
 
 // The oldest architecture of this build chooses the tiles: nvcc defines the list for host and device passes alike.
 constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
 constexpr bool kHopper = kArchitectures[0] >= 900;
 
-using Rows16 = DecodeTile<1, 1, 2, 2, true, kHopper ? 2 : 1>;
-using Rows32 = DecodeTile<2, 1, 2, kHopper ? 4 : 2, true, 1>;
-using Rows64 = DecodeTile<4, 2, 1, 3, false, 1>;  // Hopper only
+using Rows16 = DecodeTile<1, 1, 2, kHopper ? ROWS16_STAGES : 2, true, kHopper && BULK, kHopper ? ROWS16_BLOCKS : 1>;
+using Rows32 = DecodeTile<2, 1, 2, kHopper ? 5 : 2, true, kHopper && BULK, 1>;
+using Rows64 = DecodeTile<4, 2, 1, 3, false, kHopper && BULK, 1>;  // Hopper only
 
-// In tiles of 32 tokens; a merge costs a launch and the round trip of the parts.
-constexpr SplitCost kSplitCost = {4.0, 4.0, 0.02};
+// In tiles of 32 tokens: a group's start and end; the second kernel.
+constexpr double kStartCost = 4.0, kMergeCost = 4.0;
+
+/// Groups of blocks that share the line of tokens, or 0 for one group per request.
+int choose_groups(long long batch, int longest_steps, long long row_tiles, long long slots, long long most) {
+    const long long groups = most < slots / row_tiles ? most : slots / row_tiles;
+    if (groups < 2) return 0;
+    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
+    const double whole = rounds * (kStartCost + longest_steps);
+    const long long line = batch * (longest_steps + DecodeSchedule::kStartSteps);
+    const double cut = kStartCost + static_cast<double>(ceil_div<long long>(line, groups)) + kMergeCost;
+    return cut < whole ? static_cast<int>(groups) : 0;
+}
 
 template <typename Tile>
 int launch(DecodeArguments a, void* workspace, size_t workspace_bytes, void* queue) {
@@ -61,21 +91,24 @@ int launch(DecodeArguments a, void* workspace, size_t workspace_bytes, void* que
     }
     if (status != cudaSuccess) return status;
 
-    const int rows_per_request = a.seqlen_q * a.heads;
-    a.row_tiles = rows_per_request / Tile::kRows;
-    const long long rows = static_cast<long long>(a.batch) * rows_per_request;
-    const long long units = static_cast<long long>(a.batch) * a.row_tiles;
-    if (units > 0x7fffffffLL || a.max_blocks > (1 << 24)) return kUnsupportedShape;
-    const int steps = a.max_blocks * (kPage / Tile::kTokens);
-    a.splits = choose_splits(units, steps, multiprocessors * Tile::kBlocks,
-                             SplitWorkspace::capacity(workspace_bytes, rows, kLatent), kSplitCost);
-    a.steps_per_split = ceil_div(steps, a.splits);
-    if (a.splits > 1) a.parts = SplitWorkspace::at(workspace, a.splits, rows, kLatent);
-    const dim3 grid(static_cast<unsigned>(units), static_cast<unsigned>(a.splits));
-    LAUNCH(kernel, grid, dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    const int rows = a.seqlen_q * a.heads;  // of a request
+    const int batch = a.schedule.batch;
+    a.row_tiles = rows / Tile::kRows;
+    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, kLatent) - batch;
+    a.schedule.groups = choose_groups(batch, a.max_blocks * (kPage / Tile::kTokens), a.row_tiles,
+                                      static_cast<long long>(multiprocessors) * Tile::kBlocks, most);
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, DecodeSchedule::part_count(groups, batch), rows, kLatent);
+    }
+    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
+    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
+    LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
     const int launched = LAUNCH_STATUS();
-    if (launched != kOk || a.splits == 1) return launched;
-    return launch_combine<Bf16, kLatent>({a.parts, a.o, a.lse, rows, a.splits, a.seqlen_q, a.heads, 1}, queue);
+    if (launched != kOk || a.schedule.groups == 0) return launched;
+    const CombineArguments<DecodeParts> merge = {
+        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
+    return launch_combine<Bf16, kLatent>(merge, groups / batch + 1, queue);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -87,6 +120,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
+    // The line of all tokens is counted in int.
+    if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
     const int rows = seqlen_q * heads_q;
     if (rows % 16 != 0 || !(softmax_scale > 0.0f)) return kUnsupportedShape;
     if (!aligned(q) || !aligned(kv_cache) || !aligned(o)) return kUnsupportedShape;
@@ -94,10 +129,11 @@ extern "C" int mla_decode(
     a.q = static_cast<const uint8_t*>(q);
     a.cache = static_cast<const uint8_t*>(kv_cache);
     a.block_table = block_table;
-    a.seqlens = seqlens;
     a.o = static_cast<uint8_t*>(o);
     a.lse = lse;
-    a.batch = batch;
+    a.schedule.seqlens = seqlens;
+    a.schedule.batch = batch;
+    a.schedule.longest = max_blocks_per_seq * kPage;
     a.seqlen_q = seqlen_q;
     a.heads = heads_q;
     a.max_blocks = max_blocks_per_seq;

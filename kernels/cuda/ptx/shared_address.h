@@ -14,3 +14,9 @@ __device__ __forceinline__ uint8_t* dynamic_shared() {
     extern __shared__ __align__(128) uint8_t dynamic_shared_bytes[];
     return dynamic_shared_bytes;
 }
+
+/// The same memory in kernels that use TMA's swizzles, whose patterns repeat every 1024 bytes: aligned to that.
+__device__ __forceinline__ uint8_t* swizzled_shared() {
+    extern __shared__ __align__(1024) uint8_t swizzled_shared_bytes[];
+    return swizzled_shared_bytes;
+}

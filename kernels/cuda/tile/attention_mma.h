@@ -2,15 +2,14 @@
 // The two products of attention on mma.sync fragments of one warp: scores = Q K^T and out += P V.
 //
 // A warp owns kRowTiles x 16 query rows. Accumulators are [row tile][8-column tile][4]: elements 0, 1 belong to row g of
-// the row tile, 2, 3 to row g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4). K and V tiles lie in shared memory as
-// WideRows; each B fragment is loaded once and used for all row tiles, which is what makes 32 rows per warp cheaper in
-// shared-memory traffic than 16.
+// the row tile, 2, 3 to row g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4). `Rows` is how the key or value tile lies in
+// shared memory: WideRows or PaddedRows. Each B fragment is loaded once and used for all row tiles, which is what makes 32
+// rows per warp cheaper in shared-memory traffic than 16.
 #pragma once
 
 #include <cstdint>
 
 #include "ptx/ldmatrix.h"
-#include "tile/wide_rows.h"
 
 /// Round two neighbouring score accumulators (16 keys) to the A fragment of the product with V.
 template <typename Element>
@@ -23,14 +22,15 @@ __device__ __forceinline__ void pack_probabilities(uint32_t (&a)[4], const float
 
 /// scores += Q K^T over the 16 columns of Q and K that start at byte `column` of a row (a constant). `keys` are this
 /// lane's `lane_offset_by_columns` addresses of the key tile, `query` the A fragments of these columns.
-template <typename Element, int kColumns, int kRowTiles, int kKeyTiles>
+template <typename Element, typename Rows, int kRowTiles, int kKeyTiles>
 __device__ __forceinline__ void multiply_keys(
-    float (&scores)[kRowTiles][kKeyTiles][4], const uint32_t (&query)[kRowTiles][4], const LaneRows& keys, int column) {
+    float (&scores)[kRowTiles][kKeyTiles][4], const uint32_t (&query)[kRowTiles][4], const typename Rows::Lane& keys,
+    int column) {
     static_assert(kKeyTiles % 2 == 0, "ldmatrix.x4 brings the fragments of 16 keys");
 #pragma unroll
     for (int pair = 0; pair < kKeyTiles / 2; ++pair) {
         uint32_t b[4];
-        ldmatrix_x4(b, keys.at(column) + pair * 16 * WideRows<kColumns>::kPitch);
+        ldmatrix_x4(b, keys.at(column) + pair * 16 * Rows::kPitch);
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
             Element::mma_m16n8k16(scores[r][2 * pair], query[r], b[0], b[1]);
@@ -42,14 +42,15 @@ __device__ __forceinline__ void multiply_keys(
 /// out += P V over the 16 keys that start at row `key` of the value tile (a constant), for 8 * kOutTiles columns. `values`
 /// are this lane's `lane_offset_by_rows` addresses at row 0 and the first of these columns (a multiple of 64), `p` the A
 /// fragments of these keys.
-template <typename Element, int kColumns, int kRowTiles, int kOutTiles>
+template <typename Element, typename Rows, int kRowTiles, int kOutTiles>
 __device__ __forceinline__ void multiply_values(
-    float (&out)[kRowTiles][kOutTiles][4], const uint32_t (&p)[kRowTiles][4], const LaneRows& values, int key) {
+    float (&out)[kRowTiles][kOutTiles][4], const uint32_t (&p)[kRowTiles][4], const typename Rows::Lane& values,
+    int key) {
     static_assert(kOutTiles % 2 == 0, "ldmatrix.x4 brings the fragments of 16 columns");
 #pragma unroll
     for (int pair = 0; pair < kOutTiles / 2; ++pair) {
         uint32_t b[4];
-        ldmatrix_x4_trans(b, values.at(pair * 32) + key * WideRows<kColumns>::kPitch);
+        ldmatrix_x4_trans(b, values.at(pair * 32) + key * Rows::kPitch);
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
             Element::mma_m16n8k16(out[r][2 * pair], p[r], b[0], b[1]);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT
 // The block-scaled FP8 product on mma.sync: one kernel for both operand layouts, all tile shapes and split K.
 //
-//   c[i, j] = sum over K blocks t of 128:  a_scale[i, t] * b_scale[j / 128, t] * sum_{k in t} a[i, k] * b[j, k]
-//
 // A block of threads owns a kM x kN tile of c and walks its K blocks. Per K block the tensor cores sum 128 products into a
 // partial (registers), which is then promoted: accumulator += scale * partial in fp32. That applies the scales and keeps the
 // tensor core's short adder from seeing more than 128 terms. cp.async fills a ring of kStages tiles kStages - 1 K blocks
@@ -20,19 +18,9 @@
 #include "ptx/cp_async.h"
 #include "ptx/mma_16bit.h"
 #include "ptx/shared_address.h"
+#include "tile/block_scaled_problem.h"
 #include "tile/fp8_product.h"
-
-/// The operands as the kernels take them. Scales are fp32; c is bf16, row-major.
-struct BlockScaledGemm {
-    const uint8_t* a;
-    const uint8_t* b;
-    const float* a_scale;        // [m, k / 128], strides (1, m)
-    const float* b_scale;        // [ceil(n / 128), k / 128], strides (b_scale_row, b_scale_k)
-    uint16_t* c;
-    float* planes;               // [splits][m][plane_pitch(n)] fp32, when K is split
-    int m, n, k;
-    int b_scale_row, b_scale_k;
-};
+#include "tile/tile_order.h"
 
 /// Row pitch of a split-K plane in elements: a multiple of the longest run, so that vector stores stay aligned and inside.
 __host__ __device__ constexpr int plane_pitch(int n) { return ceil_div(n, 8) * 8; }
@@ -57,17 +45,6 @@ struct TileShape {
     static_assert(kStages >= 2, "one stage is read while at least one other fills");
     static_assert(kSharedBytes <= 99 * 1024, "sm_89 gives a block at most 99 KB of shared memory");
 };
-
-/// Tile coordinates of linear block `index`: columns of kGroup row tiles, so that neighbours in time share operands in L2.
-template <int kGroup>
-__device__ __forceinline__ void tile_position(int index, int tiles_m, int tiles_n, int& tile_m, int& tile_n) {
-    const int group = index / (kGroup * tiles_n);
-    const int first = group * kGroup;
-    const int rows = min(kGroup, tiles_m - first);
-    const int inside = index - first * tiles_n;
-    tile_m = first + inside % rows;
-    tile_n = inside / rows;
-}
 
 /// A warp's reader of one stage: adds all products of a K block to `partial`.
 template <class Layout, class Shape>
@@ -128,7 +105,7 @@ __global__ void __launch_bounds__(Shape::kThreads) block_scaled_gemm(const Block
     const int warp_n = threadIdx.x / 32 % Shape::kWarpsN;
 
     int tile_m, tile_n;
-    tile_position<8>(blockIdx.x, ceil_div(p.m, Shape::kM), ceil_div(p.n, Shape::kN), tile_m, tile_n);
+    tile_position(blockIdx.x, 8, ceil_div(p.m, Shape::kM), ceil_div(p.n, Shape::kN), tile_m, tile_n);
     const int first_m = tile_m * Shape::kM;
     const int first_n = tile_n * Shape::kN;
     const int all_blocks = p.k / Shape::kK;

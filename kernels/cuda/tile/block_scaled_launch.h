@@ -46,6 +46,13 @@ struct ShapeTable {
         return choose_plan(costs, kCount, m, n, k, workspace_bytes, processors);
     }
 
+    /// 0, or why this plan cannot run.
+    static int refuse(const BlockScaledGemm& problem, const Plan& plan, size_t workspace_bytes) {
+        if (plan.splits > problem.k / 128) return kUnsupportedShape;
+        const size_t needed = plan.splits > 1 ? plan.splits * plane_bytes(problem.m, problem.n) : 0;
+        return workspace_bytes < needed ? kWorkspaceTooSmall : 0;
+    }
+
     /// Choose and launch.
     static int run(const BlockScaledGemm& problem, size_t workspace_bytes, void* queue) {
         int error = 0;

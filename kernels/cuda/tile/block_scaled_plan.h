@@ -14,14 +14,8 @@
 #include <cstddef>
 
 #include "ceil_div.h"
-#include "launch.h"
 #include "tile/block_scaled_gemm.h"
-
-/// Index of a tile shape in the launcher's table, and the number of parts K is divided into.
-struct Plan {
-    int shape;
-    int splits;
-};
+#include "tile/plan.h"
 
 /// A tile shape as the model sees it.
 struct ShapeCost {
@@ -85,12 +79,4 @@ inline Plan choose_plan(
         }
     }
     return best;
-}
-
-/// Multiprocessors of the current device, or 0 with `error` set.
-inline int multiprocessors(int& error) {
-    int device = 0, count = 0;
-    error = static_cast<int>(cudaGetDevice(&device));
-    if (error == 0) error = static_cast<int>(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-    return count;
 }

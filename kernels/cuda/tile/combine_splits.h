@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The second kernel of a split-KV attention: merges the parts of kernels/common/split_kv.h into O and LSE.
+// The second kernel of a split-KV attention: merges parts (kernels/common/split_kv.h) into O and LSE.
 //
 // One warp per (row, segment of 128 columns; all 64 for head_dim 64); where rows are few and parts many, up to eight warps
 // share the parts of one segment and add up through shared memory. The order of additions depends on sizes only.
@@ -14,19 +14,39 @@
 #include "ptx/mma_16bit.h"
 #include "split_kv.h"
 
-struct CombineArguments {
-    SplitWorkspace parts;
-    void* o;      // [rows, columns], rows = (batch, query, head)
-    float* lse;   // [batch, heads, queries]
+/// Where the parts of one output row lie, as rows of the workspace: `head`, then `base` + s * `pitch` for s = 1 ... A count of
+/// 0 says that the row is written already.
+struct PartList {
+    int count;
+    long long head, base, pitch;
+
+    __device__ __forceinline__ long long row(int s) const { return s == 0 ? head : base + s * pitch; }
+};
+
+/// Every row has `splits` parts, each part is all rows.
+struct UniformParts {
+    int splits;
     long long rows;
-    int splits, queries, heads;
+
+    __device__ __forceinline__ PartList of(long long row, int) const { return {splits, row, row, rows}; }
+};
+
+template <typename Parts>
+struct CombineArguments {
+    Parts parts;
+    SplitWorkspace workspace;
+    void* o;     // [rows, columns], rows = (batch, query, head)
+    float* lse;  // [batch, heads, queries]
+    long long rows;
+    int queries, heads;
     int warps_per_segment;  // 1, 2, 4 or 8
 };
 
 constexpr int kCombineWarps = 8;
 
-template <typename Element, int kColumns>
-__global__ void __launch_bounds__(kCombineWarps * 32) combine_splits(const __grid_constant__ CombineArguments a) {
+template <typename Element, int kColumns, typename Parts>
+__global__ void __launch_bounds__(kCombineWarps * 32)
+combine_splits(const __grid_constant__ CombineArguments<Parts> a) {
     constexpr int kSegment = kColumns < 128 ? kColumns : 128;
     constexpr int kSegments = kColumns / kSegment;
     constexpr int kPerLane = kSegment / 32;  // 2 or 4 consecutive columns
@@ -42,27 +62,29 @@ __global__ void __launch_bounds__(kCombineWarps * 32) combine_splits(const __gri
     const bool active = item < a.rows * kSegments;
     const long long row = active ? item / kSegments : 0;
     const int column = static_cast<int>(item % kSegments) * kSegment + lane * kPerLane;
+    const PartList parts = a.parts.of(row, lane);
 
-    // log2 of the total: every warp reads all parts' LSE of its row (splits <= 512, 16 per lane).
+    // log2 of the total: every warp reads all parts' LSE of its row.
     float largest = -INFINITY;
-    for (int s = lane; s < a.splits; s += 32) largest = fmaxf(largest, a.parts.lse[s * a.rows + row]);
+    for (int s = lane; s < parts.count; s += 32) largest = fmaxf(largest, a.workspace.lse[parts.row(s)]);
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
     SoftmaxRow total{largest, 0.0f};
     const float shift = total.shift(kLog2E);
-    for (int s = lane; s < a.splits; s += 32) total.sum += Exp2()(a.parts.lse[s * a.rows + row] * kLog2E - shift);
+    for (int s = lane; s < parts.count; s += 32) total.sum += Exp2()(a.workspace.lse[parts.row(s)] * kLog2E - shift);
 #pragma unroll
     for (int step = 16; step > 0; step /= 2) total.sum += __shfl_xor_sync(0xffffffffu, total.sum, step);
     const float inverse = total.inverse();
 
     Vector sum{};
 #pragma unroll 4
-    for (int s = share; s < a.splits; s += a.warps_per_segment) {
-        const float part_lse = a.parts.lse[s * a.rows + row];
+    for (int s = share; s < parts.count; s += a.warps_per_segment) {
+        const long long at = parts.row(s);
+        const float part_lse = a.workspace.lse[at];
         const float weight = Exp2()(part_lse * kLog2E - shift) * inverse;
         Vector part{};
         if (part_lse != -INFINITY) {  // else this part saw no key, and its output was never written
-            part = *reinterpret_cast<const Vector*>(a.parts.o + (s * a.rows + row) * kColumns + column);
+            part = *reinterpret_cast<const Vector*>(a.workspace.o + at * kColumns + column);
         }
 #pragma unroll
         for (int i = 0; i < kPerLane; ++i) sum.x[i] += weight * part.x[i];
@@ -76,7 +98,7 @@ __global__ void __launch_bounds__(kCombineWarps * 32) combine_splits(const __gri
             for (int i = 0; i < kPerLane; ++i) sum.x[i] += shares[warp + other][lane].x[i];
         }
     }
-    if (!active) return;
+    if (!active || parts.count == 0) return;
     uint32_t* out = static_cast<uint32_t*>(a.o) + (row * kColumns + column) / 2;
 #pragma unroll
     for (int i = 0; i < kPerLane / 2; ++i) out[i] = Element::pack(sum.x[2 * i], sum.x[2 * i + 1]);
@@ -86,18 +108,18 @@ __global__ void __launch_bounds__(kCombineWarps * 32) combine_splits(const __gri
     }
 }
 
-/// Launch the merge. Returns the vendor's status.
-template <typename Element, int kColumns>
-int launch_combine(CombineArguments a, void* queue) {
+/// Launch the merge; a row has about `parts_per_row` parts. Returns the vendor's status.
+template <typename Element, int kColumns, typename Parts>
+int launch_combine(CombineArguments<Parts> a, int parts_per_row, void* queue) {
     constexpr int kSegments = kColumns < 128 ? 1 : kColumns / 128;
     const long long items = a.rows * kSegments;
     // Share the parts of a segment between warps only where the segments alone would leave the device idle.
     a.warps_per_segment = 1;
-    while (a.warps_per_segment < kCombineWarps && 2 * a.warps_per_segment <= a.splits &&
+    while (a.warps_per_segment < kCombineWarps && 2 * a.warps_per_segment <= parts_per_row &&
            items * a.warps_per_segment < 4096) {
         a.warps_per_segment *= 2;
     }
-    const auto kernel = combine_splits<Element, kColumns>;
+    const auto kernel = combine_splits<Element, kColumns, Parts>;
     const long long blocks = ceil_div<long long>(items * a.warps_per_segment, kCombineWarps);
     LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kCombineWarps * 32), 0, queue)(a);
     return LAUNCH_STATUS();

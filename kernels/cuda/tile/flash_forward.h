@@ -286,7 +286,7 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
         for (int c = 0; c < kColumnSteps; ++c) {
             const int held = Tile::kQueryInRegisters ? c : 0;
             if constexpr (!Tile::kQueryInRegisters) load_query(query[0], from, c);
-            multiply_keys<Element, Tile::kHeadDim>(scores, query[held], keys, c * 32);
+            multiply_keys<Element, Rows>(scores, query[held], keys, c * 32);
         }
 
         if (first_key + Tile::kKeys > min(a.seqlen_k, seen)) {
@@ -308,7 +308,7 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
             for (int r = 0; r < kRowTiles; ++r) {
                 pack_probabilities<Element>(p[r], scores[r][2 * keys16], scores[r][2 * keys16 + 1]);
             }
-            multiply_values<Element, Tile::kHeadDim>(out, p, values, keys16 * 16);
+            multiply_values<Element, Rows>(out, p, values, keys16 * 16);
         }
     }
 

@@ -14,20 +14,20 @@
 #include "ptx/mma_16bit.h"
 #include "split_kv.h"
 #include "tile/attention_mma.h"
-#include "tile/wide_rows.h"
+#include "tile/decode_schedule.h"
+#include "tile/padded_rows.h"
+#include "tile/token_ring.h"
 
 struct DecodeArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576]
     const uint8_t* cache;    // [num_blocks, 64, 576]
     const int* block_table;  // [batch, max_blocks]
-    const int* seqlens;      // [batch]
     uint8_t* o;              // [batch, seqlen_q, heads, 512]
     float* lse;              // [batch, heads, seqlen_q]
-    SplitWorkspace parts;    // used where splits > 1
-    int batch, seqlen_q, heads, max_blocks;
-    int row_tiles;        // blocks per request and split
-    int splits;           // gridDim.y
-    int steps_per_split;  // of 32 tokens
+    DecodeSchedule schedule;
+    SplitWorkspace parts;  // rows as DecodeParts orders them
+    int seqlen_q, heads, max_blocks;
+    int row_tiles;  // blocks of a group
     bool causal;
     float scale;  // softmax_scale * log2(e)
 };
@@ -39,13 +39,14 @@ constexpr int kPage = 64;                   // tokens
 ///
 /// For the scores the warps divide rows into kRowParts, tokens into kTokenParts and the 576 columns into the rest (their
 /// partial scores meet in shared memory); for the output they divide the 512 columns by eight.
-template <int kRowTiles_, int kRowParts_, int kTokenParts_, int kStages_, bool kQueryInRegisters_, int kBlocks_>
+/// With kBulk a row of the cache is one bulk copy (sm_90), else eight lanes copy 16 bytes each at a time.
+template <int kRowTiles_, int kRowParts_, int kTokenParts_, int kStages_, bool kQueryInRegisters_, bool kBulk_, int kBlocks_>
 struct DecodeTile {
     static constexpr int kRowTiles = kRowTiles_, kRowParts = kRowParts_, kTokenParts = kTokenParts_;
     static constexpr int kStages = kStages_, kBlocks = kBlocks_;
-    static constexpr bool kQueryInRegisters = kQueryInRegisters_;
+    static constexpr bool kQueryInRegisters = kQueryInRegisters_, kBulk = kBulk_;
     static constexpr int kWarps = 8, kThreads = 32 * kWarps;
-    static constexpr int kRows = 16 * kRowTiles, kTokens = 32;
+    static constexpr int kRows = 16 * kRowTiles, kTokens = DecodeSchedule::kTokens;
 
     static constexpr int kColumnParts = kWarps / (kRowParts * kTokenParts);
     static constexpr int kWarpRowTiles = kRowTiles / kRowParts;
@@ -54,17 +55,18 @@ struct DecodeTile {
     static constexpr int kGroups = kWidth * 2 / 128, kGroupSteps = 4 / kColumnParts;
     static constexpr int kColumnSteps = kGroups * kGroupSteps;
 
-    using Rows = WideRows<kWidth>;
+    using Rows = PaddedRows<kWidth>;           // queries and tokens
+    using Probabilities = PaddedRows<kTokens>;
     static constexpr int kStageBytes = Rows::bytes(kTokens);
     static constexpr int kQueryBytes = kQueryInRegisters ? 0 : Rows::bytes(kRows);
     static constexpr int kScoreBytes = kColumnParts * kRows * kTokens * 4;
-    static constexpr int kProbabilityPitch = kTokens * 2 + 16;  // bytes; the padding keeps ldmatrix free of bank conflicts
-    static constexpr int kProbabilityBytes = kRows * kProbabilityPitch;
-    // In this order; the swizzled tiles need 128-byte alignment.
-    static constexpr int kScores = kQueryBytes + kStages * kStageBytes;
+    // What lies where in shared memory, in this order.
+    static constexpr int kStage = kQueryBytes;
+    static constexpr int kScores = kStage + kStages * kStageBytes;
     static constexpr int kProbabilities = kScores + kScoreBytes;
-    static constexpr int kFactors = kProbabilities + kProbabilityBytes;
-    static constexpr int kSharedBytes = kFactors + kRows * 4;
+    static constexpr int kFactors = kProbabilities + Probabilities::bytes(kRows);
+    static constexpr int kBarriers = kFactors + kRows * 4;
+    static constexpr int kSharedBytes = kBarriers + (kBulk ? kStages * 8 : 0);
 
     static_assert(kRowTiles % kRowParts == 0 && kWarpTokens % 16 == 0, "a warp scores whole 16 x 16 blocks");
     static_assert(kColumnParts == 1 || kColumnParts == 2 || kColumnParts == 4, "a part must be whole 16-column steps");
@@ -164,7 +166,7 @@ struct DecodeSoftmax {
                 s[i] = Exp2()(s[i] * scale - shift);
                 rows[pass].sum += s[i];
             }
-            uint8_t* p = shared + Tile::kProbabilities + row(pass) * Tile::kProbabilityPitch + share * 2;
+            uint8_t* p = shared + Tile::kProbabilities + Tile::Probabilities::offset(row(pass), share * 2);
             *reinterpret_cast<uint2*>(p) = make_uint2(Bf16::pack(s[0], s[1]), Bf16::pack(s[2], s[3]));
             if (share == 0) reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = factor;
         }
@@ -209,128 +211,120 @@ __device__ __forceinline__ void scale_rows(float (&out)[kRowTiles][kOutTiles][4]
     }
 }
 
-template <typename Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-latent_decode(const __grid_constant__ DecodeArguments a) {
+/// One warp's share of a tile's scores, stored to its plane in shared memory.
+template <typename Tile, typename Load>
+__device__ __forceinline__ void score_tokens(
+    uint8_t* shared, uint32_t tokens, const ScoreRole<Tile>& role, int lane,
+    uint32_t (&query)[Tile::kQueryInRegisters ? Tile::kColumnSteps : 1][Tile::kWarpRowTiles][4], Load load_query) {
     using Rows = typename Tile::Rows;
-    using Role = ScoreRole<Tile>;
-    constexpr int kRowTiles = Tile::kRowTiles, kOutTiles = kLatent / Tile::kWarps / 8;
+    float scores[Tile::kWarpRowTiles][Tile::kWarpTokens / 8][4] = {};
+    const typename Rows::Lane keys(
+        tokens + Rows::offset(role.first_token(), role.first_byte()) + Rows::lane_offset_by_columns(lane));
+#pragma unroll
+    for (int c = 0; c < Tile::kColumnSteps; ++c) {
+        if constexpr (!Tile::kQueryInRegisters) load_query(query[0], c);
+        multiply_keys<Bf16, Rows>(scores, query[Tile::kQueryInRegisters ? c : 0], keys, ScoreRole<Tile>::byte(c));
+    }
+    float* plane = reinterpret_cast<float*>(shared + Tile::kScores) + role.column_part * Tile::kRows * Tile::kTokens;
+#pragma unroll
+    for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+#pragma unroll
+        for (int j = 0; j < Tile::kWarpTokens / 8; ++j) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int row = role.first_row() + 16 * r + 8 * half + lane / 4;
+                const int token = role.first_token() + 8 * j + lane % 4 * 2;
+                *reinterpret_cast<float2*>(plane + score_index(row, token)) =
+                    make_float2(scores[r][j][2 * half], scores[r][j][2 * half + 1]);
+            }
+        }
+    }
+}
 
-    const int request = static_cast<int>(blockIdx.x) / a.row_tiles;
-    const int first_row = static_cast<int>(blockIdx.x) % a.row_tiles * Tile::kRows;  // among the request's rows
-    const int rows = a.seqlen_q * a.heads;
-    const size_t output_row = static_cast<size_t>(request) * rows + first_row;
-    const size_t part_row = static_cast<size_t>(blockIdx.y) * a.batch * rows + output_row;
-    const int length = max(0, min(a.seqlens[request], a.max_blocks * kPage));
-    const KvRange steps =
-        kv_range(ceil_div(length, Tile::kTokens), a.steps_per_split, static_cast<int>(blockIdx.y));
-    if (a.splits > 1 && steps.begin >= steps.end) {
-        // This request is too short for this split: the merge must see that, and reads no output then.
+/// One piece of a request for the block's rows, from the first token to the stored output or part.
+template <typename Tile>
+__device__ __forceinline__ void decode_piece(
+    const DecodeArguments& a, const DecodePiece& piece, int group, int row_tile, uint8_t* shared, TokenRing<Tile>& ring) {
+    using Rows = typename Tile::Rows;
+    using Probabilities = typename Tile::Probabilities;
+    constexpr int kRowTiles = Tile::kRowTiles, kOutTiles = kLatent / Tile::kWarps / 8;
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const int rows = a.seqlen_q * a.heads, first_row = row_tile * Tile::kRows;
+    const size_t part_row = static_cast<size_t>(piece.part(a.schedule, group)) * rows + first_row;
+    if (!piece.whole() && piece.steps.begin >= piece.steps.end) {
+        // The chunk's edge fell into the request's start: the merge must see that no token came, and reads no output.
         if (threadIdx.x < Tile::kRows) a.parts.lse[part_row + threadIdx.x] = -INFINITY;
         return;
     }
 
-    uint8_t* const shared = dynamic_shared();
-    const uint32_t shared_base = shared_address(shared);
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const Role role(warp);
-    const int* const table = a.block_table + static_cast<size_t>(request) * a.max_blocks;
+    const int length = a.schedule.tokens(piece.request);
+    const size_t output_row = static_cast<size_t>(piece.request) * rows + first_row;
+    const int* const table = a.block_table + static_cast<size_t>(piece.request) * a.max_blocks;
     // Table entries behind the length mean nothing: they are not even read.
-    const auto page_of = [&](int step) { return step < steps.end ? __ldg(table + step / 2) : 0; };
-    const auto copy_tokens = [&](int step, int page) {
-        if (step < steps.end) {
-            const size_t token = static_cast<size_t>(page) * kPage + step % 2 * Tile::kTokens;
-            Rows::template copy_async<Tile::kTokens, Tile::kThreads>(
-                shared_base + Tile::kQueryBytes + step % Tile::kStages * Tile::kStageBytes,
-                a.cache + token * Rows::kPitch, Rows::kPitch, length - step * Tile::kTokens);
-        }
-        cp_async_commit();  // also when empty: the waits count groups
+    const auto page_of = [&](int step) { return step < piece.steps.end ? __ldg(table + step / 2) : 0; };
+    const auto issue = [&](int step, int page) {
+        const size_t token = static_cast<size_t>(page) * kPage + step % 2 * Tile::kTokens;
+        ring.issue(a.cache + token * Rows::kRowBytes, step < piece.steps.end ? length - step * Tile::kTokens : 0);
     };
-
-    const uint8_t* const query_rows = a.q + output_row * Rows::kPitch;
-    uint32_t query[Tile::kQueryInRegisters ? Tile::kColumnSteps : 1][Tile::kWarpRowTiles][4];
-    if constexpr (!Tile::kQueryInRegisters) {
-        Rows::template copy_async<Tile::kRows, Tile::kThreads>(shared_base, query_rows, Rows::kPitch, Tile::kRows);
-    }
 #pragma unroll
     for (int ahead = 0; ahead < Tile::kStages - 1; ++ahead) {
-        copy_tokens(steps.begin + ahead, page_of(steps.begin + ahead));
+        issue(piece.steps.begin + ahead, page_of(piece.steps.begin + ahead));
     }
-    int page = page_of(steps.begin + Tile::kStages - 1);
-    if constexpr (Tile::kQueryInRegisters) load_query_fragments<Tile>(query, query_rows, role, lane);
+    int page = page_of(piece.steps.begin + Tile::kStages - 1);
+
+    const ScoreRole<Tile> role(warp);
+    const uint8_t* const query_rows = a.q + output_row * Rows::kRowBytes;
+    const uint32_t base = shared_address(shared);
+    uint32_t query[Tile::kQueryInRegisters ? Tile::kColumnSteps : 1][Tile::kWarpRowTiles][4];
+    if constexpr (Tile::kQueryInRegisters) {
+        load_query_fragments<Tile>(query, query_rows, role, lane);
+    } else {
+        Rows::template copy_async<Tile::kRows, Tile::kThreads>(base, query_rows, Tile::kRows);
+        cp_async_commit();
+        cp_async_wait<0>();  // visible to all behind the next barrier
+    }
+    const typename Rows::Lane query_lane(
+        base + Rows::offset(role.first_row(), role.first_byte()) + Rows::lane_offset_by_rows(lane));
+    const auto load_query = [&](uint32_t (&fragments)[Tile::kWarpRowTiles][4], int column_step) {
+#pragma unroll
+        for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+            ldmatrix_x4(fragments[r], query_lane.at(ScoreRole<Tile>::byte(column_step)) + Rows::bytes(r * 16));
+        }
+    };
 
     float out[kRowTiles][kOutTiles][4] = {};
     DecodeSoftmax<Tile> softmax(a, first_row, length);
     float* const factors = reinterpret_cast<float*>(shared + Tile::kFactors);
-
-    for (int step = steps.begin; step < steps.end; ++step) {
-        cp_async_wait<Tile::kStages - 2>();
+    for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
+        const uint32_t tokens = ring.take();
         __syncthreads();  // the step's tokens are there; everyone is done with the stage that is filled next
-        copy_tokens(step + Tile::kStages - 1, page);
+        issue(step + Tile::kStages - 1, page);
         page = page_of(step + Tile::kStages);
 
-        const uint32_t tokens = shared_base + Tile::kQueryBytes + step % Tile::kStages * Tile::kStageBytes;
-        {
-            float scores[Tile::kWarpRowTiles][Tile::kWarpTokens / 8][4] = {};
-            const LaneRows keys(
-                (tokens + role.first_token() * Rows::kPitch + Rows::lane_offset_by_columns(lane)) ^ role.first_byte());
-            const LaneRows from(
-                (shared_base + role.first_row() * Rows::kPitch + Rows::lane_offset_by_rows(lane)) ^ role.first_byte());
-#pragma unroll
-            for (int c = 0; c < Tile::kColumnSteps; ++c) {
-                const int held = Tile::kQueryInRegisters ? c : 0;
-                if constexpr (!Tile::kQueryInRegisters) {
-#pragma unroll
-                    for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
-                        ldmatrix_x4(query[0][r], from.at(Role::byte(c)) + r * 16 * Rows::kPitch);
-                    }
-                }
-                multiply_keys<Bf16, kWidth>(scores, query[held], keys, Role::byte(c));
-            }
-            float* plane =
-                reinterpret_cast<float*>(shared + Tile::kScores) + role.column_part * Tile::kRows * Tile::kTokens;
-#pragma unroll
-            for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
-#pragma unroll
-                for (int j = 0; j < Tile::kWarpTokens / 8; ++j) {
-#pragma unroll
-                    for (int half = 0; half < 2; ++half) {
-                        const int row = role.first_row() + 16 * r + 8 * half + lane / 4;
-                        const int token = role.first_token() + 8 * j + lane % 4 * 2;
-                        *reinterpret_cast<float2*>(plane + score_index(row, token)) =
-                            make_float2(scores[r][j][2 * half], scores[r][j][2 * half + 1]);
-                    }
-                }
-            }
-        }
+        score_tokens<Tile>(shared, tokens, role, lane, query, load_query);
         __syncthreads();  // all parts of the scores are there
         if (softmax.takes_part()) softmax.step(shared, step * Tile::kTokens, a.scale);
         __syncthreads();  // probabilities and factors are there
         scale_rows(out, factors, lane);
-        // The values are the first 512 columns of the same rows; this warp's 64 are one 128-byte group.
-        const LaneRows values(tokens + warp * 128 + Rows::lane_offset_by_rows(lane));
-        const uint32_t probabilities = shared_base + Tile::kProbabilities + lane / 16 * 16 + lane % 16 * Tile::kProbabilityPitch;
+        // The values are the first 512 columns of the same rows; this warp's are 64 of them.
+        const typename Rows::Lane values(tokens + warp * 128 + Rows::lane_offset_by_rows(lane));
+        const uint32_t probabilities = base + Tile::kProbabilities + Probabilities::lane_offset_by_rows(lane);
 #pragma unroll
         for (int key = 0; key < Tile::kTokens; key += 16) {
             uint32_t p[kRowTiles][4];
 #pragma unroll
-            for (int r = 0; r < kRowTiles; ++r) {
-                ldmatrix_x4(p[r], probabilities + r * 16 * Tile::kProbabilityPitch + key * 2);
-            }
-            multiply_values<Bf16, kWidth>(out, p, values, key);
+            for (int r = 0; r < kRowTiles; ++r) ldmatrix_x4(p[r], probabilities + Probabilities::bytes(r * 16) + key * 2);
+            multiply_values<Bf16, Rows>(out, p, values, key);
         }
     }
+    ring.drain();
 
-    cp_async_wait<0>();  // Q, where there was no token to wait for
-    __syncthreads();     // the last factors are read
+    __syncthreads();  // the last factors are read, the last stage is free
     if (softmax.takes_part()) {
         softmax.finish(shared, a.scale, [&](int row, float lse) {
-            if (a.splits > 1) {
-                a.parts.lse[part_row + row] = lse;
-            } else {
-                const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
-                a.lse[(static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query_index] = lse;
-            }
+            const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query_index;
+            (piece.whole() ? a.lse[index] : a.parts.lse[part_row + row]) = lse;
         });
     }
     __syncthreads();
@@ -344,14 +338,25 @@ latent_decode(const __grid_constant__ DecodeArguments a) {
             for (int j = 0; j < kOutTiles; ++j) {
                 const int column = warp * (kLatent / Tile::kWarps) + 8 * j + lane % 4 * 2;
                 const float left = out[r][j][2 * half], right = out[r][j][2 * half + 1];
-                if (a.splits > 1) {
-                    float* part = a.parts.o + (part_row + row) * kLatent + column;
-                    *reinterpret_cast<float2*>(part) = make_float2(left, right);
-                } else {
+                if (piece.whole()) {
                     uint8_t* at = a.o + ((output_row + row) * kLatent + column) * 2;
                     *reinterpret_cast<uint32_t*>(at) = Bf16::pack(left, right);
+                } else {
+                    float* at = a.parts.o + (part_row + row) * kLatent + column;
+                    *reinterpret_cast<float2*>(at) = make_float2(left, right);
                 }
             }
         }
     }
+}
+
+template <typename Tile>
+__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
+latent_decode(const __grid_constant__ DecodeArguments a) {
+    uint8_t* const shared = dynamic_shared();
+    const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
+    TokenRing<Tile> ring(shared);
+    DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);
+    DecodePiece piece;
+    while (walk.next(a.schedule, piece)) decode_piece<Tile>(a, piece, group, row_tile, shared, ring);
 }

@@ -39,8 +39,9 @@ template <int kColumns>
 struct WideRows {
     static_assert(kColumns % 64 == 0, "a row must be whole 128-byte groups, the span of the swizzle");
     static constexpr int kPitch = kColumns * 2;  // bytes
+    using Lane = LaneRows;
 
-    static __device__ __forceinline__ constexpr int bytes(int rows) { return rows * kPitch; }
+    static __host__ __device__ __forceinline__ constexpr int bytes(int rows) { return rows * kPitch; }
 
     /// Byte offset of byte `byte` of row `row`.
     static __device__ __forceinline__ int offset(int row, int byte) { return row * kPitch + (byte ^ ((row & 7) << 4)); }

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds the mma_sync FP8 products for the host emulation (emulation/machine.h) and runs them on numpy arrays."""
+"""Builds the FP8 products for the host emulation (emulation/machine.h) and runs them on numpy arrays."""
 
 from __future__ import annotations
 
@@ -68,15 +68,17 @@ class Product:
 class Emulated:
     """A kernel compiled for the emulation."""
 
-    def __init__(self, problem: str, folder: Path, fp16: bool, kernels: Path = ROOT / "kernels"):
+    def __init__(
+        self, problem: str, folder: Path, fp16: bool = False, kernels: Path = ROOT / "kernels", variant: str = "mma_sync"
+    ):
         """Compile into ``folder``; ``fp16`` takes the path of sm_90. ``kernels`` may be an altered copy of the tree."""
         compiler = shutil.which("g++")
         assert compiler is not None
-        library = folder / f"{problem}{'_fp16' if fp16 else ''}.so"
+        library = folder / f"{problem}_{variant}{'_fp16' if fp16 else ''}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
             compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
-            f'-DWARPWAVE_KERNEL_FILE="{problem}/mma_sync.cu"', *(["-D__CUDA_ARCH__=900"] if fp16 else []),
+            f'-DWARPWAVE_KERNEL_FILE="{problem}/{variant}.cu"', *(["-D__CUDA_ARCH__=900"] if fp16 else []),
             *(f"-I{path}" for path in includes), "-x", "c++",
             str(ROOT / "benchmarks/dev/gemm_plan.cu"), "-o", str(library),
         ]

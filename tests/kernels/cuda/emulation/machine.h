@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs CUDA kernels of this repository on the host, one thread block at a time, to test index arithmetic with no GPU.
+// Runs CUDA kernels of this repository on the host, one cluster of blocks at a time, to test index arithmetic with no GPU.
 //
 // Every CUDA thread is a fiber. Fibers run in turn and give way only where a GPU would make them wait: at warp-wide
 // instructions and at barriers. Shared memory starts as NaN patterns. Asynchronous copies happen either at once or as late
@@ -42,8 +42,11 @@ struct Transfer {
     int bytes, total;
 };
 
+struct Block;
+
 struct Fiber {
     ucontext_t context;
+    Block* block = nullptr;
     std::vector<char> stack;
     unsigned index = 0;
     bool done = false;
@@ -58,19 +61,30 @@ struct Meeting {
     uint64_t generation = 0;
 };
 
+/// A thread block. What Hopper's instructions add to it is in hopper.h.
+struct Block {
+    dim3 index;
+    unsigned rank = 0;   // in its cluster
+    std::vector<Meeting> warps;
+    Meeting all;
+    std::vector<uint8_t> shared;
+    std::shared_ptr<void> extension;
+};
+
 struct Machine {
     ucontext_t scheduler;
     std::vector<std::unique_ptr<Fiber>> fibers;
     Fiber* current = nullptr;
-    std::vector<Meeting> warps;
-    Meeting block;
-    std::vector<uint8_t> shared;
+    std::vector<std::unique_ptr<Block>> blocks;   // of the cluster that runs
+    Meeting cluster;
     uint64_t progress = 0;
     bool eager = false;
     uint64_t bank_conflicts = 0;   // 8-row groups of ldmatrix that hit a 16-byte bank group twice
     std::vector<std::pair<const char*, size_t>> allowed;
-    dim3 block_index, grid_size, block_size;
+    dim3 grid_size, block_size;
+    unsigned cluster_size = 1;
     std::function<void()> body;
+    std::function<void()> at_end;   // of every fiber
     int processors = 4;
 };
 
@@ -78,6 +92,8 @@ inline Machine& machine() {
     static Machine instance;
     return instance;
 }
+
+inline Block& this_block() { return *machine().current->block; }
 
 inline void give_way() { swapcontext(&machine().current->context, &machine().scheduler); }
 
@@ -101,19 +117,21 @@ inline unsigned lane() { return machine().current->index % 32; }
 /// A warp-wide instruction: `act` gets the 32 lanes' arguments.
 template <class Act>
 void warp_wide(void* argument, const Act& act) {
-    Machine& m = machine();
-    meet(m.warps[m.current->index / 32], 32, lane(), argument, act);
+    meet(this_block().warps[machine().current->index / 32], 32, lane(), argument, act);
+}
+
+inline uint8_t* shared_at(Block& block, uint32_t address, int bytes, int alignment) {
+    if (address % alignment != 0) fail("misaligned shared memory address");
+    if (address + static_cast<size_t>(bytes) > block.shared.size()) fail("shared memory access past the allocation");
+    return block.shared.data() + address;
 }
 
 inline uint8_t* shared_at(uint32_t address, int bytes, int alignment) {
-    Machine& m = machine();
-    if (address % alignment != 0) fail("misaligned shared memory address");
-    if (address + static_cast<size_t>(bytes) > m.shared.size()) fail("shared memory access past the allocation");
-    return m.shared.data() + address;
+    return shared_at(this_block(), address, bytes, alignment);
 }
 
-inline void perform(const Transfer& transfer) {
-    uint8_t* to = shared_at(transfer.shared, transfer.total, transfer.total);
+inline void perform(Block& block, const Transfer& transfer) {
+    uint8_t* to = shared_at(block, transfer.shared, transfer.total, transfer.total);
     const char* from = static_cast<const char*>(transfer.global);
     std::memset(to, 0, transfer.total);
     if (transfer.bytes == 0) return;
@@ -128,7 +146,7 @@ inline void perform(const Transfer& transfer) {
 }
 
 inline void copy(const Transfer& transfer) {
-    if (machine().eager) perform(transfer);
+    if (machine().eager) perform(this_block(), transfer);
     else machine().current->open.push_back(transfer);
 }
 
@@ -141,7 +159,7 @@ inline void commit() {
 inline void wait(size_t pending) {
     Fiber& fiber = *machine().current;
     while (fiber.groups.size() > pending) {
-        for (const Transfer& transfer : fiber.groups.front()) perform(transfer);
+        for (const Transfer& transfer : fiber.groups.front()) perform(*fiber.block, transfer);
         fiber.groups.pop_front();
     }
 }
@@ -149,23 +167,31 @@ inline void wait(size_t pending) {
 inline void enter() {
     Machine& m = machine();
     m.body();
+    if (m.at_end) m.at_end();
     m.current->done = true;
     ++m.progress;
     give_way();
 }
 
-inline void run_block() {
+inline void start_block(unsigned rank, dim3 index, size_t shared_bytes) {
     Machine& m = machine();
     const unsigned threads = m.block_size.x;
     if (threads % 32 != 0) fail("the block is no whole number of warps");
-    std::fill(m.shared.begin(), m.shared.end(), 0x7f);
-    m.warps.assign(threads / 32, {});
-    m.block = {};
-    m.fibers.resize(threads);
+    while (m.blocks.size() <= rank) m.blocks.push_back(std::make_unique<Block>());
+    Block& block = *m.blocks[rank];
+    block.index = index;
+    block.rank = rank;
+    block.warps.assign(threads / 32, {});
+    block.all = {};
+    block.shared.assign(shared_bytes, 0x7f);
+    block.extension.reset();
+    m.fibers.resize(static_cast<size_t>(threads) * m.cluster_size);
     for (unsigned i = 0; i < threads; ++i) {
-        if (!m.fibers[i]) m.fibers[i] = std::make_unique<Fiber>();
-        Fiber& fiber = *m.fibers[i];
+        auto& slot = m.fibers[rank * threads + i];
+        if (!slot) slot = std::make_unique<Fiber>();
+        Fiber& fiber = *slot;
         fiber.stack.resize(64 * 1024);
+        fiber.block = &block;
         fiber.index = i;
         fiber.done = false;
         fiber.open.clear();
@@ -176,6 +202,11 @@ inline void run_block() {
         fiber.context.uc_link = &m.scheduler;
         makecontext(&fiber.context, enter, 0);
     }
+}
+
+inline void run_cluster() {
+    Machine& m = machine();
+    m.cluster = {};
     for (bool all_done = false; !all_done;) {
         const uint64_t before = m.progress;
         all_done = true;
@@ -192,19 +223,21 @@ inline void run_block() {
 struct Launch {
     dim3 grid, block;
     size_t shared_bytes;
+    unsigned cluster = 1;
 
     template <class Kernel, class... Arguments>
     void operator()(Kernel kernel, Arguments... arguments) const {
         Machine& m = machine();
         m.grid_size = grid;
         m.block_size = block;
-        m.shared.resize(shared_bytes);
+        m.cluster_size = cluster;
         m.body = [=] { kernel(arguments...); };
+        if (grid.x % cluster != 0) fail("the grid is no whole number of clusters");
         for (unsigned z = 0; z < grid.z; ++z)
             for (unsigned y = 0; y < grid.y; ++y)
-                for (unsigned x = 0; x < grid.x; ++x) {
-                    m.block_index = dim3(x, y, z);
-                    run_block();
+                for (unsigned x = 0; x < grid.x; x += cluster) {
+                    for (unsigned i = 0; i < cluster; ++i) start_block(i, dim3(x + i, y, z), shared_bytes);
+                    run_cluster();
                 }
     }
 };
@@ -215,9 +248,10 @@ struct Launch {
 #define __device__
 #define __host__
 #define __forceinline__ inline
+#define __grid_constant__
 #define __launch_bounds__(...)
 #define threadIdx (dim3(::emulation::machine().current->index, 0, 0))
-#define blockIdx (::emulation::machine().block_index)
+#define blockIdx (::emulation::this_block().index)
 #define gridDim (::emulation::machine().grid_size)
 #define blockDim (::emulation::machine().block_size)
 
@@ -230,11 +264,16 @@ struct alignas(8) float2 { float x, y; };
 struct alignas(16) float4 { float x, y, z, w; };
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
+inline float2 make_float2(float x, float y) { return {x, y}; }
 inline float4 make_float4(float x, float y, float z, float w) { return {x, y, z, w}; }
 
 inline void __syncthreads() {
     auto& m = ::emulation::machine();
-    ::emulation::meet(m.block, m.block_size.x, m.current->index, nullptr, [](void**) {});
+    ::emulation::meet(::emulation::this_block().all, m.block_size.x, m.current->index, nullptr, [](void**) {});
+}
+
+inline void __syncwarp() {
+    ::emulation::warp_wide(nullptr, [](void**) {});
 }
 
 /// Announce an array that asynchronous copies may read; null clears all.

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT
+// Who computes which tokens in a decode step, and where partial results lie.
+//
+// All tokens of a batch form one line of steps (32 tokens each), request after request; a request also counts for
+// kStartSteps, what starting one costs. The line is cut into equal chunks, one per group of blocks (the blocks of a group
+// take different query rows of the same tokens). A group so works on the end of one request, some whole ones and the start
+// of another. Lengths live on the device, so every warp derives the cut itself: a sum and a search over the lengths.
+//
+// A request that one group computes alone is written out directly. Else every group writes a part to the workspace: the
+// part that starts request b is number groups + b, any other part of group g is number g (a group has only one such). A
+// part is [rows of a request, 512] fp32 plus one LSE per row.
+#pragma once
+
+#include "ceil_div.h"
+#include "split_kv.h"
+#include "tile/combine_splits.h"
+
+struct DecodeSchedule {
+    static constexpr int kTokens = 32, kStartSteps = 2;
+    static constexpr int kLeastSteps = 2;  // of a chunk: shorter ones cost more to merge than they save
+
+    const int* seqlens;  // [batch]
+    int batch, longest;  // longest: tokens a request may have
+    int groups;          // how many chunks; 0: one group per request, no parts
+
+    static long long part_count(long long groups, long long batch) { return groups + batch; }
+
+    __device__ __forceinline__ int tokens(int request) const { return max(0, min(seqlens[request], longest)); }
+    __device__ __forceinline__ int cost(int request) const {
+        return ceil_div(tokens(request), kTokens) + kStartSteps;
+    }
+
+    /// Steps of a chunk, and in `before` where request `request` starts on the line. All lanes of a warp call it together.
+    __device__ __forceinline__ int chunk(int lane, int request, int& before) const {
+        int all = 0, part = 0;
+        for (int b = lane; b < batch; b += 32) {
+            const int steps = cost(b);
+            all += steps;
+            part += b < request ? steps : 0;
+        }
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2) {
+            all += __shfl_xor_sync(0xffffffffu, all, step);
+            part += __shfl_xor_sync(0xffffffffu, part, step);
+        }
+        before = part;
+        return max(kLeastSteps, ceil_div(all, groups));
+    }
+};
+
+/// Steps of one request that one group computes.
+struct DecodePiece {
+    int request;
+    KvRange steps;
+    bool first, last;  // whether it starts, ends the request
+
+    __device__ __forceinline__ bool whole() const { return first && last; }
+    /// Which part of the workspace it writes unless it is whole.
+    __device__ __forceinline__ int part(const DecodeSchedule& schedule, int group) const {
+        return first ? schedule.groups + request : group;
+    }
+};
+
+/// The pieces of one group, in order. All lanes of a warp walk together.
+struct DecodeWalk {
+    int request, start;  // the next request, and where it starts on the line
+    int begin, end;      // the group's chunk
+
+    __device__ __forceinline__ DecodeWalk(const DecodeSchedule& schedule, int group, int lane) : request(group), start(0) {
+        if (schedule.groups == 0) {
+            begin = 0;
+            end = 1;  // ends behind the group's own request, whatever its length
+            return;
+        }
+        int unused;
+        const int chunk = schedule.chunk(lane, 0, unused);
+        begin = group * chunk;
+        end = begin + chunk;
+        // The first request that ends behind the chunk's begin: 32 at a time.
+        for (request = 0; request < schedule.batch; request += 32) {
+            const int cost = request + lane < schedule.batch ? schedule.cost(request + lane) : 0;
+            int before = cost;  // becomes the inclusive sum over lanes
+#pragma unroll
+            for (int step = 1; step < 32; step *= 2) {
+                const int left = __shfl_up_sync(0xffffffffu, before, step);
+                before += lane >= step ? left : 0;
+            }
+            const unsigned behind = __ballot_sync(0xffffffffu, start + before > begin);
+            if (behind != 0) {
+                const int found = __ffs(static_cast<int>(behind)) - 1;
+                start += __shfl_sync(0xffffffffu, before - cost, found);
+                request += found;
+                return;
+            }
+            start += __shfl_sync(0xffffffffu, before, 31);
+        }
+    }
+
+    __device__ __forceinline__ bool next(const DecodeSchedule& schedule, DecodePiece& piece) {
+        if (request >= schedule.batch || start >= end) return false;
+        const int cost = schedule.cost(request);
+        const int from = max(begin - start, 0), to = schedule.groups == 0 ? cost : min(end - start, cost);
+        piece.request = request;
+        piece.steps = {max(from - DecodeSchedule::kStartSteps, 0), max(to - DecodeSchedule::kStartSteps, 0)};
+        piece.first = from == 0;
+        piece.last = to == cost;
+        start += cost;
+        ++request;
+        return true;
+    }
+};
+
+/// For the merge: the parts of one output row.
+struct DecodeParts {
+    DecodeSchedule schedule;
+    int rows_per_request;
+
+    __device__ __forceinline__ PartList of(long long row, int lane) const {
+        const int request = static_cast<int>(row / rows_per_request), in_request = static_cast<int>(row % rows_per_request);
+        int before;
+        const int chunk = schedule.chunk(lane, request, before);
+        const int first = before / chunk, last = (before + schedule.cost(request) - 1) / chunk;
+        const long long pitch = rows_per_request;
+        return {first == last ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request,
+                first * pitch + in_request, pitch};
+    }
+};

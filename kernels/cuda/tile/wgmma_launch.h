@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT
+// Host side of the Hopper product: tensor maps, grid and launch of one instance, and the table of instances.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "tile/block_scaled_problem.h"
+#include "tile/launch_cluster.h"
+#include "tile/tensor_map.h"
+#include "tile/wgmma_gemm.h"
+#include "tile/wgmma_plan.h"
+
+#if !defined(EARLY_START)
+#define EARLY_START 1   // a tunable of the kernel files
+#endif
+
+/// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
+template <class Shape>
+int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* queue) {
+    const Matrix tokens = {g.a, g.m, g.k, 1}, weights = {g.b, g.n, g.k, 1}, product = {g.c, g.m, g.n, 2};
+    const Matrix& rows = Shape::kTokensAreRows ? tokens : weights;
+    const Matrix& columns = Shape::kTokensAreRows ? weights : tokens;
+    const int room = processors / Shape::kPair;   // clusters at a time
+    const WgmmaProblem problem = {
+        g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
+        ceil_div(columns.rows, Shape::kN * Shape::kPair), best_band(room, Shape::kM, Shape::kN * Shape::kPair),
+        g.n % 8 == 0};
+
+    TensorMap row_map, column_map, output_map = {};
+    int error = encode_tensor_map(&row_map, rows, Shape::kM / Shape::kPair, Shape::kK);
+    if (error == 0) error = encode_tensor_map(&column_map, columns, Shape::kN, Shape::kK);
+    if (error == 0 && !Shape::kExchange && problem.boxes) error = encode_tensor_map(&output_map, product, 64, Shape::kBox);
+    if (error != 0) return error;
+
+    const int tiles = problem.tiles_m * problem.tiles_n;
+    const int cluster = Shape::kExchange ? splits : Shape::kPair;
+    const int clusters = Shape::kExchange || tiles < room ? tiles : room;
+    return launch_cluster(
+        wgmma_gemm<Shape>, clusters * cluster, Shape::kThreads, cluster, Shape::kSharedBytes, EARLY_START != 0, queue, row_map, column_map,
+        output_map, problem);
+}
+
+/// The instances a variant offers. Its tables are local to functions, for the reason ShapeTable's are.
+template <class... Shapes>
+struct WgmmaTable {
+    static constexpr int kCount = sizeof...(Shapes);
+
+    static WgmmaCost cost(int shape) {
+        const WgmmaCost costs[kCount] = {
+            {Shapes::kM, Shapes::kN, Shapes::kTokensAreRows, Shapes::kExchange, Shapes::kPair, Shapes::kResident}...};
+        return costs[shape];
+    }
+
+    static Plan choose(int m, int n, int k, size_t, int processors) {
+        WgmmaCost costs[kCount];
+        for (int i = 0; i < kCount; ++i) costs[i] = cost(i);
+        return choose_wgmma_plan(costs, kCount, m, n, k, processors);
+    }
+
+    /// 0, or why this plan cannot run.
+    static int refuse(const BlockScaledGemm& problem, const Plan& plan, size_t) {
+        const bool splits = cost(plan.shape).exchange ? plan.splits <= kMostClusterBlocks : plan.splits == 1;
+        return splits && plan.splits <= problem.k / 128 ? 0 : kUnsupportedShape;
+    }
+
+    static int launch(const BlockScaledGemm& problem, const Plan& plan, void* queue) {
+        int error = 0;
+        const int processors = multiprocessors(error);
+        if (error != 0) return error;
+        using Launcher = int (*)(const BlockScaledGemm&, int, int, void*);
+        const Launcher launchers[kCount] = {launch_wgmma<Shapes>...};
+        return launchers[plan.shape](problem, plan.splits, processors, queue);
+    }
+
+    /// Choose and launch.
+    static int run(const BlockScaledGemm& problem, void* queue) {
+        int error = 0;
+        const int processors = multiprocessors(error);
+        if (error != 0) return error;
+        return launch(problem, choose(problem.m, problem.n, problem.k, 0, processors), queue);
+    }
+};

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT
+// The two warps that fill the ring: one thread drives TMA, one warp copies the scales.
+//
+// Scales come by cp.async rather than TMA, since a TMA row pitch is a multiple of 16 bytes and m is any number.
+#pragma once
+
+#include "ptx/cp_async.h"
+#include "ptx/mbarrier.h"
+#include "ptx/tma.h"
+#include "tile/wgmma_shape.h"
+#include "tile/wgmma_work.h"
+
+/// Fill the ring with all K blocks of all tiles. One thread.
+template <class Shape>
+__device__ __forceinline__ void produce_tiles(
+    const WgmmaMemory<Shape>& memory, const TensorMap& rows, const TensorMap& columns, const WgmmaProblem& p) {
+    RingPosition<Shape::kStages> at;
+    for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
+        const WgmmaWork work = walk.work(p);
+        for (int block = 0; block < work.blocks; ++block, at.advance()) {
+            mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
+            const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
+            const int x = (work.first_block + block) * Shape::kK;
+            mbarrier_arrive_expect(full, Shape::kTileBytes);
+            if constexpr (Shape::kPair == 2) {
+                const int half = walk.rank * (Shape::kM / 2);
+                tma_load_multicast(tile + half * Shape::kK, rows, full, x, work.row + half, 3);
+            } else {
+                tma_load(tile, rows, full, x, work.row);
+            }
+            tma_load(tile + Shape::kRowBytes, columns, full, x, work.column);
+        }
+    }
+}
+
+/// Fill the ring's scales: one per token, then those of the first and the second group of 128 weights. One warp.
+template <class Shape>
+__device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory, const WgmmaProblem& p, int lane) {
+    RingPosition<Shape::kStages> at;
+    for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
+        const WgmmaWork work = walk.work(p);
+        const int token = (Shape::kTokensAreRows ? work.row : work.column) + lane;
+        const int group = (Shape::kTokensAreRows ? work.column : work.row) / 128 + lane;
+        const int last_group = (p.n - 1) / 128;
+        const float* source = p.a_scale + static_cast<size_t>(work.first_block) * p.m + token;
+        const float* group_source =
+            p.b_scale + static_cast<size_t>(min(group, last_group)) * p.blocks + work.first_block;
+        for (int block = 0; block < work.blocks; ++block, at.advance()) {
+            mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
+            const uint32_t to = shared_address(memory.scales(at.stage)) + lane * 4;
+#pragma unroll
+            for (int i = 0; i < Shape::kTokens; i += 32) {
+                if (Shape::kTokens % 32 == 0 || i + lane < Shape::kTokens) {
+                    cp_async_4(to + i * 4, source + i, token + i < p.m);
+                }
+            }
+            if (lane < 2) cp_async_4(to + Shape::kTokens * 4, group_source + block, true);
+            mbarrier_arrive_after_copies(memory.full(at.stage));
+            source += p.m;
+        }
+    }
+    cp_async_commit();
+    cp_async_wait<0>();
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: MIT
+// How finished tiles of the Hopper product reach memory: by TMA, straight from registers, or by exchange in a cluster.
+#pragma once
+
+#include "ptx/cluster.h"
+#include "ptx/mma_16bit.h"
+#include "ptx/named_barrier.h"
+#include "ptx/shared_address.h"
+#include "ptx/stmatrix.h"
+#include "ptx/tma.h"
+#include "tile/swizzle.h"
+#include "tile/wgmma_consume.h"
+
+/// The warpgroup's slices as bf16 through shared memory. The stores go on while the next tile is computed; the next call
+/// waits for them before it reuses the memory, and so must the last one's caller before the block ends.
+template <class Shape>
+__device__ __forceinline__ void store_boxes(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, const TensorMap& output,
+    const WgmmaWork& work) {
+    using Pattern = Swizzle<Shape::kBox / 8>;
+    constexpr int kBoxBytes = 64 * Shape::kBox * 2;
+    const bool issues = who.warp == 0 && who.lane == 0;
+    const uint32_t region = memory.out() + who.group * (Shape::kSlices * Shape::kSliceBytes);
+    if (issues) tma_store_wait_read<0>();
+    named_barrier_sync(kGroupBarrier + who.group, 128);
+
+    const int row = who.warp * 16 + who.lane % 16;   // whose address this lane gives stmatrix
+    const int odd = who.lane / 16;                   // and of which of the two 8-column chunks
+#pragma unroll
+    for (int slice = 0; slice < Shape::kSlices; ++slice) {
+#pragma unroll
+        for (int pair = 0; pair < Shape::kN / 16; ++pair) {
+            const int box = pair * 16 / Shape::kBox, chunk = pair * 2 % (Shape::kBox / 8);
+            uint32_t packed[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                packed[i] = Bf16::pack(sums.total[slice][pair * 8 + 2 * i], sums.total[slice][pair * 8 + 2 * i + 1]);
+            }
+            stmatrix_x4(
+                region + slice * Shape::kSliceBytes + box * kBoxBytes + Pattern::offset(row, chunk + odd), packed);
+        }
+    }
+    fence_async_shared();
+    named_barrier_sync(kGroupBarrier + who.group, 128);
+    if (issues) {
+        for (int slice = 0; slice < Shape::kSlices; ++slice) {
+            const int y = work.row + who.group * Shape::kRowsPerConsumer + slice * 64;
+            for (int box = 0; box < Shape::kN / Shape::kBox; ++box) {
+                tma_store(
+                    output, region + slice * Shape::kSliceBytes + box * kBoxBytes, work.column + box * Shape::kBox, y);
+            }
+        }
+        tma_store_commit();
+    }
+}
+
+/// For rows of c that TMA cannot address (n no multiple of 8): each thread stores its own elements.
+template <class Shape>
+__device__ __forceinline__ void store_elements(
+    const Consumer& who, const WgmmaSums<Shape>& sums, const WgmmaProblem& p, const WgmmaWork& work) {
+#pragma unroll
+    for (int slice = 0; slice < Shape::kSlices; ++slice) {
+#pragma unroll
+        for (int i = 0; i < Shape::kN / 2; ++i) {
+            const int row = work.row + who.row<Shape>(slice) + i % 4 / 2 * 8;
+            const int column = work.column + i / 4 * 8 + who.lane % 4 * 2 + i % 2;
+            if (row < p.m && column < p.n) {
+                const float value = sums.total[slice][i];
+                p.c[static_cast<size_t>(row) * p.n + column] = static_cast<uint16_t>(Bf16::pack(value, value));
+            }
+        }
+    }
+}
+
+/// Put the sums where the cluster can read them: fp32, in the orientation of c, over the ring, which nobody uses any more.
+template <class Shape>
+__device__ __forceinline__ void offer_sums(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums) {
+    named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);   // all have multiplied their last K block
+    float* const tile = memory.exchange();
+#pragma unroll
+    for (int slice = 0; slice < Shape::kSlices; ++slice) {
+        const int row = who.row<Shape>(slice);
+#pragma unroll
+        for (int i = 0; i < Shape::kN / 2; i += 2) {
+            const int r = row + i % 4 / 2 * 8, column = i / 4 * 8 + who.lane % 4 * 2;
+            const float2 two = {sums.total[slice][i], sums.total[slice][i + 1]};
+            if constexpr (Shape::kTokensAreRows) {
+                *reinterpret_cast<float2*>(tile + r * Shape::kExchangePitch + column) = two;
+            } else {
+                tile[column * Shape::kExchangePitch + r] = two.x;
+                tile[(column + 1) * Shape::kExchangePitch + r] = two.y;
+            }
+        }
+    }
+}
+
+/// Add up what the blocks of the cluster offered, always in the order of K, and store it; each block takes an equal share.
+template <class Shape>
+__device__ __forceinline__ void store_sums(
+    const WgmmaMemory<Shape>& memory, int thread, const WgmmaProblem& p, const WgmmaWork& work) {
+    constexpr int kQuads = Shape::kExchangeColumns / 4;   // of one row
+    const int parts = cluster_blocks(), rank = cluster_rank();
+    const int first_row = Shape::kTokensAreRows ? work.row : work.column;
+    const int first_column = Shape::kTokensAreRows ? work.column : work.row;
+    const int rows = min(Shape::kExchangeRows, p.m - first_row);
+    const bool aligned = p.n % 4 == 0;
+    const uint32_t tile = shared_address(memory.exchange());
+    for (int quad = rank * Shape::kConsumerThreads + thread; quad < rows * kQuads;
+         quad += parts * Shape::kConsumerThreads) {
+        const int row = quad / kQuads, column = quad % kQuads * 4;
+        const uint32_t from = tile + (row * Shape::kExchangePitch + column) * 4;
+        float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
+#pragma unroll 4
+        for (int part = 0; part < parts; ++part) {
+            const float4 value = load_cluster(map_shared(from, part));
+            sum.x += value.x;
+            sum.y += value.y;
+            sum.z += value.z;
+            sum.w += value.w;
+        }
+        const int left = p.n - first_column - column;   // elements of c from here on
+        if (left <= 0) continue;
+        uint16_t* const to = p.c + static_cast<size_t>(first_row + row) * p.n + first_column + column;
+        const uint2 packed = make_uint2(Bf16::pack(sum.x, sum.y), Bf16::pack(sum.z, sum.w));
+        if (aligned) {
+            *reinterpret_cast<uint2*>(to) = packed;
+        } else {
+            to[0] = static_cast<uint16_t>(packed.x);
+            if (left > 1) to[1] = static_cast<uint16_t>(packed.x >> 16);
+            if (left > 2) to[2] = static_cast<uint16_t>(packed.y);
+            if (left > 3) to[3] = static_cast<uint16_t>(packed.y >> 16);
+        }
+    }
+}

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: MIT
+// Which tiles a block computes, and which K blocks of them. All roles of a block walk the same list.
+#pragma once
+
+#include "ptx/cluster.h"
+#include "tile/tile_order.h"
+
+/// What the kernel is told besides the tensor maps.
+struct WgmmaProblem {
+    const float* a_scale;      // [k / 128][m]
+    const float* b_scale;      // [ceil(n / 128)][k / 128]
+    uint16_t* c;               // [m][n] bf16
+    int m, n, blocks;          // blocks: K blocks of 128
+    int tiles_m, tiles_n;      // row tiles; column tiles, pairs of them where blocks are paired
+    int band;                  // row tiles walked together (tile/tile_order.h)
+    bool boxes;                // c may be stored by TMA
+};
+
+/// One tile, or a part of its K.
+struct WgmmaWork {
+    int row, column;           // the tile's first row and column, in the tile's orientation
+    int first_block, blocks;
+};
+
+/// Walks the tiles of this block's cluster.
+///
+///   for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) { const WgmmaWork work = walk.work(p); … }
+template <class Shape>
+struct WgmmaWalk {
+    int index, step, count, rank;
+
+    __device__ __forceinline__ explicit WgmmaWalk(const WgmmaProblem& p)
+        : index(cluster_index()), step(cluster_count()), count(p.tiles_m * p.tiles_n),
+          rank(Shape::kPair == 1 && !Shape::kExchange ? 0 : cluster_rank()) {}
+
+    __device__ __forceinline__ bool more() const { return index < count; }
+    __device__ __forceinline__ void next() { index += step; }
+
+    __device__ __forceinline__ WgmmaWork work(const WgmmaProblem& p) const {
+        int tile_m, tile_n;
+        tile_position(index, p.band, p.tiles_m, p.tiles_n, tile_m, tile_n);
+        WgmmaWork work = {tile_m * Shape::kM, tile_n * Shape::kN, 0, p.blocks};
+        if constexpr (Shape::kPair == 2) work.column = (2 * tile_n + rank) * Shape::kN;
+        if constexpr (Shape::kExchange) {
+            const int parts = cluster_blocks();
+            work.first_block = p.blocks * rank / parts;
+            work.blocks = p.blocks * (rank + 1) / parts - work.first_block;
+        }
+        return work;
+    }
+};

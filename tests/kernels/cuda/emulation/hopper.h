@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: MIT
+// What sm_90 adds to the machine: mbarriers, TMA, wgmma, named barriers and clusters.
+//
+// Asynchronous work happens at once (eager) or as late as a wait allows; wgmma is always late and fills its accumulators with
+// NaN until waited for. Together that shows tiles overwritten before they were read, results read before they are there, and
+// miscounted arrivals or bytes, which end in a deadlock the machine reports.
+#pragma once
+
+#include <list>
+#include <map>
+
+#include "machine.h"
+#include "ptx/number_formats.h"
+#include "tile/tensor_map.h"
+
+namespace emulation {
+
+struct ArrivalBarrier {
+    uint32_t expected = 0, pending = 0, phase = 0;
+    int64_t bytes = 0;
+
+    void settle() {
+        if (pending == 0 && bytes == 0) {
+            ++phase;
+            pending = expected;
+            ++machine().progress;
+        }
+    }
+    void arrive() {
+        if (pending == 0) fail("more arrivals at an mbarrier than its phase counts");
+        --pending;
+        settle();
+    }
+    void land(int64_t count) {
+        bytes -= count;
+        settle();
+    }
+};
+
+/// Asynchronous work that reports to a barrier of one block.
+struct Delivery {
+    uint32_t barrier;
+    std::function<void(Block&)> perform;
+};
+
+struct NamedBarrier {
+    int threads = 0, arrived = 0;
+    uint64_t generation = 0;
+};
+
+struct Multiplication {
+    std::vector<float*> d;   // of the 128 threads
+    uint64_t a, b;
+    bool add;
+    int n;
+};
+
+struct Warpgroup {
+    Meeting meeting;
+    bool fenced = false;
+    std::vector<Multiplication> open;
+    std::deque<std::vector<Multiplication>> groups;
+};
+
+/// The Hopper half of a block.
+struct Extension {
+    std::map<uint32_t, ArrivalBarrier> barriers;
+    std::list<Delivery> deliveries;
+    NamedBarrier named[16];
+    std::vector<Warpgroup> warpgroups;
+
+    ArrivalBarrier& barrier(uint32_t address) {
+        const auto found = barriers.find(address);
+        if (found == barriers.end()) fail("an mbarrier is used that nobody initialised");
+        return found->second;
+    }
+};
+
+inline Extension& extension(Block& block) {
+    if (!block.extension) {
+        auto made = std::make_shared<Extension>();
+        made->warpgroups.resize((machine().block_size.x + 127) / 128);
+        block.extension = made;
+    }
+    return *static_cast<Extension*>(block.extension.get());
+}
+inline Extension& extension() { return extension(this_block()); }
+
+inline void deliver(Block& block, Delivery delivery) {
+    if (machine().eager) delivery.perform(block);
+    else extension(block).deliveries.push_back(std::move(delivery));
+}
+
+/// Let everything happen that reports to this barrier.
+inline void hurry(Block& block, uint32_t barrier) {
+    auto& deliveries = extension(block).deliveries;
+    for (auto at = deliveries.begin(); at != deliveries.end();) {
+        if (at->barrier == barrier) {
+            const Delivery delivery = *at;
+            at = deliveries.erase(at);
+            delivery.perform(block);
+        } else {
+            ++at;
+        }
+    }
+}
+
+// Cluster-wide addresses carry the rank + 1 in their top byte.
+inline uint32_t cluster_address(uint32_t shared, int rank) { return static_cast<uint32_t>(rank + 1) << 24 | shared; }
+inline Block& block_of(uint32_t mapped) {
+    const unsigned rank = (mapped >> 24) - 1;
+    if (rank >= machine().cluster_size) fail("a cluster address of no block of the cluster");
+    return *machine().blocks[rank];
+}
+inline uint32_t offset_of(uint32_t mapped) { return mapped & 0xffffff; }
+
+/// Place of a byte after the swizzle of rows of `row_bytes`.
+inline uint32_t swizzled(uint32_t address, int row_bytes) {
+    const uint32_t mask = row_bytes == 128 ? 7 : row_bytes == 64 ? 3 : 1;
+    return address ^ (address >> 7 & mask) << 4;
+}
+
+/// Call `move(byte in shared memory, byte in global memory or null outside the matrix)` for each byte of a box.
+template <class Move>
+void each_byte(Block& block, uint32_t shared, const TensorMap& map, int x, int y, const Move& move) {
+    const Matrix& matrix = map.matrix;
+    const int row_bytes = map.box_columns * matrix.element_bytes;
+    if (shared % (row_bytes * 8) != 0) fail("a box must start where its swizzle pattern does");
+    for (int r = 0; r < map.box_rows; ++r)
+        for (int i = 0; i < row_bytes; ++i) {
+            const int row = y + r, column = x + i / matrix.element_bytes;
+            const bool inside = row >= 0 && row < matrix.rows && column >= 0 && column < matrix.columns;
+            char* global = static_cast<char*>(const_cast<void*>(matrix.start)) +
+                (static_cast<size_t>(row) * matrix.columns + x) * matrix.element_bytes + i;
+            move(shared_at(block, swizzled(shared + r * row_bytes + i, row_bytes), 1, 1), inside ? global : nullptr);
+        }
+}
+
+inline void load_box(Block& block, uint32_t shared, const TensorMap& map, uint32_t barrier, int x, int y) {
+    deliver(block, {barrier, [=](Block& at) {
+        each_byte(at, shared, map, x, y, [](uint8_t* to, const char* from) { *to = from ? static_cast<uint8_t>(*from) : 0; });
+        extension(at).barrier(barrier).land(
+            static_cast<int64_t>(map.box_rows) * map.box_columns * map.matrix.element_bytes);
+    }});
+}
+
+struct BoxStores {
+    std::vector<std::function<void()>> open;
+    std::deque<std::vector<std::function<void()>>> groups;
+};
+inline std::map<Fiber*, BoxStores>& box_stores() {
+    static std::map<Fiber*, BoxStores> stores;
+    return stores;
+}
+
+/// All threads of a warpgroup meet.
+template <class Act>
+void warpgroup_wide(void* argument, const Act& act) {
+    const unsigned thread = machine().current->index;
+    Warpgroup& group = extension().warpgroups[thread / 128];
+    meet(group.meeting, 128, thread % 128, argument, [&](void** all) { act(group, all); });
+}
+
+/// 32 bytes of each row of an operand, decoded.
+inline void read_operand(uint64_t descriptor, int rows, std::vector<float>& out) {
+    const uint32_t start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
+    const uint32_t pitch = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
+    if (descriptor >> 62 != 1) fail("the emulation knows operands in the 128-byte swizzle only");
+    out.resize(static_cast<size_t>(rows) * 32);
+    for (int row = 0; row < rows; ++row)
+        for (int k = 0; k < 32; ++k) {
+            const uint32_t address = start + row / 8 * pitch + row % 8 * 128 + k;
+            out[row * 32 + k] = e4m3(*shared_at(swizzled(address, 128), 1, 1));
+        }
+}
+
+inline void perform(const Multiplication& m) {
+    static std::vector<float> a, b;
+    read_operand(m.a, 64, a);
+    read_operand(m.b, m.n, b);
+    for (int thread = 0; thread < 128; ++thread)
+        for (int i = 0; i < m.n / 2; ++i) {
+            const int row = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
+            const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
+            double sum = m.add ? m.d[thread][i] : 0.0;
+            for (int k = 0; k < 32; ++k) sum += static_cast<double>(a[row * 32 + k]) * b[column * 32 + k];
+            m.d[thread][i] = static_cast<float>(sum);
+        }
+}
+
+}  // namespace emulation

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "hopper.h"
+
+inline void named_barrier_arrive(int id, int threads) {
+    auto& barrier = emulation::extension().named[id];
+    if (barrier.arrived != 0 && barrier.threads != threads) emulation::fail("a named barrier with two thread counts");
+    barrier.threads = threads;
+    if (++barrier.arrived == threads) {
+        barrier.arrived = 0;
+        ++barrier.generation;
+        ++emulation::machine().progress;
+    }
+}
+inline void named_barrier_sync(int id, int threads) {
+    auto& barrier = emulation::extension().named[id];
+    const uint64_t generation = barrier.generation;
+    named_barrier_arrive(id, threads);
+    while (barrier.generation == generation) emulation::give_way();
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: MIT
+#pragma once
+
+#include "launch.h"
+
+template <class... Parameters>
+int launch_cluster(
+    void (*kernel)(Parameters...), int blocks, int threads, int cluster, size_t shared_bytes, bool, void*,
+    const Parameters&... arguments) {
+    if (shared_bytes > 227 * 1024 || cluster > 8) return 1;
+    ::emulation::Launch{dim3(blocks), dim3(threads), shared_bytes, static_cast<unsigned>(cluster)}(kernel, arguments...);
+    return 0;
+}

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: MIT
+// Tensor maps for the emulation: the description itself, after the checks the driver makes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+struct Matrix {
+    const void* start;
+    int rows, columns;
+    int element_bytes;
+};
+
+struct TensorMap {
+    Matrix matrix;
+    int box_rows, box_columns;
+};
+
+inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns) {
+    const int box_bytes = box_columns * matrix.element_bytes;
+    const bool pitch = static_cast<size_t>(matrix.columns) * matrix.element_bytes % 16 == 0;
+    const bool start = reinterpret_cast<uintptr_t>(matrix.start) % 16 == 0;
+    const bool box = box_rows >= 1 && box_rows <= 256 && (box_bytes == 32 || box_bytes == 64 || box_bytes == 128);
+    *map = {matrix, box_rows, box_columns};
+    return pitch && start && box ? 0 : 1;
+}
