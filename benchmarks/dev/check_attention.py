@@ -48,7 +48,13 @@ BUILDS: dict[str, dict[str, tuple[str, dict[str, int]]]] = {
         "tilesB": ("native", {"D64_WARPS": 8, "D128_KEYS": 32}),
         "tilesC": ("native", {"D64_KEYS": 32, "D128_WARPS": 8, "D256_WARPS": 4, "D256_KEYS": 32}),
     },
-    "mla_decode": {"ours": ("native", {}), "ada": ("sm_89 ptx", {})},
+    "mla_decode": {
+        "ours": ("native", {}),
+        "ada": ("sm_89 ptx", {}),
+        "tilesA": ("native", {"BULK": 0}),
+        "tilesB": ("native", {"ROWS16_STAGES": 2, "ROWS16_BLOCKS": 2}),
+        "tilesC": ("native", {"ROWS16_STAGES": 2, "ROWS16_BLOCKS": 2, "BULK": 0}),
+    },
 }
 
 
@@ -326,6 +332,12 @@ def torch_calls(problem: Problem, sets: list[Any]) -> dict[str, list[Callable[[]
     return calls
 
 
+def in_order(data: Any) -> Any:
+    """The same mla_decode input with pages one behind the other: what random places cost is the difference."""
+    q, cache, table, *rest = data
+    return (q, cache, torch.arange(table.numel(), dtype=table.dtype, device=DEVICE).view(table.shape), *rest)
+
+
 def time_all(kernels: list[Kernel], deadline: float) -> list[dict[str, Any]]:
     rows = []
     for problem in dict.fromkeys(kernel.problem for kernel in kernels):
@@ -343,20 +355,19 @@ def time_all(kernels: list[Kernel], deadline: float) -> list[dict[str, Any]]:
             contestants: dict[str, list[Callable[[], Any]]] = {}
             full = binding.workspace_bytes(case)
             for kernel in (k for k in kernels if k.problem is problem):
-                spaces = {"": full}
+                variants = {"": (full, sets)}
                 if kernel.label == "ours":
-                    spaces[" nosplit"] = 0
-                    if problem.name == "mla_decode":
-                        part = case["batch"] * case["sq"] * case["hq"] * 513 * 4
-                        spaces.update({f" <={n}": n * part for n in (2, 4, 8, 16, 32) if n * part < full})
-                for suffix, size in spaces.items():
+                    variants[" nosplit"] = (0, sets)
+                    if problem.name == "mla_decode" and case["lens"] == "uniform":
+                        variants[" inorder"] = (full, [in_order(data) for data in sets])
+                for suffix, (size, inputs) in variants.items():
                     calls = []
-                    for data in sets:
+                    for data in inputs:
                         outputs = {
                             name: torch.empty(shape, dtype=dtype_of(dtype), device=DEVICE)
                             for name, (shape, dtype) in binding.outputs(case).items()}
                         space = torch.empty(size // 4, device=DEVICE) if size else None
-                        keep.append((outputs, space))
+                        keep.append((data, outputs, space))
                         calls.append(kernel.bind(binding.arguments(case, data), outputs, space))
                     contestants[kernel.label + suffix] = calls
             contestants.update(torch_calls(problem, sets))

@@ -67,7 +67,7 @@ def test_products_run_on_the_tensor_cores_and_copies_bypass_registers(built):
     assert len(bodies) >= count
     for body in bodies:
         assert "HMMA.16816.F32" in body
-        assert "LDGSTS.E.BYPASS.128" in body
+        assert re.search(r"LDGSTS\.E\.BYPASS\.128|UBLKCP", body)      # 16 bytes per lane, or whole rows
         assert "LDSM.16.M88.4" in body
         assert "LDSM.16.MT88.4" in body      # V, transposed on the way to registers
         assert not re.search(r"\b(LDL|STL)\b", body)

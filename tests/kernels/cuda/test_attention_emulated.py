@@ -85,15 +85,17 @@ def test_mla_decode_matches_the_reference(mla, case):
     mla.check(case)
 
 
-@pytest.mark.parametrize("case", [
-    mla_case(4, 16, 300, "mixed"),                  # short requests leave parts empty
-    mla_case(3, 16, 200, "mixed", 2, 1),
-    mla_case(1, 64, 200, "uniform"),
-], ids=lambda case: "-".join(map(str, case.values())))
-def test_mla_decode_merges_split_tokens(mla, case):
-    part = case["batch"] * case["sq"] * case["hq"] * 513 * 4
-    mla.check(case, workspace_bytes=2 * part + 4, processors=64)
-    mla.check(case, workspace_bytes=16 * part, processors=64)
+@pytest.mark.parametrize(("case", "processors"), [
+    (mla_case(4, 16, 600, "mixed"), 8),             # chunks cut requests, an empty one among them
+    (mla_case(40, 16, 130, "mixed"), 8),            # chunks of many requests, more than a warp has lanes
+    (mla_case(3, 16, 300, "mixed", 2, 1), 16),
+    (mla_case(1, 64, 400, "uniform"), 64),          # more blocks than the line has chunks
+    (mla_case(2, 128, 260, "ragged"), 24),          # several row tiles per group
+], ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value))
+def test_mla_decode_cuts_the_line_of_tokens(mla, case, processors):
+    part = case["sq"] * case["hq"] * 513 * 4
+    mla.check(case, workspace_bytes=(case["batch"] + 3) * part + 4, processors=processors)
+    mla.check(case, workspace_bytes=(case["batch"] + processors) * part, processors=processors)
     assert mla.used_workspace
 
 
@@ -112,8 +114,9 @@ FAULTS = {   # file under kernels/cuda, text, its replacement: faults that the r
         "flash_attention", "tile/flash_forward.h", "a.seqlen_k - a.seqlen_q + 1 : a.seqlen_k",
         "a.seqlen_k - a.seqlen_q + 2 : a.seqlen_k"),
     "unused slots are read": (
-        "mla_decode", "tile/latent_decode.h", "Rows::kPitch, length - step * Tile::kTokens);",
-        "Rows::kPitch, Tile::kTokens);"),
+        "mla_decode", "tile/latent_decode.h", "length - step * Tile::kTokens : 0", "Tile::kTokens : 0"),
+    "unused rows are not cleared": (
+        "mla_decode", "tile/token_ring.h", "int i = rows * kChunks +", "int i = Tile::kTokens * kChunks +"),
     "softmax before all parts of the scores": (
         "mla_decode", "tile/latent_decode.h", "__syncthreads();  // all parts", "__syncwarp();  // all parts"),
 }

@@ -55,6 +55,7 @@ inline Options options;
 struct Range { const uint8_t *begin, *end; };
 inline std::vector<Range> readable;  // global arrays
 inline int errors = 0;
+inline long long progress = 0;  // counts what ends somebody's wait
 inline int conflicts = 0;  // groups of eight ldmatrix rows that did not spread over all banks
 
 inline void fail(const char* what, long long detail) {
@@ -109,6 +110,7 @@ void meet(Meeting& meeting, Last last) {
         last();
         meeting.arrived = 0;
         ++meeting.generation;
+        ++progress;
         return;
     }
     while (meeting.generation == generation) yield();
@@ -170,8 +172,7 @@ inline void run_block(int count) {
     }
     const int warp_count = count / 32;
     for (long long idle = 0, left = count; left > 0;) {
-        const long long before = left;
-        int progress = block_meeting.generation;
+        const long long left_before = left, progress_before = progress;
         for (int i = 0; i < warp_count; ++i) {
             const int w = options.reverse_warps ? warp_count - 1 - i : i;
             for (int rounds = -1; rounds != warps[w].meeting.generation;) {  // until this warp waits for others
@@ -186,7 +187,7 @@ inline void run_block(int count) {
                 }
             }
         }
-        idle = left == before && progress == block_meeting.generation ? idle + 1 : 0;
+        idle = left == left_before && progress == progress_before ? idle + 1 : 0;
         if (idle > 2) {
             fail("deadlock: threads still waiting", left);
             return;
@@ -250,15 +251,41 @@ inline int __ldg(const int* pointer) {
     }
     return *pointer;
 }
-inline float __shfl_xor_sync(uint32_t, float value, int mask) {
+namespace emulated {
+/// Every lane receives the value of lane from(lane).
+template <typename Value, typename From>
+Value shuffle(Value value, From from) {
+    static_assert(sizeof value == 4);
     uint32_t in;
     memcpy(&in, &value, 4);
-    const uint32_t* out = emulated::warp_wide(&in, 1, [=](emulated::Lane* lanes, int parity) {
-        for (int l = 0; l < 32; ++l) lanes[l].out[parity][0] = lanes[l ^ mask].in[0];
+    const uint32_t* out = warp_wide(&in, 1, [=](Lane* lanes, int parity) {
+        for (int l = 0; l < 32; ++l) lanes[l].out[parity][0] = lanes[from(l)].in[0];
     });
     memcpy(&value, out, 4);
     return value;
 }
+}  // namespace emulated
+template <typename Value>
+Value __shfl_sync(uint32_t, Value value, int lane) {
+    return emulated::shuffle(value, [=](int) { return lane; });
+}
+template <typename Value>
+Value __shfl_xor_sync(uint32_t, Value value, int mask) {
+    return emulated::shuffle(value, [=](int l) { return l ^ mask; });
+}
+template <typename Value>
+Value __shfl_up_sync(uint32_t, Value value, int step) {
+    return emulated::shuffle(value, [=](int l) { return l < step ? l : l - step; });
+}
+inline uint32_t __ballot_sync(uint32_t, int predicate) {
+    const uint32_t in = predicate != 0;
+    return *emulated::warp_wide(&in, 1, [](emulated::Lane* lanes, int parity) {
+        uint32_t votes = 0;
+        for (int l = 0; l < 32; ++l) votes |= lanes[l].in[0] << l;
+        for (int l = 0; l < 32; ++l) lanes[l].out[parity][0] = votes;
+    });
+}
+inline int __ffs(int value) { return __builtin_ffs(value); }
 inline int __any_sync(uint32_t, int predicate) {
     const uint32_t in = predicate != 0;
     return static_cast<int>(*emulated::warp_wide(&in, 1, [](emulated::Lane* lanes, int parity) {
