@@ -220,7 +220,7 @@ class CaseRun:
             if not verdict.passed:
                 return verdict, slot.seed, None, True
         if seconds is None:
-            message = f"claimed {claim * 1e6:.1f} µs for an interval inside {wall * 1e6:.1f} µs of the judge's clock"
+            message = f"claimed {claim * 1e6:.6g} µs for an interval inside {wall * 1e6:.6g} µs of the judge's clock"
             return Verdict(Status.TIMING_MISMATCH, message), 0, None, True
         return Verdict(Status.PASSED), 0, seconds, seconds == claim
 

@@ -214,8 +214,8 @@ class Worker:
         if self.device is not None:
             torch.cuda.set_device(self.device)
             torch.zeros(1, device="cuda")        # creates the context now, not inside the first call
-        else:
-            torch.set_num_threads(message.get("threads") or os.cpu_count() or 1)
+        elif message.get("threads"):
+            torch.set_num_threads(message["threads"])
         return {"torch": torch.__version__, "python": sys.version.split()[0], "pid": os.getpid()}
 
     def do_slot(self, message: dict[str, Any], fds: Sequence[int]) -> None:

@@ -7,8 +7,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
+
+import backends
+from scoring import config, jobs
+from scoring.config import Config
+from scoring.judge import Job
+from scoring.model import Case, Mode
+from scoring.problem import Problem
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -72,3 +80,35 @@ def scoring(
                           text=True, capture_output=True, timeout=timeout, check=False)
     assert "Traceback" not in done.stderr, done.stderr
     return done
+
+
+def toy(cache: Path, **flags: Any) -> Config:
+    """Settings of the tests' own problem; dotted names have two underscores for a dot."""
+    values = {name.replace("__", "."): value for name, value in flags.items()}
+    return config.load({"paths.cache": str(cache), **values}, str(SETTINGS), {})
+
+
+def problem(settings: Config) -> Problem:
+    (found,) = jobs.select_problems(settings, ["toy"])
+    return found
+
+
+def kernel_job(settings: Config, name: str, cases: Sequence[Case] | None = None, mode: Mode = Mode.TEST) -> Job:
+    """The job of one toy kernel on the CPU; raises what compiling raises."""
+    backend = backends.get("cpu")
+    (candidate,) = jobs.candidates(settings, [problem(settings)], {"cpu": backend.probe()}, [name], None)
+    chosen = candidate.problem.cases if cases is None else cases
+    return jobs.build(settings, candidate, mode, chosen, False, lambda text: None)
+
+
+def submission_job(
+    settings: Config, path: Path, staging: Path, cases: Sequence[Case] | None = None, mode: Mode = Mode.TEST,
+    task: Path | None = None,
+) -> Job:
+    """The job of a submission on the CPU."""
+    backend = backends.get("cpu")
+    (place,) = jobs.places(settings, backend, backend.probe(), None)
+    chosen = Problem(task) if task else problem(settings)
+    selected = chosen.cases if cases is None else cases
+    staging.mkdir(exist_ok=True)
+    return jobs.submission(settings, chosen, place, path, staging, mode, selected, False, lambda text: None)

@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: MIT
+"""Options of all tests.
+
+``--backend NAME`` (repeatable) runs the tests that belong to a backend, and those that belong to none. ``--require
+NAME`` turns every skip of a test that belongs to it into a failure: a machine that should have a GPU must not pass by
+skipping. A test belongs to a backend by a parameter that is its name, by a marker (``toolchain("cuda")``,
+``device("rocm")``) or by its folder (``tests/kernels/hip``).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator
+
+import pytest
+
+import backends
+
+# Tensors here are small: a second thread costs more than it brings, most of all where tests share their cores.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+_FOLDERS = {"tests/kernels/cuda/": "cuda", "tests/kernels/hip/": "rocm", "tests/kernels/cpu/": "cpu"}
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("warpwave")
+    group.addoption("--backend", action="append", metavar="NAME", help="only tests of this backend, or of none")
+    group.addoption("--require", action="append", metavar="NAME", help="a skipped test of this backend is a failure")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    for option in ("backend", "require"):
+        for name in config.getoption(option) or ():
+            if name not in backends.names():
+                raise pytest.UsageError(f"--{option} {name}: there are {', '.join(backends.names())}")
+
+
+def belongs_to(item: pytest.Item) -> set[str]:
+    """The backends a test belongs to; empty for one that is about none."""
+    names = set(backends.names())
+    found = {name for folder, name in _FOLDERS.items() if item.nodeid.startswith(folder)}
+    callspec = getattr(item, "callspec", None)
+    if callspec is not None:
+        found |= {value for value in callspec.params.values() if isinstance(value, str) and value in names}
+    for marker in ("toolchain", "device"):
+        for mark in item.iter_markers(marker):
+            found |= set(mark.args) & names
+    return found
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    wanted = set(config.getoption("backend") or ())
+    if not wanted:
+        return
+    others = [item for item in items if (owners := belongs_to(item)) and not owners & wanted]
+    config.hook.pytest_deselected(items=others)
+    items[:] = [item for item in items if item not in others]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    missing = belongs_to(item) & set(item.config.getoption("require") or ())
+    if report.skipped and missing and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        report.outcome = "failed"
+        report.longrepr = f"--require {', '.join(sorted(missing))}: {reason}"
+    return report

@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: MIT
+"""toy: SystemExit while imported."""
+import sys
+
+sys.exit("not today")

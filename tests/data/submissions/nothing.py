@@ -1,0 +1,7 @@
+# SPDX-License-Identifier: MIT
+"""toy: forgets to return."""
+
+
+def custom_kernel(data):
+    x, alpha, y = data
+    y.copy_(x * alpha)
