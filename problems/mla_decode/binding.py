@@ -39,11 +39,14 @@ def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
 
 
 def workspace_bytes(case: Mapping[str, Any]) -> int:
-    """1 MiB, and per split of the tokens batch · sq · hq · (512 + 2) · 4 for fp32 partial results, maxima and sums: 64
-    splits, or as many as fit into 512 MiB, but at least 2.
+    """1 MiB, and room for partial results, fp32 with their maxima and sums, each sq · hq · (512 + 2) · 4 bytes.
+
+    Enough for either way to share the work: 64 splits of every request (as many as fit into 512 MiB, at least 2), or
+    the whole batch cut into one piece per thread block of the largest GPU (304 multiprocessors) plus one per request.
     """
-    split = case["batch"] * case["sq"] * case["hq"] * (512 + 2) * 4
-    return _MIB + max(2 * split, min(64 * split, 512 * _MIB))
+    piece = case["sq"] * case["hq"] * (512 + 2) * 4
+    split = case["batch"] * piece
+    return _MIB + max(2 * split, min(64 * split, 512 * _MIB), (304 + case["batch"]) * piece)
 
 
 def flops(case: Mapping[str, Any]) -> int:
