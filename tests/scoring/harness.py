@@ -42,15 +42,15 @@ def alive(pid: int) -> bool:
         return False
 
 
-def workers(root: int) -> list[int]:
-    """Processes that are marked as a worker's, below or orphaned from the judge ``root``, whatever their parent is."""
+def workers(folder: Path) -> list[int]:
+    """Live processes of workers whose TMPDIR is ``folder``, and of what those started."""
     found = []
     for path in Path("/proc").glob("[0-9]*"):
         try:
             environment = (path / "environ").read_bytes()
         except OSError:
             continue
-        if f"WARPWAVE_TEST_JUDGE={root}".encode() in environment and b"WARPWAVE_WORKER=" in environment:
+        if f"TMPDIR={folder}".encode() in environment and b"WARPWAVE_WORKER=" in environment:
             found.append(int(path.name))
     return [pid for pid in found if alive(pid)]
 
