@@ -59,6 +59,8 @@ struct Shape {
     static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
     static constexpr int kChunks = kD / kHalvesPerChunk;      // 16-byte chunks of a row
     static constexpr int kValueTiles = kD / 16;
+    using Keys = KeyPanel<kD>;
+    using Values = ValuePanel<kKeys>;
 };
 
 template <class S>
@@ -76,6 +78,7 @@ template <class S>
 class TileLoader {
     static constexpr int kLoads = 8;
     static constexpr int kTasks = S::kThreads / 2;
+    static constexpr int kKeyStep = kTasks / S::kChunks;
     static_assert(kTasks * kLoads == S::kKeys * S::kChunks, "one task per thread");
 
     const uint16_t* matrix_;      // first key of this head
@@ -90,7 +93,7 @@ public:
         const int task = static_cast<int>(threadIdx.x) % kTasks;
         chunk_ = task % S::kChunks;
         row_ = on_v_ ? task / S::kChunks * kLoads : task / S::kChunks;
-        step_ = on_v_ ? 1 : kTasks / S::kChunks;
+        step_ = on_v_ ? 1 : kKeyStep;
         pitch_ = problem.heads_k * S::kD * 2;
         left_ = problem.seqlen_k;
         const size_t first = (static_cast<size_t>(batch) * static_cast<size_t>(problem.seqlen_k) *
@@ -112,13 +115,13 @@ public:
         if (on_v_) {
             u32x4 column[kLoads];
             transpose_halves(held_, column);
+            const int base = S::Values::offset(chunk_ * kHalvesPerChunk, row_ / kLoads);
 #pragma unroll
-            for (int i = 0; i < kLoads; ++i)
-                write_chunk(tiles.v, value_chunk_offset<S::kKeys>(chunk_ * 8 + i, row_ / 8), column[i]);
+            for (int i = 0; i < kLoads; ++i) write_chunk(tiles.v, S::Values::at(base, i, 0), column[i]);
         } else {
+            const int base = S::Keys::offset(row_, chunk_);
 #pragma unroll
-            for (int i = 0; i < kLoads; ++i)
-                write_chunk(tiles.k, key_chunk_offset<S::kD>(row_ + i * step_, chunk_), held_[i]);
+            for (int i = 0; i < kLoads; ++i) write_chunk(tiles.k, S::Keys::at(base, i * kKeyStep, 0), held_[i]);
         }
     }
 };
@@ -142,14 +145,14 @@ struct WaveQueries {
 
     /// s^T = k q^T for one tile of keys.
     __device__ __forceinline__ void multiply_keys(const uint8_t* keys, f32x4 (&score)[S::kQueryTiles][S::kKeyTiles]) const {
-        const int r = lane_id() % 16, g = lane_id() / 16;
+        const int base = S::Keys::offset(paired_row(0, lane_id() % 16), lane_id() / 16);
 #pragma unroll
         for (int t = 0; t < S::kKeyTiles; ++t) {
 #pragma unroll
             for (int n = 0; n < S::kQueryTiles; ++n) score[n][t] = f32x4{};
 #pragma unroll
             for (int step = 0; step < S::kD / 32; ++step) {
-                const u32x4 k = read_chunk(keys, key_chunk_offset<S::kD>(paired_row(t, r), step * 4 + g));
+                const u32x4 k = read_chunk(keys, S::Keys::at(base, paired_row(t, 0), step * 4));
 #pragma unroll
                 for (int n = 0; n < S::kQueryTiles; ++n)
                     score[n][t] = Half::multiply(first_step(k), first_step(q[n][step]), score[n][t]);
@@ -163,13 +166,12 @@ struct WaveQueries {
     /// o^T += v^T p^T for one tile of keys.
     __device__ __forceinline__ void multiply_values(
         const uint8_t* values, const u32x2 (&probability)[S::kQueryTiles][S::kKeyTiles]) {
-        const int r = lane_id() % 16, g = lane_id() / 16;
+        const int base = S::Values::offset(interleaved_row(0, lane_id() % 16), lane_id() / 16);
 #pragma unroll
         for (int pair = 0; pair < S::kKeyTiles / 2; ++pair)
 #pragma unroll
             for (int t = 0; t < S::kValueTiles; ++t) {
-                const int column = t / 4 * 64 + interleaved_row(t % 4, r);
-                const u32x4 v = read_chunk(values, value_chunk_offset<S::kKeys>(column, pair * 4 + g));
+                const u32x4 v = read_chunk(values, S::Values::at(base, t / 4 * 64 + interleaved_row(t % 4, 0), pair * 4));
 #pragma unroll
                 for (int n = 0; n < S::kQueryTiles; ++n)
                     o[n][t] = Half::multiply(first_step(v), probability[n][2 * pair], o[n][t]);
@@ -226,10 +228,12 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention proble
     __shared__ Tiles<S> tiles;
 
     // All query blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
-    const int index = die_contiguous(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-    const int block = problem.query_blocks - 1 - index % problem.query_blocks;
-    const int head = index / problem.query_blocks % problem.heads_q;
-    const int batch = index / problem.query_blocks / problem.heads_q;
+    const int index = die_contiguous(static_cast<int>(gridDim.x));
+    const int any_head = uniform(index / problem.query_blocks);
+    const int block = problem.query_blocks - 1 - (index - any_head * problem.query_blocks);
+    const int batch = uniform(any_head / problem.heads_q);
+    const int head = any_head - batch * problem.heads_q;
+    const int head_k = uniform(head / (problem.heads_q / problem.heads_k));
     const int first_query = block * S::kQueries;
 
     const int rows = problem.seqlen_q - first_query < S::kQueries ? problem.seqlen_q - first_query : S::kQueries;
@@ -249,7 +253,7 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention proble
         visible[n] = visible_keys(problem, first_query + wave_query + n * 16 + lane_id() % 16);
 
     const int end = visible_keys(problem, first_query + rows - 1);
-    TileLoader<S> loader(problem, batch, head / (problem.heads_q / problem.heads_k));
+    TileLoader<S> loader(problem, batch, head_k);
     if (end > 0) loader.load(0);
     for (int key = 0; key < end; key += S::kKeys) {
         loader.store(tiles);

@@ -3,6 +3,7 @@
 // returns zero, a store beyond it does nothing. That is how tails are masked: no branch, no lane-mask juggling.
 #pragma once
 
+#include "isa/lanes.h"
 #include "isa/types.h"
 
 typedef __amdgpu_buffer_rsrc_t BufferResource;
@@ -10,10 +11,11 @@ typedef __amdgpu_buffer_rsrc_t BufferResource;
 /// An offset that is beyond every buffer: a lane that passes it reads zero and writes nothing.
 constexpr int kOutside = 0x7ffffff0;
 
-/// Descriptor of `bytes` (0 .. 2^31 - 16) bytes at `base`; both must be the same in all lanes of the wave.
+/// Descriptor of `bytes` (0 .. 2^31 - 16) bytes at `base`; both must be the same in all lanes of the wave. Says so to the
+/// compiler: one that doubts it wraps every access into a loop over the lanes.
 __device__ __forceinline__ BufferResource make_buffer(const void* base, int bytes) {
     constexpr int kRawDwords = 0x00020000;   // word 3: 32-bit data format, no stride, no swizzle
-    return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(base), 0, bytes, kRawDwords);
+    return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(uniform(base)), 0, uniform(bytes), kRawDwords);
 }
 
 /// 16 bytes at `offset + scalar_offset` (multiples of 4) per lane; `scalar_offset` is the same in all lanes. Only `offset`

@@ -8,10 +8,20 @@ constexpr int kWaveSize = 64;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % kWaveSize; }
 
-/// Index of this wave in its workgroup, in a scalar register: the compiler cannot know that it is the same in all lanes.
-__device__ __forceinline__ int wave_id() {
-    return __builtin_amdgcn_readfirstlane(static_cast<int>(threadIdx.x) / kWaveSize);
+/// A value that is the same in all lanes, in a scalar register. Compilers do not always see that it is: they cannot know it of
+/// a thread's wave number, and older ones lose track of quotients, which they compute in vector registers.
+__device__ __forceinline__ int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
+
+template <class T>
+__device__ __forceinline__ T* uniform(T* pointer) {
+    const uint64_t bits = reinterpret_cast<uint64_t>(pointer);
+    const uint32_t low = static_cast<uint32_t>(uniform(static_cast<int>(bits & 0xffffffffu)));
+    const uint32_t high = static_cast<uint32_t>(uniform(static_cast<int>(bits >> 32)));
+    return reinterpret_cast<T*>(static_cast<uint64_t>(high) << 32 | low);
 }
+
+/// Index of this wave in its workgroup.
+__device__ __forceinline__ int wave_id() { return uniform(static_cast<int>(threadIdx.x) / kWaveSize); }
 
 /// The value of lane `lane ^ 16`: ds_swizzle_b32 in its 32-lane mode (xor mask in bits 10-14, and mask in bits 0-4).
 __device__ __forceinline__ float from_lane_xor_16(float value) {
@@ -23,6 +33,9 @@ __device__ __forceinline__ float from_lane_xor_32(float value) {
     const int address = (lane_id() ^ 32) * 4;
     return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(address, __builtin_bit_cast(int, value)));
 }
+
+/// The value that lane `lane` holds, in a scalar register; `lane` is the same in all lanes.
+__device__ __forceinline__ int read_lane(int value, int lane) { return __builtin_amdgcn_readlane(value, lane); }
 
 /// Whether any lane of the wave says yes; a scalar, so that a branch on it is the wave's.
 __device__ __forceinline__ bool any_lane(bool yes) { return __builtin_amdgcn_ballot_w64(yes) != 0; }

@@ -53,6 +53,7 @@ constexpr int kKeyColumns = 576, kValueColumns = 512;
 constexpr int kRowBytes = kKeyColumns * 2;
 constexpr int kPageTokens = 64;
 constexpr int kTokens = 32;      // of a tile: half a page
+using Rows = KeyPanel<kKeyColumns>;
 
 struct Decode {
     const uint16_t* q;
@@ -80,6 +81,33 @@ struct alignas(16) Lds {
     float factor[RowTiles * 16];               // for the sums so far; at the end, 1 / sum of probabilities
 };
 
+/// Pages of one request in order. The lanes of a wave hold 64 of them at a time: looking one up needs no load, whose arrival
+/// would have to be waited for behind all the tile's.
+class PageList {
+    const int* pages_;
+    int count_;
+    int first_ = 0;      // page that lane 0 holds
+    int held_ = 0;
+
+    __device__ __forceinline__ void hold(int first) {
+        first_ = first;
+        const int mine = first + lane_id();
+        held_ = mine < count_ ? pages_[mine] : 0;
+    }
+
+public:
+    /// The `count` pages that a request's length covers, to be walked from `first` on. None beyond is looked at.
+    __device__ __forceinline__ PageList(const int* pages, int count, int first) : pages_(pages), count_(count) {
+        hold(first);
+    }
+
+    /// Where page `index` is in the cache; indices never fall.
+    __device__ __forceinline__ int operator[](int index) {
+        if (index >= first_ + kWaveSize) hold(index);
+        return read_lane(held_, index - first_);
+    }
+};
+
 /// This thread's share of a tile of tokens on its way to LDS.
 class TileLoader {
     static constexpr int kChunksPerRow = kRowBytes / 16;
@@ -88,38 +116,38 @@ class TileLoader {
     static_assert(kChunks % kWaveSize == 0, "whole waves load");
 
     const uint16_t* cache_;
-    const int* pages_;       // of this request
+    PageList pages_;
     int length_;
-    int page_;               // of the tile to be requested next, looked up early
     u32x4 held_[kLoads];
 
     static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
 
 public:
-    /// The first tile to be requested is `tile`, which has a token if `wanted`.
-    __device__ __forceinline__ TileLoader(const Decode& problem, int request, int length, int tile, bool wanted)
-        : cache_(problem.kv_cache), length_(length) {
-        pages_ = problem.block_table + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq);
-        page_ = wanted ? pages_[tile * kTokens / kPageTokens] : 0;
-    }
+    /// For tiles from `first_tile` on of a request of `length` tokens.
+    __device__ __forceinline__ TileLoader(const Decode& problem, int request, int length, int first_tile)
+        : cache_(problem.kv_cache),
+          pages_(problem.block_table + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq),
+                 (length + kPageTokens - 1) / kPageTokens, first_tile * kTokens / kPageTokens),
+          length_(length) {}
 
-    /// Request a tile; then look up the page of the next one, if it is `wanted`.
-    __device__ __forceinline__ void load(int tile, bool next_wanted) {
+    /// Request a tile; tokens beyond the length read as zero.
+    __device__ __forceinline__ void load(int tile) {
         const int token = tile * kTokens;
-        const size_t row = static_cast<size_t>(page_) * kPageTokens + static_cast<size_t>(token % kPageTokens);
+        const size_t row = static_cast<size_t>(pages_[token / kPageTokens]) * kPageTokens +
+                           static_cast<size_t>(token % kPageTokens);
         const int rows = length_ - token < kTokens ? length_ - token : kTokens;
         const BufferResource buffer = make_buffer(cache_ + row * kKeyColumns, rows * kRowBytes);
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, chunk(i) * 16);
-        if (next_wanted) page_ = pages_[(tile + 1) * kTokens / kPageTokens];
     }
 
     /// Wait for what was requested and put it into LDS.
     __device__ __forceinline__ void store(uint8_t* kv) const {
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
-            if (i * kThreads + wave_id() * kWaveSize >= kChunks) break;
-            write_chunk(kv, key_chunk_offset<kKeyColumns>(chunk(i) / kChunksPerRow, chunk(i) % kChunksPerRow), held_[i]);
+            const bool partial = (i + 1) * kThreads > kChunks;
+            if (partial && i * kThreads + wave_id() * kWaveSize >= kChunks) break;
+            write_chunk(kv, Rows::offset(chunk(i) / kChunksPerRow, chunk(i) % kChunksPerRow), held_[i]);
         }
     }
 };
@@ -142,12 +170,12 @@ public:
     /// Score one tile, of which this lane's row sees `visible` tokens (counts where `masked`). Returns the rescaling factor.
     __device__ __forceinline__ float take_tile(
         const uint8_t* kv, float scale, bool masked, int visible, u32x4& probability) {
-        const int r = lane_id() % 16, g = lane_id() / 16;
+        const int base = Rows::offset(paired_row(0, lane_id() % 16), lane_id() / 16);
         f32x4 score[2] = {};
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
-            const u32x4 k0 = read_chunk(kv, key_chunk_offset<kKeyColumns>(paired_row(0, r), step * 4 + g));
-            const u32x4 k1 = read_chunk(kv, key_chunk_offset<kKeyColumns>(paired_row(1, r), step * 4 + g));
+            const u32x4 k0 = read_chunk(kv, Rows::at(base, 0, step * 4));
+            const u32x4 k1 = read_chunk(kv, Rows::at(base, paired_row(1, 0), step * 4));
             score[0] = Bf16::multiply(first_step(k0), first_step(q_[step]), score[0]);
             score[1] = Bf16::multiply(first_step(k1), first_step(q_[step]), score[1]);
             score[0] = Bf16::multiply(second_step(k0), second_step(q_[step]), score[0]);
@@ -179,11 +207,11 @@ struct WaveColumns {
     static __device__ __forceinline__ void read_values(const uint8_t* kv, u32x4 (&value)[kTiles]) {
         const int r = lane_id() % 16, g = lane_id() / 16;
         const int byte = (wave_id() * kWaveColumns + r * kTiles) * 2;
+        const int base = Rows::offset(g * 8, byte / kChunk) + byte % kChunk;
         u32x2 row[8];
 #pragma unroll
         for (int i = 0; i < 8; ++i)
-            row[i] = *reinterpret_cast<const u32x2*>(
-                kv + key_chunk_offset<kKeyColumns>(g * 8 + i, byte / 16) + byte % 16);
+            row[i] = *reinterpret_cast<const u32x2*>(kv + Rows::at(base, i, 0));
         transpose_halves(row, value);
     }
 
@@ -253,12 +281,13 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
     // Row blocks of one range of tokens are neighbours on one die, whose L2 then serves all but the first.
     const int rows_per_request = problem.seqlen_q * problem.heads_q;
     const int row_blocks = (rows_per_request + kRows - 1) / kRows;
-    const int index = die_contiguous(static_cast<int>(blockIdx.x), static_cast<int>(gridDim.x));
-    const int first_row = index % row_blocks * kRows;
-    const int split = index / row_blocks % problem.splits;
-    const int request = index / row_blocks / problem.splits;
+    const int index = die_contiguous(static_cast<int>(gridDim.x));
+    const int range_index = uniform(index / row_blocks);
+    const int first_row = (index - range_index * row_blocks) * kRows;
+    const int request = uniform(range_index / problem.splits);
+    const int split = range_index - request * problem.splits;
 
-    const int length = problem.seqlens[request];
+    const int length = uniform(problem.seqlens[request]);
     const KvRange range = kv_range((length + kTokens - 1) / kTokens, problem.tiles_per_split, split);
     const size_t row_origin = static_cast<size_t>(request) * static_cast<size_t>(rows_per_request) +
                               static_cast<size_t>(first_row);
@@ -271,16 +300,17 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
     const int hidden = problem.causal ? problem.seqlen_q - 1 - row / problem.heads_q : 0;
     const int fewest = length - (problem.causal ? problem.seqlen_q - 1 : 0);
 
-    TileLoader loader(problem, request, length, range.begin, range.begin < range.end);
-    if (range.begin < range.end) loader.load(range.begin, range.begin + 1 < range.end);
+    TileLoader loader(problem, request, length, range.begin);
+    if (range.begin < range.end) loader.load(range.begin);
     const bool scores = wave < RowTiles;
     ScoringRows scoring(make_buffer(problem.q + row_origin * kKeyColumns, rows * kRowBytes),
                         scores ? wave * 16 : kRows);
     WaveColumns<RowTiles> columns;
+    wait_for_loads();
     for (int tile = range.begin; tile < range.end; ++tile) {
         loader.store(lds.kv);
         __syncthreads();
-        if (tile + 1 < range.end) loader.load(tile + 1, tile + 2 < range.end);
+        if (tile + 1 < range.end) loader.load(tile + 1);
         if (scores) {
             const int token = tile * kTokens;
             u32x4 probability;

@@ -58,10 +58,13 @@ struct WaveTile {
     f32x4 sum[Shape::kTilesM][Shape::kTilesN];
     int first_tile_m;            // in units of 16 rows within the workgroup's tile
     int first_n;
+    int base_a, base_b;          // where this lane reads its first row of each panel
 
     __device__ __forceinline__ WaveTile() : sum{} {
         first_tile_m = wave_id() / Shape::kWavesN * Shape::kTilesM;
         first_n = wave_id() % Shape::kWavesN * Shape::kTilesN * 16;
+        base_a = fp8_operand_base(row(0));
+        base_b = fp8_operand_base(first_n + interleaved_row(0, lane_id() % 16));
     }
 
     __device__ __forceinline__ int row(int tile) const { return column_row(first_tile_m + tile, lane_id() % 16); }
@@ -73,13 +76,12 @@ struct WaveTile {
     __device__ __forceinline__ void add_k_block(const BlockScaledLds<Shape>& lds, const float (&scale)[Shape::kTilesM]) {
         Fp8Operand a[Shape::kTilesM];
 #pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile) a[tile] = read_fp8_operand(lds.a.bytes, row(tile));
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) a[tile] = read_fp8_operand(lds.a.bytes, base_a, column_row(tile, 0));
         set_wave_priority<1>();
 #pragma unroll
         for (int tile_n = 0; tile_n < Shape::kTilesN; ++tile_n) {
-            const int row_b = first_n + interleaved_row(tile_n, lane_id() % 16);
             f32x4 product[Shape::kTilesM];
-            multiply_k_block(read_fp8_operand(lds.b.bytes, row_b), a, product);
+            multiply_k_block(read_fp8_operand(lds.b.bytes, base_b, interleaved_row(tile_n, 0)), a, product);
 #pragma unroll
             for (int tile = 0; tile < Shape::kTilesM; ++tile) sum[tile][tile_n] += product[tile] * scale[tile];
         }
@@ -157,8 +159,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) block_scaled_gemm(BlockSca
 
     const int tiles_m = (problem.m + Shape::kM - 1) / Shape::kM;
     const int tiles_n = (problem.n + Shape::kN - 1) / Shape::kN;
-    const int index = die_contiguous(static_cast<int>(blockIdx.x), tiles_m * tiles_n);
-    const TileIndex tile = banded_tile<Shape::kBand>(index, tiles_m, tiles_n);
+    const TileIndex tile = banded_tile<Shape::kBand>(die_contiguous(tiles_m * tiles_n), tiles_m, tiles_n);
     const int first_row = tile.m * Shape::kM, first_column = tile.n * Shape::kN;
 
     const int part = static_cast<int>(blockIdx.y);

@@ -38,11 +38,10 @@ public:
 
     /// Wait for what was requested and put it into LDS.
     __device__ __forceinline__ void store(Fp8Panel<Rows>& panel) const {
+        const int base = Fp8Rows::offset(row(), chunk());
 #pragma unroll
-        for (int pass = 0; pass < kPasses; ++pass) {
-            const int place = fp8_chunk_offset(row() + pass * kRowsPerPass, chunk());
-            *reinterpret_cast<u32x4*>(panel.bytes + place) = held_[pass];
-        }
+        for (int pass = 0; pass < kPasses; ++pass)
+            write_chunk(panel.bytes, Fp8Rows::at(base, pass * kRowsPerPass, 0), held_[pass]);
     }
 };
 

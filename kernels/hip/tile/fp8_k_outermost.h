@@ -43,13 +43,14 @@ struct KOutermostTask {
     }
 
     __device__ __forceinline__ void store(const u32x4 (&held)[kTaskValues], uint8_t* panel) const {
+        const int base = Fp8Rows::offset(row, k / kChunk) + k % kChunk;
 #pragma unroll
         for (int quad = 0; quad < 4; ++quad) {
             const u32x4 low = transpose_bytes_4x4(held[0][quad], held[1][quad], held[2][quad], held[3][quad]);
             const u32x4 high = transpose_bytes_4x4(held[4][quad], held[5][quad], held[6][quad], held[7][quad]);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const int place = fp8_chunk_offset(row + 4 * quad + i, k / kChunk) + k % kChunk;
+                const int place = Fp8Rows::at(base, 4 * quad + i, 0);
                 *reinterpret_cast<u32x2*>(panel + place) = u32x2{low[i], high[i]};
             }
         }

@@ -1,36 +1,34 @@
 // SPDX-License-Identifier: MIT
 // One K block (128 values) of a panel of rows as LDS holds it, and how a wave reads MFMA operands from it.
 //
-// A row is 128 bytes, exactly the 32 banks, so equal columns of all rows lie in the same banks. Each row is cut into eight
-// 16-byte chunks, and chunk c of row x is stored at place c ^ key(x). A lane's two reads per row, chunks g and g + 4 with
-// g = lane / 16, give it 32 of the 128 contraction indices: four MFMA steps. Both operands read alike, so the products
-// pair up, whatever order of k the instruction believes in.
+// A row is 128 bytes, exactly the 32 banks, and its eight chunks are permuted (tile/swizzle.h). A lane reads chunks 2 g and
+// 2 g + 1 of its row (g = lane / 16), which gives it 32 of the 128 contraction indices: four MFMA steps. Both operands
+// read alike, so the products pair up, whatever order of k the instruction believes in.
 //
-// LDS serves 16-byte accesses eight lanes at a time: lanes 0-3 with 12-15, 4-11, and so on. Which rows the 16 operand rows
-// of a tile stand for is free; column_row and interleaved_row make any such eight lanes hit eight different places, for these reads and
-// for writes that run down a column of rows 16 apart (tile/fp8_k_outermost.h).
+// Which rows the 16 operand rows of a tile stand for is free. column_row and interleaved_row are chosen so that neither
+// these reads nor writes that run down a column of rows 16 apart (tile/fp8_k_outermost.h) meet in a bank.
 #pragma once
 
 #include "isa/lanes.h"
 #include "isa/mfma.h"
-#include "isa/types.h"
 #include "tile/operand_rows.h"
+#include "tile/swizzle.h"
 
 constexpr int kBlockK = 128;      // values of K per scale, and per panel
-constexpr int kChunk = 16;        // bytes
 
 template <int Rows>
 struct alignas(16) Fp8Panel {
     uint8_t bytes[Rows * kBlockK];
 };
 
-/// Where chunk `chunk` (0 .. 7) of row `row` begins.
-__device__ __forceinline__ int fp8_chunk_offset(int row, int chunk) {
-    const int key = ((row >> 4) ^ ((row & 3) << 1)) & 7;
-    return row * kBlockK + (chunk ^ key) * kChunk;
-}
+struct KeyOfFp8Rows {
+    static constexpr int kMask = 7;
+    static __device__ __forceinline__ int of(int row) { return ((row >> 4) ^ (row << 1 & 6)) & 7; }
+};
 
-/// Panel row that column `r` (0 .. 15) of MFMA tile `tile` stands for, when a panel is the second operand. Two tiles
+using Fp8Rows = Swizzle<kBlockK, KeyOfFp8Rows>;
+
+/// Panel row that column `r` (0 .. 15) of MFMA tile `tile` stands for, when a panel is the second operand: two tiles
 /// interleave in 32 rows.
 __device__ __forceinline__ int column_row(int tile, int r) {
     return (tile >> 1) * 32 + (tile & 1) * 8 + (r & 1) * 16 + (r >> 1);
@@ -42,11 +40,13 @@ struct Fp8Operand {
     u32x2 step[kSteps];
 };
 
-/// Read the share of the row that this lane stands for.
-__device__ __forceinline__ Fp8Operand read_fp8_operand(const uint8_t* panel, int row) {
-    const int group = lane_id() / 16;
-    const u32x4 first = *reinterpret_cast<const u32x4*>(panel + fp8_chunk_offset(row, group));
-    const u32x4 second = *reinterpret_cast<const u32x4*>(panel + fp8_chunk_offset(row, group + 4));
+/// Where this lane reads row `row`.
+__device__ __forceinline__ int fp8_operand_base(int row) { return Fp8Rows::offset(row, lane_id() / 16 * 2); }
+
+/// Read this lane's share of the row `constant_row` beyond the one of `base` (no bits in common).
+__device__ __forceinline__ Fp8Operand read_fp8_operand(const uint8_t* panel, int base, int constant_row) {
+    const u32x4 first = read_chunk(panel, Fp8Rows::at(base, constant_row, 0));
+    const u32x4 second = read_chunk(panel, Fp8Rows::at(base, constant_row, 1));
     return {{u32x2{first[0], first[1]}, u32x2{first[2], first[3]}, u32x2{second[0], second[1]}, u32x2{second[2], second[3]}}};
 }
 

@@ -2,11 +2,14 @@
 // Which tile a workgroup works on.
 #pragma once
 
+#include "isa/lanes.h"
+
 /// MI300X deals consecutive workgroups to its eight dies (XCDs) in turn, and each die has its own 4 MB L2. Renumber them
 /// so that every die gets one contiguous range of `count` tiles and neighbours share operands in one L2. A permutation of
-/// 0 .. count-1 for any count.
-__device__ __forceinline__ int die_contiguous(int workgroup, int count) {
+/// blockIdx.x = 0 .. count-1 for any count.
+__device__ __forceinline__ int die_contiguous(int count) {
     constexpr int kDies = 8;
+    const int workgroup = static_cast<int>(blockIdx.x);
     const int die = workgroup % kDies;
     const int share = count / kDies, larger_shares = count % kDies;
     return die * share + (die < larger_shares ? die : larger_shares) + workgroup / kDies;
@@ -21,8 +24,10 @@ struct TileIndex {
 template <int Band>
 __device__ __forceinline__ TileIndex banded_tile(int index, int tiles_m, int tiles_n) {
     const int per_band = Band * tiles_n;
-    const int first = index / per_band * Band;
+    const int band = uniform(index / per_band);
+    const int first = band * Band;
     const int height = tiles_m - first < Band ? tiles_m - first : Band;
-    const int inside = index % per_band;
-    return {first + inside % height, inside / height};
+    const int inside = index - band * per_band;
+    const int n = uniform(inside / height);
+    return {first + inside - n * height, n};
 }

@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: MIT
 // Which row of a matrix the rows of an MFMA operand stand for. The instruction does not care; memory does.
+//
+// Global memory likes results that lie side by side. LDS likes the lanes it serves together to hit different banks: for a
+// 16-byte read those are lanes 0-3 with 20-23, 4-7 with 16-19, 8-11 with 28-31, 12-15 with 24-27, and the same 32 higher;
+// for a 16-byte write eight, for 8-byte accesses sixteen consecutive lanes (gfx942; AMD's CK Tile documentation, page
+// "Understanding AMD GPU LDS and Bank Conflicts").
 #pragma once
 
 /// Row r (0 .. 15) of tile `tile` (0 .. 3) when four tiles interleave in 64 rows. Results come as rows 4 * g + i of a tile

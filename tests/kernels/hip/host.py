@@ -32,10 +32,14 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
 
 def compiler() -> list[str] | None:
-    """A C++17 compiler for this machine, or None."""
-    for name in ("g++", "clang++"):
-        if path := shutil.which(name):
-            return [path]
+    """A C++17 compiler for this machine, or None.
+
+    Libraries made by g++ share inline statics with one another by default; here each must have its own machine and LDS.
+    """
+    if path := shutil.which("g++"):
+        return [path, "-fno-gnu-unique"]
+    if path := shutil.which("clang++"):
+        return [path]
     return [sys.executable, "-m", "ziglang", "c++"] if find_spec("ziglang") else None
 
 

@@ -94,6 +94,19 @@ def test_lengths(host_kernel: Builder, hq: int, lengths: list[int]) -> None:
     check(case, *run(host_kernel("mla_decode"), case))
 
 
+def test_a_table_without_spare_entries(host_kernel: Builder) -> None:
+    """Looking up pages ahead must stop with the last one: behind it the table's memory ends."""
+    case = Case([64, 128], spare_pages=0)
+    check(case, *run(host_kernel("mla_decode"), case))
+
+
+@pytest.mark.parametrize("parts", [0, 2])
+def test_more_pages_than_lanes(host_kernel: Builder, parts: int) -> None:
+    """67 pages: a wave holds 64 of the table's entries at a time."""
+    case = Case([66 * PAGE + 3], spare_pages=0)
+    check(case, *run(host_kernel("mla_decode", SPLITS=2), case, parts=parts))
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("hq", [16, 64, 128])
 def test_two_queries(host_kernel: Builder, hq: int, causal: bool) -> None:

@@ -115,6 +115,13 @@ inline void read_first(Exchange* (&lanes)[kWave]) {
     for (Exchange* lane : lanes) lane->result = lanes[0]->value;
 }
 
+inline void read_lane(Exchange* (&lanes)[kWave]) {
+    for (Exchange* lane : lanes) {
+        if (lane->argument != lanes[0]->argument) fail("readlane: the lanes disagree on which one to read");
+        lane->result = lanes[lane->argument & (kWave - 1)]->value;
+    }
+}
+
 /// The 32-lane mode: source = ((lane & and) | or) ^ xor inside each half of the wave.
 inline void swizzle(Exchange* (&lanes)[kWave]) {
     const int pattern = lanes[0]->argument;
@@ -164,6 +171,10 @@ inline int __builtin_amdgcn_readfirstlane(int value) {
     return simt::exchange("readfirstlane", value, 0, simt::read_first);
 }
 
+inline int __builtin_amdgcn_readlane(int value, int lane) {
+    return simt::exchange("readlane", value, lane, simt::read_lane);
+}
+
 inline uint64_t __builtin_amdgcn_ballot_w64(bool value) {
     simt::Exchange operand = {value, 0, 0};
     simt::wave_instruction("ballot", operand, simt::ballot);
@@ -196,6 +207,7 @@ inline float __builtin_amdgcn_logf(float x) { return std::log2(x); }
 inline float __builtin_amdgcn_rcpf(float x) { return 1.0f / x; }
 
 inline void __builtin_amdgcn_s_setprio(int) {}
+inline void __builtin_amdgcn_s_waitcnt(int) {}
 inline void __builtin_amdgcn_sched_barrier(int) {}
 
 // ---- buffers --------------------------------------------------------------------------------------------------------

@@ -197,8 +197,9 @@ inline int poison_segment(dl_phdr_info* info, size_t, void* data) {
 
 /// Fill every __shared__ variable of this library.
 inline void poison_shared() {
-    touch = 0;
+    touch = static_cast<char>(~machine().poison);
     dl_iterate_phdr(poison_segment, const_cast<void*>(static_cast<const void*>(&machine())));
+    if (touch != static_cast<char>(machine().poison)) fail("shared memory was not found, so it cannot be poisoned");
 }
 
 inline void run_workgroup(int threads) {
