@@ -8,6 +8,7 @@ constraints.txt is installed. The compilers of both vendors come as wheels.
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -16,7 +17,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -43,6 +43,8 @@ def fingerprint(torch: str | None) -> str:
 
 def requirements(torch: str | None) -> list[str]:
     """What to install besides what is there."""
+    import tomllib  # here, so that an older Python gets as far as being told that it is one
+
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     wanted = list(project["dependencies"])
     for extra in EXTRAS:
@@ -87,10 +89,26 @@ def create(torch: str | None) -> None:
 def main() -> None:
     if sys.version_info < (3, 11):
         fail(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}; try: make run PYTHON=python3.12")
+    base: str = getattr(sys, "_base_executable", sys.executable)
+    if Path(sys.prefix).resolve() == VENV and Path(base).resolve().is_file() and base != sys.executable:
+        os.execv(base, [base, str(Path(__file__).resolve())])      # the environment is active: its maker decides
     torch = present_torch()
     mark = fingerprint(torch)
-    if STAMP.is_file() and STAMP.read_text() == mark:
+    if is_current(mark):
         return
+    with Path(__file__).open() as lock:           # two makes at once: the second waits and finds it done
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not is_current(mark):
+            build(torch, mark)
+
+
+def is_current(mark: str) -> bool:
+    """Whether the environment is there and was built from the same things."""
+    return STAMP.is_file() and STAMP.read_text() == mark
+
+
+def build(torch: str | None, mark: str) -> None:
+    """Make the environment from nothing; the stamp comes last, so that half of one is made again."""
     print(f"set-up: building {VENV.name} with {'the torch ' + torch + ' that is here' if torch else 'torch'} "
           "and both vendors' compilers; this happens once", file=sys.stderr)
     create(torch)
