@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL summary FlashAttention forward on MFMA 16x16x16, bf16 and fp16: transposed scores, values transposed in registers
 //!KERNEL arch gfx942
+//!KERNEL tune QUERY_TILES=2,1
 //
 // FlashAttention (forward) for MI300 (CDNA3): O and the natural-log LSE, causal (bottom-right) or full, grouped heads.
 //
-// Algorithm. A workgroup of four waves owns 128 queries of one head (64 for head_dim 256); each wave keeps its 32 (16)
-// queries in registers and walks the keys in tiles. Everything is transposed: s^T = k q^T makes keys the rows and queries
-// the columns of the MFMA results, so a lane's scores belong to one query, the softmax needs two lane exchanges per tile,
-// and the probabilities already lie as the second operand of o^T = v^T p^T. Scores and sums are fp32, probabilities 16-bit.
+// Algorithm. A workgroup of four waves owns 128 queries of one head; each wave keeps its 32 in registers (QUERY_TILES times
+// 16; 16 for head_dim 256) and walks the keys in tiles. Everything is transposed: s^T = k q^T makes keys the rows and
+// queries the columns of the MFMA results, so a lane's scores belong to one query, the softmax needs two lane exchanges per
+// tile, and the probabilities already lie as the second operand of o^T = v^T p^T. Scores and sums are fp32, probabilities
+// 16-bit.
 //
 // K tiles go to LDS as they are, V tiles transposed (8 x 8 values in registers, v_perm_b32), both XOR-swizzled. Two waves
 // fetch K and two fetch V, one tile ahead, into registers. Two barriers per tile. Tiles beyond a wave's causal limit are
@@ -21,7 +23,8 @@
 // Shapes. head_dim 64, 128, 256; any sequence lengths; heads_k divides heads_q; rows that see no key give 0 and -inf.
 // softmax_scale must be positive. All pointers 16-byte aligned. Workspace is not used.
 //
-// Limits. Short queries on long keys leave compute units idle: keys are not split.
+// Limits. Short queries on long keys leave compute units idle: keys are not split. Clang 20 and
+// older split the vector registers into two fixed halves and spill with two query tiles: use QUERY_TILES=1 there.
 
 #include "kernel.h"
 #include "ceil_div.h"
@@ -34,6 +37,10 @@
 #include "tile/half_panel.h"
 #include "tile/scores.h"
 #include "tile/transpose.h"
+
+#ifndef QUERY_TILES
+#define QUERY_TILES 2
+#endif
 
 namespace {
 
@@ -55,7 +62,7 @@ struct Shape {
     static constexpr int kThreads = 256;
     static constexpr int kKeys = 8192 / kD;                   // 16 KB of K and 16 KB of V
     static constexpr int kKeyTiles = kKeys / 16;
-    static constexpr int kQueryTiles = kD == 256 ? 1 : 2;     // of 16 queries, per wave: as many as registers hold
+    static constexpr int kQueryTiles = kD == 256 ? 1 : QUERY_TILES;     // of 16 queries, per wave: as many as registers hold
     static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
     static constexpr int kChunks = kD / kHalvesPerChunk;      // 16-byte chunks of a row
     static constexpr int kValueTiles = kD / 16;
@@ -255,6 +262,7 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention proble
     const int end = visible_keys(problem, first_query + rows - 1);
     TileLoader<S> loader(problem, batch, head_k);
     if (end > 0) loader.load(0);
+    wait_for_loads();
     for (int key = 0; key < end; key += S::kKeys) {
         loader.store(tiles);
         __syncthreads();

@@ -8,8 +8,8 @@ constexpr int kWaveSize = 64;
 
 __device__ __forceinline__ int lane_id() { return static_cast<int>(threadIdx.x) % kWaveSize; }
 
-/// A value that is the same in all lanes, in a scalar register. Compilers do not always see that it is: they cannot know it of
-/// a thread's wave number, and older ones lose track of quotients, which they compute in vector registers.
+/// A value that is the same in all lanes, in a scalar register. Compilers do not always see that it is: they cannot know it
+/// of a thread's wave number, and older ones lose track of quotients, which they compute in vector registers.
 __device__ __forceinline__ int uniform(int value) { return __builtin_amdgcn_readfirstlane(value); }
 
 template <class T>

@@ -6,9 +6,3 @@
 
 /// 2^x; 0 for -inf.
 __device__ __forceinline__ float exp2_approx(float x) { return __builtin_amdgcn_exp2f(x); }
-
-/// log2(x); -inf for 0.
-__device__ __forceinline__ float log2_approx(float x) { return __builtin_amdgcn_logf(x); }
-
-/// 1 / x; inf for 0.
-__device__ __forceinline__ float reciprocal_approx(float x) { return __builtin_amdgcn_rcpf(x); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Hints to the wave scheduler and to the compiler's instruction scheduler. None changes a result.
+// Who runs first, and who waits. None of these changes a result.
 #pragma once
 
 /// Priority of this wave among those of its SIMD, 0 .. 3. Raised around matrix instructions, so that the wave that has
@@ -16,6 +16,3 @@ __device__ __forceinline__ void wait_for_loads() {
     constexpr int kNoLoadOutstanding = 0x0f70;    // vmcnt 0, expcnt and lgkmcnt as large as they come
     __builtin_amdgcn_s_waitcnt(kNoLoadOutstanding);
 }
-
-/// Nothing crosses this line in the compiler's instruction order: keeps prefetches where they are written.
-__device__ __forceinline__ void schedule_fence() { __builtin_amdgcn_sched_barrier(0); }

@@ -2,6 +2,7 @@
 //!KERNEL summary Absorbed MLA decode on bf16 MFMA 16x16x16: one LDS tile serves keys and values, split KV with a merge
 //!KERNEL arch gfx942
 //!KERNEL tune SPLITS=0,1,2,4,8,16,32
+//!KERNEL tune MAX_ROW_TILES=4,2,1
 //
 // Multi-head latent attention, decode, over a paged bf16 cache, for MI300 (CDNA3): O and the natural-log LSE.
 //
@@ -10,8 +11,8 @@
 // values lies in LDS once, as memory has it; the next one is on its way in registers meanwhile. Per tile:
 //   1. wave w scores rows 16 w .. against all 32 tokens (s^T = k q^T, 72 MFMAs, its rows of q in registers), takes them
 //      into its online softmax, and leaves probabilities and rescaling factors in LDS; one wave per SIMD does so;
-//   2. every wave adds its 64 of the 512 columns for all rows (o^T += v^T p^T). It reads eight tokens of its columns from the
-//      same LDS tile and transposes them in registers (v_perm_b32).
+//   2. every wave adds its 64 of the 512 columns for all rows (o^T += v^T p^T). It reads eight tokens of its columns from
+//      the same LDS tile and transposes them in registers (v_perm_b32).
 // Three barriers per tile. Tokens beyond a request's length read as zeros by the buffer's bounds, and only pages that the
 // length covers are looked up: NaN in unused slots never enters.
 //
@@ -20,7 +21,8 @@
 //   32    512      2                 39 040
 //   64    512      4                 41 216
 //
-// More rows make several workgroups per range of tokens. They run side by side on one die, so that its L2 reads memory once.
+// More rows than 16 * MAX_ROW_TILES make several workgroups per range of tokens. They run side by side on one die, so that
+// its L2 reads memory once.
 //
 // Split KV. The host cannot see the lengths: it cuts max_blocks_per_seq pages into SPLITS parts (0: by the cost model of
 // common/split_kv.h, as far as the workspace reaches). Parts write normalised fp32 rows and their LSE to the workspace; a
@@ -29,7 +31,8 @@
 // Shapes. heads_q a multiple of 16, any seqlen_q, any lengths from 0 on. softmax_scale must be positive.
 //
 // Limits. LDS holds one workgroup per compute unit, and its waves wait for those that score: with 64 rows that is about as
-// long as the tile's bytes take to arrive, with fewer it is less.
+// long as the tile's bytes take to arrive, with fewer it is less. Clang 20 and older split the vector registers into two
+// fixed halves and spill with more than 16 rows: use MAX_ROW_TILES=1 there.
 
 #include "kernel.h"
 #include "launch.h"
@@ -40,11 +43,15 @@
 #include "tile/grid.h"
 #include "tile/half.h"
 #include "tile/half_panel.h"
+#include "tile/page_list.h"
 #include "tile/scores.h"
 #include "tile/transpose.h"
 
 #ifndef SPLITS
 #define SPLITS 0
+#endif
+#ifndef MAX_ROW_TILES
+#define MAX_ROW_TILES 4
 #endif
 
 namespace {
@@ -79,33 +86,6 @@ struct alignas(16) Lds {
     uint8_t kv[kTokens * kRowBytes];
     u32x4 probability[RowTiles][kWaveSize];    // as the lanes of the scoring wave hold them, which is how all need them
     float factor[RowTiles * 16];               // for the sums so far; at the end, 1 / sum of probabilities
-};
-
-/// Pages of one request in order. The lanes of a wave hold 64 of them at a time: looking one up needs no load, whose arrival
-/// would have to be waited for behind all the tile's.
-class PageList {
-    const int* pages_;
-    int count_;
-    int first_ = 0;      // page that lane 0 holds
-    int held_ = 0;
-
-    __device__ __forceinline__ void hold(int first) {
-        first_ = first;
-        const int mine = first + lane_id();
-        held_ = mine < count_ ? pages_[mine] : 0;
-    }
-
-public:
-    /// The `count` pages that a request's length covers, to be walked from `first` on. None beyond is looked at.
-    __device__ __forceinline__ PageList(const int* pages, int count, int first) : pages_(pages), count_(count) {
-        hold(first);
-    }
-
-    /// Where page `index` is in the cache; indices never fall.
-    __device__ __forceinline__ int operator[](int index) {
-        if (index >= first_ + kWaveSize) hold(index);
-        return read_lane(held_, index - first_);
-    }
 };
 
 /// This thread's share of a tile of tokens on its way to LDS.
@@ -403,7 +383,10 @@ extern "C" int mla_decode(
         static_cast<uint16_t*>(o), lse, {}, batch, seqlen_q, heads_q, max_blocks_per_seq, causal,
         softmax_scale * kLog2E, 1, 1};
     const int rows = seqlen_q * heads_q;
-    if (rows <= 16) return launch<1>(problem, workspace, workspace_bytes, queue);
-    if (rows <= 32) return launch<2>(problem, workspace, workspace_bytes, queue);
-    return launch<4>(problem, workspace, workspace_bytes, queue);
+    const int row_tiles = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+    switch (row_tiles < MAX_ROW_TILES ? row_tiles : MAX_ROW_TILES) {
+        case 1: return launch<1>(problem, workspace, workspace_bytes, queue);
+        case 2: return launch<2>(problem, workspace, workspace_bytes, queue);
+        default: return launch<4>(problem, workspace, workspace_bytes, queue);
+    }
 }

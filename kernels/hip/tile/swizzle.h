@@ -3,7 +3,7 @@
 // different banks although all rows begin at the same ones.
 //
 // Chunk c of row x lies at place c ^ key(x), the key being an exclusive-or of bits of x. So a constant part of a row or a
-// chunk, in bits that the rest does not use, changes an address by constants only: `at` adds them to the address of the rest.
+// chunk, in bits that the rest does not use, changes an address by constants only: `at` puts them on the address of the rest.
 // Without that, compilers keep one register per address of an unrolled loop.
 #pragma once
 

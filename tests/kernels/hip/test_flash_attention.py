@@ -81,6 +81,13 @@ def test_attention(host_kernel: Builder, dim: int, sq: int, sk: int, causal: boo
     check(case, operands, *run(host_kernel("flash_attention"), case, operands))
 
 
+@pytest.mark.parametrize("dim", [64, 128])
+def test_one_query_tile_per_wave(host_kernel: Builder, dim: int) -> None:
+    case = Case(1, 70, 140, 2, 1, dim, causal=True)
+    operands = case.operands()
+    check(case, operands, *run(host_kernel("flash_attention", QUERY_TILES=1), case, operands))
+
+
 @pytest.mark.parametrize("dim", [64, 128, 256])
 @pytest.mark.parametrize(("sq", "sk"), [(1, 200), (65, 17), (130, 1), (200, 70)])
 def test_queries_and_keys_of_different_length(host_kernel: Builder, dim: int, sq: int, sk: int) -> None:

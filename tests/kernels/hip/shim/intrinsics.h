@@ -203,12 +203,9 @@ inline unsigned __builtin_amdgcn_perm(unsigned high, unsigned low, unsigned sele
 }
 
 inline float __builtin_amdgcn_exp2f(float x) { return std::exp2(x); }
-inline float __builtin_amdgcn_logf(float x) { return std::log2(x); }
-inline float __builtin_amdgcn_rcpf(float x) { return 1.0f / x; }
 
 inline void __builtin_amdgcn_s_setprio(int) {}
 inline void __builtin_amdgcn_s_waitcnt(int) {}
-inline void __builtin_amdgcn_sched_barrier(int) {}
 
 // ---- buffers --------------------------------------------------------------------------------------------------------
 
