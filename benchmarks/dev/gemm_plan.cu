@@ -4,7 +4,11 @@
 //
 //   int plan_count()                                        tile shapes
 //   int plan_chosen(m, n, k, workspace_bytes, processors)    what the heuristic takes: shape * 256 + splits
+//   double plan_cycles(shape, splits, m, n, k, processors)   what the heuristic expects; infinite if the plan cannot run
 //   int plan_run(shape, splits, ...the kernel's own list)    launch exactly that
+
+#include <cmath>
+#include <cstdint>
 
 #include WARPWAVE_KERNEL_FILE
 
@@ -13,6 +17,12 @@ extern "C" int plan_count() { return Shapes::kCount; }
 extern "C" int plan_chosen(int m, int n, int k, size_t workspace_bytes, int processors) {
     const Plan plan = Shapes::choose(m, n, k, workspace_bytes, processors);
     return plan.shape * 256 + plan.splits;
+}
+
+extern "C" double plan_cycles(int shape, int splits, int m, int n, int k, int processors) {
+    const BlockScaledGemm problem = {nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, m, n, k, 0, 0};
+    if (Shapes::refuse(problem, {shape, splits}, SIZE_MAX) != 0) return INFINITY;
+    return predicted_cycles(Shapes::cost(shape), splits, m, n, k, processors);
 }
 
 extern "C" int plan_run(

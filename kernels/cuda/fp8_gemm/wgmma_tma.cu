@@ -2,6 +2,32 @@
 //!KERNEL summary TMA ring, wgmma on FP8, specialised warps, fp32 promotion per 128 of K, split K inside clusters
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=1,0
+//
+// Block-scaled FP8 GEMM for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
+//
+// Algorithm. A block holds one tile of c at a time and walks its K in blocks of 128. One thread has TMA fill a ring of stages
+// with the tile's rows of a and b (128 bytes each, in TMA's 128-byte swizzle); a second warp copies the scales beside them.
+// Two consumer warpgroups take 64 or 128 rows each: four wgmma m64nNk32 into partial sums, from zero, then
+// total += a_scale * b_scale * partial in fp32, which keeps the tensor cores' 13-bit adder from seeing more than 128 terms.
+// The additions of one warpgroup run beside the products of the other (kTurns makes them take turns), or, with two sets of
+// partial sums, beside its own next ones.
+//
+//   finish     used for          blocks                                              a tile leaves
+//   boxes      many tiles        persistent; walk tiles in bands that share L2       bf16, stmatrix, TMA, during the next tile
+//   exchange   few tiles         a cluster shares a tile, each block a part of K     fp32 sums added through distributed shared
+//                                                                                    memory in the order of K: no workspace
+//
+// Pairs: two blocks with neighbouring columns form a cluster and each loads half of the common rows for both (multicast).
+// Few tokens: weights become the 64 rows of wgmma's A and tokens its N, so that 16 tokens cost 16 columns and not 64 rows.
+// Registers: the compiler gets 168; the producer warpgroup keeps 24 and each of two consumers takes 240 (setmaxnreg).
+// EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends.
+//
+// Which instance, and how many parts of K, tile/wgmma_plan.h decides from m, n, k and the number of multiprocessors.
+//
+// Shapes. Any m and n from 1 on, k a multiple of 128; pointers 16-byte aligned. Rows of c that are no multiple of 16 bytes
+// (n % 8 != 0) leave by ordinary stores, which is slower. No workspace. Results repeat to the bit.
+//
+// Limits. A product of two scales below 2^-126 loses bits, and is zero below 2^-150.
 
 #include "kernel.h"
 #include "tile/wgmma_launch.h"

@@ -41,6 +41,11 @@ struct ShapeTable {
         return launchers[plan.shape](problem, plan.splits, queue);
     }
 
+    static ShapeCost cost(int shape) {
+        const ShapeCost costs[kCount] = {shape_cost(Shapes::kM, Shapes::kN)...};
+        return costs[shape];
+    }
+
     static Plan choose(int m, int n, int k, size_t workspace_bytes, int processors) {
         const ShapeCost costs[kCount] = {shape_cost(Shapes::kM, Shapes::kN)...};
         return choose_plan(costs, kCount, m, n, k, workspace_bytes, processors);

@@ -38,10 +38,14 @@ struct WgmmaShape {
     static constexpr int kM = kRowsPerConsumer * kConsumers;
     static constexpr int kConsumerThreads = 128 * kConsumers;
     // One warp drives TMA and one copies scales. To hand on their registers they need a whole warpgroup.
-    static constexpr bool kMovesRegisters = kConsumers > 1;
+    static constexpr bool kMovesRegisters = kConsumers > 1 && kResident == 1;
     static constexpr int kThreads = kConsumerThreads + (kMovesRegisters ? 128 : 64);
     static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 240;
     static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 24;
+
+    static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;   // what __launch_bounds__ lets a thread start with
+    static_assert(!kMovesRegisters || kConsumers * kConsumerRegisters + kProducerRegisters <=
+                      (kConsumers + 1) * kLaunchRegisters, "more registers asked for than given: a wait for ever");
 
     // Scales of the weights change every 128 of them: columns in runs of kRun share one.
     static constexpr int kRun = greatest_common_divisor(kN, 128);

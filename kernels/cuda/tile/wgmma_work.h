@@ -24,7 +24,7 @@ struct WgmmaWork {
 
 /// Walks the tiles of this block's cluster.
 ///
-///   for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) { const WgmmaWork work = walk.work(p); … }
+///   for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) { const WgmmaWork work = walk.work(p); ... }
 template <class Shape>
 struct WgmmaWalk {
     int index, step, count, rank;

@@ -69,12 +69,13 @@ class Emulated:
     """A kernel compiled for the emulation."""
 
     def __init__(
-        self, problem: str, folder: Path, fp16: bool = False, kernels: Path = ROOT / "kernels", variant: str = "mma_sync"
+        self, problem: str, folder: Path, fp16: bool = False, kernels: Path = ROOT / "kernels",
+        variant: str = "mma_sync",
     ):
         """Compile into ``folder``; ``fp16`` takes the path of sm_90. ``kernels`` may be an altered copy of the tree."""
         compiler = shutil.which("g++")
         assert compiler is not None
-        library = folder / f"{problem}_{variant}{'_fp16' if fp16 else ''}.so"
+        library = folder / f"{problem}_{Path(variant).name}{'_fp16' if fp16 else ''}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
             compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
@@ -92,11 +93,17 @@ class Emulated:
         self.symbol.argtypes = pointers + tail
         self.library.plan_run.argtypes = [ctypes.c_int] * 2 + pointers + tail
         self.library.emulation_bank_conflicts.restype = ctypes.c_uint64
+        self.library.plan_cycles.argtypes = [ctypes.c_int] * 6
+        self.library.plan_cycles.restype = ctypes.c_double
         self.library.plan_chosen.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_int]
 
     @property
     def shapes(self) -> int:
         return int(self.library.plan_count())
+
+    def runs(self, shape: int, splits: int) -> bool:
+        """Whether this plan can run at all (on a K of eight blocks)."""
+        return self.library.plan_cycles(shape, splits, 64, 64, 1024, 132) < float("inf")
 
     def run(
         self, product: Product, plan: tuple[int, int] | None = None, splits_room: int = 0, eager: bool = False

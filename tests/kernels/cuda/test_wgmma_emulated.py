@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""The Hopper FP8 product computes the right thing, run on the host thread by thread with its barriers and clusters."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+_path = Path(__file__).with_name("gemm_emulation.py")
+_spec = importlib.util.spec_from_file_location("gemm_emulation", _path)
+gemm = importlib.util.module_from_spec(_spec)
+sys.modules["gemm_emulation"] = gemm
+_spec.loader.exec_module(gemm)
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    return gemm.Emulated("fp8_gemm", tmp_path_factory.mktemp("emulated"), variant="wgmma_tma")
+
+
+def agrees(product, got) -> None:
+    value, bound = product.expected()
+    wrong = ~(np.abs(got - value) <= bound)
+    assert not wrong.any(), f"{wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
+
+
+def plans(kernel, splits):
+    """Every plan that runs: shapes that cannot split K are asked for one part."""
+    return [(shape, parts) for shape in range(kernel.shapes) for parts in (1, splits) if kernel.runs(shape, parts)]
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("size", [(130, 200, 384), (70, 333, 256)], ids=["boxes", "single elements"])
+def test_every_instance_with_tails(kernel, size, eager):
+    product = gemm.Product.random(*size, seed=1)
+    for plan in plans(kernel, 2):
+        agrees(product, kernel.run(product, plan, eager=eager))
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_rings_wrap_and_blocks_walk_several_tiles(kernel, eager):
+    product = gemm.Product.random(300, 530, 128 * 7, seed=2)
+    for plan in plans(kernel, 3):
+        agrees(product, kernel.run(product, plan, eager=eager))
+
+
+@pytest.mark.parametrize("size", [(1, 1, 128), (1, 8, 128), (3, 129, 256), (17, 40, 1024), (65, 7, 640)])
+def test_smallest_and_odd_sizes_by_the_chosen_plan(kernel, size):
+    product = gemm.Product.random(*size, seed=3)
+    agrees(product, kernel.run(product))
+
+
+def test_parts_of_k_are_added_in_one_order(kernel):
+    product = gemm.Product.random(9, 96, 2048, seed=4)
+    for shape, parts in plans(kernel, 5):
+        first = kernel.run(product, (shape, parts))
+        np.testing.assert_array_equal(first, kernel.run(product, (shape, parts), eager=True))
+
+
+def test_zero_scales_give_zero_and_a_nan_stays_in_its_row(kernel):
+    product = gemm.Product.random(32, 64, 256, seed=5)
+    product.a_scale[:16] = 0
+    product.a[20, 200] = 0x7F
+    for plan in plans(kernel, 2):
+        got = kernel.run(product, plan)
+        assert (got[:16] == 0).all()
+        assert np.isnan(got[20]).all()
+        assert np.isfinite(np.delete(got, 20, 0)).all()
+
+
+@pytest.mark.parametrize("size", [(0, 64, 128), (32, 0, 128), (32, 64, 0), (32, 64, 200)])
+def test_sizes_outside_the_abi_are_declined(kernel, size):
+    pointer = 16   # never followed
+    assert kernel.symbol(*[pointer] * 5, *size, None, 0, None) == -1
+
+
+def test_few_tiles_split_k_and_many_do_not(kernel):
+    assert kernel.chosen(16, 2112, 7168, 0, 132)[1] > 1
+    assert kernel.chosen(1024, 576, 7168, 0, 132)[1] > 1
+    assert kernel.chosen(6144, 4608, 7168, 0, 132)[1] == 1
+
+
+RUN = """
+import sys; sys.path.insert(0, {folder!r})
+import gemm_emulation as gemm, numpy as np, pathlib
+kernel = gemm.Emulated("fp8_gemm", pathlib.Path({out!r}), variant="wgmma_tma", kernels=pathlib.Path({kernels!r}))
+product = gemm.Product.random(300, 400, 128 * 12, seed=6)
+value, bound = product.expected()
+for eager in (False, True):
+    for shape in range(kernel.shapes):
+        assert (np.abs(kernel.run(product, (shape, 1), eager=eager) - value) <= bound).all()
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const", "const"),
+        ("mbarrier_wait(memory.full(filled.stage), filled.parity);", ""),
+        ("Shape::kConsumerThreads / 32 * Shape::kPair);", "Shape::kConsumerThreads / 32);"),
+        ("wgmma_wait<0>();\n                wgmma_results", "wgmma_results"),
+        ("mbarrier_arrive_expect(full, Shape::kTileBytes);", "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
+        ("if (issues) tma_store_wait_read<0>();", ""),
+        ("b + 2 * step, step > 0", "b + 2 * step, true"),
+    ],
+    ids=["empty", "full", "pair", "wait", "bytes", "store", "first"],
+)
+def test_the_emulation_notices_damage(tmp_path, line, damaged):
+    """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
+    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
+    hits = 0
+    for header in (tmp_path / "kernels/cuda/tile").glob("wgmma_*.h"):
+        text = header.read_text()
+        hits += text.count(line)
+        header.write_text(text.replace(line, damaged))
+    assert hits > 0
+    script = RUN.format(folder=str(_path.parent), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr or "emulation:" in done.stderr
