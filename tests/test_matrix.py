@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: MIT
+"""backend × problem × kernel × case: every kernel compiles for every target it supports, and is right where it can run.
+
+What cannot be compiled or run here is skipped and says why; ``--require NAME`` turns that into a failure. Binaries come
+from the user's cache, so a second run compiles only what changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+import backends
+from backends.base import Availability, Binary, SourceError, Target
+from backends.source import KernelSource, kernels
+from scoring import config, jobs
+from scoring.model import Case, Status
+from scoring.problem import Problem, discover
+
+ROOT = Path(__file__).resolve().parents[1]
+SETTINGS = config.load(file=str(ROOT / "config.yaml"), environment={})
+
+
+class Cell(NamedTuple):
+    """One kernel file of one backend."""
+
+    backend: str
+    problem: str
+    kernel: str
+    path: Path
+
+
+CELLS = [
+    Cell(name, path.parent.name, path.stem, path)
+    for name in backends.names() for path in kernels(ROOT, backends.get(name).language)
+]
+
+
+@cache
+def problem_of(name: str) -> Problem:
+    return Problem(discover(ROOT / "problems")[name])
+
+
+@cache
+def available(name: str) -> Availability:
+    return backends.get(name).probe()
+
+
+def targets(cell: Cell) -> list[Target]:
+    """One target per arch the kernel names; all of the backend's if it names none."""
+    every = {target.arch: target for target in reversed(backends.get(cell.backend).targets())}
+    try:
+        arches = KernelSource.read(cell.path, ROOT).arches
+    except SourceError:
+        arches = ()        # the test that reads it will say so
+    return [every[arch] for arch in arches or sorted(every) if arch in every]
+
+
+def compiled(cell: Cell, target: Target) -> Binary:
+    """The binary, or a skip where there is no compiler."""
+    found = available(cell.backend)
+    if not found.can_compile:
+        pytest.skip("; ".join(found.reasons) or f"no compiler for {cell.backend}")
+    return backends.get(cell.backend).compile(KernelSource.read(cell.path, ROOT), target)
+
+
+def test_the_matrix_is_not_empty():
+    """Each problem has a plain kernel for the CPU, and every backend has kernels."""
+    assert {cell.backend for cell in CELLS} == set(backends.names())
+    assert {cell.problem for cell in CELLS if cell.backend == "cpu"} == set(discover(ROOT / "problems"))
+    assert {cell.problem for cell in CELLS} <= set(discover(ROOT / "problems"))
+
+
+# Compiling -----------------------------------------------------------------------------------------------------------
+
+BUILDS = [
+    pytest.param(cell.backend, cell, target, id=f"{cell.backend}-{cell.problem}-{cell.kernel}-{target.arch}")
+    for cell in CELLS for target in targets(cell)
+]
+
+
+@pytest.mark.toolchain
+@pytest.mark.parametrize(("backend", "cell", "target"), BUILDS)
+def test_kernel_compiles(backend: str, cell: Cell, target: Target):
+    """It exports the one symbol of its problem's kernel.h, and the compiler's report names its device functions."""
+    from elftools.elf.elffile import ELFFile
+
+    binary = compiled(cell, target)
+    symbol = problem_of(cell.problem).binding.SYMBOL
+    assert KernelSource.read(cell.path, ROOT).signature().symbol == symbol
+    with binary.path.open("rb") as file:
+        symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
+        exported = {entry.name for entry in symbols if entry["st_shndx"] != "SHN_UNDEF"}
+    assert symbol in exported
+    assert bool(binary.usage.kernels) is (backend != "cpu")
+    assert all(usage.shared_bytes <= target.max_smem for usage in binary.usage.kernels)
+    errors = [diagnostic for diagnostic in binary.diagnostics if diagnostic.severity == "error"]
+    assert not errors
+
+
+# Running -------------------------------------------------------------------------------------------------------------
+
+class Bench:
+    """One worker, and what is loaded in it; replaced when a kernel takes it down."""
+
+    def __init__(self) -> None:
+        self.worker: Any = None
+        self.loaded: set[str] = set()
+
+    def worker_for(self, device: int | None, name: str, load: dict[str, Any]) -> Any:
+        from scoring.session import WorkerProcess
+
+        if self.worker is None or not self.worker.alive:
+            self.worker = WorkerProcess(device)
+            self.loaded.clear()
+        if name not in self.loaded:
+            self.worker.request("load", 120, contestant=name, **load)
+            self.loaded.add(name)
+        return self.worker
+
+    def close(self) -> None:
+        if self.worker is not None:
+            self.worker.close()
+            self.worker = None
+
+
+@pytest.fixture(scope="module")
+def benches() -> Iterator[dict[str, Bench]]:
+    """A bench per backend."""
+    made = {name: Bench() for name in backends.names()}
+    yield made
+    for bench in made.values():
+        bench.close()
+
+
+def runs() -> Iterator[Any]:
+    for cell in CELLS:
+        for case in problem_of(cell.problem).tests:
+            name = f"{cell.backend}-{cell.problem}-{cell.kernel}-{case.name}"
+            yield pytest.param(cell.backend, cell, case, id=name)
+
+
+@pytest.mark.device
+@pytest.mark.parametrize(("backend", "cell", "case"), list(runs()))
+def test_kernel_is_right(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]):
+    """Two calls on fresh inputs, guards and inputs intact, every element within its bound."""
+    from scoring.caserun import CaseRun, SeedSource
+    from scoring.session import WorkerFailure
+
+    found, problem = available(backend), problem_of(cell.problem)
+    if not found.can_run:
+        pytest.skip("; ".join(found.reasons) or f"no device for {backend}")
+    limit = SETTINGS.settings.limits.case_gflop.get(backend)
+    if limit is not None and problem.binding.flops(case.params) > limit * 1e9:
+        pytest.skip(f"more than the {limit:g} GFLOP a case may have on {backend}")
+    (place,) = jobs.places(SETTINGS, backends.get(backend), found, None)
+    source = KernelSource.read(cell.path, ROOT)
+    if source.arches and place.target.arch not in source.arches:
+        pytest.skip(f"{cell.kernel} is for {', '.join(source.arches)}, the device here is {place.target.arch}")
+    binary = compiled(cell, place.target)
+    contestant = jobs.contestant(source, source.signature(), binary.path, place)
+    assert place.device is not None
+    on_device = backend != "cpu" and not place.device.emulated
+    worker = benches[backend].worker_for(
+        place.device.index if on_device else None, contestant.name + binary.digest, dict(contestant.load))
+    loaded = type(contestant)(contestant.name + binary.digest, {}, contestant.parameters)
+    torch_device = f"cuda:{place.device.index}" if on_device else "cpu"
+    try:
+        with CaseRun(problem, case, worker, loaded, SeedSource(2026), torch_device, place.target.fp8, 120) as run:
+            verdict, _seconds = run.check()
+    except WorkerFailure as failure:
+        if failure.status is Status.UNSUPPORTED:
+            pytest.xfail(f"declines {case.name}: {failure}")
+        benches[backend].close()
+        pytest.fail(str(failure))
+    assert verdict.passed, verdict.message
