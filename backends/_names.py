@@ -10,6 +10,9 @@ from pathlib import Path
 from backends import _process
 
 _LENGTH = re.compile(r"\d+")
+# Values of template parameters, which cu++filt writes as casts and c++filt as literals.
+_CAST = re.compile(r"\((bool|int|unsigned int|long|unsigned long)\)(-?\d+)")
+_SUFFIXES = {"int": "", "unsigned int": "u", "long": "l", "unsigned long": "ul"}
 
 
 def demangle(names: Sequence[str], filters: Sequence[Path | None]) -> dict[str, str]:
@@ -32,7 +35,16 @@ def _filtered(names: Sequence[str], filters: Sequence[Path | None]) -> dict[str,
     if program is None or not names:
         return None
     lines = (_process.ask([str(program), *names]) or "").splitlines()
-    return dict(zip(names, lines, strict=True)) if len(lines) == len(names) else None
+    return dict(zip(names, map(literals, lines), strict=True)) if len(lines) == len(names) else None
+
+
+def literals(text: str) -> str:
+    """``k<(int)3, (bool)1>`` -> ``k<3, true>``: a name is the same whichever demangler a machine has."""
+    def literal(match: re.Match[str]) -> str:
+        kind, value = match.groups()
+        return ("false", "true")[int(value) != 0] if kind == "bool" else value + _SUFFIXES[kind]
+
+    return _CAST.sub(literal, text)
 
 
 def shorten(text: str) -> str:

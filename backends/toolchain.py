@@ -16,7 +16,6 @@ import json
 import os
 import re
 import shutil
-import sys
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -328,8 +327,3 @@ def relative(path: Path, root: Path) -> str:
 def define_flags(values: Mapping[str, str]) -> list[str]:
     """``-DNAME=VALUE`` in the order of the names."""
     return [f"-D{name}={value}" for name, value in sorted(values.items())]
-
-
-def python_folder() -> Path:
-    """``bin`` of the running interpreter's environment."""
-    return Path(sys.executable).parent

@@ -37,11 +37,12 @@ struct SoftmaxRow {
         return correction;
     }
 
-    /// Factor that turns accumulated exp2(...) * v into the output; 0 for a row without keys.
-    WARPWAVE_HOST_DEVICE float inverse() const { return sum > 0.0f ? 1.0f / sum : 0.0f; }
+    /// Factor that turns accumulated exp2(...) * v into the output; 0 for a row without keys. NaN among the scores stays
+    /// NaN here and below, hence no `sum > 0`: a broken row must not look like an empty one.
+    WARPWAVE_HOST_DEVICE float inverse() const { return sum == 0.0f ? 0.0f : 1.0f / sum; }
 
     /// log(sum(exp(softmax_scale * s))), natural logarithm; -inf for a row without keys.
     WARPWAVE_HOST_DEVICE float lse(float scale) const {
-        return sum > 0.0f ? (maximum * scale + log2f(sum)) * kLn2 : -INFINITY;
+        return sum == 0.0f ? -INFINITY : (maximum * scale + log2f(sum)) * kLn2;
     }
 };

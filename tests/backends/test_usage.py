@@ -162,6 +162,18 @@ def test_without_a_demangler_the_identifiers_remain(mangled: str, name: str) -> 
     assert _names.demangle([mangled], [None]) == {mangled: name}
 
 
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [("void k<(int)3, (bool)1>(float *)", "k<3, true>"), ("void k<(bool)0, (int)-4>()", "k<false, -4>"),
+     ("void k<(unsigned int)4, (long)7, (unsigned long)8>()", "k<4u, 7l, 8ul>"), ("k<(Mode)1>()", "k<(Mode)1>")],
+)
+def test_a_name_is_the_same_from_either_demangler(tmp_path: Path, text: str, same: str) -> None:
+    program = tmp_path / "filter"
+    program.write_text(f"#!/bin/sh\necho '{text}'\n")
+    program.chmod(0o755)
+    assert _names.demangle(["_Z1k"], [program]) == {"_Z1k": same}
+
+
 def test_names_that_would_look_alike_stay_distinct() -> None:
     names = _names.demangle(["_Z1kILi3EEvPfi", "_Z1kILi4EEvPfi"], [None, None])
     assert len(set(names.values())) == 2
