@@ -26,6 +26,7 @@ MAX_SLOTS = 64
 CACHE_FACTOR = 2.2           # slots together exceed the last-level cache by this factor
 SHORTEST = 1e-9              # seconds; nothing that is called takes less
 BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs of the graph itself weigh 1 %
+SWEEP_SECONDS = 2.0          # … and no longer than this, unless two calls do: what is so slow hardly notices the cache
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,8 @@ def slots_needed(bytes_per_slot: int, llc_bytes: int, estimate: float, memory_li
     for_cache = math.ceil(CACHE_FACTOR * llc_bytes / max(bytes_per_slot, 1))
     for_length = math.ceil(BATCH_SECONDS / max(estimate, 1e-7))
     fitting = max(1, memory_limit // max(bytes_per_slot, 1))
-    return max(1, min(MAX_SLOTS, max(2, for_cache, for_length), fitting))
+    in_time = max(2, math.floor(SWEEP_SECONDS / max(estimate, 1e-7)))
+    return max(1, min(MAX_SLOTS, max(2, for_cache, for_length), fitting, in_time))
 
 
 def cache_state(slots: int, bytes_per_slot: int, llc_bytes: int) -> str:

@@ -120,6 +120,13 @@ def test_slots_fit_into_memory_and_bounds(per_slot, llc, estimate, memory):
     assert slots == 1 or slots * per_slot <= memory
 
 
+@given(SIZES, st.integers(0, 1 << 29), st.floats(1e-3, 100))
+def test_a_sweep_of_slow_calls_ends_in_time(per_slot, llc, estimate):
+    slots = timing.slots_needed(per_slot, llc, estimate, 1 << 40)
+    assert slots >= 2
+    assert slots == 2 or slots * estimate <= timing.SWEEP_SECONDS
+
+
 @given(SIZES, st.integers(1, 1 << 29), st.floats(1e-7, 1e-2))
 def test_slots_exceed_the_cache_where_memory_allows(per_slot, llc, estimate):
     slots = timing.slots_needed(per_slot, llc, estimate, 1 << 40)
