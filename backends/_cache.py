@@ -22,13 +22,23 @@ import json
 import os
 import secrets
 import shutil
+import stat
+import sys
+import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from backends.base import BackendError
+
 SCHEMA = 1
 _ENTRY = "entry.json"
+_USER = {"cache": ("XDG_CACHE_HOME", ".cache"), "state": ("XDG_STATE_HOME", ".local/state")}
+HINTS = {"cache": "set WARPWAVE_CACHE_DIR to a folder with space that you may write to",
+          "state": "set WARPWAVE_DB to a file in a folder that you may write to"}
+_chosen: list[Path] = []       # by ``use``
+_told: set[Path] = set()       # substitutes that stderr has heard of
 _STALE_SECONDS = 24 * 3600.0   # where the file system has no locks, age alone tells
 
 
@@ -40,11 +50,61 @@ class Build(NamedTuple):
 
 
 def default_folder() -> Path:
-    """``$WARPWAVE_CACHE_DIR``, else ``$XDG_CACHE_HOME/warpwave``, else ``~/.cache/warpwave``."""
+    """``$WARPWAVE_CACHE_DIR``, else the folder of ``use``, else the user's (``user_folder("cache")``).
+
+    Raises ``BackendError`` where even a temporary folder cannot be used.
+    """
     if folder := os.environ.get("WARPWAVE_CACHE_DIR"):
-        return Path(folder).expanduser().absolute()
-    base = os.environ.get("XDG_CACHE_HOME") or ""
-    return (Path(base) if base.startswith("/") else Path.home() / ".cache") / "warpwave"
+        with contextlib.suppress(RuntimeError):      # ~ without a home is a folder of that name
+            return Path(folder).expanduser().absolute()
+        return Path(folder).absolute()
+    return _chosen[0] if _chosen else user_folder("cache")
+
+
+def use(folder: Path) -> None:
+    """Make ``folder`` this process's cache, unless $WARPWAVE_CACHE_DIR names one: binaries and what tools said."""
+    _chosen[:] = [folder.absolute()]
+
+
+def user_folder(kind: str) -> Path:
+    """Where this user's ``cache`` or ``state`` of warpwave lies; it exists and can be written.
+
+    ``$XDG_CACHE_HOME/warpwave`` or ``~/.cache/warpwave``; ``$XDG_STATE_HOME/warpwave`` or ``~/.local/state/warpwave``.
+    A user without a home, or with one that cannot be written (a container's, often), gets a folder of their own below
+    the system's temporary one; stderr says so once. Raises ``BackendError`` if that cannot be used either.
+    """
+    variable, below = _USER[kind]
+    base = os.environ.get(variable) or ""
+    try:
+        folder = (Path(base) if base.startswith("/") else Path.home() / below) / "warpwave"
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK | os.X_OK):
+            return folder
+        why = f"{folder} cannot be written"
+    except RuntimeError:
+        why = "this user has no home folder"
+    except OSError as error:
+        why = str(error)
+    substitute = _temporary(kind, why)
+    if substitute not in _told:
+        _told.add(substitute)
+        sys.stderr.write(f"warpwave: {why}; its {kind} is in {substitute}, which may not outlive a restart: "
+                         f"{HINTS[kind]}\n")
+    return substitute
+
+
+def _temporary(kind: str, why: str) -> Path:
+    """A folder below the temporary one that belongs to this user alone: what lies in it gets executed."""
+    try:
+        mine = Path(tempfile.gettempdir()) / f"warpwave-{os.getuid()}"
+        mine.mkdir(mode=0o700, exist_ok=True)
+        facts = mine.lstat()
+        if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
+            raise BackendError(f"{why}, and {mine} is not a folder that you alone may write to; {HINTS[kind]}")
+        (mine / kind).mkdir(exist_ok=True)
+    except OSError as error:
+        raise BackendError(f"{why}, and neither can a temporary folder be used ({error}); {HINTS[kind]}") from error
+    return mine / kind
 
 
 class Cache:

@@ -49,11 +49,11 @@ class Llvm:
     system: tuple[str, ...]     # its include folders, without its own compiler headers
     version: str
 
-    def front_end(self, arch: str) -> list[str]:
-        """Flags for both halves of a HIP compilation, up to the file's own."""
+    def front_end(self) -> list[str]:
+        """Flags for both halves of a HIP compilation that this set of parts needs, up to the backend's own."""
         isystem = [word for folder in self._includes() for word in ("-isystem", folder)]
         return [
-            *self.clang, "-x", "hip", f"--offload-arch={arch}", "-target", self.host, "-std=c++17", "-O3",
+            *self.clang, "-x", "hip", "-target", self.host,
             "-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", *isystem,
             "-D__HIP_PLATFORM_AMD__", "-include", "__clang_hip_runtime_wrapper.h",
             "-cuid=1",   # both halves must agree on the names of static device variables; by default it hangs on paths
@@ -79,10 +79,10 @@ class Llvm:
             [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "c", "-O3",
              f"-DWARPWAVE_ISA_VERSION={_ISA_VERSIONS[arch]}", "-emit-llvm", "-c", str(CONTROLS), "-o", str(controls)],
             # -S keeps the driver from linking; the compiler proper then obeys the later word and writes an object.
-            [*self.front_end(arch), *flags, "--cuda-device-only", "-S", "-Xclang", "-emit-obj", *linked, source,
+            [*self.front_end(), *flags, "--cuda-device-only", "-S", "-Xclang", "-emit-obj", *linked, source,
              "-o", str(device)],
             [*self.lld, "-shared", "--no-undefined", str(device), "-o", str(code_object)],
-            [*self.front_end(arch), *flags, "--cuda-host-only", "-c", "-fPIC", "-Xclang", "-fcuda-include-gpubinary",
+            [*self.front_end(), *flags, "--cuda-host-only", "-c", "-fPIC", "-Xclang", "-fcuda-include-gpubinary",
              "-Xclang", str(code_object), source, "-o", str(host)],
             [self.cxx, "-shared", str(host), "-o", str(library)],
         ]

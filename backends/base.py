@@ -208,6 +208,14 @@ class Backend(ABC):
         """
 
     @abstractmethod
+    def portable_flags(self, arch: str) -> tuple[str, ...]:
+        """Flags that decide what code a kernel becomes, without a path among them: a build anywhere else that uses
+        them, a packed submission say, gives the same results to the bit.
+
+        Raises ``UnknownTarget`` for an arch this backend does not compile for.
+        """
+
+    @abstractmethod
     def usage(self, log: str, library: Path, target: Target) -> Usage:
         """Resource usage from the compiler's log and/or the binary itself."""
 

@@ -11,7 +11,17 @@ from pathlib import Path
 
 from backends.base import Availability, Device, Target, ToolchainMissing, Usage
 from backends.source import KernelSource
-from backends.toolchain import CompilingBackend, Plan, Tool, define_flags, include_flags, relative, remembered, which
+from backends.toolchain import (
+    CompilingBackend,
+    Plan,
+    Tool,
+    define_flags,
+    include_flags,
+    relative,
+    remembered,
+    separate_statics,
+    which,
+)
 
 _HINT = "install a C++ compiler, e.g. apt-get install g++, or name one in CXX"
 _CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
@@ -48,11 +58,14 @@ class CpuBackend(CompilingBackend):
     ) -> Plan:
         cxx = self.compiler()
         step = [
-            str(cxx.path), "-std=c++17", "-O2", "-fPIC", "-shared",
+            str(cxx.path), *self.portable_flags(target.arch), *separate_statics(cxx.version), "-fPIC", "-shared",
             *include_flags(source), *define_flags(source.resolve(defines)),
             relative(source.path, source.root), "-o", str(out),
         ]
         return Plan((tuple(step),), cxx.version)
+
+    def portable_flags(self, arch: str) -> tuple[str, ...]:
+        return ("-std=c++17", "-O2")
 
     def usage(self, log: str, library: Path, target: Target) -> Usage:
         """Empty: host code has no such report."""

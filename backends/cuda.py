@@ -37,6 +37,7 @@ from backends.toolchain import (
     package_folder,
     relative,
     remembered,
+    separate_statics,
     which,
 )
 
@@ -57,7 +58,8 @@ TARGETS = (
 )
 _LIMITS = {"sm_90a": _occupancy.SM90, "sm_89": _occupancy.SM89}
 # sm_89 keeps its PTX beside the machine code; sm_90a's would not run on anything else.
-_GENCODE = {"sm_90a": "arch=compute_90a,code=sm_90a", "sm_89": "arch=compute_89,code=[sm_89,compute_89]"}
+_CODE = {"sm_90a": ("sm_90a",), "sm_89": ("sm_89", "compute_89")}
+_GENCODE = "-gencode="
 
 
 class CudaBackend(CompilingBackend):
@@ -80,8 +82,6 @@ class CudaBackend(CompilingBackend):
             compiler = self.compiler()
         except ToolchainMissing as error:
             reasons.append(str(error))
-        if compiler is not None and which("g++") is None and not os.environ.get("NVCC_CCBIN"):
-            reasons.append("nvcc needs a host compiler: install g++")
         devices, why = _nvidia.devices()
         if compiler is not None and devices and (mismatch := newer_than_driver(compiler, _nvidia.driver_cuda())):
             reasons.append(mismatch)
@@ -91,22 +91,30 @@ class CudaBackend(CompilingBackend):
         )
 
     def compiler(self) -> Tool:
-        """The nvcc to use; raises ``ToolchainMissing``."""
-        return self._compiler or find_nvcc()
+        """The nvcc to use, which can call a host compiler; raises ``ToolchainMissing`` if either is not here."""
+        if self._compiler is None:
+            nvcc = find_nvcc()
+            require_host_compiler(nvcc)
+            return nvcc
+        return self._compiler
 
     def plan(
         self, source: KernelSource, out: Path, target: Target, defines: Mapping[str, str | int] | None = None
     ) -> Plan:
         nvcc = self.compiler()
         step = [
-            str(nvcc.path), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
-            "-Xcompiler", "-fPIC", "-shared", "-cudart", "static",
+            str(nvcc.path), *self.portable_flags(target.arch), "-Xptxas", "-v", "-shared", "-cudart", "static",
+            "-Xcompiler", ",".join(["-fPIC", *separate_statics(nvcc.version.partition("; host ")[2])]),
             "--no-compress",   # so that launch bounds can be read from the library without cuobjdump
-            "-gencode", _GENCODE[target.arch],
             *include_flags(source), *define_flags(source.resolve(defines)),
             relative(source.path, source.root), "-o", str(out),
         ]
         return Plan((tuple(step),), nvcc.version)
+
+    def portable_flags(self, arch: str) -> tuple[str, ...]:
+        virtual = f"compute_{self.target(arch).arch.removeprefix('sm_')}"
+        gencode = (f"{_GENCODE}arch={virtual},code={code}" for code in _CODE[self.target(arch).arch])
+        return ("-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", *gencode)
 
     def explain(
         self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path
@@ -150,9 +158,10 @@ class CudaBackend(CompilingBackend):
 
 def ptx_command(command: Sequence[str], out: Path) -> list[str]:
     """The command that writes as ``out`` the PTX that ``command`` hands to ptxas."""
-    at = command.index("-gencode") + 1
-    virtual = command[at].partition(",")[0].removeprefix("arch=")
-    words = [*command[:at], f"arch={virtual},code={virtual}", *command[at + 1 :]]
+    at = next(at for at, word in enumerate(command) if word.startswith(_GENCODE))
+    virtual = command[at].removeprefix(f"{_GENCODE}arch=").partition(",")[0]
+    rest = [word for word in command[at:] if not word.startswith(_GENCODE)]
+    words = [*command[:at], f"{_GENCODE}arch={virtual},code={virtual}", *rest]
     words = [word for word in words if word != "-shared"]
     words[words.index("-o") + 1] = str(out)
     return [words[0], "-ptx", *words[1:]]
@@ -193,6 +202,26 @@ def newer_than_driver(nvcc: Tool, driver: tuple[int, int] | None) -> str:
         return ""
     return (f"the driver supports CUDA {driver[0]}.{driver[1]} and {nvcc.path} is {release[1]}.{release[2]}: its "
             f"kernels will not start; update the driver, or set CUDA_HOME to a toolkit of CUDA {driver[0]}")
+
+
+def require_host_compiler(nvcc: Tool) -> None:
+    """Do nothing if ``nvcc`` can compile host code: with NVCC_CCBIN, a program or a folder, else gcc and g++ on PATH.
+
+    Raises ``ToolchainMissing`` else: without one nvcc refuses every kernel, whatever is in it.
+    """
+    own = os.environ.get("NVCC_CCBIN", "")
+    flags = " ".join(os.environ.get(name, "") for name in ("NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS"))
+    if "-ccbin" in flags or "--compiler-bindir" in flags:
+        return                       # named where only nvcc reads it
+    if own:
+        if which(own) or Path(own).is_dir():
+            return
+        raise ToolchainMissing(f"host compiler for {nvcc.path}", [f"NVCC_CCBIN: {own} (not found)"],
+                               "NVCC_CCBIN names one that is not there; correct or unset it")
+    missing = [name for name in ("gcc", "g++") if which(name) is None]
+    if missing:
+        raise ToolchainMissing(f"host compiler for {nvcc.path}", [f"PATH: {name} (not found)" for name in missing],
+                               "install g++, e.g. apt-get install g++, or name a C++ compiler in NVCC_CCBIN")
 
 
 def _host_compiler() -> str:

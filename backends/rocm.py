@@ -73,14 +73,16 @@ class RocmBackend(CompilingBackend):
         self, source: KernelSource, out: Path, target: Target, defines: Mapping[str, str | int] | None = None
     ) -> Plan:
         compiler = self.compiler()
-        flags = [*include_flags(source), *define_flags(source.resolve(defines))]
+        flags = [*self.portable_flags(target.arch), *include_flags(source), *define_flags(source.resolve(defines))]
         file = relative(source.path, source.root)
         if isinstance(compiler, _llvm.Llvm):
             steps = tuple(tuple(step) for step in compiler.steps(target.arch, flags, file, out))
             return Plan(steps, compiler.version, CODE_OBJECT, _llvm.PRINCIPAL, (_llvm.CONTROLS,))
-        step = (str(compiler.path), "-x", "hip", f"--offload-arch={target.arch}", "-std=c++17", "-O3", "-fPIC",
-                "-shared", *flags, file, "-o", str(out))
+        step = (str(compiler.path), "-x", "hip", "-fPIC", "-shared", *flags, file, "-o", str(out))
         return Plan((step,), compiler.version, CODE_OBJECT)
+
+    def portable_flags(self, arch: str) -> tuple[str, ...]:
+        return ("-std=c++17", "-O3", f"--offload-arch={self.target(arch).arch}")
 
     def explain(
         self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path

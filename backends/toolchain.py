@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from backends import _diagnostics, _process
-from backends._cache import Build, Cache, default_folder, write_json
+from backends._cache import HINTS, Build, Cache, default_folder, write_json
 from backends.base import (
     Backend,
     BackendError,
@@ -221,8 +221,7 @@ def _writable(cache: Cache) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        hint = "set WARPWAVE_CACHE_DIR to a folder with space that you may write to"
-        raise BackendError(f"the cache {cache.folder} cannot be written ({error}); {hint}") from error
+        raise BackendError(f"the cache {cache.folder} cannot be written ({error}); {HINTS['cache']}") from error
 
 
 def remembered(path: Path, argv: Sequence[str], watch: Sequence[Path] = ()) -> str | None:
@@ -235,7 +234,10 @@ def remembered(path: Path, argv: Sequence[str], watch: Sequence[Path] = ()) -> s
     if state is None:
         return None
     name = hashlib.sha256(json.dumps([list(argv), state]).encode()).hexdigest()
-    memory = default_folder() / "tools" / f"{name}.json"
+    try:
+        memory = default_folder() / "tools" / f"{name}.json"
+    except BackendError:                 # no cache at all makes this slower; a build will say what is wrong
+        return _process.ask(argv)
     try:
         answer = json.loads(memory.read_bytes())["answer"]
         if isinstance(answer, str):
@@ -244,7 +246,7 @@ def remembered(path: Path, argv: Sequence[str], watch: Sequence[Path] = ()) -> s
         pass
     output = _process.ask(argv)
     if output is not None:
-        with contextlib.suppress(OSError):   # a cache that cannot be written makes this slower, not wrong
+        with contextlib.suppress(OSError):   # nor is a cache that cannot be written an error here
             write_json(memory, {"argv": list(argv), "files": state, "answer": output})
     return output
 
@@ -322,6 +324,15 @@ def include_flags(source: KernelSource) -> list[str]:
 def relative(path: Path, root: Path) -> str:
     """``path`` as the compiler, which runs in ``root``, should see it: the same in every checkout."""
     return path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+
+
+def separate_statics(gcc: str) -> tuple[str, ...]:
+    """The flag that gives each library its own static variables of templates and inline functions, by the version line
+    of the host compiler: GCC makes them one per process, so that a second build of a kernel would use the first one's.
+
+    Other compilers never do so and do not know the flag; nor is one passed to a compiler that said nothing.
+    """
+    return ("-fno-gnu-unique",) if gcc and "clang" not in gcc else ()
 
 
 def define_flags(values: Mapping[str, str]) -> list[str]:

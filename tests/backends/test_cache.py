@@ -13,7 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from backends._cache import Cache, default_folder, write_json
+from backends import _cache
+from backends._cache import Cache, default_folder, user_folder, write_json
+from backends.base import BackendError
 
 KEY = "ab" * 32
 
@@ -152,11 +154,75 @@ def test_the_folder_follows_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("WARPWAVE_CACHE_DIR", str(tmp_path / "own"))
     assert default_folder() == tmp_path / "own"
     monkeypatch.delenv("WARPWAVE_CACHE_DIR")
+    monkeypatch.setattr(_cache, "_chosen", [])
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     assert default_folder() == tmp_path / "xdg" / "warpwave"
     monkeypatch.setenv("XDG_CACHE_HOME", "relative/is/ignored")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_folder() == tmp_path / ".cache" / "warpwave"
+    monkeypatch.setenv("WARPWAVE_CACHE_DIR", str(tmp_path / "own"))
+    _cache.use(tmp_path / "set")
+    assert default_folder() == tmp_path / "own"
+    monkeypatch.delenv("WARPWAVE_CACHE_DIR")
+    assert default_folder() == Cache().folder == tmp_path / "set"
+
+
+@pytest.fixture
+def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A user without a home; returns the temporary folder."""
+    for variable in ("WARPWAVE_CACHE_DIR", "XDG_CACHE_HOME", "XDG_STATE_HOME", "HOME"):
+        monkeypatch.delenv(variable, raising=False)
+
+    def home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", home)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(_cache, "_told", set())
+    return tmp_path
+
+
+@pytest.mark.parametrize(("kind", "variable"), [("cache", "WARPWAVE_CACHE_DIR"), ("state", "WARPWAVE_DB")])
+def test_without_a_home_it_is_a_temporary_folder_of_ones_own_and_said_once(
+    homeless: Path, capsys: pytest.CaptureFixture[str], kind: str, variable: str
+) -> None:
+    folder = homeless / f"warpwave-{os.getuid()}" / kind
+    assert user_folder(kind) == user_folder(kind) == folder
+    assert (folder.parent.stat().st_mode & 0o777) == 0o700
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert "this user has no home folder" in said
+    assert str(folder) in said
+    assert variable in said
+
+
+def test_a_home_that_cannot_be_written_is_as_none(
+    homeless: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    (tmp_path / "file").write_text("")
+    for base, why in ((tmp_path / "file", "Not a directory"), (Path("/proc"), "/proc")):   # not even for root
+        _cache._told.clear()
+        monkeypatch.setattr(Path, "home", lambda base=base: base)
+        assert default_folder() == homeless / f"warpwave-{os.getuid()}" / "cache"
+        assert why in capsys.readouterr().err
+    fill(Cache())
+    assert Cache().get(KEY) == {"content": "code"}
+
+
+def test_a_temporary_folder_that_others_may_write_to_is_not_used(homeless: Path) -> None:
+    mine = homeless / f"warpwave-{os.getuid()}"
+    mine.mkdir()
+    mine.chmod(0o777)
+    with pytest.raises(BackendError, match="set WARPWAVE_CACHE_DIR"):
+        default_folder()
+    mine.rmdir()
+    mine.symlink_to(homeless)
+    with pytest.raises(BackendError, match="that you alone may write to"):
+        default_folder()
+    mine.unlink()
+    mine.write_text("")
+    with pytest.raises(BackendError, match="neither can a temporary folder"):
+        default_folder()
 
 
 def test_a_small_file_is_replaced_whole(tmp_path: Path) -> None:

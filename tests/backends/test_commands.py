@@ -23,11 +23,11 @@ LLVM = Llvm(
     system=("/usr/include/c++/12", "/usr/include/x86_64-linux-gnu/c++/12", "/usr/include"), version="clang 22",
 )
 FRONT_END = [
-    "/zig", "clang", "-x", "hip", "--offload-arch=gfx942", "-target", "x86_64-linux-gnu", "-std=c++17", "-O3",
-    "-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++",
+    "/zig", "clang", "-x", "hip", "-target", "x86_64-linux-gnu", "-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++",
     "-isystem", "/resources/cuda_wrappers", "-isystem", "/usr/include/c++/12",
     "-isystem", "/usr/include/x86_64-linux-gnu/c++/12", "-isystem", "/resources", "-isystem", "/usr/include",
     "-isystem", "/amd/include", "-D__HIP_PLATFORM_AMD__", "-include", "__clang_hip_runtime_wrapper.h", "-cuid=1",
+    "-std=c++17", "-O3", "--offload-arch=gfx942",
     "-I", "problems/scale", "-I", "kernels/hip", "-I", "kernels/common", "-DTHREADS=256",
 ]
 
@@ -35,26 +35,27 @@ FRONT_END = [
 @pytest.mark.parametrize(
     ("gpu", "gencode"),
     [
-        ("H200", "arch=compute_90a,code=sm_90a"),
-        ("H100", "arch=compute_90a,code=sm_90a"),
-        ("L4", "arch=compute_89,code=[sm_89,compute_89]"),
+        ("H200", ["arch=compute_90a,code=sm_90a"]),
+        ("H100", ["arch=compute_90a,code=sm_90a"]),
+        ("L4", ["arch=compute_89,code=sm_89", "arch=compute_89,code=compute_89"]),
     ],
 )
-def test_nvcc(checkout: Path, gpu: str, gencode: str) -> None:
-    backend = CudaBackend(Tool(Path("/cuda/bin/nvcc"), "nvcc 13.0"))
+def test_nvcc(checkout: Path, gpu: str, gencode: list[str]) -> None:
+    backend = CudaBackend(Tool(Path("/cuda/bin/nvcc"), "nvcc 13.0; host g++ (Debian 12) 12.2.0"))
     source = KernelSource.read(checkout / "kernels/cuda/scale/plain.cu", checkout)
     assert backend.command(source, OUT, backend.target(gpu), {"THREADS": 128, "EXTRA": 1}) == [
-        "/cuda/bin/nvcc", "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
-        "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "--no-compress", "-gencode", gencode,
+        "/cuda/bin/nvcc", "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr",
+        *(f"-gencode={pair}" for pair in gencode), "-Xptxas", "-v", "-shared", "-cudart", "static",
+        "-Xcompiler", "-fPIC,-fno-gnu-unique", "--no-compress",
         "-I", "problems/scale", "-I", "kernels/cuda", "-I", "kernels/common", "-DEXTRA=1", "-DTHREADS=128",
         "kernels/cuda/scale/plain.cu", "-o", "/out/kernel.so",
     ]
 
 
 def test_the_ptx_of_a_command_is_for_its_virtual_architecture(checkout: Path) -> None:
-    command = ["nvcc", "-O3", "-shared", "-gencode", "arch=compute_89,code=[sm_89,compute_89]", "k.cu", "-o", "k.so"]
-    assert ptx_command(command, Path("k.ptx")) == [
-        "nvcc", "-ptx", "-O3", "-gencode", "arch=compute_89,code=compute_89", "k.cu", "-o", "k.ptx"]
+    pairs = ["-gencode=arch=compute_89,code=sm_89", "-gencode=arch=compute_89,code=compute_89"]
+    assert ptx_command(["nvcc", "-O3", *pairs, "-shared", "k.cu", "-o", "k.so"], Path("k.ptx")) == [
+        "nvcc", "-ptx", "-O3", "-gencode=arch=compute_89,code=compute_89", "k.cu", "-o", "k.ptx"]
 
 
 def test_clang_without_rocm(checkout: Path) -> None:
@@ -80,19 +81,46 @@ def test_hipcc(checkout: Path) -> None:
     backend = RocmBackend(Tool(Path("/opt/rocm/bin/hipcc"), "hipcc 6.4"))
     source = KernelSource.read(checkout / "kernels/hip/scale/plain.hip", checkout)
     assert backend.commands(source, OUT, backend.target("gfx942")) == [[
-        "/opt/rocm/bin/hipcc", "-x", "hip", "--offload-arch=gfx942", "-std=c++17", "-O3", "-fPIC", "-shared",
+        "/opt/rocm/bin/hipcc", "-x", "hip", "-fPIC", "-shared", "-std=c++17", "-O3", "--offload-arch=gfx942",
         "-I", "problems/scale", "-I", "kernels/hip", "-I", "kernels/common", "-DTHREADS=256",
         "kernels/hip/scale/plain.hip", "-o", "/out/kernel.so",
     ]]
 
 
 def test_cxx(checkout: Path) -> None:
-    backend = CpuBackend(Tool(Path("/usr/bin/c++"), "c++ 12"))
+    backend = CpuBackend(Tool(Path("/usr/bin/c++"), "c++ (Debian 12.2.0) 12.2.0"))
     source = KernelSource.read(checkout / "kernels/cpu/scale/plain.cpp", checkout)
     assert backend.command(source, OUT, backend.target()) == [
-        "/usr/bin/c++", "-std=c++17", "-O2", "-fPIC", "-shared", "-I", "problems/scale", "-I", "kernels/cpu",
+        "/usr/bin/c++", "-std=c++17", "-O2", "-fno-gnu-unique", "-fPIC", "-shared",
+        "-I", "problems/scale", "-I", "kernels/cpu",
         "-I", "kernels/common", "-DBIAS=0", "kernels/cpu/scale/plain.cpp", "-o", "/out/kernel.so",
     ]
+
+
+@pytest.mark.parametrize("version", ["Debian clang version 19.1.7", "Apple clang version 16.0.0"])
+def test_a_flag_of_gcc_is_not_for_clang(checkout: Path, version: str) -> None:
+    cpu = CpuBackend(Tool(Path("/usr/bin/c++"), version))
+    source = KernelSource.read(checkout / "kernels/cpu/scale/plain.cpp", checkout)
+    assert "-fno-gnu-unique" not in cpu.command(source, OUT, cpu.target())
+    cuda = CudaBackend(Tool(Path("nvcc"), f"nvcc 13.0; host {version}"))
+    source = KernelSource.read(checkout / "kernels/cuda/scale/plain.cu", checkout)
+    assert "-fPIC" in cuda.command(source, OUT, cuda.target())
+
+
+@pytest.mark.parametrize(("name", "arch"), [("cuda", "sm_90a"), ("cuda", "sm_89"), ("rocm", "gfx942"), ("cpu", "any")])
+def test_portable_flags_are_part_of_the_command_and_name_no_path(checkout: Path, name: str, arch: str) -> None:
+    backend = {"cuda": CudaBackend(Tool(Path("/x"), "nvcc 13")), "rocm": RocmBackend(LLVM),
+               "cpu": CpuBackend(Tool(Path("/x"), "c++ 12"))}[name]
+    file = {"cuda": "cuda/scale/plain.cu", "rocm": "hip/scale/plain.hip", "cpu": "cpu/scale/plain.cpp"}[name]
+    source = KernelSource.read(checkout / "kernels" / file, checkout)
+    flags = backend.portable_flags(arch)
+    target = backend.target(arch) if arch != "any" else backend.target()
+    assert set(flags) <= set(backend.command(source, OUT, target))
+    assert not any("/" in flag for flag in flags)
+    if name != "cpu":
+        assert any(arch in flag for flag in flags)
+        with pytest.raises(UnknownTarget):
+            backend.portable_flags("sm_20")
 
 
 def test_a_kernel_outside_the_checkout_keeps_its_full_path(checkout: Path, tmp_path: Path) -> None:

@@ -51,6 +51,24 @@ def test_a_kernel_compiles_once_and_then_comes_from_the_cache(
     assert backend.key(source, target, {"EXTRA": 1}) != first.digest
 
 
+@pytest.mark.parametrize("name", ["cpu", "cuda"])
+def test_two_builds_of_a_kernel_in_one_process_share_no_state(
+    backend_of: Get, checkout: Path, tmp_path: Path, name: str
+) -> None:
+    backend = backend_of(name)
+    path = checkout / {"cpu": "kernels/cpu/scale/counts.cpp", "cuda": "kernels/cuda/scale/counts.cu"}[name]
+    path.write_text(
+        ("//!KERNEL arch sm_89 sm_90a\n" if name == "cuda" else "") + "//!KERNEL tune STEP=1,10\n"
+        "template <typename T> struct Counter { static T total; };\n"
+        "template <typename T> T Counter<T>::total = 0;\n"
+        'extern "C" int scale() { return Counter<int>::total += STEP; }\n')
+    source = KernelSource.read(path, checkout)
+    target = backend.target("L4") if name == "cuda" else backend.target()
+    counts = [ctypes.CDLL(str(backend.compile(source, target, {"STEP": step}, tmp_path / "cache").path)).scale
+              for step in (1, 10)]
+    assert [counts[0](), counts[1](), counts[0](), counts[1]()] == [1, 10, 2, 20]
+
+
 def test_cuda_reports_registers_spills_and_launch_bounds(backend_of: Get, source_of: Read) -> None:
     backend = backend_of("cuda")
     binary = backend.compile(source_of("cuda"), backend.target("H100"))

@@ -11,6 +11,7 @@ import pytest
 
 from backends import _llvm, cpu, cuda, rocm, toolchain
 from backends.base import ToolchainMissing
+from backends.source import KernelSource
 
 Program = Callable[..., Path]
 NVCC = "Cuda compilation tools, release {0}, V{0}.88"
@@ -110,6 +111,40 @@ def test_no_nvcc_lists_all_that_was_tried_and_what_to_do(monkeypatch: pytest.Mon
     available = cuda.CudaBackend().probe()
     assert not available.can_compile
     assert "CUDA_HOME: /nowhere/bin/nvcc" in available.reasons[0]
+
+
+def test_nvcc_without_a_host_compiler_is_no_compiler(
+    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, checkout: Path
+) -> None:
+    program("path/nvcc", NVCC.format("13.0"))
+    backend = cuda.CudaBackend()
+    available = backend.probe()
+    assert not available.can_compile
+    assert "host compiler for " in available.reasons[0]
+    assert "PATH: gcc (not found)" in available.reasons[0]
+    assert "apt-get install g++" in available.reasons[0]
+    source = KernelSource.read(checkout / "kernels/cuda/scale/plain.cu", checkout)
+    with pytest.raises(ToolchainMissing):
+        backend.compile(source, backend.target("H100"))
+    program("path/gcc", "gcc (Debian) 12.2.0")
+    assert "gcc" not in backend.probe().reasons[0].partition("tried")[2]
+    program("path/g++", "g++ (Debian) 12.2.0")
+    assert backend.probe().can_compile
+
+
+def test_a_host_compiler_that_was_named_is_the_one(
+    program: Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    program("path/nvcc", NVCC.format("13.0"))
+    monkeypatch.setenv("NVCC_CCBIN", "/nowhere/g++-13")
+    with pytest.raises(ToolchainMissing, match="NVCC_CCBIN names one that is not there"):
+        cuda.CudaBackend().compiler()
+    for value in (program("own/g++-13", "g++-13 13.1.0"), tmp_path / "own"):
+        monkeypatch.setenv("NVCC_CCBIN", str(value))
+        assert cuda.CudaBackend().probe().can_compile
+    monkeypatch.delenv("NVCC_CCBIN")
+    monkeypatch.setenv("NVCC_PREPEND_FLAGS", "-ccbin /own/clang++")
+    assert cuda.CudaBackend().probe().can_compile
 
 
 def test_the_host_compiler_belongs_to_the_version(program: Program) -> None:

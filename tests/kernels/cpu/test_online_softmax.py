@@ -7,7 +7,6 @@ import ctypes
 import math
 import subprocess
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
