@@ -2,9 +2,9 @@
 """Memory that the judge owns and the worker maps: one block of bytes per slot.
 
 Two kinds. A *host* arena is a memfd handed over as a file descriptor: CPU kernels and emulated devices, whose device
-pointers are host pointers, work in it directly. A *device* arena is one plain device allocation exported by an IPC
-handle (``cudaIpcGetMemHandle`` / ``hipIpcGetMemHandle``). Either way the bytes are the judge's: it fills the inputs,
-poisons the outputs and reads the answers without asking the worker for anything.
+pointers are host pointers, work in it directly. A *device* arena is device memory handed over the same way
+(``scoring.device_memory``). Either way the bytes are the judge's: it fills the inputs, poisons the outputs and reads
+the answers without asking the worker for anything.
 
 Imports the standard library and torch only, as both processes use it.
 """
@@ -20,8 +20,9 @@ from typing import Any
 
 import torch
 
+from scoring.device_memory import DeviceMemoryError, SharedBlock
+
 ALIGNMENT = 1024        # bytes: every tensor starts so aligned, as a plain device allocation would
-HANDLE_BYTES = 64       # sizeof(cudaIpcMemHandle_t) == sizeof(hipIpcMemHandle_t)
 
 
 class ArenaError(Exception):
@@ -122,7 +123,7 @@ def _map_host(fd: int, nbytes: int) -> Arena:
 
 
 class _Runtime:
-    """The few calls of the vendor's runtime that torch does not offer, by ctypes on the library torch has loaded."""
+    """The vendor's runtime that torch has loaded, by ctypes: it knows what error codes mean."""
 
     def __init__(self) -> None:
         if torch.version.hip:
@@ -139,11 +140,6 @@ class _Runtime:
             except OSError:
                 continue
         raise ArenaError(f"the device runtime was not found: tried {', '.join(names)}")
-
-    def call(self, name: str, *arguments: Any) -> None:
-        code = getattr(self.library, self.prefix + name)(*arguments)
-        if code:
-            raise ArenaError(f"{self.prefix}{name}: {self.describe(code)} (error {code})")
 
     def describe(self, code: int) -> str:
         function = getattr(self.library, self.prefix + "GetErrorString")
@@ -165,61 +161,47 @@ class _DevicePointer:
         }
 
 
-class _Handle(ctypes.Structure):
-    _fields_ = [("reserved", ctypes.c_char * HANDLE_BYTES)]
-
-
 def create_device(nbytes: int, device: int) -> Arena:
     """A device arena on torch's device number ``device``.
 
-    Raises ``ArenaError`` when the device has no room or cannot export memory.
+    Raises ``ArenaError`` when the device has no room or cannot share memory.
     """
-    runtime = _Runtime()
-    with torch.cuda.device(device):
-        torch.zeros(1, device="cuda")       # makes torch's primary context current in this thread
-        pointer = ctypes.c_void_p()
-        runtime.call("Malloc", ctypes.byref(pointer), ctypes.c_size_t(max(nbytes, 1)))
-        handle = _Handle()
-        try:
-            runtime.call("IpcGetMemHandle", ctypes.byref(handle), pointer)
-        except ArenaError:
-            runtime.call("Free", pointer)
-            raise
-        block = torch.as_tensor(_DevicePointer(pointer.value or 0, nbytes), device=f"cuda:{device}")
-
-    def close() -> None:
+    try:
         with torch.cuda.device(device):
-            torch.cuda.synchronize()
-            runtime.call("Free", pointer)
-
-    raw = ctypes.string_at(ctypes.byref(handle), HANDLE_BYTES)
-    return Arena(block, close, {"kind": "device", "nbytes": nbytes, "handle": raw.hex()})
+            torch.zeros(1, device="cuda")       # makes torch's primary context current in this thread
+            shared, fd = SharedBlock.create(nbytes, device, bool(torch.version.hip))
+    except DeviceMemoryError as error:
+        raise ArenaError(f"cannot allocate {nbytes} bytes of shared device memory: {error}") from error
+    return _device_arena(shared, fd, device)
 
 
 def attach(export: dict[str, Any], fd: int | None, device: int) -> Arena:
-    """Map the arena that another process described by ``export`` (and ``fd`` for host memory).
+    """Map the arena that another process described by ``export`` and ``fd``, which becomes this arena's.
 
     Raises ``ArenaError``.
     """
+    if fd is None:
+        raise ArenaError("an arena came without its descriptor")
     nbytes = int(export["nbytes"])
     if export["kind"] == "host":
-        if fd is None:
-            raise ArenaError("a host arena came without its descriptor")
         return _map_host(fd, nbytes)
-    runtime = _Runtime()
-    with torch.cuda.device(device):
-        torch.zeros(1, device="cuda")
-        handle = _Handle()
-        ctypes.memmove(ctypes.byref(handle), bytes.fromhex(export["handle"]), HANDLE_BYTES)
-        pointer = ctypes.c_void_p()
-        open_handle = getattr(runtime.library, runtime.prefix + "IpcOpenMemHandle")
-        open_handle.argtypes = [ctypes.c_void_p, _Handle, ctypes.c_uint]     # the handle travels by value
-        runtime.call("IpcOpenMemHandle", ctypes.byref(pointer), handle, ctypes.c_uint(1))
-        block = torch.as_tensor(_DevicePointer(pointer.value or 0, nbytes), device=f"cuda:{device}")
+    try:
+        with torch.cuda.device(device):
+            torch.zeros(1, device="cuda")
+            shared = SharedBlock.open(nbytes, fd, device, bool(torch.version.hip))
+    except DeviceMemoryError as error:
+        os.close(fd)
+        raise ArenaError(f"cannot map {nbytes} bytes of shared device memory: {error}") from error
+    return _device_arena(shared, fd, device)
+
+
+def _device_arena(shared: SharedBlock, fd: int, device: int) -> Arena:
+    block = torch.as_tensor(_DevicePointer(shared.pointer, shared.nbytes), device=f"cuda:{device}")
 
     def close() -> None:
+        os.close(fd)
         with torch.cuda.device(device):
             torch.cuda.synchronize()
-            runtime.call("IpcCloseMemHandle", pointer)
+            shared.close()
 
-    return Arena(block, close, {})
+    return Arena(block, close, {"kind": "device", "nbytes": shared.nbytes}, fd)
