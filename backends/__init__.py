@@ -23,6 +23,23 @@ def names() -> list[str]:
     return sorted(name for name in files if name not in _SUPPORT_FILES and not name.startswith("_"))
 
 
+def use_cache(folder: Path) -> None:
+    """Let this process keep binaries, and what compilers said about themselves, in ``folder``.
+
+    $WARPWAVE_CACHE_DIR, where it is set, goes before it.
+    """
+    from backends import _cache
+
+    _cache.use(folder)
+
+
+def stop() -> None:
+    """Kill all compilers that run for this process, so that nobody who was interrupted waits for them."""
+    from backends import _process
+
+    _process.stop()
+
+
 def get(name: str) -> Backend:
     """The backend called ``name``.
 

@@ -2,7 +2,8 @@
 """The command line: verbs, flags, exit codes. Standard library only until a verb is chosen, so that help is instant.
 
 Exit codes (``scoring.model.ExitCode``): 0 everything selected passed · 1 something failed · 2 usage or configuration ·
-3 internal error · 4 requested backend or device not here · 5 nothing matched · 130 interrupted.
+3 internal error · 4 requested backend or device not here · 5 nothing matched · 130 interrupted ·
+143 terminated · 129 hung up.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import sys
 from collections.abc import Sequence
 
 from scoring.model import ExitCode, Mode
+from scoring.signals import Terminated, ending
 
 _SELECTION = ("backend", "problem", "kernel", "gpu")
 
@@ -38,6 +40,8 @@ def parser() -> argparse.ArgumentParser:
         if "gpu" in flags:
             sub.add_argument("--gpu", metavar="GPU", help="label or arch, e.g. H100, L4, MI300, sm_89")
             sub.add_argument("--arch", metavar="ARCH", help="compile for this arch instead of the GPU's own")
+            sub.add_argument("-D", dest="define", action="append", type=_define, metavar="NAME=VALUE",
+                             help="a value of a kernel's tunable (`list` shows them); repeatable")
         sub.add_argument("--json", action="store_true", help="one JSON document per record on stdout, nothing else")
         return sub
 
@@ -45,9 +49,9 @@ def parser() -> argparse.ArgumentParser:
     verb("doctor", "toolchains, devices, versions, settings and where they come from")
     verb("build", "compile kernels and show what the compiler made of them", *_SELECTION)
     run = verb("run", "compile, check, time, and show a table", *_SELECTION)
-    run.add_argument("--mode", choices=[Mode.TEST, Mode.BENCHMARK, Mode.LEADERBOARD], help="default: benchmark")
+    run.add_argument("--mode", choices=[mode.value for mode in Mode], help="default: benchmark")
     run.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
-    run.add_argument("--seed", type=int, help="base of all seeds, to repeat a run (not in leaderboard mode)")
+    run.add_argument("--seed", type=int, help="base of all seeds, to repeat a run or one case of it (not in leaderboard mode)")
     run.add_argument("--peers", action="store_true", default=None, help="time vendors' libraries in the same rounds")
     run.add_argument("--seconds", type=float, metavar="S", help="time to spend on one timed case")
     run.add_argument("--submission", metavar="FILE", help="score a Python file with custom_kernel(data) instead")
@@ -69,8 +73,13 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code; user errors become one message on stderr, never a traceback."""
     options = parser().parse_args(arguments)
-    if options.verb == "run" and options.task and not options.submission:
-        print("error: --task needs --submission FILE", file=sys.stderr)
+    with ending():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
+    if options.verb == "run" and (complaint := _contradiction(options)):
+        print(f"error: {complaint}", file=sys.stderr)
         return ExitCode.USAGE
     try:
         if isinstance(sys.stdout, io.TextIOWrapper):
@@ -79,6 +88,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         result = int(module.run(options))
         sys.stdout.flush()           # here, where a failure can still be told
         return result
+    except Terminated as error:
+        print(error, file=sys.stderr)
+        return error.code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return ExitCode.INTERRUPTED
@@ -103,6 +115,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return code
 
 
+def _define(text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` in its two parts; raises what argparse turns into a usage error."""
+    name, equals, value = text.partition("=")
+    if not (name.isidentifier() and name.isascii() and equals):
+        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=VALUE")
+    return name, value
+
+
+def _contradiction(options: argparse.Namespace) -> str:
+    """What is wrong with flags of ``run`` that are right one by one; "" if nothing is."""
+    if not options.submission:
+        return "--task needs --submission FILE" if options.task else ""
+    given = [flag for flag, value in (
+        ("--kernel", options.kernel), ("--arch", options.arch), ("-D", options.define)) if value]
+    return f"{', '.join(given)}: for kernels of the checkout, not for --submission" if given else ""
+
+
 def _discard_output() -> None:
     """Where stdout takes nothing any more, let the interpreter's last flush go nowhere instead of failing, too."""
     try:
@@ -115,9 +144,9 @@ def _user_error(error: Exception) -> ExitCode | None:
     """The exit code of an error that a user can act on, None for a bug of ours."""
     from backends.base import BackendError, ToolchainMissing
     from scoring.config import ConfigError
-    from scoring.jobs import SelectionError
     from scoring.popcorn import CaseError, TaskError
     from scoring.problem import ProblemError
+    from scoring.selection import SelectionError
     from scoring.store import StoreError
 
     if isinstance(error, SelectionError):

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scoring.model import ExitCode
+from scoring.signals import Terminated, ending
 
 if TYPE_CHECKING:
     from backends.source import KernelSource
@@ -26,6 +27,11 @@ class UsageError(Exception):
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
+    with ending():
+        return _run(options)
+
+
+def _run(options: argparse.Namespace) -> int:
     try:
         code = int(options.run(options))
         sys.stdout.flush()
@@ -36,6 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (UsageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.USAGE
+    except Terminated as error:
+        return error.code
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
 

@@ -14,6 +14,7 @@ from typing import Any
 import backends
 from scoring import config
 from scoring.model import ExitCode
+from scoring.problem import discover
 
 # Every variable the project or its tools react to, by whose it is.
 VARIABLES = {
@@ -32,6 +33,7 @@ PACKAGES = (
 
 def run(options: argparse.Namespace) -> int:
     settings = config.load(file=options.config)
+    backends.use_cache(settings.cache)
     facts = gather(settings)
     if options.json:
         print(json.dumps(facts))
@@ -49,6 +51,8 @@ def run(options: argparse.Namespace) -> int:
         section(f"backend {name}", rows)
     section("packages", [(f"  {key}", value or "not installed") for key, value in facts["packages"].items()])
     section("settings", [(f"  {key}", entry["value"], entry["origin"]) for key, entry in facts["settings"].items()])
+    if facts["notes"]:
+        section("notes", [(f"  {note}",) for note in facts["notes"]])
     section("environment", [(f"  {key}", value) for key, value in facts["environment"].items()] or [("  nothing set",)])
     return ExitCode.OK
 
@@ -83,6 +87,10 @@ def gather(settings: config.Config) -> dict[str, Any]:
         "backends": found,
         "packages": {name: _version(name) for name in PACKAGES},
         "settings": shown,
+        "notes": [
+            f"competitions: {entry.leaderboard} names the problem {entry.problem!r}, which is not here"
+            for entry in settings.settings.competitions if entry.problem not in discover(settings.path("problems"))
+        ],
         "environment": {
             name: os.environ[name] for group in VARIABLES.values() for name in group if name in os.environ
         },

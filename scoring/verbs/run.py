@@ -11,16 +11,17 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import backends
-from backends.base import Availability, CompileError
-from scoring import config, jobs, render
+from backends.base import Availability, CompileError, SourceError
+from scoring import config, jobs, render, units
 from scoring.judge import Job, rejected, score
 from scoring.model import Case, ExitCode, Mode, Record, Status, dumps
 from scoring.problem import Problem
 from scoring.progress import Progress
-from scoring.store import Store
+from scoring.store import Store, StoreError
 from scoring.tables import use_color
 
 Steps = Generator[tuple[str, Callable[[], Record]], None, None]       # (what it is, how to make it)
@@ -33,28 +34,59 @@ def run(options: argparse.Namespace) -> int:
 def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     """Run or build the selection, show it, keep it; the exit code."""
     settings = _settings(options, build_only)
+    backends.use_cache(settings.cache)
     _check_outputs(options)
     submission = None if build_only else options.submission
     if submission is not None:
         plan = _submission_plan(settings, options, Path(submission))
     else:
         plan = _kernel_plan(settings, options, build_only)
-    store = None if build_only or options.no_save else Store(settings.database)
+    keeper = _Keeper(None if build_only or options.no_save else Store(settings.database))
     records: list[Record] = []
     verbose = not options.json
-    with Progress(plan.total, quiet=options.json, verbose=verbose) as progress, plan, \
-            contextlib.closing(plan.steps(progress.detail)) as steps:
-        for stage, make in steps:
-            progress.stage(stage)
-            record = make()
-            records.append(record)
-            if store is not None:
-                store.add(record)
-            progress.advance()
-            if options.json:
-                print(dumps(record), flush=True)
-    _show(records, options)
-    return _exit_code(records, plan.required, build_only)
+    try:
+        with Progress(plan.total, quiet=options.json, verbose=verbose) as progress, plan, \
+                contextlib.closing(plan.steps(progress.detail)) as steps:
+            keeper.prepare()
+            for stage, make in steps:
+                progress.stage(stage)
+                record = make()
+                records.append(record)
+                keeper.add(record)
+                progress.advance()
+                if options.json:
+                    print(dumps(record), flush=True)
+        _show(records, options)
+    finally:
+        keeper.tell()
+    return ExitCode.USAGE if keeper.lost else _exit_code(records, plan.required, build_only)
+
+
+class _Keeper:
+    """Puts records into the store, if there is one. What it cannot keep costs nobody the rest of the run."""
+
+    def __init__(self, store: Store | None):
+        self.store = store
+        self.lost: list[tuple[Record, StoreError]] = []
+
+    def prepare(self) -> None:
+        """Raises ``StoreError`` now where nothing could be kept later."""
+        if self.store is not None:
+            self.store.prepare()
+
+    def add(self, record: Record) -> None:
+        if self.store is None:
+            return
+        try:
+            self.store.add(record)
+        except StoreError as error:
+            self.lost.append((record, error))
+
+    def tell(self) -> None:
+        """Name on stderr every record that was not kept, and why."""
+        for record, error in self.lost:
+            what = f"{record.problem} {record.kernel} on {record.gpu}: {record.status}"
+            print(f"error: not kept: record {record.id[:8]} ({units.one_line(what)}): {error}", file=sys.stderr)
 
 
 class _Plan:
@@ -114,7 +146,9 @@ def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_onl
     problems = [p for p in jobs.select_problems(settings, settings.settings.problems) if p.native]
     for wanted in filter(None, (options.gpu, options.arch)):
         found = _narrow(found, wanted)
-    chosen = jobs.candidates(settings, problems, found, settings.settings.kernels, options.gpu, options.arch)
+    chosen = jobs.candidates(
+        settings, problems, found, settings.settings.kernels, options.gpu, options.arch, _defines(options.define)
+    )
     patterns = None if build_only else options.case
     cases = {problem.name: _cases(problem, patterns) for problem in problems}
     chosen = [candidate for candidate in chosen if cases[candidate.problem.name]]
@@ -134,29 +168,55 @@ def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_onl
             try:
                 for candidate, future in zip(chosen, futures, strict=True):
                     yield f"compiling {candidate.source.language}/{candidate.source.name}", _maker(
-                        candidate, future, mode, build_only
+                        candidate, future, mode, build_only, options
                     )
-            finally:
-                for future in futures:
-                    future.cancel()
+            except BaseException:        # interrupted: nobody waits for a compiler to finish
+                pool.shutdown(wait=False, cancel_futures=True)
+                backends.stop()
+                raise
 
     plan.make_steps = steps
     return plan
 
 
 def _maker(
-    candidate: jobs.Candidate, future: Future[Job], mode: Mode, build_only: bool
+    candidate: jobs.Candidate, future: Future[Job], mode: Mode, build_only: bool, options: argparse.Namespace
 ) -> Callable[[], Record]:
     def make() -> Record:
         try:
             job = future.result()
-        except CompileError as error:
-            return rejected(candidate.problem, candidate.place.target, candidate.source, mode, error)
+        except (CompileError, SourceError) as error:
+            return rejected(
+                candidate.problem, candidate.place.target, candidate.source, mode, error, candidate.kernel
+            )
         if build_only:
-            job = job.compiled_only()
-        return score(job)
+            return score(job.compiled_only())
+        name = candidate.problem.name
+        chosen = ["--backend", candidate.place.backend.name, "--problem", name,
+                  "--kernel", f"{name}/{candidate.source.variant}"]
+        return _repeatable(score(job), options, chosen)
 
     return make
+
+
+def _repeatable(record: Record, options: argparse.Namespace, chosen: Sequence[str]) -> Record:
+    """The record with the arguments that, with a seed and a case, run it again."""
+    arguments = [*(("--config", options.config) if options.config else ()), "run", *chosen]
+    for flag, value in (("--gpu", options.gpu), ("--arch", options.arch)):
+        arguments += [flag, value] if value else []
+    for name, value in _defines(options.define).items():
+        arguments += ["-D", f"{name}={value}"]
+    # Leaderboard mode draws its own seeds. What it and a benchmark check first is the same.
+    arguments += ["--mode", Mode.TEST if record.mode is Mode.TEST else Mode.BENCHMARK]
+    return replace(record, system={**record.system, "repeat": [str(argument) for argument in arguments]})
+
+
+def _defines(given: Sequence[tuple[str, str]] | None) -> dict[str, str]:
+    """The values of ``-D``; raises ``SelectionError`` (2) for a name that is given twice."""
+    names = [name for name, _value in given or ()]
+    if twice := sorted({name for name in names if names.count(name) > 1}):
+        raise jobs.SelectionError(f"-D {', '.join(twice)}: more than one value; run once for each", ExitCode.USAGE)
+    return dict(given or ())
 
 
 def _submission_plan(settings: config.Config, options: argparse.Namespace, path: Path) -> _Plan:
@@ -185,7 +245,9 @@ def _submission_plan(settings: config.Config, options: argparse.Namespace, path:
             settings, problem, place, path, plan.staging, Mode(settings.settings.mode), cases, settings.settings.peers,
             progress,
         )
-        yield f"{path.name} on {place.target.gpu}", lambda: score(job)
+        where = ["--task", options.task] if options.task else ["--problem", problem.name]
+        chosen = ["--submission", str(path), *where, "--backend", place.backend.name]
+        yield f"{path.name} on {place.target.gpu}", lambda: _repeatable(score(job), options, chosen)
 
     plan.make_steps = steps
     return plan
@@ -198,8 +260,10 @@ def _submission_place(settings: config.Config, options: argparse.Namespace) -> t
         backend = backends.get(name)
         available = backend.probe()
         if available.can_run or asked:
-            place = jobs.places(settings, backend, available, options.gpu)[0]
-            return place, bool(asked)
+            found = jobs.places(settings, backend, available, options.gpu)
+            if not found:
+                raise jobs.SelectionError(f"{name}: no device here, and no GPU in gpus.{name} of the settings", 4)
+            return found[0], bool(asked)
     raise jobs.SelectionError("no device to run a submission on; see `python -m scoring doctor`", ExitCode.UNAVAILABLE)
 
 
@@ -254,9 +318,12 @@ def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
 
 
 def _exit_code(records: Sequence[Record], required: bool, build_only: bool) -> ExitCode:
-    """1 if anything failed, else 4 if what was asked for by name, or a case, could not be judged here, else 0."""
+    """1 if anything failed, else 2 if a problem's own files are broken, else 4 if what was asked for by name, or a
+    case, could not be judged here, else 0."""
     if any(record.status not in (Status.PASSED, Status.UNAVAILABLE) for record in records):
         return ExitCode.FAILED
+    if any("problem_broken" in record.system for record in records):
+        return ExitCode.USAGE
     absent = [record for record in records if record.status is Status.UNAVAILABLE]
     if not build_only and any(required or record.cases for record in absent):
         return ExitCode.UNAVAILABLE
