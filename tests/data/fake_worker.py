@@ -80,8 +80,9 @@ def misbehave(behaviour: str, sock: socket.socket, message: dict[str, Any]) -> N
         case "bytes":
             os.write(2, b"\xff\xfe\x00 \x1b[31m end")
             sys.exit(1)
-        case "child" | "daemon":
-            child = subprocess.Popen(["sleep", "600"], start_new_session=behaviour == "daemon")
+        case "child" | "daemon" | "nameless child":
+            environment = {} if behaviour == "nameless child" else None
+            child = subprocess.Popen(["/bin/sleep", "600"], start_new_session=behaviour == "daemon", env=environment)
             answer(sock, message, pid=child.pid)
         case "child and exit":
             subprocess.Popen(["sleep", "600"])

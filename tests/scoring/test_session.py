@@ -125,7 +125,7 @@ def test_output_of_any_bytes_is_text():
         assert str(failure(process)).endswith("end")
 
 
-@pytest.mark.parametrize("behaviour", ["child", "daemon"])
+@pytest.mark.parametrize("behaviour", ["child", "daemon", "nameless child"])
 def test_what_a_worker_started_goes_with_it(behaviour):
     with worker(behaviour) as process:
         child = process.request("work", 10)["pid"]
