@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -10,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+_running: set[subprocess.Popen[bytes]] = set()
 
 
 @dataclass(frozen=True)
@@ -37,14 +40,23 @@ def run(
             list(argv), stdin=subprocess.DEVNULL, stdout=stdout, stderr=subprocess.STDOUT, cwd=cwd, env=env,
             start_new_session=True, pass_fds=tuple(keep_open),
         )
+        _running.add(process)
         returncode: int | None = None
         try:
             returncode = process.wait(timeout)
         except subprocess.TimeoutExpired:
             pass
         finally:   # also on KeyboardInterrupt; and a compiler that died may have left children
+            _running.discard(process)
             _kill_group(process)
     return Finished(returncode, log.read_text(errors="replace"), time.monotonic() - started)
+
+
+def stop() -> None:
+    """Kill every command that ``run`` waits for in any thread: each ends as a compiler that was killed."""
+    for process in list(_running):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
 
 
 def ask(argv: Sequence[str], timeout: float = 20.0) -> str | None:

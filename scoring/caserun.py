@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -40,16 +41,24 @@ class Contestant:
 
 
 class SeedSource:
-    """Seeds that never repeat within a job: derived from a base by a hash, so that the base reproduces all of them."""
+    """Seeds that never repeat, derived by a hash from a base and a label, so that the two reproduce all of them."""
 
-    def __init__(self, base: int):
+    def __init__(self, base: int, label: str = ""):
         self.base = base
+        self.label = label
         self._count = 0
+        self._labels: Counter[str] = Counter()
+
+    def of(self, case: Case) -> SeedSource:
+        """A source for one case: the same seeds whichever cases came before, others if the case occurs again."""
+        label = f"{case.group}/{case.name}"
+        self._labels[label] += 1
+        return SeedSource(self.base, f"{label}#{self._labels[label]}")
 
     def next(self) -> int:
         """The next seed, below 2**31 so that every generator takes it."""
         self._count += 1
-        digest = hashlib.blake2b(f"{self.base}/{self._count}".encode(), digest_size=8).digest()
+        digest = hashlib.blake2b(f"{self.base}/{self.label}/{self._count}".encode(), digest_size=8).digest()
         return int.from_bytes(digest, "big") >> 33
 
 
@@ -82,6 +91,7 @@ class CaseRun:
         self.problem, self.case, self.worker, self.contestant = problem, case, worker, contestant
         self.seeds, self.torch_device, self.fp8, self.call_seconds = seeds, torch_device, fp8, call_seconds
         self.slots: list[Slot] = []
+        self.seed = 0                # of the newest inputs, also when the slots are gone; 0 before the first
         self._arenas: list[arena.Arena] = []
         self._shapes: dict[str, Mapping[str, tuple[tuple[int, ...], str]]] = {}
         self._generator = torch.Generator(device=torch_device).manual_seed(seeds.next())
@@ -200,7 +210,7 @@ class CaseRun:
             **_summary(readings), **({"peer_notes": notes} if notes else {}),
         }
         stats = {name: timing.statistics(values) for name, values in samples.items() if values}
-        return Timed(Verdict(Status.PASSED), 0, stats, protocol, environment)
+        return Timed(Verdict(Status.PASSED), self.seed, stats, protocol, environment)
 
     def _round(
         self, contestant: Contestant, names: Sequence[str], request: str, nan: bool
@@ -221,7 +231,7 @@ class CaseRun:
                 return verdict, slot.seed, None, True
         if seconds is None:
             message = f"claimed {claim * 1e6:.6g} µs for an interval inside {wall * 1e6:.6g} µs of the judge's clock"
-            return Verdict(Status.TIMING_MISMATCH, message), 0, None, True
+            return Verdict(Status.TIMING_MISMATCH, message), self.slots[0].seed, None, True
         return Verdict(Status.PASSED), 0, seconds, seconds == claim
 
     def _protocol(self, names: Sequence[str], options: timing.TimingOptions) -> tuple[str, str]:
@@ -246,7 +256,7 @@ class CaseRun:
 
     def _fresh(self) -> tuple[int, Any, layout.Plan, dict[str, torch.Tensor]]:
         """A seed, the data it makes, and how they lie in a slot."""
-        seed = self.seeds.next()
+        self.seed = seed = self.seeds.next()
         data = self.problem.generate(self.case, seed, self.torch_device, self.fp8)
         return seed, data, *self._plan(data)
 

@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     run = verb("run", "compile, check, time, and show a table", *_SELECTION)
     run.add_argument("--mode", choices=[mode.value for mode in Mode], help="default: benchmark")
     run.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
-    run.add_argument("--seed", type=int, help="base of all seeds, to repeat a run or one case of it (not in leaderboard mode)")
+    run.add_argument("--seed", type=int, help="base of all seeds, to repeat a run or a case (not in leaderboard mode)")
     run.add_argument("--peers", action="store_true", default=None, help="time vendors' libraries in the same rounds")
     run.add_argument("--seconds", type=float, metavar="S", help="time to spend on one timed case")
     run.add_argument("--submission", metavar="FILE", help="score a Python file with custom_kernel(data) instead")

@@ -3,6 +3,7 @@
 
 The file is found by ``--config``, then ``WARPWAVE_CONFIG``, then ``./config.yaml``, then the one in the user's
 configuration directory, then the checkout's. Every error of a file is reported at once, each with its path in it.
+What a setting may be says ``scoring.settings``, imported when settings are validated (``load``) and not before.
 """
 
 from __future__ import annotations
@@ -11,11 +12,10 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
-
-import backends
+if TYPE_CHECKING:
+    from scoring.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -27,108 +27,36 @@ ENVIRONMENT = {
     "WARPWAVE_DB": "paths.database",
 }
 
+# Where things lie by default, below the checkout. (The cache and the database lie in the user's own folders.)
+PATHS = {"problems": "problems", "kernels": "kernels", "peers": "benchmarks/peers", "report": "report.html"}
+_USERS = ("cache", "database")
+_SECTIONS = ("timing", "limits", "paths")
 
-# What PyYAML's constructors let through besides YAMLError: `!!int ''`, dates out of range, very deep nesting.
-_NOT_YAML = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
+# What the user typed to set something: what its errors are called by.
+_FLAGS = {
+    "backends": "--backend", "problems": "--problem", "kernels": "--kernel", "mode": "--mode", "seed": "--seed",
+    "peers": "--peers", "timing.seconds": "--seconds",
+}
 
 
 class ConfigError(Exception):
     """The settings are wrong; one line per error, each with where it stands."""
 
 
-def _backend(name: str) -> str:
-    if name not in backends.names():
-        raise ValueError(f"no such backend; there are: {', '.join(backends.names())}")
-    return name
-
-
-def _file_name(name: str) -> str:
-    try:
-        if name and b"\0" not in os.fsencode(name):
-            return name
-    except UnicodeEncodeError:
-        pass
-    raise ValueError("no file can be called so")
-
-
-BackendName = Annotated[str, AfterValidator(_backend)]
-FileName = Annotated[str, AfterValidator(_file_name)]
-Seconds = Annotated[float, Field(gt=0, le=1e7)]      # no socket waits longer than a few years
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=False)
-
-
-class Timing(_Strict):
-    """How to measure and how much; see ``scoring.timing``. ``auto``: graphs on a GPU, the host's clock without one."""
-
-    protocol: Literal["auto", "graph_cold/1", "event_cold/1"] = "auto"
-    min_rounds: int = Field(default=8, ge=1)
-    max_rounds: int = Field(default=24, ge=1)
-    precision: float = Field(default=0.01, gt=0)
-    seconds: Seconds = 2.0
-
-
-class Limits(_Strict):
-    """Deadlines in seconds; ``case_gflop``: the largest case to run per backend, no entry for no limit."""
-
-    load_seconds: Seconds = 300.0
-    call_seconds: Seconds = 90.0
-    job_seconds: Seconds = 3600.0
-    case_gflop: dict[BackendName, Annotated[float, Field(ge=0)]] = {"cpu": 1.0}
-
-
-class Paths(_Strict):
-    """Folders and files; relative ones are relative to the file that names them."""
-
-    problems: FileName = "problems"
-    kernels: FileName = "kernels"
-    peers: FileName = "benchmarks/peers"
-    cache: FileName | None = None
-    database: FileName | None = None
-    report: FileName = "report.html"
-
-
-class Competition(_Strict):
-    """A leaderboard somebody may submit to; dates are ISO, in UTC."""
-
-    leaderboard: str
-    problem: str
-    gpus: list[str]
-    deadline: str | None = None
-
-
-class Settings(_Strict):
-    """Everything a run can be told."""
-
-    problems: list[str] = ["*"]
-    kernels: list[str] = ["*"]
-    backends: list[str] = ["cpu", "cuda", "rocm"]
-    gpus: dict[BackendName, list[str]] = {"cpu": ["CPU"], "cuda": ["H100", "L4"], "rocm": ["MI300"]}
-    mode: Literal["test", "benchmark", "leaderboard"] = "benchmark"
-    seed: int | None = None
-    peers: bool = False
-    timing: Timing = Timing()
-    limits: Limits = Limits()
-    paths: Paths = Paths()
-    competitions: list[Competition] = []
-
-
 @dataclass(frozen=True)
-class Config:
-    """Validated settings, the file they came from, and the origin of every leaf (``timing.seconds`` → ``default``)."""
+class Locations:
+    """Folders and files, each with where it was set. ``paths`` holds those that are set, defaults included."""
 
-    settings: Settings
+    paths: Mapping[str, str]
     file: Path | None
     origins: Mapping[str, str]
 
     def path(self, name: str) -> Path:
         """A folder or file, resolved: against the file that sets it, a default against the checkout, else here."""
-        value = _expand(Path(getattr(self.settings.paths, name)))
+        value = _expand(Path(self.paths[name]))
         if value.is_absolute():
             return value
-        origin = self.origins[f"paths.{name}"]
+        origin = self.origins.get(f"paths.{name}", "default")
         if origin == "default":
             return ROOT / value
         return (self.file.parent if self.file and origin == str(self.file) else Path.cwd()) / value
@@ -136,7 +64,7 @@ class Config:
     @property
     def database(self) -> Path:
         """Where records go: the setting, else the user's state directory."""
-        if self.settings.paths.database:
+        if "database" in self.paths:
             return self.path("database")
         import platformdirs
 
@@ -145,11 +73,18 @@ class Config:
     @property
     def cache(self) -> Path:
         """Where binaries go: the setting, else the user's cache directory."""
-        if self.settings.paths.cache:
+        if "cache" in self.paths:
             return self.path("cache")
-        import platformdirs
+        from backends._cache import user_folder
 
-        return Path(platformdirs.user_cache_dir("warpwave"))
+        return user_folder("cache")
+
+
+@dataclass(frozen=True)
+class Config(Locations):
+    """Validated settings, the file they came from, and the origin of every leaf (``timing.seconds`` → ``default``)."""
+
+    settings: Settings
 
 
 def find(flag: str | None, environment: Mapping[str, str]) -> Path | None:
@@ -185,7 +120,45 @@ def load(
 
     Raises ``ConfigError`` listing every error with its source and path.
     """
+    from pydantic import ValidationError
+
+    from scoring.settings import Settings
+
+    path, values, origins = _gather(flags or {}, file, os.environ if environment is None else environment)
+    try:
+        settings = Settings.model_validate(values)
+    except ValidationError as error:
+        errors = error.errors(include_url=False, include_context=False, include_input=False)
+        raise ConfigError("\n".join(_explain(entry, path, origins) for entry in errors)) from None
+    known = {name: origins.get(name, "default") for name in _leaves(settings.model_dump())}
+    paths = {name: value for name, value in settings.paths.model_dump().items() if value is not None}
+    return Config(paths, path, known, settings)
+
+
+def locate(file: str | None = None, environment: Mapping[str, str] | None = None) -> Locations:
+    """Where things lie, for a verb that needs no other setting and has to answer at once: nothing else is validated.
+
+    Raises ``ConfigError`` as ``load`` does if the paths are wrong.
+    """
     environment = os.environ if environment is None else environment
+    path, values, origins = _gather({}, file, environment)
+    given = values.get("paths", {})
+    if not isinstance(given, dict) or not all(_plain(name, value) for name, value in given.items()):
+        return load(file=file, environment=environment)         # which says what is wrong
+    return Locations({**PATHS, **{name: value for name, value in given.items() if value is not None}}, path, origins)
+
+
+def _plain(name: str, value: object) -> bool:
+    """Whether a path is so ordinary that nothing needs to be validated."""
+    if value is None:
+        return name in _USERS
+    return name in (*PATHS, *_USERS) and isinstance(value, str) and value.isprintable() and value != ""
+
+
+def _gather(
+    flags: Mapping[str, Any], file: str | None, environment: Mapping[str, str]
+) -> tuple[Path | None, dict[str, Any], dict[str, str]]:
+    """The file, the values of all sources laid over each other, and the origin of each value that is set."""
     path = find(file, environment)
     values: dict[str, Any] = {}
     origins: dict[str, str] = {}
@@ -197,31 +170,24 @@ def load(
             raw = environment[variable]
             _put(values, name, [part.strip() for part in raw.split(",")] if name == "backends" else raw)
             origins[name] = f"${variable}"
-    for name, value in (flags or {}).items():
+    for name, value in flags.items():
         if value is not None:
             _put(values, name, value)
             origins[name] = "flag"
-    try:
-        settings = Settings.model_validate(values)
-    except ValidationError as error:
-        errors = error.errors(include_url=False, include_context=False, include_input=False)
-        raise ConfigError("\n".join(_explain(entry, path, origins) for entry in errors)) from None
-    known = {name: _origin(name, origins) for name in _leaves(settings.model_dump())}
-    return Config(settings, path, known)
+    return path, values, origins
 
 
 def _read(path: Path) -> dict[str, Any]:
-    import yaml
+    from scoring import yamltext
 
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from None
     try:
-        values = yaml.safe_load(text)
-    except (*_NOT_YAML, yaml.YAMLError) as error:
-        summary = " ".join(str(error).split())
-        raise ConfigError(f"{path}: not YAML: {summary or type(error).__name__}") from None
+        values = yamltext.parse(text)
+    except yamltext.YamlError as error:
+        raise ConfigError(f"{path}: not YAML: {error}") from None
     if values is None:
         return {}
     if not isinstance(values, dict):
@@ -251,21 +217,15 @@ def _leaves(values: Mapping[str, Any]) -> list[str]:
     return names
 
 
-def _origin(name: str, origins: Mapping[str, str]) -> str:
-    return origins.get(name, "default")
-
-
 def _explain(entry: Any, path: Path | None, origins: Mapping[str, str]) -> str:
+    from scoring.settings import SECTIONS, Settings
+
     dotted = ".".join(str(part) for part in entry["loc"])
-    top = [name for name in origins if name == dotted or dotted.startswith(name + ".")]
-    source = origins[top[0]] if top else str(path or "settings")
+    top = next((name for name in origins if name == dotted or dotted.startswith(name + ".")), "")
     message = str(entry["msg"]).removeprefix("Value error, ")
     if entry["type"] == "extra_forbidden":
-        fields = _SECTIONS.get(str(entry["loc"][0]) if len(entry["loc"]) > 1 else "", Settings).model_fields
-        message = f"unknown setting; there are: {', '.join(fields)}"
-    return f"{source}: {dotted}: {message}"
-
-
-_SECTIONS: Mapping[str, type[BaseModel]] = {
-    "timing": Timing, "limits": Limits, "paths": Paths, "competitions": Competition,
-}
+        section = SECTIONS.get(str(entry["loc"][0]) if len(entry["loc"]) > 1 else "", Settings)
+        message = f"unknown setting; there are: {', '.join(section.model_fields)}"
+    if origins.get(top) == "flag" and top in _FLAGS:
+        return f"{_FLAGS[top]}: {message}"
+    return f"{origins[top] if top else path or 'settings'}: {dotted}: {message}"

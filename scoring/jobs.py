@@ -7,36 +7,33 @@ the job says why it cannot run.
 
 from __future__ import annotations
 
-import fnmatch
 import hashlib
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backends
-from backends.base import Availability, Backend, BackendError, Device, Target
+from backends.base import Availability, Backend, BackendError, Device, SourceError, Target
 from backends.source import KernelSource, Signature, kernels
 from scoring.config import Config
 from scoring.judge import Job, Limits
 from scoring.model import Case, Mode
 from scoring.popcorn import server_directives
 from scoring.problem import Problem, discover
+from scoring.selection import SelectionError, is_kernel, problem_names
 from scoring.timing import TimingOptions
+
+__all__ = [
+    "Candidate", "Place", "SelectionError", "build", "candidates", "contestant", "peers", "places", "select_kernels",
+    "select_problems", "submission", "submission_problem",
+]
 
 if TYPE_CHECKING:
     from scoring.caserun import Contestant
 
 _KINDS = {"int": "int", "float": "float", "size_t": "size_t"}
-
-
-class SelectionError(Exception):
-    """Nothing matches, or a name does not exist; ``code`` is the exit code that says so."""
-
-    def __init__(self, message: str, code: int = 5):
-        super().__init__(message)
-        self.code = code
 
 
 @dataclass(frozen=True)
@@ -51,11 +48,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One kernel file to be compiled for one place."""
+    """One kernel file to be compiled for one place, with ``defines`` over its own; or why the file cannot be read."""
 
     problem: Problem
     source: KernelSource
     place: Place
+    defines: Mapping[str, str] = field(default_factory=dict)
+    error: SourceError | None = None
+
+    @property
+    def kernel(self) -> str:
+        """The kernel's name in records: ``cuda/mma_sync``, with what was set for it ``cuda/mma_sync[TILE=64]``."""
+        values = ",".join(f"{name}={value}" for name, value in sorted(self.defines.items()))
+        return f"{self.source.language}/{self.source.variant}" + (f"[{values}]" if values else "")
 
 
 def select_problems(config: Config, patterns: Sequence[str]) -> list[Problem]:
@@ -65,26 +70,27 @@ def select_problems(config: Config, patterns: Sequence[str]) -> list[Problem]:
     """
     root = config.path("problems")
     found = discover(root)
-    names: list[str] = []
-    for pattern in patterns:
-        matched = fnmatch.filter(found, pattern)
-        if not matched and not set(pattern) & set("*?["):
-            raise SelectionError(f"unknown problem {pattern!r}; {root} has: {', '.join(found) or 'none'}", 2)
-        names += matched
-    return [Problem(found[name]) for name in sorted(set(names))]
+    return [Problem(found[name]) for name in problem_names(found, root, patterns)]
 
 
-def select_kernels(config: Config, problem: Problem, backend: Backend, patterns: Sequence[str]) -> list[KernelSource]:
-    """Kernel files of a problem in a backend's language; a pattern matches ``variant``, ``problem/variant`` or
-    ``language/problem/variant``."""
+def select_kernels(
+    config: Config, problem: Problem, backend: Backend, patterns: Sequence[str]
+) -> list[tuple[KernelSource, SourceError | None]]:
+    """Kernel files of a problem in a backend's language that match a pattern (``scoring.selection.is_kernel``).
+
+    A file that cannot be read comes with its error and without text: it is no reason to leave out the others.
+    """
     root = config.path("kernels").parent
-    sources = [KernelSource.read(path, root) for path in kernels(root, backend.language, problem.name)]
-
-    def wanted(source: KernelSource) -> bool:
-        names = (source.variant, source.name, f"{source.language}/{source.name}", f"{source.language}/{source.variant}")
-        return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in patterns)
-
-    return [source for source in sources if wanted(source)]
+    found: list[tuple[KernelSource, SourceError | None]] = []
+    for path in kernels(root, backend.language, problem.name):
+        if not is_kernel(backend.language, problem.name, path.stem, patterns):
+            continue
+        try:
+            found.append((KernelSource.read(path, root), None))
+        except SourceError as error:
+            nothing = KernelSource(path.absolute(), root.absolute(), problem.name, path.stem, backend.language, "")
+            found.append((nothing, error))
+    return found
 
 
 def places(
@@ -92,6 +98,7 @@ def places(
 ) -> list[Place]:
     """What to compile for, and where to run: present devices first, else the configured GPUs; ``gpu`` narrows it.
 
+    An empty list of GPUs in the settings means none, no entry the backend's first one.
     ``arch`` compiles for another architecture than the place's own: a device runs older code that carries PTX.
     Raises ``UnknownTarget`` for a GPU the backend does not know.
     """
@@ -103,7 +110,7 @@ def places(
         device = available.devices[0]
         found = [Place(backend, device_target(backend, device), device)]
     else:
-        wanted = config.settings.gpus.get(backend.name) or [backend.target().gpu]
+        wanted = config.settings.gpus.get(backend.name, [backend.target().gpu])
         found = [Place(backend, target := backend.target(name), None, _why(available, target)) for name in wanted]
     if arch is None:
         return found
@@ -132,24 +139,50 @@ def _why(available: Availability, target: Target) -> str:
 
 def candidates(
     config: Config, problems: Iterable[Problem], found: Mapping[str, Availability], kernel_patterns: Sequence[str],
-    gpu: str | None, arch: str | None = None,
+    gpu: str | None, arch: str | None = None, defines: Mapping[str, str] | None = None,
 ) -> list[Candidate]:
-    """Every kernel of every problem for every place whose arch it supports."""
+    """Every kernel of every problem for every place whose arch it supports; with ``defines`` only those they fit.
+
+    Raises ``SelectionError`` (usage) for ``defines`` that fit none of the kernels.
+    """
     chosen: list[Candidate] = []
-    known = list(problems)
+    refused: list[str] = []
+    known, values = list(problems), dict(defines or {})
     for name, available in found.items():
         backend = backends.get(name)
         if not available.can_compile:
             continue
-        for place in places(config, backend, available, gpu, arch):
+        for index, place in enumerate(places(config, backend, available, gpu, arch)):
             for problem in known:
-                for source in select_kernels(config, problem, backend, kernel_patterns):
-                    if not source.arches or place.target.arch in source.arches:
-                        chosen.append(Candidate(problem, source, place))
+                for source, error in select_kernels(config, problem, backend, kernel_patterns):
+                    if error is not None:
+                        if index == 0:      # for no arch in particular: told once
+                            chosen.append(Candidate(problem, source, place, error=error))
+                    elif source.arches and place.target.arch not in source.arches:
+                        continue
+                    elif refusal := _refusal(source, values):
+                        refused.append(refusal)
+                    else:
+                        chosen.append(Candidate(problem, source, place, values))
+    if refused and not chosen:
+        raise SelectionError("-D fits no selected kernel:\n  " + "\n  ".join(dict.fromkeys(refused)), 2)
     return chosen
 
 
-def contestant(source: KernelSource, signature: Signature, library: Path, place: Place) -> Contestant:
+def _refusal(source: KernelSource, defines: Mapping[str, str]) -> str:
+    """Why a kernel cannot be built with ``defines``: a name its directives do not have, or a value; "" if it can."""
+    settable = [*source.tunables, *source.defines]
+    for name in defines:
+        if name not in settable:
+            return f"{source.language}/{source.name} sets {', '.join(settable) or 'nothing'}, not {name}"
+    try:
+        source.resolve(defines)
+    except SourceError as error:
+        return str(error)
+    return ""
+
+
+def contestant(name: str, signature: Signature, library: Path, place: Place) -> Contestant:
     """How a worker loads a compiled kernel."""
     from scoring.caserun import Contestant
 
@@ -159,7 +192,7 @@ def contestant(source: KernelSource, signature: Signature, library: Path, place:
         "kind": "native", "library": str(library), "symbol": signature.symbol,
         "argtypes": [kind for _name, kind in parameters], "preload": [str(path) for path in preload],
     }
-    return Contestant(f"{source.language}/{source.variant}", load, parameters)
+    return Contestant(name, load, parameters)
 
 
 def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, ...]:
@@ -192,11 +225,11 @@ def build(
     Raises ``CompileError``, ``SourceError``, ``ToolchainMissing``.
     """
     source, place = candidate.source, candidate.place
-    binary = place.backend.compile(source, place.target, cache_dir=config.cache)
-    runner = contestant(source, source.signature(), binary.path, place) if place.device else None
-    job = _job(
-        config, candidate.problem, place, f"{source.language}/{source.variant}", binary.digest, mode, cases, progress
-    )
+    if candidate.error is not None:
+        raise candidate.error
+    binary = place.backend.compile(source, place.target, candidate.defines, cache_dir=config.cache)
+    runner = contestant(candidate.kernel, source.signature(), binary.path, place) if place.device else None
+    job = _job(config, candidate.problem, place, candidate.kernel, binary.digest, mode, cases, progress)
     rivals = peers(config, candidate.problem, place) if with_peers and runner else ()
     return replace(job, contestant=runner, binary=binary, peers=rivals)
 
@@ -219,7 +252,10 @@ def submission(
     copy = staging / "submission.py"
     shutil.copyfile(path, copy)
     load = {"kind": "python", "path": str(copy), "module": "submission", "sys_path": [str(staging)]}
-    job = _job(config, problem, place, path.name, hashlib.sha256(path.read_bytes()).hexdigest(), mode, cases, progress)
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    here = replace(place, reason=place.reason.removeprefix("compiled; not run: "))      # nothing was compiled
+    # Everybody's file is called submission.py: its content tells one row of a leaderboard from another.
+    job = _job(config, problem, here, f"{path.name}@{digest[:8]}", digest, mode, cases, progress)
     runner = Contestant("submission", load) if place.device else None
     return replace(job, contestant=runner, peers=peers(config, problem, place) if with_peers and runner else ())
 

@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from backends.base import CompileError, SourceError
 from scoring import model, timing
 from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status
 
 if TYPE_CHECKING:
-    from backends.base import Binary, CompileError, Device, Target
+    from backends.base import Binary, Device, Target
     from backends.source import KernelSource
     from scoring.caserun import CaseRun, Contestant, SeedSource, Timed
     from scoring.problem import Problem
@@ -70,16 +71,37 @@ class Job:
         return replace(self, contestant=None, device=None, reason=self.reason or "compiled; not asked to run")
 
 
-def rejected(problem: Problem, target: Target, source: KernelSource, mode: Mode, error: CompileError) -> Record:
-    """The record of a kernel that does not compile."""
-    compiled = {
-        "command": list(error.command), "version": "", "seconds": 0.0, "cached": False, "log": error.log[-20_000:],
-        "diagnostics": [dict(vars(diagnostic)) for diagnostic in error.diagnostics],
-    }
+def rejected(
+    problem: Problem, target: Target, source: KernelSource, mode: Mode, error: CompileError | SourceError,
+    kernel: str | None = None,
+) -> Record:
+    """The record of a kernel that does not compile, or whose file breaks the rules.
+
+    What is wrong with the problem's ``kernel.h`` is no failure of the kernel: it could not be judged.
+    """
+    broken = isinstance(error, SourceError) and error.path == source.header
+    compiled: dict[str, Any] = {"command": [], "version": "", "seconds": 0.0, "cached": False, "diagnostics": []}
+    if isinstance(error, CompileError):
+        compiled |= {
+            "command": list(error.command), "log": error.log[-20_000:],
+            "diagnostics": [dict(vars(diagnostic)) for diagnostic in error.diagnostics],
+        }
+    elif not broken:
+        where = error.path.relative_to(source.root) if error.path.is_relative_to(source.root) else error.path
+        message = str(error).removeprefix(f"{error.path}:{error.line}: ")
+        compiled["diagnostics"] = [
+            {"file": str(where), "line": error.line, "severity": "error", "message": message}]
+    try:
+        digest = source.digest
+    except SourceError:              # the file itself, or a header, cannot be read
+        digest = ""
     return Record(
-        id=secrets.token_hex(16), created=_now(), problem=problem.name, kernel=f"{source.language}/{source.variant}",
-        digest=source.digest, backend=target.backend, target=target.arch, gpu=target.gpu, device="", mode=mode,
-        status=Status.COMPILE_ERROR, message=str(error), ranking_by=problem.ranking_by, compile=compiled,
+        id=secrets.token_hex(16), created=_now(), problem=problem.name,
+        kernel=kernel or f"{source.language}/{source.variant}", digest=digest, backend=target.backend,
+        target=target.arch, gpu=target.gpu, device="", mode=mode,
+        status=Status.UNAVAILABLE if broken else Status.COMPILE_ERROR, message=str(error),
+        ranking_by=problem.ranking_by, compile={} if broken else compiled,
+        system={"problem_broken": str(error)} if broken else {},
     )
 
 
@@ -95,6 +117,7 @@ def score(job: Job) -> Record:
     try:
         results = referee.run()
     except ProblemError as error:       # of a file that all cases need
+        referee.facts["problem_broken"] = str(error)
         results = [CaseResult(case, Status.UNAVAILABLE, message=str(error)) for case in job.cases]
     finally:
         referee.close()
@@ -192,7 +215,9 @@ class _Referee:
         results = []
         for index, case in enumerate(cases, 1):
             self.job.progress(f"{self.job.kernel} on {self.job.target.gpu}: {case.name} ({index}/{len(cases)})")
-            results.append(self._case(case, timed))
+            started = time.monotonic()
+            result = self._case(case, timed)
+            results.append(replace(result, seconds=time.monotonic() - started))
         return results
 
     def _case(self, case: Case, timed: bool) -> CaseResult:
@@ -203,20 +228,25 @@ class _Referee:
 
         if time.monotonic() > self.deadline:
             return CaseResult(case, Status.TIMEOUT, message=f"the job's {self.job.limits.job_seconds:g} s are over")
+        seeds = self.seeds.of(case)
+        run: CaseRun | None = None
         try:
-            with self._prepare(case) as run:
+            with (run := self._prepare(case, seeds)):
                 verdict, estimate = run.check()
                 if not verdict.passed or not timed:
-                    return self._result(case, verdict.status, verdict.message, run.slots[0].seed)
+                    return self._result(case, verdict.status, verdict.message, run.seed)
                 return self._time(case, run, estimate, verdict.message)
         except WorkerFailure as failure:
             if not failure.alive or failure.status is Status.RUNTIME_ERROR:
                 self.close()           # a device error outlives the call that caused it
-            return self._result(case, failure.status, str(failure))
-        except (ArenaError, UnsupportedData, ProblemError) as error:
+            return self._result(case, failure.status, str(failure), run.seed if run else 0)
+        except ArenaError as error:
             return self._result(case, Status.UNAVAILABLE, str(error))
+        except (UnsupportedData, ProblemError) as error:
+            self.facts.setdefault("problem_broken", str(error))
+            return self._result(case, Status.UNAVAILABLE, str(error), run.seed if run else 0)
 
-    def _prepare(self, case: Case) -> CaseRun:
+    def _prepare(self, case: Case, seeds: SeedSource) -> CaseRun:
         from scoring.caserun import CaseRun
         from scoring.session import WorkerFailure, WorkerProcess
 
@@ -235,7 +265,7 @@ class _Referee:
                 self.unloadable = failure
                 raise
         return CaseRun(
-            job.problem, case, self.worker, job.contestant, self.seeds, job.torch_device, job.target.fp8,
+            job.problem, case, self.worker, job.contestant, seeds, job.torch_device, job.target.fp8,
             job.limits.call_seconds,
         )
 
@@ -253,13 +283,13 @@ class _Referee:
             "cache": timing.cache_state(count, run.bytes_per_slot, self.job.target.llc_bytes),
         }
         result = self._result(
-            case, Status.PASSED, message, stats=stats, environment=environment,
+            case, Status.PASSED, message, outcome.seed, stats=stats, environment=environment,
             peers={peer: value for peer, value in outcome.stats.items() if peer != name},
         )
         floor = result.roofline_seconds
         if floor is not None and stats.median < floor:
             text = f"{stats.median * 1e6:.2f} µs is faster than the hardware allows ({floor * 1e6:.2f} µs)"
-            return self._result(case, Status.TIMING_MISMATCH, text)
+            return self._result(case, Status.TIMING_MISMATCH, text, outcome.seed)
         return result
 
     def _result(

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Records as JUnit XML, the dialect CI systems agree on: a test suite per record, a test case per case.
 
-``time`` of a test case is the measured median of one call, in seconds; a modelled time is stated in ``system-out``
-alone, so that no dashboard takes it for a measurement. Text is made safe for XML, whoever wrote it.
+``time`` of a test case is the wall time spent on it, in seconds, as everywhere in JUnit; what a call takes, measured or
+modelled, stands in ``system-out``. Text is made safe for XML, whoever wrote it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 from scoring import units
-from scoring.model import CaseResult, Evidence, Record, Status
+from scoring.model import CaseResult, Record, Status
 from scoring.render import diagnostics, idle_note, title_of
 from scoring.tables import NOT_RUN
 from scoring.units import one_line, printable
@@ -59,7 +59,7 @@ def _testcases(record: Record) -> list[ET.Element]:
         seen[name] += 1
         element = ET.Element("testcase", {
             "classname": classname, "name": f"{name} #{seen[name]}" if seen[name] > 1 else name,
-            "time": _seconds(_measured(record, result))})
+            "time": _seconds(result.seconds)})
         note = idle_note(record) if record.status is result.status is Status.UNAVAILABLE else ""
         _add_outcome(element, result.status, result.message or note, result.message)
         _add_output(element, record, result)
@@ -98,10 +98,6 @@ def _add_output(element: ET.Element, record: Record, result: CaseResult) -> None
     facts += [f"{units.ratio(peer.median / result.stats.median)} {one_line(name)}"
               for name, peer in result.peers.items()]
     ET.SubElement(element, "system-out").text = ", ".join(facts)
-
-
-def _measured(record: Record, result: CaseResult) -> float:
-    return result.stats.median if result.stats and record.evidence is Evidence.MEASURED else 0.0
 
 
 def _counts(cases: Sequence[ET.Element]) -> dict[str, str]:

@@ -110,7 +110,7 @@ class CaseResult:
 
     case: Case
     status: Status
-    seed: int = 0
+    seed: int = 0                        # what generate_input got for the newest inputs; 0 if there were none
     message: str = ""                    # why it failed, or the largest error of a pass
     stats: Stats | None = None
     flops: float = 0.0                   # useful FLOP of one call
@@ -119,6 +119,7 @@ class CaseResult:
     bound: str = ""                      # "flop" | "bytes" | ""
     peers: Mapping[str, Stats] = field(default_factory=dict)  # peer name -> its time in the same interleaved run
     environment: Mapping[str, Any] = field(default_factory=dict)  # clocks, power, cache state while timing
+    seconds: float = 0.0                 # wall time spent on the case, by the judge's clock
 
     def __post_init__(self) -> None:
         if self.stats is not None and self.status is not Status.PASSED:
@@ -148,7 +149,7 @@ class Record:
     id: str                              # 32 hex digits, made by the judge
     created: str                         # ISO 8601, UTC
     problem: str
-    kernel: str                          # "<language>/<variant>" or the submission's file name
+    kernel: str                          # "<language>/<variant>[NAME=VALUE]" or "<file name>@<digest>" of a submission
     digest: str                          # content address of what ran
     backend: str
     target: str                          # arch
@@ -161,7 +162,7 @@ class Record:
     score: float | None = None
     ranking_by: str = "geom"
     protocol: str = ""                   # name/version of the timing protocol, "" if nothing was timed
-    seed: int = 0                        # public part of the seed
+    seed: int = 0                        # base of the seeds of all cases: what `run --seed` takes
     seconds: float = 0.0                 # wall time of the whole job
     cases: Sequence[CaseResult] = ()
     usage: Sequence[Mapping[str, Any]] = ()   # one mapping per device function (backends.base.KernelUsage)

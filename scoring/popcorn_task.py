@@ -82,15 +82,12 @@ def parse_task(text: str, path: Path) -> Task:
 
     Raises ``TaskError``.
     """
-    import yaml
+    from scoring import yamltext
 
-    # PyYAML's constructors let plain Python errors through, too (`!!int ''`, dates out of range, very deep nesting).
-    refusals = (yaml.YAMLError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError)
     try:
-        data = yaml.safe_load(text)
-    except refusals as error:
-        summary = " ".join(str(error).split())
-        raise TaskError([f"{path}: not YAML: {summary or type(error).__name__}"]) from error
+        data = yamltext.parse(text)
+    except yamltext.YamlError as error:
+        raise TaskError([f"{path}: not YAML: {error}"]) from error
     if not isinstance(data, dict):
         raise TaskError([f"{path}: a mapping of keys is expected, not {type(data).__name__}"])
     reader = _TaskReader(path, data)

@@ -9,6 +9,7 @@ pass for a workflow command. A modelled time always says so.
 from __future__ import annotations
 
 import math
+import shlex
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -87,8 +88,9 @@ def failures(records: Sequence[Record], style: Style | None = None) -> str:
             lines += _gutter(record.message, "  ")
         for result in record.cases:
             if result.status is not Status.PASSED and result.status not in NOT_RUN:
-                lines += [f"  {one_line(result.case.name)}: {result.status} (seed {result.seed})",
-                          *_gutter(result.message, "    ")]
+                inputs = f" (generate_input seed {result.seed})" if result.seed else ""
+                lines += [f"  {one_line(result.case.name)}: {result.status}{inputs}",
+                          *_gutter(result.message, "    "), *_repeat(record, result)]
         where = markdown(title) if style.is_markdown else style.paint("bad", title)
         blocks.append(f"{where}\n" + (f"\n{style.block(lines)}" if style.is_markdown else style.block(lines)))
     return "\n\n".join([style.heading("Failures").rstrip("\n"), *blocks]) if blocks else ""
@@ -321,6 +323,15 @@ def distinct_names(cases: Sequence[Case]) -> tuple[list[str], str]:
     if not all(names):                                    # all the same: then the parameters are their names
         return [one_line(case.name) for case in cases], ""
     return [one_line(name) for name in names], one_line(Case(shared).name)
+
+
+def _repeat(record: Record, result: CaseResult) -> list[str]:
+    """The command line that runs a failed case again with the same inputs, where the record tells how it was made."""
+    arguments = record.system.get("repeat")
+    if not arguments:
+        return []
+    chosen = [*map(str, arguments), "--seed", str(record.seed), "--case", result.case.name]
+    return [f"    repeat: python -m scoring {one_line(shlex.join(chosen))}"]
 
 
 def _gutter(message: str, indent: str) -> list[str]:

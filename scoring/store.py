@@ -81,7 +81,8 @@ def workload(record: Record) -> str:
 
 
 class Store:
-    """The records kept in one file. The file, and folders above it, appear with the first ``add``.
+    """The records kept in one file. The file, and folders above it, appear with the first
+    ``prepare`` or ``add``.
 
     ``timeout``: seconds to wait for other writers.
     """
@@ -89,6 +90,14 @@ class Store:
     def __init__(self, path: Path | str, timeout: float = 60.0):
         self.path = Path(path)
         self.timeout = timeout
+
+    def prepare(self) -> None:
+        """Make sure that records can be kept, before anything is spent on making them.
+
+        Raises ``StoreError``.
+        """
+        with self._connect(write=True) as connection, _transaction(connection):
+            pass                     # the write lock is more than a file that cannot be written gives
 
     def add(self, record: Record) -> None:
         """Keep ``record``; when this returns it survives a crash. Adding the same record again changes nothing.

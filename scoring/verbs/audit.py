@@ -17,6 +17,7 @@ from scoring.progress import Progress
 
 def run(options: argparse.Namespace) -> int:
     settings = config.load({"problems": options.problem}, options.config)
+    _check_device(options.device)
     selected = jobs.select_problems(settings, settings.settings.problems)
     problems = [problem for problem in selected if (problem.path / "mutants.py").is_file()]
 
@@ -42,6 +43,23 @@ def run(options: argparse.Namespace) -> int:
     if not options.json:
         print(table(rows))
     return ExitCode.OK if all(row.good for row in rows) else ExitCode.FAILED
+
+
+def _check_device(name: str | None) -> None:
+    """Refuse a device that torch does not know (2) or that is not here (4); raises ``SelectionError``."""
+    if name is None:
+        return
+    import torch
+
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise jobs.SelectionError(f"--device {name}: torch knows no such device; try cpu or cuda", 2) from None
+    here = {"cpu": 1, "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0}
+    if device.type not in here:
+        raise jobs.SelectionError(f"--device {name}: inputs are made on cpu or cuda alone", 2)
+    if (device.index or 0) >= here[device.type]:
+        raise jobs.SelectionError(f"--device {name}: not here; see `python -m scoring doctor`", 4)
 
 
 def table(rows: Sequence[AuditRow]) -> str:

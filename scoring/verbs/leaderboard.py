@@ -9,21 +9,29 @@ import json
 import sys
 
 from scoring import config, render
-from scoring.model import ExitCode
+from scoring.model import SCHEMA, ExitCode
 from scoring.store import Store
 from scoring.tables import use_color
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.load(file=options.config)
-    rows = Store(settings.database).leaderboard(options.problem, options.gpu)
+    settings = config.locate(options.config)
+    store = Store(settings.database)
+    rows = store.leaderboard(options.problem, options.gpu)
     if options.json:
         for row in rows:
-            print(json.dumps(dataclasses.asdict(row)))
+            print(json.dumps({"schema": SCHEMA, **dataclasses.asdict(row)}))
     elif rows:
         fmt = "github" if options.markdown else "simple"
         print(render.leaderboard(rows, fmt, color=use_color(sys.stdout)))
     if not rows:
-        print(f"no scores in {settings.database} yet; `python -m scoring run` makes some", file=sys.stderr)
+        print(nothing(store, "scores"), file=sys.stderr)
         return ExitCode.NOTHING
     return ExitCode.OK
+
+
+def nothing(store: Store, what: str) -> str:
+    """Why there is nothing to show: an empty database, or one in which nothing is asked for."""
+    if store.records(limit=1):
+        return f"no {what} in {store.path} match; it has others"
+    return f"no {what} in {store.path} yet; `python -m scoring run` makes some"

@@ -1,70 +1,115 @@
 # SPDX-License-Identifier: MIT
-"""``list``: problems with their cases, kernels with their archs, backends. Reads text only, so it answers at once."""
+"""``list``: problems with their cases, kernels with their archs, backends. Reads text only, so it answers at once.
+
+A file that is wrong is named, and everything else is listed.
+"""
 
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import json
+import sys
+from collections.abc import Sequence
+from typing import Any
 
 import backends
 from backends.base import SourceError
 from backends.source import KernelSource, kernels
 from scoring import config
 from scoring.model import ExitCode
-from scoring.problem import Problem, discover
+from scoring.popcorn import TaskError
+from scoring.problem import Problem, ProblemError, discover
+from scoring.selection import problem_names
+from scoring.units import one_line
+
+_WIDTH = 70      # columns of a description
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.load(file=options.config)
+    settings = config.locate(options.config)
     languages = {name: backends.get(name).language for name in options.backend or backends.names()}
-    patterns = options.problem or ["*"]
-    found = {
-        name: Problem(path) for name, path in discover(settings.path("problems")).items()
-        if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)
-    }
-    rows, broken = [], []
+    home = settings.path("problems")
+    folders = discover(home)
+    names = problem_names(folders, home, options.problem or ["*"])
+    found: dict[str, Problem] = {}
+    broken = []
+    for name in names:
+        try:
+            found[name] = Problem(folders[name])
+        except (TaskError, ProblemError) as error:
+            broken.append(str(error))
+    rows = []
     root = settings.path("kernels").parent
     for backend, language in languages.items():
         for path in kernels(root, language):
-            if path.parent.name in found:
+            if path.parent.name in names:
                 try:
                     rows.append((backend, KernelSource.read(path, root)))
                 except SourceError as error:
                     broken.append(str(error))
     if options.json:
-        print(json.dumps({
-            "schema": 1,
-            "problems": [
-                {"name": name, "tests": len(p.tests), "benchmarks": len(p.benchmarks), "ranking_by": p.ranking_by,
-                 "cases": [case.name for case in p.cases]} for name, p in found.items()
-            ],
-            "kernels": [
-                {"backend": backend, "problem": s.problem, "variant": s.variant, "arches": list(s.arches),
-                 "summary": s.summary, "tunables": {k: list(v) for k, v in s.tunables.items()}} for backend, s in rows
-            ],
-            "backends": list(languages), "errors": broken,
-        }))
+        print(json.dumps(_document(found, rows, list(languages), broken)))
     else:
-        from tabulate import tabulate
-
-        print(tabulate(
-            [(name, len(p.tests), len(p.benchmarks), p.ranking_by, _first_line(p)) for name, p in found.items()],
-            headers=["problem", "tests", "benchmarks", "ranking", "what"], disable_numparse=True,
-        ))
-        print()
-        print(tabulate(
-            [(backend, s.problem, s.variant, " ".join(s.arches) or "any", s.summary) for backend, s in rows],
-            headers=["backend", "problem", "kernel", "archs", "what"], disable_numparse=True,
-        ))
+        if names:
+            print(_tables(found, rows))
         for line in broken:
-            print(f"error: {line}")
+            print(f"error: {line}", file=sys.stderr)
     if broken:
         return ExitCode.USAGE
-    return ExitCode.OK if found else ExitCode.NOTHING
+    if not names:
+        print(f"no problem in {home} matches" if folders else f"no problems in {home}", file=sys.stderr)
+        return ExitCode.NOTHING
+    return ExitCode.OK
 
 
-def _first_line(problem: Problem) -> str:
-    return next((line.strip() for line in problem.task.description.splitlines() if line.strip()), "")[:80]
+def _document(
+    found: dict[str, Problem], rows: Sequence[tuple[str, KernelSource]], names: list[str], broken: list[str]
+) -> dict[str, Any]:
+    return {
+        "schema": 1,
+        "problems": [
+            {"name": name, "tests": len(p.tests), "benchmarks": len(p.benchmarks), "ranking_by": p.ranking_by,
+             "cases": [case.name for case in p.cases]} for name, p in found.items()
+        ],
+        "kernels": [
+            {"backend": backend, "problem": s.problem, "variant": s.variant, "arches": list(s.arches),
+             "summary": s.summary, "tunables": {k: list(v) for k, v in s.tunables.items()}} for backend, s in rows
+        ],
+        "backends": names, "errors": broken,
+    }
 
 
+def _tables(found: dict[str, Problem], rows: Sequence[tuple[str, KernelSource]]) -> str:
+    from scoring.tables import Column, Style, draw
+
+    style = Style(width=10_000)      # nothing is left out: there is no other place to look it up
+    problems = draw([
+        Column("problem", list(found), right=False),
+        Column("tests", [str(len(p.tests)) for p in found.values()]),
+        Column("benchmarks", [str(len(p.benchmarks)) for p in found.values()]),
+        Column("ranking", [p.ranking_by for p in found.values()], right=False),
+        Column("what", [_short(p.task.description) for p in found.values()], right=False),
+    ], style)
+    sources = [source for _backend, source in rows]
+    listed = draw([
+        Column("backend", [backend for backend, _source in rows], right=False),
+        Column("problem", [s.problem for s in sources], right=False),
+        Column("kernel", [s.variant for s in sources], right=False),
+        Column("archs", [" ".join(s.arches) or "any" for s in sources], right=False),
+        Column("what", [_short(s.summary) for s in sources], right=False),
+        Column("tunables", [_tunables(s) for s in sources], right=False),
+    ], style) if rows else "no kernels"
+    return f"{problems}\n\n{listed}"
+
+
+def _tunables(source: KernelSource) -> str:
+    """``TILE=64,128``: the first value is the default."""
+    return " ".join(f"{name}={','.join(values)}" for name, values in source.tunables.items())
+
+
+def _short(text: str) -> str:
+    """The first line that says something, cut between two words if it has to be."""
+    line = next((one_line(line.strip()) for line in text.splitlines() if line.strip()), "")
+    if len(line) <= _WIDTH:
+        return line
+    return line[: line.rfind(" ", 0, _WIDTH) if " " in line[:_WIDTH] else _WIDTH - 1].rstrip(" ,;:") + "…"

@@ -11,13 +11,15 @@ from pathlib import Path
 from scoring import config
 from scoring.model import ExitCode
 from scoring.store import Store
+from scoring.verbs.leaderboard import nothing
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.load(file=options.config)
-    records = Store(settings.database).records(problem=options.problem, limit=options.limit)
+    settings = config.locate(options.config)
+    store = Store(settings.database)
+    records = store.records(problem=options.problem, limit=options.limit)
     if not records:
-        print(f"no records in {settings.database} yet; `python -m scoring run` makes some", file=sys.stderr)
+        print(nothing(store, "records"), file=sys.stderr)
         return ExitCode.NOTHING
     from scoring import report
 

@@ -139,7 +139,7 @@ def test_a_test_run_shows_no_time_columns_but_the_largest_error() -> None:
 def test_failures_name_element_case_and_seed() -> None:
     text = render.failures(sample())
     assert "flash_attention · cuda/twopass · H200 (sm_90a) · INCORRECT_NUMERICAL" in text
-    assert "causal=1,half=0: INCORRECT_NUMERICAL (seed 4711)" in text
+    assert "causal=1,half=0: INCORRECT_NUMERICAL (generate_input seed 4711)" in text
     assert "    | first at [0, 0, 64, 0]: got 0.1377, expected 0.0214, allowed ±0.0041" in text
     assert "causal=0" not in text                                            # a passing case of the failing record
     assert "hip/mfma" not in text                                            # unavailable is no failure
