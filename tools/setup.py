@@ -22,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".warpwave"
+OLDEST_TORCH = (2, 9)
 EXTRAS = ("cuda", "cuda-toolchain", "rocm", "rocm-toolchain", "dev")
 
 
@@ -31,6 +32,18 @@ def present_torch() -> str | None:
         return importlib.metadata.version("torch")
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def torch_folder() -> Path | None:
+    """The folder that this Python's torch lies in, None if it has none."""
+    spec = importlib.util.find_spec("torch")
+    return Path(spec.origin).resolve().parent.parent if spec is not None and spec.origin else None
+
+
+def too_old(torch: str) -> bool:
+    """Whether a torch version ("2.8.0+rocm6.4") is older than what the project works with."""
+    found = re.match(r"(\d+)\.(\d+)", torch)
+    return found is not None and (int(found[1]), int(found[2])) < OLDEST_TORCH
 
 
 def fingerprint(torch: str | None) -> str:
@@ -86,6 +99,28 @@ def create(torch: str | None) -> None:
         )
 
 
+def adopt(torch: str) -> None:
+    """Make the torch that is there importable in the new environment, and check that it is.
+
+    --system-site-packages shows the system's packages only; a torch in a virtual environment of its own (the custom of
+    competition images) is found through a path file, after our own packages.
+    """
+    python = VENV / "bin" / "python"
+    place = subprocess.run(
+        [str(python), "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()
+    folder = torch_folder()
+    if folder is not None:
+        (Path(place) / "torch_that_is_here.pth").write_text(f"{folder}\n")
+    seen = subprocess.run(
+        [str(python), "-c", "import torch; print(torch.__version__)"], capture_output=True, text=True, check=False
+    )
+    if seen.returncode != 0:
+        fail(f"torch {torch} is there ({folder}) but cannot be imported from {VENV.name}:\n"
+             f"{seen.stderr.strip()[-2000:]}\nRun it with a Python without torch: make run PYTHON=/path/to/python3")
+
+
 def main() -> None:
     if sys.version_info < (3, 11):
         fail(f"Python 3.11 or newer is needed, this is {sys.version.split()[0]}; try: make run PYTHON=python3.12")
@@ -93,6 +128,9 @@ def main() -> None:
     if Path(sys.prefix).resolve() == VENV and Path(base).resolve().is_file() and base != sys.executable:
         os.execv(base, [base, str(Path(__file__).resolve())])      # the environment is active: its maker decides
     torch = present_torch()
+    if torch is not None and too_old(torch):
+        fail(f"{sys.executable} has torch {torch}, and torch {'.'.join(map(str, OLDEST_TORCH))} is the oldest that "
+             "works. Update it, or use a Python without torch: make run PYTHON=/path/to/python3")
     mark = fingerprint(torch)
     if is_current(mark):
         return
@@ -112,6 +150,8 @@ def build(torch: str | None, mark: str) -> None:
     print(f"set-up: building {VENV.name} with {'the torch ' + torch + ' that is here' if torch else 'torch'} "
           "and both vendors' compilers; this happens once", file=sys.stderr)
     create(torch)
+    if torch is not None:
+        adopt(torch)
     pins = VENV / "constraints.txt"
     pins.write_text("\n".join(constraints(torch)) + "\n")
     environment = {**os.environ, "PIP_DISABLE_PIP_VERSION_CHECK": "1"}

@@ -95,13 +95,50 @@ def test_the_first_time_an_environment_is_built(setup, monkeypatch, capsys):
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(setup, "present_torch", lambda: "2.9.0+cu130")
     setup.main()
-    (venv, install) = commands
+    venv, install = commands[0], commands[-1]
     assert venv == [sys.executable, "-m", "venv", str(setup.VENV), "--system-site-packages"]
     assert install[:4] == [str(setup.VENV / "bin" / "python"), "-m", "pip", "install"]
     assert "torch" not in names(install)
     assert not (setup.VENV / "constraints.txt").read_text().count("torch==")
     assert setup.STAMP.read_text() == setup.fingerprint("2.9.0+cu130")
     assert "with the torch 2.9.0+cu130 that is here" in capsys.readouterr().err
+
+
+def test_a_torch_in_a_virtual_environment_is_found_from_ours(setup, tmp_path):
+    """--system-site-packages alone would show the system's packages, not those of the environment that has torch."""
+    image = tmp_path / "image"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(image)], check=True)
+    (site,) = image.glob("lib/python3*/site-packages")
+    (site / "torch").mkdir()
+    (site / "torch" / "__init__.py").write_text("__version__ = '2.9.0+stub'\n")
+    (site / "torch-2.9.0+stub.dist-info").mkdir()
+    (site / "torch-2.9.0+stub.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0+stub\n")
+    script = tmp_path / "tools" / "setup.py"
+    code = (
+        "import importlib.util; spec = importlib.util.spec_from_file_location('s', r'%s');"
+        "s = importlib.util.module_from_spec(spec); spec.loader.exec_module(s);"
+        "torch = s.present_torch(); assert torch == '2.9.0+stub', torch; s.create(torch); s.adopt(torch)" % script
+    )
+    made = subprocess.run([str(image / "bin" / "python"), "-c", code], capture_output=True, text=True, check=False)
+    assert made.returncode == 0, made.stderr
+    seen = subprocess.run(
+        [str(tmp_path / ".venv" / "bin" / "python"), "-c", "import torch; print(torch.__version__)"],
+        capture_output=True, text=True, check=True,
+    )
+    assert seen.stdout.strip() == "2.9.0+stub"
+
+
+def test_an_old_torch_is_refused_and_a_new_one_is_not(setup, monkeypatch, capsys):
+    assert setup.too_old("2.8.1+rocm6.4")
+    assert setup.too_old("1.13.0")
+    assert not setup.too_old("2.9.0")
+    assert not setup.too_old("2.13.0+cpu")
+    assert not setup.too_old("3.0.0a0+git")
+    monkeypatch.setattr(setup, "present_torch", lambda: "2.1.0")
+    with pytest.raises(SystemExit) as stop:
+        setup.main()
+    assert stop.value.code == 2
+    assert "2.9 is the oldest" in capsys.readouterr().err
 
 
 def test_half_an_environment_is_none(setup, monkeypatch, capsys):
