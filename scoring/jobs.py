@@ -8,6 +8,7 @@ the job says why it cannot run.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backends
-from backends.base import Availability, Backend, BackendError, Device, SourceError, Target
+from backends.base import Availability, Backend, Device, SourceError, Target, UnknownTarget
 from backends.source import KernelSource, Signature, kernels
 from scoring.config import Config
 from scoring.judge import Job, Limits
@@ -106,10 +107,12 @@ def places(
         target = backend.target(gpu)
         device = next((d for d in available.devices if d.gpu.lower() == target.gpu.lower()), None)
         found = [Place(backend, target, device, "" if device else _why(available, target))]
-    elif available.devices:
-        device = available.devices[0]
-        found = [Place(backend, device_target(backend, device), device)]
     else:
+        found = [
+            Place(backend, known, device) for device in available.devices[:1]
+            if (known := _target_for(backend, device)) is not None
+        ]
+    if not found:
         wanted = config.settings.gpus.get(backend.name, [backend.target().gpu])
         found = [Place(backend, target := backend.target(name), None, _why(available, target)) for name in wanted]
     if arch is None:
@@ -118,18 +121,12 @@ def places(
     return [replace(place, target=replace(place.target, arch=spelling)) for place in found]
 
 
-def device_target(backend: Backend, device: Device) -> Target:
-    """The target that describes a device: by its label, else by its arch under the device's own name."""
-    for key in (device.gpu, device.arch):
-        try:
-            target = backend.target(key)
-        except BackendError:
-            continue
-        if target.gpu == device.gpu:
-            return target
-        # A GPU we have no data sheet for: compile for its arch, but claim no roofline.
-        return replace(target, gpu=device.gpu, peaks={}, peaks_source="")
-    raise SelectionError(f"{backend.name}: no target for {device.name} ({device.arch}); pass --gpu", 4)
+def _target_for(backend: Backend, device: Device) -> Target | None:
+    """What to compile for ``device``; None for an architecture the backend does not know."""
+    try:
+        return backend.target_for(device)
+    except UnknownTarget:
+        return None
 
 
 def _why(available: Availability, target: Target) -> str:
@@ -198,7 +195,7 @@ def contestant(name: str, signature: Signature, library: Path, place: Place) -> 
 def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, ...]:
     """The Python files that call a vendor's library for this problem, ``<peers>/<problem>/*.py``.
 
-    Line one of such a file may say which outputs it computes: ``# outputs: o``.
+    A line of such a file's head comment may say which outputs it computes: ``# outputs: o``.
     """
     from scoring.caserun import Contestant
 
@@ -206,8 +203,9 @@ def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, .
         return ()
     found = []
     for path in sorted((config.path("peers") / problem.name).glob("*.py")):
-        first = path.read_text(encoding="utf-8").partition("\n")[0]
-        partial = tuple(first.removeprefix("# outputs:").split()) if first.startswith("# outputs:") else ()
+        head = itertools.takewhile(lambda line: line.startswith("#"), path.read_text(encoding="utf-8").splitlines())
+        named = (line.removeprefix("# outputs:") for line in head if line.startswith("# outputs:"))
+        partial = tuple(next(named, "").split())
         load = {
             "kind": "python", "path": str(path), "module": f"peer_{path.stem}", "sys_path": [],
             "partial": list(partial),

@@ -270,17 +270,19 @@ class _Referee:
         )
 
     def _time(self, case: Case, run: CaseRun, estimate: float, message: str) -> CaseResult:
-        count = timing.slots_needed(run.bytes_per_slot, self.job.target.llc_bytes, estimate, self._slot_memory())
+        size, cache = run.bytes_per_slot, self.job.target.llc_bytes
+        on_host = self.job.torch_device == "cpu"
+        count = timing.slots_needed(size, cache, estimate, self._slot_memory(), on_host)
         outcome: Timed = run.time(self.job.peers, count, self.job.timing, self.job.telemetry)
         name = run.contestant.name
         if not outcome.verdict.passed:
             return self._result(case, outcome.verdict.status, outcome.verdict.message, outcome.seed)
         stats = outcome.stats[name]
-        if outcome.protocol not in self.protocol.split(" + "):      # more than one: no leaderboard may mix it in
-            self.protocol = " + ".join(filter(None, [self.protocol, outcome.protocol]))
+        protocol = timing.named(outcome.protocol, timing.is_cold(count, size, cache))
+        if protocol not in self.protocol.split(" + "):      # more than one: no leaderboard may mix it in
+            self.protocol = " + ".join(filter(None, [self.protocol, protocol]))
         environment = {
-            **outcome.environment, "protocol": outcome.protocol,
-            "cache": timing.cache_state(count, run.bytes_per_slot, self.job.target.llc_bytes),
+            **outcome.environment, "protocol": protocol, "cache": timing.cache_state(count, size, cache),
         }
         result = self._result(
             case, Status.PASSED, message, outcome.seed, stats=stats, environment=environment,

@@ -7,6 +7,8 @@
 ``event_cold/1``  The same without a graph, for calls that cannot be captured: launch gaps of the host are inside.
 ``wall_cold/1``   The host's clock around one sweep over the slots; for CPU kernels.
 
+Where memory or time does not allow as many slots as the cache is large, the name says ``_warm`` instead.
+
 Contestants of a case (the kernel and its peers) take turns, round by round, in one process. The judge's own clock
 around every request is an upper bound that a claim may refine but not contradict (``accept``).
 """
@@ -20,9 +22,10 @@ from dataclasses import dataclass
 from scoring.model import Stats
 
 GRAPH, EVENT, WALL = "graph_cold/1", "event_cold/1", "wall_cold/1"
-PROTOCOLS = {GRAPH, EVENT, WALL}
 
-MAX_SLOTS = 64
+MAX_SLOTS = 512              # for the cache's sake: 256 MiB of it and calls of 1 MiB
+BATCH_SLOTS = 64             # for the length's sake
+HOST_SLOTS = 4               # on a CPU: making and checking inputs takes as long as the call there
 CACHE_FACTOR = 2.2           # slots together exceed the last-level cache by this factor
 SHORTEST = 1e-9              # seconds; nothing that is called takes less
 BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs of the graph itself weigh 1 %
@@ -42,19 +45,32 @@ class TimingOptions:
     seconds: float = 2.0
 
 
-def slots_needed(bytes_per_slot: int, llc_bytes: int, estimate: float, memory_limit: int) -> int:
+def slots_needed(
+    bytes_per_slot: int, llc_bytes: int, estimate: float, memory_limit: int, host: bool = False
+) -> int:
     """How many slots a cold sweep rotates over; ``estimate`` is the seconds one call takes."""
     for_cache = math.ceil(CACHE_FACTOR * llc_bytes / max(bytes_per_slot, 1))
-    for_length = math.ceil(BATCH_SECONDS / max(estimate, 1e-7))
+    for_length = min(BATCH_SLOTS, math.ceil(BATCH_SECONDS / max(estimate, 1e-7)))
     fitting = max(1, memory_limit // max(bytes_per_slot, 1))
     in_time = max(2, math.floor(SWEEP_SECONDS / max(estimate, 1e-7)))
-    return max(1, min(MAX_SLOTS, max(2, for_cache, for_length), fitting, in_time))
+    most = HOST_SLOTS if host else MAX_SLOTS
+    return max(1, min(most, max(2, for_cache, for_length), fitting, in_time))
+
+
+def is_cold(slots: int, bytes_per_slot: int, llc_bytes: int) -> bool:
+    """Whether a sweep over the slots leaves nothing of a slot in the last-level cache until its next turn."""
+    return slots > 1 and slots * bytes_per_slot > llc_bytes
+
+
+def named(protocol: str, cold: bool) -> str:
+    """The protocol's name as records carry it: what was not cold does not say so, and never ranks with what was."""
+    return protocol if cold else protocol.replace("_cold/", "_warm/")
 
 
 def cache_state(slots: int, bytes_per_slot: int, llc_bytes: int) -> str:
     """``cold`` if the slots exceed the last-level cache, else ``warm``, with the figures behind it."""
     total = slots * bytes_per_slot
-    word = "cold" if slots > 1 and total > llc_bytes else "warm"
+    word = "cold" if is_cold(slots, bytes_per_slot, llc_bytes) else "warm"
     return f"{word}: {slots} slots, {total / 2**20:.0f} MiB over a {llc_bytes / 2**20:.0f} MiB cache"
 
 

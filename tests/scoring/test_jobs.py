@@ -97,9 +97,11 @@ def test_a_gpu_that_no_data_sheet_here_describes_has_no_roofline():
     assert (place.target.gpu, place.target.arch, dict(place.target.peaks)) == ("GeForce X", "sm_89", {})
 
 
-def test_a_device_of_an_unknown_arch():
-    with pytest.raises((SelectionError, UnknownTarget), match="sm_1"):
-        jobs.places(OURS, CUDA, here(device("Old", "sm_1")), None)
+def test_a_device_of_an_unknown_arch_stops_nobody():
+    """It cannot run anything of ours; the configured GPUs are compiled for, and the reason names what is here."""
+    places = jobs.places(OURS, CUDA, here(device("Old", "sm_1")), None)
+    assert [place.target.gpu for place in places] == OURS.settings.gpus["cuda"]
+    assert all(place.device is None and "Old" in place.reason for place in places)
 
 
 def test_an_unknown_gpu():
@@ -189,7 +191,7 @@ def test_peers_are_the_files_of_the_problems_folder(tmp_path):
     folder = tmp_path / "peers" / "toy"
     folder.mkdir(parents=True)
     (folder / "whole.py").write_text("# SPDX-License-Identifier: MIT\n")
-    (folder / "part.py").write_text("# outputs: o lse\n")
+    (folder / "part.py").write_text("# SPDX-License-Identifier: MIT\n# outputs: o lse\n\nx = 1\n# outputs: no\n")
     (tmp_path / "c.yaml").write_text("paths: {peers: peers}\n")
     settings = config.load(file=str(tmp_path / "c.yaml"), environment={})
     chosen = Problem(DATA / "problems" / "toy")

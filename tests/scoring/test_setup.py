@@ -112,12 +112,13 @@ def test_a_torch_in_a_virtual_environment_is_found_from_ours(setup, tmp_path):
     (site / "torch").mkdir()
     (site / "torch" / "__init__.py").write_text("__version__ = '2.9.0+stub'\n")
     (site / "torch-2.9.0+stub.dist-info").mkdir()
-    (site / "torch-2.9.0+stub.dist-info" / "METADATA").write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0+stub\n")
+    metadata = site / "torch-2.9.0+stub.dist-info" / "METADATA"
+    metadata.write_text("Metadata-Version: 2.1\nName: torch\nVersion: 2.9.0+stub\n")
     script = tmp_path / "tools" / "setup.py"
     code = (
-        "import importlib.util; spec = importlib.util.spec_from_file_location('s', r'%s');"
+        f"import importlib.util; spec = importlib.util.spec_from_file_location('s', r'{script}');"
         "s = importlib.util.module_from_spec(spec); spec.loader.exec_module(s);"
-        "torch = s.present_torch(); assert torch == '2.9.0+stub', torch; s.create(torch); s.adopt(torch)" % script
+        "torch = s.present_torch(); assert torch == '2.9.0+stub', torch; s.create(torch); s.adopt(torch)"
     )
     made = subprocess.run([str(image / "bin" / "python"), "-c", code], capture_output=True, text=True, check=False)
     assert made.returncode == 0, made.stderr
