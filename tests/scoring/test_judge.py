@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from backends.base import CompileError
-from scoring import model
+from scoring import model, timing
 from scoring.judge import Job, Limits, rejected, score
 from scoring.model import Case, Mode, Record, Status
 from scoring.problem import Problem
