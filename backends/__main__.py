@@ -10,7 +10,7 @@ from pathlib import Path
 
 import backends
 from backends.base import BackendError, Binary, CompileError, KernelUsage
-from backends.source import LANGUAGES, KernelSource
+from backends.source import LANGUAGES, KernelSource, parse_define
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -46,7 +46,7 @@ def _compile(options: argparse.Namespace) -> int:
     assert backend is not None, "read() accepts the suffixes of the backends alone"
     supported = [target for target in backend.targets() if not source.arches or target.arch in source.arches]
     target = backend.target(options.gpu) if options.gpu or not supported else supported[0]
-    defines = dict(item.partition("=")[::2] for item in options.define)
+    defines = dict(map(parse_define, options.define))
     if options.command:
         print(*backend.command(source, Path("kernel.so"), target, defines))
         return 0

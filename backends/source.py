@@ -21,7 +21,7 @@ from pathlib import Path
 
 from backends import _includes
 from backends._signature import CTYPES, Param, Signature, read_text
-from backends.base import SourceError
+from backends.base import BackendError, SourceError
 
 __all__ = ["CTYPES", "LANGUAGES", "Directives", "KernelSource", "Param", "Signature", "directives", "kernels"]
 
@@ -127,6 +127,17 @@ class KernelSource:
                 raise SourceError(self.path, 0, f"tunable {name} is one of {options}, not {value}")
             values[name] = str(value)
         return dict(sorted(values.items()))
+
+
+def parse_define(text: str) -> tuple[str, str]:
+    """``NAME=VALUE`` of a -D on a command line, as (name, value).
+
+    Raises ``BackendError`` if it is something else: a flag without a value would change nothing, silently.
+    """
+    name, equals, value = text.partition("=")
+    if not equals or not (name.isidentifier() and name.isascii()):
+        raise BackendError(f"-D {text}: NAME=VALUE is expected")
+    return name, value
 
 
 def kernels(root: Path, language: str | None = None, problem: str | None = None) -> list[Path]:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from scoring.arena import ALIGNMENT, Arena, TensorSpec, dtype_of, extent
+from scoring.arena import ALIGNMENT, Arena, TensorSpec, extent
 
 GUARD = 4096            # bytes of guard before the first and after every tensor
 _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}     # by size, for bitwise comparison
@@ -195,9 +195,3 @@ def _gaps(layout: Plan, nbytes: int) -> list[tuple[int, int]]:
         position = spec.offset + spec.nbytes
     spans.append((position, nbytes))
     return [(begin, end) for begin, end in spans if end > begin]
-
-
-def bytes_of(tensors: Mapping[str, torch.Tensor]) -> int:
-    """Total bytes the tensors touch."""
-    return sum(extent(tuple(t.shape), t.stride()) * dtype_of(str(t.dtype).removeprefix("torch.")).itemsize
-               for t in tensors.values())

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scoring import units
-from scoring.model import Case, CaseResult, Evidence, Record, Stats, Status, dumps
+from scoring.model import Case, CaseResult, Evidence, Record, Stats, Status
 from scoring.tables import NOT_RUN, WIDTH, Column, Style, draw, markdown, shorten, total_width
 from scoring.units import one_line, printable
 
@@ -118,27 +118,6 @@ def leaderboard(rows: Sequence[LeaderboardRow], fmt: str = "simple", *, color: b
             Column("id", [row.id[:8] for row in board], right=False, optional=2),
         ], style))
     return "\n\n".join(parts)
-
-
-def listing(records: Sequence[Record], fmt: str = "simple", *, color: bool = False, width: int = WIDTH) -> str:
-    """Stored records, one row each, in the order given."""
-    if not records:
-        return ""
-    return draw([
-        Column("id", [record.id[:8] for record in records], right=False),
-        Column("created", [minute(record.created) for record in records], right=False),
-        *_identity(records),
-        Column("mode", [record.mode for record in records], right=False),
-        Column("status", [status_of(record) for record in records], right=False),
-        Column("cases", [passed_of(record) for record in records], optional=1),
-        Column("score", [units.time(record.score) for record in records]),
-        Column("evidence", [record.evidence if is_timed(record) else "" for record in records], right=False),
-    ], Style(fmt, color, width))
-
-
-def json_lines(records: Iterable[Record]) -> str:
-    """One JSON document per line, each ending in a newline."""
-    return "".join(f"{dumps(record)}\n" for record in records)
 
 
 def verdict(records: Sequence[Record]) -> str:

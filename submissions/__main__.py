@@ -83,15 +83,16 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _pack(options: argparse.Namespace) -> int:
-    from backends.base import SourceError
+    from backends.base import BackendError
+    from backends.source import parse_define
     from submissions import lint, pack
 
     root: Path = options.root.resolve()
-    defines = dict(_define(text) for text in options.define)
     try:
+        defines = dict(map(parse_define, options.define))
         kernel = _kernel(options.kernel, root, options.gpu)
         packed = pack.pack(kernel, options.gpu, options.leaderboard, defines)
-    except (pack.PackError, SourceError) as error:
+    except (pack.PackError, BackendError) as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.USAGE
     if options.output == "-":
@@ -102,19 +103,13 @@ def _pack(options: argparse.Namespace) -> int:
         path = Path(options.output) if options.output else default
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(packed.text, encoding="utf-8")
-    findings = lint.lint(packed.text.encode(), path.name if path.suffix == ".py" else "submission.py")
+    name = path.name if path.suffix == ".py" else "submission.py"
+    findings = lint.lint(packed.text.encode(), name, boards=_boards())
     for finding in findings:
         print(finding, file=sys.stderr)
     if options.output != "-":
         print(f"{path}: {len(packed.text.encode())} bytes for {packed.leaderboard} on {' '.join(packed.gpus)}")
     return lint.exit_code(findings)
-
-
-def _define(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name.isidentifier():
-        raise UsageError(f"-D {text}: NAME=VALUE is expected")
-    return name, value
 
 
 def _kernel(name: str, root: Path, gpus: Sequence[str]) -> KernelSource:
@@ -130,9 +125,10 @@ def _kernel(name: str, root: Path, gpus: Sequence[str]) -> KernelSource:
     fits = {known: file for known, file in files.items() if known == wanted or known.partition("/")[2] == wanted}
     backends = {popcorn.GPUS[gpu].backend for gpu in gpus if gpu in popcorn.GPUS}
     if len(fits) > 1 and backends:
-        languages = {"cuda": "cuda", "rocm": "hip", "cpu": "cpu"}
+        from submissions.pack import backend_of
+
         fits = {known: file for known, file in fits.items()
-                if known.partition("/")[0] in {languages[backend] for backend in backends}}
+                if backend_of(known.partition("/")[0]).name in backends}
     if len(fits) == 1:
         return KernelSource.read(next(iter(fits.values())), root)
     if fits:
@@ -140,10 +136,22 @@ def _kernel(name: str, root: Path, gpus: Sequence[str]) -> KernelSource:
     raise UsageError(f"no kernel {name!r}; there are: {', '.join(files) or 'none'}")
 
 
+def _boards() -> dict[str, Sequence[str]]:
+    """GPUs by leaderboard: the public ones, and those that the competitions of the settings name."""
+    from scoring import config, popcorn
+
+    try:
+        competitions = config.load().settings.competitions
+    except config.ConfigError as error:
+        raise UsageError(str(error)) from error
+    return {**popcorn.LEADERBOARDS, **{entry.leaderboard: entry.gpus for entry in competitions if entry.gpus}}
+
+
 def _lint(options: argparse.Namespace) -> int:
     from submissions import lint
 
-    findings = lint.lint(options.file.read_bytes(), str(options.file), options.leaderboard, options.gpu)
+    findings = lint.lint(
+        options.file.read_bytes(), str(options.file), options.leaderboard, options.gpu, _boards())
     if options.json:
         print(lint.to_json(findings))
     else:

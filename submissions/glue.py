@@ -6,12 +6,11 @@ Outputs are the pointers of the prototype that are not const; everything else co
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from submissions import cases, template
+from submissions import template
 from submissions.embed import EmbedError, embed
 
 if TYPE_CHECKING:
@@ -25,35 +24,24 @@ class Glue:
     """Embedded Python ``text`` and the pieces of ``custom_kernel`` that depend on the ABI."""
 
     text: str
-    case: str         # name of the function that turns data into a case
     tensor: str       # name of a tensor argument, to ask for the device
     values: str       # the arguments of the call, in the order of the prototype, comma-separated
     argtypes: str     # their ctypes types
 
 
-def glue(binding: Path, problem: str, signature: Signature, shown: Path) -> Glue:
-    """The glue for ``problem``; ``shown`` is how messages call the file ``binding``.
+def glue(binding: Path, signature: Signature, shown: Path) -> Glue:
+    """The glue for the problem of ``binding``; ``shown`` is how messages call the file ``binding``.
 
     Raises ``EmbedError`` where it cannot be embedded, ``OSError`` or ``UnicodeDecodeError`` where it cannot be read.
     """
     text = binding.read_text(encoding="utf-8")
-    wanted = ["SYMBOL", "DATA_OUTPUTS", "outputs", "arguments", "workspace_bytes"]
-    if re.search(r"^def case_of\(", text, re.MULTILINE):
-        case = "case_of"
-        parts = [embed(text, shown, [*wanted, case])]
-    else:
-        case = cases.CASE_FUNCTIONS.get(problem, "")
-        if not case:
-            raise EmbedError(f"{shown}:1: defines no case_of(data), and submissions/cases.py does not know {problem}")
-        here = Path(cases.__file__)
-        source = here.read_text(encoding="utf-8").replace("  # type: ignore[no-untyped-def]", "")
-        parts = [embed(source, here, [case]), embed(text, shown, wanted)]
-    clash = sorted(name for part in parts for name in part.names & template.RESERVED)
+    part = embed(text, shown, ["SYMBOL", "DATA_OUTPUTS", "outputs", "arguments", "workspace_bytes", "case_of"])
+    clash = sorted(part.names & template.RESERVED)
     if clash:
         raise EmbedError(f"{shown}:1: defines {', '.join(clash)}, which a packed file uses itself; rename it there")
-    imports = sorted({line for part in parts for line in part.imports}, key=lambda line: (line[:4] == "from", line))
-    code = "\n\n\n".join(["\n".join(imports), *(part.text for part in parts)]).strip("\n")
-    return Glue(code, case, _device_tensor(signature, shown), _values(signature), _argtypes(signature))
+    imports = sorted(set(part.imports), key=lambda line: (line[:4] == "from", line))
+    code = "\n\n\n".join(["\n".join(imports), part.text]).strip("\n")
+    return Glue(code, _device_tensor(signature, shown), _values(signature), _argtypes(signature))
 
 
 def _device_tensor(signature: Signature, shown: Path) -> str:

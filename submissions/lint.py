@@ -10,7 +10,7 @@ import ast
 import json
 import re
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from backends.base import Diagnostic
@@ -25,10 +25,14 @@ _ENTRY_POINTS = {"custom_kernel"}
 _MAX_PER_RULE = 20       # the same complaint again says nothing new
 
 
-def lint(data: bytes, name: str, leaderboard: str | None = None, gpus: Sequence[str] = ()) -> list[Diagnostic]:
+def lint(
+    data: bytes, name: str, leaderboard: str | None = None, gpus: Sequence[str] = (),
+    boards: Mapping[str, Sequence[str]] = popcorn.LEADERBOARDS,
+) -> list[Diagnostic]:
     """All findings about the file ``data`` called ``name``, by line.
 
     ``leaderboard`` and ``gpus`` are what the command line would add; they override the header as on the server.
+    ``boards``: the GPUs of each leaderboard that is known; any other may have any GPU.
     """
     def found(line: int, severity: str, message: str) -> Diagnostic:
         return Diagnostic(name, line, severity, message)
@@ -46,7 +50,7 @@ def lint(data: bytes, name: str, leaderboard: str | None = None, gpus: Sequence[
     if not text.strip():
         return [*findings, found(0, "error", "the file is empty")]
     findings += [found(*rule) for rule in _banned(text)]
-    findings += [found(*rule) for rule in _header(text, leaderboard, gpus)]
+    findings += [found(*rule) for rule in _header(text, leaderboard, gpus, boards)]
     if Path(name).suffix == ".py":
         findings += [found(*rule) for rule in _python(text, _backends(text, gpus))]
     return sorted(findings, key=lambda item: (item.line, item.severity, item.message))
@@ -73,7 +77,9 @@ def _banned(text: str) -> Iterator[_Rule]:
         yield hits[_MAX_PER_RULE], "error", f"the letters {popcorn.BANNED!r} on {len(hits) - _MAX_PER_RULE} more lines"
 
 
-def _header(text: str, leaderboard: str | None, gpus: Sequence[str]) -> Iterator[_Rule]:
+def _header(
+    text: str, leaderboard: str | None, gpus: Sequence[str], boards: Mapping[str, Sequence[str]]
+) -> Iterator[_Rule]:
     server, cli = popcorn.server_directives(text), popcorn.cli_directives(text)
     yield from ((line, "error", message) for line, message in server.errors[:_MAX_PER_RULE])
     board_line, gpu_line = server.lines.get("leaderboard", 0), server.lines.get("gpus", 0)
@@ -83,10 +89,10 @@ def _header(text: str, leaderboard: str | None, gpus: Sequence[str]) -> Iterator
         yield board_line, "error", f"the header says leaderboard {server.leaderboard}, the command {leaderboard}"
     if board is None:
         yield 0, "error", "no leaderboard: start the file with `#!POPCORN leaderboard NAME`, or name one on the command"
-    if not labels and (board is None or len(popcorn.LEADERBOARDS.get(board, ())) != 1):
+    if not labels and (board is None or len(boards.get(board, ())) != 1):
         yield 0, "warning", "no GPU: add the line `#!POPCORN gpus LABEL`; only boards with one GPU have a default"
     for label in labels:
-        yield from _label(label, board, 0 if gpus else gpu_line)
+        yield from _label(label, board, 0 if gpus else gpu_line, boards)
     if not gpus:
         yield from ((line, "warning", message) for line, message in cli.errors)
     for key, ours, theirs in (("leaderboard", server.leaderboard, cli.leaderboard), ("gpus", server.gpus, cli.gpus)):
@@ -96,17 +102,17 @@ def _header(text: str, leaderboard: str | None, gpus: Sequence[str]) -> Iterator
                 f"popcorn-cli reads {key} {words} here, the server does not: it stops at the first line of code")
 
 
-def _label(label: str, board: str | None, line: int) -> Iterator[_Rule]:
-    known = popcorn.LEADERBOARDS.get(board or "", tuple(popcorn.GPUS))
+def _label(label: str, board: str | None, line: int, boards: Mapping[str, Sequence[str]]) -> Iterator[_Rule]:
+    known = boards.get(board or "", tuple(popcorn.GPUS))
     if label in popcorn.GPUS and not popcorn.GPUS[label].official:
         yield line, "warning", f"{label} is a label for local runs; no leaderboard has it"
         return
     if label in known:
         return
     close = [other for other in known if other.lower() == label.lower()]
-    where = f"leaderboard {board}" if board in popcorn.LEADERBOARDS else "any leaderboard known here"
+    where = f"leaderboard {board}" if board in boards else "any leaderboard known here"
     hint = f"; the case matters: {close[0]}" if close else f"; there are: {' '.join(known)}"
-    yield line, "error" if close or board in popcorn.LEADERBOARDS else "warning", f"{label} is no GPU of {where}{hint}"
+    yield line, "error" if close or board in boards else "warning", f"{label} is no GPU of {where}{hint}"
 
 
 def _backends(text: str, gpus: Sequence[str]) -> set[str]:

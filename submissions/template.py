@@ -29,7 +29,7 @@ from torch.utils import cpp_extension
 
 SOURCE = r@QUOTE@@SOURCE@@QUOTE@
 
-# ---- how data becomes arguments: the case behind it, then problems/@PROBLEM@/binding.py ----
+# ---- how data becomes arguments: problems/@PROBLEM@/binding.py ----
 
 '''
 
@@ -100,7 +100,7 @@ def _plan(case):
 
 def custom_kernel(data):
     """The kernel on the data of the problem, on the current device's default queue."""
-    case = @CASE@(data)
+    case = case_of(data)
     key = tuple(case.values())
     plan = _PLANS.get(key)
     if plan is None:

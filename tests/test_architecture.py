@@ -29,7 +29,8 @@ NARROW = {
     "scoring/model.py": (set(), set()),
     "scoring/wire.py": (set(), set()),
     "scoring/worker.py": ({"scoring.arena", "scoring.wire"}, {"torch"}),
-    "scoring/arena.py": (set(), {"torch"}),
+    "scoring/arena.py": ({"scoring.device_memory"}, {"torch"}),
+    "scoring/device_memory.py": (set(), {"torch"}),
     "scoring/timing.py": ({"scoring.model"}, {"numpy"}),
     "scoring/popcorn.py": ({"scoring.model", "scoring.popcorn_cases", "scoring.popcorn_task"}, set()),
     "scoring/popcorn_cases.py": (set(), set()),
@@ -181,7 +182,7 @@ def test_every_source_file_names_its_licence_first():
         if path.suffix not in SOURCES:
             continue
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
-        first = [line for line in lines if not line.startswith(("#!", "//!", "# outputs:"))][:1]
+        first = [line for line in lines if not line.startswith(("#!", "//!"))][:1]
         if not first or not re.fullmatch(r"(#|//|/\*) SPDX-License-Identifier: MIT( \*/)?", first[0].strip()):
             wrong.append(name_of(path))
     assert not wrong, "\n".join(wrong)

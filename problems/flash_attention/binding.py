@@ -17,6 +17,15 @@ def PEAK(case: Mapping[str, Any]) -> str:
     return "fp16" if case["half"] else "bf16"
 
 
+def case_of(data: Any) -> dict[str, Any]:
+    """The case behind ``data`` but for its seed, from shapes alone: what a leaderboard leaves out."""
+    q, k, _, causal, _ = data
+    batch, sq, hq, dim = q.shape
+    half = int(str(q.dtype) == "torch.float16")
+    return {"batch": batch, "sq": sq, "sk": k.shape[1], "hq": hq, "hk": k.shape[2], "dim": dim, "causal": int(causal),
+            "half": half}
+
+
 def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
     """Output parameters of kernel.h: name -> (shape, dtype name), in the order ``custom_kernel`` returns them."""
     batch, sq, hq, dim = (case[key] for key in ("batch", "sq", "hq", "dim"))

@@ -57,6 +57,8 @@ def test_defines_and_commands(
     [
         (["compile", "README.md"], "suffixes are .cu, .hip, .cpp"),
         (["compile", "kernels/cuda/scale/none.cu"], "cannot be read"),
+        (["compile", "kernels/cpu/scale/plain.cpp", "-D", "BIAS"], "-D BIAS: NAME=VALUE is expected"),
+        (["compile", "kernels/cpu/scale/plain.cpp", "-D", "3=4"], "-D 3=4: NAME=VALUE is expected"),
         (["compile", "kernels/cuda/scale/plain.cu", "--gpu", "B200"], "unknown GPU or arch 'B200'"),
     ],
 )

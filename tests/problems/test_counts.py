@@ -48,6 +48,37 @@ def test_decode_counts_are_those_of_the_data_a_seed_makes() -> None:
         assert mla.flops(case) == 2 * 1088 * 16 * pairs
 
 
+CASES: dict[str, list[dict[str, Any]]] = {
+    "fp8_gemm": [{"m": 7, "n": 200, "k": 256}], "amd_fp8_mm": [{"m": 64, "n": 192, "k": 256}],
+    "flash_attention": [
+        {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
+        {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 0, "half": 1},
+    ],
+    "mla_decode": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
+}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_case_behind_data_is_what_made_it(name: str) -> None:
+    """A packed kernel must ask for the outputs, arguments and workspace that the scorer gives it."""
+    binding = problem(name).binding
+    for case in CASES[name]:
+        data = generate(name, case)
+        found = binding.case_of(data)
+        assert found.items() <= case.items()
+        assert binding.outputs(found) == binding.outputs(case)
+        assert binding.workspace_bytes(found) == binding.workspace_bytes(case)
+        ours, theirs = binding.arguments(found, data), binding.arguments(case, data)
+        assert {key: value for key, value in ours.items() if not hasattr(value, "shape")} == {
+            key: value for key, value in theirs.items() if not hasattr(value, "shape")}
+        for count in (binding.flops, binding.bytes_moved):
+            if found == case:
+                assert count(found) == count(case)
+            else:       # the lengths are not known, so there is no count, rather than a wrong one
+                with pytest.raises(KeyError):
+                    count(found)
+
+
 @pytest.mark.parametrize("name", ["fp8_gemm", "amd_fp8_mm"])
 def test_gemm_counts_are_the_sizes_of_the_tensors(name: str) -> None:
     case = {"m": 96, "n": 576, "k": 512}
@@ -67,7 +98,7 @@ def test_gemm_counts_are_the_sizes_of_the_tensors(name: str) -> None:
     ("flash_attention", {"batch": 1, "sq": 129, "hq": 8, "dim": 64}, 16 * MIB),
     ("flash_attention", {"batch": 2, "sq": 1, "hq": 8, "dim": 128}, 16 * MIB + 32 * 2 * 8 * 130 * 4),
     ("flash_attention", {"batch": 64, "sq": 128, "hq": 32, "dim": 256}, 272 * MIB),
-    ("mla_decode", {"batch": 1, "sq": 1, "hq": 16}, MIB + 64 * 16 * 514 * 4),
+    ("mla_decode", {"batch": 1, "sq": 1, "hq": 16}, MIB + (304 + 1) * 16 * 514 * 4),
     ("mla_decode", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
     ("mla_decode", {"batch": 1024, "sq": 2, "hq": 128}, MIB + 2 * 1024 * 2 * 128 * 514 * 4),
 ])

@@ -219,7 +219,3 @@ def test_gradients_stay_behind():
     assert not slot.arena.block.requires_grad
     assert slot.damage() == ""
     slot.arena.close()
-
-
-def test_bytes_of_counts_what_is_touched():
-    assert layout.bytes_of({"a": torch.zeros(4, 5), "b": torch.zeros(8, dtype=torch.int8)[::2]}) == 4 * 20 + 7

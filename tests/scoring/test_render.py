@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import io
-import json
 import re
 from dataclasses import replace
 
@@ -116,8 +115,7 @@ def test_without_a_compiler_nothing_claims_to_be_compiled() -> None:
 
 
 @pytest.mark.parametrize("show", [
-    lambda r: render.table([r]), lambda r: render.summary([r]), lambda r: render.listing([r]),
-    lambda r: render.github_summary([r])])
+    lambda r: render.table([r]), lambda r: render.summary([r]), lambda r: render.github_summary([r])])
 def test_a_modelled_time_always_says_so(show: object) -> None:
     assert callable(show)
     modelled = record(gpu="MI300", kernel="hip/mfma", evidence=Evidence.MODELLED)
@@ -205,11 +203,6 @@ def test_use_color(environ: dict[str, str], terminal: bool, expected: bool) -> N
     assert tables.use_color(Terminal() if terminal else io.StringIO(), environ) is expected
 
 
-def test_json_lines_are_records() -> None:
-    lines = render.json_lines(sample()).splitlines()
-    assert [Record.from_json(json.loads(line)) for line in lines] == sample()
-
-
 def test_leaderboard_table(tmp_path: object) -> None:
     store = Store(f"{tmp_path}/leaderboard.db")
     fast, slow = one_case(), replace(one_case(), id="f" * 32, kernel="cuda/slow", score=5e-6)
@@ -226,13 +219,7 @@ def test_leaderboard_table(tmp_path: object) -> None:
 
 
 def test_leaderboard_of_nothing_is_empty() -> None:
-    assert render.leaderboard([]) == render.listing([]) == render.summary([]) == render.usage([]) == ""
-
-
-def test_listing_has_id_time_and_mode() -> None:
-    assert row(render.listing([one_case()]), one_case().id[:8]) == [
-        one_case().id[:8], "2026-11-18 09:30", "fp8_gemm", "cuda/wgmma", "H200 (sm_90a)", "benchmark", "PASSED", "1/1",
-        "2.00 µs", "measured"]
+    assert render.leaderboard([]) == render.summary([]) == render.usage([]) == ""
 
 
 def test_annotations_point_at_the_line() -> None:

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from submissions import cases
 from submissions.embed import EmbedError, embed
 
 TEXT = '''\
@@ -80,8 +79,3 @@ def test_any_text_is_embedded_or_refused(text: str) -> None:
     assert "a" in found.names
 
 
-def test_every_case_function_stands_alone() -> None:
-    """They are copied as text, so none may use a name of its module."""
-    path = Path(cases.__file__)
-    for name in set(cases.CASE_FUNCTIONS.values()):
-        assert embed(path.read_text(encoding="utf-8"), path, [name]).names == {name}

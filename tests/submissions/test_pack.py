@@ -146,6 +146,11 @@ def test_unknown_tunable_values_are_the_kernels_error() -> None:
         pack.pack(tiny("cuda"), defines={"UNROLL": 3})
 
 
+def test_a_name_that_is_neither_tunable_nor_define_is_refused() -> None:
+    with pytest.raises(pack.PackError, match="UNROL is no tunable and no define of it; there are: UNROLL, THREADS"):
+        pack.pack(tiny("cuda"), defines={"UNROL": 2})
+
+
 def test_board_names_are_words() -> None:
     with pytest.raises(pack.PackError, match="no leaderboard name"):
         pack.pack(tiny("cuda"), leaderboard="two words")
@@ -236,10 +241,9 @@ def test_packed_files_are_compiled_with_the_trees_flags(language: str, arch: str
         command = " ".join(backend.command(tiny(language), Path("out.so"), backend.target(arch)))
     except ToolchainMissing as error:
         pytest.skip(str(error))
-    both = "sm_89 -gencode=arch=compute_89,code=compute_89"
-    command = command.replace("-gencode ", "-gencode=").replace("[sm_89,compute_89]", both)
     flags = [flag for flag in pack.device_flags(language, [arch]) if not flag.startswith("-U")]
     assert [flag for flag in flags if flag not in command.split()] == []
+    assert set(backend.portable_flags(arch)) == set(flags)
 
 
 @pytest.mark.toolchain

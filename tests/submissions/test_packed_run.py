@@ -14,7 +14,8 @@ import pytest
 import torch
 
 import backends
-from backends.source import KernelSource
+from backends.base import Binary, Target
+from backends.source import KernelSource, Signature, kernels
 from scoring.model import Case
 from scoring.problem import Problem
 from submissions import pack
@@ -34,6 +35,10 @@ CASES = {
 }
 
 
+def kernel_id(path: Path) -> str:
+    return f"{path.parent.name}/{path.stem}"
+
+
 def load(text: str, folder: Path) -> ModuleType:
     """Import a packed file, which builds it."""
     path = folder / "submission.py"
@@ -46,48 +51,84 @@ def load(text: str, folder: Path) -> ModuleType:
     return module
 
 
-def tree_outputs(problem: Problem, kernel: KernelSource, params: dict[str, Any], data: Any, folder: Path) -> list[Any]:
-    """What the tree's build of the kernel makes of ``data``, called as the scorer calls it."""
-    backend = backends.get("cpu")
-    binary = backend.compile(kernel, backend.targets()[0], cache_dir=folder)
-    signature = kernel.signature()
+def tree_outputs(problem: Problem, binary: Binary, signature: Signature, params: dict[str, Any], data: Any) -> Any:
+    """What the tree's build of the kernel makes of ``data``, called as the scorer calls it; its status if not 0."""
+    device = data[0].device
     binding = problem.binding
     values = dict(binding.arguments(params, data))
     for name, (shape, dtype) in binding.outputs(params).items():
-        values[name] = torch.full(shape, float("nan"), dtype=getattr(torch, dtype))
-    workspace = torch.empty(binding.workspace_bytes(params), dtype=torch.uint8)
+        values[name] = torch.full(shape, float("nan"), dtype=getattr(torch, dtype), device=device)
+    workspace = torch.empty(binding.workspace_bytes(params), dtype=torch.uint8, device=device)
     values |= {"workspace": workspace, "workspace_bytes": workspace.numel(), "queue": None}
     call = signature.bind(ctypes.CDLL(str(binary.path)))
     status = call(*(value.data_ptr() if isinstance(value, torch.Tensor) else value
                     for value in (values[param.name] for param in signature.params)))
-    assert status == 0
-    return [values[name] for name in binding.outputs(params)]
+    if device.type != "cpu":
+        torch.cuda.synchronize(device)
+    return status or [values[name] for name in binding.outputs(params)]
 
 
 def bits(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.contiguous().view(torch.uint8)
 
 
-@pytest.mark.usefixtures("host_build")
-@pytest.mark.parametrize("name", CASES)
-def test_packed_and_tree_outputs_are_equal_to_the_bit(name: str, tmp_path: Path) -> None:
-    path = ROOT / "kernels/cpu" / name / "naive.cpp"
-    if not path.is_file():
-        pytest.skip(f"{path.relative_to(ROOT)} is not in the tree")
-    kernel = KernelSource.read(path, ROOT)
-    problem = Problem(ROOT / "problems" / name)
-    module = load(pack.pack(kernel).text, tmp_path)
-    for params in CASES[name]:
-        data = problem.generate(Case(params), 12345, "cpu")
-        expected = tree_outputs(problem, kernel, params, data, tmp_path)
+def check_equal(
+    kernel: KernelSource, target: Target, labels: list[str], cases: list[dict[str, Any]], device: str, folder: Path
+) -> int:
+    """Compare the packed file with the tree's build, bit for bit; how many of ``cases`` the kernel accepted."""
+    problem = Problem(ROOT / "problems" / kernel.problem)
+    signature = kernel.signature()
+    binary = backends.get(target.backend).compile(kernel, target, cache_dir=folder)
+    module = load(pack.pack(kernel, labels).text, folder)
+    accepted = 0
+    for params in cases:
+        data = problem.generate(Case(params), 12345, device)
+        expected = tree_outputs(problem, binary, signature, params, data)
+        if isinstance(expected, int):
+            with pytest.raises(RuntimeError, match=f"returned {expected} "):
+                module.custom_kernel(data)
+            continue
+        accepted += 1
         result = module.custom_kernel(data)
         received = list(result) if isinstance(result, tuple) else [result]
         assert len(received) == len(expected)
         for ours, theirs in zip(received, expected, strict=True):
             assert ours.dtype == theirs.dtype
             assert ours.shape == theirs.shape
-            assert torch.equal(bits(ours), bits(theirs))
+            assert torch.equal(bits(ours), bits(theirs)), params
         assert problem.check(data, result)[0]
+    return accepted
+
+
+@pytest.mark.usefixtures("host_build")
+@pytest.mark.parametrize("path", kernels(ROOT, "cpu"), ids=kernel_id)
+def test_packed_and_tree_outputs_are_equal_to_the_bit(path: Path, tmp_path: Path) -> None:
+    kernel = KernelSource.read(path, ROOT)
+    cases = CASES[kernel.problem]
+    assert check_equal(kernel, backends.get("cpu").target(), ["CPU"], cases, "cpu", tmp_path) == len(cases)
+
+
+@pytest.mark.device("cuda")
+@pytest.mark.usefixtures("host_build")
+@pytest.mark.parametrize("path", kernels(ROOT, "cuda"), ids=kernel_id)
+def test_packed_and_tree_outputs_are_equal_to_the_bit_on_a_gpu(
+    path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backends.get("cuda")
+    available = backend.probe()
+    if not available.can_compile or not available.can_run:
+        pytest.skip("; ".join(available.reasons))
+    if not torch.cuda.is_available():
+        pytest.skip("this torch cannot use the GPU")
+    kernel = KernelSource.read(path, ROOT)
+    target = backend.target_for(available.devices[0])
+    if target.arch not in kernel.arches:
+        pytest.skip(f"{kernel.name} supports {' '.join(kernel.arches)}, the GPU is {target.arch}")
+    # One compiler for both: another release's code may differ in the last bit.
+    monkeypatch.setattr("torch.utils.cpp_extension.CUDA_HOME", str(Path(str(available.compiler)).resolve().parents[1]))
+    label = {"sm_90a": "H100", "sm_89": "L4"}[target.arch]
+    cases = CASES[kernel.problem] + [dict(case.params) for case in Problem(ROOT / "problems" / kernel.problem).tests]
+    assert check_equal(kernel, target, [label], cases, "cuda", tmp_path) > 0
 
 
 @pytest.mark.usefixtures("host_build")

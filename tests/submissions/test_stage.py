@@ -218,6 +218,8 @@ def test_eval_shows_the_output_of_an_evaluator_that_said_nothing(
     ["pack", "nothing"], ["pack", "cpu/axpy/tiny", "--root", str(TREE), "--gpu", "H100"],
     ["pack", "axpy/tiny", "--root", str(TREE)], ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEP"],
     ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEP=9"],
+    ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEPS=1"],
+    ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEP"],
 ])
 def test_usage_errors_are_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == ExitCode.USAGE
@@ -244,6 +246,22 @@ def test_lint_prints_places(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out.startswith(f"{file}:3: error: the letters 'stream'")
     assert main(["lint", str(file), "--json"]) == ExitCode.FAILED
     assert '"line": 3' in capsys.readouterr().out
+
+
+def test_lint_knows_the_gpus_of_the_settings_competitions(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file, settings = tmp_path / "s.py", tmp_path / "settings.yaml"
+    file.write_text("#!POPCORN leaderboard mine\n#!POPCORN gpus H100\ndef custom_kernel(data): pass\n")
+    assert main(["lint", str(file)]) == ExitCode.OK
+    monkeypatch.setenv("WARPWAVE_CONFIG", str(settings))
+    settings.write_text("competitions: [{leaderboard: mine, problem: fp8_gemm, gpus: [MI300]}]\n")
+    assert main(["lint", str(file)]) == ExitCode.FAILED
+    assert "H100 is no GPU of leaderboard mine; there are: MI300" in capsys.readouterr().out
+    file.write_text("#!POPCORN leaderboard amd-fp8-mm\n#!POPCORN gpus H100\ndef custom_kernel(data): pass\n")
+    assert main(["lint", str(file)]) == ExitCode.FAILED      # the public boards are known all the same
+    settings.write_text("competitions: 3\n")
+    assert main(["lint", str(file)]) == ExitCode.USAGE
 
 
 # With torch itself

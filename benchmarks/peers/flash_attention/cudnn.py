@@ -1,5 +1,5 @@
-# outputs: o
 # SPDX-License-Identifier: MIT
+# outputs: o
 """cuDNN's attention through torch's scaled_dot_product_attention (no log-sum-exp is returned there).
 
 torch aligns a causal mask to the top left, ours is aligned to the bottom right: the same thing only for Sq = Sk.
