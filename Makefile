@@ -1,3 +1,4 @@
+# SPDX-License-Identifier: MIT
 # Everything sets itself up: the first target called builds .venv, later ones find it unchanged.
 PYTHON ?= python3
 VENV   := .venv/bin/python

@@ -161,8 +161,9 @@ def test_nobody_imports_tests():
 
 # Files ---------------------------------------------------------------------------------------------------------------
 
-SOURCES = (".py", ".yml", ".yaml", ".cu", ".hip", ".cpp", ".h", ".c", ".sh")
+SOURCES = (".py", ".yml", ".yaml", ".cu", ".hip", ".cpp", ".h", ".c", ".sh", ".sql", ".j2")
 FOLDERS = ("backends", "scoring", "submissions", "kernels", "problems", "tests", "tools", "benchmarks", "examples")
+ROOT_FILES = ("Makefile", "config.yaml", ".ci/run")
 
 
 def tracked() -> list[Path]:
@@ -178,13 +179,27 @@ def tracked() -> list[Path]:
 def test_every_source_file_names_its_licence_first():
     """``# SPDX-License-Identifier: MIT`` or its like, after a directive line that must come first itself."""
     wrong = []
-    for path in tracked():
-        if path.suffix not in SOURCES:
+    for path in [*tracked(), *(ROOT / name for name in ROOT_FILES)]:
+        if path.suffix not in SOURCES and name_of(path) not in ROOT_FILES:
             continue
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines() or [""]
         first = [line for line in lines if not line.startswith(("#!", "//!"))][:1]
-        if not first or not re.fullmatch(r"(#|//|/\*) SPDX-License-Identifier: MIT( \*/)?", first[0].strip()):
+        line = first[0].strip() if first else ""
+        if not re.fullmatch(r"(#|//|/\*|--|\{#) SPDX-License-Identifier: MIT( \*/| #\})?", line):
             wrong.append(name_of(path))
+    assert not wrong, "\n".join(wrong)
+
+
+def test_nothing_speaks_of_one_machine_or_of_a_package_index():
+    words = re.compile("|".join((
+        r"(?<![\w./-])/home/\w", "/" + r"root/\w", "py" + r"pi\.org", "python" + r"hosted\.", "index" + "-url")))
+    files = [*tracked(), *(ROOT / name for name in ROOT_FILES), *ROOT.glob("*.md"), *ROOT.glob("docs/*.md"),
+             *ROOT.glob("*.toml"), *ROOT.glob("*.txt")]
+    wrong = [
+        f"{name_of(path)}:{number}: {line.strip()}" for path in files
+        for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), 1)
+        if words.search(line)
+    ]
     assert not wrong, "\n".join(wrong)
 
 

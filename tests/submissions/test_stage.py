@@ -219,7 +219,6 @@ def test_eval_shows_the_output_of_an_evaluator_that_said_nothing(
     ["pack", "axpy/tiny", "--root", str(TREE)], ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEP"],
     ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEP=9"],
     ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEPS=1"],
-    ["pack", "cpu/axpy/tiny", "--root", str(TREE), "-D", "STEP"],
 ])
 def test_usage_errors_are_one_sentence(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == ExitCode.USAGE
