@@ -162,7 +162,7 @@ def test_kernel_is_right(backend: str, cell: Cell, case: Case, benches: dict[str
     if source.arches and place.target.arch not in source.arches:
         pytest.skip(f"{cell.kernel} is for {', '.join(source.arches)}, the device here is {place.target.arch}")
     binary = compiled(cell, place.target)
-    contestant = jobs.contestant(source, source.signature(), binary.path, place)
+    contestant = jobs.contestant(f"{source.language}/{source.variant}", source.signature(), binary.path, place)
     assert place.device is not None
     on_device = backend != "cpu" and not place.device.emulated
     worker = benches[backend].worker_for(

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scoring import config
+from scoring import config, yamltext
 from scoring.config import ConfigError
 from scoring.settings import Settings
 
@@ -151,10 +152,69 @@ colour: red
     ('paths: {problems: "\\0"}', "paths.problems"), ('paths: {database: "\\ud800"}', ""),
     ("paths: {report: ''}", "paths.report"), ("timing: {protocol: graph}", "timing.protocol"), ("timing: 5", "timing"),
     ("competitions: [3]", "competitions.0"), ("timing: {1: 2}", "timing.1"),
+    ("timing: {min_rounds: 30, max_rounds: 2}", "timing: min_rounds 30 is more than max_rounds 2"),
+    ("timing: {min_rounds: 25}", "timing: min_rounds 25"), ("seed: yes", "seed: "), ("seed: 1.0", "seed: "),
+    ("competitions: [{leaderboard: l, problem: p, gpus: [FOO]}]", "competitions.0.gpus.0: no leaderboard has"),
+    ("competitions: [{leaderboard: l, problem: p, gpus: [], deadline: notadate}]", "competitions.0.deadline"),
+    ("competitions: [{leaderboard: l, problem: p, gpus: [], deadline: 2025-02-30}]", "not YAML"),
 ])
 def test_wrong_values(tmp_path, text, path):
     (line,) = error(tmp_path, text)
     assert line.startswith(path)
+
+
+@pytest.mark.parametrize("day", ["2025-05-27", '"2025-05-27"'])
+def test_a_deadline_is_a_day(tmp_path, day):
+    loaded = load(tmp_path, f"competitions: [{{leaderboard: l, problem: p, gpus: [MI300], deadline: {day}}}]")
+    assert loaded.settings.competitions[0].deadline == datetime.date(2025, 5, 27)
+
+
+@pytest.mark.parametrize("text", [
+    "- " * 40_000, "? " * 40_000, "[" * 40_000 + "]" * 40_000, "{a: " * 40_000 + "}" * 40_000,
+    "".join(f"{' ' * depth}a:\n" for depth in range(1500)),
+], ids=["markers", "keys", "lists", "mappings", "indentation"])
+def test_deep_nesting_is_an_error_and_no_crash(text):
+    """libyaml would overrun its stack, which no ``except`` catches."""
+    with pytest.raises(yamltext.YamlError):
+        yamltext.parse(text)
+
+
+def test_ordinary_text_is_read_by_libyaml(monkeypatch):
+    import yaml
+
+    if not hasattr(yaml, "CSafeLoader"):
+        pytest.skip("this PyYAML has no libyaml")
+    monkeypatch.setattr(yaml.SafeLoader, "__init__", lambda self, text: pytest.fail("the slow loader was used"))
+    text = (ROOT / "problems" / "fp8_gemm" / "task.yml").read_text()
+    assert "tests" in yamltext.parse(text)
+    assert yamltext.parse((ROOT / "config.yaml").read_text())
+
+
+def test_locating_agrees_with_loading(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = tmp_path / "settings.yaml"
+    for text in ("", "mode: test", "paths: {kernels: k, report: /abs/r.html, cache: null}", "paths: {database: d.db}"):
+        path.write_text(text)
+        for environment in ({}, {"WARPWAVE_DB": "b.db", "WARPWAVE_CACHE_DIR": "c"}):
+            found = config.locate(str(path), environment)
+            loaded = config.load(file=str(path), environment=environment)
+            for name in ("problems", "kernels", "peers", "report"):
+                assert found.path(name) == loaded.path(name)
+            assert (found.database, found.cache) == (loaded.database, loaded.cache)
+
+
+@pytest.mark.parametrize("text", [
+    "paths: 3", "paths: {kernels: 3}", "paths: {kernels: null}", "paths: {speed: x}", "paths: {report: ''}",
+    'paths: {problems: "\\0"}', "mode: [",
+])
+def test_locating_refuses_wrong_paths_as_loading_does(tmp_path, text):
+    path = tmp_path / "settings.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as whole:
+        config.load(file=str(path), environment={})
+    with pytest.raises(ConfigError) as part:
+        config.locate(str(path), {})
+    assert str(part.value) == str(whole.value)
 
 
 def test_a_flag_does_not_hide_an_error_of_the_file(tmp_path):

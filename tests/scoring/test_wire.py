@@ -206,10 +206,12 @@ def test_an_old_deadline_does_not_reach_the_next_message(pair):
     wire.send(theirs, {"a": 1})
     wire.receive(ours, 0.05)
     time.sleep(0.1)
-    reader = threading.Thread(target=wire.receive, args=(theirs, 10))
+    received: list[dict[str, object]] = []
+    reader = threading.Thread(target=lambda: received.append(wire.receive(theirs, 10)[0]), daemon=True)
     reader.start()
     wire.send(ours, {"x": "x" * (4 << 20)})
-    reader.join()
+    reader.join(20)
+    assert [len(str(message["x"])) for message in received] == [4 << 20]
 
 
 def test_a_peer_that_hung_up(pair):
