@@ -66,9 +66,9 @@ class Locations:
         """Where records go: the setting, else the user's state directory."""
         if "database" in self.paths:
             return self.path("database")
-        import platformdirs
+        from backends._cache import user_folder
 
-        return Path(platformdirs.user_state_dir("warpwave")) / "leaderboard.db"
+        return user_folder("state") / "leaderboard.db"
 
     @property
     def cache(self) -> Path:
