@@ -135,9 +135,7 @@ def test_a_wrong_flag_is_called_as_it_was_typed(main):
 
 # Broken files --------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize("content", [
-    b"//!KERNEL foo bar\n", b"// \xff\xfe\n", b"//!KERNEL tune A=\n",
-], ids=["directive", "bytes", "value"])
+@pytest.mark.parametrize("content", [b"//!KERNEL foo bar\n", b"// \xff\xfe\n"], ids=["directive", "bytes"])
 def test_one_broken_kernel_file_stops_no_other(main, checkout, content):
     (checkout / "kernels" / "cpu" / "toy" / "aaa.cpp").write_bytes(content)
     code, out, _err = main(*settings(checkout), "run", "--case", "n=64")
@@ -149,7 +147,7 @@ def test_one_broken_kernel_file_stops_no_other(main, checkout, content):
         "cpu/aaa": "COMPILE_ERROR", "cpu/honest": "PASSED", "cpu/tuned": "PASSED"}
     (diagnostic,) = kept["cpu/aaa"].compile["diagnostics"]
     assert diagnostic["file"] == "kernels/cpu/toy/aaa.cpp"
-    code, out, _err = main(*settings(checkout), "run", "--case", "n=64", "--kernel", "honest")
+    code, _out, _err = main(*settings(checkout), "build", "--kernel", "honest")
     assert code == 0, "what was not selected is not judged"
 
 
