@@ -52,7 +52,8 @@ def send(
     try:
         sock.settimeout(timeout)
         sent = sock.sendmsg([payload], ancillary)
-        sock.sendall(payload[sent:])
+        if sent < len(payload):      # an empty rest would ask a peer that has read all and gone
+            sock.sendall(payload[sent:])
     except TimeoutError as error:
         raise WireTimeout("the other side does not read") from error
     except OSError as error:

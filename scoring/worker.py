@@ -372,7 +372,10 @@ def serve(sock: socket.socket) -> None:
         except Exception as error:                       # noqa: BLE001 - whatever it was, the judge must hear of it
             reply = {"ok": False, "status": "RUNTIME_ERROR", "error": _trace(error)}
         reply["nonce"] = message.get("nonce", "")
-        wire.send(sock, reply)
+        try:
+            wire.send(sock, reply)
+        except wire.WireError:
+            return
 
 
 def main() -> None:

@@ -257,3 +257,19 @@ def test_an_integer_serves_as_a_float_and_a_default_for_nothing():
     assert wire.field({}, "x", str, "none") == "none"
     with pytest.raises(wire.WireError, match="field 'x'"):
         wire.field({}, "x", str)
+
+
+def test_a_peer_that_leaves_right_after_reading_is_no_error():
+    """The judge hangs up as soon as it has the last answer: the worker must not stumble over that."""
+    for _ in range(50):
+        ours, theirs = socket.socketpair()
+
+        def read_and_leave(sock: socket.socket = ours) -> None:
+            wire.receive(sock, 5)
+            sock.close()
+
+        reader = threading.Thread(target=read_and_leave)
+        reader.start()
+        wire.send(theirs, {"a": 1})
+        reader.join()
+        theirs.close()
