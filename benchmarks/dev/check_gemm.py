@@ -113,14 +113,15 @@ class Kernel:
 
 
 def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = "") -> dict[str, Kernel]:
-    """By label: "own" for this GPU, "check" with trapping waits or as translated PTX, "late" with no early start."""
+    """By label: "own" for this GPU, "check" with trapping waits or as translated PTX, "late" and "fetch": EARLY_START 0, 2."""
     problem, variant = kernel.split("/")
     major, minor = torch.cuda.get_device_capability()
     native = f"{major}{minor}{'a' if major == 9 else ''}"
     own = f"arch=compute_{native},code=sm_{native}"
     file = f"{kernel}.cu"
     if variant == "wgmma_tma":
-        wanted = {"own": [own], "check": [own, "-DWARPWAVE_DEBUG_TRAP"], "late": [own, "-DEARLY_START=0"]}
+        wanted = {"own": [own], "check": [own, "-DWARPWAVE_DEBUG_TRAP"], "late": [own, "-DEARLY_START=0"],
+                  "fetch": [own, "-DEARLY_START=2"]}
         if candidates:
             file = str(ROOT / "benchmarks/dev/wgmma_candidates.cu")
     else:
@@ -237,8 +238,9 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
     if best:
         plan = plans[best[0][0]]
         contestants["best"] = [partial(kernel.call, data, plan) for data in sets]
-        if "late" in kernels:
-            contestants["late"] = [partial(kernels["late"].call, data, plan) for data in sets]
+        for label in ("late", "fetch"):
+            if label in kernels:
+                contestants[label] = [partial(kernels[label].call, data, plan) for data in sets]
     contestants.update(torch_calls(sets))
     times = race(contestants, rounds=9 if m * n * k > 1e11 else 15)
     cells = " ".join(f"{name} {us:.1f}" for name, us in times.items())

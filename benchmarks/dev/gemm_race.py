@@ -61,13 +61,16 @@ class Data:
         return self.store[GUARD:-GUARD].view(torch.bfloat16).view(m, n)
 
     def expected(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """[m, n] float64 each: the product and the allowed difference."""
+        """[m, n] float64 each: the product and the allowed difference.
+
+        2^-12 of the sum of magnitudes: wgmma's 13-bit adder strays past 2^-13 of it in about one of 10^7 elements.
+        """
         m, n, k = self.sizes
         a = (self.a.double().view(m, -1, 128) * self.a_scale.double()[:, :, None]).view(m, k)
         rows = self.b_scale.double().repeat_interleave(128, 0)[:n]
         b = (self.b.double().view(n, -1, 128) * rows[:, :, None]).view(n, k)
         value = a @ b.t()
-        return value, value.abs() * 2.0**-8 + 2.0**-13 * (a.abs_() @ b.abs_().t())
+        return value, value.abs() * 2.0**-8 + 2.0**-12 * (a.abs_() @ b.abs_().t())
 
 
 def capture(calls: list) -> torch.cuda.CUDAGraph:

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL summary TMA ring, wgmma on FP8, specialised warps, fp32 promotion per 128 of K, split K inside clusters
 //!KERNEL arch sm_90a
-//!KERNEL tune EARLY_START=1,0
+//!KERNEL tune EARLY_START=1,2,0
 //
 // Block-scaled FP8 GEMM for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
 //
@@ -20,7 +20,8 @@
 // Pairs: two blocks with neighbouring columns form a cluster and each loads half of the common rows for both (multicast).
 // Few tokens: weights become the 64 rows of wgmma's A and tokens its N, so that 16 tokens cost 16 columns and not 64 rows.
 // Registers: the compiler gets 168; the producer warpgroup keeps 24 and each of two consumers takes 240 (setmaxnreg).
-// EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends.
+// EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends; with 2, it
+// also has its first weights brought into L2.
 //
 // Which instance, and how many parts of K, tile/wgmma_plan.h decides from m, n, k and the number of multiprocessors.
 //
@@ -35,18 +36,33 @@
 constexpr Tokens kRows = Tokens::kAreRows, kColumns = Tokens::kAreColumns;
 constexpr Finish kBoxes = Finish::kBoxes, kExchange = Finish::kExchange;
 
+template <int kN, int kPair = 1, int kPartials = 1>
+using Persistent = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
+template <int kConsumers, int kN, int kPartials, int kResident>
+using Parts = WgmmaShape<kConsumers, 1, kN, kRows, kExchange, 1, kPartials, false, kResident>;
+template <int kN, int kResident>
+using FewTokens = WgmmaShape<1, 1, kN, kColumns, kExchange, 1, 1, false, kResident>;
+
+// The instances that were best somewhere among 41 on an H200, and what each costs: cycles per K block, alone and with all
+// residents, and per tile; as benchmarks/dev/fit_gemm_plan.py fitted them to the sweep of benchmarks/fp8_gemm.md.
 using Shapes = WgmmaTable<
-    //         consumers, slices, columns, tokens, finish, pair, partials, turns, resident
-    WgmmaShape<1, 1, 16, kColumns, kExchange, 1, 1, false, 2>,
-    WgmmaShape<1, 1, 64, kColumns, kExchange, 1, 1, false, 2>,
-    WgmmaShape<2, 1, 128, kRows, kExchange>,
-    WgmmaShape<2, 1, 128, kRows, kBoxes, 2, 1>,
-    WgmmaShape<2, 1, 128, kRows, kBoxes, 2, 1, true>,
-    WgmmaShape<2, 1, 128, kRows, kBoxes, 2, 2>,
-    WgmmaShape<2, 1, 160, kRows, kBoxes, 2, 1>,
-    WgmmaShape<2, 1, 192, kRows, kBoxes, 2, 1>,
-    WgmmaShape<2, 2, 128, kRows, kBoxes, 2, 1>,
-    WgmmaShape<2, 2, 128, kRows, kBoxes, 1, 1>>;
+    //    columns, residents                    alone  all   tile
+    Rated<FewTokens<16, 3>,                       255,  495, 1295>,   // 64 weights x tokens
+    Rated<FewTokens<32, 2>,                       265,  495, 2270>,
+    //    consumers, columns, partials, residents
+    Rated<Parts<1, 64, 1, 2>,                     390,  650, 2255>,   // 64 and 128 tokens
+    Rated<Parts<1, 128, 1, 2>,                    635, 1155, 3020>,
+    Rated<Parts<2, 64, 1, 1>,                     575,  575, 4120>,
+    Rated<Parts<2, 96, 2, 1>,                     670,  670, 4610>,
+    Rated<Parts<2, 128, 2, 1>,                    775,  775, 5570>,
+    //    columns, pair, partials
+    Rated<Persistent<64>,                         465,  465,  420>,   // 128 tokens
+    Rated<Persistent<96, 2, 2>,                   605,  605,  975>,
+    Rated<Persistent<128, 1, 2>,                  740,  740,  595>,
+    Rated<Persistent<160>,                        950,  950,  485>,
+    Rated<Persistent<192>,                       1075, 1075,  400>,
+    Rated<WgmmaShape<3, 1, 128, kRows, kBoxes, 2>, 1025, 1025, 650>,  // 192 and 256 tokens
+    Rated<WgmmaShape<2, 2, 128, kRows, kBoxes>,  1415, 1415, 1385>>;
 
 /// The kernel.h arguments in the form the tile code takes.
 static BlockScaledGemm describe(

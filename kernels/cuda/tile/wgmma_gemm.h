@@ -19,6 +19,11 @@
 #include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
+#if !defined(EARLY_START)
+#define EARLY_START 1   // a tunable of the kernel files
+#endif
+constexpr bool kFetchesWeights = EARLY_START == 2;
+
 /// All tiles of this consumer thread. With an exchange there is one, and its sums are left in shared memory.
 template <class Shape>
 __device__ __forceinline__ void consume(
@@ -66,6 +71,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     }
     if constexpr (Shape::kPair == 2) cluster_barrier();
     else __syncthreads();
+    if constexpr (kFetchesWeights) {
+        if (threadIdx.x == Shape::kConsumerThreads) fetch_weights<Shape>(rows, columns, p);
+    }
     grid_dependency_wait();
     grid_dependency_release();
 

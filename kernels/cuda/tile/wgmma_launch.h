@@ -2,6 +2,7 @@
 // Host side of the Hopper product: tensor maps, grid and launch of one instance, and the table of instances.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,10 +13,6 @@
 #include "tile/wgmma_gemm.h"
 #include "tile/wgmma_plan.h"
 
-#if !defined(EARLY_START)
-#define EARLY_START 1   // a tunable of the kernel files
-#endif
-
 /// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
 template <class Shape>
 int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* queue) {
@@ -23,14 +20,17 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const Matrix& rows = Shape::kTokensAreRows ? tokens : weights;
     const Matrix& columns = Shape::kTokensAreRows ? weights : tokens;
     const int room = processors / Shape::kPair;   // clusters at a time
+    // Rows outside the matrix would cost TMA as much time as others, and nobody needs their zeros: wgmma's rows and columns
+    // do not mix, and those outside are never stored.
+    const int row_box = std::min(Shape::kM / Shape::kPair, rows.rows), column_box = std::min(Shape::kN, columns.rows);
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair), best_band(room, Shape::kM, Shape::kN * Shape::kPair),
-        g.n % 8 == 0};
+        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK};
 
     TensorMap row_map, column_map, output_map = {};
-    int error = encode_tensor_map(&row_map, rows, Shape::kM / Shape::kPair, Shape::kK);
-    if (error == 0) error = encode_tensor_map(&column_map, columns, Shape::kN, Shape::kK);
+    int error = encode_tensor_map(&row_map, rows, row_box, Shape::kK);
+    if (error == 0) error = encode_tensor_map(&column_map, columns, column_box, Shape::kK);
     if (error == 0 && !Shape::kExchange && problem.boxes) error = encode_tensor_map(&output_map, product, 64, Shape::kBox);
     if (error != 0) return error;
 
@@ -42,14 +42,33 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
         output_map, problem);
 }
 
-/// The instances a variant offers. Its tables are local to functions, for the reason ShapeTable's are.
-template <class... Shapes>
+/// An instance with its fitted constants (WgmmaCost in tile/wgmma_plan.h); one without them gets estimates.
+template <class Shape, int kStep, int kShared, int kTile>
+struct Rated;
+
+template <class Shape>
+constexpr WgmmaCost cost_of(int step, int shared, int tile) {
+    return {Shape::kM, Shape::kN, Shape::kTokensAreRows, Shape::kExchange, Shape::kPair, Shape::kResident, step, shared, tile};
+}
+
+template <class Entry>
+struct TableEntry {
+    using Shape = Entry;
+    static constexpr WgmmaCost cost() { return estimated(cost_of<Shape>(0, 0, 0)); }
+};
+template <class Shape_, int kStep, int kShared, int kTile>
+struct TableEntry<Rated<Shape_, kStep, kShared, kTile>> {
+    using Shape = Shape_;
+    static constexpr WgmmaCost cost() { return cost_of<Shape>(kStep, kShared, kTile); }
+};
+
+/// The instances a variant offers, Rated or not. Its tables are local to functions, for the reason ShapeTable's are.
+template <class... Entries>
 struct WgmmaTable {
-    static constexpr int kCount = sizeof...(Shapes);
+    static constexpr int kCount = sizeof...(Entries);
 
     static WgmmaCost cost(int shape) {
-        const WgmmaCost costs[kCount] = {
-            {Shapes::kM, Shapes::kN, Shapes::kTokensAreRows, Shapes::kExchange, Shapes::kPair, Shapes::kResident}...};
+        const WgmmaCost costs[kCount] = {TableEntry<Entries>::cost()...};
         return costs[shape];
     }
 
@@ -70,7 +89,7 @@ struct WgmmaTable {
         const int processors = multiprocessors(error);
         if (error != 0) return error;
         using Launcher = int (*)(const BlockScaledGemm&, int, int, void*);
-        const Launcher launchers[kCount] = {launch_wgmma<Shapes>...};
+        const Launcher launchers[kCount] = {launch_wgmma<typename TableEntry<Entries>::Shape>...};
         return launchers[plan.shape](problem, plan.splits, processors, queue);
     }
 

@@ -1,8 +1,12 @@
 // SPDX-License-Identifier: MIT
 // Host side: which instance of the Hopper product serves a problem best, and into how many parts its K is divided.
+//
+// A model of time with measured constants: a few of the GPU, here, and three of each instance (Rated, in the kernel file),
+// all in cycles of 1980 MHz. benchmarks/dev/fit_gemm_plan.py fits them to a sweep; benchmarks/fp8_gemm.md has its outcome.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 
 #include "ceil_div.h"
 #include "tile/plan.h"
@@ -13,30 +17,52 @@ struct WgmmaCost {
     bool tokens_are_rows;
     bool exchange;             // may split K over a cluster
     int pair, resident;
+    int step;                  // cycles per K block with the multiprocessor to itself
+    int shared;                // cycles per K block of all residents together
+    int tile;                  // cycles per tile beside its K blocks: fill and finish, as far as nothing hides them
 };
 
+/// Constants for an instance that was never fitted, close enough to tell which are worth a try.
+constexpr WgmmaCost estimated(const WgmmaCost& shape) {
+    WgmmaCost rated = shape;
+    rated.step = 200 + shape.m * shape.n / 27;
+    rated.shared = rated.step * 7 / 4;
+    rated.tile = shape.exchange ? 1000 + shape.m * shape.n / 4 : 700;
+    return rated;
+}
+
+constexpr double kLaunchCycles = 4200;          // a launch beside its neighbours in a graph, and the first latency
+constexpr double kMemoryBytesPerCycle = 2045;   // the whole GPU: 4.05 TB/s
+constexpr double kOutCyclesPerSum = 0.0625;     // the last tiles' way out of a persistent block, which nothing hides
+constexpr double kMeetingCycles = 1600;         // of a cluster that adds up parts of K
+constexpr double kPartCycles = 130;             // more, for each further part and each block on its multiprocessor
+
+/// Parts of K worth a try. Six and seven were never best: their clusters leave more multiprocessors idle.
+constexpr int kWorthyParts[] = {1, 2, 3, 4, 5, 8};
 constexpr int kMostClusterBlocks = 8;   // what every Hopper GPU accepts
 
-constexpr double kProductFlopPerCycle = 6500;   // of 8192: waits, turns, power
-constexpr double kLoadBytesPerCycle = 40;       // through L2, per multiprocessor
-constexpr double kMemoryBytesPerCycle = 2100;   // the whole GPU
-constexpr double kTileCycles = 900;             // storing a tile beside nothing else
-constexpr double kExchangeCycles = 3500;        // filling a block's ring, the exchange and the store
+/// Clusters of `blocks` blocks that run at once, one block per multiprocessor. Those of more than two come from one GPC
+/// of 16 or 18 multiprocessors. Read off the sweep on an H200 (132): one more tile than this takes twice as long.
+inline int clusters_at_once(int blocks, int processors) {
+    const int of_132[] = {132, 66, 36, 28, 22, 17, 14, 14};
+    return std::max(1, of_132[blocks - 1] * processors / 132);
+}
 
 /// Predicted cycles of one candidate on `processors` multiprocessors.
 inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n, int k, int processors) {
     const int rows = shape.tokens_are_rows ? m : n, columns = shape.tokens_are_rows ? n : m;
-    const double units = static_cast<double>(ceil_div(rows, shape.m)) * ceil_div(columns, shape.n * shape.pair);
-    const double blocks = units * shape.pair * splits;
-    const double room = processors / shape.pair * shape.pair * (shape.exchange ? shape.resident : 1);
-    const double rounds = static_cast<double>(static_cast<long long>((blocks + room - 1) / room));
-    const double together = std::min<double>(shape.exchange ? shape.resident : 1, (blocks + processors - 1) / processors);
-    const double product = 2.0 * 128 * shape.m * shape.n / kProductFlopPerCycle;
-    const double load = 128.0 * (static_cast<double>(shape.m) / shape.pair + shape.n) / kLoadBytesPerCycle;
-    const double step = std::max(product, load) * std::max(1.0, together);
-    const double cycles =
-        rounds * (ceil_div(k / 128, splits) * std::max(step, 600.0) + (shape.exchange ? kExchangeCycles : kTileCycles));
-    return std::max(cycles, (static_cast<double>(m) + n) * k / kMemoryBytesPerCycle + kExchangeCycles);
+    const int tiles = ceil_div(rows, shape.m) * ceil_div(columns, shape.n * shape.pair);   // pairs of them where paired
+    const int layer = shape.exchange ? clusters_at_once(splits, processors) : processors / shape.pair;
+    const int rounds = ceil_div(tiles, layer * shape.resident);
+    const int together = std::min(shape.resident, ceil_div(tiles, layer));   // blocks on a multiprocessor
+    const double step = shape.resident == 1
+        ? shape.step
+        : shape.step + static_cast<double>(shape.shared - shape.step) * (together - 1) / (shape.resident - 1);
+    const double meeting = splits > 1 ? kMeetingCycles + kPartCycles * (splits - 1) * together : 0;
+    const double work = rounds * (ceil_div(k / 128, splits) * step + shape.tile + meeting);
+    const double bytes = (static_cast<double>(m) + n) * k + 2.0 * m * n;
+    const double out = shape.exchange ? 0 : kOutCyclesPerSum * shape.m * shape.n;
+    return kLaunchCycles + std::hypot(work, bytes / kMemoryBytesPerCycle) + out;
 }
 
 /// How many row tiles `room` concurrent tiles of m x n should span, so that together they read the fewest operands.
@@ -53,8 +79,8 @@ inline Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, 
     Plan best = {0, 1};
     double best_cycles = 1e300;
     for (int shape = 0; shape < count; ++shape) {
-        const int most = shapes[shape].exchange ? std::min(kMostClusterBlocks, k / 128) : 1;
-        for (int splits = 1; splits <= most; ++splits) {
+        for (const int splits : kWorthyParts) {
+            if (splits > 1 && (!shapes[shape].exchange || splits > k / 128)) break;
             const double cycles = predicted_cycles(shapes[shape], splits, m, n, k, processors);
             if (cycles < best_cycles) {
                 best = {shape, splits};

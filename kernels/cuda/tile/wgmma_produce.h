@@ -10,6 +10,17 @@
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
 
+/// Bring the weights that will fill the ring for the first time into L2. One thread; before grid_dependency_wait, too, since
+/// L2 is where the previous kernel's writes go, so that nothing stale can stay there.
+template <class Shape>
+__device__ __forceinline__ void fetch_weights(const TensorMap& rows, const TensorMap& columns, const WgmmaProblem& p) {
+    const WgmmaWork work = WgmmaWalk<Shape>(p).work(p);
+    const TensorMap& weights = Shape::kTokensAreRows ? columns : rows;
+    for (int block = 0; block < min(work.blocks, Shape::kStages); ++block) {
+        tma_fetch(weights, (work.first_block + block) * Shape::kK, Shape::kTokensAreRows ? work.column : work.row);
+    }
+}
+
 /// Fill the ring with all K blocks of all tiles. One thread.
 template <class Shape>
 __device__ __forceinline__ void produce_tiles(
@@ -21,7 +32,7 @@ __device__ __forceinline__ void produce_tiles(
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
             const int x = (work.first_block + block) * Shape::kK;
-            mbarrier_arrive_expect(full, Shape::kTileBytes);
+            mbarrier_arrive_expect(full, p.stage_bytes);
             if constexpr (Shape::kPair == 2) {
                 const int half = walk.rank * (Shape::kM / 2);
                 tma_load_multicast(tile + half * Shape::kK, rows, full, x, work.row + half, 3);

@@ -95,41 +95,57 @@ __device__ __forceinline__ void offer_sums(
     }
 }
 
+/// Four neighbouring elements of a row of c, of which `left` exist.
+__device__ __forceinline__ void store_quad(uint16_t* to, const float4& sum, int left, bool aligned) {
+    const uint2 packed = make_uint2(Bf16::pack(sum.x, sum.y), Bf16::pack(sum.z, sum.w));
+    if (left <= 0) return;
+    if (aligned) {
+        *reinterpret_cast<uint2*>(to) = packed;
+    } else {
+        to[0] = static_cast<uint16_t>(packed.x);
+        if (left > 1) to[1] = static_cast<uint16_t>(packed.x >> 16);
+        if (left > 2) to[2] = static_cast<uint16_t>(packed.y);
+        if (left > 3) to[3] = static_cast<uint16_t>(packed.y >> 16);
+    }
+}
+
 /// Add up what the blocks of the cluster offered, always in the order of K, and store it; each block takes an equal share.
+/// A thread has the loads of kTogether sums on their way at a time: another block's memory is several hundred cycles off.
 template <class Shape>
 __device__ __forceinline__ void store_sums(
     const WgmmaMemory<Shape>& memory, int thread, const WgmmaProblem& p, const WgmmaWork& work) {
+    constexpr int kTogether = 4;
     constexpr int kQuads = Shape::kExchangeColumns / 4;   // of one row
     const int parts = cluster_blocks(), rank = cluster_rank();
     const int first_row = Shape::kTokensAreRows ? work.row : work.column;
     const int first_column = Shape::kTokensAreRows ? work.column : work.row;
-    const int rows = min(Shape::kExchangeRows, p.m - first_row);
-    const bool aligned = p.n % 4 == 0;
+    const int quads = min(Shape::kExchangeRows, p.m - first_row) * kQuads, step = parts * Shape::kConsumerThreads;
     const uint32_t tile = shared_address(memory.exchange());
-    for (int quad = rank * Shape::kConsumerThreads + thread; quad < rows * kQuads;
-         quad += parts * Shape::kConsumerThreads) {
-        const int row = quad / kQuads, column = quad % kQuads * 4;
-        const uint32_t from = tile + (row * Shape::kExchangePitch + column) * 4;
-        float4 sum = {0.0f, 0.0f, 0.0f, 0.0f};
-#pragma unroll 4
+    for (int first = rank * Shape::kConsumerThreads + thread; first < quads; first += kTogether * step) {
+        float4 sum[kTogether] = {};
+#pragma unroll 2
         for (int part = 0; part < parts; ++part) {
-            const float4 value = load_cluster(map_shared(from, part));
-            sum.x += value.x;
-            sum.y += value.y;
-            sum.z += value.z;
-            sum.w += value.w;
+            float4 value[kTogether] = {};
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+                const int quad = first + i * step;
+                const uint32_t from = tile + (quad / kQuads * Shape::kExchangePitch + quad % kQuads * 4) * 4;
+                if (quad < quads) value[i] = load_cluster(map_shared(from, part));
+            }
+#pragma unroll
+            for (int i = 0; i < kTogether; ++i) {
+                sum[i].x += value[i].x;
+                sum[i].y += value[i].y;
+                sum[i].z += value[i].z;
+                sum[i].w += value[i].w;
+            }
         }
-        const int left = p.n - first_column - column;   // elements of c from here on
-        if (left <= 0) continue;
-        uint16_t* const to = p.c + static_cast<size_t>(first_row + row) * p.n + first_column + column;
-        const uint2 packed = make_uint2(Bf16::pack(sum.x, sum.y), Bf16::pack(sum.z, sum.w));
-        if (aligned) {
-            *reinterpret_cast<uint2*>(to) = packed;
-        } else {
-            to[0] = static_cast<uint16_t>(packed.x);
-            if (left > 1) to[1] = static_cast<uint16_t>(packed.x >> 16);
-            if (left > 2) to[2] = static_cast<uint16_t>(packed.y);
-            if (left > 3) to[3] = static_cast<uint16_t>(packed.y >> 16);
+#pragma unroll
+        for (int i = 0; i < kTogether; ++i) {
+            const int quad = first + i * step;
+            if (quad >= quads) break;
+            const int row = first_row + quad / kQuads, column = first_column + quad % kQuads * 4;
+            store_quad(p.c + static_cast<size_t>(row) * p.n + column, sum[i], p.n - column, p.n % 4 == 0);
         }
     }
 }

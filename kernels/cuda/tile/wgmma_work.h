@@ -14,6 +14,7 @@ struct WgmmaProblem {
     int tiles_m, tiles_n;      // row tiles; column tiles, pairs of them where blocks are paired
     int band;                  // row tiles walked together (tile/tile_order.h)
     bool boxes;                // c may be stored by TMA
+    int stage_bytes;           // that TMA brings per K block: boxes are no higher than their matrix
 };
 
 /// One tile, or a part of its K.
