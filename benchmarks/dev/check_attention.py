@@ -44,16 +44,12 @@ BUILDS: dict[str, dict[str, tuple[str, dict[str, int]]]] = {
     "flash_attention": {
         "ours": ("native", {}),
         "ada": ("sm_89 ptx", {}),
-        "tilesA": ("native", {"D64_KEYS": 32, "D64_BLOCKS": 3, "D128_KEYS": 48, "D256_KEYS": 32}),
-        "tilesB": ("native", {"D64_WARPS": 8, "D128_KEYS": 32}),
-        "tilesC": ("native", {"D64_KEYS": 32, "D128_WARPS": 8, "D256_WARPS": 4, "D256_KEYS": 32}),
+        "tilesA": ("native", {"D64_WARPS": 8, "D128_KEYS": 48, "D256_KEYS": 32}),
     },
     "mla_decode": {
         "ours": ("native", {}),
         "ada": ("sm_89 ptx", {}),
-        "tilesA": ("native", {"BULK": 0}),
-        "tilesB": ("native", {"ROWS16_STAGES": 2, "ROWS16_BLOCKS": 2}),
-        "tilesC": ("native", {"ROWS16_STAGES": 2, "ROWS16_BLOCKS": 2, "BULK": 0}),
+        "tilesA": ("native", {"ROWS16_STAGES": 5, "ROWS16_BLOCKS": 1, "ROWS32_STAGES": 4}),
     },
 }
 

@@ -3,9 +3,9 @@
 //
 //!KERNEL summary split-KV MLA decode on mma.sync.m16n8k16; one shared tile serves as keys and values
 //!KERNEL arch sm_89 sm_90a
-//!KERNEL tune ROWS16_STAGES=5,2,3,4
-//!KERNEL tune ROWS16_BLOCKS=1,2
-//!KERNEL tune BULK=1,0
+//!KERNEL tune ROWS16_STAGES=2,5
+//!KERNEL tune ROWS16_BLOCKS=2,1
+//!KERNEL tune ROWS32_STAGES=2,4
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
 // tokens, 32 at a time (half a page). A token's 576 columns are its key, the first 512 its value, so one tile in shared
@@ -16,9 +16,9 @@
 // Three barriers per tile. Copies run one or more tiles ahead; page numbers are read one tile before they are needed, and
 // never behind the length. Slots behind the length hold NaN: they are not read, their rows in shared memory are zero.
 //
-// Memory. Rows are padded by 16 bytes against bank conflicts. Hopper copies a row with one bulk instruction, four tiles
-// ahead: pages lie at random places, and each new one may miss the TLB, which only bytes in flight can hide. Ada copies 16
-// bytes per lane (cp.async), one tile ahead, which is all that 99 KB allow.
+// Memory. Rows are swizzled by 16-byte chunks (tile/wide_rows.h): ldmatrix reads and cp.async writes whole 128-byte lines
+// without bank conflicts. What hides the way to memory are bytes in flight: on Hopper two blocks of two stages keep 74 KB per
+// multiprocessor under way while each other's barriers pass, and beat one block of five stages.
 //
 // Balance (tile/decode_schedule.h). All tokens of the batch form one line, cut into equal chunks, one per group of blocks:
 // lengths may differ as they like, and are read on the device only. Requests that a chunk's edge cuts leave parts in the
@@ -26,9 +26,9 @@
 // it would not pay, each group takes one request.
 //
 //   tile       used for                    scores: rows x tokens x columns   stages   blocks/SM   shared memory
-//   16 rows    rows not divisible by 32             1 x 2 x 4                5 (Ada 2)     1        192 (82) KB
-//   32 rows    Ada; Hopper: 32 rows                 1 x 2 x 4                5 (Ada 2)     1        201 (92) KB
-//   64 rows    Hopper, from 64 rows on              2 x 1 x 4                3             1             220 KB
+//   16 rows    rows not divisible by 32             1 x 2 x 4                   2     2 (Ada 1)        81 KB
+//   32 rows    Ada; Hopper: 32 rows                 1 x 2 x 4                   2         1            91 KB
+//   64 rows    Hopper, from 64 rows on              2 x 1 x 4                   3         1           217 KB
 //
 // Q fragments stay in registers for the small tiles (a warp needs a quarter of the columns); 64 rows keep Q in shared memory.
 //
@@ -41,15 +41,15 @@
 #include "tile/combine_splits.h"
 #include "tile/latent_decode.h"
 
-// Hopper's copies; first choices stand in the table above.
+// First choices stand in the table above.
 #ifndef ROWS16_STAGES
-#define ROWS16_STAGES 5
+#define ROWS16_STAGES 2
 #endif
 #ifndef ROWS16_BLOCKS
-#define ROWS16_BLOCKS 1
+#define ROWS16_BLOCKS 2
 #endif
-#ifndef BULK
-#define BULK 1
+#ifndef ROWS32_STAGES
+#define ROWS32_STAGES 2
 #endif
 
 namespace {
@@ -58,9 +58,9 @@ namespace {
 constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
 constexpr bool kHopper = kArchitectures[0] >= 900;
 
-using Rows16 = DecodeTile<1, 1, 2, kHopper ? ROWS16_STAGES : 2, true, kHopper && BULK, kHopper ? ROWS16_BLOCKS : 1>;
-using Rows32 = DecodeTile<2, 1, 2, kHopper ? 5 : 2, true, kHopper && BULK, 1>;
-using Rows64 = DecodeTile<4, 2, 1, 3, false, kHopper && BULK, 1>;  // Hopper only
+using Rows16 = DecodeTile<1, 1, 2, kHopper ? ROWS16_STAGES : 2, true, kHopper ? ROWS16_BLOCKS : 1>;
+using Rows32 = DecodeTile<2, 1, 2, kHopper ? ROWS32_STAGES : 2, true, 1>;
+using Rows64 = DecodeTile<4, 2, 1, 3, false, 1>;  // Hopper only
 
 // In tiles of 32 tokens: a group's start and end; the second kernel.
 constexpr double kStartCost = 4.0, kMergeCost = 4.0;

@@ -3,7 +3,7 @@
 //
 // A warp owns kRowTiles x 16 query rows. Accumulators are [row tile][8-column tile][4]: elements 0, 1 belong to row g of
 // the row tile, 2, 3 to row g + 8, columns 2t and 2t + 1 (g = lane / 4, t = lane % 4). `Rows` is how the key or value tile lies in
-// shared memory: WideRows or PaddedRows. Each B fragment is loaded once and used for all row tiles, which is what makes 32
+// shared memory, e.g. WideRows. Each B fragment is loaded once and used for all row tiles, which is what makes 32
 // rows per warp cheaper in shared-memory traffic than 16.
 #pragma once
 

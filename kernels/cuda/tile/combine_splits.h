@@ -76,18 +76,25 @@ combine_splits(const __grid_constant__ CombineArguments<Parts> a) {
     for (int step = 16; step > 0; step /= 2) total.sum += __shfl_xor_sync(0xffffffffu, total.sum, step);
     const float inverse = total.inverse();
 
+    // 32 parts of this warp's share at a time: each lane weighs one, so that the loads of outputs wait for nothing.
     Vector sum{};
-#pragma unroll 4
-    for (int s = share; s < parts.count; s += a.warps_per_segment) {
-        const long long at = parts.row(s);
-        const float part_lse = a.workspace.lse[at];
-        const float weight = Exp2()(part_lse * kLog2E - shift) * inverse;
-        Vector part{};
-        if (part_lse != -INFINITY) {  // else this part saw no key, and its output was never written
-            part = *reinterpret_cast<const Vector*>(a.workspace.o + at * kColumns + column);
-        }
+    const int mine = ceil_div(parts.count - share, a.warps_per_segment);
+    for (int begin = 0; begin < mine; begin += 32) {
+        const int own = share + (begin + lane) * a.warps_per_segment;
+        const float own_lse = own < parts.count ? a.workspace.lse[parts.row(own)] : -INFINITY;
+        const float own_weight = Exp2()(own_lse * kLog2E - shift) * inverse;
+        const int count = min(32, mine - begin);
+#pragma unroll 8
+        for (int i = 0; i < count; ++i) {
+            const float weight = __shfl_sync(0xffffffffu, own_weight, i);
+            Vector part{};
+            if (weight != 0.0f) {  // else this part adds nothing: if it saw no key, its output was never written
+                const long long at = parts.row(share + (begin + i) * a.warps_per_segment);
+                part = *reinterpret_cast<const Vector*>(a.workspace.o + at * kColumns + column);
+            }
 #pragma unroll
-        for (int i = 0; i < kPerLane; ++i) sum.x[i] += weight * part.x[i];
+            for (int c = 0; c < kPerLane; ++c) sum.x[c] += weight * part.x[c];
+        }
     }
     if (a.warps_per_segment > 1) {
         shares[warp][lane] = sum;

@@ -266,9 +266,11 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
         }
     }
 
-    // How many keys this warp's first row sees (each further row sees one more), up to the end of the sequence.
-    const int seen =
-        a.causal ? place.first_query + warp * Tile::kWarpQueries + a.seqlen_k - a.seqlen_q + 1 : a.seqlen_k;
+    // How many keys this warp's first row sees (each further row sees one more), up to the end of the sequence. A warp behind
+    // the last query sees none: it copies and leaves the tensor cores to the others.
+    const int first_row = warp * Tile::kWarpQueries;
+    const int seen = first_row >= place.queries ? -Tile::kWarpQueries
+                     : a.causal ? place.first_query + first_row + a.seqlen_k - a.seqlen_q + 1 : a.seqlen_k;
     for (int step = steps.begin; step < steps.end; ++step) {
         cp_async_wait<0>();
         __syncthreads();  // the step's tiles are there, and every warp is done with the other stage

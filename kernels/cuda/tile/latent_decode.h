@@ -15,8 +15,7 @@
 #include "split_kv.h"
 #include "tile/attention_mma.h"
 #include "tile/decode_schedule.h"
-#include "tile/padded_rows.h"
-#include "tile/token_ring.h"
+#include "tile/wide_rows.h"
 
 struct DecodeArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576]
@@ -38,13 +37,13 @@ constexpr int kPage = 64;                   // tokens
 /// Tile shape: 16 * kRowTiles query rows (seqlen_q x heads, flattened) by 32 tokens, on eight warps.
 ///
 /// For the scores the warps divide rows into kRowParts, tokens into kTokenParts and the 576 columns into the rest (their
-/// partial scores meet in shared memory); for the output they divide the 512 columns by eight.
-/// With kBulk a row of the cache is one bulk copy (sm_90), else eight lanes copy 16 bytes each at a time.
-template <int kRowTiles_, int kRowParts_, int kTokenParts_, int kStages_, bool kQueryInRegisters_, bool kBulk_, int kBlocks_>
+/// partial scores meet in shared memory); for the output they divide the 512 columns by eight. kStages token tiles lie in
+/// shared memory, kBlocks blocks share a multiprocessor.
+template <int kRowTiles_, int kRowParts_, int kTokenParts_, int kStages_, bool kQueryInRegisters_, int kBlocks_>
 struct DecodeTile {
     static constexpr int kRowTiles = kRowTiles_, kRowParts = kRowParts_, kTokenParts = kTokenParts_;
     static constexpr int kStages = kStages_, kBlocks = kBlocks_;
-    static constexpr bool kQueryInRegisters = kQueryInRegisters_, kBulk = kBulk_;
+    static constexpr bool kQueryInRegisters = kQueryInRegisters_;
     static constexpr int kWarps = 8, kThreads = 32 * kWarps;
     static constexpr int kRows = 16 * kRowTiles, kTokens = DecodeSchedule::kTokens;
 
@@ -55,8 +54,9 @@ struct DecodeTile {
     static constexpr int kGroups = kWidth * 2 / 128, kGroupSteps = 4 / kColumnParts;
     static constexpr int kColumnSteps = kGroups * kGroupSteps;
 
-    using Rows = PaddedRows<kWidth>;           // queries and tokens
-    using Probabilities = PaddedRows<kTokens>;
+    using Rows = WideRows<kWidth>;  // queries and tokens
+    // A row of probabilities is padded, so that the eight rows of one ldmatrix start at different banks.
+    static constexpr int kProbabilityPitch = kTokens * 2 + 16;
     static constexpr int kStageBytes = Rows::bytes(kTokens);
     static constexpr int kQueryBytes = kQueryInRegisters ? 0 : Rows::bytes(kRows);
     static constexpr int kScoreBytes = kColumnParts * kRows * kTokens * 4;
@@ -64,9 +64,8 @@ struct DecodeTile {
     static constexpr int kStage = kQueryBytes;
     static constexpr int kScores = kStage + kStages * kStageBytes;
     static constexpr int kProbabilities = kScores + kScoreBytes;
-    static constexpr int kFactors = kProbabilities + Probabilities::bytes(kRows);
-    static constexpr int kBarriers = kFactors + kRows * 4;
-    static constexpr int kSharedBytes = kBarriers + (kBulk ? kStages * 8 : 0);
+    static constexpr int kFactors = kProbabilities + kRows * kProbabilityPitch;
+    static constexpr int kSharedBytes = kFactors + kRows * 4;
 
     static_assert(kRowTiles % kRowParts == 0 && kWarpTokens % 16 == 0, "a warp scores whole 16 x 16 blocks");
     static_assert(kColumnParts == 1 || kColumnParts == 2 || kColumnParts == 4, "a part must be whole 16-column steps");
@@ -166,7 +165,7 @@ struct DecodeSoftmax {
                 s[i] = Exp2()(s[i] * scale - shift);
                 rows[pass].sum += s[i];
             }
-            uint8_t* p = shared + Tile::kProbabilities + Tile::Probabilities::offset(row(pass), share * 2);
+            uint8_t* p = shared + Tile::kProbabilities + row(pass) * Tile::kProbabilityPitch + share * 2;
             *reinterpret_cast<uint2*>(p) = make_uint2(Bf16::pack(s[0], s[1]), Bf16::pack(s[2], s[3]));
             if (share == 0) reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = factor;
         }
@@ -218,8 +217,8 @@ __device__ __forceinline__ void score_tokens(
     uint32_t (&query)[Tile::kQueryInRegisters ? Tile::kColumnSteps : 1][Tile::kWarpRowTiles][4], Load load_query) {
     using Rows = typename Tile::Rows;
     float scores[Tile::kWarpRowTiles][Tile::kWarpTokens / 8][4] = {};
-    const typename Rows::Lane keys(
-        tokens + Rows::offset(role.first_token(), role.first_byte()) + Rows::lane_offset_by_columns(lane));
+    const LaneRows keys(
+        (tokens + Rows::bytes(role.first_token()) + Rows::lane_offset_by_columns(lane)) ^ role.first_byte());
 #pragma unroll
     for (int c = 0; c < Tile::kColumnSteps; ++c) {
         if constexpr (!Tile::kQueryInRegisters) load_query(query[0], c);
@@ -244,9 +243,8 @@ __device__ __forceinline__ void score_tokens(
 /// One piece of a request for the block's rows, from the first token to the stored output or part.
 template <typename Tile>
 __device__ __forceinline__ void decode_piece(
-    const DecodeArguments& a, const DecodePiece& piece, int group, int row_tile, uint8_t* shared, TokenRing<Tile>& ring) {
+    const DecodeArguments& a, const DecodePiece& piece, int group, int row_tile, uint8_t* shared) {
     using Rows = typename Tile::Rows;
-    using Probabilities = typename Tile::Probabilities;
     constexpr int kRowTiles = Tile::kRowTiles, kOutTiles = kLatent / Tile::kWarps / 8;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int rows = a.seqlen_q * a.heads, first_row = row_tile * Tile::kRows;
@@ -262,29 +260,31 @@ __device__ __forceinline__ void decode_piece(
     const int* const table = a.block_table + static_cast<size_t>(piece.request) * a.max_blocks;
     // Table entries behind the length mean nothing: they are not even read.
     const auto page_of = [&](int step) { return step < piece.steps.end ? __ldg(table + step / 2) : 0; };
-    const auto issue = [&](int step, int page) {
-        const size_t token = static_cast<size_t>(page) * kPage + step % 2 * Tile::kTokens;
-        ring.issue(a.cache + token * Rows::kRowBytes, step < piece.steps.end ? length - step * Tile::kTokens : 0);
+    const uint32_t base = shared_address(shared);
+    const auto stage = [&](int step) { return base + Tile::kStage + step % Tile::kStages * Tile::kStageBytes; };
+    const auto copy_tokens = [&](int step, int page) {
+        if (step < piece.steps.end) {
+            const size_t token = static_cast<size_t>(page) * kPage + step % 2 * Tile::kTokens;
+            Rows::template copy_async<Tile::kTokens, Tile::kThreads>(
+                stage(step), a.cache + token * Rows::kPitch, Rows::kPitch, length - step * Tile::kTokens);
+        }
+        cp_async_commit();  // also when empty: the waits count groups
     };
-#pragma unroll
-    for (int ahead = 0; ahead < Tile::kStages - 1; ++ahead) {
-        issue(piece.steps.begin + ahead, page_of(piece.steps.begin + ahead));
-    }
-    int page = page_of(piece.steps.begin + Tile::kStages - 1);
 
     const ScoreRole<Tile> role(warp);
-    const uint8_t* const query_rows = a.q + output_row * Rows::kRowBytes;
-    const uint32_t base = shared_address(shared);
+    const uint8_t* const query_rows = a.q + output_row * Rows::kPitch;
     uint32_t query[Tile::kQueryInRegisters ? Tile::kColumnSteps : 1][Tile::kWarpRowTiles][4];
-    if constexpr (Tile::kQueryInRegisters) {
-        load_query_fragments<Tile>(query, query_rows, role, lane);
-    } else {
-        Rows::template copy_async<Tile::kRows, Tile::kThreads>(base, query_rows, Tile::kRows);
-        cp_async_commit();
-        cp_async_wait<0>();  // visible to all behind the next barrier
+    if constexpr (!Tile::kQueryInRegisters) {  // joins the first tile's group
+        Rows::template copy_async<Tile::kRows, Tile::kThreads>(base, query_rows, Rows::kPitch, Tile::kRows);
     }
-    const typename Rows::Lane query_lane(
-        base + Rows::offset(role.first_row(), role.first_byte()) + Rows::lane_offset_by_rows(lane));
+#pragma unroll
+    for (int ahead = 0; ahead < Tile::kStages - 1; ++ahead) {
+        copy_tokens(piece.steps.begin + ahead, page_of(piece.steps.begin + ahead));
+    }
+    int page = page_of(piece.steps.begin + Tile::kStages - 1);
+    if constexpr (Tile::kQueryInRegisters) load_query_fragments<Tile>(query, query_rows, role, lane);
+    const LaneRows query_lane(
+        (base + Rows::bytes(role.first_row()) + Rows::lane_offset_by_rows(lane)) ^ role.first_byte());
     const auto load_query = [&](uint32_t (&fragments)[Tile::kWarpRowTiles][4], int column_step) {
 #pragma unroll
         for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
@@ -296,30 +296,35 @@ __device__ __forceinline__ void decode_piece(
     DecodeSoftmax<Tile> softmax(a, first_row, length);
     float* const factors = reinterpret_cast<float*>(shared + Tile::kFactors);
     for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
-        const uint32_t tokens = ring.take();
+        const int thread = recomputed_thread(), lane = thread % 32, warp = thread / 32;
+        const ScoreRole<Tile> role(warp);
+        cp_async_wait<Tile::kStages - 2>();
         __syncthreads();  // the step's tokens are there; everyone is done with the stage that is filled next
-        issue(step + Tile::kStages - 1, page);
+        copy_tokens(step + Tile::kStages - 1, page);
         page = page_of(step + Tile::kStages);
 
+        const uint32_t tokens = stage(step);
         score_tokens<Tile>(shared, tokens, role, lane, query, load_query);
         __syncthreads();  // all parts of the scores are there
         if (softmax.takes_part()) softmax.step(shared, step * Tile::kTokens, a.scale);
         __syncthreads();  // probabilities and factors are there
         scale_rows(out, factors, lane);
-        // The values are the first 512 columns of the same rows; this warp's are 64 of them.
-        const typename Rows::Lane values(tokens + warp * 128 + Rows::lane_offset_by_rows(lane));
-        const uint32_t probabilities = base + Tile::kProbabilities + Probabilities::lane_offset_by_rows(lane);
+        // The values are the first 512 columns of the same rows; this warp's 64 are one 128-byte group.
+        const LaneRows values(tokens + warp * 128 + Rows::lane_offset_by_rows(lane));
+        const uint32_t probabilities = base + Tile::kProbabilities + lane % 16 * Tile::kProbabilityPitch + lane / 16 * 16;
 #pragma unroll
         for (int key = 0; key < Tile::kTokens; key += 16) {
             uint32_t p[kRowTiles][4];
 #pragma unroll
-            for (int r = 0; r < kRowTiles; ++r) ldmatrix_x4(p[r], probabilities + Probabilities::bytes(r * 16) + key * 2);
+            for (int r = 0; r < kRowTiles; ++r) {
+                ldmatrix_x4(p[r], probabilities + r * 16 * Tile::kProbabilityPitch + key * 2);
+            }
             multiply_values<Bf16, Rows>(out, p, values, key);
         }
     }
-    ring.drain();
 
-    __syncthreads();  // the last factors are read, the last stage is free
+    cp_async_wait<0>();  // Q, where there was no token to wait for
+    __syncthreads();     // the last factors are read, all stages are free
     if (softmax.takes_part()) {
         softmax.finish(shared, a.scale, [&](int row, float lse) {
             const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
@@ -355,8 +360,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
 latent_decode(const __grid_constant__ DecodeArguments a) {
     uint8_t* const shared = dynamic_shared();
     const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
-    TokenRing<Tile> ring(shared);
     DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);
     DecodePiece piece;
-    while (walk.next(a.schedule, piece)) decode_piece<Tile>(a, piece, group, row_tile, shared, ring);
+    while (walk.next(a.schedule, piece)) decode_piece<Tile>(a, piece, group, row_tile, shared);
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-KERNELS = {"flash_attention": ("flash_forward", 6), "mla_decode": ("latent_decode", 2)}   # device function, how many
+KERNELS = {"flash_attention": ("flash_forward", 10), "mla_decode": ("latent_decode", 2)}   # device function, how many
 GENCODE = {"sm_89": "arch=compute_89,code=[sm_89,compute_89]", "sm_90a": "arch=compute_90a,code=sm_90a"}
 
 
@@ -67,7 +67,7 @@ def test_products_run_on_the_tensor_cores_and_copies_bypass_registers(built):
     assert len(bodies) >= count
     for body in bodies:
         assert "HMMA.16816.F32" in body
-        assert re.search(r"LDGSTS\.E\.BYPASS\.128|UBLKCP", body)      # 16 bytes per lane, or whole rows
+        assert "LDGSTS.E.BYPASS.128" in body
         assert "LDSM.16.M88.4" in body
         assert "LDSM.16.MT88.4" in body      # V, transposed on the way to registers
         assert not re.search(r"\b(LDL|STL)\b", body)
