@@ -113,7 +113,7 @@ class Kernel:
 
 
 def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = "") -> dict[str, Kernel]:
-    """By label: "own" for this GPU, "check" with trapping waits or as translated PTX, "late" and "fetch": EARLY_START 0, 2."""
+    """By label: "own" for this GPU, "check" with trapping waits or as PTX, "late" and "fetch": EARLY_START 0, 2."""
     problem, variant = kernel.split("/")
     major, minor = torch.cuda.get_device_capability()
     native = f"{major}{minor}{'a' if major == 9 else ''}"

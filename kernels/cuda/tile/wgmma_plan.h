@@ -31,18 +31,18 @@ constexpr WgmmaCost estimated(const WgmmaCost& shape) {
     return rated;
 }
 
-constexpr double kLaunchCycles = 4200;          // a launch beside its neighbours in a graph, and the first latency
-constexpr double kMemoryBytesPerCycle = 2045;   // the whole GPU: 4.05 TB/s
-constexpr double kOutCyclesPerSum = 0.0625;     // the last tiles' way out of a persistent block, which nothing hides
-constexpr double kMeetingCycles = 1600;         // of a cluster that adds up parts of K
+constexpr double kLaunchCycles = 4120;          // a launch beside its neighbours in a graph, and the first latency
+constexpr double kMemoryBytesPerCycle = 2035;   // the whole GPU: 4.03 TB/s
+constexpr double kOutCyclesPerSum = 0.068;      // the last tiles' way out of a persistent block, which nothing hides
+constexpr double kMeetingCycles = 1620;         // of a cluster that adds up parts of K
 constexpr double kPartCycles = 130;             // more, for each further part and each block on its multiprocessor
 
 /// Parts of K worth a try. Six and seven were never best: their clusters leave more multiprocessors idle.
 constexpr int kWorthyParts[] = {1, 2, 3, 4, 5, 8};
-constexpr int kMostClusterBlocks = 8;   // what every Hopper GPU accepts
+inline constexpr int kMostClusterBlocks = 8;   // what every Hopper GPU accepts
 
 /// Clusters of `blocks` blocks that run at once, one block per multiprocessor. Those of more than two come from one GPC
-/// of 16 or 18 multiprocessors. Read off the sweep on an H200 (132): one more tile than this takes twice as long.
+/// of 16 or 18 multiprocessors. Between what ran in one round and what took two in the sweep on an H200 (132).
 inline int clusters_at_once(int blocks, int processors) {
     const int of_132[] = {132, 66, 36, 28, 22, 17, 14, 14};
     return std::max(1, of_132[blocks - 1] * processors / 132);

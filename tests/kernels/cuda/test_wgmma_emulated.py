@@ -37,7 +37,9 @@ def plans(kernel, splits):
 
 
 @pytest.mark.parametrize("eager", [False, True])
-@pytest.mark.parametrize("size", [(130, 200, 384), (70, 333, 256), (9, 40, 256)], ids=["boxes", "single elements", "small"])
+@pytest.mark.parametrize(
+    "size", [(130, 200, 384), (70, 333, 256), (9, 40, 256)], ids=["boxes", "single elements", "small"]
+)
 def test_every_instance_with_tails(kernel, size, eager):
     product = gemm.Product.random(*size, seed=1)
     for plan in plans(kernel, 2):
