@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from scoring.problem import Problem
 
 WORKSPACE_GUARD = 4096
-CALL_SLACK = 2e-3               # seconds a request may take besides the claimed interval: round trip, launch, wake-up
+CALL_SLACK = 4e-4               # seconds a request may take besides the claimed interval: round trip, launch, wake-up
 COPY_BANDWIDTH = 2e9            # bytes/s, a lower bound of how fast a submission's outputs are put in place
 
 
