@@ -146,11 +146,13 @@ def test_expectations_are_optional(tmp_path):
 ])
 def test_a_reference_that_cannot_be_imported(tmp_path, reference, line, words):
     problem = Problem(folder(tmp_path, reference=reference))
+    names = ("task", "utils", "reference")
+    before = {name: sys.modules.get(name) for name in names}      # somebody else's, if any
     with pytest.raises(ProblemError) as error:
         _ = problem.reference
     assert str(error.value).startswith(f"{problem.path / 'reference.py'}:{line}: reference.py cannot be imported")
     assert words in str(error.value)
-    assert not {"task", "utils", "reference"} & sys.modules.keys()
+    assert {name: sys.modules.get(name) for name in names} == before
 
 
 def test_an_error_in_a_file_that_the_reference_imports_names_that_file(tmp_path):
