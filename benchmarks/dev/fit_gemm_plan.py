@@ -2,7 +2,9 @@
 """Fit the constants of kernels/cuda/tile/wgmma_plan.h and of wgmma_tma.cu's table to a sweep.
 
     python benchmarks/dev/check_gemm.py --only wgmma --candidates     # with $OUT set: writes $OUT/check_gemm.json
-    python benchmarks/dev/fit_gemm_plan.py check_gemm.json
+    python benchmarks/dev/fit_gemm_plan.py check_gemm.json [--shipped another.json]
+
+``--shipped`` adds a sweep of the same kernel without --candidates: two times of one plan say what is noise.
 
 Prints the constants, and for each swept product the plan the model picks and what it loses to the best candidate.
 Needs numpy. The model is the one wgmma_plan.h states; times count by their nearness to the product's best one, each
@@ -52,18 +54,20 @@ COUNT = len(SHIPPED)
 class Sweep:
     """All times of shipped instances, and what the model needs of each."""
 
-    def __init__(self, report: dict):
-        self.sizes = [tuple(row["size"]) for row in report["times"]]
-        self.best = np.array([min([*row["sweep"].values(), row["us"]["ours"]]) for row in report["times"]])
+    def __init__(self, report: dict, shipped: dict | None):
+        times = [(row, [instance.index for instance in SHIPPED]) for row in report["times"]]
+        times += [(row, list(range(COUNT))) for row in (shipped or {"times": []})["times"]]
+        self.sizes = [tuple(row["size"]) for row, _ in times]
+        self.best = np.array([min(row["sweep"].values()) for row, _ in times])
         rows, self.plans = [], []
-        for number, row in enumerate(report["times"]):
-            times = {row["chosen"]: row["us"]["ours"], **row["sweep"]}   # the choice was timed even if not swept
-            for name, us in times.items():
+        for number, (row, indices) in enumerate(times):
+            # Not row["chosen"]: with --candidates that names an instance of the long table, "ours" times a shipped one.
+            for name, us in row["sweep"].items():
                 index, parts = map(int, name.split("x"))
                 for which, instance in enumerate(SHIPPED):
-                    if instance.index == index and parts in PARTS:
+                    if indices[which] == index and parts in PARTS:
                         rows.append((number, which, us, *features(instance, parts, *row["size"])))
-                        self.plans.append(name)
+                        self.plans.append(f"{instance.index}x{parts}")
         table = np.array(rows)
         self.number, self.which = table[:, 0].astype(int), table[:, 1].astype(int)
         self.us = table[:, 2]
@@ -152,7 +156,10 @@ def fit(sweep: Sweep) -> np.ndarray:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("report", type=Path, help="check_gemm.json of a run with --candidates")
-    sweep = Sweep(json.loads(parser.parse_args().report.read_text())[0])
+    parser.add_argument("--shipped", type=Path, help="check_gemm.json of a run without")
+    options = parser.parse_args()
+    shipped = json.loads(options.shipped.read_text())[0] if options.shipped else None
+    sweep = Sweep(json.loads(options.report.read_text())[0], shipped)
     v = fit(sweep)
     launch, per_megabyte, meeting, part, out = v[:TOGETHER]
     print(f"launch {launch * MHZ:.0f} cycles, {1e6 / MHZ / per_megabyte:.0f} bytes per cycle, meeting {meeting:.0f}, "

@@ -47,22 +47,22 @@ using FewTokens = WgmmaShape<1, 1, kN, kColumns, kExchange, 1, 1, false, kReside
 // residents, and per tile; as benchmarks/dev/fit_gemm_plan.py fitted them to the sweep of benchmarks/fp8_gemm.md.
 using Shapes = WgmmaTable<
     //    columns, residents                    alone  all   tile
-    Rated<FewTokens<16, 3>,                        250,  495, 1365>,   // 64 weights x tokens
-    Rated<FewTokens<32, 2>,                        265,  495, 2320>,
+    Rated<FewTokens<16, 3>,                         280,  520, 3190>,   // 64 weights x tokens
+    Rated<FewTokens<32, 2>,                         285,  500, 4405>,
     //    consumers, columns, partials, residents
-    Rated<Parts<1, 64, 1, 2>,                      385,  640, 2320>,   // 64 and 128 tokens
-    Rated<Parts<1, 128, 1, 2>,                     635, 1155, 3035>,
-    Rated<Parts<2, 64, 1, 1>,                      575,  575, 4120>,
-    Rated<Parts<2, 96, 2, 1>,                      670,  670, 4630>,
-    Rated<Parts<2, 128, 2, 1>,                     765,  765, 5605>,
+    Rated<Parts<1, 64, 1, 2>,                       310,  585, 5015>,   // 64 and 128 tokens
+    Rated<Parts<1, 128, 1, 2>,                      505, 1020, 5650>,
+    Rated<Parts<2, 64, 1, 1>,                       405,  405, 6495>,
+    Rated<Parts<2, 96, 2, 1>,                       505,  505, 7055>,
+    Rated<Parts<2, 128, 2, 1>,                      675,  675, 7150>,
     //    columns, pair, partials
-    Rated<Persistent<64>,                          460,  460,  370>,   // 128 tokens
-    Rated<Persistent<96, 2, 2>,                    605,  605,  985>,
-    Rated<Persistent<128, 1, 2>,                   740,  740,  575>,
-    Rated<Persistent<160>,                         935,  935,  535>,
-    Rated<Persistent<192>,                        1070, 1070,  380>,
-    Rated<WgmmaShape<3, 1, 128, kRows, kBoxes, 2>, 1025, 1025,  630>,  // 192 and 256 tokens
-    Rated<WgmmaShape<2, 2, 128, kRows, kBoxes>,   1440, 1440, 1155>>;
+    Rated<Persistent<64>,                           395,  395,  565>,   // 128 tokens
+    Rated<Persistent<96, 2, 2>,                     575,  575,  835>,
+    Rated<Persistent<128, 1, 2>,                    725,  725,  725>,
+    Rated<Persistent<160>,                          925,  925,  660>,
+    Rated<Persistent<192>,                         1050, 1050,  610>,
+    Rated<WgmmaShape<3, 1, 128, kRows, kBoxes, 2>,  995,  995,  780>,  // 192 and 256 tokens
+    Rated<WgmmaShape<2, 2, 128, kRows, kBoxes>,    1430, 1430, 1070>>;
 
 /// The kernel.h arguments in the form the tile code takes.
 static BlockScaledGemm describe(

@@ -91,7 +91,8 @@ def test_few_tiles_split_k_and_many_do_not(kernel):
 
 def test_the_plan_prefers_what_was_fast_on_an_h200(kernel):
     """The model's worst miss against the sweep it was fitted to is known; these are its clear-cut cases."""
-    assert kernel.chosen(1, 7168, 2048, 0, 132) == (0, 1)         # 16 columns for the one token
+    assert kernel.chosen(1, 4096, 7168, 0, 132) == (0, 2)         # 16 columns for the one token, in halves
+    assert kernel.chosen(64, 7168, 2048, 0, 132) == (7, 1)        # 128 x 64: rows outside the matrix cost nothing
     assert kernel.chosen(1024, 576, 7168, 0, 132) == (5, 2)       # 48 tiles in halves: a third part no longer fits
     assert kernel.chosen(8192, 8192, 8192, 0, 132) == (12, 1)     # 192 x 128 in pairs
 
