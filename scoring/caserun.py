@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 WORKSPACE_GUARD = 4096
 # Seconds a request may take besides the claimed interval: round trip, wake-up, launch, and the GPU changing from the
-# judge's context to the worker's. Measured on an H200: 0.5 to 1 ms; with 0.4 ms allowed, nearly all rounds were overruled.
+# judge's context to the worker's. Measured on an H200: 0.5 to 1 ms; 0.4 ms overruled nearly all rounds.
 CALL_SLACK = 2e-3
 COPY_BANDWIDTH = 2e9            # bytes/s, a lower bound of how fast a submission's outputs are put in place
 
