@@ -106,6 +106,7 @@ struct KInnermost {
     };
 
     // The output, for lane = 4g + t. Each (m16 tile, half) is one row; along N a lane owns runs of kRun adjacent columns.
+    static constexpr bool kOutermost = false;
     static constexpr int kRun = 8;
     __device__ __forceinline__ static int row_of(int tile, int half, int lane) { return tile * 16 + half * 8 + lane / 4; }
     __device__ __forceinline__ static int column_of(int run, int lane) { return run * 32 + lane % 4 * 8; }

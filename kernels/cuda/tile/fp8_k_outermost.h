@@ -109,6 +109,7 @@ struct KOutermost {
     };
 
     // The output, for lane = 4g + t: columns 2t and 2t+1 of the even tile and of the odd one interleave to four adjacent.
+    static constexpr bool kOutermost = true;
     static constexpr int kRun = 4;
     __device__ __forceinline__ static int row_of(int tile, int half, int lane) { return tile * 16 + lane / 4 * 2 + half; }
     __device__ __forceinline__ static int column_of(int run, int lane) { return run * 16 + lane % 4 * 4; }
