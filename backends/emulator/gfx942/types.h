@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// Values of a wave: 64 lanes at once, as the compiler's own vectors, and how they convert.
+//
+// A register of the vector file is 64 consecutive 32-bit words, one a lane; a 64-bit operand is two registers in a row,
+// low words first. Vectors of 64 elements are split by the compiler into whatever the CPU has.
+#pragma once
+
+#include <bit>
+#include <cstdint>
+#include <cstring>
+
+namespace emu {
+
+using u8 = uint8_t;
+using u16 = uint16_t;
+using u32 = uint32_t;
+using u64 = uint64_t;
+using i8 = int8_t;
+using i16 = int16_t;
+using i32 = int32_t;
+using i64 = int64_t;
+using f32 = float;
+using f64 = double;
+
+constexpr int kLanes = 64;
+constexpr u64 kAllLanes = ~u64{0};
+
+using u32v = u32 __attribute__((ext_vector_type(kLanes)));
+using i32v = i32 __attribute__((ext_vector_type(kLanes)));
+using f32v = f32 __attribute__((ext_vector_type(kLanes)));
+using u64v = u64 __attribute__((ext_vector_type(kLanes)));
+using i64v = i64 __attribute__((ext_vector_type(kLanes)));
+using f64v = f64 __attribute__((ext_vector_type(kLanes)));
+using u16v = u16 __attribute__((ext_vector_type(kLanes)));
+using i16v = i16 __attribute__((ext_vector_type(kLanes)));
+
+/// A register's 64 words, which are always aligned to a cache line, as vector `V` of 32-bit elements.
+template <class V>
+inline V load(const u32* words) {
+    static_assert(sizeof(V) == 4 * kLanes);
+    return *static_cast<const V*>(__builtin_assume_aligned(words, 64));
+}
+
+template <class V>
+inline void store(u32* words, V value) {
+    static_assert(sizeof(V) == 4 * kLanes);
+    *static_cast<V*>(__builtin_assume_aligned(words, 64)) = value;
+}
+
+/// 64-bit elements from a register pair.
+inline u64v load64(const u32* words) {
+    return __builtin_convertvector(load<u32v>(words), u64v) |
+           (__builtin_convertvector(load<u32v>(words + kLanes), u64v) << 32);
+}
+
+inline void store64(u32* words, u64v value) {
+    store(words, __builtin_convertvector(value, u32v));
+    store(words + kLanes, __builtin_convertvector(value >> 32, u32v));
+}
+
+/// One lane of a pair.
+inline u64 lane64(const u32* words, int lane) { return words[lane] | u64{words[kLanes + lane]} << 32; }
+
+inline void set_lane64(u32* words, int lane, u64 value) {
+    words[lane] = static_cast<u32>(value);
+    words[kLanes + lane] = static_cast<u32>(value >> 32);
+}
+
+inline f32 as_f32(u32 bits) { return std::bit_cast<f32>(bits); }
+inline u32 as_u32(f32 value) { return std::bit_cast<u32>(value); }
+inline f64 as_f64(u64 bits) { return std::bit_cast<f64>(bits); }
+inline u64 as_u64(f64 value) { return std::bit_cast<u64>(value); }
+
+/// Comparison results (all ones or zero in a 32-bit element) to one bit a lane.
+inline u64 to_mask(i32v truth) {
+    u64 mask = 0;
+    for (int lane = 0; lane < kLanes; ++lane) mask |= u64{static_cast<u32>(truth[lane]) & 1u} << lane;
+    return mask;
+}
+
+inline u64 to_mask(i64v truth) {
+    u64 mask = 0;
+    for (int lane = 0; lane < kLanes; ++lane) mask |= (static_cast<u64>(truth[lane]) & 1u) << lane;
+    return mask;
+}
+
+/// One bit a lane to all ones or zero.
+inline void spread(u64 mask, u32* words) {
+    for (int lane = 0; lane < kLanes; ++lane) words[lane] = 0u - static_cast<u32>(mask >> lane & 1u);
+}
+
+inline i64 sign_extend(u64 value, int bits) {
+    const int shift = 64 - bits;
+    return static_cast<i64>(value << shift) >> shift;
+}
+
+}  // namespace emu
