@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: MIT
+// What the loader makes of a file, as JSON, and what it does with broken copies of it. For test_loader.py.
+//
+//   dump FILE                  the code object, its lines by address, and the words that relocation left
+//   bundle FILE TARGET         where the code object lies in it: {"offset", "size"}
+//   wrapped FILE TARGET        the same, from behind the wrapper that host programs register
+//   truncate FILE STEP         loads every STEPth proper prefix; all must be refused
+//   mutate FILE SEED COUNT     loads copies with bytes changed; each must load or be refused
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "bundle.h"
+#include "code_object.h"
+
+using namespace emu::loader;
+
+namespace {
+
+std::vector<uint8_t> read_file(const char* path) {
+    std::ifstream file(path, std::ios::binary);
+    if (!file) throw std::runtime_error(std::string("cannot read ") + path);
+    return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// A copy of exactly that size on the heap, so that a sanitizer sees each read beyond it.
+struct Exact {
+    explicit Exact(const uint8_t* from, size_t count) : data(new uint8_t[count]), size(count) { std::copy_n(from, count, data.get()); }
+    std::unique_ptr<uint8_t[]> data;
+    size_t size;
+};
+
+std::string quoted(const std::string& text) {
+    std::string made = "\"";
+    for (const char letter : text) {
+        if (letter == '"' || letter == '\\') made += '\\';
+        if (static_cast<unsigned char>(letter) < 32) throw std::runtime_error("a control character in a name");
+        made += letter;
+    }
+    return made + '"';
+}
+
+class Json {
+public:
+    Json& field(const char* name, const std::string& text) { return raw(name, quoted(text)); }
+    Json& number(const char* name, auto value) { return raw(name, std::to_string(value)); }
+    Json& raw(const char* name, const std::string& value) {
+        body_ += (body_.empty() ? "" : ", ") + quoted(name) + ": " + value;
+        return *this;
+    }
+    std::string text() const { return "{" + body_ + "}"; }
+
+private:
+    std::string body_;
+};
+
+template <typename Items, typename Each>
+std::string list(const Items& items, Each each) {
+    std::string made;
+    for (const auto& item : items) made += (made.empty() ? "" : ",\n ") + each(item);
+    return "[" + made + "]";
+}
+
+std::string kernel_json(const KernelInfo& k) {
+    Json made;
+    made.field("name", k.name).field("symbol", k.symbol).number("descriptor", k.descriptor).number("entry", k.entry);
+    made.number("kernarg_bytes", k.kernarg_bytes).number("kernarg_align", k.kernarg_align).number("lds_bytes", k.lds_bytes);
+    made.number("scratch_bytes", k.scratch_bytes).number("sgprs", k.sgprs).number("vgprs", k.vgprs).number("agprs", k.agprs);
+    made.number("accum_offset", k.accum_offset).number("max_threads", k.max_threads).number("wave_size", k.wave_size);
+    made.number("rsrc1", k.rsrc1).number("rsrc2", k.rsrc2).number("rsrc3", k.rsrc3).number("properties", k.properties);
+    made.number("kernarg_preload", k.kernarg_preload).number("dynamic_stack", int{k.dynamic_stack});
+    made.number("uniform_workgroup", int{k.uniform_workgroup});
+    made.number("spilled_vgprs", k.spilled_vgprs).number("spilled_sgprs", k.spilled_sgprs);
+    made.raw("arguments", list(k.arguments, [](const Argument& a) {
+        return Json().field("name", a.name).field("kind", a.kind).number("offset", a.offset).number("size", a.size).text();
+    }));
+    return made.text();
+}
+
+std::vector<uint8_t> relocated(const CodeObject& code, std::map<std::string, uint64_t> known = {}) {
+    std::vector<uint8_t> placed = code.image;
+    relocate(code, placed.data(), [&](std::string_view name) -> std::optional<uint64_t> {
+        const auto found = known.find(std::string(name));
+        return found == known.end() ? std::nullopt : std::optional(found->second);
+    });
+    return placed;
+}
+
+void dump(const CodeObject& code) {
+    Json made;
+    made.field("target", code.target).number("abi_version", code.abi_version).number("image_bytes", code.image.size());
+    made.number("text_begin", code.text_begin).number("text_end", code.text_end);
+    uint64_t sum = 14695981039346656037u;   // FNV-1a: enough to see that the image is the file's
+    for (const uint8_t byte : code.image) sum = (sum ^ byte) * 1099511628211u;
+    made.number("image_fnv", sum);
+    made.raw("kernels", list(code.kernels, kernel_json));
+    made.raw("symbols", list(code.symbols, [](const Symbol& s) {
+        return Json().field("name", s.name).number("address", s.address).number("size", s.size).number("function", int{s.function}).text();
+    }));
+    const std::vector<uint8_t> placed = relocated(code, {{"elsewhere", 0x123456789abcdef0}});
+    const uint64_t base = reinterpret_cast<uintptr_t>(placed.data());
+    made.number("base", base);
+    made.raw("relocations", list(code.relocations, [&](const Relocation& r) {
+        uint64_t word = 0;
+        std::copy_n(placed.data() + r.offset, std::min<size_t>(8, placed.size() - r.offset), reinterpret_cast<uint8_t*>(&word));
+        return Json().number("offset", r.offset).number("type", r.type).number("addend", r.addend).number("symbol", r.symbol)
+            .field("name", r.name).number("absolute", int{r.absolute}).number("weak", int{r.weak}).number("word", word).text();
+    }));
+    std::vector<std::string> lines;
+    for (uint64_t at = code.text_begin; at < code.text_end; at += 4) {
+        const auto line = code.lines.find(at);
+        lines.push_back(line ? "[" + quoted(line->file) + ", " + std::to_string(line->line) + ", " + std::to_string(line->column) + "]" : "null");
+    }
+    made.raw("lines", list(lines, [](const std::string& line) { return line; }));
+    std::cout << made.text() << '\n';
+}
+
+// Loads a copy and uses all of it; whether it loaded.
+bool survives(const uint8_t* bytes, size_t size) {
+    const Exact copy(bytes, size);
+    try {
+        const CodeObject code = load(copy.data.get(), copy.size);
+        for (uint64_t at = code.text_begin; at < code.text_end; at += 64) (void)code.lines.find(at);
+        relocated(code);
+        return true;
+    } catch (const LoadError& error) {
+        if (std::string(error.what()).size() < 30) throw std::runtime_error(std::string("says little: ") + error.what());
+        return false;
+    }
+}
+
+void bundle(const std::vector<uint8_t>& file, const char* target, bool wrapped) {
+    const Exact copy(file.data(), file.size());
+    struct { uint32_t magic, version; const void* binary; void* unused; } wrapper{0x48495046, 1, copy.data.get(), nullptr};
+    const auto [begin, size] = wrapped ? find_code_object(&wrapper, target) : find_code_object(copy.data.get(), target, copy.size);
+    std::cout << Json().number("offset", begin - copy.data.get()).number("size", size).text() << '\n';
+}
+
+int run(const std::vector<std::string>& words) {
+    const std::vector<uint8_t> file = read_file(words.at(1).c_str());
+    if (words[0] == "dump") {
+        dump(load(file.data(), file.size()));
+    } else if (words[0] == "bundle" || words[0] == "wrapped") {
+        bundle(file, words.at(2).c_str(), words[0] == "wrapped");
+    } else if (words[0] == "truncate") {
+        const size_t step = std::stoul(words.at(2));
+        size_t tried = 0, loaded = 0;
+        for (size_t size = 0; size < file.size(); size += step, ++tried) loaded += survives(file.data(), size);
+        std::cout << Json().number("tried", tried).number("loaded", loaded).text() << '\n';
+    } else if (words[0] == "mutate") {
+        std::mt19937_64 random(std::stoull(words.at(2)));
+        const int count = std::stoi(words.at(3));
+        int loaded = 0;
+        for (int index = 0; index < count; ++index) {
+            std::vector<uint8_t> changed = file;
+            for (uint64_t change = random() % 4 + 1; change > 0; --change) {
+                constexpr uint8_t kValues[] = {0, 1, 0x7f, 0x80, 0xff};
+                changed[random() % changed.size()] = random() % 2 ? kValues[random() % 5] : static_cast<uint8_t>(random());
+            }
+            loaded += survives(changed.data(), changed.size());
+        }
+        std::cout << Json().number("tried", count).number("loaded", loaded).text() << '\n';
+    } else {
+        throw std::runtime_error("unknown mode " + words[0]);
+    }
+    return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    try {
+        return run({words + 1, words + count});
+    } catch (const LoadError& error) {
+        std::cerr << error.what() << '\n';
+        return 3;   // refused, as it should where the test says so
+    } catch (const std::exception& error) {
+        std::cerr << "failed: " << error.what() << '\n';
+        return 4;
+    }
+}
