@@ -71,23 +71,17 @@ inline u32 as_u32(f32 value) { return std::bit_cast<u32>(value); }
 inline f64 as_f64(u64 bits) { return std::bit_cast<f64>(bits); }
 inline u64 as_u64(f64 value) { return std::bit_cast<u64>(value); }
 
-/// Comparison results (all ones or zero in a 32-bit element) to one bit a lane.
-inline u64 to_mask(i32v truth) {
-    u64 mask = 0;
-    for (int lane = 0; lane < kLanes; ++lane) mask |= u64{static_cast<u32>(truth[lane]) & 1u} << lane;
-    return mask;
-}
+/// One bit a lane, as a vector: lane 0 is the lowest bit. Conversions through it are a few instructions; loops are not.
+using boolv = bool __attribute__((ext_vector_type(kLanes)));
 
-inline u64 to_mask(i64v truth) {
-    u64 mask = 0;
-    for (int lane = 0; lane < kLanes; ++lane) mask |= (static_cast<u64>(truth[lane]) & 1u) << lane;
-    return mask;
-}
+/// Comparison results (all ones or zero in an element) to one bit a lane.
+inline u64 to_mask(i32v truth) { return __builtin_bit_cast(u64, __builtin_convertvector(truth, boolv)); }
+inline u64 to_mask(i64v truth) { return __builtin_bit_cast(u64, __builtin_convertvector(truth, boolv)); }
 
 /// One bit a lane to all ones or zero.
-inline void spread(u64 mask, u32* words) {
-    for (int lane = 0; lane < kLanes; ++lane) words[lane] = 0u - static_cast<u32>(mask >> lane & 1u);
-}
+inline i32v to_lanes(u64 mask) { return -__builtin_convertvector(__builtin_bit_cast(boolv, mask), i32v); }
+
+inline void spread(u64 mask, u32* words) { store(words, to_lanes(mask)); }
 
 inline i64 sign_extend(u64 value, int bits) {
     const int shift = 64 - bits;
