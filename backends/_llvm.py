@@ -65,8 +65,10 @@ class Llvm:
         c = [folder for folder in self.system if "c++" not in folder]
         return [str(self.resources / "cuda_wrappers"), *cxx, str(self.resources), *c, str(self.headers)]
 
-    def steps(self, arch: str, flags: Sequence[str], source: str, library: Path) -> list[list[str]]:
-        """Commands for ``library`` and, beside it, ``<stem>.hsaco``.
+    def steps(
+        self, arch: str, flags: Sequence[str], source: str, library: Path, device_flags: Sequence[str] = ()
+    ) -> list[list[str]]:
+        """Commands for ``library`` and, beside it, ``<stem>.hsaco``; ``device_flags`` are for device code alone.
 
         Device code first: constants, compilation (``PRINCIPAL``), link; then host code: compilation, link.
         """
@@ -79,8 +81,8 @@ class Llvm:
             [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "c", "-O3",
              f"-DWARPWAVE_ISA_VERSION={_ISA_VERSIONS[arch]}", "-emit-llvm", "-c", str(CONTROLS), "-o", str(controls)],
             # -S keeps the driver from linking; the compiler proper then obeys the later word and writes an object.
-            [*self.front_end(), *flags, "--cuda-device-only", "-S", "-Xclang", "-emit-obj", *linked, source,
-             "-o", str(device)],
+            [*self.front_end(), *flags, *device_flags, "--cuda-device-only", "-S", "-Xclang", "-emit-obj", *linked,
+             source, "-o", str(device)],
             [*self.lld, "-shared", "--no-undefined", str(device), "-o", str(code_object)],
             [*self.front_end(), *flags, "--cuda-host-only", "-c", "-fPIC", "-Xclang", "-fcuda-include-gpubinary",
              "-Xclang", str(code_object), source, "-o", str(host)],

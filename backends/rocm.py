@@ -28,6 +28,9 @@ from backends.toolchain import (
 
 CODE_OBJECT = "kernel.hsaco"
 _MIN_HIP = (6, 0)     # the first release that knows gfx942
+# Source lines for what runs or reads device code. No machine code changes; relative paths keep a build the same
+# wherever the checkout lies.
+_LINES = ("-gline-tables-only", "-fdebug-compilation-dir=.")
 # Headers of ROCm that the triton wheel lacks, and what does the same without them.
 _HEADERS = {
     "hip/hip_fp16.h": "_Float16",
@@ -76,9 +79,9 @@ class RocmBackend(CompilingBackend):
         flags = [*self.portable_flags(target.arch), *include_flags(source), *define_flags(source.resolve(defines))]
         file = relative(source.path, source.root)
         if isinstance(compiler, _llvm.Llvm):
-            steps = tuple(tuple(step) for step in compiler.steps(target.arch, flags, file, out))
+            steps = tuple(tuple(step) for step in compiler.steps(target.arch, flags, file, out, _LINES))
             return Plan(steps, compiler.version, CODE_OBJECT, _llvm.PRINCIPAL, (_llvm.CONTROLS,))
-        step = (str(compiler.path), "-x", "hip", "-fPIC", "-shared", *flags, file, "-o", str(out))
+        step = (str(compiler.path), "-x", "hip", "-fPIC", "-shared", *flags, *_LINES, file, "-o", str(out))
         return Plan((step,), compiler.version, CODE_OBJECT)
 
     def portable_flags(self, arch: str) -> tuple[str, ...]:

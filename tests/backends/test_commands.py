@@ -67,8 +67,8 @@ def test_clang_without_rocm(checkout: Path) -> None:
     assert commands == [
         ["/zig", "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-x", "c", "-O3",
          "-DWARPWAVE_ISA_VERSION=9402", "-emit-llvm", "-c", str(CONTROLS), "-o", "/out/kernel.oclc.bc"],
-        [*FRONT_END, "--cuda-device-only", "-S", "-Xclang", "-emit-obj", *linked, "kernels/hip/scale/plain.hip",
-         "-o", "/out/kernel.device.o"],
+        [*FRONT_END, "-gline-tables-only", "-fdebug-compilation-dir=.", "--cuda-device-only", "-S", "-Xclang",
+         "-emit-obj", *linked, "kernels/hip/scale/plain.hip", "-o", "/out/kernel.device.o"],
         ["/zig", "ld.lld", "-shared", "--no-undefined", "/out/kernel.device.o", "-o", "/out/kernel.hsaco"],
         [*FRONT_END, "--cuda-host-only", "-c", "-fPIC", "-Xclang", "-fcuda-include-gpubinary", "-Xclang",
          "/out/kernel.hsaco", "kernels/hip/scale/plain.hip", "-o", "/out/kernel.host.o"],
@@ -83,7 +83,7 @@ def test_hipcc(checkout: Path) -> None:
     assert backend.commands(source, OUT, backend.target("gfx942")) == [[
         "/opt/rocm/bin/hipcc", "-x", "hip", "-fPIC", "-shared", "-std=c++17", "-O3", "--offload-arch=gfx942",
         "-I", "problems/scale", "-I", "kernels/hip", "-I", "kernels/common", "-DTHREADS=256",
-        "kernels/hip/scale/plain.hip", "-o", "/out/kernel.so",
+        "-gline-tables-only", "-fdebug-compilation-dir=.", "kernels/hip/scale/plain.hip", "-o", "/out/kernel.so",
     ]]
 
 

@@ -13,8 +13,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
-from backends import _codeobject, cuda
+from backends import _codeobject, cuda, rocm
 from backends.base import BackendError, CompileError, SourceError
 from backends.cpu import CpuBackend
 from backends.source import KernelSource
@@ -137,6 +138,28 @@ def test_rocm_compiles_what_real_hip_kernels_use(backend_of: Get, checkout: Path
                                check=True).stdout
     assert "__hipRegisterFatBinary" in undefined
     assert "hipLaunchKernel" in undefined
+
+
+def test_source_lines_change_no_device_code(
+    backend_of: Get, checkout: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = backend_of("rocm")
+    source = KernelSource.read(checkout / "kernels/hip/scale/features.hip", checkout)
+
+    def sections(folder: str) -> dict[str, tuple[int, bytes]]:
+        binary = backend.compile(source, backend.target(), cache_dir=tmp_path / folder)
+        assert binary.code_object is not None
+        with binary.code_object.open("rb") as file:
+            return {section.name: (section["sh_addr"], section.data()) for section in ELFFile(file).iter_sections()}
+
+    with_lines = sections("with")
+    monkeypatch.setattr(rocm, "_LINES", ())
+    without = sections("without")
+    extra = {name for name in with_lines if name.startswith(".debug_")}
+    assert ".debug_line" in extra
+    assert str(checkout).encode() not in b"".join(with_lines[name][1] for name in extra)
+    assert with_lines.keys() - extra == without.keys()
+    assert all(with_lines[name] == without[name] for name in without.keys() - {".shstrtab"})
 
 
 @pytest.fixture(scope="session")
