@@ -43,8 +43,14 @@ inline bool touch_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKi
     return true;
 }
 
-/// Lanes whose [address, address + bytes) lies within `size`.
-u64 lanes_within(const u32* address, u64 lanes, u32 bytes, u32 size);
+u64 lanes_within_each(const u32* address, u64 lanes, u32 bytes, u32 size);
+
+/// Lanes whose [address, address + bytes) lies within `size`. Here and below, `address` is aligned to 64 bytes.
+inline u64 lanes_within(const u32* address, u64 lanes, u32 bytes, u32 size) {
+    if (lanes == kAllLanes && size >= bytes && __builtin_reduce_max(load<u32v>(address)) <= size - bytes) [[likely]]
+        return lanes;
+    return lanes_within_each(address, lanes, bytes, size);
+}
 
 /// LDS accesses outside the workgroup's LDS read 0 and are not written, which is what the hardware does; so those lanes are
 /// left out of the result, too.
@@ -57,7 +63,14 @@ inline u64 lds_lanes(Wave& w, const Op& op, const u32* address, u64 lanes, u32 b
 /// Scratch accesses outside the lane's own memory stop the kernel unless the checks let it go on without those lanes.
 u64 scratch_lanes(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind);
 
+/// Where FLAT, GLOBAL and SCRATCH instructions access memory: fills in host addresses of all lanes, wherever they point (global
+/// memory, LDS, scratch), and returns the lanes that may go on.
+u64 resolve_flat(Wave&, const Op&, u64* address, u32 bytes, AccessKind);
+u64 resolve_global(Wave&, const Op&, u64* address, u32 bytes, AccessKind);
+u64 resolve_scratch(Wave&, const Op&, u64* address, u32 bytes, AccessKind);
+using Resolve = u64 (*)(Wave&, const Op&, u64* address, u32 bytes, AccessKind);
+
 /// Stops the kernel if an address of `lanes` is no multiple of `bytes`: atomics must be aligned.
-void require_aligned(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes);
+void require_aligned(const Wave&, const Op&, const u64* address, u64 lanes, u32 bytes);
 
 }  // namespace emu
