@@ -11,8 +11,10 @@ namespace emu {
 
 // One list a file of ops/.
 std::span<const Row> salu_rows();
+std::span<const Row> salu_bits_rows();
 std::span<const Row> salu_flow_rows();
 std::span<const Row> smem_rows();
+std::span<const Row> smem_atomic_rows();
 std::span<const Row> vop_move_rows();
 std::span<const Row> vop_int_rows();
 std::span<const Row> vop_int16_rows();
