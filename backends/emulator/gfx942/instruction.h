@@ -154,6 +154,7 @@ struct Op {
     u32 index = 0;                  // in the program
     u32 target = 0;                 // branches: index to go to
     bool plain = false;             // vector arithmetic without any modifier: the short way
+    bool preserve = false;          // a 16-bit result leaves the other half of its register alone
     u8 read_count = 0, write_count = 0;
     Registers reads[8] = {}, writes[4] = {};
     Inst inst;

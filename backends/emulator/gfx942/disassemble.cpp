@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: MIT
+// Instructions as text, in LLVM's syntax, for reports and for tests of the decoder.
+#include <cstdio>
+#include <cstring>
+
+#include "operands.h"
+#include "table.h"
+#include "wave.h"
+
+namespace emu {
+namespace {
+
+std::string range(const char* file, unsigned first, unsigned count) {
+    char text[32];
+    if (count <= 1)
+        std::snprintf(text, sizeof text, "%s%u", file, first);
+    else
+        std::snprintf(text, sizeof text, "%s[%u:%u]", file, first, first + count - 1);
+    return text;
+}
+
+std::string hex(u32 value) {
+    char text[16];
+    std::snprintf(text, sizeof text, "0x%x", value);
+    return text;
+}
+
+std::string scalar_text(unsigned code, unsigned dwords, u32 literal) {
+    struct Special {
+        unsigned code;
+        const char *single, *pair;
+    };
+    constexpr Special kSpecials[] = {
+        {kFlatScratch, "flat_scratch_lo", "flat_scratch"}, {kFlatScratch + 1, "flat_scratch_hi", ""},
+        {kXnack, "xnack_mask_lo", "xnack_mask"}, {kXnack + 1, "xnack_mask_hi", ""},
+        {kVcc, "vcc_lo", "vcc"}, {kVcc + 1, "vcc_hi", ""}, {kM0, "m0", "m0"},
+        {kExec, "exec_lo", "exec"}, {kExec + 1, "exec_hi", ""},
+        {kSharedBase, "src_shared_base", "src_shared_base"}, {kSharedLimit, "src_shared_limit", "src_shared_limit"},
+        {kPrivateBase, "src_private_base", "src_private_base"}, {kPrivateLimit, "src_private_limit", "src_private_limit"},
+        {kPopsExitingWaveId, "src_pops_exiting_wave_id", ""}, {kVccz, "src_vccz", ""}, {kExecz, "src_execz", ""},
+        {kScc, "src_scc", ""}, {kLdsDirect, "src_lds_direct", ""},
+    };
+    constexpr const char* kFloats[] = {"0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494"};
+    for (const Special& special : kSpecials)
+        if (special.code == code) return dwords > 1 ? special.pair : special.single;
+    if (code < kFlatScratch) return range("s", code, dwords);
+    if (code >= kTtmp && code < kM0) return range("ttmp", code - kTtmp, dwords);
+    if (code == kLiteral) return hex(literal);
+    if (code >= kFirstInlineFloat && code <= kLastInlineFloat) return kFloats[code - kFirstInlineFloat];
+    if (code >= kFirstInlineInteger && code <= kLastInlineInteger)
+        return std::to_string(code <= 192 ? int(code) - 128 : 192 - int(code));
+    return "?" + std::to_string(code);
+}
+
+std::string source_text(u16 code, TypedOperand type, u32 literal, bool acc) {
+    if (code >= kVgpr0) return range(acc ? "a" : "v", code - kVgpr0, type.dwords);
+    return scalar_text(code, type.dwords, literal);
+}
+
+class Text {
+public:
+    explicit Text(const char* mnemonic) : text_(mnemonic) {}
+    void operand(const std::string& operand) {
+        text_ += (first_ ? " " : ", ") + operand;
+        first_ = false;
+    }
+    void modifier(const std::string& modifier) { text_ += " " + modifier; }
+    std::string text_;
+
+private:
+    bool first_ = true;
+};
+
+void scalar_operands(const Inst& inst, const Signature& types, Text& out) {
+    const bool smem = inst.format == Format::Smem;
+    if (types.dst.type != Type::None) out.operand(scalar_text(inst.dst, types.dst.dwords, 0));
+    if (smem) {
+        if (types.sources) out.operand(scalar_text(inst.dst, types.src[0].dwords, 0));
+        if (types.dst.type == Type::None && !types.sources) return;
+        out.operand(scalar_text(inst.saddr, std::strstr(inst.row->name, "buffer") ? 4 : 2, 0));
+        out.operand(inst.has_soffset ? scalar_text(inst.soffset, 1, 0) : hex(static_cast<u32>(inst.offset)));
+        if (inst.has_soffset && inst.offset) out.modifier("offset:" + hex(static_cast<u32>(inst.offset)));
+        return;
+    }
+    if (inst.format == Format::Sopk) {
+        if (types.dst.type == Type::None && types.sources) out.operand(scalar_text(inst.dst, types.src[0].dwords, 0));
+        out.operand(hex(inst.simm & 0xffff));
+        if (inst.has_literal) out.operand(hex(inst.literal));
+        return;
+    }
+    if (inst.format == Format::Sopp) {
+        const bool bare = !std::strcmp(inst.row->name, "s_endpgm") || !std::strcmp(inst.row->name, "s_barrier");
+        if (!bare) out.operand(std::to_string(inst.simm));
+        return;
+    }
+    for (int i = 0; i < types.sources; ++i) out.operand(scalar_text(inst.src[i], types.src[i].dwords, inst.literal));
+}
+
+void vector_operands(const Inst& inst, const Signature& types, Text& out) {
+    const bool matrix = inst.row->format == Format::Mai, acc_cd = inst.acc & 0x80;
+    const bool read = matrix && !std::strcmp(inst.row->name, "v_accvgpr_read_b32");
+    const bool write = matrix && !std::strcmp(inst.row->name, "v_accvgpr_write_b32");
+    const bool move = !std::strcmp(inst.row->name, "v_accvgpr_mov_b32");
+    if (types.dst.type == Type::Mask || inst.dst_is_scalar)
+        out.operand(scalar_text(inst.dst, types.dst.dwords, 0));
+    else if (types.dst.type != Type::None)
+        out.operand(range(move || write || (matrix && acc_cd && !read) ? "a" : "v", inst.dst, types.dst.dwords));
+    if (types.sdst.type != Type::None) out.operand(scalar_text(inst.sdst, types.sdst.dwords, 0));
+    for (int i = 0, place = 0; i < types.sources; ++i) {
+        if (types.src[i].type == Type::Tied) continue;
+        const bool acc = move || read || (matrix && !write && (i < 2 ? inst.acc >> i & 1 : acc_cd));
+        const TypedOperand type = types.src[i].type == Type::Literal ? TypedOperand{Type::B32, 1} : types.src[i];
+        std::string text = source_text(inst.src[i], type, inst.literal, acc);
+        if (inst.sext >> place & 1) text = "sext(" + text + ")";
+        if (inst.abs >> place & 1) text = "|" + text + "|";
+        if (inst.neg >> place & 1 && inst.format != Format::Vop3p) text = "-" + text;
+        out.operand(text);
+        ++place;
+    }
+}
+
+void vector_modifiers(const Inst& inst, Text& out) {
+    constexpr const char* kSelect[] = {"BYTE_0", "BYTE_1", "BYTE_2", "BYTE_3", "WORD_0", "WORD_1", "DWORD", "?"};
+    constexpr const char* kUnused[] = {"UNUSED_PAD", "UNUSED_SEXT", "UNUSED_PRESERVE", "?"};
+    constexpr const char* kOmod[] = {"", "mul:2", "mul:4", "div:2"};
+    auto bits = [](const char* name, u8 value, int count) {
+        std::string text = std::string(name) + ":[";
+        for (int i = 0; i < count; ++i) text += (i ? "," : "") + std::to_string(value >> i & 1);
+        return text + "]";
+    };
+    if (inst.format == Format::Vop3p) {
+        if (inst.op_sel) out.modifier(bits("op_sel", inst.op_sel, 3));
+        if (inst.op_sel_hi != 7) out.modifier(bits("op_sel_hi", inst.op_sel_hi, 3));
+        if (inst.neg) out.modifier(bits("neg_lo", inst.neg, 3));
+        if (inst.neg_hi) out.modifier(bits("neg_hi", inst.neg_hi, 3));
+    } else if (inst.op_sel && inst.vop3) {
+        out.modifier(bits("op_sel", inst.op_sel, 4));
+    }
+    if (inst.cbsz) out.modifier("cbsz:" + std::to_string(inst.cbsz));
+    if (inst.abid) out.modifier("abid:" + std::to_string(inst.abid));
+    if (inst.blgp) out.modifier("blgp:" + std::to_string(inst.blgp));
+    if (inst.omod) out.modifier(kOmod[inst.omod]);
+    if (inst.clamp) out.modifier("clamp");
+    if (inst.sdwa) {
+        if (inst.format != Format::Vopc)
+            out.modifier(std::string("dst_sel:") + kSelect[inst.dst_sel] + " dst_unused:" + kUnused[inst.dst_unused]);
+        out.modifier(std::string("src0_sel:") + kSelect[inst.src_sel[0]]);
+        out.modifier(std::string("src1_sel:") + kSelect[inst.src_sel[1]]);
+    }
+    if (inst.dpp) {
+        out.modifier("dpp_ctrl:" + hex(inst.dpp_ctrl) + " row_mask:" + hex(inst.row_mask) + " bank_mask:" + hex(inst.bank_mask));
+        if (inst.bound_ctrl) out.modifier("bound_ctrl:0");
+    }
+}
+
+void memory_operands(const Inst& inst, const Signature& types, Text& out) {
+    const char* data = inst.data_acc ? "a" : "v";
+    const Format format = inst.row->format;
+    const bool buffer = format == Format::Mubuf || format == Format::Mtbuf;
+    const bool returns = !(inst.row->flags & kReturns) || inst.sc0 || format == Format::Ds;
+    const bool loads = types.dst.type != Type::None && returns && !inst.lds && !(buffer && types.sources);
+    if (loads) out.operand(range(data, inst.dst, types.dst.dwords));
+    const int address = format == Format::Ds ? 1 : format == Format::Flat ? 2 : format == Format::Global ? 2 - inst.has_saddr
+                        : format == Format::Scratch ? int(inst.has_vaddr) : inst.idxen + inst.offen;
+    int dwords = 0;
+    for (int i = 0; i < types.sources; ++i) dwords += types.src[i].dwords;
+    const std::string vaddr = address ? range("v", inst.vaddr, address) : "off";
+    if (buffer) {
+        if (types.sources) out.operand(range(data, inst.vdata, dwords));
+        out.operand(vaddr);
+        out.operand(range("s", inst.saddr, 4));
+        out.operand(scalar_text(inst.soffset, 1, 0));
+    } else {
+        out.operand(vaddr);
+        if (format == Format::Ds) {
+            if (types.sources) out.operand(range(data, inst.vdata, types.src[0].dwords));
+            if (types.sources > 1) out.operand(range(data, inst.vdata2, types.src[1].dwords));
+        } else {
+            if (types.sources) out.operand(range(data, inst.vdata, dwords));
+            if (format != Format::Flat)
+                out.operand(inst.has_saddr ? scalar_text(inst.saddr, format == Format::Global ? 2 : 1, 0) : "off");
+        }
+    }
+    if (inst.idxen) out.modifier("idxen");
+    if (inst.offen) out.modifier("offen");
+    if (format == Format::Ds && (std::strstr(inst.row->name, "2_b") || std::strstr(inst.row->name, "2st64"))) {
+        if (inst.offset & 0xff) out.modifier("offset0:" + std::to_string(inst.offset & 0xff));
+        if (inst.offset >> 8) out.modifier("offset1:" + std::to_string(inst.offset >> 8));
+    } else if (inst.offset) {
+        out.modifier("offset:" + std::to_string(inst.offset));
+    }
+    if (inst.sc0) out.modifier("sc0");
+    if (inst.nt) out.modifier("nt");
+    if (inst.sc1) out.modifier("sc1");
+    if (inst.lds) out.modifier("lds");
+    if (inst.gds) out.modifier("gds");
+}
+
+}  // namespace
+
+std::string disassemble(const Inst& inst) {
+    if (!inst.row) return "unknown instruction " + hex(inst.encoding[0]);
+    const Signature& types = signature(*inst.row);
+    Text out(inst.row->name);
+    switch (inst.row->format) {
+        case Format::Sop1: case Format::Sop2: case Format::Sopk: case Format::Sopc: case Format::Sopp: case Format::Smem:
+            scalar_operands(inst, types, out);
+            break;
+        case Format::Vop1: case Format::Vop2: case Format::Vopc: case Format::Vop3: case Format::Vop3p: case Format::Mai:
+            if (inst.sdwa) out.text_ += "_sdwa";
+            if (inst.dpp) out.text_ += "_dpp";
+            vector_operands(inst, types, out);
+            vector_modifiers(inst, out);
+            break;
+        default: memory_operands(inst, types, out);
+    }
+    return out.text_;
+}
+
+}  // namespace emu

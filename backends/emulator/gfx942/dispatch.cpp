@@ -1,0 +1,241 @@
+// SPDX-License-Identifier: MIT
+#include "dispatch.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cinttypes>
+#include <cstdio>
+
+#include "../control.h"
+#include "../loader/bundle.h"
+#include "checks/checks.h"
+#include "memory.h"
+#include "module.h"
+#include "run.h"
+#include "table.h"
+
+namespace emu {
+namespace {
+
+constexpr size_t kPage = 4096;
+constexpr u32 kMaxLds = 64 * 1024, kMaxThreads = 1024;
+constexpr int kInvalidValue = 1, kInvalidConfiguration = 9, kLaunchFailure = 719;
+
+// --- arguments that the compiler adds (LLVM AMDGPU usage, code object v5 metadata) ---------------------------------
+
+struct Hidden {
+    Dim grid, block;
+    u32 dynamic_lds;
+    u64 queue;
+};
+
+u64 hidden_value(const std::string& kind, const Hidden& h) {
+    const u32 dimensions = h.grid.z * h.block.z > 1 ? 3 : h.grid.y * h.block.y > 1 ? 2 : 1;
+    if (kind == "hidden_block_count_x") return h.grid.x;
+    if (kind == "hidden_block_count_y") return h.grid.y;
+    if (kind == "hidden_block_count_z") return h.grid.z;
+    if (kind == "hidden_group_size_x") return h.block.x;
+    if (kind == "hidden_group_size_y") return h.block.y;
+    if (kind == "hidden_group_size_z") return h.block.z;
+    if (kind == "hidden_grid_dims") return dimensions;
+    if (kind == "hidden_private_base") return kPrivateAperture >> 32;
+    if (kind == "hidden_shared_base") return kSharedAperture >> 32;
+    if (kind == "hidden_dynamic_lds_size") return h.dynamic_lds;
+    if (kind == "hidden_queue_ptr") return h.queue;
+    return 0;       // remainders (grids are whole workgroups), global offsets, and services that the host does not offer
+}
+
+void fill_hidden(const loader::KernelInfo& kernel, const Hidden& hidden, std::vector<u8>& segment) {
+    for (const loader::Argument& argument : kernel.arguments) {
+        if (argument.kind.rfind("hidden_", 0) != 0 || argument.offset + argument.size > segment.size()) continue;
+        const u64 value = hidden_value(argument.kind, hidden);
+        std::memcpy(segment.data() + argument.offset, &value, std::min<size_t>(argument.size, sizeof value));
+    }
+}
+
+// The AQL kernel dispatch packet, whose sizes ockl reads (HSA runtime specification, "Kernel dispatch packet").
+struct DispatchPacket {
+    u16 header, setup, workgroup_x, workgroup_y, workgroup_z, reserved0;
+    u32 grid_x, grid_y, grid_z, private_bytes, group_bytes;
+    u64 kernel_object, kernarg, reserved2, completion_signal;
+};
+static_assert(sizeof(DispatchPacket) == 64);
+
+DispatchPacket packet(const loader::KernelInfo& kernel, const Dim& grid, const Dim& block, u32 lds, u64 kernarg) {
+    DispatchPacket result{};
+    result.setup = 3;
+    result.workgroup_x = static_cast<u16>(block.x);
+    result.workgroup_y = static_cast<u16>(block.y);
+    result.workgroup_z = static_cast<u16>(block.z);
+    result.grid_x = grid.x * block.x;
+    result.grid_y = grid.y * block.y;
+    result.grid_z = grid.z * block.z;
+    result.private_bytes = kernel.scratch_bytes;
+    result.group_bytes = lds;
+    result.kernarg = kernarg;
+    return result;
+}
+
+// --- what a kernel may run ------------------------------------------------------------------------------------------
+
+bool order_shows(const Op& op) {
+    const Row* row = op.inst.row;
+    if (!row || !(row->flags & kAtomic)) return false;
+    if (row->format != Format::Flat && row->format != Format::Global && row->format != Format::Mubuf) return false;
+    return op.inst.sc0 || is_float(signature(*row).src[0].type);
+}
+
+std::string limits(const loader::KernelInfo& kernel, const Dim& grid, const Dim& block, u32 lds) {
+    char text[200];
+    const u64 threads = block.volume(), most = kernel.max_threads ? kernel.max_threads : kMaxThreads;
+    if (!grid.volume() || !threads) return "an empty grid or block";
+    if (threads > most) {
+        std::snprintf(text, sizeof text, "%" PRIu64 " threads in a block; the kernel was compiled for %" PRIu64
+                      " (__launch_bounds__)", threads, most);
+        return text;
+    }
+    if (lds > kMaxLds) {
+        std::snprintf(text, sizeof text, "%u bytes of LDS; a workgroup can have %u", lds, kMaxLds);
+        return text;
+    }
+    return "";
+}
+
+}  // namespace
+
+Module::~Module() {
+    if (base) munmap(base, size);
+}
+
+Module* load_module(const void* bytes, size_t size) {
+    auto module = std::make_unique<Module>();
+    module->code = loader::load(bytes, size);
+    module->size = (module->code.image.size() + kPage - 1) / kPage * kPage;
+    void* memory = mmap(nullptr, std::max(module->size, kPage), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    module->base = static_cast<u8*>(memory);
+    std::copy(module->code.image.begin(), module->code.image.end(), module->base);
+    loader::relocate(module->code, module->base, [](std::string_view) { return std::nullopt; });
+    for (const loader::KernelInfo& kernel : module->code.kernels) {
+        module->kernels.push_back(std::make_unique<Kernel>());
+        module->kernels.back()->module = module.get();
+        module->kernels.back()->info = &kernel;
+    }
+    register_host(module->base, module->size, "code object");
+    return module.release();
+}
+
+void unload_module(Module* module) {
+    if (module) unregister_host(module->base);
+    delete module;
+}
+
+const Kernel* find_kernel(const Module* module, std::string_view name) {
+    for (const auto& kernel : module->kernels)
+        if (kernel->info->name == name) return kernel.get();
+    return nullptr;
+}
+
+std::optional<std::pair<void*, size_t>> find_global(const Module* module, std::string_view name) {
+    for (const loader::Symbol& symbol : module->code.symbols)
+        if (symbol.name == name && !symbol.function)
+            return std::pair<void*, size_t>{module->base + symbol.address, symbol.size};
+    return std::nullopt;
+}
+
+const loader::KernelInfo& info(const Kernel& kernel) { return *kernel.info; }
+
+void prepare(Kernel& kernel) {
+    std::call_once(kernel.once, [&] {
+        const loader::CodeObject& code = kernel.module->code;
+        const loader::KernelInfo& self = *kernel.info;
+        std::vector<CodeRange> ranges;
+        for (const loader::Symbol& symbol : code.symbols) {
+            if (!symbol.function || symbol.address < code.text_begin || symbol.address >= code.text_end) continue;
+            const bool other = std::any_of(code.kernels.begin(), code.kernels.end(), [&](const loader::KernelInfo& each) {
+                return each.entry == symbol.address && each.entry != self.entry;
+            });
+            if (other) continue;
+            const u64 end = symbol.size ? symbol.address + symbol.size : code.text_end;
+            ranges.push_back({symbol.address - code.text_begin, end - code.text_begin});
+        }
+        // Granules of eight registers over both files; AGPRs begin at accum_offset.
+        const u32 registers = ((self.rsrc1 & 63) + 1) * 8;
+        kernel.program = translate(kernel.module->base + code.text_begin, code.text_end - code.text_begin, ranges, registers,
+                                   self.accum_offset ? self.accum_offset : registers);
+        constexpr u64 kPreloadPrologue = 256;   // skipped by firmware that preloads arguments (LLVM AMDGPU usage)
+        const u64 entry = reinterpret_cast<u64>(kernel.module->base) + self.entry +
+                          (self.kernarg_preload & 127 ? kPreloadPrologue : 0);
+        kernel.start = index_of(*kernel.program, entry);
+        kernel.ordered = std::any_of(kernel.program->ops.begin(), kernel.program->ops.end(), order_shows);
+    });
+    if (kernel.start == kNoOp) throw KernelFault("the kernel's entry is not in its code");
+}
+
+LaunchResult launch(const Kernel& handle, Dim grid, Dim block, uint32_t dynamic_lds, const uint8_t* kernarg, size_t kernarg_size) {
+    auto& kernel = const_cast<Kernel&>(handle);
+    const loader::KernelInfo& self = *kernel.info;
+    const u32 lds = self.lds_bytes + dynamic_lds;
+    if (const std::string why = limits(self, grid, block, lds); !why.empty())
+        return {false, kInvalidConfiguration, "cannot launch " + self.name + ": " + why};
+    if (self.scratch_bytes > (1u << 20)) return {false, kInvalidValue, self.name + " wants more than 1 MiB of scratch a lane"};
+    try {
+        prepare(kernel);
+    } catch (const KernelFault& error) {
+        return {false, kLaunchFailure, self.name + ": " + error.what()};
+    }
+    const Options& options = control::options();
+    std::vector<u8> segment(std::max<size_t>(self.kernarg_bytes, kernarg_size) + 64);
+    if (kernarg_size) std::memcpy(segment.data(), kernarg, kernarg_size);
+    static u64 queue[32] = {};      // queue_ptr: what code objects before v5 read apertures from
+    fill_hidden(self, {grid, block, dynamic_lds, reinterpret_cast<u64>(queue)}, segment);
+    const DispatchPacket aql = packet(self, grid, block, lds, reinterpret_cast<u64>(segment.data()));
+
+    Launch launch;
+    launch.program = kernel.program.get();
+    launch.kernel = kernel.info;
+    launch.module = kernel.module;
+    launch.grid = grid;
+    launch.block = block;
+    launch.kernarg = reinterpret_cast<u64>(segment.data());
+    launch.kernarg_bytes = static_cast<u32>(segment.size());
+    launch.lds_bytes = lds;
+    launch.static_lds = self.lds_bytes;
+    constexpr u32 kStackWhenDynamic = 16 * 1024;    // calls whose depth the compiler could not bound
+    launch.scratch_bytes = self.dynamic_stack ? std::max(self.scratch_bytes + 4096, kStackWhenDynamic) : self.scratch_bytes;
+    launch.dispatch_packet = reinterpret_cast<u64>(&aql);
+    launch.queue = reinterpret_cast<u64>(queue);
+    launch.start = kernel.start;
+    launch.count = options.counters;
+    launch.ordered = kernel.ordered && !options.unordered;
+    std::shared_ptr<checks::LaunchShadow> shadow;
+    if (options.checks) shadow = checks::begin_launch(launch, options.checks);
+    launch.shadow = shadow.get();
+    counters::Tally tally(options.counters ? launch.program->ops.size() : 0);
+
+    const auto begin = std::chrono::steady_clock::now();
+    const Outcome outcome = run(launch, {options.threads, options.slice, options.limit}, options.counters ? &tally : nullptr);
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    if (shadow) control::keep_findings(checks::end_launch(*shadow));
+    if (options.counters) control::keep_counters(counters::report(launch, tally, seconds));
+    return {outcome.ok, outcome.hip_error, outcome.message};
+}
+
+std::string place(const Wave& wave, const Op& op) {
+    const Launch& launch = *wave.group->launch;
+    const loader::CodeObject& code = launch.module->code;
+    char text[160];
+    const u64 address = code.text_begin + op.pc;
+    std::snprintf(text, sizeof text, ", workgroup (%u, %u, %u), wave %u, pc 0x%" PRIx64, wave.group->id.x, wave.group->id.y,
+                  wave.group->id.z, wave.id, address - launch.kernel->entry);
+    std::string result = "kernel " + launch.kernel->name + text;
+    if (const auto line = code.lines.find(address)) result += ", " + line->file + ":" + std::to_string(line->line);
+    result += ": " + disassemble(op.inst);
+    char bits[40];
+    std::snprintf(bits, sizeof bits, op.inst.words > 1 ? " (%08x %08x)" : " (%08x)", op.inst.encoding[0], op.inst.encoding[1]);
+    return result + bits;
+}
+
+}  // namespace emu
