@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Packed 16-bit and 32-bit arithmetic, dot products and mixed-precision multiply-add.
 //
-// 16-bit floats are computed exactly enough that one rounding decides: see sum_to_half(). Dot products follow the ISA
-// guide's pseudo-code: the products are exact, and each is added to the accumulator with one rounding.
+// Dot products of floats follow the ISA guide's pseudo-code: the products are exact, and each is added to the accumulator
+// with one rounding.
 #include <span>
 
+#include "../float16.h"
 #include "../table.h"
 #include "../wave.h"
 
@@ -16,7 +17,6 @@ using pu16v = u16 __attribute__((ext_vector_type(kHalves)));
 using pi16v = i16 __attribute__((ext_vector_type(kHalves)));
 using pu32v = u32 __attribute__((ext_vector_type(kHalves)));
 using pi32v = i32 __attribute__((ext_vector_type(kHalves)));
-using f16v = _Float16 __attribute__((ext_vector_type(kLanes)));
 
 template <class V>
 V min_of(V a, V b) { return __builtin_elementwise_min(a, b); }
@@ -77,71 +77,21 @@ struct HalfPair {
     f32v low, high;
 };
 
-f32v from_half(u32v bits) {
-    return __builtin_convertvector(__builtin_bit_cast(f16v, __builtin_convertvector(bits, u16v)), f32v);
-}
-
 HalfPair halves(const u32* words) {
     const u32v both = load<u32v>(words);
-    return {from_half(both & 0xffffu), from_half(both >> 16)};
-}
-
-/// f32 to f16 in rounding mode `round` (MODE's encoding: nearest even, up, down, to zero), bits in the low half.
-u32v to_half(f32v value, unsigned round) {
-    const u32v bits = __builtin_bit_cast(u32v, value);
-    const u32v sign = bits >> 16 & 0x8000u;
-    const u32v magnitude = bits & 0x7fffffffu;
-    const u32v exponent = magnitude >> 23;
-    // Normal: exponent and fraction move down together. Below 2^-14: the significand is shifted to units of 2^-24.
-    const auto normal = exponent >= 113u;
-    const u32v rebased = magnitude - (112u << 23);
-    const u32v significand = (magnitude & 0x7fffffu) | 0x800000u;
-    const u32v kept = normal ? rebased : significand;
-    const u32v shift = normal ? u32v(13u) : min_of(126u - min_of(exponent, u32v(126u)), u32v(31u));
-    const u32v below = kept & ((1u << shift) - 1u);
-    u32v result = kept >> shift;
-    const u32v half = 1u << (shift - 1u);
-    u32v up;
-    switch (round) {
-        case 0: up = below > half ? u32v(1u) : below == half ? result & 1u : u32v(0u); break;
-        case 1: up = ((below != 0u) & (sign == 0u)) ? u32v(1u) : u32v(0u); break;
-        case 2: up = ((below != 0u) & (sign != 0u)) ? u32v(1u) : u32v(0u); break;
-        default: up = u32v(0u);
-    }
-    up = magnitude == 0u ? u32v(0u) : up;        // zero has no hidden bit
-    result = magnitude == 0u ? u32v(0u) : result + up;
-    // Beyond the largest: infinity if rounded away from zero, else the largest.
-    const u32v positive_limit = round == 0 || round == 1 ? 0x7c00u : 0x7bffu;
-    const u32v negative_limit = round == 0 || round == 2 ? 0x7c00u : 0x7bffu;
-    const u32v limit = sign == 0u ? positive_limit : negative_limit;
-    result = ((result >= 0x7c00u) & normal) ? limit : result;
-    result = magnitude == 0x7f800000u ? u32v(0x7c00u) : result;
-    result = magnitude > 0x7f800000u ? (0x7e00u | (magnitude >> 13 & 0x1ffu)) : result;
-    return result | sign;
-}
-
-/// f64 to f32 so that a later rounding to f16 is right in every mode: cut, with the last bit set if anything was lost.
-f32v to_odd(f64v value) {
-    const u64v bits = __builtin_bit_cast(u64v, value);
-    const u64v lost = bits & 0x1fffffffu;
-    const u64v odd = (bits & ~u64v(0x1fffffffu)) | (lost != 0u ? u64v(0x20000000u) : u64v(0u));
-    return __builtin_convertvector(__builtin_bit_cast(f64v, odd), f32v);
-}
-
-// The product of two f16 has 22 bits, and f64 holds the sum with an f16 exactly unless the product is far below the sum's
-// last f16 bit; then f64's own rounding, in the same mode, leaves it on the right side.
-f32v fused(f32v a, f32v b, f32v c) {
-    return to_odd(__builtin_convertvector(a, f64v) * __builtin_convertvector(b, f64v) + __builtin_convertvector(c, f64v));
+    return {f16_to_f32(both & 0xffffu), f16_to_f32(both >> 16)};
 }
 
 void store_halves(Lanes& l, f32v low, f32v high) {
     const unsigned round = l.wave->round64();
-    store(l.d, to_half(low, round) | to_half(high, round) << 16);
+    store(l.d, f32_to_f16(low, round) | f32_to_f16(high, round) << 16);
 }
 
 void v_pk_fma_f16(Lanes& l) {
-    const HalfPair a = halves(l.s[0]), b = halves(l.s[1]), c = halves(l.s[2]);
-    store_halves(l, fused(a.low, b.low, c.low), fused(a.high, b.high, c.high));
+    const u32v a = load<u32v>(l.s[0]), b = load<u32v>(l.s[1]), c = load<u32v>(l.s[2]);
+    const unsigned round = l.wave->round64();
+    const u32v low = fma_f16(a & 0xffffu, b & 0xffffu, c & 0xffffu, round);
+    store(l.d, low | fma_f16(a >> 16, b >> 16, c >> 16, round) << 16);
 }
 
 // A product of two f16 is exact in f32, and f32's 24 bits are twice f16's 11 plus two, so that rounding a sum twice is
@@ -251,12 +201,12 @@ f32v mixed(const Lanes& l) {
 void v_fma_mix_f32(Lanes& l) { store(l.d, mixed(l)); }
 
 // The f32 result is rounded to f16: two roundings, as the ISA guide writes it.
-void v_fma_mixlo_f16(Lanes& l) { store(l.d, to_half(mixed(l), l.wave->round64())); }
+void v_fma_mixlo_f16(Lanes& l) { store(l.d, f32_to_f16(mixed(l), l.wave->round64())); }
 
 // The result goes to the high half, and the low half stays; so clamp and denormals are ours.
 void v_fma_mixhi_f16(Lanes& l) {
-    u32v half = to_half(mixed(l), l.wave->round64());
-    if (!l.wave->denormals64()) half = (half & 0x7c00u) == 0u ? half & 0x8000u : half;
+    u32v half = f32_to_f16(mixed(l), l.wave->round64());
+    if (!(l.wave->mode >> 7 & 1)) half = (half & 0x7c00u) == 0u ? half & 0x8000u : half;
     if (l.clamp()) {
         const u32v one = 0x3c00u;
         const auto nan = (half & 0x7fffu) > 0x7c00u;
