@@ -1,0 +1,244 @@
+# SPDX-License-Identifier: MIT
+"""Builds ``libamdhip64.so``, the emulator: C++ in, one shared library in the cache out.
+
+The compiler is the one the wheels bring anyway, ``zig c++``, which has its own C++ library and links it statically, so
+that the result lives beside any other in a process and asks the system for nothing but the C library. Objects are
+cached one by one by the content of all they are made from, the library by that of its objects; a second process that
+wants it meanwhile waits for the first one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import platform
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from backends import _diagnostics, _includes, _llvm, _process
+from backends._cache import HINTS, Build, Cache
+from backends.base import BackendError, CompileError, ToolchainMissing
+from backends.emulator import declarations
+from backends.toolchain import ENVIRONMENT, package_folder, package_version
+
+ROOT = Path(__file__).resolve().parent
+NAME = "libamdhip64.so"
+HINT = ('the emulator needs a C++ compiler and AMD\'s HIP headers from wheels: pip install -e ".[rocm-toolchain]" '
+        "(ziglang and triton)")
+FLAGS = (
+    "-std=c++20", "-O2", "-march=native", "-ffp-contract=off", "-fno-fast-math", "-fPIC", "-fvisibility=hidden",
+    "-fno-sanitize=all",        # zig's default in some modes; UB checks trap without a word
+    "-Wall", "-Wextra", "-Werror", "-D__HIP_PLATFORM_AMD__=1",
+)
+LINK_FLAGS = ("-shared", "-O2", f"-Wl,-soname,{NAME}", "-Wl,-z,now")
+# What other programs may call; the C++ library inside must not meet another one's.
+EXPORTS = "{ global: hip*; __hip*; warpwave_emulator_*; local: *; };\n"
+TIMEOUT = 600.0
+_FORMAT = 1                     # of the cache entries
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Tools:
+    """What compiles: the ``zig`` program, the folder of <hip/hip_runtime.h>, and one line that names both."""
+
+    zig: Path
+    headers: Path
+    version: str
+
+
+@dataclass(frozen=True)
+class Object:
+    """One translation unit: ``source`` as the compiler sees it, its command without the output, its address."""
+
+    source: Path
+    command: tuple[str, ...]
+    key: str
+
+
+def find() -> Tools:
+    """Raises ``ToolchainMissing``."""
+    zig = next((folder / "zig" for folder in package_folder("ziglang") if (folder / "zig").is_file()), None)
+    headers, tried = _headers()
+    if zig is None:
+        tried = ["wheel: ziglang is not installed", *tried]
+    if zig is None or headers is None:
+        raise ToolchainMissing("what the emulator is built with", tried, HINT)
+    return Tools(zig, headers, f"ziglang {package_version('ziglang', zig.parent)}")
+
+
+def _headers() -> tuple[Path | None, list[str]]:
+    """AMD's, of ROCm 7: earlier ones lack types that the API uses now."""
+    folders = [folder / "backends" / "amd" / "include" for folder in package_folder("triton")]
+    folders += [prefix / "include" for prefix in _llvm.rocm_prefixes()]
+    tried = [] if folders else ["wheel: triton is not installed"]
+    for folder in folders:
+        version = folder / "hip" / "hip_version.h"
+        if version.is_file() and (folder / declarations.HEADERS[0]).is_file():
+            major = re.search(r"HIP_VERSION_MAJOR\s+(\d+)", version.read_text(errors="replace"))
+            if major and int(major[1]) >= 7:
+                return folder, []
+            tried.append(f"{folder} (HIP {major[1] if major else 'of unknown version'}, needs 7)")
+        else:
+            tried.append(f"{folder} (no HIP headers)")
+    return None, tried
+
+
+def library(cache_dir: Path | None = None, report: Report | None = None) -> Path:
+    """The path of ``libamdhip64.so`` for this machine, built if it is not in the cache.
+
+    It lies in a folder called ``lib``, so that the folder above it serves as ROCM_PATH. Raises ``ToolchainMissing``,
+    ``CompileError`` and ``BackendError``.
+    """
+    return build(sorted(ROOT.rglob("*.cpp")), [ROOT], cache_dir, report)
+
+
+def build(
+    sources: Sequence[Path], includes: Sequence[Path], cache_dir: Path | None = None, report: Report | None = None
+) -> Path:
+    """``library`` from ``sources``, with the generated rest of the API."""
+    tools, cache = find(), Cache(cache_dir)
+    say = report or (lambda line: None)
+    try:
+        objects = _plan(tools, sources, includes, cache)
+        key = _address("library", LINK_FLAGS, EXPORTS, [each.key for each in objects])
+        place = cache.place(key) / "lib" / NAME
+        if cache.get(key) is not None:
+            return place
+        with _alone(cache):
+            if cache.get(key) is None:
+                _make(tools, objects, key, cache, say)
+    except OSError as error:
+        raise BackendError(f"the emulator cannot be built in {cache.folder} ({error}); {HINTS['cache']}") from error
+    return place
+
+
+def _plan(tools: Tools, sources: Sequence[Path], includes: Sequence[Path], cache: Cache) -> list[Object]:
+    headers = [tools.headers / name for name in declarations.HEADERS if (tools.headers / name).is_file()]
+    text = declarations.rest(headers, sources)
+    generated = cache.folder / "emulator" / f"rest-{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+    if not generated.is_file():
+        _write(generated, text)
+    # AMD's headers are not scanned: their version and the text of the largest stand for them.
+    common = [tools.version, *map(_digest, headers), processor(),
+              {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}]
+    flags = [*FLAGS, *(word for folder in includes for word in ("-I", str(folder))), "-isystem", str(tools.headers)]
+    return [
+        Object(source, (str(tools.zig), "c++", *flags, "-c", str(source)),
+               _address("object", FLAGS, common, _includes.digest(source, includes)))
+        for source in [*sources, generated]
+    ]
+
+
+def _make(tools: Tools, objects: Sequence[Object], key: str, cache: Cache, say: Report) -> None:
+    started = time.monotonic()
+    missing = [each for each in objects if cache.get(each.key) is None]
+    say(f"building the emulator: {len(missing)} of {len(objects)} files to compile, then a link")
+    with cache.building() as build, ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        scratch = build.folder / "tmp"
+        scratch.mkdir()
+        (build.folder / "lib").mkdir()
+        exports = scratch / "exports"
+        exports.write_text(EXPORTS)
+        run = _Runner(build, scratch, {"ZIG_GLOBAL_CACHE_DIR": str(cache.folder / "zig"), "TMPDIR": str(scratch)})
+        # zig compiles its C++ library when it first links: one job like the others, and a long one.
+        runtime = pool.submit(_link, tools, [], scratch / "empty.so", exports, run)
+        compiled = [pool.submit(_compile, each, cache, run) for each in missing]
+        try:
+            for job in [*compiled, runtime]:
+                job.result()
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+        paths = [cache.place(each.key) / "object.o" for each in objects]
+        _link(tools, paths, build.folder / "lib" / NAME, exports, run)
+        _clear(scratch)
+        cache.put(key, build.folder, {"version": tools.version, "processor": processor()})
+    say(f"built in {time.monotonic() - started:.0f} s")
+
+
+class _Runner:
+    """Runs compilers in the private folder of a build."""
+
+    def __init__(self, build: Build, scratch: Path, environment: dict[str, str]):
+        self._build, self._scratch, self._environment = build, scratch, environment
+
+    def __call__(self, argv: Sequence[str], name: str) -> None:
+        log = self._scratch / f"{hashlib.sha256(name.encode()).hexdigest()[:16]}.log"
+        try:
+            result = _process.run(argv, log, self._scratch, TIMEOUT, self._environment, [self._build.lock])
+        except OSError as error:
+            raise CompileError(f"{argv[0]} cannot be started: {error.strerror}", (), "", argv) from error
+        if result.returncode == 0:
+            return
+        found = _diagnostics.parse(result.output, ROOT, name)
+        refused = [str(each) for each in _diagnostics.errors(found)]
+        how = f"not done after {TIMEOUT:.0f} s" if result.returncode is None else f"exit status {result.returncode}"
+        what = refused[0] if refused else f"{name}: {how}: {result.output.strip()[-400:] or 'no output'}"
+        raise CompileError(f"the emulator: {what}", found, result.output, argv)
+
+
+def _compile(each: Object, cache: Cache, run: _Runner) -> None:
+    with cache.building() as own:
+        run([*each.command, "-o", str(own.folder / "object.o")], each.source.name)
+        cache.put(each.key, own.folder, {"source": each.source.name})
+
+
+def _link(tools: Tools, objects: Sequence[Path], out: Path, exports: Path, run: _Runner) -> None:
+    words = [str(tools.zig), "c++", *LINK_FLAGS, f"-Wl,--version-script={exports}", *map(str, objects)]
+    if not objects:
+        empty = out.with_suffix(".cpp")
+        empty.write_text("#include <iostream>\nint main() { std::cout << 1; }\n")
+        words += ["-fPIC", str(empty)]
+    run([*words, "-o", str(out)], out.name)
+
+
+@contextlib.contextmanager
+def _alone(cache: Cache) -> Iterator[None]:
+    """Until another process that builds the same cache's emulator has finished; where there are no locks, at once."""
+    cache.folder.mkdir(parents=True, exist_ok=True)
+    lock = os.open(cache.folder / "emulator.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        with contextlib.suppress(OSError):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+def processor() -> str:
+    """What ``-march=native`` depends on: the CPU's architecture, model and features, as one hash."""
+    try:
+        text = Path("/proc/cpuinfo").read_text(errors="replace").partition("\n\n")[0]
+    except OSError:
+        text = ""
+    lines = re.findall(r"^(?:model name|model|stepping|flags|CPU part|CPU variant|Features)\s*:.*$", text, re.MULTILINE)
+    return hashlib.sha256("\n".join([platform.machine(), *lines]).encode()).hexdigest()
+
+
+def _address(*parts: object) -> str:
+    return hashlib.sha256(json.dumps([_FORMAT, *parts], sort_keys=True, default=list).encode()).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _write(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_suffix(f".{os.getpid()}")
+    temporary.write_text(text)
+    temporary.replace(path)
+
+
+def _clear(folder: Path) -> None:
+    for path in folder.iterdir():
+        path.unlink()
+    folder.rmdir()

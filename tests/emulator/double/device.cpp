@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// A device that executes nothing, for tests of the HIP API alone: it loads code objects for real and says of every launch
+// what it was asked to do.
+#include <cstdio>
+#include <memory>
+
+#include "gfx942/dispatch.h"
+
+namespace emu {
+
+struct Kernel {
+    loader::KernelInfo info;
+};
+
+struct Module {
+    loader::CodeObject code;
+    std::vector<std::unique_ptr<Kernel>> kernels;
+};
+
+Module* load_module(const void* bytes, size_t size) {
+    auto module = std::make_unique<Module>();
+    module->code = loader::load(bytes, size);
+    for (const loader::KernelInfo& info : module->code.kernels) {
+        module->kernels.push_back(std::make_unique<Kernel>(Kernel{info}));
+    }
+    return module.release();
+}
+
+void unload_module(Module* module) { delete module; }
+
+const Kernel* find_kernel(const Module* module, std::string_view name) {
+    for (const auto& kernel : module->kernels) {
+        if (kernel->info.name == name) return kernel.get();
+    }
+    return nullptr;
+}
+
+std::optional<std::pair<void*, size_t>> find_global(const Module* module, std::string_view name) {
+    for (const loader::Symbol& symbol : module->code.symbols) {
+        if (symbol.name == name && !symbol.function) {
+            return std::pair<void*, size_t>{const_cast<uint8_t*>(module->code.image.data()) + symbol.address, symbol.size};
+        }
+    }
+    return std::nullopt;
+}
+
+const loader::KernelInfo& info(const Kernel& kernel) { return kernel.info; }
+
+LaunchResult launch(const Kernel& kernel, Dim grid, Dim block, uint32_t lds, const uint8_t* arguments, size_t size) {
+    std::printf("launch %s %u,%u,%u %u,%u,%u %u %zu\n", kernel.info.name.c_str(), grid.x, grid.y, grid.z, block.x, block.y,
+                block.z, lds, size);
+    return {true, 0, arguments ? "" : "no arguments"};
+}
+
+}  // namespace emu
