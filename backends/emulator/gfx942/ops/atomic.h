@@ -8,6 +8,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "../float16.h"
 #include "transfer.h"
 
 namespace emu::atomic {
@@ -130,19 +131,11 @@ struct FloatCompareSwap {
 
 // The sum of two 16-bit floats in f32, rounded once more, is the correctly rounded sum: 24 bits are enough for either format.
 struct F16Sum {
-    static u16 sum(u16 a, u16 b) {
-        const f32 exact = static_cast<f32>(std::bit_cast<_Float16>(a)) + static_cast<f32>(std::bit_cast<_Float16>(b));
-        return std::bit_cast<u16>(static_cast<_Float16>(exact));
-    }
+    static u16 sum(u16 a, u16 b) { return f32_to_f16(f16_to_f32(a) + f16_to_f32(b), kToNearestEven); }
 };
 
 struct Bf16Sum {
-    static u16 sum(u16 a, u16 b) {
-        const f32 exact = as_f32(u32{a} << 16) + as_f32(u32{b} << 16);
-        const u32 bits = as_u32(exact);
-        if (exact != exact) return static_cast<u16>(bits >> 16 | 0x40);
-        return static_cast<u16>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-    }
+    static u16 sum(u16 a, u16 b) { return f32_to_bf16(bf16_to_f32(a) + bf16_to_f32(b)); }
 };
 
 template <class Sum>
