@@ -9,10 +9,11 @@ namespace {
 
 using Rows = std::span<const Row> (*)();
 constexpr Rows kLists[] = {
-    salu_rows, salu_bits_rows, salu_flow_rows, smem_rows, smem_atomic_rows, vop_move_rows,
-    vop_int_rows, vop_int16_rows, vop_int64_rows, vop_f32_rows, vop_f16_rows, vop_f64_rows, vop_convert_rows, vop_fp8_rows, vop_transcendental_rows, vop_cross_lane_rows,
-    vop_division_rows, vop_sad_rows, vop3p_rows, vopc_int_rows, vopc_float_rows, mfma_rows, smfmac_rows, ds_rows,
-    ds_atomic_rows, ds_cross_lane_rows, flat_rows, flat_atomic_rows, buffer_rows, buffer_format_rows,
+    salu_rows, salu_bits_rows, salu_flow_rows, smem_rows, smem_atomic_rows, vop_move_rows, vop_int_rows, vop_int16_rows,
+    vop_int64_rows, vop_f32_rows, vop_f16_rows, vop_f64_rows, vop_convert_rows, vop_fp8_rows, vop_transcendental_rows,
+    vop_cross_lane_rows, vop_division_rows, vop_sad_rows, vop3p_rows, vopc_int_rows, vopc_float_rows, mfma_rows,
+    smfmac_rows, ds_rows, ds_atomic_rows, ds_cross_lane_rows, flat_rows, flat_atomic_rows, buffer_rows,
+    buffer_format_rows,
 };
 
 struct Named {
