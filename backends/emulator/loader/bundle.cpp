@@ -73,7 +73,7 @@ std::pair<const uint8_t*, size_t> from_bundle(const Bytes& bundle, std::string_v
         const std::string_view target = target_of(name);
         if (target.empty()) continue;
         if (!runs_on(target, wanted)) {
-            others.append(others.empty() ? "" : ", ").append(target);
+            others.append(others.empty() ? "" : ", ").append(shown(target));
             continue;
         }
         // The one that says most about the device was compiled for it most narrowly; all beat a generic one.
@@ -108,7 +108,10 @@ bool runs_on(std::string_view code, std::string_view device) {
 }
 
 std::pair<const uint8_t*, size_t> find_code_object(const void* fat, std::string_view target, size_t limit) {
-    if (fat == nullptr) throw LoadError("device code: the pointer to it is null: was the program linked with its HIP part?");
+    if (fat == nullptr) {
+        throw LoadError("device code: the pointer to it is null: link the program with the device part of its "
+                        "HIP sources");
+    }
     Bytes bytes(fat, limit, "device code");
     if (bytes.holds(0, 4) && bytes.at<uint32_t>(0) == kWrapper) {
         const Wrapper wrapper = bytes.at<Wrapper>(0);

@@ -15,6 +15,15 @@ std::string hex(uint64_t value) {
     return text;
 }
 
+std::string shown(std::string_view name) {
+    constexpr size_t kLongest = 300;
+    std::string text(name.substr(0, kLongest));
+    for (char& letter : text) {
+        if (static_cast<unsigned char>(letter) < 32 || letter == 127) letter = '?';
+    }
+    return name.size() > kLongest ? text + " …" : text;
+}
+
 void Bytes::beyond(uint64_t offset, uint64_t count) const {
     throw LoadError(std::string(what_) + ": " + std::to_string(count) + " bytes at offset " + hex(offset) +
                     " are not within its " + std::to_string(size_) +

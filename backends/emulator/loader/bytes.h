@@ -23,6 +23,9 @@ public:
 
 std::string hex(uint64_t value);
 
+// A name from a file, fit for a message: no control characters, and an end.
+std::string shown(std::string_view name);
+
 // A run of bytes with a name for messages. Every read checks; none trusts an offset or a size found in the bytes.
 class Bytes {
 public:

@@ -111,7 +111,8 @@ Bytes metadata(const Elf& elf) {
         if (segment.type != kSegmentNote) continue;
         Cursor from(elf.file.part(segment.offset, segment.file_size, "notes of the code object"));
         while (from.left() >= 12) {
-            const uint32_t owner_size = from.take<uint32_t>(), size = from.take<uint32_t>(), type = from.take<uint32_t>();
+            const uint32_t owner_size = from.take<uint32_t>(), size = from.take<uint32_t>();
+            const uint32_t type = from.take<uint32_t>();
             const Bytes owner = from.take(owner_size, "notes of the code object");
             from.skip(std::min<uint64_t>(-owner_size & 3, from.left()));
             const Bytes content = from.take(size, "metadata of the code object");
@@ -128,7 +129,8 @@ void read_descriptor(KernelInfo& kernel, const CodeObject& code) {
     const Bytes from = image.part(kernel.descriptor, kDescriptorSize, "kernel descriptor");
     kernel.lds_bytes = from.at<uint32_t>(0);
     kernel.scratch_bytes = from.at<uint32_t>(4);
-    if (const uint32_t size = from.at<uint32_t>(8); size != 0) kernel.kernarg_bytes = size;   // 0: not told
+    // Hand-written code may leave it out here, or tell less than the metadata, by which the host lays arguments out.
+    kernel.kernarg_bytes = std::max(kernel.kernarg_bytes, from.at<uint32_t>(8));
     kernel.entry = kernel.descriptor + from.at<uint64_t>(16);   // a signed distance; unsigned arithmetic does the same
     kernel.rsrc3 = from.at<uint32_t>(44);
     kernel.rsrc1 = from.at<uint32_t>(48);
@@ -137,13 +139,14 @@ void read_descriptor(KernelInfo& kernel, const CodeObject& code) {
     kernel.kernarg_preload = from.at<uint16_t>(58);
     kernel.accum_offset = ((kernel.rsrc3 & 0x3f) + 1) * 4;
     if (kernel.entry < code.text_begin || kernel.entry >= code.text_end) {
-        throw LoadError("kernel " + kernel.name + ": it begins at " + hex(kernel.entry) + ", outside the machine code (" +
-                        hex(code.text_begin) + " to " + hex(code.text_end) + "): the file is damaged; build it again");
+        throw LoadError("kernel " + shown(kernel.name) + ": it begins at " + hex(kernel.entry) +
+                        ", outside the machine code (" + hex(code.text_begin) + " to " + hex(code.text_end) +
+                        "): the file is damaged; build it again");
     }
     if (kernel.entry % kCodeAlignment != 0 || kernel.descriptor % kDescriptorSize != 0) {
-        throw LoadError("kernel " + kernel.name + ": its code at " + hex(kernel.entry) + " must be aligned to 256 bytes and "
-                        "its descriptor at " + hex(kernel.descriptor) + " to 64: add .p2align 8 before it, and 6 before "
-                        "its descriptor");
+        throw LoadError("kernel " + shown(kernel.name) + ": its code at " + hex(kernel.entry) +
+                        " must be aligned to 256 bytes and its descriptor at " + hex(kernel.descriptor) +
+                        " to 64: add .p2align 8 before the one and .p2align 6 before the other");
     }
 }
 
@@ -151,8 +154,8 @@ Argument read_argument(const msgpack::Value& from, const KernelInfo& kernel) {
     Argument argument{std::string(from.text_at(".name")), std::string(from.text_at(".value_kind")),
                       from.number_at(".offset", 0), from.number_at(".size", 0)};
     if (uint64_t{argument.offset} + argument.size > kernel.kernarg_bytes) {
-        throw LoadError("kernel " + kernel.name + ": its argument at " + std::to_string(argument.offset) + " of " +
-                        std::to_string(argument.size) + " bytes passes the end of its " +
+        throw LoadError("kernel " + shown(kernel.name) + ": its argument at " + std::to_string(argument.offset) +
+                        " of " + std::to_string(argument.size) + " bytes passes the end of its " +
                         std::to_string(kernel.kernarg_bytes) + " bytes of arguments: build it again");
     }
     return argument;
@@ -168,7 +171,7 @@ KernelInfo read_kernel(const msgpack::Value& from, const CodeObject& code) {
     const auto symbol = std::find_if(code.symbols.begin(), code.symbols.end(),
                                      [&](const Symbol& candidate) { return candidate.name == kernel.symbol; });
     if (symbol == code.symbols.end()) {
-        throw LoadError("kernel " + kernel.name + ": its descriptor " + kernel.symbol +
+        throw LoadError("kernel " + shown(kernel.name) + ": its descriptor " + shown(kernel.symbol) +
                         " is not among the symbols: do not strip the code object");
     }
     kernel.descriptor = symbol->address;
@@ -186,7 +189,7 @@ KernelInfo read_kernel(const msgpack::Value& from, const CodeObject& code) {
     // .vgpr_count is the total of the unified file, with the ordinary ones rounded up to where the others begin.
     kernel.vgprs = kernel.agprs == 0 ? from.number_at(".vgpr_count", 0) : kernel.accum_offset;
     if (kernel.wave_size != kWaveSize) {
-        throw LoadError("kernel " + kernel.name + ": compiled for waves of " + std::to_string(kernel.wave_size) +
+        throw LoadError("kernel " + shown(kernel.name) + ": compiled for waves of " + std::to_string(kernel.wave_size) +
                         " lanes; gfx942 has 64");
     }
     for (const msgpack::Value& argument : from.array_at(".args")) {
@@ -209,7 +212,7 @@ std::vector<Symbol> read_symbols(const Elf& elf, uint64_t image_size) {
                 }
                 if (!seen.insert({symbol.name, symbol.value}).second) continue;
                 if (symbol.value > image_size || symbol.size > image_size - symbol.value) {
-                    throw LoadError("code object: its symbol " + std::string(symbol.name) + " at " + hex(symbol.value) +
+                    throw LoadError("code object: its symbol " + shown(symbol.name) + " at " + hex(symbol.value) +
                                     " is outside what is loaded: the file is damaged; build it again");
                 }
                 const bool function = symbol.type == kSymbolFunction || symbol.type == kSymbolKernel;

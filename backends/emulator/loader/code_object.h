@@ -50,16 +50,17 @@ struct Symbol {
 };
 
 struct Relocation {
-    uint64_t offset;               // in the image
-    uint32_t type;                 // R_AMDGPU_*
-    int64_t addend;
-    uint64_t symbol;               // its value: an address as linked, or a plain number if `absolute`
+    uint64_t offset = 0;           // in the image
+    uint32_t type = 0;             // R_AMDGPU_*
+    int64_t addend = 0;
+    uint64_t symbol = 0;           // its value: an address as linked, or a plain number if `absolute`
     std::string name;              // of an undefined symbol, else empty
-    bool absolute, weak;
+    bool absolute = false, weak = false;
 };
 
 struct CodeObject {
-    std::vector<uint8_t> image;    // all loadable segments at their addresses, zero filled; the caller aligns its copy to 4 KB
+    // All loadable segments at their addresses, zero filled; the caller places a copy that is aligned to 4 KB.
+    std::vector<uint8_t> image;
     std::string target;            // gfx942:sramecc+:xnack-; a feature that the code leaves open is not named
     std::vector<KernelInfo> kernels;
     std::vector<Symbol> symbols;

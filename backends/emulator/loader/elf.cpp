@@ -62,7 +62,8 @@ Elf::Elf(Bytes from) : file(from) {
     machine = file.at<uint16_t>(18);
     flags = file.at<uint32_t>(48);
     const Table programs = segment_table(file), headers = section_table(file);
-    if ((programs.count != 0 && programs.entry < kSegmentSize) || (headers.count != 0 && headers.entry < kSectionSize)) {
+    if ((programs.count != 0 && programs.entry < kSegmentSize) ||
+        (headers.count != 0 && headers.entry < kSectionSize)) {
         throw LoadError("code object: entries of its header tables are too short for a 64 bit ELF file: the file is "
                         "damaged; build it again");
     }

@@ -18,7 +18,8 @@ enum Form : uint64_t {
 };
 enum Content : uint64_t { kPath = 1, kDirectory = 2 };
 enum Standard : uint8_t {
-    kExtended, kCopy, kAdvancePc, kAdvanceLine, kSetFile, kSetColumn, kNegate, kBasicBlock, kConstAddPc, kFixedAdvancePc,
+    kExtended, kCopy, kAdvancePc, kAdvanceLine, kSetFile, kSetColumn, kNegate, kBasicBlock, kConstAddPc,
+    kFixedAdvancePc,
 };
 enum Extended : uint8_t { kEndSequence = 1, kSetAddress = 2, kDefineFile = 3 };
 
@@ -85,7 +86,9 @@ private:
     // DWARF 2 to 4: directories and files count from 1; number 0 is where the compiler ran, told elsewhere.
     void old_tables() {
         directories_.push_back({});
-        for (std::string_view name = from_.text(); !name.empty(); name = from_.text()) directories_.push_back({name, 0});
+        for (std::string_view name = from_.text(); !name.empty(); name = from_.text()) {
+            directories_.push_back({name, 0});
+        }
         names_.push_back({});
         for (std::string_view name = from_.text(); !name.empty(); name = from_.text()) {
             names_.push_back({name, from_.unsigned_leb()});
@@ -172,7 +175,9 @@ private:
         Cursor operand(from_.take(size, "debug lines"));
         switch (operand.take<uint8_t>()) {
             case kEndSequence: end_sequence(); break;
-            case kSetAddress: address_ = operand.left() >= 8 ? operand.take<uint64_t>() : operand.take<uint32_t>(); break;
+            case kSetAddress:
+                address_ = operand.left() >= 8 ? operand.take<uint64_t>() : operand.take<uint32_t>();
+                break;
             case kDefineFile: names_.push_back({operand.text(), operand.unsigned_leb()}); break;
             default: break;
         }
@@ -208,8 +213,8 @@ private:
             const Entry& entry = names_[file_];
             std::string folder;
             if (entry.directory < directories_.size()) {
-                folder = join(directories_.front().name, directories_[entry.directory].name);
-                if (entry.directory == 0) folder = directories_.front().name;
+                folder = directories_[entry.directory].name;
+                if (entry.directory != 0) folder = join(directories_.front().name, folder);
             }
             number = static_cast<uint32_t>(files_.size());
             files_.push_back(join(folder, entry.name));

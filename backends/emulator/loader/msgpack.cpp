@@ -127,9 +127,9 @@ const Value* Value::find(std::string_view key) const {
 uint32_t Value::number_at(std::string_view key, uint32_t otherwise) const {
     const Value* found = find(key);
     if (found == nullptr) return otherwise;
-    if (found->kind != Kind::kInteger) damaged(std::string(key) + " is no number");
+    if (found->kind != Kind::kInteger) damaged(shown(key) + " is no number");
     if (found->integer < 0 || found->integer > std::numeric_limits<uint32_t>::max()) {
-        damaged(std::string(key) + " is " + std::to_string(found->integer) + ", outside 32 bits");
+        damaged(shown(key) + " is " + std::to_string(found->integer) + ", outside 32 bits");
     }
     return static_cast<uint32_t>(found->integer);
 }
@@ -137,14 +137,14 @@ uint32_t Value::number_at(std::string_view key, uint32_t otherwise) const {
 std::string_view Value::text_at(std::string_view key, std::string_view otherwise) const {
     const Value* found = find(key);
     if (found == nullptr) return otherwise;
-    if (found->kind != Kind::kText) damaged(std::string(key) + " is no text");
+    if (found->kind != Kind::kText) damaged(shown(key) + " is no text");
     return found->text;
 }
 
 bool Value::flag_at(std::string_view key) const {
     const Value* found = find(key);
     if (found == nullptr) return false;
-    if (found->kind != Kind::kBoolean && found->kind != Kind::kInteger) damaged(std::string(key) + " is no flag");
+    if (found->kind != Kind::kBoolean && found->kind != Kind::kInteger) damaged(shown(key) + " is no flag");
     return found->integer != 0;
 }
 
@@ -152,7 +152,7 @@ const std::vector<Value>& Value::array_at(std::string_view key) const {
     static const std::vector<Value> kNone;
     const Value* found = find(key);
     if (found == nullptr) return kNone;
-    if (found->kind != Kind::kArray) damaged(std::string(key) + " is no list");
+    if (found->kind != Kind::kArray) damaged(shown(key) + " is no list");
     return found->items;
 }
 

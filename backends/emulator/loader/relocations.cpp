@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Relocations of linked code objects. Numbers and formulas: LLVM's "User Guide for AMDGPU Backend", "Relocation Records".
+// Numbers and formulas: LLVM's "User Guide for AMDGPU Backend", "Relocation Records".
 #include "relocations.h"
 
 #include <cstring>
@@ -26,14 +26,20 @@ uint64_t width(uint32_t type) {
 }
 
 Relocation read_one(const Bytes& entries, uint64_t at, const std::vector<ElfSymbol>& symbols, uint64_t image_size) {
-    Relocation made{entries.at<uint64_t>(at), entries.at<uint32_t>(at + 8), entries.at<int64_t>(at + 16), 0, {}, true, false};
+    Relocation made;
+    made.offset = entries.at<uint64_t>(at);
+    made.type = entries.at<uint32_t>(at + 8);
+    made.addend = entries.at<int64_t>(at + 16);
     const uint32_t index = entries.at<uint32_t>(at + 12);
     const uint64_t bytes = width(made.type);
     if (made.offset > image_size || bytes > image_size - made.offset) {
         throw LoadError("code object: a relocation at " + hex(made.offset) +
                         " is outside what is loaded: the file is damaged; build it again");
     }
-    if (index == 0) return made;   // no symbol: the addend alone
+    if (index == 0) {   // no symbol: the addend alone
+        made.absolute = true;
+        return made;
+    }
     if (index >= symbols.size()) {
         throw LoadError("code object: a relocation names symbol " + std::to_string(index) + " of " +
                         std::to_string(symbols.size()) + ": the file is damaged; build it again");
@@ -44,8 +50,8 @@ Relocation read_one(const Bytes& entries, uint64_t at, const std::vector<ElfSymb
     made.weak = symbol.binding == kBindingWeak;
     if (symbol.section == kUndefined) {
         if (symbol.name.empty()) {
-            throw LoadError("code object: a relocation refers to a symbol that has neither a place nor a name: the file "
-                            "is damaged; build it again");
+            throw LoadError("code object: a relocation refers to a symbol that has neither a place nor a name: the "
+                            "file is damaged; build it again");
         }
         made.name = symbol.name;
     }
@@ -58,7 +64,7 @@ uint64_t address_of(const Relocation& relocation, uint64_t base, const Resolver&
         if (const auto found = resolver(relocation.name)) return *found;
     }
     if (relocation.weak) return 0;
-    throw LoadError("code object: nothing defines its symbol " + relocation.name +
+    throw LoadError("code object: nothing defines its symbol " + shown(relocation.name) +
                     ": link the file that does into it (ld.lld -shared --no-undefined names all such)");
 }
 

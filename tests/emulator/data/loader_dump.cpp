@@ -6,16 +6,17 @@
 //   wrapped FILE TARGET        the same, from behind the wrapper that host programs register
 //   truncate FILE STEP         loads every STEPth proper prefix; all must be refused
 //   mutate FILE SEED COUNT     loads copies with bytes changed; each must load or be refused
-#include <cstdio>
-#include <cstdlib>
+#include <algorithm>
+#include <cstdint>
 #include <fstream>
-#include <functional>
 #include <iostream>
 #include <iterator>
-#include <map>
 #include <memory>
+#include <optional>
 #include <random>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "bundle.h"
@@ -85,11 +86,13 @@ std::string kernel_json(const KernelInfo& k) {
     return made.text();
 }
 
-std::vector<uint8_t> relocated(const CodeObject& code, std::map<std::string, uint64_t> known = {}) {
+constexpr uint64_t kElsewhere = 0x123456789abcdef0;
+
+// The image with `elsewhere` defined, alone of all symbols that code may leave undefined.
+std::vector<uint8_t> relocated(const CodeObject& code) {
     std::vector<uint8_t> placed = code.image;
-    relocate(code, placed.data(), [&](std::string_view name) -> std::optional<uint64_t> {
-        const auto found = known.find(std::string(name));
-        return found == known.end() ? std::nullopt : std::optional(found->second);
+    relocate(code, placed.data(), [](std::string_view name) -> std::optional<uint64_t> {
+        return name == "elsewhere" ? std::optional(kElsewhere) : std::nullopt;
     });
     return placed;
 }
@@ -105,7 +108,7 @@ void dump(const CodeObject& code) {
     made.raw("symbols", list(code.symbols, [](const Symbol& s) {
         return Json().field("name", s.name).number("address", s.address).number("size", s.size).number("function", int{s.function}).text();
     }));
-    const std::vector<uint8_t> placed = relocated(code, {{"elsewhere", 0x123456789abcdef0}});
+    const std::vector<uint8_t> placed = relocated(code);
     const uint64_t base = reinterpret_cast<uintptr_t>(placed.data());
     made.number("base", base);
     made.raw("relocations", list(code.relocations, [&](const Relocation& r) {
