@@ -1,0 +1,82 @@
+# SPDX-License-Identifier: MIT
+"""One process for all programs of a session, replaced when one of them takes it down."""
+
+from __future__ import annotations
+
+import json
+import select
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import backends
+from backends.base import ToolchainMissing
+from backends.emulator import build
+
+ROOT = Path(__file__).resolve().parents[3]
+_LIMIT = 120.0          # seconds for one program, on a machine that does other things too
+Run = Callable[[str], str | None]
+
+
+class Worker:
+    """``run`` sends a program, waits for the verdict; a worker that dies or hangs is a verdict too."""
+
+    def __init__(self, checks: str, log: Path):
+        self._argv = [sys.executable, "-m", "tests.emulator.programs.run", "--serve", "--checks", checks]
+        self._log = log
+        self._process: subprocess.Popen[str] | None = None
+
+    def run(self, program: str) -> str | None:
+        if self._process is None:
+            with self._log.open("wb") as stderr:
+                self._process = subprocess.Popen(self._argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                                 stderr=stderr, text=True, cwd=ROOT)
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(program + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return self._lost("did not start")
+        if not select.select([self._process.stdout], [], [], _LIMIT)[0]:
+            return self._lost(f"no answer after {_LIMIT:.0f} s")
+        line = self._process.stdout.readline()
+        if not line:
+            return self._lost("the process died")
+        wrong: str | None = json.loads(line)["wrong"]
+        return wrong
+
+    def _lost(self, how: str) -> str:
+        status = self.close()
+        return f"{how} (exit status {status}): {self._log.read_text(errors='replace')[-2000:]}"
+
+    def close(self) -> int:
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        if process.poll() is None:
+            process.kill()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                pipe.close()
+        return process.wait()
+
+
+@pytest.fixture(scope="session")
+def toolchain() -> None:
+    """The compilers of programs and of the emulator."""
+    try:
+        backends.get("rocm").compiler()
+        build.find()
+    except ToolchainMissing as missing:
+        pytest.skip(str(missing))
+
+
+@pytest.fixture(scope="session")
+def run(toolchain: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    worker = Worker("none", tmp_path_factory.mktemp("programs") / "worker.log")
+    yield worker.run
+    worker.close()

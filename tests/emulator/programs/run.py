@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: MIT
+"""Runs programs of the corpus: ``python -m tests.emulator.programs.run [--checks all] [PART OF A NAME]…``
+
+With ``--serve`` it reads one program a line from stdin and answers each with a line of JSON: tests drive it so, from a
+process that survives whatever happens to this one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+
+from tests.emulator.programs import running
+
+
+def answer(emulator: running.Emulator, words: list[str]) -> dict[str, object]:
+    """``wrong``: None or what is wrong; ``seconds``: what running it took, compilation included."""
+    started = time.monotonic()
+    try:
+        wrong = running.run(emulator, words)
+    except Exception as error:      # noqa: BLE001  whatever it was, the next program gets its turn
+        wrong = f"{type(error).__name__}: {error}"
+    return {"wrong": wrong, "seconds": time.monotonic() - started}
+
+
+def serve(emulator: running.Emulator) -> None:
+    for line in sys.stdin:
+        print(json.dumps(answer(emulator, line.split())), flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--checks", default="none", help="the emulator's checks: all, none or a comma list")
+    parser.add_argument("--serve", action="store_true")
+    parser.add_argument("parts", nargs="*")
+    options = parser.parse_args()
+    emulator = running.Emulator(options.checks)
+    programs = [["triton", name] for name in running.triton_names()]
+    programs += [["hip", name, level] for name in running.hip_names() for level in running.LEVELS]
+    if options.serve:
+        serve(emulator)
+        return 0
+    failed = 0
+    for words in programs:
+        if options.parts and not any(part in " ".join(words) for part in options.parts):
+            continue
+        result = answer(emulator, words)
+        failed += result["wrong"] is not None
+        print(f"{' '.join(words):48} {result['seconds']:6.2f} s  {result['wrong'] or 'right'}", flush=True)
+    print(f"{failed} failed" if failed else "all right")
+    return failed != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: MIT
+"""Kernels whose code generator nobody here wrote: Triton's for AMD, run on the emulator and compared with torch."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.emulator.programs.conftest import Run
+
+pytest.importorskip("triton", reason="the triton wheel compiles these programs")
+running = pytest.importorskip("tests.emulator.programs.running")
+
+pytestmark = pytest.mark.toolchain("rocm")
+
+
+@pytest.mark.parametrize("name", running.triton_names())
+def test_program(name: str, run: Run) -> None:
+    assert run(f"triton {name}") is None
