@@ -15,6 +15,11 @@ import time
 from tests.emulator.programs import running
 
 
+def say(line: str) -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
 def answer(emulator: running.Emulator, words: list[str]) -> dict[str, object]:
     """``wrong``: None or what is wrong; ``seconds``: what running it took, compilation included."""
     started = time.monotonic()
@@ -27,7 +32,7 @@ def answer(emulator: running.Emulator, words: list[str]) -> dict[str, object]:
 
 def serve(emulator: running.Emulator) -> None:
     for line in sys.stdin:
-        print(json.dumps(answer(emulator, line.split())), flush=True)
+        say(json.dumps(answer(emulator, line.split())))
 
 
 def main() -> int:
@@ -48,8 +53,8 @@ def main() -> int:
             continue
         result = answer(emulator, words)
         failed += result["wrong"] is not None
-        print(f"{' '.join(words):48} {result['seconds']:6.2f} s  {result['wrong'] or 'right'}", flush=True)
-    print(f"{failed} failed" if failed else "all right")
+        say(f"{' '.join(words):48} {result['seconds']:6.2f} s  {result['wrong'] or 'right'}")
+    say(f"{failed} failed" if failed else "all right")
     return failed != 0
 
 

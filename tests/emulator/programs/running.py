@@ -121,7 +121,7 @@ def hip_names() -> list[str]:
 def compile_hip(name: str, level: str) -> Path:
     """The library of a HIP program; both halves by the project's own compiler, through its cache."""
     backend = _At(level)
-    return backend.compile(KernelSource.read(HERE / "hip" / f"{name}.hip", ROOT), backend.target("MI300")).library
+    return backend.compile(KernelSource.read(HERE / "hip" / f"{name}.hip", ROOT), backend.target("MI300")).path
 
 
 def run_hip(emulator: Emulator, name: str, level: str) -> str | None:

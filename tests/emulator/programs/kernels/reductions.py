@@ -29,7 +29,8 @@ def softmax(generator, columns=781, block=1024, options=None):
     x = normal(generator, rows, columns) * 3
     return Launch(softmax_kernel, (rows,), {"x": x, "out": poisoned(rows, columns), "stride": columns,
                                             "columns": columns},
-                  {"out": Expected(x.double().softmax(1).float(), rtol=5e-6, atol=1e-8)}, {"BLOCK": block}, options or {})
+                  {"out": Expected(x.double().softmax(1).float(), rtol=5e-6, atol=1e-8)}, {"BLOCK": block},
+                  options or {})
 
 
 @triton.jit
