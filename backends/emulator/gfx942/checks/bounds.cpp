@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: MIT
+// Accesses outside what there is, and accesses at addresses that the instruction does not take.
+#include <algorithm>
+#include <cinttypes>
+#include <cstdio>
+#include <fstream>
+#include <mutex>
+
+#include "../../control.h"
+#include "../memory.h"
+#include "shadow.h"
+
+namespace emu::checks {
+namespace {
+
+constexpr u64 kNearby = 1 << 20;            // an address so close to an allocation is told relative to it
+
+std::string hex(u64 value) {
+    char text[32];
+    std::snprintf(text, sizeof text, "0x%" PRIx64, value);
+    return text;
+}
+
+const char* verb(AccessKind kind) {
+    return kind == AccessKind::Read ? "read" : kind == AccessKind::Write ? "write" : "atomic";
+}
+
+std::string size_text(u32 bytes, AccessKind kind) { return std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes"; }
+
+std::string describe(const Allocation& allocation, u64 address) {
+    const std::string what = "'" + allocation.name + "' (" + hex(allocation.begin) + ", " + std::to_string(allocation.size) + " bytes)";
+    if (address >= allocation.end()) return std::to_string(address - allocation.end()) + " bytes behind " + what;
+    if (address < allocation.begin) return std::to_string(allocation.begin - address) + " bytes before " + what;
+    return std::to_string(address - allocation.begin) + " bytes into " + what;
+}
+
+std::string neighbourhood(u64 address) {
+    if (const Allocation* inside = find_allocation(address)) return describe(*inside, address);
+    if (const Allocation* freed = find_freed(address)) return describe(*freed, address) + ", which was freed";
+    const Allocation* near = nearest_allocation(address);
+    if (!near) return "no memory was allocated or registered";
+    const u64 distance = address >= near->end() ? address - near->end() : near->begin - address;
+    return distance > kNearby ? "far from every allocation" : describe(*near, address);
+}
+
+// Host memory that nobody registered may be used as device memory, as long as it is mapped: then only its pages are known.
+bool is_mapped(u64 begin, u64 bytes, bool write) {
+    static std::mutex mutex;
+    struct Map {
+        u64 begin, end;
+        bool writable;
+    };
+    static std::vector<Map> maps;
+    auto covered = [&] {
+        u64 at = begin;
+        for (const Map& map : maps)
+            if (at >= map.begin && at < map.end && (map.writable || !write)) at = map.end;
+        return at >= begin + bytes;
+    };
+    const std::lock_guard lock(mutex);
+    if (covered()) return true;
+    maps.clear();
+    std::ifstream file("/proc/self/maps");
+    for (std::string line; std::getline(file, line);) {
+        u64 first = 0, last = 0;
+        char rights[8] = {};
+        if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %7s", &first, &last, rights) != 3) continue;
+        if (rights[0] == 'r') maps.push_back({first, last, rights[1] == 'w'});
+    }
+    return covered();
+}
+
+bool within(u64 address, u32 bytes, AccessKind kind) {
+    if (const Allocation* allocation = find_allocation(address)) return allocation->contains(address, bytes);
+    if (control::options().strict || find_freed(address)) return false;
+    return is_mapped(address, bytes, kind != AccessKind::Read);
+}
+
+// The arguments live outside every allocation.
+bool is_kernarg(const Launch& launch, u64 address, u32 bytes) {
+    const u64 packet = launch.dispatch_packet, queue = launch.queue;
+    auto inside = [&](u64 begin, u64 size) { return address >= begin && address + bytes <= begin + size; };
+    return inside(launch.kernarg, launch.kernarg_bytes) || inside(packet, 64) || inside(queue, 256);
+}
+
+template <class A>
+u64 misaligned_lanes(const A* address, u64 lanes, u32 alignment) {
+    u64 wrong = 0;
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const int lane = std::countr_zero(rest);
+        if (address[lane] & (alignment - 1)) wrong |= u64{1} << lane;
+    }
+    return wrong;
+}
+
+// Global loads and stores may be at any byte when they are of bytes or shorts; dwords and wider want a multiple of 4 to be
+// fast and atomics want their own size.
+u32 alignment_of(u32 bytes, AccessKind kind) {
+    if (kind == AccessKind::Atomic) return std::bit_floor(bytes);
+    return std::min(std::bit_floor(bytes), 4u);
+}
+
+u64 report_size(Wave& w, const Op& op, u64 wrong, const u32* address, u32 bytes, u32 limit, AccessKind kind, const char* memory) {
+    if (!wrong) return 0;
+    const int lane = std::countr_zero(wrong);
+    report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of " + memory + ", which has " +
+                                     std::to_string(limit) + " bytes here; " + std::to_string(std::popcount(wrong)) + " lanes");
+    return wrong;
+}
+
+u64 outside(const u32* address, u64 lanes, u32 bytes, u32 limit) { return lanes & ~lanes_within(address, lanes, bytes, limit); }
+
+}  // namespace
+
+u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
+    if (!lanes) return 0;
+    if (on(w, kMisaligned)) {
+        const u32 alignment = alignment_of(bytes, kind);
+        if (const u64 wrong = misaligned_lanes(address, lanes, alignment)) {
+            const int lane = std::countr_zero(wrong);
+            report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + ", not a multiple of " +
+                                                 std::to_string(alignment), neighbourhood(address[lane]));
+        }
+    }
+    if (!on(w, kBounds)) return lanes;
+    u64 low = ~u64{0}, high = 0;
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const u64 each = address[std::countr_zero(rest)];
+        low = std::min(low, each);
+        high = std::max(high, each);
+    }
+    const Allocation* all = find_allocation(low);
+    if (all && all->contains(high, bytes)) return lanes;
+    u64 wrong = 0;
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const int lane = std::countr_zero(rest);
+        if (!within(address[lane], bytes, kind)) wrong |= u64{1} << lane;
+    }
+    if (wrong) {
+        const int lane = std::countr_zero(wrong);
+        report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + "; " +
+                                         std::to_string(std::popcount(wrong)) + " lanes", neighbourhood(address[lane]));
+    }
+    return lanes & ~wrong;
+}
+
+u64 check_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
+    const u32 limit = w.group->lds_bytes;
+    if (on(w, kMisaligned) && lanes) {
+        const u32 alignment = kind == AccessKind::Atomic ? std::bit_floor(bytes) : std::min(std::bit_floor(bytes), 4u);
+        if (const u64 wrong = misaligned_lanes(address, lanes, alignment)) {
+            const int lane = std::countr_zero(wrong);
+            report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of LDS, not a multiple of " +
+                                                 std::to_string(alignment));
+        }
+    }
+    if (!on(w, kBounds)) return lanes;
+    return lanes & ~report_size(w, op, outside(address, lanes, bytes, limit), address, bytes, limit, kind, "LDS");
+}
+
+u64 check_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
+    if (!on(w, kBounds)) return lanes;
+    const u32 limit = w.group->launch->scratch_bytes;
+    return lanes & ~report_size(w, op, outside(offset, lanes, bytes, limit), offset, bytes, limit, kind, "the lane's scratch");
+}
+
+bool check_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
+    if (!on(w, kBounds) || is_kernarg(*w.group->launch, address, bytes) || within(address, bytes, kind)) return true;
+    report(w, op, kBounds, -1, "scalar " + size_text(bytes, kind) + " at " + hex(address), neighbourhood(address));
+    return false;
+}
+
+}  // namespace emu::checks

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: MIT
+#include "shadow.h"
+
+#include <cinttypes>
+#include <cstdio>
+
+#include "../../control.h"
+#include "../module.h"
+
+namespace emu::checks {
+namespace {
+
+std::string pc_text(u64 pc) {
+    char text[32];
+    std::snprintf(text, sizeof text, "pc 0x%" PRIx64, pc);
+    return text;
+}
+
+}  // namespace
+
+std::shared_ptr<LaunchShadow> begin_launch(const Launch& launch, u32 enabled) {
+    auto shadow = std::make_shared<LaunchShadow>();
+    shadow->launch = &launch;
+    shadow->enabled = enabled;
+    if (enabled & kGlobalRace) begin(shadow->global_race, launch);
+    if (enabled & kHazard) begin(shadow->hazards, launch);
+    return shadow;
+}
+
+std::shared_ptr<GroupShadow> begin_group(Workgroup& group) {
+    auto shadow = std::make_shared<GroupShadow>();
+    shadow->launch = group.launch->shadow;
+    const u32 enabled = shadow->launch->enabled;
+    group.shadow = shadow.get();
+    if (enabled & kLdsRace) begin(shadow->lds_race, group);
+    if (enabled & kUninitialised) begin(shadow->uninitialised, group);
+    if (enabled & kGlobalRace) begin(shadow->global_race, group);
+    for (Wave& wave : group.waves) {
+        shadow->waves.push_back(std::make_unique<WaveShadow>());
+        wave.shadow = shadow->waves.back().get();
+        wave.shadow->group = shadow.get();
+        if (enabled & kUninitialised) begin(wave.shadow->uninitialised, wave);
+        if (enabled & kWaitcnt) begin(wave.shadow->waitcnt, wave);
+        if (enabled & kHazard) begin(wave.shadow->hazards, wave);
+        if (enabled & kBarrier) begin(wave.shadow->barrier, wave);
+    }
+    return shadow;
+}
+
+void before(Wave& w, const Op& op) {
+    const u32 enabled = launch_of(w).enabled;
+    if (enabled & kHazard) hazards::before(w, op);
+    if (enabled & kWaitcnt) waitcnt::before(w, op);
+    if (enabled & kUninitialised) uninitialised::before(w, op);
+    if (enabled & kBarrier) barrier::before(w, op);
+    if (enabled & kLdsRace) lds_race::before(w, op);
+}
+
+void after(Wave& w, const Op& op) {
+    const u32 enabled = launch_of(w).enabled;
+    if (enabled & kUninitialised) uninitialised::after(w, op);
+    if (enabled & kWaitcnt) waitcnt::after(w, op);
+    if (enabled & kHazard) hazards::after(w, op);
+    if (enabled & kGlobalRace) global_race::after(w, op);
+}
+
+void at_barrier(Workgroup& group) {
+    if (group.shadow->launch->on(kLdsRace)) lds_race::at_barrier(group);
+}
+
+void end_group(Workgroup&) {}
+
+std::vector<Finding> end_launch(LaunchShadow& shadow) {
+    std::vector<Finding> findings;
+    for (auto& [key, finding] : shadow.findings) findings.push_back(std::move(finding));
+    return findings;
+}
+
+u64 on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
+    lanes = check_global(w, op, address, lanes, bytes, kind);
+    if (on(w, kGlobalRace)) global_race::on_global(w, op, address, lanes, bytes, kind);
+    return lanes;
+}
+
+u64 on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
+    lanes = check_lds(w, op, address, lanes, bytes, kind);
+    if (on(w, kUninitialised)) uninitialised::on_lds(w, op, address, lanes, bytes, kind);
+    if (on(w, kLdsRace)) lds_race::on_lds(w, op, address, lanes, bytes, kind);
+    return lanes;
+}
+
+u64 on_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
+    return check_scratch(w, op, offset, lanes, bytes, kind);
+}
+
+bool on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
+    return check_scalar(w, op, address, bytes, kind);
+}
+
+std::string where(const Launch& launch, u32 op_index) {
+    const Op& op = launch.program->ops[op_index];
+    const loader::CodeObject& code = launch.module->code;
+    if (const auto line = code.lines.find(code.text_begin + op.pc)) return line->file + ":" + std::to_string(line->line);
+    return pc_text(code.text_begin + op.pc - launch.kernel->entry);
+}
+
+void report(Wave& w, const Op& op, Check check, int lane, std::string message, std::string allocation, std::string other) {
+    LaunchShadow& shadow = launch_of(w);
+    const Launch& launch = *shadow.launch;
+    {
+        const std::lock_guard lock(shadow.mutex);
+        const auto [place, fresh] = shadow.findings.try_emplace({check, op.index});
+        Finding& finding = place->second;
+        if (!fresh) {
+            ++finding.times;
+        } else {
+            const loader::CodeObject& code = launch.module->code;
+            finding.check = check;
+            finding.message = std::move(message);
+            finding.kernel = launch.kernel->name;
+            finding.group = w.group->id;
+            finding.wave = static_cast<int>(w.id);
+            finding.lane = lane;
+            finding.pc = code.text_begin + op.pc - launch.kernel->entry;
+            finding.instruction = disassemble(op.inst);
+            if (const auto line = code.lines.find(code.text_begin + op.pc)) {
+                finding.file = line->file;
+                finding.line = line->line;
+            }
+            finding.allocation = std::move(allocation);
+            finding.other = std::move(other);
+        }
+    }
+    if (control::options().halt) fault(w, op, name(check) + " check failed");
+}
+
+}  // namespace emu::checks
