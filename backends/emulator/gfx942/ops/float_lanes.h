@@ -2,8 +2,8 @@
 // What the floating-point files of ops/ share: vectors as bits, choices without branches, minimum and maximum.
 //
 // NaN: arithmetic is the host's, which quiets signalling NaNs and passes an operand's payload on. The manual does not
-// say which of several NaN operands wins, so neither do we. An invalid operation gives 0xffc00000 where we make the NaN,
-// which is what the manual shows for the functions and for division (and what an x86 host makes).
+// say which of several NaN operands wins, so neither do we. An invalid operation gives 0xffc00000 where we make the
+// NaN, which is what the manual shows for the functions and for division (and what an x86 host makes).
 #pragma once
 
 #include "../float16.h"
@@ -40,8 +40,12 @@ inline u64v choose(i64v condition, u64v yes, u64v no) {
     return (yes & mask) | (no & ~mask);
 }
 inline i32v choose(i32v condition, i32v yes, i32v no) { return (yes & condition) | (no & ~condition); }
-inline f32v choose(i32v condition, f32v yes, f32v no) { return floats_of(choose(condition, bits_of(yes), bits_of(no))); }
-inline f64v choose(i64v condition, f64v yes, f64v no) { return floats_of(choose(condition, bits_of(yes), bits_of(no))); }
+inline f32v choose(i32v condition, f32v yes, f32v no) {
+    return floats_of(choose(condition, bits_of(yes), bits_of(no)));
+}
+inline f64v choose(i64v condition, f64v yes, f64v no) {
+    return floats_of(choose(condition, bits_of(yes), bits_of(no)));
+}
 
 template <class F>
 inline F magnitude(F value) { return __builtin_elementwise_abs(value); }

@@ -55,7 +55,8 @@ void v_frexp_mant_f32(Lanes& l) { store(l.d, mantissa_of(source(l, 0))); }
 
 // In f64 the product is exact for every exponent that matters, and rounded once on the way back.
 void v_ldexp_f32(Lanes& l) {
-    const i32v exponent = __builtin_elementwise_min(__builtin_elementwise_max(load<i32v>(l.s[1]), i32v(-400)), i32v(400));
+    i32v exponent = load<i32v>(l.s[1]);
+    exponent = __builtin_elementwise_min(__builtin_elementwise_max(exponent, i32v(-400)), i32v(400));
     const f64v wide = __builtin_convertvector(source(l, 0), f64v);
     store(l.d, __builtin_convertvector(wide * power_of_two(__builtin_convertvector(exponent, i64v)), f32v));
 }
