@@ -3,6 +3,8 @@
 // registers; gather and scatter do it for the lanes of a mask.
 #pragma once
 
+#include <type_traits>
+
 #include "access.h"
 
 namespace emu {
@@ -11,7 +13,6 @@ inline u8* at(u64 address) { return reinterpret_cast<u8*>(static_cast<uintptr_t>
 inline u64 address_of(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer); }
 inline int lowest(u64 lanes) { return __builtin_ctzll(lanes); }
 
-using u32x2 = u32 __attribute__((ext_vector_type(2)));
 using u32x4 = u32 __attribute__((ext_vector_type(4)));
 
 /// N whole registers; the first register's word of the lane is `*d`.
@@ -96,6 +97,17 @@ inline void gather(u32* d, u64 base, const Index* from, u64 lanes, u64 exec) {
                 for (int i = 0; i < 4; ++i) q.r[i] = load_quad(at(base + from[lane + i]));
                 q.transpose();
                 for (int i = 0; i < 4; ++i) std::memcpy(d + i * kLanes + lane, &q.r[i], sizeof q.r[i]);
+            }
+        } else if constexpr (std::is_same_v<Shape, Dwords<2>>) {
+            for (int lane = 0; lane < kLanes; lane += 4) {
+                u32x4 a, b;
+                std::memcpy(&a, at(base + from[lane]), 8);
+                std::memcpy(reinterpret_cast<u8*>(&a) + 8, at(base + from[lane + 1]), 8);
+                std::memcpy(&b, at(base + from[lane + 2]), 8);
+                std::memcpy(reinterpret_cast<u8*>(&b) + 8, at(base + from[lane + 3]), 8);
+                const u32x4 low = __builtin_shufflevector(a, b, 0, 2, 4, 6), high = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+                std::memcpy(d + lane, &low, sizeof low);
+                std::memcpy(d + kLanes + lane, &high, sizeof high);
             }
         } else {
             for (int lane = 0; lane < kLanes; ++lane) Shape::load(d + lane, at(base + from[lane]));
