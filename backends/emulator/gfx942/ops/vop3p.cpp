@@ -83,13 +83,13 @@ HalfPair halves(const u32* words) {
 }
 
 void store_halves(Lanes& l, f32v low, f32v high) {
-    const unsigned round = l.wave->round64();
+    const unsigned round = half_rounding(*l.wave);
     store(l.d, f32_to_f16(low, round) | f32_to_f16(high, round) << 16);
 }
 
 void v_pk_fma_f16(Lanes& l) {
     const u32v a = load<u32v>(l.s[0]), b = load<u32v>(l.s[1]), c = load<u32v>(l.s[2]);
-    const unsigned round = l.wave->round64();
+    const unsigned round = half_rounding(*l.wave);
     const u32v low = fma_f16(a & 0xffffu, b & 0xffffu, c & 0xffffu, round);
     store(l.d, low | fma_f16(a >> 16, b >> 16, c >> 16, round) << 16);
 }
@@ -201,11 +201,11 @@ f32v mixed(const Lanes& l) {
 void v_fma_mix_f32(Lanes& l) { store(l.d, mixed(l)); }
 
 // The f32 result is rounded to f16: two roundings, as the ISA guide writes it.
-void v_fma_mixlo_f16(Lanes& l) { store(l.d, f32_to_f16(mixed(l), l.wave->round64())); }
+void v_fma_mixlo_f16(Lanes& l) { store(l.d, f32_to_f16(mixed(l), half_rounding(*l.wave))); }
 
 // The result goes to the high half, and the low half stays; so clamp and denormals are ours.
 void v_fma_mixhi_f16(Lanes& l) {
-    u32v half = f32_to_f16(mixed(l), l.wave->round64());
+    u32v half = f32_to_f16(mixed(l), half_rounding(*l.wave));
     if (!(l.wave->mode >> 7 & 1)) half = (half & 0x7c00u) == 0u ? half & 0x8000u : half;
     if (l.clamp()) {
         const u32v one = 0x3c00u;
