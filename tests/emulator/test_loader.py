@@ -471,7 +471,7 @@ def test_every_truncation_is_refused(program: Program, compile_c: Compile, name:
 
 @pytest.mark.parametrize("name", ["v5-dwarf5", "v4-dwarf4", "v6-dwarf64"])
 def test_changed_bytes_never_crash_it(program: Program, compile_c: Compile, name: str) -> None:
-    found = program.answer("mutate", compile_c(*SMALL[name]), 20250101, 1500)
+    found = program.answer("mutate", compile_c(*SMALL[name]), 20250101, 800)
     assert 0 < found["loaded"] < found["tried"]
 
 

@@ -8,12 +8,10 @@
 //   mutate FILE SEED COUNT     loads copies with bytes changed; each must load or be refused
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
-#include <iostream>
-#include <iterator>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <optional>
-#include <random>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -27,14 +25,19 @@ using namespace emu::loader;
 namespace {
 
 std::vector<uint8_t> read_file(const char* path) {
-    std::ifstream file(path, std::ios::binary);
-    if (!file) throw std::runtime_error(std::string("cannot read ") + path);
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::FILE* const file = std::fopen(path, "rb");
+    if (file == nullptr) throw std::runtime_error(std::string("cannot read ") + path);
+    std::vector<uint8_t> found;
+    for (int byte = std::fgetc(file); byte != EOF; byte = std::fgetc(file)) found.push_back(static_cast<uint8_t>(byte));
+    std::fclose(file);
+    return found;
 }
 
 // A copy of exactly that size on the heap, so that a sanitizer sees each read beyond it.
 struct Exact {
-    explicit Exact(const uint8_t* from, size_t count) : data(new uint8_t[count]), size(count) { std::copy_n(from, count, data.get()); }
+    explicit Exact(const uint8_t* from, size_t count) : data(new uint8_t[count]), size(count) {
+        std::copy_n(from, count, data.get());
+    }
     std::unique_ptr<uint8_t[]> data;
     size_t size;
 };
@@ -73,15 +76,18 @@ std::string list(const Items& items, Each each) {
 std::string kernel_json(const KernelInfo& k) {
     Json made;
     made.field("name", k.name).field("symbol", k.symbol).number("descriptor", k.descriptor).number("entry", k.entry);
-    made.number("kernarg_bytes", k.kernarg_bytes).number("kernarg_align", k.kernarg_align).number("lds_bytes", k.lds_bytes);
-    made.number("scratch_bytes", k.scratch_bytes).number("sgprs", k.sgprs).number("vgprs", k.vgprs).number("agprs", k.agprs);
+    made.number("kernarg_bytes", k.kernarg_bytes).number("kernarg_align", k.kernarg_align);
+    made.number("lds_bytes", k.lds_bytes).number("scratch_bytes", k.scratch_bytes);
+    made.number("sgprs", k.sgprs).number("vgprs", k.vgprs).number("agprs", k.agprs);
     made.number("accum_offset", k.accum_offset).number("max_threads", k.max_threads).number("wave_size", k.wave_size);
     made.number("rsrc1", k.rsrc1).number("rsrc2", k.rsrc2).number("rsrc3", k.rsrc3).number("properties", k.properties);
     made.number("kernarg_preload", k.kernarg_preload).number("dynamic_stack", int{k.dynamic_stack});
     made.number("uniform_workgroup", int{k.uniform_workgroup});
     made.number("spilled_vgprs", k.spilled_vgprs).number("spilled_sgprs", k.spilled_sgprs);
     made.raw("arguments", list(k.arguments, [](const Argument& a) {
-        return Json().field("name", a.name).field("kind", a.kind).number("offset", a.offset).number("size", a.size).text();
+        Json argument;
+        argument.field("name", a.name).field("kind", a.kind).number("offset", a.offset).number("size", a.size);
+        return argument.text();
     }));
     return made.text();
 }
@@ -106,24 +112,29 @@ void dump(const CodeObject& code) {
     made.number("image_fnv", sum);
     made.raw("kernels", list(code.kernels, kernel_json));
     made.raw("symbols", list(code.symbols, [](const Symbol& s) {
-        return Json().field("name", s.name).number("address", s.address).number("size", s.size).number("function", int{s.function}).text();
+        Json symbol;
+        symbol.field("name", s.name).number("address", s.address).number("size", s.size);
+        return symbol.number("function", int{s.function}).text();
     }));
     const std::vector<uint8_t> placed = relocated(code);
     const uint64_t base = reinterpret_cast<uintptr_t>(placed.data());
     made.number("base", base);
     made.raw("relocations", list(code.relocations, [&](const Relocation& r) {
         uint64_t word = 0;
-        std::copy_n(placed.data() + r.offset, std::min<size_t>(8, placed.size() - r.offset), reinterpret_cast<uint8_t*>(&word));
-        return Json().number("offset", r.offset).number("type", r.type).number("addend", r.addend).number("symbol", r.symbol)
-            .field("name", r.name).number("absolute", int{r.absolute}).number("weak", int{r.weak}).number("word", word).text();
+        std::memcpy(&word, placed.data() + r.offset, std::min<size_t>(8, placed.size() - r.offset));
+        Json one;
+        one.number("offset", r.offset).number("type", r.type).number("addend", r.addend).number("symbol", r.symbol);
+        one.field("name", r.name).number("absolute", int{r.absolute}).number("weak", int{r.weak}).number("word", word);
+        return one.text();
     }));
     std::vector<std::string> lines;
     for (uint64_t at = code.text_begin; at < code.text_end; at += 4) {
         const auto line = code.lines.find(at);
-        lines.push_back(line ? "[" + quoted(line->file) + ", " + std::to_string(line->line) + ", " + std::to_string(line->column) + "]" : "null");
+        lines.push_back(!line ? "null" : "[" + quoted(line->file) + ", " + std::to_string(line->line) + ", " +
+                                             std::to_string(line->column) + "]");
     }
     made.raw("lines", list(lines, [](const std::string& line) { return line; }));
-    std::cout << made.text() << '\n';
+    std::puts(made.text().c_str());
 }
 
 // Loads a copy and uses all of it; whether it loaded.
@@ -135,16 +146,21 @@ bool survives(const uint8_t* bytes, size_t size) {
         relocated(code);
         return true;
     } catch (const LoadError& error) {
-        if (std::string(error.what()).size() < 30) throw std::runtime_error(std::string("says little: ") + error.what());
+        const std::string said = error.what();
+        if (said.size() < 30) throw std::runtime_error("says little: " + said);
         return false;
     }
 }
 
 void bundle(const std::vector<uint8_t>& file, const char* target, bool wrapped) {
     const Exact copy(file.data(), file.size());
-    struct { uint32_t magic, version; const void* binary; void* unused; } wrapper{0x48495046, 1, copy.data.get(), nullptr};
-    const auto [begin, size] = wrapped ? find_code_object(&wrapper, target) : find_code_object(copy.data.get(), target, copy.size);
-    std::cout << Json().number("offset", begin - copy.data.get()).number("size", size).text() << '\n';
+    const struct {
+        uint32_t magic, version;
+        const void *binary, *unused;
+    } wrapper{0x48495046, 1, copy.data.get(), nullptr};
+    const auto [begin, size] =
+        wrapped ? find_code_object(&wrapper, target) : find_code_object(copy.data.get(), target, copy.size);
+    std::puts(Json().number("offset", begin - copy.data.get()).number("size", size).text().c_str());
 }
 
 int run(const std::vector<std::string>& words) {
@@ -157,20 +173,27 @@ int run(const std::vector<std::string>& words) {
         const size_t step = std::stoul(words.at(2));
         size_t tried = 0, loaded = 0;
         for (size_t size = 0; size < file.size(); size += step, ++tried) loaded += survives(file.data(), size);
-        std::cout << Json().number("tried", tried).number("loaded", loaded).text() << '\n';
+        std::puts(Json().number("tried", tried).number("loaded", loaded).text().c_str());
     } else if (words[0] == "mutate") {
-        std::mt19937_64 random(std::stoull(words.at(2)));
+        uint64_t state = std::stoull(words.at(2));
+        const auto random = [&state] {   // splitmix64
+            uint64_t mixed = state += 0x9e3779b97f4a7c15;
+            mixed = (mixed ^ mixed >> 30) * 0xbf58476d1ce4e5b9;
+            mixed = (mixed ^ mixed >> 27) * 0x94d049bb133111eb;
+            return mixed ^ mixed >> 31;
+        };
         const int count = std::stoi(words.at(3));
         int loaded = 0;
         for (int index = 0; index < count; ++index) {
             std::vector<uint8_t> changed = file;
             for (uint64_t change = random() % 4 + 1; change > 0; --change) {
                 constexpr uint8_t kValues[] = {0, 1, 0x7f, 0x80, 0xff};
-                changed[random() % changed.size()] = random() % 2 ? kValues[random() % 5] : static_cast<uint8_t>(random());
+                const uint8_t value = random() % 2 ? kValues[random() % 5] : static_cast<uint8_t>(random());
+                changed[random() % changed.size()] = value;
             }
             loaded += survives(changed.data(), changed.size());
         }
-        std::cout << Json().number("tried", count).number("loaded", loaded).text() << '\n';
+        std::puts(Json().number("tried", count).number("loaded", loaded).text().c_str());
     } else {
         throw std::runtime_error("unknown mode " + words[0]);
     }
@@ -183,10 +206,10 @@ int main(int count, char** words) {
     try {
         return run({words + 1, words + count});
     } catch (const LoadError& error) {
-        std::cerr << error.what() << '\n';
+        std::fprintf(stderr, "%s\n", error.what());
         return 3;   // refused, as it should where the test says so
     } catch (const std::exception& error) {
-        std::cerr << "failed: " << error.what() << '\n';
+        std::fprintf(stderr, "failed: %s\n", error.what());
         return 4;
     }
 }
