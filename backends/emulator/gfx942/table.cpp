@@ -32,7 +32,8 @@ constexpr Named kTypes[] = {
 
 // "f32", "b32x4" (four times as many registers), "f16p" (the other half is preserved).
 TypedOperand parse_operand(std::string_view text, const char* row) {
-    const size_t times = text.find('x');
+    const size_t last = text.rfind('x');          // "mix" ends in one and is no count
+    const size_t times = last + 1 < text.size() ? last : std::string_view::npos;
     const std::string_view base = text.substr(0, times);
     unsigned count = 1;
     if (times != std::string_view::npos) count = static_cast<unsigned>(std::stoul(std::string(text.substr(times + 1))));

@@ -74,7 +74,7 @@ def compile_launch(launch: Launch, folder: Path | None = None) -> Compiled:
             hints[(position,)] = found
     constants: Mapping[str, Any] = dict(launch.constants)
     source = ASTSource(launch.kernel, signature, constants, hints)
-    options = dict(launch.options)
+    options = {"enable_fp_fusion": True, **launch.options}      # said, or Triton warns that its default will change
     with triton.knobs.amd.scope():
         triton.knobs.amd.use_buffer_ops = launch.buffer_ops
         triton.knobs.amd.use_buffer_atomics = launch.buffer_ops
