@@ -102,12 +102,13 @@ void Translator::scalar_format(Op& op) {
     const Inst& inst = op.inst;
     const Signature& types = signature(*inst.row);
     if (types.dst.type != Type::None) op.dst = scalar(inst.dst, types.dst, 0);
-    for (int i = 0; i < types.sources; ++i) {
+    for (int i = 0; i < types.sources && inst.format != Format::Smem; ++i) {
         // SOPK's register operand, where it is a source, stands in the destination's field.
         const u16 code = inst.format == Format::Sopk ? inst.dst : inst.src[i];
-        op.src[i] = scalar(code, types.src[i], inst.literal);
+        op.src[i] = types.src[i].type == Type::Tied ? op.dst : scalar(code, types.src[i], inst.literal);
     }
     if (inst.format == Format::Smem) {
+        if (inst.row->flags & kReturns && !inst.sc0) op.dst = {};
         const bool buffer = std::strstr(inst.row->name, "buffer") != nullptr;
         op.saddr = scalar(inst.saddr, {buffer ? Type::B32 : Type::B64, static_cast<u8>(buffer ? 4 : 2)}, 0);
         if (inst.has_soffset) op.soffset = scalar(inst.soffset, {Type::B32, 1}, 0);
