@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from dataclasses import dataclass, field
@@ -64,11 +65,21 @@ def instructions() -> dict[tuple[str, str], Instruction]:
             continue
         operands = {key: Operand(key, fmt.name.removeprefix("FMT_NUM_"), width, where.name.removeprefix("OPR_"))
                     for key, (fmt, width, where) in fields.items()}
+        for key in ("src1", "vsrc1"):
+            if name == "v_ldexp_f16" and key in operands:   # an integer; the tables call it F16
+                operands[key] = dataclasses.replace(operands[key], kind="I16")
         correction = CORRECTIONS.get(name)
         found[name, form] = Instruction(name, form, correction.program if correction else PCODE[op], operands)
+    # The short forms that the tables do not list again: all have the long encoding too.
+    for (name, form), short in list(found.items()):
+        if form in ("VOP1", "VOP2") and not {(name, "VOP3"), (name, "VOP3SD")} & found.keys() and \
+                not re.search("mk_|ak_|swap", name):
+            operands = {key.replace("vsrc1", "src1"): o for key, o in short.operands.items()}
+            found[name, "VOP3"] = Instruction(name, "VOP3", short.program, operands)
     return found
 
 
+@functools.cache
 def formats(name: str) -> list[str]:
     return [form for other, form in instructions() if other == name]
 

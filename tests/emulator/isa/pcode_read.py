@@ -90,6 +90,8 @@ def _typed(inner: Node, kind: str, width: int) -> Expression:
         found = value(env)
         if found.floating and kind in values.FLOATS:
             return arithmetic.cast(env, found, kind, width)
+        if env.wide and found.width == arithmetic.WIDE:
+            return arithmetic.cast(env, found, kind, width)      # saturates
         result = Value(kind, width, values.extended(found, width))
         return arithmetic.flush_source(env, result) if source else result
     return run

@@ -11,7 +11,7 @@ from tests.emulator.isa import arithmetic, values
 from tests.emulator.isa.pcode_env import Env, Mask
 from tests.emulator.isa.pcode_parser import Node
 from tests.emulator.isa.pcode_read import address_of, expression, is_lane, is_reversed, limits_of
-from tests.emulator.isa.values import Value, Vector
+from tests.emulator.isa.values import Array, Value, Vector
 
 Store = Callable[[Env, Mask, Value], None]
 
@@ -112,10 +112,7 @@ def _store_bits(place: Node, kind: str, width: int) -> Store:
         if len(start) == 1:
             after = values.put(before_bits, total, int(start[0]), count, cast.bits)
         else:
-            rows = np.broadcast_arrays(before_bits, start, cast.bits)
-            after = np.array([int(values.put(np.array([b], dtype=before_bits.dtype), total, int(s), count,
-                                             np.array([v]))[0]) for b, s, v in zip(*rows, strict=True)],
-                             dtype=before_bits.dtype)
+            after = _scatter(before_bits, start, count, cast.bits)
         kept = (kind or (old.kind if old else "B")) if limits is None and old is None else (old.kind if old else "B")
         env.names[name] = Value(kept, total, values.where(mask, after, before_bits) if not mask.all() else after)
     return run
@@ -123,3 +120,9 @@ def _store_bits(place: Node, kind: str, width: int) -> Store:
 
 def values_error(what: object) -> ValueError:
     return ValueError(f"cannot write to {what!r}")
+
+
+def _scatter(old: Array, start: Array, count: int, bits: Array) -> Array:
+    """``count`` bits from a place that differs by lane; all within 64 bits."""
+    ones = np.uint64(values.mask(count))
+    return old.astype(np.uint64) & ~(ones << start) | (values.array(bits, count) << start)
