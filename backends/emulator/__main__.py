@@ -6,6 +6,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from backends.base import BackendError, CompileError
 from backends.emulator import build
@@ -18,16 +19,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                         help="print the folder above it: what ROCM_PATH should be for programs that load HIP by it")
     options = parser.parse_args(arguments)
     try:
-        path = build.library(report=lambda line: print(line, file=sys.stderr))
+        path = build.library(report=lambda line: _say(sys.stderr, line))
     except CompileError as error:
-        print(error.log or error, file=sys.stderr)
-        print(f"error: {error}", file=sys.stderr)
+        _say(sys.stderr, error.log or error)
+        _say(sys.stderr, f"error: {error}")
         return 1
     except BackendError as error:
-        print(f"error: {error}", file=sys.stderr)
+        _say(sys.stderr, f"error: {error}")
         return 2
-    print(path.parent.parent if options.prefix else path)
+    _say(sys.stdout, path.parent.parent if options.prefix else path)
     return 0
+
+
+def _say(where: TextIO, line: object) -> None:
+    where.write(f"{line}\n")
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from backends import _diagnostics, _includes, _llvm, _process
-from backends._cache import HINTS, Build, Cache
+from backends._cache import HINTS, Build, Cache, default_folder
 from backends.base import BackendError, CompileError, ToolchainMissing
 from backends.emulator import declarations
 from backends.toolchain import ENVIRONMENT, package_folder, package_version
@@ -147,7 +147,7 @@ def _make(tools: Tools, objects: Sequence[Object], key: str, cache: Cache, say: 
         (build.folder / "lib").mkdir()
         exports = scratch / "exports"
         exports.write_text(EXPORTS)
-        run = _Runner(build, scratch, {"ZIG_GLOBAL_CACHE_DIR": str(cache.folder / "zig"), "TMPDIR": str(scratch)})
+        run = _Runner(build, scratch, {"ZIG_GLOBAL_CACHE_DIR": str(default_folder() / "zig"), "TMPDIR": str(scratch)})
         # zig compiles its C++ library when it first links: one job like the others, and a long one.
         runtime = pool.submit(_link, tools, [], scratch / "empty.so", exports, run)
         compiled = [pool.submit(_compile, each, cache, run) for each in missing]

@@ -196,3 +196,8 @@ EMU_API hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr, int fr
         return hipErrorInvalidDevice;
     });
 }
+
+// Nothing uses the result here, but hosts build descriptors with it before they ask for an image.
+EMU_API hipChannelFormatDesc hipCreateChannelDesc(int x, int y, int z, int w, hipChannelFormatKind kind) {
+    return {x, y, z, w, kind};
+}

@@ -108,3 +108,10 @@ EMU_API hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned* fla
         return hipSuccess;
     });
 }
+
+// Settings of the context are those of its device.
+
+EMU_API hipError_t hipCtxSetCacheConfig(hipFuncCache_t config) { return hipDeviceSetCacheConfig(config); }
+EMU_API hipError_t hipCtxGetCacheConfig(hipFuncCache_t* config) { return hipDeviceGetCacheConfig(config); }
+EMU_API hipError_t hipCtxSetSharedMemConfig(hipSharedMemConfig config) { return hipDeviceSetSharedMemConfig(config); }
+EMU_API hipError_t hipCtxGetSharedMemConfig(hipSharedMemConfig* config) { return hipDeviceGetSharedMemConfig(config); }

@@ -106,3 +106,32 @@ EMU_API hipError_t hipMemset3D(hipPitchedPtr to, int value, hipExtent extent) {
 EMU_API hipError_t hipMemset3DAsync(hipPitchedPtr to, int value, hipExtent extent, hipStream_t queue) {
     return fill_3d("hipMemset3DAsync", to, value, extent, queue);
 }
+
+// The same for elements of a size, row by row.
+
+EMU_API hipError_t hipMemsetD2D8(hipDeviceptr_t to, size_t pitch, unsigned char value, size_t width, size_t height) {
+    return fill_box("hipMemsetD2D8", to, pitch, height, value, width, height, 1, nullptr);
+}
+
+EMU_API hipError_t hipMemsetD2D8Async(hipDeviceptr_t to, size_t pitch, unsigned char value, size_t width, size_t height,
+                                      hipStream_t queue) {
+    return fill_box("hipMemsetD2D8Async", to, pitch, height, value, width, height, 1, queue);
+}
+
+EMU_API hipError_t hipMemsetD2D16(hipDeviceptr_t to, size_t pitch, unsigned short value, size_t width, size_t height) {
+    return fill_box("hipMemsetD2D16", to, pitch, height, value, width, height, 1, nullptr);
+}
+
+EMU_API hipError_t hipMemsetD2D16Async(hipDeviceptr_t to, size_t pitch, unsigned short value, size_t width,
+                                       size_t height, hipStream_t queue) {
+    return fill_box("hipMemsetD2D16Async", to, pitch, height, value, width, height, 1, queue);
+}
+
+EMU_API hipError_t hipMemsetD2D32(hipDeviceptr_t to, size_t pitch, unsigned value, size_t width, size_t height) {
+    return fill_box("hipMemsetD2D32", to, pitch, height, value, width, height, 1, nullptr);
+}
+
+EMU_API hipError_t hipMemsetD2D32Async(hipDeviceptr_t to, size_t pitch, unsigned value, size_t width, size_t height,
+                                       hipStream_t queue) {
+    return fill_box("hipMemsetD2D32Async", to, pitch, height, value, width, height, 1, queue);
+}

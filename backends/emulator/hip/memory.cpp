@@ -266,3 +266,7 @@ EMU_API hipError_t hipMemGetAddressRange(hipDeviceptr_t* base, size_t* size, hip
         return hipSuccess;
     });
 }
+
+EMU_API hipError_t hipExtHostAlloc(void** pointer, size_t size, unsigned flags) {
+    return allocate_into("hipExtHostAlloc", pointer, size, MemoryKind::kHost, flags);
+}

@@ -93,3 +93,17 @@ EMU_API hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int* grid, i
                                                                     size_t dynamic, int limit, unsigned) {
     return best_block("hipModuleOccupancyMaxPotentialBlockSizeWithFlags", grid, block, function, dynamic, limit);
 }
+
+EMU_API hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function, int blocks,
+                                                            int threads) {
+    return api("hipOccupancyAvailableDynamicSMemPerBlock", [&] {
+        require(bytes != nullptr && blocks > 0 && threads > 0);
+        const loader::KernelInfo& info = function_of(function).info();
+        size_t share = kLdsBytes / static_cast<size_t>(blocks) / kLdsGranule * kLdsGranule;
+        size_t dynamic = share > info.lds_bytes ? share - info.lds_bytes : 0;
+        bool fits = resident_groups(info, static_cast<size_t>(threads), dynamic) >= blocks;
+        require(fits, hipErrorInvalidValue);   // registers or waves are the limit, however little LDS it takes
+        *bytes = dynamic;
+        return hipSuccess;
+    });
+}

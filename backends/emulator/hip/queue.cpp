@@ -257,3 +257,13 @@ EMU_API hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode
         return hipSuccess;
     });
 }
+
+EMU_API hipError_t hipStreamGetCaptureInfo_v2(hipStream_t queue, hipStreamCaptureStatus* status,
+                                              unsigned long long* id, hipGraph_t* graph,
+                                              const hipGraphNode_t** dependencies, size_t* count) {
+    if (id) *id = 0;
+    if (graph) *graph = nullptr;
+    if (dependencies) *dependencies = nullptr;
+    if (count) *count = 0;
+    return hipStreamIsCapturing(queue, status);
+}
