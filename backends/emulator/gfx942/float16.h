@@ -2,7 +2,7 @@
 // Small floats (f16, bf16, and the 8-bit FNUZ formats of MI300) to and from f32: one value, or 64 lanes at once.
 //
 // Everything is integer arithmetic, so neither the host's rounding mode nor its treatment of denormals matters, and
-// nothing branches on the data. Vectors hold a small float in the low bits of each 32-bit word; on the way in the other
+// nothing branches on the data; where the CPU converts f16 itself, vectors use that, for the same results. Vectors hold a small float in the low bits of each 32-bit word; on the way in the other
 // bits are ignored, on the way out they are zero.
 //   f16   1.5.10, bias 15, infinities        bf16  the upper half of an f32
 //   fp8   1.4.3, bias 8, largest 240         bf8   1.5.2, bias 16, largest 57344
@@ -20,7 +20,15 @@ enum Rounding : unsigned { kToNearestEven, kUp, kDown, kTowardZero, kClampOverfl
 /// How `wave` rounds f16 results.
 inline unsigned half_rounding(const Wave& wave) { return wave.round64() | (wave.mode >> 23 & 1) << 2; }
 
+#if defined(__F16C__) || defined(__aarch64__)
+constexpr bool kHostHasHalf = true;
+#else
+constexpr bool kHostHasHalf = false;        // the compiler would call a function for each lane
+#endif
+
 namespace small {
+
+using f16v = _Float16 __attribute__((ext_vector_type(kLanes)));
 
 // `U` is u32 or u32v, so that one text serves both.
 
@@ -151,13 +159,25 @@ inline U f32_from_8_bits(U byte) {
 
 /// Exact; a signalling NaN comes out quiet.
 inline f32 f16_to_f32(u16 value) { return as_f32(small::f16_to_f32_bits(u32{value})); }
-inline f32v f16_to_f32(u32v value) { return std::bit_cast<f32v>(small::f16_to_f32_bits(value)); }
+inline f32v f16_to_f32(u32v value) {
+    if constexpr (kHostHasHalf) {
+        const u16v halves = __builtin_convertvector(value, u16v);
+        return __builtin_convertvector(std::bit_cast<small::f16v>(halves), f32v);
+    } else {
+        return std::bit_cast<f32v>(small::f16_to_f32_bits(value));
+    }
+}
 
 /// Correctly rounded as `rounding` (MODE's numbering, optionally with kClampOverflow) says; NaNs keep their top bits.
 inline u16 f32_to_f16(f32 value, unsigned rounding) {
     return static_cast<u16>(small::f32_to_f16_bits(as_u32(value), rounding));
 }
 inline u32v f32_to_f16(f32v value, unsigned rounding) {
+    // The host rounds as its own mode says, which follows MODE, but may be that of another type.
+    if (kHostHasHalf && rounding == kToNearestEven && __builtin_flt_rounds() == 1) {
+        const auto halves = std::bit_cast<u16v>(__builtin_convertvector(value, small::f16v));
+        return __builtin_convertvector(halves, u32v);
+    }
     return small::f32_to_f16_bits(std::bit_cast<u32v>(value), rounding);
 }
 

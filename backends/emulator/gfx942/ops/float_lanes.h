@@ -77,14 +77,14 @@ inline F extremum(F a, F b, bool ieee) {
 template <class F> inline F minimum(F a, F b, bool ieee) { return extremum<false>(a, b, ieee); }
 template <class F> inline F maximum(F a, F b, bool ieee) { return extremum<true>(a, b, ieee); }
 
-/// v_med3, by the manual's steps.
+/// v_med3, by the manual's steps: the maximum of the two that are not the largest; with a NaN the minimum of all.
 template <class F>
 inline F median(F a, F b, F c, bool ieee) {
-    const F most = maximum(maximum(a, b, ieee), c, ieee);
-    F result = maximum(a, b, ieee);
-    result = choose(most == b, maximum(a, c, ieee), result);
-    result = choose(most == a, maximum(b, c, ieee), result);
+    const F ab = maximum(a, b, false), ac = maximum(a, c, false), bc = maximum(b, c, false);
+    const F most = maximum(ab, c, false);
+    const F result = choose(most == a, bc, choose(most == b, ac, ab));
     const auto any_nan = (a != a) | (b != b) | (c != c);
+    if (!__builtin_reduce_or(any_nan)) return result;
     return choose(any_nan, minimum(minimum(a, b, ieee), c, ieee), result);
 }
 

@@ -16,7 +16,7 @@ namespace {
 template <class F> struct Limits;
 template <> struct Limits<f32v> {
     static constexpr int kMantissa = 23, kExponentMask = 0xff;
-    static constexpr int kHuge = 96, kTiny = 23, kUnderflow = -150;
+    static constexpr int kHuge = 96, kTiny = 23, kUnderflow = -150, kOverflow = 128;
     static constexpr f32 kScale = 0x1p64f, kUnscale = 0x1p-64f, kNormal = 0x1p-126f, kLargeDenominator = 0x1p126f;
     static constexpr u32 kNan = 0x7fc00000u, kInvalid = kInvalid32, kSign = 1u << 31;
     static f32v load_source(const u32* words) { return load<f32v>(words); }
@@ -25,7 +25,7 @@ template <> struct Limits<f32v> {
 };
 template <> struct Limits<f64v> {
     static constexpr int kMantissa = 52, kExponentMask = 0x7ff;
-    static constexpr int kHuge = 768, kTiny = 53, kUnderflow = -1075;
+    static constexpr int kHuge = 768, kTiny = 53, kUnderflow = -1075, kOverflow = 1024;
     static constexpr f64 kScale = 0x1p128, kUnscale = 0x1p-128, kNormal = 0x1p-1022, kLargeDenominator = 0x1p1022;
     static constexpr u64 kNan = u64{0x7ff8} << 48, kInvalid = u64{0xfff8} << 48, kSign = u64{1} << 63;
     static f64v load_source(const u32* words) { return load_f64(words); }
@@ -126,15 +126,22 @@ void div_fixup(Lanes& l) {
     const F infinity = floats_of(Bits(L::kExponentMask) << L::kMantissa);
     const auto zero_below = denominator == 0, zero_above = numerator == 0;
     const auto infinite_below = magnitude(denominator) == infinity, infinite_above = magnitude(numerator) == infinity;
-    const auto underflow = exponent_field(numerator) - exponent_field(denominator) < L::kUnderflow;
+    // Where Newton's method leaves its range, the exponents alone decide. (The manual has no such overflow case, only
+    // one for a denominator that is infinite or NaN, which cannot be reached.)
+    const auto exponent = exponent_field(numerator) - exponent_field(denominator);
+    const auto underflow = exponent < L::kUnderflow, overflow = exponent > L::kOverflow;
 
-    // The smallest number if MODE rounds in the quotient's direction.
+    // Rounded in MODE's direction: the smallest number instead of 0, or the largest instead of infinity.
     const unsigned rounding = L::rounding(*l.wave);
     const Bits is_negative = sign >> (L::kMantissa + (L::kExponentMask == 0xff ? 8 : 11));
     const Bits least = rounding == kUp ? 1u - is_negative : rounding == kDown ? is_negative : Bits(0u);
+    const Bits short_of_infinity = rounding == kUp ? is_negative
+                                   : rounding == kDown ? 1u - is_negative
+                                                       : Bits(rounding == kTowardZero ? 1u : 0u);
 
     Bits result = bits_of(magnitude(quotient));
     result = choose(underflow, least, result);
+    result = choose(overflow, bits_of(infinity) - short_of_infinity, result);
     result = choose(infinite_below | zero_above, Bits(0u), result);
     result = choose(zero_below | infinite_above, bits_of(infinity), result);
     result |= sign;
