@@ -220,11 +220,12 @@ int host_rounding(unsigned mode) {
     return kModes[mode];
 }
 
-bool wide(Type type) { return type == Type::F64; }
+// MODE has one rounding mode for f32 and one for f64 and f16.
+bool rounds_like_f64(Type type) { return type == Type::F64 || type == Type::F16 || type == Type::PF16; }
 
 // The function itself, under the wave's rounding mode.
 void compute(Lanes& lanes, const Op& op, Wave& w) {
-    const unsigned mode = wide(op.dst.type) ? w.round64() : w.round32();
+    const unsigned mode = rounds_like_f64(op.dst.type) ? w.round64() : w.round32();
     if (!mode) return op.lanes(lanes);
     std::fesetround(host_rounding(mode));
     op.lanes(lanes);
