@@ -157,6 +157,11 @@ void Translator::vector_format(Op& op) {
             case Type::Tied: operand = vector(op, inst.dst, types.dst, false); operand.type = types.dst.type; break;
             default: operand = source(op, inst.src[i], type, acc_mov); break;
         }
+        // A constant that v_fma_mix takes for a half is one: compilers write 1.0 there and mean it.
+        if (type.type == Type::Mix && operand.kind == Operand::Constant && inst.op_sel_hi >> place & 1) {
+            operand = source(op, inst.src[i], {Type::F16, 1}, false);
+            operand.type = Type::Mix;
+        }
         if (type.type == Type::Mask || type.type == Type::Literal) {
             if (inst.format == Format::Vop3 || inst.vop3) ++place;
             continue;

@@ -39,11 +39,11 @@ void judge_blocks(Verdict& verdict) {
     std::vector<float> a(64), b(64), wanted(2048), small(512);
     for (int i = 0; i < 64; ++i) a[i] = static_cast<float>(i * 7 % 31 - 15), b[i] = static_cast<float>(i * 5 % 23 - 11);
     for (int block = 0; block < 2; ++block)
-        for (int i = 0; i < 1024; ++i) wanted[block * 1024 + i] = a[block * 32 + i / 32] * b[block * 32 + i % 32];
+        for (int i = 0; i < 1024; ++i) wanted[block * 1024 + i] = 0.0f + a[block * 32 + i / 32] * b[block * 32 + i % 32];
     for (int block = 0; block < 16; ++block)
         for (int i = 0; i < 16; ++i) {
             small[block * 16 + i] = static_cast<float>(i / 4 + 1) + a[block * 4 + i / 4] * b[block * 4 + i % 4];
-            small[256 + block * 16 + i] = a[12 + i / 4] * b[block * 4 + i % 4];
+            small[256 + block * 16 + i] = 0.0f + a[12 + i / 4] * b[block * 4 + i % 4];
         }
     Buffer<float> left(a), right(b), out(2048), tiny(512);
     blocks_32x32x1<<<1, 64>>>(left.data(), right.data(), out.data());
