@@ -203,7 +203,6 @@ bool vop3(const u32* code, u32 available, Inst& inst) {
     inst.neg = field(code[1], 31, 29);
     inst.omod = field(code[1], 28, 27);
     inst.clamp = field(code[0], 15, 15);
-    inst.op_sel_hi = 0;
     if (signature(*inst.row).sdst.type == Type::Mask) {
         inst.sdst = field(code[0], 14, 8);      // VOP3B
     } else {

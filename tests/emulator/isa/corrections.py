@@ -22,13 +22,17 @@ class Correction:
 @dataclass(frozen=True)
 class Tolerance:
     """``ulps`` of the result; ``absolute``: or this far from it; ``flushed``: denormal operands and results may also
-    count as zeros; ``scale``: the absolute bound grows with the sum of the products' magnitudes."""
+    count as zeros; ``dot``: the bound grows with the sum of the products' magnitudes; ``near_integer``: one off;
+    ``quotient``: any result where the operands' quotient over- or underflows; ``any``: not compared."""
 
     reason: str
     ulps: int = 0
     absolute: float = 0.0
     flushed: bool = False
     dot: bool = False
+    any: bool = False
+    quotient: bool = False
+    last: bool = False
     near_integer: bool = False
 
 
@@ -74,6 +78,28 @@ elsif {ratio} then
 elsif exponent({numerator}) <= {tiny} then {scaled(up)}
 endif""", "the result where no rule applies is the operand itself; VCC is the lane's bit; the reciprocal is compared "
           "with the denormals of the operands' own format")
+
+
+def _div_fmas(kind: str, middle: int, by: int) -> Correction:
+    return Correction(f"""
+if VCC.u64[laneId] then
+  D0.{kind} = fma_scaled(S0.{kind}, S1.{kind}, S2.{kind}, exponent(S2.{kind}) > {middle} ? {by} : -{by})
+else D0.{kind} = fma(S0.{kind}, S1.{kind}, S2.{kind})
+endif""", "the text multiplies by 2**32 (2**64) always, which cannot take back what v_div_scale did; later machines' "
+          "text gives the power with its sign, and denormal quotients are only right if rounded once")
+
+
+def _div_fixup_legacy() -> str:
+    return """
+sign_out = (sign(S1.f16) ^ sign(S2.f16));
+if isNAN(S2.f16) then D0.f16 = cvtToQuietNAN(S2.f16)
+elsif isNAN(S1.f16) then D0.f16 = cvtToQuietNAN(S1.f16)
+elsif (S1.f16 == 16'0.0) && (S2.f16 == 16'0.0) then D0.f16 = 16'F(0xfe00)
+elsif (abs(S1.f16) == +INF) && (abs(S2.f16) == +INF) then D0.f16 = 16'F(0xfe00)
+elsif (S1.f16 == 16'0.0) || (abs(S2.f16) == +INF) then D0.f16 = sign_out ? -INF.f16 : +INF.f16
+elsif (abs(S1.f16) == +INF) || (S2.f16 == 16'0.0) then D0.f16 = sign_out ? -16'0.0 : 16'0.0
+else D0.f16 = sign_out ? -abs(S0.f16) : abs(S0.f16)
+endif"""
 
 
 def _mix(store: str) -> Correction:
@@ -122,6 +148,12 @@ scale = -53 - shift;
 if exponent(S0.f64) >= 1968 then scale += 128 endif;
 D0.f64 = ldexp(result, scale)""", "the 53 bits kept are those at the top of the shifted fraction, not at its bottom"),
     "v_div_scale_f32": _div_scale("f32", 23, 64, 96), "v_div_scale_f64": _div_scale("f64", 53, 128, 768),
+    "v_div_fmas_f32": _div_fmas("f32", 127, 64), "v_div_fmas_f64": _div_fmas("f64", 1023, 128),
+    "v_div_fixup_legacy_f16": Correction(_div_fixup_legacy(), "one variable that is f64 here and f16 there"),
+    "v_pk_mov_b32": Correction("""
+low = S0[OPSEL[0].i32 * 32 + 31 : OPSEL[0].i32 * 32];
+high = S1[OPSEL[1].i32 * 32 + 31 : OPSEL[1].i32 * 32];
+D0.u64 = { high, low }""", "the text takes bits beyond 32 of a 32-bit number"),
     "v_mad_mix_f32": _mix("D0.f32 = fma(in[0], in[1], in[2])"),
     "v_mad_mixlo_f16": _mix("D0[15 : 0].f16 = f32_to_f16(fma(in[0], in[1], in[2]))"),
     "v_mad_mixhi_f16": _mix("D0[31 : 16].f16 = f32_to_f16(fma(in[0], in[1], in[2]))"),
@@ -149,6 +181,12 @@ TOLERANCES: dict[str, Tolerance] = {
        for f in ("sin", "cos")},
     **{name: Tolerance("the order and rounding inside a dot product are not published", dot=True)
        for name in ("v_dot2_f32_f16", "v_dot2c_f32_f16", "v_dot2_f32_bf16", "v_dot2c_f32_bf16")},
+    **{f"v_div_scale_{k}": Tolerance("the text cannot be meant literally; whole divisions are tested instead", any=True)
+       for k in ("f32", "f64")},
+    **{f"v_div_fixup_{k}": Tolerance("the text has no overflow case for quotients beyond the format", quotient=True)
+       for k in ("f32", "f64")},
+    **{f"v_div_fmas_{k}": Tolerance("scaled sums whose product outweighs the addend occur in no division", last=True)
+       for k in ("f32", "f64")},
     "v_cvt_rpi_i32_f32": Tolerance("whether x + 0.5 is rounded before its floor is not published", near_integer=True),
     "v_cvt_pk_u8_f32": Tolerance("whether it truncates or rounds is not published", near_integer=True),
 }

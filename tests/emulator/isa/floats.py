@@ -101,9 +101,9 @@ def pack(fmt: Format, sign: int, mantissa: int, exponent: int, mode: int = NEARE
     if mantissa >> fmt.mbits:
         bits = ((unit + fmt.mbits + fmt.bias) << fmt.mbits) | (mantissa & ((1 << fmt.mbits) - 1))
         if bits > fmt.largest:
-            away = mode == NEAREST or (mode == UP and not sign) or (mode == DOWN and bool(sign))
             if fmt.fnuz:
-                return top | fmt.largest if saturate or not away else fmt.nan
+                return top | fmt.largest if saturate else fmt.nan
+            away = mode == NEAREST or (mode == UP and not sign) or (mode == DOWN and bool(sign))
             bits = fmt.inf if away else fmt.largest
         return top | bits
     if flush:
@@ -132,8 +132,8 @@ def quieted(fmt: Format, values: Sequence[int]) -> int:
     return fmt.nan
 
 
-def fma(fmt: Format, a: int, b: int, c: int, mode: int = NEAREST, flush: bool = False) -> int:
-    """a * b + c with one rounding; the exact sum 0 of non-zero terms is +0, or -0 when rounding down."""
+def fma(fmt: Format, a: int, b: int, c: int, mode: int = NEAREST, flush: bool = False, power: int = 0) -> int:
+    """(a * b + c) * 2**power with one rounding; the exact sum 0 of non-zero terms is +0, or -0 when rounding down."""
     if is_nan(fmt, a) or is_nan(fmt, b) or is_nan(fmt, c):
         return quieted(fmt, (a, b, c))
     product_sign = (a ^ b) & fmt.sign
@@ -152,7 +152,7 @@ def fma(fmt: Format, a: int, b: int, c: int, mode: int = NEAREST, flush: bool = 
     if total == 0:
         negative = (sa ^ sb) == sc and sc if not product and not addend else mode == DOWN
         return fmt.sign if negative else 0
-    return pack(fmt, int(total < 0), abs(total), low, mode, flush)
+    return pack(fmt, int(total < 0), abs(total), low + power, mode, flush)
 
 
 def add(fmt: Format, a: int, b: int, mode: int = NEAREST, flush: bool = False) -> int:

@@ -40,6 +40,16 @@ def fma(env: Env, a: Value, b: Value, c: Value) -> Value:
 
 
 @_register
+def fma_scaled(env: Env, a: Value, b: Value, c: Value, power: Value) -> Value:
+    """(a * b + c) * 2**power, rounded once."""
+    fmt = arithmetic.format_of(c)
+    mode, flush = _how(env, fmt)
+    bits = np.broadcast_arrays(a.bits, b.bits, c.bits, values.integers(power))
+    return Value(c.kind, c.width, np.array([floats.fma(fmt, *map(int, row[:3]), mode, flush, int(row[3]))
+                                            for row in zip(*bits, strict=True)], dtype=np.uint64))
+
+
+@_register
 def sqrt(env: Env, v: Value) -> Value:
     fmt = arithmetic.format_of(v)
     return Value(v.kind, v.width, fast.sqrt(fmt, v.bits, *_how(env, fmt)))
@@ -337,7 +347,7 @@ def _stochastic(target: Format, kind: str) -> Function:
         if floats.is_nan(floats.F32, bits) or floats.is_inf(floats.F32, bits):
             return floats.convert(floats.F32, target, bits)
         moved = (bits & 0x7FFFFFFF) + (random >> (32 - drop))
-        return floats.convert(floats.F32, target, min(moved, 0x7F7FFFFF) | (bits & 0x80000000), ZERO, saturate=True)
+        return floats.convert(floats.F32, target, min(moved, 0x7F7FFFFF) | (bits & 0x80000000), ZERO)
 
     def run(env: Env, v: Value, random: Value) -> Value:
         return Value(kind, target.width, fast.each(one, v.bits, random.bits))

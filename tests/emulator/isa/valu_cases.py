@@ -28,8 +28,8 @@ _FIELDS = (("src0",), ("src1", "vsrc1"), ("src2",))
 _CARRY_IN = re.compile(r"v_(addc|subb|subbrev)_co_u32|v_cndmask_b32")
 _CARRY_OUT = re.compile(r"v_(add|sub|subrev|addc|subb|subbrev)_co_u32|v_div_scale|v_mad_[iu]64_[iu]32")
 _CONSTANT_K = re.compile(r"v_(fma|mad)(mk|ak)_")
-_SATURATES = re.compile(r"v_(pk_)?(add|sub|subrev|mad)_(pk_)?[iu](16|32)$|v_mad_[iu]32_[iu](16|24)|v_dot[248]_[iu]32"
-                        r"|v_(add|sub)_[iu]32$|v_sad_|v_mad_legacy|v_(addc?|subb?|sub(b)?rev)_co_u32")
+_SATURATES = re.compile(r"v_(pk_)?(add|sub|subrev|mad)_(pk_)?[iu](16|32)$|v_mad_[iu]32_[iu](16|24)|v_dot[248]c?_[iu]32"
+                        r"|v_(add|sub)_[iu]32$|v_mul_[iu]32_[iu]24|v_pk_mul_lo|v_mad_legacy|v_(addc?|subb?|sub(b)?rev)_co_u32")
 # Instructions whose fields the program reads by itself.
 _RAW = re.compile(r"v_cvt_(pk_)?f32_[bf]{1,2}8|v_pk_mov|v_mad_mix|v_cvt_(pk|sr)_[bf]{1,2}8|v_dot[48]")
 ELSEWHERE = re.compile(r"v_(readlane|readfirstlane|writelane|swap|nop|clrexcp|screen|permlane)")
@@ -96,10 +96,9 @@ def cases(instruction: Instruction, rng: np.random.Generator) -> Iterator[Case]:
     else:
         for _ in range(3):
             yield build(full, modify=True)
-        if not re.match("v_mad_[iu]64|v_div_scale", instruction.name):
+        if not re.match("v_mad_[iu]64|v_div_scale|.*sad_|v_pk_mov", instruction.name):
             yield build(full, clamp=True, modify=True)
-        if any(o.floating for o in build.operands) and build.result and build.result.floating and \
-                instruction.format != "VOP3SD":
+        if _ARITHMETIC.match(instruction.name) and instruction.format == "VOP3" and "cvt" not in instruction.name:
             yield build(full, omod=True)
         if instruction.format == "VOP3" and formats(instruction.name) == ["VOP3"]:
             for _ in range(3):
@@ -169,7 +168,7 @@ class _Builder:
             return
         for i, operand in enumerate(self.operands):
             neg, absolute = bool(self.rng.integers(0, 2)), bool(self.rng.integers(0, 2))
-            if operand.floating:
+            if operand.floating and not operand.kind.startswith("PK"):
                 case.operands[i] = sources.negated(operand.floating, case.operands[i], neg, absolute)
                 texts[i] = ("-" if neg else "") + (f"|{texts[i]}|" if absolute else texts[i])
 

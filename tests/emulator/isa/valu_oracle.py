@@ -90,7 +90,7 @@ def _finished(case: Case, bits: Array, old: Array) -> Array:
     result = case.instruction.operands["vdst"]
     fmt = _FORMATS.get(result.floating)
     if fmt and (case.scale != 1.0 or case.clamp):
-        elements = range(0, result.width, fmt.width)
+        elements = range(16, 32, 16) if "mixhi" in case.instruction.name else range(0, result.width, fmt.width)
         whole = np.zeros_like(bits)
         for at in elements:
             part = bits >> np.uint64(at) & np.uint64((1 << fmt.width) - 1) if fmt.width < 64 else bits
@@ -101,7 +101,8 @@ def _finished(case: Case, bits: Array, old: Array) -> Array:
             if case.clamp:
                 part = _clamped(fmt, part)
             whole |= part << np.uint64(at)
-        bits = whole if result.width >= 32 else whole | bits & np.uint64(0xFFFF0000)
+        kept = 0 if result.width >= 32 else 0xFFFF if "mixhi" in case.instruction.name else 0xFFFF0000
+        bits = whole | bits & np.uint64(kept)
     if _HALF.search(case.instruction.program) or (result.width == 16 and "D0 = {" in case.instruction.program):
         low = bits & np.uint64(0xFFFF)
         if case.place:
@@ -132,4 +133,4 @@ def _write_register(case: Case, after: Wave, bits: Array, width: int) -> None:
 def mismatches(case: Case, right: Wave, found: Wave) -> list[str]:
     """What differs, in words; empty when nothing does."""
     return differences(case.instruction, case.wave, right, found, case.destination, case.operands, case.enabled,
-                       case.high)
+                       case.high, case.place is not None, case.clamp or case.scale != 1.0)

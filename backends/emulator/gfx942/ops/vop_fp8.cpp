@@ -58,8 +58,8 @@ void v_cvt_sr_bf8_f32(Lanes& l) {
 constexpr Row kRows[] = {
     {"v_cvt_f32_fp8", Format::Vop1, 84, "f32=b32", v_cvt_f32_fp8, nullptr, 0, 0},
     {"v_cvt_f32_bf8", Format::Vop1, 85, "f32=b32", v_cvt_f32_bf8, nullptr, 0, 0},
-    {"v_cvt_pk_f32_fp8", Format::Vop1, 86, "f32x2=b32", v_cvt_pk_f32_fp8, nullptr, 0, 0},
-    {"v_cvt_pk_f32_bf8", Format::Vop1, 87, "f32x2=b32", v_cvt_pk_f32_bf8, nullptr, 0, 0},
+    {"v_cvt_pk_f32_fp8", Format::Vop1, 86, "pf32=b32", v_cvt_pk_f32_fp8, nullptr, 0, 0},
+    {"v_cvt_pk_f32_bf8", Format::Vop1, 87, "pf32=b32", v_cvt_pk_f32_bf8, nullptr, 0, 0},
     {"v_cvt_pk_fp8_f32", Format::Vop3, 674, "b16p=f32,f32", v_cvt_pk_fp8_f32, nullptr, 0, 0},
     {"v_cvt_pk_bf8_f32", Format::Vop3, 675, "b16p=f32,f32", v_cvt_pk_bf8_f32, nullptr, 0, 0},
     {"v_cvt_sr_fp8_f32", Format::Vop3, 676, "b32=f32,b32,d", v_cvt_sr_fp8_f32, nullptr, 0, 0},
