@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 // Comparisons and classes of floats (VOPC). v_cmpx_* also make the result the new EXEC.
 //
-// Semantics: "AMD Instinct MI300 Instruction Set Architecture Reference Guide", chapter "VOPC": lt, eq, le, gt, lg and ge are
-// false for unordered operands, their opposites (nge …) true.
+// Semantics: "AMD Instinct MI300 Instruction Set Architecture Reference Guide", chapter "VOPC": lt, eq, le, gt, lg and ge
+// are false for unordered operands, their opposites (nge …) true.
 #include "../table.h"
 #include "../wave.h"
 
@@ -84,15 +84,16 @@ void constant(Lanes& l) {
 // --- classes ----------------------------------------------------------------------------------------------------
 
 enum ClassBit {
-    kSignallingNan, kQuietNan, kMinusInfinity, kMinusNormal, kMinusDenormal, kMinusZero, kPlusZero, kPlusDenormal, kPlusNormal,
-    kPlusInfinity,
+    kSignallingNan, kQuietNan, kMinusInfinity, kMinusNormal, kMinusDenormal,
+    kMinusZero, kPlusZero, kPlusDenormal, kPlusNormal, kPlusInfinity,
 };
 
 template <class Bits, int Mantissa>
 int class_of(Bits bits) {
     constexpr int kWidth = 8 * sizeof(Bits), kExponent = kWidth - 1 - Mantissa;
     const bool minus = bits >> (kWidth - 1) & 1;
-    const u64 exponent = u64{bits} >> Mantissa & ((u64{1} << kExponent) - 1), mantissa = u64{bits} & ((u64{1} << Mantissa) - 1);
+    const u64 exponent = u64{bits} >> Mantissa & ((u64{1} << kExponent) - 1);
+    const u64 mantissa = u64{bits} & ((u64{1} << Mantissa) - 1);
     if (exponent == (u64{1} << kExponent) - 1) {
         if (mantissa) return mantissa >> (Mantissa - 1) ? kQuietNan : kSignallingNan;
         return minus ? kMinusInfinity : kPlusInfinity;
