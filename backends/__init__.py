@@ -33,6 +33,16 @@ def use_cache(folder: Path) -> None:
     _cache.use(folder)
 
 
+def use_emulator(wanted: bool | None) -> None:
+    """Whether this process runs GPU kernels on an emulated device: always, never, or None: where there is no real one.
+
+    It goes before $WARPWAVE_EMULATE.
+    """
+    from backends import _emulated
+
+    _emulated.use(wanted)
+
+
 def stop() -> None:
     """Kill all compilers that run for this process, so that nobody who was interrupted waits for them."""
     from backends import _process

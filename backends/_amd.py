@@ -8,6 +8,7 @@ topology (devices) and hwmon (telemetry), as the Linux kernel documents them.
 from __future__ import annotations
 
 import contextlib
+import mmap
 import os
 import platform
 import sys
@@ -60,7 +61,17 @@ def runtime() -> Path | None:
     folders.append(DEFAULT_PREFIX / "lib")
     folders += [Path(folder) for folder in os.environ.get("LD_LIBRARY_PATH", "").split(":") if folder]
     folders += [Path(folder) for folder in _SYSTEM_LIBRARIES]
-    return next((folder / RUNTIME for folder in folders if (folder / RUNTIME).is_file()), None)
+    found = (folder / RUNTIME for folder in folders)
+    return next((path for path in found if path.is_file() and not is_emulator(path)), None)
+
+
+def is_emulator(path: Path) -> bool:
+    """Whether the library at ``path`` is our own: somebody who runs other programs on it may have it in their paths."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
+            return view.find(b"warpwave_emulator_set") >= 0
+    except (OSError, ValueError):        # an empty file cannot be mapped
+        return False
 
 
 def telemetry(device: Device) -> dict[str, object]:

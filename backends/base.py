@@ -16,7 +16,7 @@ Units: bytes, seconds, FLOP/s and bytes/s. Imports the standard library only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -70,6 +70,7 @@ class Availability:
     compiler_version: str | None
     devices: tuple[Device, ...] = ()
     reasons: tuple[str, ...] = ()
+    runtime: str = ""                    # the library kernels run on, where there is more than one to choose from
 
     @property
     def can_compile(self) -> bool:
@@ -254,6 +255,13 @@ class Backend(ABC):
                 llc_bytes = device.llc_bytes or candidate.llc_bytes
                 return replace(candidate, gpu=device.gpu, llc_bytes=llc_bytes, peaks={}, peaks_source="")
         raise UnknownTarget(f"{device.gpu} ({device.arch})", [f"{t.gpu} ({t.arch})" for t in self.targets()])
+
+    def prepare(self, available: Availability, report: Callable[[str], None]) -> Availability:
+        """Make what devices need, just before something runs on them; ``report`` hears what takes long.
+
+        Returns ``available``, without the devices for which that failed and with the reasons. Never raises.
+        """
+        return available
 
     def runtime_libraries(self, device: Device | None) -> list[Path]:
         """Libraries a process must load, globally, before a binary of this backend; none unless overridden."""

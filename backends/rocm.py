@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from backends import _amd, _codeobject, _llvm, _names, _occupancy
-from backends.base import Availability, Device, Diagnostic, KernelUsage, Target, ToolchainMissing, Usage
+from backends import _amd, _codeobject, _emulated, _llvm, _names, _occupancy
+from backends.base import (
+    Availability,
+    BackendError,
+    Device,
+    Diagnostic,
+    KernelUsage,
+    Target,
+    ToolchainMissing,
+    Usage,
+)
 from backends.source import KernelSource
 from backends.toolchain import (
     CompilingBackend,
@@ -60,13 +69,14 @@ class RocmBackend(CompilingBackend):
         return TARGETS
 
     def probe(self) -> Availability:
-        devices, reasons = _amd.devices()
+        devices, reasons, runtime = _emulated.devices(_amd.devices)
+        runtime = runtime or str(_amd.runtime() or "")
         try:
             compiler = self.compiler()
         except ToolchainMissing as error:
-            return Availability(None, None, devices, (str(error), *reasons))
+            return Availability(None, None, devices, (str(error), *reasons), runtime)
         path = compiler.clang[0] if isinstance(compiler, _llvm.Llvm) else str(compiler.path)
-        return Availability(path, compiler.version, devices, reasons)
+        return Availability(path, compiler.version, devices, reasons, runtime)
 
     def compiler(self) -> Tool | _llvm.Llvm:
         """hipcc, else the parts of plain LLVM; raises ``ToolchainMissing`` with everything tried."""
@@ -121,12 +131,30 @@ class RocmBackend(CompilingBackend):
         ))
 
     def runtime_libraries(self, device: Device | None) -> list[Path]:
-        """What to load with RTLD_GLOBAL before a kernel's library, which leaves the HIP runtime's symbols undefined."""
+        """What to load with RTLD_GLOBAL before a kernel's library, which leaves the HIP runtime's symbols undefined.
+
+        For the emulated device this compiles the emulator if need be, and raises ``BackendError`` where it cannot.
+        """
+        if device is None:
+            return []
+        if device.emulated:
+            return [_emulated.library()]
         runtime = _amd.runtime()
-        return [runtime] if device is not None and runtime is not None else []
+        return [runtime] if runtime is not None else []
+
+    def prepare(self, available: Availability, report: Callable[[str], None]) -> Availability:
+        """Compiles the emulator if it is to be used; without it there is no emulated device, and a reason instead."""
+        if not any(device.emulated for device in available.devices):
+            return available
+        try:
+            _emulated.library(report)
+        except BackendError as error:
+            kept = tuple(device for device in available.devices if not device.emulated)
+            return replace(available, devices=kept, reasons=(*available.reasons, f"no emulated MI300X: {error}"))
+        return available
 
     def telemetry(self, device: Device) -> dict[str, object]:
-        return _amd.telemetry(device)
+        return {} if device.emulated else _amd.telemetry(device)
 
 
 def find() -> Tool | _llvm.Llvm:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from scoring import arena, layout, timing, wire
+from scoring import arena, emulation, layout, timing, wire
 from scoring.check import Verdict, verify
 from scoring.model import Case, Stats, Status
 from scoring.session import WorkerFailure, WorkerProcess
@@ -93,6 +93,8 @@ class CaseRun:
         self.problem, self.case, self.worker, self.contestant = problem, case, worker, contestant
         self.seeds, self.torch_device, self.fp8, self.call_seconds = seeds, torch_device, fp8, call_seconds
         self.slots: list[Slot] = []
+        self.findings: tuple[dict[str, Any], ...] = ()      # of the newest call, on an emulated device
+        self.counters: tuple[dict[str, Any], ...] = ()
         self.seed = 0                # of the newest inputs, also when the slots are gone; 0 before the first
         self._arenas: list[arena.Arena] = []
         self._shapes: dict[str, Mapping[str, tuple[tuple[int, ...], str]]] = {}
@@ -149,6 +151,11 @@ class CaseRun:
             reply = self._ask("call", contestant=self.contestant.name, slot=slot.name)
             best = min(best, max(_seconds(reply), 1e-7))
             verdict = self._verify(slot, self.contestant)
+            self.findings, self.counters = (emulation.entries(reply, name) for name in ("findings", "counters"))
+            if self.findings:        # right numbers, too, can be luck
+                status = Status.RUNTIME_ERROR if verdict.passed else verdict.status
+                numbers = "" if verdict.passed else f"\n{verdict.message}"
+                verdict = Verdict(status, emulation.explain(self.findings) + numbers)
             if not verdict.passed:
                 break
         return verdict, best
@@ -335,7 +342,7 @@ class CaseRun:
         """
         kind = repr((template, [(name, tensor.shape, tensor.dtype) for name, tensor in tensors.items()]))
         if kind not in self._shapes:
-            from scoring.worker import build
+            from scoring.contestants import build
 
             copy = build(template, {name: tensor.clone() for name, tensor in tensors.items()})
             result = self.problem.expected_output(copy)

@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         return sub
 
     verb("list", "problems, kernels and backends", "problem", "backend")
-    verb("doctor", "toolchains, devices, versions, settings and where they come from")
+    doctor = verb("doctor", "toolchains, devices, versions, settings and where they come from")
     verb("build", "compile kernels and show what the compiler made of them", *_SELECTION)
     run = verb("run", "compile, check, time, and show a table", *_SELECTION)
     run.add_argument("--mode", choices=[mode.value for mode in Mode], help="default: benchmark")
@@ -58,6 +58,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--task", metavar="DIR", help="a GPU MODE problem folder to score --submission on")
     run.add_argument("--junit", metavar="PATH", help="also write JUnit XML")
     run.add_argument("--no-save", action="store_true", help="do not keep the records")
+    run.add_argument("--checks", metavar="LIST",
+                     help="what an emulated device looks for: all (default in test mode), none, or names (bounds, …)")
+    for sub in (doctor, run):
+        sub.add_argument("--emulate", action=argparse.BooleanOptionalAction,
+                         help="run HIP kernels on the emulated MI300X, or never (default: where no real one is found)")
     audit = verb("audit", "prove that wrong answers are refused, case by case", "problem")
     audit.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches")
     audit.add_argument("--device", metavar="DEVICE", help="torch device to compute on (default: cuda if there is one)")

@@ -25,6 +25,7 @@ ENVIRONMENT = {
     "WARPWAVE_BACKEND": "backends",
     "WARPWAVE_CACHE_DIR": "paths.cache",
     "WARPWAVE_DB": "paths.database",
+    "WARPWAVE_EMULATE": "emulate",
 }
 
 # Where things lie by default, below the checkout. (The cache and the database lie in the user's own folders.)
@@ -35,7 +36,7 @@ _SECTIONS = ("timing", "limits", "paths")
 # What the user typed to set something: what its errors are called by.
 _FLAGS = {
     "backends": "--backend", "problems": "--problem", "kernels": "--kernel", "mode": "--mode", "seed": "--seed",
-    "peers": "--peers", "timing.seconds": "--seconds",
+    "peers": "--peers", "timing.seconds": "--seconds", "emulate": "--emulate", "checks": "--checks",
 }
 
 

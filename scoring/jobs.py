@@ -188,6 +188,7 @@ def contestant(name: str, signature: Signature, library: Path, place: Place) -> 
     load = {
         "kind": "native", "library": str(library), "symbol": signature.symbol,
         "argtypes": [kind for _name, kind in parameters], "preload": [str(path) for path in preload],
+        "parameters": [name for name, _kind in parameters],
     }
     return Contestant(name, load, parameters)
 
@@ -199,7 +200,7 @@ def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, .
     """
     from scoring.caserun import Contestant
 
-    if place.target.backend == "cpu":
+    if place.target.backend == "cpu" or (place.device is not None and place.device.emulated):
         return ()
     found = []
     for path in sorted((config.path("peers") / problem.name).glob("*.py")):
@@ -216,9 +217,9 @@ def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, .
 
 def build(
     config: Config, candidate: Candidate, mode: Mode, cases: Sequence[Case], with_peers: bool,
-    progress: Callable[[str], None],
+    progress: Callable[[str], None], to_run: bool = True,
 ) -> Job:
-    """Compile a candidate into a job.
+    """Compile a candidate into a job; without ``to_run`` into one that only shows what the compiler made of it.
 
     Raises ``CompileError``, ``SourceError``, ``ToolchainMissing``.
     """
@@ -226,6 +227,8 @@ def build(
     if candidate.error is not None:
         raise candidate.error
     binary = place.backend.compile(source, place.target, candidate.defines, cache_dir=config.cache)
+    if not to_run:
+        place = replace(place, device=None, reason="compiled; not asked to run")
     runner = contestant(candidate.kernel, source.signature(), binary.path, place) if place.device else None
     job = _job(config, candidate.problem, place, candidate.kernel, binary.digest, mode, cases, progress)
     rivals = peers(config, candidate.problem, place) if with_peers and runner else ()
@@ -255,6 +258,8 @@ def submission(
     # Everybody's file is called submission.py: its content tells one row of a leaderboard from another.
     job = _job(config, problem, here, f"{path.name}@{digest[:8]}", digest, mode, cases, progress)
     runner = Contestant("submission", load) if place.device else None
+    if job.emulator is not None:     # a Python file may allocate memory of its own
+        job = replace(job, emulator={**job.emulator, "options": {**job.emulator["options"], "strict": "0"}})
     return replace(job, contestant=runner, peers=peers(config, problem, place) if with_peers and runner else ())
 
 
@@ -275,9 +280,10 @@ def _job(
     config: Config, problem: Problem, place: Place, kernel: str, digest: str, mode: Mode, cases: Sequence[Case],
     progress: Callable[[str], None],
 ) -> Job:
-    settings = config.settings
-    gflop = settings.limits.case_gflop.get(place.target.backend)
-    device = place.device
+    settings, device = config.settings, place.device
+    emulated = device is not None and device.emulated
+    gflop = settings.limits.case_gflop.get("emulated" if emulated else place.target.backend)
+    call_seconds = settings.limits.emulated_call_seconds if emulated else settings.limits.call_seconds
 
     def telemetry() -> Mapping[str, Any]:
         return place.backend.telemetry(device) if device is not None else {}
@@ -286,9 +292,23 @@ def _job(
         problem=problem, target=place.target, kernel=kernel, digest=digest, mode=mode, device=device,
         cases=tuple(cases), seed=settings.seed,
         limits=Limits(
-            settings.limits.load_seconds, settings.limits.call_seconds, settings.limits.job_seconds,
+            settings.limits.load_seconds, call_seconds, settings.limits.job_seconds,
             gflop * 1e9 if gflop is not None else None,
         ),
         timing=TimingOptions(**settings.timing.model_dump()), telemetry=telemetry, progress=progress,
-        reason=place.reason,
+        reason=place.reason, emulator=emulator(config, place, mode),
     )
+
+
+def emulator(config: Config, place: Place, mode: Mode) -> dict[str, Any] | None:
+    """The library and options of an emulated device, None for a real one or none.
+
+    Checks are those of the settings, else all in test mode and none in the others, which ask for a time: there
+    instructions are counted. Memory that is no argument of the kernel is out of bounds. Raises ``BackendError``.
+    """
+    if place.device is None or not place.device.emulated:
+        return None
+    checks = config.settings.checks or ("all" if mode is Mode.TEST else "none")
+    options = {"checks": checks, "counters": "0" if mode is Mode.TEST else "1", "strict": "1"}
+    (library,) = place.backend.runtime_libraries(place.device)
+    return {"library": str(library), "options": options}

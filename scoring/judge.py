@@ -17,13 +17,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from backends.base import CompileError, SourceError
-from scoring import model, timing
+from scoring import emulation, model, timing
 from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status
 
 if TYPE_CHECKING:
     from backends.base import Binary, Device, Target
     from backends.source import KernelSource
     from scoring.caserun import CaseRun, Contestant, SeedSource, Timed
+    from scoring.check import Verdict
     from scoring.problem import Problem
     from scoring.session import WorkerFailure, WorkerProcess
 
@@ -55,6 +56,7 @@ class Job:
     seed: int | None = None
     limits: Limits = field(default_factory=Limits)
     timing: timing.TimingOptions = field(default_factory=timing.TimingOptions)
+    emulator: Mapping[str, Any] | None = None       # of an emulated device: its library and options
     telemetry: Callable[[], Mapping[str, Any]] = field(default=dict, compare=False)
     progress: Callable[[str], None] = field(default=lambda _text: None, compare=False)
     reason: str = ""                 # why it cannot run here
@@ -153,11 +155,14 @@ def _skeleton(job: Job) -> Record:
         "peaks_source": job.target.peaks_source, "llc_bytes": job.target.llc_bytes,
         "emulated": bool(job.device and job.device.emulated),
     }
+    if job.emulator is not None:
+        system["checks"] = job.emulator["options"]["checks"]
     return Record(
         id=secrets.token_hex(16), created=_now(),
         problem=job.problem.name, kernel=job.kernel, digest=job.digest, backend=job.target.backend,
         target=job.target.arch, gpu=job.target.gpu, device=job.device.name if job.device else "", mode=job.mode,
-        status=Status.PASSED, evidence=Evidence.MEASURED, ranking_by=job.problem.ranking_by,
+        status=Status.PASSED, evidence=Evidence.MEASURED if job.emulator is None else Evidence.MODELLED,
+        ranking_by=job.problem.ranking_by,
         seed=job.seed if job.seed is not None else secrets.randbits(31), usage=usage, compile=compiled, system=system,
     )
 
@@ -198,7 +203,10 @@ class _Referee:
         benchmarks = [case for case in benchmarks if case not in skipped]
         if skipped:
             self.facts["cases_skipped"] = [case.name for case in skipped]
-            self.facts["cases_skipped_why"] = f"cases of more than {self.job.limits.case_flops:.3g} FLOP are left out"
+            why = f"cases of more than {self.job.limits.case_flops:.3g} FLOP are left out"
+            if self.job.emulator is not None:
+                why += " on an emulated device (limits.case_gflop of the settings)"
+            self.facts["cases_skipped_why"] = why
         timed = self.job.mode in (Mode.BENCHMARK, Mode.LEADERBOARD)
         if timed and not benchmarks:        # a slow device: the cases it can do are worth a time, if not a score
             return self._all(tests, timed=True)
@@ -232,9 +240,9 @@ class _Referee:
         run: CaseRun | None = None
         try:
             with (run := self._prepare(case, seeds)):
-                verdict, estimate = run.check()
-                if not verdict.passed or not timed:
-                    return self._result(case, verdict.status, verdict.message, run.seed)
+                verdict, estimate = run.check(1 if self.job.emulator and timed else 2)
+                if not verdict.passed or not timed or self.job.emulator is not None:
+                    return self._checked(case, run, verdict, timed)
                 return self._time(case, run, estimate, verdict.message)
         except WorkerFailure as failure:
             if not failure.alive or failure.status is Status.RUNTIME_ERROR:
@@ -259,6 +267,8 @@ class _Referee:
             self.worker = WorkerProcess(index)
             self.facts["torch"] = self.worker.facts.get("torch", "")
             try:
+                if job.emulator is not None:
+                    self.worker.request("emulate", job.limits.load_seconds, **job.emulator)
                 load = dict(job.contestant.load)
                 self.worker.request("load", job.limits.load_seconds, contestant=job.contestant.name, **load)
             except WorkerFailure as failure:
@@ -268,6 +278,15 @@ class _Referee:
             job.problem, case, self.worker, job.contestant, seeds, job.torch_device, job.target.fp8,
             job.limits.call_seconds,
         )
+
+    def _checked(self, case: Case, run: CaseRun, verdict: Verdict, timed: bool) -> CaseResult:
+        """The result of a case that no clock was held to; on an emulated device its time comes from the counters."""
+        seconds = emulation.modelled_seconds(run.counters) if timed and verdict.passed else None
+        stats = timing.statistics([seconds]) if seconds is not None else None
+        if stats is not None:
+            self.protocol = timing.MODEL
+        result = self._result(case, verdict.status, verdict.message, run.seed, stats=stats)
+        return replace(result, findings=run.findings, counters=run.counters)
 
     def _time(self, case: Case, run: CaseRun, estimate: float, message: str) -> CaseResult:
         size, cache = run.bytes_per_slot, self.job.target.llc_bytes

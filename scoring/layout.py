@@ -26,7 +26,7 @@ class Plan:
 
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
-    template: Any                                    # see scoring.worker.build
+    template: Any                                    # see scoring.contestants.build
     arguments: tuple[tuple[str, Any], ...] = ()      # (kind, value) in the order of the C prototype
     nbytes: int = 0
 

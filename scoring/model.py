@@ -120,6 +120,8 @@ class CaseResult:
     peers: Mapping[str, Stats] = field(default_factory=dict)  # peer name -> its time in the same interleaved run
     environment: Mapping[str, Any] = field(default_factory=dict)  # clocks, power, cache state while timing
     seconds: float = 0.0                 # wall time spent on the case, by the judge's clock
+    findings: Sequence[Mapping[str, Any]] = ()  # what an emulated device's checks found in the call that failed
+    counters: Sequence[Mapping[str, Any]] = ()  # what an emulated device counted, one mapping per launch of one call
 
     def __post_init__(self) -> None:
         if self.stats is not None and self.status is not Status.PASSED:
@@ -200,6 +202,8 @@ def _case_result(data: Mapping[str, Any]) -> CaseResult:
     fields["case"] = Case(**data["case"])
     fields["status"] = Status(data["status"])
     fields["stats"] = Stats(**data["stats"]) if data["stats"] else None
+    for name in ("findings", "counters"):
+        fields[name] = tuple(data.get(name, ()))
     fields["peers"] = {name: Stats(**stats) for name, stats in data["peers"].items()}
     return CaseResult(**fields)
 

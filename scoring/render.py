@@ -248,7 +248,8 @@ def _identity(records: Sequence[Record]) -> list[Column]:
 
 
 def target_of(record: Record) -> str:
-    return one_line(f"{record.gpu} ({record.target})")
+    emulated = ", emulated" if record.system.get("emulated") else ""
+    return one_line(f"{record.gpu} ({record.target}{emulated})")
 
 
 def status_of(record: Record) -> str:
@@ -266,7 +267,8 @@ def is_timed(record: Record) -> bool:
 
 
 def interval(stats: Stats | None) -> str:
-    return units.uncertainty(stats.ci_low, stats.ci_high, stats.median) if stats else ""
+    """Empty for a single sample, which says nothing about its spread (a modelled time is one)."""
+    return units.uncertainty(stats.ci_low, stats.ci_high, stats.median) if stats and stats.runs > 1 else ""
 
 
 def _against(result: CaseResult, peer: str) -> str:

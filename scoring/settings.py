@@ -12,6 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, mo
 
 import backends
 from scoring.config import PATHS
+from scoring.emulation import parse_checks
 from scoring.popcorn import GPUS
 
 
@@ -39,6 +40,7 @@ def _file_name(name: str) -> str:
 BackendName = Annotated[str, AfterValidator(_backend)]
 GpuLabel = Annotated[str, AfterValidator(_gpu_label)]
 FileName = Annotated[str, AfterValidator(_file_name)]
+Checks = Annotated[str, AfterValidator(parse_checks)]
 Seconds = Annotated[float, Field(gt=0, le=1e7)]      # no socket waits longer than a few years
 
 
@@ -63,12 +65,14 @@ class Timing(_Strict):
 
 
 class Limits(_Strict):
-    """Deadlines in seconds; ``case_gflop``: the largest case to run per backend, no entry for no limit."""
+    """Deadlines in seconds; ``case_gflop``: the largest case to run per backend, and on emulated devices, no entry for
+    no limit."""
 
     load_seconds: Seconds = 300.0
     call_seconds: Seconds = 90.0
+    emulated_call_seconds: Seconds = 600.0
     job_seconds: Seconds = 3600.0
-    case_gflop: dict[BackendName, Annotated[float, Field(ge=0)]] = {"cpu": 1.0}
+    case_gflop: dict[BackendName | Literal["emulated"], Annotated[float, Field(ge=0)]] = {"cpu": 1.0, "emulated": 6.0}
 
 
 class Paths(_Strict):
@@ -92,7 +96,8 @@ class Competition(_Strict):
 
 
 class Settings(_Strict):
-    """Everything a run can be told."""
+    """Everything a run can be told. ``emulate``: always, never, or (None) where there is no real GPU; ``checks`` of an
+    emulated device: None for all in test mode and none in the others."""
 
     problems: list[str] = ["*"]
     kernels: list[str] = ["*"]
@@ -101,6 +106,8 @@ class Settings(_Strict):
     mode: Literal["test", "benchmark", "leaderboard"] = "benchmark"
     seed: StrictInt | None = None
     peers: bool = False
+    emulate: bool | None = None
+    checks: Checks | None = None
     timing: Timing = Timing()
     limits: Limits = Limits()
     paths: Paths = Paths()

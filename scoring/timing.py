@@ -6,6 +6,8 @@
                   inputs cold; every replay works on inputs made after the previous one, and every output is verified.
 ``event_cold/1``  The same without a graph, for calls that cannot be captured: launch gaps of the host are inside.
 ``wall_cold/1``   The host's clock around one sweep over the slots; for CPU kernels.
+``modelled/1``    No clock at all: a model of the GPU applied to what an emulated device counted (docs/emulator.md).
+                  The clock of the host that emulates says nothing about a kernel and is never shown as a time.
 
 Where memory or time does not allow as many slots as the cache is large, the name says ``_warm`` instead.
 
@@ -21,7 +23,7 @@ from dataclasses import dataclass
 
 from scoring.model import Stats
 
-GRAPH, EVENT, WALL = "graph_cold/1", "event_cold/1", "wall_cold/1"
+GRAPH, EVENT, WALL, MODEL = "graph_cold/1", "event_cold/1", "wall_cold/1", "modelled/1"
 
 MAX_SLOTS = 512              # for the cache's sake: 256 MiB of it and calls of 1 MiB
 BATCH_SLOTS = 64             # for the length's sake

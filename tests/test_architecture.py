@@ -28,7 +28,9 @@ MAY = {
 NARROW = {
     "scoring/model.py": (set(), set()),
     "scoring/wire.py": (set(), set()),
-    "scoring/worker.py": ({"scoring.arena", "scoring.wire"}, {"torch"}),
+    "scoring/worker.py": ({"scoring.arena", "scoring.contestants", "scoring.emulation", "scoring.wire"}, {"torch"}),
+    "scoring/contestants.py": ({"scoring.arena", "scoring.emulation"}, {"torch"}),
+    "scoring/emulation.py": (set(), set()),
     "scoring/arena.py": ({"scoring.device_memory"}, {"torch"}),
     "scoring/device_memory.py": (set(), {"torch"}),
     "scoring/timing.py": ({"scoring.model"}, {"numpy"}),
@@ -41,9 +43,10 @@ NARROW = {
 # Everything that shows results reads records and nothing that makes them.
 SHOWS = ("render", "junit", "report", "charts", "store", "tables", "units", "progress")
 MAKES = {"scoring.judge", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena", "scoring.layout",
-         "scoring.check", "scoring.jobs", "backends"}
+         "scoring.contestants", "scoring.emulation", "scoring.check", "scoring.jobs", "backends"}
 TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
     "scoring/arena.py", "scoring/caserun.py", "scoring/layout.py", "scoring/worker.py", "scoring/audit.py",
+    "scoring/contestants.py",
 }
 
 

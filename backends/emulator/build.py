@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends import _diagnostics, _includes, _llvm, _process
+from backends import _diagnostics, _llvm, _process
 from backends._cache import HINTS, Build, Cache, default_folder
 from backends.base import BackendError, CompileError, ToolchainMissing
 from backends.emulator import declarations
@@ -35,6 +35,7 @@ HINT = ('the emulator needs a C++ compiler and AMD\'s HIP headers from wheels: p
 FLAGS = (
     "-std=c++20", "-O2", "-march=native", "-ffp-contract=off", "-fno-fast-math", "-fPIC", "-fvisibility=hidden",
     "-fno-sanitize=all",        # zig's default in some modes; UB checks trap without a word
+    "-g0",                      # zig's default is not: 15 MB of it
     "-Wall", "-Wextra", "-Werror", "-D__HIP_PLATFORM_AMD__=1",
 )
 LINK_FLAGS = ("-shared", "-O2", f"-Wl,-soname,{NAME}", "-Wl,-z,now")
@@ -42,6 +43,8 @@ LINK_FLAGS = ("-shared", "-O2", f"-Wl,-soname,{NAME}", "-Wl,-z,now")
 EXPORTS = "{ global: hip*; __hip*; warpwave_emulator_*; local: *; };\n"
 TIMEOUT = 600.0
 _FORMAT = 1                     # of the cache entries
+_TRIES = 3
+_QUOTED = re.compile(rb'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)"', re.MULTILINE)
 Report = Callable[[str], None]
 
 
@@ -56,10 +59,11 @@ class Tools:
 
 @dataclass(frozen=True)
 class Object:
-    """One translation unit: ``source`` as the compiler sees it, its command without the output, its address."""
+    """One translation unit: its command lacks the output, ``key`` is its address in the cache."""
 
     source: Path
     command: tuple[str, ...]
+    digest: str                 # of the source and its headers
     key: str
 
 
@@ -97,7 +101,22 @@ def library(cache_dir: Path | None = None, report: Report | None = None) -> Path
     It lies in a folder called ``lib``, so that the folder above it serves as ROCM_PATH. Raises ``ToolchainMissing``,
     ``CompileError`` and ``BackendError``.
     """
-    return build(sorted(ROOT.rglob("*.cpp")), [ROOT], cache_dir, report)
+    return build(_sources(), [ROOT], cache_dir, report)
+
+
+def ready(cache_dir: Path | None = None) -> Path | None:
+    """What ``library`` returns if it need not compile anything, else None. Raises ``ToolchainMissing``."""
+    tools, cache = find(), Cache(cache_dir)
+    key = _key(_plan(tools, _sources(), [ROOT], cache))
+    return cache.place(key) / "lib" / NAME if cache.get(key) is not None else None
+
+
+def _sources() -> list[Path]:
+    return sorted(ROOT.rglob("*.cpp"))
+
+
+def _key(objects: Sequence[Object]) -> str:
+    return _address("library", LINK_FLAGS, EXPORTS, [each.key for each in objects])
 
 
 def build(
@@ -105,19 +124,23 @@ def build(
 ) -> Path:
     """``library`` from ``sources``, with the generated rest of the API."""
     tools, cache = find(), Cache(cache_dir)
-    say = report or (lambda line: None)
     try:
-        objects = _plan(tools, sources, includes, cache)
-        key = _address("library", LINK_FLAGS, EXPORTS, [each.key for each in objects])
-        place = cache.place(key) / "lib" / NAME
-        if cache.get(key) is not None:
-            return place
-        with _alone(cache):
+        for _ in range(_TRIES):
+            objects = _plan(tools, sources, includes, cache)
+            key = _key(objects)
             if cache.get(key) is None:
-                _make(tools, objects, key, cache, say)
+                with contextlib.suppress(_ChangedError), _alone(cache):
+                    if cache.get(key) is None:       # nobody else has made it meanwhile
+                        _make(tools, objects, key, includes, cache, report or (lambda line: None))
+            if cache.get(key) is not None:
+                return cache.place(key) / "lib" / NAME
     except OSError as error:
         raise BackendError(f"the emulator cannot be built in {cache.folder} ({error}); {HINTS['cache']}") from error
-    return place
+    raise BackendError("the emulator's sources kept changing while they were compiled; try again")
+
+
+class _ChangedError(Exception):
+    """A source was edited between the plan and the end of its compilation."""
 
 
 def _plan(tools: Tools, sources: Sequence[Path], includes: Sequence[Path], cache: Cache) -> list[Object]:
@@ -130,14 +153,46 @@ def _plan(tools: Tools, sources: Sequence[Path], includes: Sequence[Path], cache
     common = [tools.version, *map(_digest, headers), processor(),
               {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}]
     flags = [*FLAGS, *(word for folder in includes for word in ("-I", str(folder))), "-isystem", str(tools.headers)]
+    digests = _Digests(includes)
     return [
-        Object(source, (str(tools.zig), "c++", *flags, "-c", str(source)),
-               _address("object", FLAGS, common, _includes.digest(source, includes)))
+        Object(source, (str(tools.zig), "c++", *flags, "-c", str(source)), digest := digests(source),
+               _address("object", FLAGS, common, digest))
         for source in [*sources, generated]
     ]
 
 
-def _make(tools: Tools, objects: Sequence[Object], key: str, cache: Cache, say: Report) -> None:
+class _Digests:
+    """Of sources with all that they include by a quoted name: what ``_includes`` does for one file, for many that
+    share most of their headers, each of which is read once."""
+
+    def __init__(self, includes: Sequence[Path]):
+        self._folders = list(includes)
+        self._read: dict[Path, tuple[str, list[str]]] = {}
+
+    def __call__(self, source: Path) -> str:
+        seen: dict[Path, str] = {}
+        queue = [source]
+        while queue:
+            path = queue.pop()
+            if path in seen:
+                continue
+            seen[path], names = self._one(path)
+            for name in names:
+                places = (Path(os.path.normpath(folder / name)) for folder in [path.parent, *self._folders])
+                queue += [place for place in places if place in self._read or place.is_file()]
+        return _address("digest", sorted((path.name, digest) for path, digest in seen.items()))
+
+    def _one(self, path: Path) -> tuple[str, list[str]]:
+        if path not in self._read:
+            content = path.read_bytes()
+            names = [name.decode(errors="replace") for name in _QUOTED.findall(content)]
+            self._read[path] = hashlib.sha256(content).hexdigest(), names
+        return self._read[path]
+
+
+def _make(
+    tools: Tools, objects: Sequence[Object], key: str, includes: Sequence[Path], cache: Cache, say: Report
+) -> None:
     started = time.monotonic()
     missing = [each for each in objects if cache.get(each.key) is None]
     say(f"building the emulator: {len(missing)} of {len(objects)} files to compile, then a link")
@@ -150,7 +205,7 @@ def _make(tools: Tools, objects: Sequence[Object], key: str, cache: Cache, say: 
         run = _Runner(build, scratch, {"ZIG_GLOBAL_CACHE_DIR": str(default_folder() / "zig"), "TMPDIR": str(scratch)})
         # zig compiles its C++ library when it first links: one job like the others, and a long one.
         runtime = pool.submit(_link, tools, [], scratch / "empty.so", exports, run)
-        compiled = [pool.submit(_compile, each, cache, run) for each in missing]
+        compiled = [pool.submit(_compile, each, includes, cache, run) for each in missing]
         try:
             for job in [*compiled, runtime]:
                 job.result()
@@ -185,9 +240,11 @@ class _Runner:
         raise CompileError(f"the emulator: {what}", found, result.output, argv)
 
 
-def _compile(each: Object, cache: Cache, run: _Runner) -> None:
+def _compile(each: Object, includes: Sequence[Path], cache: Cache, run: _Runner) -> None:
     with cache.building() as own:
         run([*each.command, "-o", str(own.folder / "object.o")], each.source.name)
+        if _Digests(includes)(each.source) != each.digest:
+            raise _ChangedError
         cache.put(each.key, own.folder, {"source": each.source.name})
 
 

@@ -18,7 +18,8 @@ from scoring.problem import discover
 
 # Every variable the project or its tools react to, by whose it is.
 VARIABLES = {
-    "ours": ("WARPWAVE_CONFIG", "WARPWAVE_CACHE_DIR", "WARPWAVE_DB", "WARPWAVE_BACKEND", "WARPWAVE_DEBUG"),
+    "ours": ("WARPWAVE_CONFIG", "WARPWAVE_CACHE_DIR", "WARPWAVE_DB", "WARPWAVE_BACKEND", "WARPWAVE_DEBUG",
+             "WARPWAVE_EMULATE", "WARPWAVE_EMULATOR"),
     "toolchains": ("CUDA_HOME", "CUDA_PATH", "NVCC", "CXX", "ROCM_PATH", "HIP_PATH", "HIPCC"),
     "devices": ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     "torch": ("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_EXTENSIONS_DIR", "MAX_JOBS"),
@@ -32,8 +33,9 @@ PACKAGES = (
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.load(file=options.config)
+    settings = config.load({"emulate": options.emulate}, options.config)
     backends.use_cache(settings.cache)
+    backends.use_emulator(settings.settings.emulate)
     facts = gather(settings)
     if options.json:
         print(json.dumps(facts))
@@ -46,6 +48,7 @@ def run(options: argparse.Namespace) -> int:
     section("system", [(f"  {key}", value) for key, value in facts["system"].items()])
     for name, backend in facts["backends"].items():
         rows = [("  compiler", backend["compiler"] or "none"), ("  version", backend["compiler_version"] or "")]
+        rows += [("  runtime", backend["runtime"])] if backend["runtime"] else []
         rows += [("  device", text) for text in backend["devices"]] or [("  device", "none")]
         rows += [("  note", reason) for reason in backend["reasons"]]
         section(f"backend {name}", rows)
@@ -64,6 +67,7 @@ def gather(settings: config.Config) -> dict[str, Any]:
         available = backends.get(name).probe()
         found[name] = {
             "compiler": available.compiler, "compiler_version": available.compiler_version,
+            "runtime": available.runtime,
             "devices": [
                 f"{d.index}: {d.name} ({d.arch}, {d.memory_bytes / 2**30:.0f} GiB"
                 + (f", driver {d.driver}" if d.driver else "") + (", emulated" if d.emulated else "") + ")"

@@ -35,6 +35,7 @@ def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     """Run or build the selection, show it, keep it; the exit code."""
     settings = _settings(options, build_only)
     backends.use_cache(settings.cache)
+    backends.use_emulator(settings.settings.emulate)
     _check_outputs(options)
     submission = None if build_only else options.submission
     if submission is not None:
@@ -114,6 +115,7 @@ def _settings(options: argparse.Namespace, build_only: bool) -> config.Config:
     if not build_only:
         flags |= {
             "mode": options.mode, "seed": options.seed, "peers": options.peers, "timing.seconds": options.seconds,
+            "emulate": options.emulate, "checks": options.checks,
         }
     settings = config.load(flags, options.config)
     if Mode(settings.settings.mode) is Mode.LEADERBOARD and settings.settings.seed is not None:
@@ -141,19 +143,48 @@ def _probe(settings: config.Config, options: argparse.Namespace) -> tuple[dict[s
     return found, required
 
 
+def _prepared(
+    settings: config.Config, found: dict[str, Availability], options: argparse.Namespace
+) -> dict[str, Availability]:
+    """``found`` with everything made that running needs; what could not be made is named on stderr.
+
+    Raises ``SelectionError`` (4) if that was asked for.
+    """
+    def tell(line: str) -> None:
+        if not options.json:
+            print(line, file=sys.stderr, flush=True)
+
+    prepared = {name: backends.get(name).prepare(available, tell) for name, available in found.items()}
+    for name, available in prepared.items():
+        if len(available.devices) < len(found[name].devices):
+            text = f"{name}: {available.reasons[-1]}"
+            if settings.settings.emulate:
+                raise jobs.SelectionError(text, ExitCode.UNAVAILABLE)
+            print(f"left out {text}", file=sys.stderr)
+    return prepared
+
+
 def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_only: bool) -> _Plan:
     found, required = _probe(settings, options)
     problems = [p for p in jobs.select_problems(settings, settings.settings.problems) if p.native]
     for wanted in filter(None, (options.gpu, options.arch)):
         found = _narrow(found, wanted)
-    chosen = jobs.candidates(
-        settings, problems, found, settings.settings.kernels, options.gpu, options.arch, _defines(options.define)
-    )
     patterns = None if build_only else options.case
     cases = {problem.name: _cases(problem, patterns) for problem in problems}
-    chosen = [candidate for candidate in chosen if cases[candidate.problem.name]]
+
+    def candidates() -> list[jobs.Candidate]:
+        known = jobs.candidates(
+            settings, problems, found, settings.settings.kernels, options.gpu, options.arch, _defines(options.define)
+        )
+        return [candidate for candidate in known if cases[candidate.problem.name]]
+
+    chosen = candidates()
     if not chosen:
         raise jobs.SelectionError("nothing matches the selection; `python -m scoring list` shows what there is")
+    if not build_only:
+        wanted = {candidate.place.backend.name for candidate in chosen}
+        found = _prepared(settings, {name: found[name] for name in found if name in wanted}, options)
+        chosen = candidates()
     mode = Mode.TEST if build_only else Mode(settings.settings.mode)
     plan = _Plan(len(chosen), required or options.gpu is not None)
 
@@ -161,7 +192,8 @@ def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_onl
         with ThreadPoolExecutor(max_workers=max(1, min(8, os.cpu_count() or 1))) as pool:
             def compile_one(candidate: jobs.Candidate) -> Job:
                 return jobs.build(
-                    settings, candidate, mode, cases[candidate.problem.name], settings.settings.peers, progress
+                    settings, candidate, mode, cases[candidate.problem.name], settings.settings.peers, progress,
+                    not build_only,
                 )
 
             futures = [pool.submit(compile_one, candidate) for candidate in chosen]
@@ -259,7 +291,9 @@ def _submission_place(settings: config.Config, options: argparse.Namespace) -> t
     for name in asked or [*[n for n in backends.names() if n != "cpu"], "cpu"]:
         backend = backends.get(name)
         available = backend.probe()
-        if available.can_run or asked:
+        emulated = all(device.emulated for device in available.devices)
+        if asked or (available.can_run and (settings.settings.emulate or not emulated)):
+            available = _prepared(settings, {name: available}, options)[name]
             found = jobs.places(settings, backend, available, options.gpu)
             if not found:
                 raise jobs.SelectionError(f"{name}: no device here, and no GPU in gpus.{name} of the settings", 4)

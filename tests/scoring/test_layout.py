@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scoring import arena, layout, worker
+from scoring import arena, contestants, layout
 
 DTYPES = ["float32", "bfloat16", "float16", "float64", "int8", "int32", "int64", "uint8", "bool", "float8_e4m3fn",
           "complex64", "complex128"]
@@ -187,20 +187,20 @@ def same(a: object, b: object) -> bool:
 def test_data_comes_out_of_its_template_as_it_went_in(data):
     template, tensors = layout.describe(data)
     travelled = json.loads(json.dumps(template, allow_nan=False))
-    assert same(data, worker.build(travelled, tensors))
+    assert same(data, contestants.build(travelled, tensors))
 
 
 def test_names_of_tensors_never_collide():
     data = {"a.b": torch.zeros(1), "a": {"b": torch.ones(1)}}
     template, tensors = layout.describe(data)
-    assert same(data, worker.build(template, tensors))
+    assert same(data, contestants.build(template, tensors))
 
 
 def test_positions_of_a_tuple_can_be_outputs():
     x, y = torch.zeros(2), torch.ones(3)
     template, tensors = layout.describe((x, 2.0, y), {2: "y"})
     assert list(tensors) == ["data.0"]
-    assert worker.build(template, {"data.0": x, "y": y}) == (x, 2.0, y)
+    assert contestants.build(template, {"data.0": x, "y": y}) == (x, 2.0, y)
 
 
 @pytest.mark.parametrize("bad", [

@@ -16,7 +16,8 @@ import pytest
 import torch
 
 from scoring import arena, wire
-from scoring.worker import Failure, Slot, Worker, build, serve
+from scoring.contestants import Failure, Slot, build
+from scoring.worker import Worker, serve
 from tests.scoring.harness import ROOT, alive, wait_until
 
 

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdio>
+#include <cstring>
 #include <mutex>
 #include <set>
 #include <string_view>
@@ -110,6 +111,8 @@ const Entry* find(hipError_t code) {
 thread_local hipError_t last_result = hipSuccess;
 thread_local hipError_t last_error = hipSuccess;
 std::atomic<hipError_t> fault{hipSuccess};
+std::mutex complaint_mutex;
+std::string complaint;              // the newest, until somebody takes it
 
 }  // namespace
 
@@ -120,6 +123,12 @@ hipError_t record(hipError_t code) noexcept {
 }
 
 void complain(const char* api, const std::string& message) noexcept {
+    try {
+        std::lock_guard lock(complaint_mutex);
+        complaint = std::string(api) + ": " + message;
+    } catch (const std::bad_alloc&) {
+        // stderr gets it all the same
+    }
     std::fprintf(stderr, "warpwave emulator: %s: %s\n", api, message.c_str());
 }
 
@@ -157,6 +166,15 @@ hipError_t explain_exception(const char* name) noexcept {
 }  // namespace emu
 
 using namespace emu;
+
+// The newest message that went to stderr, "" if none did since the last call; to be given back with
+// warpwave_emulator_free.
+EMU_API char* warpwave_emulator_take_message(void) {
+    std::lock_guard lock(complaint_mutex);
+    char* copy = strdup(complaint.c_str());
+    complaint.clear();
+    return copy;
+}
 
 EMU_API hipError_t hipGetLastError(void) {
     hipError_t error = last_error != hipSuccess ? last_error : device_fault();
