@@ -125,15 +125,14 @@ def build(
     """``library`` from ``sources``, with the generated rest of the API."""
     tools, cache = find(), Cache(cache_dir)
     try:
-        for _ in range(_TRIES):
+        for _ in range(_TRIES + 1):      # the last time to find what the one before has made
             objects = _plan(tools, sources, includes, cache)
             key = _key(objects)
-            if cache.get(key) is None:
-                with contextlib.suppress(_ChangedError), _alone(cache):
-                    if cache.get(key) is None:       # nobody else has made it meanwhile
-                        _make(tools, objects, key, includes, cache, report or (lambda line: None))
             if cache.get(key) is not None:
                 return cache.place(key) / "lib" / NAME
+            with contextlib.suppress(_ChangedError), _alone(cache):
+                if cache.get(key) is None:       # nobody else has made it meanwhile
+                    _make(tools, objects, key, includes, cache, report or (lambda line: None))
     except OSError as error:
         raise BackendError(f"the emulator cannot be built in {cache.folder} ({error}); {HINTS['cache']}") from error
     raise BackendError("the emulator's sources kept changing while they were compiled; try again")
