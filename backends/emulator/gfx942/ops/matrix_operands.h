@@ -42,21 +42,17 @@ inline void require_no_broadcast(const Wave& w, const Op& op, bool a_allowed, bo
 }
 
 /// BLGP: B as if its lanes were elsewhere.
-inline void redirect_lanes(Operand16& b, int elements, int blgp) {
+inline void redirect_lanes(Unpacked& b, int elements, int blgp) {
     if (!blgp) return;
-    for (int element = 0; element < elements; ++element) {
-        f32x16 values[4];
-        i32x16 exponents[4];
-        for (int quarter = 0; quarter < 4; ++quarter) {
-            const int from = kChunk * redirected_quarter(quarter, blgp);
-            values[quarter] = load16<f32x16>(b.value[element] + from);
-            exponents[quarter] = load16<i32x16>(b.exponent[element] + from);
-        }
-        for (int quarter = 0; quarter < 4; ++quarter) {
-            store16(b.value[element] + kChunk * quarter, values[quarter]);
-            store16(b.exponent[element] + kChunk * quarter, exponents[quarter]);
-        }
-    }
+    auto redirect = [blgp](void* row) {
+        i32x16 quarters[4];
+        for (int quarter = 0; quarter < 4; ++quarter)
+            quarters[quarter] = load16<i32x16>(static_cast<u32*>(row) + kChunk * redirected_quarter(quarter, blgp));
+        for (int quarter = 0; quarter < 4; ++quarter)
+            store16(static_cast<u32*>(row) + kChunk * quarter, quarters[quarter]);
+    };
+    for (int element = 0; element < elements; ++element) redirect(b.value[element]);
+    for (auto& words : b.exponent) redirect(words);
 }
 
 }  // namespace emu::matrix

@@ -30,17 +30,16 @@ namespace emu::matrix {
 constexpr u32 kNan32 = 0x7fc00000u;
 constexpr u64 kNan64 = u64{0x7ff80000} << 32;
 
-/// How products are grouped.
-template <int kProducts, bool kEvenOdd>
+/// How products are grouped, and how many bits an element has.
+template <int kProducts, int kElementBits>
 struct Sum {
-    static constexpr int kGroup = kProducts;
-    static constexpr bool kSplit = kEvenOdd;
-    // 8-bit formats and f16 never leave what the fast way can represent.
-    static constexpr int kParts = kEvenOdd ? 2 : 1;
+    static constexpr int kGroup = kProducts, kBits = kElementBits;
+    static constexpr bool kSplit = kElementBits == 8;       // even and odd products apart
+    static constexpr int kParts = kSplit ? 2 : 1;
 };
-using SumEight = Sum<16, true>;
-using SumSixteen = Sum<8, false>;
-using SumXf32 = Sum<4, false>;
+using SumEight = Sum<16, 8>;
+using SumSixteen = Sum<8, 16>;
+using SumXf32 = Sum<4, 32>;
 
 /// The model word for word, for any values: `count` products in groups of `group`, `split` for even and odd.
 struct Factor {
@@ -55,31 +54,44 @@ f32 exact_sum(const Factor* a, const Factor* b, int count, int group, bool split
 // small that it is cut to nothing anyway.
 
 constexpr int kLargestExponent = 125, kSmallestExponent = -96;
+constexpr int kCutBits = 24;        // what steps 1 and 2 keep below the largest exponent
 
-/// 2^(24 - exponent): units of the aligned products.
+inline f32x16 power_of_two(i32x16 exponent) { return std::bit_cast<f32x16>((exponent + 127) << 23); }
+
+/// 2^(24 - exponent): into units of the aligned products.
 inline f32x16 alignment(i32x16 exponent) {
     const i32x16 within = __builtin_elementwise_max(__builtin_elementwise_min(exponent, i32x16(126)), i32x16(-100));
-    return std::bit_cast<f32x16>((151 - within) << 23);
+    return power_of_two(kCutBits - within);
 }
 
-inline f64x16 power_of_two16(i32x16 exponent) {
-    return std::bit_cast<f64x16>((__builtin_convertvector(exponent, i64x16) + 1023) << 52);
-}
-
-/// Steps 3 and 4: `sum` in units of 2^(exponent - 24).
+/// The accumulator rounded down to a multiple of 2^(its exponent + above - 24), on its bits. `minus_unit` is that, negative.
 template <bool kDropSmall>
-inline f32x16 accumulate(i32x16 sum, i32x16 exponent, f32x16 accumulator) {
+inline i32x16 round_down(i32x16 bits, i32x16 above, i32x16 minus_unit) {
+    const i32x16 dropped = __builtin_elementwise_min(__builtin_elementwise_max(above - 1, i32x16(0)), i32x16(24));
+    const i32x16 low = (1 << dropped) - 1;
+    const i32x16 negative = bits >> 31;
+    const i32x16 rounded = (bits + (low & negative)) & ~low;       // away from zero where negative
+    // With no bit left, what remains is 0 or the unit.
+    i32x16 rest = negative & ((bits << 1) != 0) & minus_unit;
+    if constexpr (kDropSmall) rest &= above <= 25;
+    return above > 24 ? rest : rounded;
+}
+
+/// Steps 3 and 4: the products' sum is `sum` * 2^`unit`, their exponent `exponent`.
+template <bool kDropSmall>
+inline f32x16 accumulate(i32x16 sum, i32x16 unit, i32x16 exponent, f32x16 accumulator) {
     const i32x16 bits = std::bit_cast<i32x16>(accumulator);
     const i32x16 field = bits >> 23 & 0xff;
     const i32x16 own = __builtin_elementwise_max(field, i32x16(1)) - 127;
-    const i32x16 top = __builtin_elementwise_max(exponent, own);
-    const f64x16 products = __builtin_elementwise_floor(__builtin_convertvector(sum, f64x16) *
-                                                        power_of_two16(exponent - top + 7));
-    f32x16 addend = accumulator;
-    if constexpr (kDropSmall) addend = own < top - 25 ? f32x16(0.0f) : addend;
-    const f64x16 added = __builtin_elementwise_floor(__builtin_convertvector(addend, f64x16) * power_of_two16(24 - top));
-    const f32x16 result = __builtin_convertvector((products + added * 128.0) * power_of_two16(top - 31), f32x16);
-    const i32x16 kept = (bits & 0x7fffff) == 0 ? bits : i32x16(kNan32);      // of an infinite or NaN accumulator
+    const i32x16 minus_unit = (exponent + (127 - kCutBits)) << 23 | static_cast<i32>(0x80000000u);
+    const f32x16 addend = std::bit_cast<f32x16>(round_down<kDropSmall>(bits, exponent - own, minus_unit));
+    const i32x16 last = __builtin_elementwise_max(exponent, own) - 31;      // of the bits that products keep
+    const i32x16 excess = __builtin_elementwise_min(__builtin_elementwise_max(last - unit, i32x16(0)), i32x16(31));
+    const i32x16 scale = __builtin_elementwise_max(__builtin_elementwise_max(last, unit), i32x16(-126));
+    const f64x16 products = __builtin_convertvector(sum >> excess, f64x16) *
+                            __builtin_convertvector(power_of_two(scale), f64x16);
+    const f32x16 result = __builtin_convertvector(products + __builtin_convertvector(addend, f64x16), f32x16);
+    const i32x16 kept = (bits & 0x7fffff) == 0 ? bits : i32x16(kNan32);     // of an infinite or NaN accumulator
     return std::bit_cast<f32x16>(field == 0xff ? kept : std::bit_cast<i32x16>(result));
 }
 

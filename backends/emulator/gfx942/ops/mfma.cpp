@@ -28,7 +28,7 @@ void each_block(const Op& op, Compute compute) {
 template <class FormatA, class FormatB, class SumKind, Shape kShape>
 void fused(Wave& w, const Op& op) {
     require_no_broadcast(w, op, kShape.blocks > 1, kShape.blocks > 1);
-    Operand16 a, b;
+    Unpacked a, b;
     Copy copy;
     unpack<FormatA>(source_registers(w, op, 0), kShape.per_lane(), a);
     unpack<FormatB>(source_registers(w, op, 1), kShape.per_lane(), b);
@@ -37,15 +37,9 @@ void fused(Wave& w, const Op& op) {
     each_block<kShape>(op, [&](int block, int first_a, int first_b) {
         const Dense<kShape> plan{first_a, first_b};
         if constexpr (kShape.n > 4) {
-            fused_block<SumKind, kShape>(plan, a, b, block, d);
-        } else {
-            for (int row = 0; row < kShape.m; ++row)
-                for (int column = 0; column < kShape.n; ++column) {
-                    const int offset = result_offset<kShape>(row, column, block);
-                    const f32 initial = as_f32(d.initial ? d.initial[offset] : static_cast<u32>(d.constant));
-                    d.registers[offset] = as_u32(exact_result<SumKind>(plan, a, b, row, column, initial));
-                }
+            if (__builtin_expect(!a.special && !b.special, 1)) return dense_block<SumKind, kShape>(plan, a, b, block, d);
         }
+        exact_block<SumKind, kShape>(plan, a, b, block, d);
     });
 }
 
@@ -54,7 +48,7 @@ void fused(Wave& w, const Op& op) {
 template <Shape kShape>
 void integers(Wave& w, const Op& op) {
     require_no_broadcast(w, op, kShape.blocks > 1, kShape.blocks > 1);
-    Operand16 a, b;
+    Unpacked a, b;
     Copy copy;
     unpack_bytes(source_registers(w, op, 0), kShape.per_lane(), a);
     unpack_bytes(source_registers(w, op, 1), kShape.per_lane(), b);
@@ -84,7 +78,7 @@ template <Shape kShape>
 void singles(Wave& w, const Op& op) {
     require_no_broadcast(w, op, kShape.blocks > 1, true);
     static_assert(kShape.per_lane() == 1);
-    Operand16 a, b;
+    Unpacked a, b;
     Copy copy;
     std::memcpy(a.value[0], source_registers(w, op, 0), sizeof a.value[0]);
     std::memcpy(b.value[0], source_registers(w, op, 1), sizeof b.value[0]);

@@ -43,20 +43,69 @@ void read_positions(const Wave& w, const Op& op, Sparse<kShape>& plan) {
     }
 }
 
+/// Exponents of B's elements, one in a word: the products of a row take them from anywhere.
+struct Exponents {
+    alignas(64) i32 of[Unpacked::kMost][kLanes];
+};
+
+template <class SumKind, Shape kShape>
+f32x16 sparse_row(const Sparse<kShape>& plan, const Unpacked& a, const Unpacked& b, const Exponents& exponents_b, int row,
+                  int column, f32x16 initial) {
+    constexpr int kParts = SumKind::kParts;
+    constexpr int kGroup = kShape.k < SumKind::kGroup ? kShape.k : SumKind::kGroup;
+    f32x16 total = initial;
+    i32x16 doubt = 0;
+    for (int first = 0; first < kShape.k; first += kGroup) {
+        i32x16 exponent[kParts], sum[kParts];
+        f32x16 scale[kParts];
+        repeat<kParts>([&](auto part) EMU_INLINE { exponent[part] = -1000; });
+        repeat<kGroup>([&](auto k) EMU_INLINE {
+            const i32 left = exponent_of(a.value[0][plan.a(row, first + k)], a.smallest);
+            const i32x16 right = load16<i32x16>(exponents_b.of[0] + plan.b(row, first + k) + column);
+            exponent[k % kParts] = __builtin_elementwise_max(exponent[k % kParts], right + left);
+        });
+        repeat<kParts>([&](auto part) EMU_INLINE {
+            scale[part] = alignment(exponent[part]);
+            sum[part] = 0;
+        });
+        repeat<kGroup>([&](auto k) EMU_INLINE {
+            const f32x16 right = load16<f32x16>(b.value[0] + plan.b(row, first + k) + column);
+            const f32x16 product = right * a.value[0][plan.a(row, first + k)];
+            sum[k % kParts] += __builtin_convertvector(product * scale[k % kParts], i32x16);
+        });
+        if constexpr (kParts == 1) doubt |= doubtful(exponent[0], plan, a, row, first, kGroup);
+        total = add_parts<SumKind>(sum, exponent, total);
+    }
+    if (__builtin_expect(__builtin_reduce_or(doubt) != 0, 0))
+        for (int lane = 0; lane < kChunk; ++lane)
+            if (doubt[lane]) total[lane] = exact_result<SumKind>(plan, a, b, row, column + lane, initial[lane]);
+    return total;
+}
+
 template <class FormatA, class FormatB, class SumKind, Shape kShape>
 void fused(Wave& w, const Op& op) {
-    Operand16 a, b;
+    Unpacked a, b;
     Sparse<kShape> plan;
     read_positions(w, op, plan);
     unpack<FormatA>(source_registers(w, op, 0), kShape.per_lane(), a);
     unpack<FormatB>(source_registers(w, op, 1), 2 * kShape.per_lane(), b);
-    u32* const d = w.v(op.dst.index);
-    fused_block<SumKind, kShape>(plan, a, b, 0, Result{d, d, 0});
+    u32* const registers = w.v(op.dst.index);
+    if (a.special || b.special) return exact_block<SumKind, kShape>(plan, a, b, 0, Result{registers, registers, 0});
+    Exponents exponents;
+    for (int element = 0; element < 2 * kShape.per_lane(); ++element) {
+        const f32v values = load<f32v>(reinterpret_cast<const u32*>(b.value[element]));
+        store(reinterpret_cast<u32*>(exponents.of[element]), exponents_of(values, b.smallest));
+    }
+    for (int row = 0; row < kShape.m; ++row)
+        for (int column = 0; column < kShape.n; column += kChunk) {
+            u32* const place = registers + result_offset<kShape>(row, column, 0);
+            store16(place, sparse_row<SumKind>(plan, a, b, exponents, row, column, load16<f32x16>(place)));
+        }
 }
 
 template <Shape kShape>
 void integers(Wave& w, const Op& op) {
-    Operand16 a, b;
+    Unpacked a, b;
     Sparse<kShape> plan;
     read_positions(w, op, plan);
     unpack_bytes(source_registers(w, op, 0), kShape.per_lane(), a);
