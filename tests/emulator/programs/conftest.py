@@ -7,7 +7,7 @@ import json
 import select
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -24,8 +24,8 @@ Run = Callable[[str], str | None]
 class Worker:
     """``run`` sends a program, waits for the verdict; a worker that dies or hangs is a verdict too."""
 
-    def __init__(self, checks: str, log: Path):
-        self._argv = [sys.executable, "-m", "tests.emulator.programs.run", "--serve", "--checks", checks]
+    def __init__(self, programs: Sequence[str], checks: str, log: Path):
+        self._argv = [sys.executable, "-m", "tests.emulator.programs.run", "--serve", "--checks", checks, *programs]
         self._log = log
         self._process: subprocess.Popen[str] | None = None
 
@@ -66,17 +66,20 @@ class Worker:
 
 
 @pytest.fixture(scope="session")
-def toolchain() -> None:
-    """The compilers of programs and of the emulator."""
+def emulator() -> None:
+    """The emulator is built, and there is a compiler of HIP programs: a worker need not wait for either."""
     try:
         backends.get("rocm").compiler()
-        build.find()
+        build.library()
     except ToolchainMissing as missing:
         pytest.skip(str(missing))
 
 
 @pytest.fixture(scope="session")
-def run(toolchain: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    worker = Worker("none", tmp_path_factory.mktemp("programs") / "worker.log")
+def run(emulator: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """``run(program)``: None, or what is wrong. The worker learns which HIP programs will come and compiles ahead."""
+    coming = [f"hip {item.callspec.params['name']} {item.callspec.params['level']}" for item in request.session.items
+              if isinstance(item, pytest.Function) and item.path.name == "test_hip.py" and hasattr(item, "callspec")]
+    worker = Worker(coming, "none", tmp_path_factory.mktemp("programs") / "worker.log")
     yield worker.run
     worker.close()

@@ -2,15 +2,18 @@
 """Runs programs of the corpus: ``python -m tests.emulator.programs.run [--checks all] [PART OF A NAME]…``
 
 With ``--serve`` it reads one program a line from stdin and answers each with a line of JSON: tests drive it so, from a
-process that survives whatever happens to this one.
+process that survives whatever happens to this one. The HIP programs given then are compiled ahead.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from tests.emulator.programs import running
 
@@ -30,9 +33,13 @@ def answer(emulator: running.Emulator, words: list[str]) -> dict[str, object]:
     return {"wrong": wrong, "seconds": time.monotonic() - started}
 
 
-def serve(emulator: running.Emulator) -> None:
-    for line in sys.stdin:
-        say(json.dumps(answer(emulator, line.split())))
+def serve(emulator: running.Emulator, coming: Sequence[str]) -> None:
+    with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
+        for program in coming:
+            pool.submit(running.compile_hip, *program.split()[1:])     # a failure comes again where it is asked for
+        for line in sys.stdin:
+            say(json.dumps(answer(emulator, line.split())))
+        pool.shutdown(cancel_futures=True)
 
 
 def main() -> int:
@@ -45,7 +52,7 @@ def main() -> int:
     programs = [["triton", name] for name in running.triton_names()]
     programs += [["hip", name, level] for name in running.hip_names() for level in running.LEVELS]
     if options.serve:
-        serve(emulator)
+        serve(emulator, options.parts)
         return 0
     failed = 0
     for words in programs:

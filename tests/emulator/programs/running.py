@@ -3,9 +3,11 @@
 
 from __future__ import annotations
 
+import collections
 import ctypes
 import importlib
 import json
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -118,10 +120,17 @@ def hip_names() -> list[str]:
     return sorted(path.stem for path in (HERE / "hip").glob("*.hip"))
 
 
+_compiling: dict[tuple[str, str], threading.Lock] = collections.defaultdict(threading.Lock)
+
+
 def compile_hip(name: str, level: str) -> Path:
-    """The library of a HIP program; both halves by the project's own compiler, through its cache."""
+    """The library of a HIP program; both halves by the project's own compiler, through its cache.
+
+    A second thread that wants the same one waits for the first.
+    """
     backend = _At(level)
-    return backend.compile(KernelSource.read(HERE / "hip" / f"{name}.hip", ROOT), backend.target("MI300")).path
+    with _compiling[name, level]:
+        return backend.compile(KernelSource.read(HERE / "hip" / f"{name}.hip", ROOT), backend.target("MI300")).path
 
 
 def run_hip(emulator: Emulator, name: str, level: str) -> str | None:
