@@ -81,8 +81,8 @@ def find() -> Tools:
 def _headers() -> tuple[Path | None, list[str]]:
     """AMD's, of ROCm 7: earlier ones lack types that the API uses now."""
     folders = [folder / "backends" / "amd" / "include" for folder in package_folder("triton")]
-    folders += [prefix / "include" for prefix in _llvm.rocm_prefixes()]
     tried = [] if folders else ["wheel: triton is not installed"]
+    folders += [prefix / "include" for prefix in _llvm.rocm_prefixes()]
     for folder in folders:
         version = folder / "hip" / "hip_version.h"
         if version.is_file() and (folder / declarations.HEADERS[0]).is_file():
