@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: MIT
 """What a worker can run: a C symbol of a shared library, or ``custom_kernel(data)`` of a Python file, on tensors.
 
-
 Imports the standard library and torch only, as all of the worker.
 """
 

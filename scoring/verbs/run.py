@@ -160,7 +160,7 @@ def _prepared(
             text = f"{name}: {available.reasons[-1]}"
             if settings.settings.emulate:
                 raise jobs.SelectionError(text, ExitCode.UNAVAILABLE)
-            print(f"left out {text}", file=sys.stderr)
+            print(text, file=sys.stderr)
     return prepared
 
 
