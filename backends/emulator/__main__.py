@@ -16,10 +16,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 there it is, 1 refused by the compiler, 2 anything else a user can put right."""
     parser = argparse.ArgumentParser(prog="python -m backends.emulator", description=__doc__)
     parser.add_argument("--prefix", action="store_true",
-                        help="print the folder above it: what ROCM_PATH should be for programs that load HIP by it")
+                        help="print a folder for ROCM_PATH instead, whose lib/ has it under all names programs link to")
     options = parser.parse_args(arguments)
     try:
-        path = build.library(report=lambda line: _say(sys.stderr, line))
+        make = build.prefix if options.prefix else build.library
+        path = make(report=lambda line: _say(sys.stderr, line))
     except CompileError as error:
         _say(sys.stderr, error.log or error)
         _say(sys.stderr, f"error: {error}")
@@ -27,7 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         _say(sys.stderr, f"error: {error}")
         return 2
-    _say(sys.stdout, path.parent.parent if options.prefix else path)
+    _say(sys.stdout, path)
     return 0
 
 

@@ -30,6 +30,7 @@ from backends.toolchain import ENVIRONMENT, package_folder, package_version
 
 ROOT = Path(__file__).resolve().parent
 NAME = "libamdhip64.so"
+_VERSIONS = (6, 7)              # of the interface; programs name the one they were linked with
 HINT = ('the emulator needs a C++ compiler and AMD\'s HIP headers from wheels: pip install -e ".[rocm-toolchain]" '
         "(ziglang and triton)")
 FLAGS = (
@@ -98,10 +99,24 @@ def _headers() -> tuple[Path | None, list[str]]:
 def library(cache_dir: Path | None = None, report: Report | None = None) -> Path:
     """The path of ``libamdhip64.so`` for this machine, built if it is not in the cache.
 
-    It lies in a folder called ``lib``, so that the folder above it serves as ROCM_PATH. Raises ``ToolchainMissing``,
-    ``CompileError`` and ``BackendError``.
+    Raises ``ToolchainMissing``, ``CompileError`` and ``BackendError``.
     """
     return build(_sources(), [ROOT], cache_dir, report)
+
+
+def prefix(cache_dir: Path | None = None, report: Report | None = None) -> Path:
+    """A folder to set ROCM_PATH to, or LD_LIBRARY_PATH to its ``lib``: the library under every name that programs ask
+    for, those that hipcc linked among them. Raises what ``library`` raises."""
+    path = library(cache_dir, report)
+    folder = Cache(cache_dir).folder / "emulator" / f"prefix-{path.parents[1].name[:16]}"
+    try:
+        (folder / "lib").mkdir(parents=True, exist_ok=True)
+        for name in (NAME, *(f"{NAME}.{version}" for version in _VERSIONS)):
+            with contextlib.suppress(FileExistsError):
+                (folder / "lib" / name).symlink_to(path)
+    except OSError as error:
+        raise BackendError(f"{folder} cannot be written ({error}); {HINTS['cache']}") from error
+    return folder
 
 
 def ready(cache_dir: Path | None = None) -> Path | None:
@@ -130,7 +145,7 @@ def build(
             key = _key(objects)
             if cache.get(key) is not None:
                 return cache.place(key) / "lib" / NAME
-            with contextlib.suppress(_ChangedError), _alone(cache):
+            with contextlib.suppress(_ChangedError), _alone(cache, key):
                 if cache.get(key) is None:       # nobody else has made it meanwhile
                     _make(tools, objects, key, includes, cache, report or (lambda line: None))
     except OSError as error:
@@ -257,10 +272,11 @@ def _link(tools: Tools, objects: Sequence[Path], out: Path, exports: Path, run: 
 
 
 @contextlib.contextmanager
-def _alone(cache: Cache) -> Iterator[None]:
-    """Until another process that builds the same cache's emulator has finished; where there are no locks, at once."""
-    cache.folder.mkdir(parents=True, exist_ok=True)
-    lock = os.open(cache.folder / "emulator.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+def _alone(cache: Cache, key: str) -> Iterator[None]:
+    """Until another process that builds the same library has finished; where there are no locks, at once."""
+    path = cache.folder / "emulator" / f"{key[:16]}.lock"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     try:
         with contextlib.suppress(OSError):
             fcntl.flock(lock, fcntl.LOCK_EX)

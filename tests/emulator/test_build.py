@@ -266,7 +266,13 @@ def test_without_the_wheels_it_says_what_to_install(
 def test_the_command_prints_the_path(
     api: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(build, "library", lambda **_: api)
+    monkeypatch.setattr(build, "library", lambda *_, **__: api)
     assert command.main([]) == 0
     assert command.main(["--prefix"]) == 0
-    assert capsys.readouterr().out.splitlines() == [str(api), str(api.parents[1])]
+    assert command.main(["--prefix"]) == 0          # it is there by now
+    path, prefix, again = capsys.readouterr().out.splitlines()
+    assert path == str(api)
+    assert prefix == again
+    assert {each.name for each in (Path(prefix) / "lib").iterdir()} == {
+        "libamdhip64.so", "libamdhip64.so.6", "libamdhip64.so.7"}
+    assert (Path(prefix) / "lib" / "libamdhip64.so.7").resolve() == api

@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -187,8 +189,40 @@ print(json.dumps([*facts, list(host[2]) == [i + 0.25 for i in range(n)]]))
 @pytest.mark.parametrize("how", ["loaded before", "ROCM_PATH", "LD_LIBRARY_PATH"])
 def test_hip_python_unchanged(library: Path, binary: Binary, how: str) -> None:
     """It opens libamdhip64.so by that name or below ROCM_PATH."""
-    environment = {"ROCM_PATH": {"ROCM_PATH": str(library.parents[1])},
+    environment = {"ROCM_PATH": {"ROCM_PATH": str(build.prefix())},
                    "LD_LIBRARY_PATH": {"LD_LIBRARY_PATH": str(library.parent)}}.get(how, {})
     program = (LOAD if how == "loaded before" else "") + HIP_PYTHON
     answer = own_process(program, library, binary.code_object, environment=environment)
     assert json.loads(answer) == [1, "AMD Instinct MI300X (emulated)", "gfx942:sramecc+:xnack-", 304, 64, 64, True]
+
+
+@pytest.mark.parametrize("version", [6, 7])
+def test_a_program_that_hipcc_linked(library: Path, binary: Binary, tmp_path: Path, version: int) -> None:
+    """Such a program asks for the runtime by a name with a version, and for its kernels' library by a path."""
+    source, stub, program = tmp_path / "p.cpp", tmp_path / f"libamdhip64.so.{version}", tmp_path / "p"
+    source.write_text("""
+        #include <hip/hip_runtime_api.h>
+        #include <cstdio>
+        extern "C" int host_add(const float*, const float*, float*, int);
+        int main() {
+            float *a, *b, back[70] = {};
+            const size_t size = sizeof back;
+            if (hipMalloc(&a, size) != hipSuccess || hipMalloc(&b, size) != hipSuccess) return 1;
+            if (hipMemsetD32(a, 0x3f800000, 70) != hipSuccess) return 2;
+            if (hipMemsetD32(b, 0x40000000, 70) != hipSuccess) return 3;
+            if (host_add(a, b, a, 70) != hipSuccess) return 4;
+            if (hipMemcpy(back, a, size, hipMemcpyDeviceToHost) != hipSuccess) return 5;
+            printf("%g %g\\n", back[0], back[69]);
+        }""")
+    tools = build.find()
+    compiler = [str(tools.zig), "c++", "-D__HIP_PLATFORM_AMD__", "-isystem", str(tools.headers)]
+    (tmp_path / "stub.cpp").write_text("".join(
+        f'extern "C" int {name}() {{ return 999; }}\n' for name in ("hipMalloc", "hipMemsetD32", "hipMemcpy")))
+    subprocess.run([*compiler, "-shared", f"-Wl,-soname,{stub.name}", str(tmp_path / "stub.cpp"), "-o", str(stub)],
+                   check=True)
+    subprocess.run([*compiler, str(source), str(stub), str(binary.path), "-Wl,--allow-shlib-undefined",
+                    "-o", str(program)], check=True)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(build.prefix() / "lib")}
+    answer = subprocess.run([str(program)], env=environment, capture_output=True, text=True, check=True)
+    assert answer.stdout == "3 3\n"
+    assert answer.stderr == ""
