@@ -7,6 +7,7 @@ import re
 import struct
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,8 +21,12 @@ class AssemblerError(RuntimeError):
     """clang declined for another reason than single lines."""
 
 
-def assemble(lines: Sequence[str], folder: Path) -> list[bytes | None]:
-    """The encoding of each line; None for those that gfx942 has not (or not so)."""
+def assemble(lines: Sequence[str], folder: Path | None = None) -> list[bytes | None]:
+    """The encoding of each line; None for those that gfx942 has not (or not so). A case may be several
+    lines. ``folder`` is for clang's files; without it there is one for a while."""
+    if folder is None:
+        with tempfile.TemporaryDirectory() as name:
+            return assemble(lines, Path(name))
     wanted = dict(enumerate(lines))
     for _ in range(4):
         problems = _run(wanted, folder)
@@ -33,18 +38,20 @@ def assemble(lines: Sequence[str], folder: Path) -> list[bytes | None]:
 
 
 def _run(wanted: dict[int, str], folder: Path) -> set[int]:
-    """The numbers of the lines that are wrong. A table of (line, offset) goes into a section of its own."""
+    """The numbers of the cases that are wrong. A table of (case, offset) goes into a section of its own."""
     source, output = folder / "lines.s", folder / "lines.o"
-    order = list(wanted)
-    text = [f"L{at}: {wanted[at]}" for at in order]
-    table = [f".long {at}, L{at} - first" for at in order]
-    source.write_text("\n".join([".text", "first:", *text, "last:", ".section .offsets, \"a\"", *table,
-                                 ".long -1, last - first", ""]))
+    text, owners = [".text", "first:"], [-1, -1]
+    for at, code in wanted.items():
+        lines = code.split("\n")
+        text += [f"L{at}: {lines[0]}", *lines[1:]]
+        owners += [at] * len(lines)
+    table = [f".long {at}, L{at} - first" for at in wanted]
+    source.write_text("\n".join([*text, "last:", ".section .offsets, \"a\"", *table, ".long -1, last - first", ""]))
     done = subprocess.run([*_COMMAND, str(source), "-o", str(output)], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return set()
-    numbers = {int(n) - 3 for n in re.findall(r"lines\.s:(\d+):\d+: error:", done.stderr)}
-    problems = {order[n] for n in numbers if 0 <= n < len(order)}
+    numbers = {int(n) - 1 for n in re.findall(r"lines\.s:(\d+):\d+: error:", done.stderr)}
+    problems = {owners[n] for n in numbers if 2 <= n < len(owners)}
     if not problems:
         raise AssemblerError(done.stderr[-2000:])
     return problems

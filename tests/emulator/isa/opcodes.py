@@ -8,7 +8,7 @@ import functools
 import re
 from dataclasses import dataclass, field
 
-from tests.emulator.isa.corrections import ASSEMBLER_NAMES, CORRECTIONS, NOT_PROGRAMS
+from tests.emulator.isa.corrections import ASSEMBLER_NAMES, NOT_PROGRAMS, corrected
 
 # Of the matrix and the scaled conversions the manual gives no program; the latter are of a later machine.
 _ELSEWHERE = re.compile(r"v_s?mfma|v_smfmac|v_cvt_scalef32|v_accvgpr|v_(pk_)?(min|max)imum3|v_bitop3|v_cvt_sr_b?f16"
@@ -68,8 +68,7 @@ def instructions() -> dict[tuple[str, str], Instruction]:
         for key in ("src1", "vsrc1"):
             if name == "v_ldexp_f16" and key in operands:   # an integer; the tables call it F16
                 operands[key] = dataclasses.replace(operands[key], kind="I16")
-        correction = CORRECTIONS.get(name)
-        found[name, form] = Instruction(name, form, correction.program if correction else PCODE[op], operands)
+        found[name, form] = Instruction(name, form, corrected(name, PCODE[op]), operands)
     # The short forms that the tables do not list again: all have the long encoding too.
     for (name, form), short in list(found.items()):
         if form in ("VOP1", "VOP2") and not {(name, "VOP3"), (name, "VOP3SD")} & found.keys() and \

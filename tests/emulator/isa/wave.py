@@ -18,7 +18,7 @@ VGPRS = 40
 
 @dataclasses.dataclass
 class Wave:
-    """``vgprs``: [register, lane]; ``sgprs``: by operand encoding 0 to 127."""
+    """``vgprs``: [register, lane], ``agprs`` likewise; ``sgprs``: by operand encoding 0 to 127."""
 
     vgprs: Array
     sgprs: Array
@@ -26,12 +26,17 @@ class Wave:
     scc: int = 0
     mode: int = 0x3F0
     status: int = 0
+    agprs: Array = dataclasses.field(default_factory=lambda: np.zeros((0, 64), np.uint32))
 
     def copy(self) -> Wave:
-        return dataclasses.replace(self, vgprs=self.vgprs.copy(), sgprs=self.sgprs.copy(), lds=self.lds.copy())
+        return dataclasses.replace(self, vgprs=self.vgprs.copy(), sgprs=self.sgprs.copy(), lds=self.lds.copy(),
+                                   agprs=self.agprs.copy())
 
     def pair(self, at: int) -> int:
         return int(self.sgprs[at]) | int(self.sgprs[at + 1]) << 32
+
+    def file(self, letter: str) -> Array:
+        return self.agprs if letter == "a" else self.vgprs
 
     def set_scalar(self, at: int, width: int, bits: int) -> None:
         for i in range(max(1, width // 32)):
@@ -84,12 +89,13 @@ class Emulator:
         after = wave.copy()
         words = np.frombuffer(code, dtype=np.uint32).copy()
         vgprs = np.ascontiguousarray(after.vgprs)
-        image = WaveImage(1, len(vgprs), 0, len(after.lds), (ctypes.c_uint32 * 128)(*map(int, after.sgprs)),
-                          after.scc, after.mode, after.status, 0, vgprs.ctypes.data, None, after.lds.ctypes.data,
-                          ctypes.cast(self._message, ctypes.c_char_p))
+        agprs = np.ascontiguousarray(after.agprs)
+        image = WaveImage(1, len(vgprs), len(agprs), len(after.lds), (ctypes.c_uint32 * 128)(*map(int, after.sgprs)),
+                          after.scc, after.mode, after.status, 0, vgprs.ctypes.data, agprs.ctypes.data,
+                          after.lds.ctypes.data, ctypes.cast(self._message, ctypes.c_char_p))
         if self.library.warpwave_emulator_execute(words.ctypes.data, len(words), ctypes.byref(image)):
             raise EmulatorError(self._message.value.decode())
-        after.vgprs = vgprs
+        after.vgprs, after.agprs = vgprs, agprs
         after.sgprs = np.array(image.sgpr, dtype=np.uint32)
         after.scc, after.mode, after.status = image.scc, image.mode, image.status
         return after
