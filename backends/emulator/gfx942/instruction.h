@@ -60,6 +60,7 @@ enum RowFlags : u32 {
     kNoModifiers = 1u << 7,         // integer or bit instruction: no SDWA or DPP
     kIgnoresExec = 1u << 8,
     kDoubleRate = 1u << 9,          // 64-bit arithmetic or packed f32
+    kRawSources = 1u << 10,         // sees denormals whatever MODE says
 };
 
 /// One row of the instruction table.

@@ -236,6 +236,10 @@ void Translator::list_registers(Op& op) {
         add(*operand, op.reads, op.read_count, 8);
     add(op.dst, op.writes, op.write_count, 4);
     add(op.sdst, op.writes, op.write_count, 4);
+    if (!std::strcmp(op.inst.row->name, "v_swap_b32")) {     // writes its source and reads its destination
+        add(op.src[0], op.writes, op.write_count, 4);
+        add(op.dst, op.reads, op.read_count, 8);
+    }
 }
 
 Op Translator::translate(const Inst& inst, u32 pc) {

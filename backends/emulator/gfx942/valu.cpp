@@ -135,7 +135,8 @@ const u32* prepare(Wave& w, const Op& op, const Operand& operand, int place, Scr
             }
             if (operand.flags & (kNeg | kAbs)) apply_sign(scratch.words, operand);
     }
-    if (flushes_inputs(denormals_of(w, operand.type))) flush(scratch.words, operand.type);
+    if (flushes_inputs(denormals_of(w, operand.type)) && !(op.inst.row->flags & kRawSources))
+        flush(scratch.words, operand.type);
     return scratch.words;
 }
 
@@ -155,10 +156,33 @@ u32 modified16(u32 bits, unsigned omod, bool clamp, bool nan_to_zero, unsigned r
     return f32_to_f16(modified(f16_to_f32(static_cast<u16>(bits)), omod, clamp, nan_to_zero), round);
 }
 
+// The output modifier has no effect where denormal results are kept, nor in IEEE mode (ISA guide, "Output Modifiers").
+bool scales(const Wave& w, Type type) { return !w.ieee() && flushes_outputs(denormals_of(w, type)); }
+
+void drop_minus(u32* words, u32 magnitude) {
+    each(words, [=](u32 bits) { return bits & magnitude ? bits : 0; });
+}
+
+// What the output modifier multiplies has no denormals and no -0 (likewise, and AMD in LLVM's review D30209).
+void prepare_scaling(u32* words, Type type) {
+    flush(words, type);
+    switch (type) {
+        case Type::F32: drop_minus(words, ~kSign32); break;
+        case Type::F16: drop_minus(words, kSign16 - 1); break;
+        case Type::F64:
+            for (int lane = 0; lane < kLanes; ++lane)
+                if (!(lane64(words, lane) << 1)) words[kLanes + lane] = 0;
+            break;
+        default: break;             // packed formats have no output modifier
+    }
+}
+
 void modify_result(const Wave& w, const Inst& inst, Type type, u32* words) {
-    if (inst.omod || inst.clamp) {
+    const unsigned omod = inst.omod && scales(w, type) ? inst.omod : 0;
+    if (omod) prepare_scaling(words, type);
+    if (omod || inst.clamp) {
         const bool zero = w.dx10_clamp();
-        const unsigned omod = inst.omod, round = w.round64();
+        const unsigned round = w.round64();
         const bool clamp = inst.clamp;
         auto single = [=](u32 bits) { return as_u32(modified(as_f32(bits), omod, clamp, zero)); };
         switch (type) {

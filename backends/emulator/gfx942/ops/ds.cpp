@@ -56,6 +56,7 @@ void write2(Wave& w, const Op& op) {
     address(w, op, (offset >> 8 & 255) * Shape::kBytes * spacing, second);
     const u64 one = lds_lanes(w, op, first, w.exec(), Shape::kBytes, AccessKind::Write);
     scatter<Shape>(w.v(op.vdata.index), lds_base(w), first, one);
+    if ((offset & 255) == (offset >> 8 & 255)) return;      // one address: only the first data are written (ISA guide)
     const u64 two = lds_lanes(w, op, second, w.exec(), Shape::kBytes, AccessKind::Write);
     scatter<Shape>(w.v(op.vdata2.index), lds_base(w), second, two);
 }

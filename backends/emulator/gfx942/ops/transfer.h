@@ -36,14 +36,16 @@ struct Dwords {
 
 enum class Half { Neither, Low, High };
 
-/// 8 or 16 bits, extended to 32 (Neither) or to 16 in one half of the register, whose other half stays.
+/// 8 or 16 bits, extended to 32 (Neither) or to 16 in one half of the register. The other half becomes zero: with ECC on the
+/// registers, which an MI300 always has (target feature sramecc+), 16-bit loads write the whole of one (ISA guide, "Memory
+/// Buffer Load and Store"; LLVM's d16PreservesUnusedBits).
 template <class T, Half half>
 struct Small {
     static constexpr u32 kBytes = sizeof(T);
     static void put(u32* d, u32 value) {
         if constexpr (half == Half::Neither) *d = value;
-        if constexpr (half == Half::Low) *d = (*d & 0xffff0000u) | (value & 0xffffu);
-        if constexpr (half == Half::High) *d = (*d & 0x0000ffffu) | value << 16;
+        if constexpr (half == Half::Low) *d = value & 0xffffu;
+        if constexpr (half == Half::High) *d = value << 16;
     }
     static void load(u32* d, const u8* from) {
         T value;

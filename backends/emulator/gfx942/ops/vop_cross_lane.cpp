@@ -4,27 +4,42 @@
 // Semantics: "AMD Instinct MI300 Instruction Set Architecture Reference Guide", chapters "VOP1", "VOP3A".
 #include "../table.h"
 #include "../wave.h"
+#include "hardware_registers.h"
 
 namespace emu {
 namespace {
 
-u32 word_of(const Wave& w, const Operand& operand, unsigned lane) {
-    return operand.kind == Operand::Vector ? w.v(operand.index)[lane] : scalar32(w, operand);
+// The vector register itself or, in the mode that indexes them, M0[7:0] further if M0's bit for the operand says so: these
+// instructions have source 0 and the destination in their usual places (ISA guide, "VGPR Indexing", special cases).
+enum IndexBit : unsigned { kSource0 = 12, kDestination = 15 };
+
+u32* place(const Wave& w, const Op& op, const Operand& operand, IndexBit bit) {
+    u32 index = operand.index;
+    if (w.mode & kGprIndexMode && w.m0() >> bit & 1) {
+        index += w.m0() & 0xff;
+        if (index >= w.vgpr_count) fault(w, op, "VGPR index beyond the wave's registers");
+    }
+    return w.v(index);
+}
+
+u32 word_of(const Wave& w, const Op& op, unsigned lane) {
+    const Operand& operand = op.src[0];
+    return operand.kind == Operand::Vector ? place(w, op, operand, kSource0)[lane] : scalar32(w, operand);
 }
 
 // With no lane active, lane 0.
 void v_readfirstlane_b32(Wave& w, const Op& op) {
     const u64 exec = w.exec();
-    set_scalar32(w, op.dst, word_of(w, op.src[0], exec ? static_cast<unsigned>(std::countr_zero(exec)) : 0));
+    set_scalar32(w, op.dst, word_of(w, op, exec ? static_cast<unsigned>(std::countr_zero(exec)) : 0));
 }
 
 // Both of these reach lanes that EXEC excludes.
 void v_readlane_b32(Wave& w, const Op& op) {
-    set_scalar32(w, op.dst, word_of(w, op.src[0], scalar32(w, op.src[1]) & (kLanes - 1)));
+    set_scalar32(w, op.dst, word_of(w, op, scalar32(w, op.src[1]) & (kLanes - 1)));
 }
 
 void v_writelane_b32(Wave& w, const Op& op) {
-    w.v(op.dst.index)[scalar32(w, op.src[1]) & (kLanes - 1)] = scalar32(w, op.src[0]);
+    place(w, op, op.dst, kDestination)[scalar32(w, op.src[1]) & (kLanes - 1)] = scalar32(w, op.src[0]);
 }
 
 // How many of the first operand's bits stand for lanes below one's own, plus the second.

@@ -103,7 +103,8 @@ int class_of(Bits bits) {
     return minus ? kMinusZero : kPlusZero;
 }
 
-// The second operand has a bit for each class that counts.
+// The second operand has a bit for each class that counts. A denormal is one in every MODE: LLVM's is.fpclass, which does
+// not depend on the environment, is this instruction.
 template <bool Exec, class Bits, int Mantissa>
 void is_class(Lanes& l) {
     u64 mask = 0;
@@ -138,12 +139,12 @@ void is_class(Lanes& l) {
     {prefix "tru_" type, Format::Vopc, first + 15, "m=" type "," type, constant<exec, true>, nullptr, 0, 0}
 
 constexpr Row kRows[] = {
-    {"v_cmp_class_f32", Format::Vopc, 0x10, "m=f32,b32", is_class<false, u32, 23>, nullptr, 0, 0},
-    {"v_cmpx_class_f32", Format::Vopc, 0x11, "m=f32,b32", is_class<true, u32, 23>, nullptr, 0, 0},
-    {"v_cmp_class_f64", Format::Vopc, 0x12, "m=f64,b32", is_class<false, u64, 52>, nullptr, 0, 0},
-    {"v_cmpx_class_f64", Format::Vopc, 0x13, "m=f64,b32", is_class<true, u64, 52>, nullptr, 0, 0},
-    {"v_cmp_class_f16", Format::Vopc, 0x14, "m=f16,b32", is_class<false, u16, 10>, nullptr, 0, 0},
-    {"v_cmpx_class_f16", Format::Vopc, 0x15, "m=f16,b32", is_class<true, u16, 10>, nullptr, 0, 0},
+    {"v_cmp_class_f32", Format::Vopc, 0x10, "m=f32,b32", is_class<false, u32, 23>, nullptr, kRawSources, 0},
+    {"v_cmpx_class_f32", Format::Vopc, 0x11, "m=f32,b32", is_class<true, u32, 23>, nullptr, kRawSources, 0},
+    {"v_cmp_class_f64", Format::Vopc, 0x12, "m=f64,b32", is_class<false, u64, 52>, nullptr, kRawSources, 0},
+    {"v_cmpx_class_f64", Format::Vopc, 0x13, "m=f64,b32", is_class<true, u64, 52>, nullptr, kRawSources, 0},
+    {"v_cmp_class_f16", Format::Vopc, 0x14, "m=f16,b32", is_class<false, u16, 10>, nullptr, kRawSources, 0},
+    {"v_cmpx_class_f16", Format::Vopc, 0x15, "m=f16,b32", is_class<true, u16, 10>, nullptr, kRawSources, 0},
     EMU_COMPARISONS("v_cmp_", false, "f16", 0x20, F16), EMU_COMPARISONS("v_cmpx_", true, "f16", 0x30, F16),
     EMU_COMPARISONS("v_cmp_", false, "f32", 0x40, F32), EMU_COMPARISONS("v_cmpx_", true, "f32", 0x50, F32),
     EMU_COMPARISONS("v_cmp_", false, "f64", 0x60, F64), EMU_COMPARISONS("v_cmpx_", true, "f64", 0x70, F64),
