@@ -53,13 +53,14 @@ void apply(Options& options, const std::string& option, const std::string& value
     if (option == "checks") options.checks = checks::parse(value);
     else if (option == "threads") options.threads = static_cast<unsigned>(number(option, value));
     else if (option == "counters") options.counters = truth(option, value);
+    else if (option == "sample") options.sample = number(option, value);
     else if (option == "strict") options.strict = truth(option, value);
     else if (option == "unordered") options.unordered = truth(option, value);
     else if (option == "halt") options.halt = truth(option, value);
     else if (option == "slice") options.slice = number(option, value);
     else if (option == "limit") options.limit = number(option, value);
-    else throw std::invalid_argument("no option '" + option + "'; there are checks, threads, counters, strict, unordered, halt, "
-                                     "slice, limit");
+    else throw std::invalid_argument("no option '" + option + "'; there are checks, threads, counters, sample, strict, unordered, "
+                                     "halt, slice, limit");
     if (!options.threads) options.threads = std::max(1u, std::thread::hardware_concurrency());
 }
 

@@ -16,6 +16,7 @@ struct Options {
     uint32_t checks = 0;            // checks::Check
     unsigned threads = 0;           // CPU threads; 0: one a core
     bool counters = false;
+    uint64_t sample = 0;            // with counters: only so many workgroups run (results are incomplete); 0: all
     bool strict = false;            // memory that nobody registered is out of bounds
     bool unordered = false;         // let kernels with order-dependent atomics run on several threads
     bool halt = false;              // the first finding stops the kernel

@@ -209,6 +209,7 @@ LaunchResult launch(const Kernel& handle, Dim grid, Dim block, uint32_t dynamic_
     launch.queue = reinterpret_cast<u64>(queue);
     launch.start = kernel.start;
     launch.count = options.counters;
+    launch.sampled = options.counters ? options.sample : 0;
     launch.ordered = kernel.ordered && !options.unordered;
     std::shared_ptr<checks::LaunchShadow> shadow;
     if (options.checks) shadow = checks::begin_launch(launch, options.checks);

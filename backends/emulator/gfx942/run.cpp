@@ -154,10 +154,7 @@ std::unique_ptr<Group> make_group(const Launch& launch, u64 linear, counters::Ta
         set_work_item_ids(wave, launch.block);
         set_scalars(wave, launch, state.id);
     }
-    if (tally) {
-        ++tally->groups;
-        tally->waves += waves;
-    }
+    if (tally) counters::begin_group(*tally, state);
     if (launch.shadow) group->shadow = checks::begin_group(state);
     return group;
 }
@@ -166,12 +163,16 @@ template <bool kChecked, bool kCounted>
 void run_wave(Wave& wave, u64 steps) {
     const Op* const ops = wave.group->launch->program->ops.data();
     u64* const executed = kCounted ? wave.group->tally->executed.data() : nullptr;
+    counters::Trace* const trace = kCounted ? wave.group->trace : nullptr;
     wave.yield = false;
     const u64 budget = steps;
     while (wave.state == Wave::Running && steps && !wave.yield) {
         const Op& op = ops[wave.next];
         wave.current = wave.next++;
-        if constexpr (kCounted) ++executed[op.index];
+        if constexpr (kCounted) {
+            ++executed[op.index];
+            if (trace) [[unlikely]] trace->step(wave.id, op.index);
+        }
         if constexpr (kChecked) checks::before(wave, op);
         op.execute(wave, op);
         if constexpr (kChecked) checks::after(wave, op);
@@ -262,7 +263,7 @@ struct Shared {
 constexpr u64 kResident = 304 * 8;
 
 void work(const Launch& launch, const RunOptions& options, counters::Tally* tally, Shared& shared) {
-    const u64 count = launch.grid.volume(), most = std::max<u64>(kResident / options.threads, 1);
+    const u64 count = counters::groups_run(launch), most = std::max<u64>(kResident / options.threads, 1);
     std::deque<std::unique_ptr<Group>> live;
     for (;;) {
         bool finished = live.empty();
@@ -273,6 +274,7 @@ void work(const Launch& launch, const RunOptions& options, counters::Tally* tall
                 continue;
             }
             finished = true;
+            if (tally) counters::end_group(*tally, live[i]->state);
             live.erase(live.begin() + static_cast<long>(i));
             if (!outcome.ok) {
                 const std::lock_guard lock(shared.mutex);
@@ -284,7 +286,7 @@ void work(const Launch& launch, const RunOptions& options, counters::Tally* tall
         if (live.empty() || (!finished && live.size() < most)) {
             const u64 linear = shared.next.fetch_add(1);
             if (linear < count)
-                live.push_back(make_group(launch, linear, tally));
+                live.push_back(make_group(launch, counters::group_at(launch, linear), tally));
             else if (live.empty())
                 return;
         }
@@ -299,13 +301,13 @@ Outcome run(const Launch& launch, const RunOptions& options, counters::Tally* to
     mine.threads = launch.ordered ? 1 : static_cast<unsigned>(std::min<u64>(std::max(options.threads, 1u), launch.grid.volume()));
     Shared shared;
     std::vector<counters::Tally> tallies;
-    if (total) tallies.assign(mine.threads, counters::Tally(launch.program->ops.size()));
+    for (unsigned i = 0; total && i < mine.threads; ++i) tallies.emplace_back(launch.program->ops.size());
     std::vector<std::thread> others;
     for (unsigned i = 1; i < mine.threads; ++i)
         others.emplace_back([&, i] { work(launch, mine, total ? &tallies[i] : nullptr, shared); });
     work(launch, mine, total ? &tallies[0] : nullptr, shared);
     for (std::thread& other : others) other.join();
-    for (const counters::Tally& tally : tallies) total->add(tally);
+    for (counters::Tally& tally : tallies) total->add(std::move(tally));
     return shared.outcome;
 }
 

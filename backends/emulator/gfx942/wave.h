@@ -16,12 +16,14 @@
 namespace emu {
 
 namespace checks {
+struct Plan;
 struct LaunchShadow;
 struct GroupShadow;
 struct WaveShadow;
 }  // namespace checks
 namespace counters {
 struct Tally;
+struct Trace;
 }
 
 struct Module;
@@ -40,6 +42,7 @@ struct Program {
     u64 text = 0;                           // address of .text's first byte, where it is placed
     u64 bytes = 0;
     u32 accum_offset = 0, vgprs = 0;        // what operands were resolved for
+    mutable std::shared_ptr<const checks::Plan> plan;   // made when a checked launch first needs it
 };
 constexpr u32 kNoOp = ~u32{0};
 
@@ -67,6 +70,7 @@ struct Launch {
     u32 start = 0;                          // index of the first instruction
     checks::LaunchShadow* shadow = nullptr; // null: checks off
     bool count = false;                     // counters on
+    u64 sampled = 0;                        // so many workgroups run, for counters; 0: all
     bool ordered = false;                   // workgroups see each other's atomics: one thread, in order
 };
 
@@ -80,6 +84,7 @@ struct Workgroup {
     u32 barriers = 0;                       // passed so far
     checks::GroupShadow* shadow = nullptr;
     counters::Tally* tally = nullptr;       // of this CPU thread; null: counters off
+    counters::Trace* trace = nullptr;       // null: this workgroup is not traced
 };
 
 struct Wave {

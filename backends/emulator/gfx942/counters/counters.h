@@ -7,26 +7,52 @@
 #include <vector>
 
 #include "../wave.h"
+#include "footprint.h"
+#include "trace.h"
 
 namespace emu::counters {
 
-/// One memory instruction of the program.
+/// One memory instruction of the program, all its executions together.
 struct Memory {
-    u64 lanes = 0;                  // lanes that took part, all executions together
+    u64 lanes = 0;                  // that took part
     u64 bytes = 0;                  // they asked for
-    u64 lines = 0;                  // 128-byte lines touched (global), summed over executions
-    u64 cycles = 0;                 // LDS: cycles with bank conflicts
-    u64 minimum = 0;                // LDS: cycles without any
+    u64 lines = 0;                  // global: 128-byte lines touched, execution by execution
+    u64 beyond = 0;                 // global: of those, what the L1 did not have; stores and atomics: all
+    u64 cycles = 0;                 // LDS: with bank conflicts
+    u64 minimum = 0;                // LDS: without any
+};
+
+struct Patterns;                    // addresses of an instruction's last executions and what they cost
+
+/// A finished workgroup and how many instructions its waves ran.
+struct Work {
+    u64 group = 0, executed = 0;
 };
 
 struct Tally {
     std::vector<u64> executed;      // by index of the operation
     std::vector<Memory> memory;     // likewise
+    std::vector<std::unique_ptr<Patterns>> patterns;
+    std::vector<Work> work;
+    std::vector<std::unique_ptr<Trace>> traces;
+    Footprint footprint;
     u64 groups = 0, waves = 0;
+    u64 l1[256] = {};               // lines that the CU's L1 holds, while one workgroup runs
+    u64 l1_group = ~u64{0};
 
-    explicit Tally(size_t operations) : executed(operations), memory(operations) {}
-    void add(const Tally&);
+    explicit Tally(size_t operations);
+    Tally(Tally&&) noexcept;
+    ~Tally();
+    void add(Tally&&);
 };
+
+/// Which workgroups run: all, or `Launch::sampled` of them, evenly spread.
+u64 groups_run(const Launch&);
+u64 group_at(const Launch&, u64 index);
+
+/// A workgroup begins or has ended on this thread. What begins may be one of those that are traced.
+void begin_group(Tally&, Workgroup&);
+void end_group(Tally&, const Workgroup&);
 
 /// Everything about a finished launch as a JSON object: instruction classes, issue cycles, bank conflicts, coalescing,
 /// registers, occupancy, and the modelled time with what it is made of.

@@ -1,14 +1,157 @@
 // SPDX-License-Identifier: MIT
+#include <algorithm>
+
 #include "../../json.h"
+#include "../module.h"
 #include "counters.h"
+#include "machine.h"
+#include "model.h"
 
 namespace emu::counters {
+namespace {
+
+constexpr size_t kOffenders = 10;       // instructions listed
+
+u64 whole(double count) { return static_cast<u64>(count + 0.5); }
+
+json::Value place(const Launch& launch, const Tally& tally, u32 index) {
+    const Op& op = launch.program->ops[index];
+    const u64 address = launch.module->code.text_begin + op.pc;
+    json::Value value = json::object();
+    const auto line = launch.module->code.lines.find(address);
+    value.set("instruction", disassemble(op.inst)).set("file", line ? line->file : "").set("line", line ? line->line : 0);
+    value.set("pc", address - launch.kernel->entry).set("executed", tally.executed[index]);
+    return value;
+}
+
+// The instructions of which `waste` is largest.
+template <class Waste, class Describe>
+json::Value offenders(const Launch& launch, const Tally& tally, Waste waste, Describe describe) {
+    std::vector<std::pair<u64, u32>> found;
+    for (u32 i = 0; i < tally.memory.size(); ++i)
+        if (const u64 lost = tally.executed[i] ? waste(i) : 0) found.push_back({lost, i});
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+    json::Value list = json::array({});
+    for (size_t i = 0; i < std::min(found.size(), kOffenders); ++i) {
+        json::Value value = place(launch, tally, found[i].second);
+        describe(value, tally.memory[found[i].second]);
+        list.push(value);
+    }
+    return list;
+}
+
+json::Value classes(const Totals& t) {
+    json::Value value = json::object();
+    for (int i = 0; i < kClasses; ++i) value.set(name(static_cast<Class>(i)), whole(t.classes[i]));
+    return value;
+}
+
+json::Value matrix(const Launch& launch, const Tally& tally, const std::vector<Kind>& kinds, double scale) {
+    std::map<std::string, std::pair<u64, const Kind*>> by_name;
+    for (size_t i = 0; i < kinds.size(); ++i) {
+        if (kinds[i].klass != Class::Matrix || !tally.executed[i]) continue;
+        auto& [count, kind] = by_name[launch.program->ops[i].inst.row->name];
+        count += tally.executed[i];
+        kind = &kinds[i];
+    }
+    json::Value list = json::array({});
+    for (const auto& [name, each] : by_name) {
+        const double executed = scale * static_cast<double>(each.first);
+        json::Value value = json::object();
+        value.set("instruction", name).set("executed", whole(executed)).set("sparse", each.second->sparse);
+        value.set("flops", whole(executed * static_cast<double>(each.second->flops))).set("cycles", whole(executed * each.second->cycles));
+        list.push(value);
+    }
+    return list;
+}
+
+json::Value lds(const Launch& launch, const Tally& tally, const Totals& t) {
+    const double cycles = t.cycles[static_cast<int>(Unit::Lds)];
+    json::Value value = json::object();
+    value.set("instructions", whole(t.classes[static_cast<int>(Class::Lds)])).set("bytes", whole(t.lds_bytes));
+    value.set("cycles", whole(cycles)).set("conflict_free_cycles", whole(t.lds_minimum)).set("conflict_cycles", whole(cycles - t.lds_minimum));
+    value.set("conflicts", offenders(launch, tally, [&](u32 i) { return tally.memory[i].cycles - tally.memory[i].minimum; },
+                                     [](json::Value& each, const Memory& m) {
+                                         each.set("cycles", m.cycles).set("conflict_free_cycles", m.minimum);
+                                     }));
+    return value;
+}
+
+json::Value global(const Launch& launch, const Tally& tally, const std::vector<Kind>& kinds, const Totals& t) {
+    const auto& f = t.footprint;
+    json::Value value = json::object();
+    value.set("requested_bytes", whole(t.bytes)).set("lines", whole(t.lines)).set("line_bytes", whole(t.lines * kLine));
+    value.set("lines_beyond_l1", whole(t.beyond));
+    // A sample's lines are those of its workgroups: what they share is not known, so nothing is scaled up here.
+    value.set("footprint_bytes", f.touched * kLine).set("loaded_bytes", f.loaded * kLine).set("stored_bytes", f.stored * kLine);
+    value.set("loaded_bytes_by_die", f.loaded_by_die * kLine).set("stored_bytes_by_die", f.stored_by_die * kLine);
+    auto waste = [&](u32 i) -> u64 {
+        const Memory& m = tally.memory[i];
+        return kinds[i].unit == Unit::Vmem && m.lines * kLine > m.bytes ? m.lines * kLine - m.bytes : 0;
+    };
+    value.set("uncoalesced", offenders(launch, tally, waste, [](json::Value& each, const Memory& m) {
+                  each.set("requested_bytes", m.bytes).set("line_bytes", m.lines * kLine).set("lanes", m.lanes);
+              }));
+    return value;
+}
+
+json::Value issue_cycles(const Totals& t) {
+    json::Value value = json::object();
+    auto set = [&](const char* key, Unit unit) { value.set(key, whole(t.cycles[static_cast<int>(unit)])); };
+    set("mfma", Unit::Matrix);
+    set("valu", Unit::Valu);
+    set("salu", Unit::Salu);
+    set("lds", Unit::Lds);
+    set("vmem", Unit::Vmem);
+    set("smem", Unit::Smem);
+    return value;
+}
+
+json::Value resources(const Launch& launch) {
+    const Occupancy fits = occupancy(launch);
+    const loader::KernelInfo& kernel = *launch.kernel;
+    json::Value value = json::object();
+    value.set("vector_registers", launch.program->vgprs).set("vgprs", kernel.vgprs).set("agprs", kernel.agprs).set("sgprs", kernel.sgprs);
+    value.set("spilled_vgprs", kernel.spilled_vgprs).set("spilled_sgprs", kernel.spilled_sgprs);
+    value.set("lds_bytes", launch.lds_bytes).set("scratch_bytes", launch.scratch_bytes);
+    value.set("waves_per_group", fits.waves_per_group).set("groups_per_cu", fits.groups).set("waves_per_simd", fits.waves_per_simd);
+    value.set("occupancy", fits.waves_per_simd / machine::kWavesPerSimd).set("occupancy_limit", fits.limit);
+    return value;
+}
+
+json::Value parts(const Modelled& m) {
+    json::Value value = json::object();
+    value.set("launch_us", m.launch).set("compute_units_us", m.compute_units).set("limited_by", m.limit);
+    value.set("mfma_us", m.mfma).set("mfma_sustained_us", m.mfma_sustained).set("valu_us", m.valu).set("salu_us", m.salu);
+    value.set("lds_us", m.lds).set("vmem_us", m.vmem).set("l2_us", m.l2).set("mall_us", m.mall).set("hbm_us", m.hbm);
+    value.set("latency_us", m.latency).set("tail_us", m.tail).set("imbalance", m.imbalance).set("unit_cycles", m.unit_cycles);
+    return value;
+}
+
+}  // namespace
 
 std::string report(const Launch& launch, const Tally& tally, double host_seconds) {
-    u64 instructions = 0;
-    for (const u64 each : tally.executed) instructions += each;
+    std::vector<Kind> kinds;
+    for (const Op& op : launch.program->ops) kinds.push_back(classify(op));
+    const Totals t = totals(launch, tally, kinds);
+    u64 executed = 0;
+    for (const u64 each : tally.executed) executed += each;
+    double flops = 0;
+    for (const auto& [type, count] : t.flops) flops += count;
+    const Modelled m = model(launch, tally, kinds, t);
+
     json::Value result = json::object();
-    result.set("kernel", launch.kernel->name).set("instructions", instructions).set("host_seconds", host_seconds);
+    result.set("kernel", launch.kernel->name);
+    result.set("grid", json::array({launch.grid.x, launch.grid.y, launch.grid.z}));
+    result.set("block", json::array({launch.block.x, launch.block.y, launch.block.z}));
+    result.set("workgroups", launch.grid.volume()).set("workgroups_run", tally.groups).set("waves", whole(t.scale * static_cast<double>(tally.waves)));
+    result.set("instructions", whole(t.scale * static_cast<double>(executed)));
+    result.set("evidence", "modelled").set("modelled_us", m.total).set("model", parts(m));
+    result.set("classes", classes(t)).set("issue_cycles", issue_cycles(t));
+    result.set("mfma_flops", whole(flops)).set("mfma", matrix(launch, tally, kinds, t.scale));
+    result.set("lds", lds(launch, tally, t)).set("global", global(launch, tally, kinds, t));
+    result.set("resources", resources(launch));
+    result.set("host_seconds", host_seconds).set("host_instructions", executed);
     return result.text();
 }
 

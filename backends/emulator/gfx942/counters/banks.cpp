@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: MIT
+#include "banks.h"
+
+#include <algorithm>
+
+#include "footprint.h"
+
+namespace emu::counters {
+namespace {
+
+constexpr u32 kBanks = 32;              // of 4 bytes: 128 bytes a cycle (AMD CDNA 3 white paper)
+
+// Lanes that the LDS serves in the same cycle if their banks allow it, as masks. 16-byte accesses go eight lanes at a time in
+// this order (measured on MI300 by others; tests/kernels/hip/test_tile.py); narrower ones in order.
+struct Phases {
+    u64 lanes[8];
+    int count;
+};
+
+constexpr Phases in_order(int together) {
+    Phases result{};
+    result.count = kLanes / together;
+    for (int i = 0; i < result.count; ++i) result.lanes[i] = ((u64{1} << together) - 1) << (i * together);
+    return result;
+}
+
+constexpr Phases wide() {
+    Phases result{};
+    constexpr u64 kFirst[] = {0x00f0000f, 0x000f00f0, 0xf0000f00, 0x0f00f000};
+    for (int i = 0; i < 8; ++i) result.lanes[i] = kFirst[i % 4] << (i / 4 * 32);
+    result.count = 8;
+    return result;
+}
+
+constexpr Phases kPhases4 = in_order(32), kPhases8 = in_order(16), kPhases16 = wide();
+
+const Phases& phases(u32 bytes) { return bytes > 8 ? kPhases16 : bytes > 4 ? kPhases8 : kPhases4; }
+
+// Most words in one bank, each word counted once unless `serial`.
+u32 bank_cycles(const u32* address, u64 lanes, u32 bytes, bool serial) {
+    u32 words[kBanks][kLanes], load[kBanks] = {}, most = 1;
+    const u32 count = std::max(bytes / 4, 1u);
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const u32 first = address[std::countr_zero(rest)] / 4;
+        for (u32 word = first; word < first + count; ++word) {
+            const u32 bank = word % kBanks;
+            u32* const mine = words[bank];
+            u32& number = load[bank];
+            if (!serial && std::find(mine, mine + number, word) != mine + number) continue;
+            mine[number++] = word;
+            most = std::max(most, number);
+        }
+    }
+    return most;
+}
+
+// All lanes of each phase in banks of their own: nothing to count. True for almost every access of a good kernel.
+bool conflict_free(const u32* address, u32 bytes) {
+    const u32 units = kBanks * 4 / bytes;
+    alignas(64) u32 bit[kLanes];
+    u32 odd = 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        bit[lane] = 1u << (address[lane] / bytes % units);
+        odd |= address[lane] % bytes;
+    }
+    if (odd) return false;
+    const u32 all = units == kBanks ? ~0u : (1u << units) - 1;
+    if (bytes == 16) {
+        u32 quad[16];
+        for (int i = 0; i < 16; ++i) quad[i] = bit[4 * i] | bit[4 * i + 1] | bit[4 * i + 2] | bit[4 * i + 3];
+        u32 least = all;
+        for (int half = 0; half < 16; half += 8)
+            least &= (quad[half] | quad[half + 5]) & (quad[half + 1] | quad[half + 4]) & (quad[half + 2] | quad[half + 7]) &
+                     (quad[half + 3] | quad[half + 6]);
+        return least == all;
+    }
+    for (int first = 0; first < kLanes; first += static_cast<int>(units)) {
+        u32 seen = 0;
+        for (u32 lane = 0; lane < units; ++lane) seen |= bit[static_cast<u32>(first) + lane];
+        if (seen != all) return false;
+    }
+    return true;
+}
+
+}  // namespace
+
+LdsCost lds_cost(const u32* address, u64 lanes, u32 bytes, bool serial) {
+    const Phases& all = phases(bytes);
+    const u32 count = static_cast<u32>(all.count);
+    const bool even = bytes == 4 || bytes == 8 || bytes == 16;
+    if (lanes == kAllLanes && even && conflict_free(address, bytes)) return {count, count};
+    LdsCost cost{0, 0};
+    for (u32 i = 0; i < count; ++i) {
+        const u64 now = lanes & all.lanes[i];
+        if (!now) continue;
+        cost.minimum += 1;
+        cost.cycles += bank_cycles(address, now, bytes, serial);
+    }
+    return cost;
+}
+
+int lines_touched(const u64* address, u64 lanes, u32 bytes, u64* lines) {
+    int number = 0;
+    u64 last = ~u64{0};
+    bool rising = true;
+    auto touch = [&](u64 line) {
+        if (line == last) return;
+        rising = rising && (last == ~u64{0} || line > last);
+        lines[number++] = last = line;
+    };
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const u64 first = address[std::countr_zero(rest)];
+        touch(first / kLine);
+        touch((first + bytes - 1) / kLine);
+    }
+    if (rising) return number;
+    std::sort(lines, lines + number);
+    return static_cast<int>(std::unique(lines, lines + number) - lines);
+}
+
+}  // namespace emu::counters

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+#include "model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <queue>
+
+#include "machine.h"
+#include "unit.h"
+
+namespace emu::counters {
+namespace {
+
+using namespace machine;
+
+constexpr size_t kSteps = 1'500'000;    // of all waves of a simulated compute unit: a fraction of a second
+constexpr u32 kTraced = 4;              // workgroups
+constexpr u64 kScheduled = 500'000;     // workgroups that are scheduled one by one
+
+u32 round_up(u32 count, u32 step) { return (count + step - 1) / step * step; }
+u64 ceil_div(u64 count, u64 step) { return (count + step - 1) / step; }
+
+double microseconds(double cycles) { return cycles / kClock * 1e6; }
+
+// What a line from beyond the L1 costs, for the mix of L2, MALL and HBM that the launch as a whole has.
+UnitOptions options_for(const Totals& t, double units) {
+    const double beyond = std::max(t.beyond, 1.0);
+    const double from_dies = std::min(1.0, t.scale * static_cast<double>(t.footprint.loaded_by_die + t.footprint.stored_by_die) / beyond);
+    const double from_hbm = std::min(from_dies, t.scale * static_cast<double>(t.footprint.loaded + t.footprint.stored) / beyond);
+    UnitOptions options;
+    options.far_latency = (1 - from_dies) * kL2Latency + (from_dies - from_hbm) * kMallLatency + from_hbm * kHbmLatency;
+    const double line = kLine, share = units * kClock;
+    options.cycles_per_line = std::max({line / kL2UnitBytes, line * units / kDies / kL2Bytes, line * from_dies * share / kMallRate,
+                                        line * from_hbm * share / kHbmRate});
+    return options;
+}
+
+struct Rounds {
+    const Launch& launch;
+    const Tally& tally;
+    const std::vector<Kind>& kinds;
+    const Totals& totals;
+
+    /// Cycles of `resident` workgroups on one of `units` units.
+    double cycles(u32 resident, double units) const {
+        std::vector<const Trace*> groups;
+        double executed = 0, traced = 0;
+        for (u32 i = 0; i < resident; ++i) {
+            const Trace& trace = *tally.traces[i % tally.traces.size()];
+            groups.push_back(&trace);
+            executed += static_cast<double>(trace.executed);
+            for (const auto& steps : trace.waves) traced += static_cast<double>(steps.size());
+        }
+        const UnitTime time = simulate(*launch.program, kinds, groups, options_for(totals, units));
+        return time.cycles * (traced > 0 ? executed / traced : 1);
+    }
+};
+
+// Workgroups in order to whichever place becomes free first: how much longer than if all were of mean length.
+double imbalance(const Launch& launch, std::vector<Work> work, u64 places) {
+    const u64 count = launch.grid.volume();
+    if (count > kScheduled || work.size() < 2) return 1;
+    std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.group < b.group; });
+    auto makespan = [&](auto weight) {
+        std::priority_queue<double, std::vector<double>, std::greater<>> free;
+        double last = 0;
+        for (u64 group = 0; group < count; ++group) {
+            double start = 0;
+            if (free.size() >= places) {
+                start = free.top();
+                free.pop();
+            }
+            free.push(start + weight(group));
+            last = std::max(last, start + weight(group));
+        }
+        return last;
+    };
+    double sum = 0;
+    auto measured = [&](u64 group) { return static_cast<double>(work[group * work.size() / count].executed); };
+    for (u64 group = 0; group < count; ++group) sum += measured(group);
+    const double mean = sum / static_cast<double>(count), even = makespan([&](u64) { return mean; });
+    return even > 0 ? std::max(1.0, makespan(measured) / even) : 1;
+}
+
+double traced_mean(const Tally& tally) {
+    double sum = 0;
+    for (const auto& trace : tally.traces) sum += static_cast<double>(trace->executed);
+    return sum / static_cast<double>(tally.traces.size());
+}
+
+double work_mean(const Tally& tally) {
+    double sum = 0;
+    for (const Work& each : tally.work) sum += static_cast<double>(each.executed);
+    return sum / static_cast<double>(std::max<size_t>(tally.work.size(), 1));
+}
+
+}  // namespace
+
+u64 groups_run(const Launch& launch) {
+    const u64 all = launch.grid.volume();
+    return launch.sampled ? std::min(launch.sampled, all) : all;
+}
+
+u64 group_at(const Launch& launch, u64 index) {
+    const u64 all = launch.grid.volume(), run = groups_run(launch);
+    return run == all ? index : (2 * index + 1) * all / (2 * run);
+}
+
+// As backends/_occupancy.py, with the LDS that the launch asks for.
+Occupancy occupancy(const Launch& launch) {
+    const u32 waves = static_cast<u32>(ceil_div(launch.block.volume(), kLanes));
+    const u32 registers = ((launch.kernel->rsrc1 & 63) + 1) * kVectorGranule;
+    const u32 by_registers = kVectorRegisters / registers;
+    const u32 most = kWavesPerSimd - (launch.kernel->sgprs > kScalarLimit ? 1 : 0);
+    Occupancy result;
+    result.waves_per_group = waves;
+    result.limit = by_registers < most ? "registers" : "waves";
+    result.groups = std::min(by_registers, most) * kSimds / waves;
+    auto limit = [&](u32 groups, const char* what) {
+        if (groups >= result.groups) return;
+        result.groups = groups;
+        result.limit = what;
+    };
+    if (waves > 1) limit(kGroupsPerUnit, "groups");
+    if (launch.lds_bytes) limit(kLdsBytes / round_up(launch.lds_bytes, kLdsGranule), "lds");
+    result.waves_per_simd = double(result.groups) * waves / kSimds;
+    return result;
+}
+
+size_t traced_steps(const Launch& launch, u64 group) {
+    const Occupancy fits = occupancy(launch);
+    const u64 run = groups_run(launch), resident = std::max<u64>(fits.groups, 1);
+    const u64 traced = std::min({run, resident, u64{kTraced}});
+    for (u64 i = 0; i < traced; ++i)
+        if (group == group_at(launch, (2 * i + 1) * run / (2 * traced))) return kSteps / (resident * fits.waves_per_group);
+    return 0;
+}
+
+u64 address_cycles(u64 bytes, u64 lines) {
+    constexpr u64 kLeast = 4;           // 64 addresses, 16 a cycle
+    return std::max({kLeast, lines, ceil_div(bytes, static_cast<u64>(kL1Bytes))});
+}
+
+Totals totals(const Launch& launch, const Tally& tally, const std::vector<Kind>& kinds) {
+    Totals t;
+    t.scale = static_cast<double>(launch.grid.volume()) / static_cast<double>(std::max<u64>(tally.groups, 1));
+    for (size_t i = 0; i < kinds.size(); ++i) {
+        const double executed = t.scale * static_cast<double>(tally.executed[i]);
+        if (executed == 0) continue;
+        const Kind& kind = kinds[i];
+        const Memory& memory = tally.memory[i];
+        t.classes[static_cast<int>(kind.klass)] += executed;
+        if (kind.flops) t.flops[matrix_type(*launch.program->ops[i].inst.row)] += executed * static_cast<double>(kind.flops);
+        if (kind.unit == Unit::None) continue;
+        double& cycles = t.cycles[static_cast<int>(kind.unit)];
+        if (kind.unit == Unit::Lds) {
+            // Instructions that move data across lanes name no addresses: 256 bytes, two cycles.
+            const u64 across = memory.lanes ? 0 : 2 * tally.executed[i];
+            cycles += t.scale * static_cast<double>(memory.cycles + across);
+            t.lds_minimum += t.scale * static_cast<double>(memory.minimum + across);
+            t.lds_bytes += t.scale * static_cast<double>(memory.bytes);
+        } else if (kind.unit == Unit::Vmem) {
+            const double least = 4 * executed, lines = static_cast<double>(memory.lines), bytes = static_cast<double>(memory.bytes);
+            cycles += std::max({least, t.scale * lines, t.scale * bytes / kL1Bytes});
+        } else {
+            cycles += executed * kind.cycles;
+        }
+        if (kind.unit == Unit::Vmem || kind.unit == Unit::Smem) {
+            t.bytes += t.scale * static_cast<double>(memory.bytes);
+            t.lines += t.scale * static_cast<double>(memory.lines);
+            t.beyond += t.scale * static_cast<double>(memory.beyond);
+        }
+    }
+    t.footprint = tally.footprint.counts();
+    return t;
+}
+
+Modelled model(const Launch& launch, const Tally& tally, const std::vector<Kind>& kinds, const Totals& t) {
+    Modelled m;
+    auto unit = [&](Unit which) { return microseconds(t.cycles[static_cast<int>(which)] / kUnits); };
+    auto bytes = [&](u64 lines) { return t.scale * static_cast<double>(lines * kLine); };
+    m.launch = kLaunchSeconds * 1e6;
+    m.mfma = unit(Unit::Matrix) / kSimds;
+    m.valu = unit(Unit::Valu) / kSimds;
+    m.salu = unit(Unit::Salu) / kSimds;
+    m.lds = unit(Unit::Lds);
+    m.vmem = unit(Unit::Vmem);
+    m.l2 = microseconds(t.beyond * kLine / (kDies * kL2Bytes));
+    m.mall = bytes(t.footprint.loaded_by_die + t.footprint.stored_by_die) / kMallRate * 1e6;
+    m.hbm = bytes(t.footprint.loaded + t.footprint.stored) / kHbmRate * 1e6;
+    for (const auto& [type, flops] : t.flops)
+        if (const double rate = sustained(type); rate > 0) m.mfma_sustained += flops / rate * 1e6;
+
+    struct Named {
+        const char* name;
+        double time;
+    };
+    const Named bounds[] = {{"mfma", m.mfma}, {"valu", m.valu}, {"salu", m.salu}, {"lds", m.lds}, {"vmem", m.vmem},
+                            {"l2", m.l2}, {"mall", m.mall}, {"hbm", m.hbm}, {"mfma power", m.mfma_sustained}};
+    Named most = bounds[0];
+    for (const Named& each : bounds)
+        if (each.time > most.time) most = each;
+    m.limit = most.name;
+    if (tally.traces.empty()) {
+        m.total = m.launch + most.time;
+        return m;
+    }
+
+    const Rounds rounds{launch, tally, kinds, t};
+    const u64 groups = launch.grid.volume(), fit = std::max<u64>(occupancy(launch).groups, 1), places = kUnits * fit;
+    const u64 full = groups / places, rest = groups % places;
+    // The traced workgroups stand for all: by instructions, they may be longer or shorter than the mean.
+    const double typical = traced_mean(tally) > 0 ? work_mean(tally) / traced_mean(tally) : 1;
+    const u32 resident = static_cast<u32>(full ? fit : ceil_div(groups, kUnits));
+    const double units = static_cast<double>(std::min<u64>(groups, kUnits));
+    m.unit_cycles = rounds.cycles(resident, units) * typical;
+    double cycles = static_cast<double>(full) * m.unit_cycles, fluid;
+    if (full) {
+        if (rest) {
+            const u32 left = static_cast<u32>(ceil_div(rest, kUnits));
+            cycles += left == fit ? m.unit_cycles : rounds.cycles(left, static_cast<double>(std::min<u64>(rest, kUnits))) * typical;
+        }
+        fluid = m.unit_cycles * static_cast<double>(groups) / static_cast<double>(places);
+    } else {
+        cycles = m.unit_cycles;
+        fluid = cycles * static_cast<double>(groups) / (kUnits * static_cast<double>(resident));
+    }
+    m.imbalance = imbalance(launch, tally.work, places);
+    m.compute_units = microseconds(cycles) * m.imbalance;
+    m.tail = std::max(0.0, microseconds(cycles - fluid));
+    m.latency = std::max(0.0, microseconds(fluid) - most.time);
+    m.total = m.launch + std::max(m.compute_units, most.time);
+    if (m.compute_units > most.time && m.tail + (m.imbalance - 1) * microseconds(cycles) > std::max(most.time, m.latency)) m.limit = "tail";
+    else if (m.compute_units > most.time && m.latency > most.time) m.limit = "latency";
+    return m;
+}
+
+}  // namespace emu::counters

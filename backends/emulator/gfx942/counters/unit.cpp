@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT
+// Each wave issues in order. An instruction goes when its wave has come to it, what it waits for is there, and its unit is
+// free; among waves the one that could go first goes first. Not modelled: instruction fetch, s_setprio, register banks.
+#include "unit.h"
+
+#include <algorithm>
+#include <deque>
+#include <queue>
+
+#include "machine.h"
+
+namespace emu::counters {
+namespace {
+
+using namespace machine;
+
+constexpr double kTurn = 4;                     // a SIMD's scheduler comes round every four cycles
+constexpr double kBacklog = 64;                 // cycles of address work that wait in the queue before a wave cannot issue
+constexpr unsigned kVmMost = 63, kLgkmMost = 15;
+
+struct Runner {
+    const std::vector<Trace::Step>* steps = nullptr;
+    size_t at = 0;
+    u32 group = 0, simd = 0;
+    double ready = 0;                           // the next instruction may issue
+    bool waiting = false;                       // at a barrier
+    std::deque<double> vm, lgkm;                // when what is under way will be there; vm in order
+    std::vector<double> matrix, vector;         // by register: when a matrix or other vector instruction's result is there
+};
+
+struct Group {
+    u32 running = 0, arrived = 0;
+    double last = 0;                            // arrival
+};
+
+class ComputeUnit {
+public:
+    ComputeUnit(const Program& program, const std::vector<Kind>& kinds, const std::vector<const Trace*>& groups, const UnitOptions& options);
+    UnitTime run();
+
+private:
+    double earliest(Runner&, const Op&, const Kind&);
+    void issue(Runner&, const Op&, const Kind&, const Trace::Step&, double now);
+    void memory(Runner&, const Op&, const Kind&, const Trace::Step&, double now);
+    void pass_barrier(Group&);
+    bool finished(const Runner& r) const { return r.at == r.steps->size(); }
+    void push(u32 index) { queue_.push({runners_[index].ready, index}); }
+    double& busy(Unit unit) { return time_.busy[static_cast<int>(unit)]; }
+
+    using Event = std::pair<double, u32>;
+    const Program& program_;
+    const std::vector<Kind>& kinds_;
+    UnitOptions options_;
+    std::vector<Runner> runners_;
+    std::vector<Group> groups_;
+    std::priority_queue<Event, std::vector<Event>, std::greater<>> queue_;
+    double vector_free_[kSimds] = {}, matrix_free_[kSimds] = {}, scalar_free_[kSimds] = {};
+    double vector_busy_[kSimds] = {}, matrix_busy_[kSimds] = {};
+    double lds_free_ = 0, address_free_ = 0, beyond_free_ = 0;
+    UnitTime time_;
+};
+
+ComputeUnit::ComputeUnit(const Program& program, const std::vector<Kind>& kinds, const std::vector<const Trace*>& groups,
+                         const UnitOptions& options)
+    : program_(program), kinds_(kinds), options_(options), groups_(groups.size()) {
+    for (u32 g = 0; g < groups.size(); ++g) {
+        for (const auto& steps : groups[g]->waves) {
+            Runner runner;
+            runner.steps = &steps;
+            runner.group = g;
+            runner.simd = static_cast<u32>(runners_.size()) % kSimds;
+            runner.matrix.assign(program.vgprs + 1, 0);
+            runner.vector.assign(program.vgprs + 1, 0);
+            if (!steps.empty()) {
+                ++groups_[g].running;
+                runners_.push_back(std::move(runner));
+            }
+        }
+    }
+}
+
+// Results of matrix instructions are there after all passes; other units than the matrix core see them three passes later
+// (LLVM's hazard recogniser, gfx940: wait states after XDL writes).
+double ready_registers(const Runner& r, const Op& op, Unit unit) {
+    constexpr double kForwarded = 3 * kTurn;
+    double when = 0;
+    auto look = [&](const Registers& registers) {
+        if (registers.file != Registers::Vector) return;
+        const u32 end = std::min<u32>(registers.first + registers.count, static_cast<u32>(r.matrix.size()));
+        for (u32 i = registers.first; i < end; ++i) {
+            when = std::max(when, r.matrix[i] - (unit == Unit::Matrix ? kForwarded : 0));
+            when = std::max(when, r.vector[i]);
+        }
+    };
+    for (int i = 0; i < op.read_count; ++i) look(op.reads[i]);
+    for (int i = 0; i < op.write_count; ++i) look(op.writes[i]);
+    return when;
+}
+
+double ComputeUnit::earliest(Runner& r, const Op& op, const Kind& kind) {
+    double when = r.ready;
+    if (kind.unit == Unit::Valu || kind.unit == Unit::Matrix || kind.unit == Unit::Lds || kind.unit == Unit::Vmem)
+        when = std::max(when, ready_registers(r, op, kind.unit));
+    switch (kind.unit) {
+        case Unit::Valu: return std::max(when, vector_free_[r.simd]);
+        case Unit::Matrix: return std::max({when, vector_free_[r.simd], matrix_free_[r.simd]});
+        case Unit::Salu: return std::max(when, scalar_free_[r.simd]);
+        case Unit::Lds: return std::max(when, lds_free_ - kBacklog);
+        case Unit::Vmem: return std::max({when, address_free_ - kBacklog, r.vm.size() > kVmMost ? r.vm.front() : 0});
+        default: break;
+    }
+    if (kind.klass != Class::Waitcnt || op.inst.row->opcode != 12) return when;
+    const auto simm = static_cast<u32>(op.inst.simm);
+    const unsigned vm = (simm & 15) | (simm >> 14 & 3) << 4, lgkm = simm >> 8 & 15;
+    for (; vm < kVmMost && r.vm.size() > vm; r.vm.pop_front()) when = std::max(when, r.vm.front());
+    for (; lgkm < kLgkmMost && r.lgkm.size() > lgkm; r.lgkm.pop_front()) when = std::max(when, r.lgkm.front());
+    return r.ready = when;
+}
+
+void ComputeUnit::memory(Runner& r, const Op& op, const Kind& kind, const Trace::Step& step, double now) {
+    if (kind.unit == Unit::Lds) {
+        const double cycles = std::max<double>(step.cycles, 2);         // across lanes without addresses: 256 bytes
+        lds_free_ = std::max(lds_free_, now) + cycles;
+        busy(Unit::Lds) += cycles;
+        r.lgkm.push_back(lds_free_ + kLdsLatency);
+        return;
+    }
+    double done = now;
+    if (kind.unit == Unit::Vmem) {
+        const double cycles = std::max<double>(step.cycles, kTurn);
+        address_free_ = std::max(address_free_, now) + cycles;
+        busy(Unit::Vmem) += cycles;
+        done = address_free_;
+    }
+    if (step.beyond) {
+        beyond_free_ = std::max(beyond_free_, done) + step.beyond * options_.cycles_per_line;
+        done = std::max(beyond_free_, done + options_.far_latency);
+    } else {
+        done += kind.unit == Unit::Smem ? kScalarLatency : kL1Latency;
+    }
+    if (kind.unit == Unit::Smem || op.inst.row->format == Format::Flat) r.lgkm.push_back(done);
+    if (kind.unit == Unit::Vmem) r.vm.push_back(r.vm.empty() ? done : std::max(done, r.vm.back()));
+}
+
+void ComputeUnit::issue(Runner& r, const Op& op, const Kind& kind, const Trace::Step& step, double now) {
+    r.ready = now + kTurn;
+    switch (kind.unit) {
+        case Unit::Valu:
+            vector_free_[r.simd] = now + kind.cycles;
+            vector_busy_[r.simd] += kind.cycles;
+            for (int i = 0; i < op.write_count && kind.cycles > kTurn; ++i)
+                for (u32 k = 0; k < op.writes[i].count && op.writes[i].file == Registers::Vector; ++k)
+                    r.vector[op.writes[i].first + k] = now + kind.cycles;
+            break;
+        case Unit::Matrix:
+            vector_free_[r.simd] = now + kTurn;
+            matrix_free_[r.simd] = now + kind.cycles;
+            matrix_busy_[r.simd] += kind.cycles;
+            for (int i = 0; i < op.write_count; ++i)
+                for (u32 k = 0; k < op.writes[i].count; ++k) r.matrix[op.writes[i].first + k] = now + kind.cycles + 3 * kTurn;
+            break;
+        case Unit::Salu:
+            scalar_free_[r.simd] = now + kTurn;
+            busy(Unit::Salu) += kTurn / kSimds;
+            break;
+        case Unit::Lds: case Unit::Vmem: case Unit::Smem: memory(r, op, kind, step, now); break;
+        case Unit::None:
+            if (kind.klass == Class::Nop) r.ready = now + kTurn * (static_cast<u32>(op.inst.simm & 15) + 1);
+            if (kind.klass == Class::Branch && r.at + 1 < r.steps->size() && (*r.steps)[r.at + 1].operation != step.operation + 1)
+                r.ready = now + kBranchTaken;
+            break;
+    }
+}
+
+void ComputeUnit::pass_barrier(Group& group) {
+    const u32 index = static_cast<u32>(&group - groups_.data());
+    for (u32 i = 0; i < runners_.size(); ++i) {
+        Runner& r = runners_[i];
+        if (r.group != index || !r.waiting) continue;
+        r.waiting = false;
+        r.ready = group.last + kTurn;
+        push(i);
+    }
+    group.arrived = 0;
+    group.last = 0;
+}
+
+UnitTime ComputeUnit::run() {
+    for (u32 i = 0; i < runners_.size(); ++i) push(i);
+    while (!queue_.empty()) {
+        const auto [when, index] = queue_.top();
+        queue_.pop();
+        Runner& r = runners_[index];
+        Group& group = groups_[r.group];
+        const Trace::Step& step = (*r.steps)[r.at];
+        const Op& op = program_.ops[step.operation];
+        const Kind& kind = kinds_[step.operation];
+        const double now = earliest(r, op, kind);
+        if (now > when && !queue_.empty() && queue_.top().first < now) {
+            queue_.push({now, index});                                  // others may go before it
+            continue;
+        }
+        issue(r, op, kind, step, now);
+        time_.cycles = std::max(time_.cycles, r.ready);
+        ++r.at;
+        if (finished(r)) {
+            // Stores need not be waited for by the wave, but the workgroup's place is free only after them.
+            if (!r.vm.empty()) time_.cycles = std::max(time_.cycles, r.vm.back());
+            --group.running;
+        } else if (kind.klass == Class::Barrier) {
+            r.waiting = true;
+            ++group.arrived;
+            group.last = std::max(group.last, now);
+        } else {
+            push(index);
+        }
+        if (group.arrived && group.arrived >= group.running) pass_barrier(group);
+    }
+    busy(Unit::Valu) = *std::max_element(vector_busy_, vector_busy_ + kSimds);
+    busy(Unit::Matrix) = *std::max_element(matrix_busy_, matrix_busy_ + kSimds);
+    return time_;
+}
+
+}  // namespace
+
+UnitTime simulate(const Program& program, const std::vector<Kind>& kinds, const std::vector<const Trace*>& groups,
+                  const UnitOptions& options) {
+    return ComputeUnit(program, kinds, groups, options).run();
+}
+
+}  // namespace emu::counters
