@@ -24,6 +24,7 @@ std::shared_ptr<LaunchShadow> begin_launch(const Launch& launch, u32 enabled) {
     shadow->enabled = enabled;
     if (enabled & kGlobalRace) begin(shadow->global_race, launch);
     if (enabled & kHazard) begin(shadow->hazards, launch);
+    if (enabled & kUninitialised) begin(shadow->uninitialised, launch);
     return shadow;
 }
 
@@ -78,6 +79,7 @@ std::vector<Finding> end_launch(LaunchShadow& shadow) {
 
 u64 on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
     lanes = check_global(w, op, address, lanes, bytes, kind);
+    if (on(w, kUninitialised)) uninitialised::on_global(w, op, lanes, kind);
     if (on(w, kGlobalRace)) global_race::on_global(w, op, address, lanes, bytes, kind);
     return lanes;
 }
@@ -90,7 +92,9 @@ u64 on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acce
 }
 
 u64 on_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
-    return check_scratch(w, op, offset, lanes, bytes, kind);
+    lanes = check_scratch(w, op, offset, lanes, bytes, kind);
+    if (on(w, kUninitialised)) uninitialised::on_scratch(w, op, offset, lanes, bytes, kind);
+    return lanes;
 }
 
 bool on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {

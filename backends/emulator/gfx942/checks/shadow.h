@@ -25,6 +25,7 @@ struct LaunchShadow {
     std::map<std::pair<u32, u32>, Finding> findings;    // by check and operation: the first one, and how often
     GlobalRaceLaunch global_race;
     HazardTable hazards;
+    UninitialisedLaunch uninitialised;
 
     bool on(Check check) const { return enabled & check; }
 };
