@@ -60,6 +60,14 @@ hipError_t device_api(const char* name, Body body) noexcept {
     return api(name, body);
 }
 
+// State of the process. Made at the first use and never destroyed, since libraries of kernels register what they hold
+// before this one's constructors have run, if the linker was not told of the dependency, and unregister it at exit.
+template <class State>
+State& immortal() {
+    static State* const state = new State;
+    return *state;
+}
+
 inline void require(bool condition, hipError_t code = hipErrorInvalidValue) {
     if (!condition) throw ApiError(code);
 }

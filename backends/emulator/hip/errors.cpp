@@ -133,10 +133,13 @@ void complain(const char* api, const std::string& message) noexcept {
 }
 
 hipError_t unsupported(const char* api) noexcept {
-    static std::mutex mutex;
-    static std::set<std::string_view> told;   // the names are literals
-    std::lock_guard lock(mutex);
-    if (told.insert(api).second) complain(api, "not supported by the emulated device (hipErrorNotSupported)");
+    struct Told {
+        std::mutex mutex;
+        std::set<std::string_view> names;     // literals all
+    };
+    Told& told = immortal<Told>();
+    std::lock_guard lock(told.mutex);
+    if (told.names.insert(api).second) complain(api, "not supported by the emulated device (hipErrorNotSupported)");
     return record(hipErrorNotSupported);
 }
 

@@ -24,12 +24,16 @@ namespace {
 constexpr unsigned kKnownFlags = hipEventBlockingSync | hipEventDisableTiming | hipEventInterprocess |
                                  hipEventDisableSystemFence | hipEventReleaseToDevice | hipEventReleaseToSystem;
 
-std::mutex mutex;
-std::unordered_map<hipEvent_t, std::unique_ptr<ihipEvent_t>> events;
+struct Events {
+    std::mutex mutex;
+    std::unordered_map<hipEvent_t, std::unique_ptr<ihipEvent_t>> all;
+};
+
+Events& events() { return immortal<Events>(); }
 
 // Call with the mutex held.
 ihipEvent_t& checked(hipEvent_t event) {
-    require(event != nullptr && events.contains(event), hipErrorInvalidHandle);
+    require(event != nullptr && events().all.contains(event), hipErrorInvalidHandle);
     return *event;
 }
 
@@ -37,10 +41,10 @@ hipError_t create(const char* name, hipEvent_t* event, unsigned flags) {
     return device_api(name, [&] {
         require(event != nullptr && (flags & ~kKnownFlags) == 0);
         require(!(flags & hipEventInterprocess) || (flags & hipEventDisableTiming));
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(events().mutex);
         auto created = std::make_unique<ihipEvent_t>(ihipEvent_t{flags, std::nullopt});
         *event = created.get();
-        events[*event] = std::move(created);
+        events().all[*event] = std::move(created);
         return hipSuccess;
     });
 }
@@ -56,7 +60,7 @@ hipError_t record_on(const char* name, hipEvent_t event, hipStream_t queue) {
 
 hipError_t wait(const char* name, hipEvent_t event) {
     return device_api(name, [&] {
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(events().mutex);
         static_cast<void>(checked(event));
         return hipSuccess;
     });
@@ -68,7 +72,7 @@ namespace emu {
 
 void record_event(hipEvent_t event) {
     if (event == nullptr) return;
-    std::lock_guard lock(mutex);
+    std::lock_guard lock(events().mutex);
     checked(event).time = Clock::now();
 }
 
@@ -82,8 +86,8 @@ EMU_API hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) {
 
 EMU_API hipError_t hipEventDestroy(hipEvent_t event) {
     return api("hipEventDestroy", [&] {
-        std::lock_guard lock(mutex);
-        require(events.erase(event) == 1, hipErrorInvalidHandle);
+        std::lock_guard lock(events().mutex);
+        require(events().all.erase(event) == 1, hipErrorInvalidHandle);
         return hipSuccess;
     });
 }
@@ -103,7 +107,7 @@ EMU_API hipError_t hipEventQuery(hipEvent_t event) { return wait("hipEventQuery"
 EMU_API hipError_t hipStreamWaitEvent(hipStream_t queue, hipEvent_t event, unsigned) {
     return device_api("hipStreamWaitEvent", [&] {
         require_queue(queue);
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(events().mutex);
         static_cast<void>(checked(event));
         return hipSuccess;
     });
@@ -112,7 +116,7 @@ EMU_API hipError_t hipStreamWaitEvent(hipStream_t queue, hipEvent_t event, unsig
 EMU_API hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t start, hipEvent_t stop) {
     return device_api("hipEventElapsedTime", [&] {
         require(milliseconds != nullptr);
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(events().mutex);
         const ihipEvent_t &from = checked(start), &to = checked(stop);
         bool timed = !((from.flags | to.flags) & hipEventDisableTiming) && from.time && to.time;
         require(timed, hipErrorInvalidHandle);

@@ -19,10 +19,14 @@
 namespace emu {
 namespace {
 
-std::shared_mutex mutex;
-std::map<uintptr_t, Block> blocks;     // by address
-size_t total_bytes = 0;                // of the blocks that `allocate` made
-uint64_t next_number = 1;
+struct Blocks {
+    std::shared_mutex mutex;
+    std::map<uintptr_t, Block> by_address;
+    size_t bytes = 0;                      // of the blocks that `allocate` made
+    uint64_t next_number = 1;
+};
+
+Blocks& blocks() { return immortal<Blocks>(); }
 
 // The first whole number in `file` after `key` (or at its start); unlimited if there is none.
 size_t number_in(const char* file, const std::string& key) {
@@ -50,10 +54,10 @@ size_t host_free_bytes() {
 }
 
 std::map<uintptr_t, Block>::iterator containing(uintptr_t address) {
-    auto next = blocks.upper_bound(address);
-    if (next == blocks.begin()) return blocks.end();
+    auto next = blocks().by_address.upper_bound(address);
+    if (next == blocks().by_address.begin()) return blocks().by_address.end();
     auto found = std::prev(next);
-    return address - found->second.begin < std::max<size_t>(found->second.size, 1) ? found : blocks.end();
+    return address - found->second.begin < std::max<size_t>(found->second.size, 1) ? found : blocks().by_address.end();
 }
 
 size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
@@ -63,13 +67,13 @@ constexpr size_t kPitchAlignment = 256;
 }  // namespace
 
 size_t free_bytes() {
-    std::shared_lock lock(mutex);
-    return std::min(kDeviceBytes - std::min(kDeviceBytes, total_bytes), host_free_bytes());
+    std::shared_lock lock(blocks().mutex);
+    return std::min(kDeviceBytes - std::min(kDeviceBytes, blocks().bytes), host_free_bytes());
 }
 
 size_t allocated_bytes() {
-    std::shared_lock lock(mutex);
-    return total_bytes;
+    std::shared_lock lock(blocks().mutex);
+    return blocks().bytes;
 }
 
 void* allocate(size_t size, MemoryKind kind, unsigned flags, const char* what) {
@@ -80,28 +84,28 @@ void* allocate(size_t size, MemoryKind kind, unsigned flags, const char* what) {
     }
     void* pointer = device_malloc(size, what);
     if (!pointer) throw ApiError(hipErrorOutOfMemory);
-    std::unique_lock lock(mutex);
+    std::unique_lock lock(blocks().mutex);
     auto begin = reinterpret_cast<uintptr_t>(pointer);
-    blocks[begin] = Block{begin, size, kind, flags, next_number++};
-    total_bytes += size;
+    blocks().by_address[begin] = Block{begin, size, kind, flags, blocks().next_number++};
+    blocks().bytes += size;
     return pointer;
 }
 
 bool release(void* pointer) {
     {
-        std::unique_lock lock(mutex);
-        auto found = blocks.find(reinterpret_cast<uintptr_t>(pointer));
-        if (found == blocks.end() || found->second.kind == MemoryKind::kRegistered) return false;
-        total_bytes -= found->second.size;
-        blocks.erase(found);
+        std::unique_lock lock(blocks().mutex);
+        auto found = blocks().by_address.find(reinterpret_cast<uintptr_t>(pointer));
+        if (found == blocks().by_address.end() || found->second.kind == MemoryKind::kRegistered) return false;
+        blocks().bytes -= found->second.size;
+        blocks().by_address.erase(found);
     }
     return device_free(pointer);
 }
 
 std::optional<Block> find_block(const void* pointer) {
-    std::shared_lock lock(mutex);
+    std::shared_lock lock(blocks().mutex);
     auto found = containing(reinterpret_cast<uintptr_t>(pointer));
-    return found == blocks.end() ? std::nullopt : std::optional(found->second);
+    return found == blocks().by_address.end() ? std::nullopt : std::optional(found->second);
 }
 
 void require_range(const void* pointer, size_t size, const char* role) {
@@ -213,11 +217,12 @@ EMU_API hipError_t hipHostRegister(void* pointer, size_t size, unsigned flags) {
         require(pointer != nullptr && size != 0);
         auto begin = reinterpret_cast<uintptr_t>(pointer);
         {
-            std::unique_lock lock(mutex);
-            auto next = blocks.lower_bound(begin);
-            bool taken = containing(begin) != blocks.end() || (next != blocks.end() && next->first - begin < size);
+            std::unique_lock lock(blocks().mutex);
+            auto next = blocks().by_address.lower_bound(begin);
+            bool overlaps = next != blocks().by_address.end() && next->first - begin < size;
+            bool taken = overlaps || containing(begin) != blocks().by_address.end();
             require(!taken, hipErrorHostMemoryAlreadyRegistered);
-            blocks[begin] = Block{begin, size, MemoryKind::kRegistered, flags, next_number++};
+            blocks().by_address[begin] = Block{begin, size, MemoryKind::kRegistered, flags, blocks().next_number++};
         }
         register_host(pointer, size, "hipHostRegister");
         return hipSuccess;
@@ -227,11 +232,11 @@ EMU_API hipError_t hipHostRegister(void* pointer, size_t size, unsigned flags) {
 EMU_API hipError_t hipHostUnregister(void* pointer) {
     return device_api("hipHostUnregister", [&] {
         {
-            std::unique_lock lock(mutex);
-            auto found = blocks.find(reinterpret_cast<uintptr_t>(pointer));
-            require(found != blocks.end() && found->second.kind == MemoryKind::kRegistered,
+            std::unique_lock lock(blocks().mutex);
+            auto found = blocks().by_address.find(reinterpret_cast<uintptr_t>(pointer));
+            require(found != blocks().by_address.end() && found->second.kind == MemoryKind::kRegistered,
                     hipErrorHostMemoryNotRegistered);
-            blocks.erase(found);
+            blocks().by_address.erase(found);
         }
         unregister_host(pointer);
         return hipSuccess;

@@ -18,9 +18,13 @@ using namespace emu::mi300x;
 
 namespace {
 
-std::shared_mutex mutex;
-std::set<ihipModule_t*> modules;               // made by the calls below, not by compiled host code
-std::set<const void*> functions;               // of any module
+struct Handles {
+    std::shared_mutex mutex;
+    std::set<ihipModule_t*> modules;           // made by the calls below, not by compiled host code
+    std::set<const void*> functions;           // of any module
+};
+
+Handles& handles() { return immortal<Handles>(); }
 
 constexpr size_t kUnknownSize = SIZE_MAX;
 
@@ -44,8 +48,8 @@ Module* load(const void* image, size_t limit) {
 }
 
 ihipModule_t& checked(hipModule_t module) {
-    std::shared_lock lock(mutex);
-    require(module != nullptr && modules.contains(module), hipErrorInvalidHandle);
+    std::shared_lock lock(handles().mutex);
+    require(module != nullptr && handles().modules.contains(module), hipErrorInvalidHandle);
     return *module;
 }
 
@@ -58,8 +62,8 @@ hipError_t load_into(const char* name, hipModule_t* module, const void* image, s
     return device_api(name, [&] {
         require(module != nullptr && image != nullptr);
         auto loaded = std::make_unique<ihipModule_t>(image, limit);
-        std::unique_lock lock(mutex);
-        modules.insert(loaded.get());
+        std::unique_lock lock(handles().mutex);
+        handles().modules.insert(loaded.get());
         *module = loaded.release();
         return hipSuccess;
     });
@@ -106,8 +110,8 @@ ihipModule_t::ihipModule_t(const void* image, size_t limit) : module_(load(image
 
 ihipModule_t::~ihipModule_t() {
     {
-        std::unique_lock lock(mutex);
-        for (const auto& [name, function] : functions_) functions.erase(function.get());
+        std::unique_lock lock(handles().mutex);
+        for (const auto& [name, function] : functions_) handles().functions.erase(function.get());
     }
     unload_module(module_);
 }
@@ -122,8 +126,8 @@ ihipModuleSymbol_t* ihipModule_t::function(const std::string& name) {
             return nullptr;
         }
         known = std::make_unique<ihipModuleSymbol_t>(ihipModuleSymbol_t{name, kernel, this});
-        std::unique_lock global(mutex);
-        functions.insert(known.get());
+        std::unique_lock global(handles().mutex);
+        handles().functions.insert(known.get());
     }
     return known.get();
 }
@@ -133,8 +137,8 @@ std::optional<std::pair<void*, size_t>> ihipModule_t::global(const std::string& 
 }
 
 bool emu::is_function(const void* function) {
-    std::shared_lock lock(mutex);
-    return functions.contains(function);
+    std::shared_lock lock(handles().mutex);
+    return handles().functions.contains(function);
 }
 
 EMU_API hipError_t hipModuleLoad(hipModule_t* module, const char* path) {
@@ -162,8 +166,8 @@ EMU_API hipError_t hipModuleLoadFatBinary(hipModule_t* module, const void* image
 EMU_API hipError_t hipModuleUnload(hipModule_t module) {
     return api("hipModuleUnload", [&] {
         {
-            std::unique_lock lock(mutex);
-            require(modules.erase(module) == 1, hipErrorInvalidHandle);
+            std::unique_lock lock(handles().mutex);
+            require(handles().modules.erase(module) == 1, hipErrorInvalidHandle);
         }
         delete module;
         return hipSuccess;

@@ -22,15 +22,19 @@ using namespace emu;
 
 namespace {
 
-std::mutex mutex;
-ihipMemPoolHandle_t default_pool;
-hipMemPool_t current = &default_pool;
-std::set<std::unique_ptr<ihipMemPoolHandle_t>> created;
+struct Pools {
+    std::mutex mutex;
+    ihipMemPoolHandle_t standard;
+    hipMemPool_t current = &standard;
+    std::set<std::unique_ptr<ihipMemPoolHandle_t>> created;
+};
+
+Pools& pools() { return immortal<Pools>(); }
 
 // Call with the mutex held.
 void require_pool(hipMemPool_t pool) {
-    bool known = pool == &default_pool;
-    for (const auto& each : created) known |= each.get() == pool;
+    bool known = pool == &pools().standard;
+    for (const auto& each : pools().created) known |= each.get() == pool;
     require(pool != nullptr && known);
 }
 
@@ -42,7 +46,7 @@ EMU_API hipError_t hipDeviceGetDefaultMemPool(hipMemPool_t* pool, int device) {
     return api("hipDeviceGetDefaultMemPool", [&] {
         require(pool != nullptr);
         require_device(device);
-        *pool = &default_pool;
+        *pool = &pools().standard;
         return hipSuccess;
     });
 }
@@ -51,8 +55,8 @@ EMU_API hipError_t hipDeviceGetMemPool(hipMemPool_t* pool, int device) {
     return api("hipDeviceGetMemPool", [&] {
         require(pool != nullptr);
         require_device(device);
-        std::lock_guard lock(mutex);
-        *pool = current;
+        std::lock_guard lock(pools().mutex);
+        *pool = pools().current;
         return hipSuccess;
     });
 }
@@ -60,9 +64,9 @@ EMU_API hipError_t hipDeviceGetMemPool(hipMemPool_t* pool, int device) {
 EMU_API hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool) {
     return api("hipDeviceSetMemPool", [&] {
         require_device(device);
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(pools().mutex);
         require_pool(pool);
-        current = pool;
+        pools().current = pool;
         return hipSuccess;
     });
 }
@@ -75,19 +79,19 @@ EMU_API hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* p
         if (properties->handleTypes != hipMemHandleTypeNone) {
             throw ApiError(hipErrorNotSupported, "memory of the emulated device cannot be shared with other processes");
         }
-        std::lock_guard lock(mutex);
-        *pool = created.insert(std::make_unique<ihipMemPoolHandle_t>()).first->get();
+        std::lock_guard lock(pools().mutex);
+        *pool = pools().created.insert(std::make_unique<ihipMemPoolHandle_t>()).first->get();
         return hipSuccess;
     });
 }
 
 EMU_API hipError_t hipMemPoolDestroy(hipMemPool_t pool) {
     return api("hipMemPoolDestroy", [&] {
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(pools().mutex);
         require_pool(pool);
-        require(pool != &default_pool);
-        if (current == pool) current = &default_pool;
-        std::erase_if(created, [&](const auto& each) { return each.get() == pool; });
+        require(pool != &pools().standard);
+        if (pools().current == pool) pools().current = &pools().standard;
+        std::erase_if(pools().created, [&](const auto& each) { return each.get() == pool; });
         return hipSuccess;
     });
 }
@@ -97,7 +101,7 @@ EMU_API hipError_t hipMallocFromPoolAsync(void** pointer, size_t size, hipMemPoo
         require(pointer != nullptr);
         require_queue(queue);
         {
-            std::lock_guard lock(mutex);
+            std::lock_guard lock(pools().mutex);
             require_pool(pool);
         }
         *pointer = allocate(size, MemoryKind::kDevice, 0, "hipMallocFromPoolAsync");
@@ -107,7 +111,7 @@ EMU_API hipError_t hipMallocFromPoolAsync(void** pointer, size_t size, hipMemPoo
 
 EMU_API hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t) {
     return api("hipMemPoolTrimTo", [&] {
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(pools().mutex);
         require_pool(pool);
         return hipSuccess;
     });
@@ -116,7 +120,7 @@ EMU_API hipError_t hipMemPoolTrimTo(hipMemPool_t pool, size_t) {
 EMU_API hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr which, void* value) {
     return api("hipMemPoolSetAttribute", [&] {
         require(value != nullptr);
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(pools().mutex);
         require_pool(pool);
         require(pool->settings.contains(which));
         pool->settings[which] = is_wide(which) ? *static_cast<uint64_t*>(value)
@@ -128,7 +132,7 @@ EMU_API hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr whic
 EMU_API hipError_t hipMemPoolGetAttribute(hipMemPool_t pool, hipMemPoolAttr which, void* value) {
     return api("hipMemPoolGetAttribute", [&] {
         require(value != nullptr);
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(pools().mutex);
         require_pool(pool);
         if (auto found = pool->settings.find(which); found != pool->settings.end()) {
             if (is_wide(which)) {

@@ -26,9 +26,13 @@ namespace {
 constexpr int kLeastPriority = 1, kGreatestPriority = -1;
 constexpr uint32_t kUnits = 304;
 
-std::mutex mutex;
-std::unordered_map<hipStream_t, std::unique_ptr<ihipStream_t>> queues;
-unsigned long long next_number = 3;   // after the built-in ones
+struct Queues {
+    std::mutex mutex;
+    std::unordered_map<hipStream_t, std::unique_ptr<ihipStream_t>> all;
+    unsigned long long next_number = 3;   // after the built-in ones
+};
+
+Queues& queues() { return immortal<Queues>(); }
 
 bool is_builtin(hipStream_t queue) {
     return queue == nullptr || queue == hipStreamLegacy || queue == hipStreamPerThread;
@@ -37,20 +41,20 @@ bool is_builtin(hipStream_t queue) {
 // The queue's facts; those of a default queue for the built-in ones.
 ihipStream_t facts(hipStream_t queue) {
     if (is_builtin(queue)) return {reinterpret_cast<uintptr_t>(queue), hipStreamDefault, 0, {}};
-    std::lock_guard lock(mutex);
-    auto found = queues.find(queue);
-    require(found != queues.end(), hipErrorInvalidHandle);
+    std::lock_guard lock(queues().mutex);
+    auto found = queues().all.find(queue);
+    require(found != queues().all.end(), hipErrorInvalidHandle);
     return *found->second;
 }
 
 hipError_t create(const char* name, hipStream_t* queue, unsigned flags, int priority, std::vector<uint32_t> units = {}) {
     return device_api(name, [&] {
         require(queue != nullptr && (flags & ~hipStreamNonBlocking) == 0);
-        std::lock_guard lock(mutex);
+        std::lock_guard lock(queues().mutex);
         priority = std::max(kGreatestPriority, std::min(kLeastPriority, priority));
-        auto created = std::make_unique<ihipStream_t>(ihipStream_t{next_number++, flags, priority, std::move(units)});
+        auto created = std::make_unique<ihipStream_t>(ihipStream_t{queues().next_number++, flags, priority, std::move(units)});
         *queue = created.get();
-        queues[*queue] = std::move(created);
+        queues().all[*queue] = std::move(created);
         return hipSuccess;
     });
 }
@@ -137,8 +141,8 @@ EMU_API hipError_t hipExtStreamGetCUMask(hipStream_t queue, uint32_t count, uint
 
 EMU_API hipError_t hipStreamDestroy(hipStream_t queue) {
     return api("hipStreamDestroy", [&] {
-        std::lock_guard lock(mutex);
-        require(!is_builtin(queue) && queues.erase(queue) == 1, hipErrorInvalidHandle);
+        std::lock_guard lock(queues().mutex);
+        require(!is_builtin(queue) && queues().all.erase(queue) == 1, hipErrorInvalidHandle);
         return hipSuccess;
     });
 }

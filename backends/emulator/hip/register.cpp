@@ -53,24 +53,29 @@ struct Name {
     size_t size = 0;
 };
 
-std::shared_mutex mutex;
-std::unordered_map<const void*, std::shared_ptr<FatBinary>> binaries;    // by handle
-std::unordered_map<const void*, Name> kernels, variables;                // by the host's address
+using Names = std::unordered_map<const void*, Name>;                     // by the host's address
+
+struct Registered {
+    std::shared_mutex mutex;
+    std::unordered_map<const void*, std::shared_ptr<FatBinary>> binaries;    // by handle
+    Names kernels, variables;
+};
+
+Registered& registered() { return immortal<Registered>(); }
 
 std::shared_ptr<FatBinary> binary_of(const void* handle) {
-    std::shared_lock lock(mutex);
-    auto found = binaries.find(handle);
-    return found == binaries.end() ? nullptr : found->second;
+    std::shared_lock lock(registered().mutex);
+    auto found = registered().binaries.find(handle);
+    return found == registered().binaries.end() ? nullptr : found->second;
 }
 
-template <class Map>
-void forget(Map& names, const FatBinary* binary) {
+void forget(Names& names, const FatBinary* binary) {
     std::erase_if(names, [&](const auto& entry) { return entry.second.binary.get() == binary; });
 }
 
 // What `host` is registered as. Throws ApiError.
-Name look_up(const std::unordered_map<const void*, Name>& names, const void* host, hipError_t missing) {
-    std::shared_lock lock(mutex);
+Name look_up(const Names& names, const void* host, hipError_t missing) {
+    std::shared_lock lock(registered().mutex);
     auto found = names.find(host);
     require(found != names.end(), missing);
     return found->second;
@@ -83,7 +88,7 @@ namespace emu {
 ihipModuleSymbol_t& function_of(const void* host) {
     require(host != nullptr, hipErrorInvalidDeviceFunction);
     if (is_function(host)) return *static_cast<ihipModuleSymbol_t*>(const_cast<void*>(host));
-    Name entry = look_up(kernels, host, hipErrorInvalidDeviceFunction);
+    Name entry = look_up(registered().kernels, host, hipErrorInvalidDeviceFunction);
     ihipModuleSymbol_t* function = entry.binary->load().function(entry.name);
     if (!function) {
         throw ApiError(hipErrorInvalidDeviceFunction, "the device code has no kernel " + entry.name);
@@ -93,7 +98,7 @@ ihipModuleSymbol_t& function_of(const void* host) {
 
 std::pair<void*, size_t> variable_of(const void* host) {
     require(host != nullptr, hipErrorInvalidSymbol);
-    Name entry = look_up(variables, host, hipErrorInvalidSymbol);
+    Name entry = look_up(registered().variables, host, hipErrorInvalidSymbol);
     if (entry.managed) return {entry.managed, entry.size};
     auto found = entry.binary->load().global(entry.name);
     if (!found) throw ApiError(hipErrorInvalidSymbol, "the device code has no variable " + entry.name);
@@ -107,23 +112,23 @@ std::pair<void*, size_t> variable_of(const void* host) {
 EMU_API void** __hipRegisterFatBinary(const void* wrapper) {
     auto binary = std::make_shared<FatBinary>();
     binary->wrapper = wrapper;
-    std::unique_lock lock(mutex);
-    binaries[binary.get()] = binary;
+    std::unique_lock lock(registered().mutex);
+    registered().binaries[binary.get()] = binary;
     return reinterpret_cast<void**>(binary.get());
 }
 
 EMU_API void __hipRegisterFunction(void** handle, const void* host, char*, const char* name, unsigned, void*, void*,
                                    void*, void*, int*) {
     if (auto binary = binary_of(handle)) {
-        std::unique_lock lock(mutex);
-        kernels[host] = Name{binary, name};
+        std::unique_lock lock(registered().mutex);
+        registered().kernels[host] = Name{binary, name};
     }
 }
 
 EMU_API void __hipRegisterVar(void** handle, void* host, char*, char* name, int, size_t size, int, int) {
     if (auto binary = binary_of(handle)) {
-        std::unique_lock lock(mutex);
-        variables[host] = Name{binary, name, nullptr, size};
+        std::unique_lock lock(registered().mutex);
+        registered().variables[host] = Name{binary, name, nullptr, size};
     }
 }
 
@@ -140,8 +145,8 @@ EMU_API void __hipRegisterManagedVar(void* handle, void** pointer, void* initial
             std::lock_guard lock(binary->mutex);
             binary->managed.push_back({name, memory, size});
         }
-        std::unique_lock lock(mutex);
-        variables[pointer] = Name{binary, name, memory, size};
+        std::unique_lock lock(registered().mutex);
+        registered().variables[pointer] = Name{binary, name, memory, size};
         return hipSuccess;
     });
     static_cast<void>(status);   // kept as the last error
@@ -151,10 +156,10 @@ EMU_API void __hipUnregisterFatBinary(void** handle) {
     auto binary = binary_of(handle);
     if (!binary) return;
     {
-        std::unique_lock lock(mutex);
-        binaries.erase(handle);
-        forget(kernels, binary.get());
-        forget(variables, binary.get());
+        std::unique_lock lock(registered().mutex);
+        registered().binaries.erase(handle);
+        forget(registered().kernels, binary.get());
+        forget(registered().variables, binary.get());
     }
     for (const Managed& variable : binary->managed) release(variable.memory);
 }
