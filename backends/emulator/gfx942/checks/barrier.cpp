@@ -1,33 +1,50 @@
 // SPDX-License-Identifier: MIT
-// The hardware counts waves at a barrier, not lanes: a wave that runs a barrier twice under two halves of EXEC has passed two
-// barriers. So each lane's own count is kept; a lane that takes part in a barrier must have taken part in all before.
-// Lanes that have left the kernel for good never take part again and are no concern, nor are waves that have ended.
-#include <cstring>
-
+// The hardware counts waves at a barrier, not lanes: a wave that runs a barrier under half of EXEC has passed it with all its
+// lanes. So lanes that a barrier was run without are remembered; when one of them goes on to do something that is seen outside
+// of it, it has skipped that barrier. Lanes that have left the kernel for good do no such thing and are no concern, nor are
+// waves that have ended.
 #include "shadow.h"
 
 namespace emu::checks {
+namespace {
+
+std::string lanes_text(u64 lanes) {
+    const int first = std::countr_zero(lanes), last = 63 - std::countl_zero(lanes);
+    const bool all = std::popcount(lanes) == last - first + 1;
+    if (first == last) return "lane " + std::to_string(first);
+    return std::to_string(std::popcount(lanes)) + " lanes" + (all ? " (" : ", the first and last of them ") + std::to_string(first) +
+           (all ? " to " : " and ") + std::to_string(last) + (all ? ")" : "");
+}
+
+void complain(Wave& w, const Op& op, u64 skipped) {
+    BarrierWave& state = w.shadow->barrier;
+    const Launch& launch = *w.group->launch;
+    const Op& barrier = launch.program->ops[state.op];
+    const bool again = op.index == state.op;
+    report(w, barrier, kBarrier, std::countr_zero(skipped),
+           std::string("the barrier was run by ") + lanes_text(state.present) + " of the wave; " + lanes_text(skipped) +
+               " skipped it and went on",
+           "", (again ? "they came to it later: " : "to: ") + disassemble(op.inst) + " at " + where(launch, op.index));
+    state.absent = 0;
+}
+
+}  // namespace
 
 void begin(BarrierWave&, const Wave&) {}
 
 namespace barrier {
 
 void before(Wave& w, const Op& op) {
-    if (!op.inst.row || std::strcmp(op.inst.row->name, "s_barrier")) return;
     BarrierWave& state = w.shadow->barrier;
-    u64 missed = 0;
-    for (u64 rest = w.exec(); rest; rest &= rest - 1) {
-        const int lane = std::countr_zero(rest);
-        if (state.lane[lane]++ != state.passed) missed |= u64{1} << lane;
+    const u16 what = w.shadow->facts[op.index].what;
+    if (state.absent && what & (kOutward | kBarrierOp)) [[unlikely]] {
+        if (const u64 skipped = w.exec() & state.absent) complain(w, op, skipped);
     }
-    ++state.passed;
-    if (!missed) return;
-    const int lane = std::countr_zero(missed);
-    report(w, op, kBarrier, lane,
-           "the wave has passed " + std::to_string(state.passed - 1) + " barriers, the lane took part in " +
-               std::to_string(state.lane[lane] - 1) + ": an earlier barrier was reached by some lanes of the wave only; " +
-               std::to_string(std::popcount(missed)) + " lanes");
-    for (u32& lane_count : state.lane) lane_count = state.passed;       // say it once
+    if (!(what & kBarrierOp)) return;
+    state.present = w.exec() & w.initial_exec;
+    const u64 missing = w.initial_exec & ~state.present;
+    if (missing != state.absent) state.op = op.index;
+    state.absent = state.present ? missing : 0;
 }
 
 }  // namespace barrier

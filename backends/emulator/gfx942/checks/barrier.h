@@ -7,8 +7,9 @@
 namespace emu::checks {
 
 struct BarrierWave {
-    u32 passed = 0;                 // barriers of the wave
-    u32 lane[kLanes] = {};          // barriers that the lane took part in
+    u64 absent = 0;                 // lanes that an earlier barrier was run without
+    u32 op = 0;                     // that barrier
+    u64 present = 0;
 };
 
 void begin(BarrierWave&, const Wave&);

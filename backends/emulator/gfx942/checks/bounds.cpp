@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cinttypes>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <mutex>
 
@@ -83,14 +84,38 @@ bool is_kernarg(const Launch& launch, u64 address, u32 bytes) {
     return inside(launch.kernarg, launch.kernarg_bytes) || inside(packet, 64) || inside(queue, 256);
 }
 
-template <class A>
-u64 misaligned_lanes(const A* address, u64 lanes, u32 alignment) {
-    u64 wrong = 0;
-    for (u64 rest = lanes; rest; rest &= rest - 1) {
-        const int lane = std::countr_zero(rest);
-        if (address[lane] & (alignment - 1)) wrong |= u64{1} << lane;
+u64 misaligned_lanes(const u64* address, u64 lanes, u32 alignment) {
+    u64v all;
+    std::memcpy(&all, address, sizeof all);
+    return to_mask((all & (alignment - 1)) != 0) & lanes;
+}
+
+u64 misaligned_lanes(const u32* address, u64 lanes, u32 alignment) {
+    return to_mask((load<u32v>(address) & (alignment - 1)) != 0) & lanes;
+}
+
+/// The lowest and the highest of the lanes' addresses.
+struct Span {
+    u64 low, high;
+};
+
+Span span_of(const u64* address, u64 lanes) {
+    u64v all;
+    std::memcpy(&all, address, sizeof all);
+    if (lanes != kAllLanes) {
+        const u64v inside = __builtin_convertvector(to_lanes(lanes), u64v), one = address[std::countr_zero(lanes)];
+        all = (all & inside) | (one & ~inside);
     }
-    return wrong;
+    return {__builtin_reduce_min(all), __builtin_reduce_max(all)};
+}
+
+bool inside_allocation(BoundsGroup& state, const Span& span, u32 bytes) {
+    for (const BoundsGroup::Range& range : state.recent)
+        if (span.low >= range.begin && span.high < range.end && range.end - span.high >= bytes) return true;
+    const Allocation* const found = find_allocation(span.low);
+    if (!found || !found->contains(span.high, bytes)) return false;
+    state.recent[state.next++ % state.recent.size()] = {found->begin, found->end()};
+    return true;
 }
 
 // Global loads and stores may be at any byte when they are of bytes or shorts; dwords and wider want a multiple of 4 to be
@@ -123,14 +148,7 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
         }
     }
     if (!on(w, kBounds)) return lanes;
-    u64 low = ~u64{0}, high = 0;
-    for (u64 rest = lanes; rest; rest &= rest - 1) {
-        const u64 each = address[std::countr_zero(rest)];
-        low = std::min(low, each);
-        high = std::max(high, each);
-    }
-    const Allocation* all = find_allocation(low);
-    if (all && all->contains(high, bytes)) return lanes;
+    if (inside_allocation(w.group->shadow->bounds, span_of(address, lanes), bytes)) return lanes;
     u64 wrong = 0;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
@@ -165,7 +183,8 @@ u64 check_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes
 }
 
 bool check_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
-    if (!on(w, kBounds) || is_kernarg(*w.group->launch, address, bytes) || within(address, bytes, kind)) return true;
+    if (!on(w, kBounds) || is_kernarg(*w.group->launch, address, bytes)) return true;
+    if (inside_allocation(w.group->shadow->bounds, {address, address}, bytes) || within(address, bytes, kind)) return true;
     report(w, op, kBounds, -1, "scalar " + size_text(bytes, kind) + " at " + hex(address), neighbourhood(address));
     return false;
 }

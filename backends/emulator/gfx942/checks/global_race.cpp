@@ -4,61 +4,77 @@
 //
 // Two workgroups are ordered if the first one released after its access and the second one acquired after that: an atomic
 // (or a cache write-back, buffer_wbl2) releases, a returning atomic (or buffer_inv) acquires. Which variable they met at is
-// not followed, so a kernel that synchronises at the wrong place may pass; one that does not synchronise does not. Of many
-// readers only the last is known. A dword of which two workgroups write different bytes is left alone from then on.
+// not followed, so a kernel that synchronises at the wrong place may pass; one that does not synchronise does not. A dword of
+// which two workgroups write different bytes is left alone from then on. Loads and stores past the device's caches (sc1) are
+// how compilers make atomic ones, and count as such.
 #include "global_race.h"
 
-#include <algorithm>
-#include <array>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <mutex>
 #include <unordered_map>
+#include <vector>
 
 #include "../memory.h"
 #include "shadow.h"
 
 namespace emu::checks {
+
+/// Whoever wrote and whoever read a dword last: see Side. Shared by threads, so read and written atomically.
+struct GlobalCell {
+    u64 writer, reader;
+};
+
 namespace {
 
-constexpr u64 kPageBytes = 4096;
-constexpr size_t kShards = 64;
+constexpr int kPageBits = 16;
+constexpr u64 kPageBytes = u64{1} << kPageBits;
 
-struct Side {
-    u64 group = 0;              // linear id + 1; 0: nobody
-    u64 time = 0;
-    u32 op = 0;
-    u8 bytes = 0;               // of the dword, one bit each
-    bool atomic = false;
-};
+// 0: nobody. Otherwise the workgroup's number plus one in bits 0-23, its events before the access in 24-39, the operation in
+// 40-57, which bytes of the dword in 58-61, whether it was atomic, and whether others did it, too, that are not recorded.
+using Side = u64;
+constexpr int kEvent = 24, kOp = 40, kBytes = 58;
+constexpr u64 kGroupMask = (u64{1} << 24) - 1, kMostEvents = 0xffff, kOpMask = (u64{1} << 18) - 1;
+constexpr Side kAtomicSide = Side{1} << 62, kOthers = Side{1} << 63;
 
-struct Cell {
-    Side writer, reader;
-    bool shared = false;        // by bytes: not followed any more
-};
+u64 group_of(Side side) { return side & kGroupMask; }
+u64 event_of(Side side) { return side >> kEvent & kMostEvents; }
+u32 op_of(Side side) { return static_cast<u32>(side >> kOp & kOpMask); }
+bool same_bytes(Side a, Side b) { return (a & b) >> kBytes & 15; }
 
-using Page = std::array<Cell, kPageBytes / 4>;
+u64 get(const u64& place) { return __atomic_load_n(&place, __ATOMIC_RELAXED); }
+void put(u64& place, u64 value) { __atomic_store_n(&place, value, __ATOMIC_RELAXED); }
 
 }  // namespace
 
 struct GlobalShadow {
-    struct Shard {
-        std::mutex mutex;
-        std::unordered_map<u64, std::unique_ptr<Page>> pages;
-    };
-    std::array<Shard, kShards> shards;
+    std::mutex mutex;
+    std::unordered_map<u64, std::unique_ptr<GlobalCell[], decltype(&std::free)>> pages;
     std::atomic<u64> clock{1};
-    std::mutex mutex;           // of releases
-    std::unordered_map<u64, std::vector<u64>> releases;     // group + 1 -> times, ascending
+    std::mutex events_mutex;
+    std::unordered_map<u64, std::vector<u64>> events;   // by workgroup + 1: when it released, or never (an acquire)
 
-    bool released_between(u64 group, u64 after, u64 before) {
+    GlobalCell* page(u64 number) {
         const std::lock_guard lock(mutex);
-        const auto found = releases.find(group);
-        if (found == releases.end()) return false;
-        const auto first = std::upper_bound(found->second.begin(), found->second.end(), after);
-        return first != found->second.end() && *first < before;
+        const auto [place, fresh] = pages.try_emplace(number, nullptr, &std::free);
+        if (fresh) place->second.reset(static_cast<GlobalCell*>(std::calloc(kPageBytes / 4, sizeof(GlobalCell))));
+        if (!place->second) throw std::bad_alloc();
+        return place->second.get();
+    }
+
+    /// Has the workgroup of `side` released after that access, and before `acquired`?
+    bool ordered(Side side, u64 acquired) {
+        if (!acquired) return false;
+        const u64 first = event_of(side);
+        if (first >= kMostEvents) return true;
+        const std::lock_guard lock(events_mutex);
+        const auto found = events.find(group_of(side));
+        if (found == events.end()) return false;
+        for (size_t i = first; i < found->second.size(); ++i)
+            if (found->second[i] < acquired) return true;
+        return false;
     }
 };
 
@@ -70,118 +86,174 @@ std::string hex(u64 value) {
     return text;
 }
 
-std::string group_text(const Launch& launch, u64 linear) {
+std::string group_text(const Launch& launch, Side side) {
     const Dim& grid = launch.grid;
-    return "(" + std::to_string(linear % grid.x) + "," + std::to_string(linear / grid.x % grid.y) + "," +
+    const u64 linear = group_of(side) - 1;
+    return "workgroup (" + std::to_string(linear % grid.x) + "," + std::to_string(linear / grid.x % grid.y) + "," +
            std::to_string(linear / grid.x / grid.y) + ")";
 }
 
-struct Conflict {
-    int lane = -1;
-    u64 address = 0;
-    Side other;
-    bool other_wrote = false;
+class Visit {
+public:
+    Visit(Wave& w, const Op& op, AccessKind kind)
+        : w_(w), op_(op), state_(w.group->shadow->global_race), shadow_(*launch_of(w).global_race.shadow), write_(kind != AccessKind::Read) {
+        const bool atomic = kind == AccessKind::Atomic || op.inst.sc1;
+        mine_ = (w.group->linear + 1) | state_.events << kEvent | u64{op.index} << kOp | (atomic ? kAtomicSide : 0);
+    }
+
+    void lane(int lane, u64 address, u32 bytes) {
+        if ((address | bytes) % 4 == 0 && address % kPageBytes + bytes <= kPageBytes) [[likely]] {
+            GlobalCell* const cells = page(address / kPageBytes) + address % kPageBytes / 4;
+            const Side mine = mine_ | Side{15} << kBytes;
+            for (u32 i = 0; i < bytes / 4; ++i) touch(cells[i], mine, lane, address + 4 * i);
+            return;
+        }
+        for (u64 at = address; at < address + bytes;) {
+            const u64 end = std::min(address + bytes, (at | 3) + 1);
+            const u64 which = ((u64{1} << (end - at)) - 1) << at % 4;
+            touch(page(at / kPageBytes)[at % kPageBytes / 4], mine_ | which << kBytes, lane, at);
+            at = end;
+        }
+    }
+
+    void finish() const {
+        if (!hit_) return;
+        const Launch& launch = *w_.group->launch;
+        const Allocation* const allocation = find_allocation(address_);
+        const bool unknown = group_of(other_) == group_of(mine_);
+        report(w_, op_, kGlobalRace, lane_,
+               std::string(write_ ? "write" : "read") + " at " + hex(address_) + ", which " +
+                   (unknown ? "another workgroup" : group_text(launch, other_)) + (other_wrote_ ? " wrote" : " read") +
+                   " in the same launch, and nothing orders the two",
+               allocation ? std::to_string(address_ - allocation->begin) + " bytes into '" + allocation->name + "'" : "",
+               "the other: " + where(launch, op_of(other_)));
+    }
+
+private:
+    GlobalCell* page(u64 number) {
+        GlobalRaceGroup::Page& place = state_.pages[number % state_.pages.size()];
+        if (place.number != number) [[unlikely]] place = {number, shadow_.page(number)};
+        return place.cells;
+    }
+
+    void touch(GlobalCell& cell, Side mine, int lane, u64 address) {
+        if (write_) return touch_write(cell, mine, lane, address);
+        const Side reader = get(cell.reader);
+        if ((reader & ~kOthers) != mine) put(cell.reader, reader ? after_reader(reader, mine) : mine);
+        const Side writer = get(cell.writer);
+        if (writer && group_of(writer) != group_of(mine)) [[unlikely]] meet(writer, mine, true, lane, address);
+    }
+
+    void touch_write(GlobalCell& cell, Side mine, int lane, u64 address) {
+        const Side writer = get(cell.writer), reader = get(cell.reader);
+        Side now = mine;
+        if (writer) {
+            if (group_of(writer) == group_of(mine)) {
+                now |= writer & (kOthers | (event_of(writer) == event_of(mine) ? Side{15} << kBytes : 0));
+            } else if (writer & kOthers || !same_bytes(writer, mine)) {
+                now |= kOthers;
+            } else {
+                meet(writer, mine, true, lane, address);
+            }
+        }
+        put(cell.writer, now);
+        if (!reader || now & kOthers) return;
+        if (group_of(reader) != group_of(mine))
+            meet(reader, mine, false, lane, address);
+        else if (reader & kOthers && event_of(reader) == event_of(mine))
+            found(reader, false, lane, address);
+    }
+
+    // The last reader is replaced. If it has nothing to do with the new one, that one stands for both.
+    Side after_reader(Side reader, Side mine) {
+        if (group_of(reader) == group_of(mine)) return mine | (reader & kOthers && event_of(reader) == event_of(mine) ? kOthers : 0);
+        return mine | (is_ordered(reader) ? 0 : kOthers);
+    }
+
+    void meet(Side other, Side mine, bool other_wrote, int lane, u64 address) {
+        if (other & kOthers && other_wrote) return;
+        if (!same_bytes(other, mine) || (other & mine & kAtomicSide) || is_ordered(other)) return;
+        found(other, other_wrote, lane, address);
+    }
+
+    void found(Side other, bool other_wrote, int lane, u64 address) {
+        if (hit_) return;
+        hit_ = true;
+        lane_ = lane;
+        address_ = address;
+        other_ = other;
+        other_wrote_ = other_wrote;
+    }
+
+    bool is_ordered(Side side) {
+        const u64 key = side & (kGroupMask | kMostEvents << kEvent);
+        if (key != known_) {
+            known_ = key;
+            known_ordered_ = shadow_.ordered(side, state_.acquired);
+        }
+        return known_ordered_;
+    }
+
+    Wave& w_;
+    const Op& op_;
+    GlobalRaceGroup& state_;
+    GlobalShadow& shadow_;
+    Side mine_ = 0;
+    bool write_, hit_ = false, other_wrote_ = false, known_ordered_ = false;
+    u64 known_ = 0, address_ = 0;
+    int lane_ = -1;
+    Side other_ = 0;
 };
 
-bool races(GlobalShadow& shadow, const Side& other, const Side& mine, u64 acquired) {
-    if (!other.group || other.group == mine.group || !(other.bytes & mine.bytes) || (other.atomic && mine.atomic)) return false;
-    return !shadow.released_between(other.group, other.time, acquired);
+}  // namespace
+
+void begin(GlobalRaceLaunch& state, const Launch& launch) {
+    const u64 groups = launch.grid.volume();
+    if (groups > 1 && groups < kGroupMask && launch.program->ops.size() <= kOpMask) state.shadow = std::make_shared<GlobalShadow>();
 }
 
-// Returns true if this access races with what is recorded, and records it.
-bool visit(GlobalShadow& shadow, Cell& cell, const Side& mine, bool write, u64 acquired, Conflict& conflict) {
-    if (cell.shared) return false;
-    bool found = false;
-    if (races(shadow, cell.writer, mine, acquired)) {
-        conflict.other = cell.writer;
-        conflict.other_wrote = found = true;
-    } else if (write && races(shadow, cell.reader, mine, acquired)) {
-        conflict.other = cell.reader;
-        conflict.other_wrote = false;
-        found = true;
-    }
-    Side& side = write ? cell.writer : cell.reader;
-    if (write && side.group && side.group != mine.group && !(side.bytes & mine.bytes)) cell.shared = true;
-    const u8 bytes = side.group == mine.group ? side.bytes | mine.bytes : mine.bytes;
-    side = mine;
-    side.bytes = bytes;
-    return found;
+namespace {
+
+void event(Wave& w, bool release) {
+    if (!launch_of(w).global_race.shadow) return;
+    GlobalShadow& shadow = *launch_of(w).global_race.shadow;
+    GlobalRaceGroup& state = w.group->shadow->global_race;
+    const u64 now = shadow.clock.fetch_add(1);
+    if (!release) state.acquired = now;
+    if (state.events == kMostEvents) return;
+    const std::lock_guard lock(shadow.events_mutex);
+    shadow.events[w.group->linear + 1].push_back(release ? now : ~u64{0});
+    ++state.events;
 }
 
 }  // namespace
 
-void begin(GlobalRaceLaunch& state, const Launch&) { state.shadow = std::make_shared<GlobalShadow>(); }
-
-void begin(GlobalRaceGroup& state, const Workgroup&) { state.acquired = 0; }
-
 namespace global_race {
 
 void on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
-    if (!lanes || w.group->launch->grid.volume() == 1) return;
-    GlobalShadow& shadow = *launch_of(w).global_race.shadow;
-    const u64 acquired = w.group->shadow->global_race.acquired;
-    Side mine{w.group->linear + 1, shadow.clock.fetch_add(1, std::memory_order_relaxed), op.index, 0, kind == AccessKind::Atomic};
-    const bool write = kind != AccessKind::Read;
-    Conflict conflict;
-    GlobalShadow::Shard* shard = nullptr;
-    Page* page = nullptr;
-    u64 page_number = 0;
-    std::unique_lock<std::mutex> lock;
+    if (!launch_of(w).global_race.shadow) return;
+    Visit visit(w, op, kind);
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
-        u64 at = address[lane];
-        const u64 end = at + bytes;
-        while (at < end) {
-            if (!page || at / kPageBytes != page_number) {
-                page_number = at / kPageBytes;
-                GlobalShadow::Shard& next = shadow.shards[page_number % kShards];
-                if (&next != shard) {
-                    if (lock.owns_lock()) lock.unlock();
-                    lock = std::unique_lock(next.mutex);
-                    shard = &next;
-                }
-                auto& place = next.pages[page_number];
-                if (!place) place = std::make_unique<Page>();
-                page = place.get();
-            }
-            const u64 dword = at & ~u64{3}, stop = std::min(end, dword + 4);
-            mine.bytes = static_cast<u8>(((1u << (stop - at)) - 1) << (at - dword));
-            Conflict here;
-            if (visit(shadow, (*page)[dword % kPageBytes / 4], mine, write, acquired, here) && conflict.lane < 0) {
-                conflict = here;
-                conflict.lane = lane;
-                conflict.address = at;
-            }
-            at = stop;
-        }
+        visit.lane(lane, address[lane], bytes);
     }
-    if (lock.owns_lock()) lock.unlock();
-    if (conflict.lane < 0) return;
-    const Launch& launch = *w.group->launch;
-    const Allocation* allocation = find_allocation(conflict.address);
-    report(w, op, kGlobalRace, conflict.lane,
-           std::string(write ? "write" : "read") + " at " + hex(conflict.address) + ", which workgroup " +
-               group_text(launch, conflict.other.group - 1) + (conflict.other_wrote ? " wrote" : " read") +
-               " in the same launch, and nothing orders the two",
-           allocation ? std::to_string(conflict.address - allocation->begin) + " bytes into '" + allocation->name + "'" : "",
-           "the other: " + where(launch, conflict.other.op));
+    visit.finish();
+}
+
+void on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
+    if (!launch_of(w).global_race.shadow) return;
+    Visit visit(w, op, kind);
+    visit.lane(-1, address, bytes);
+    visit.finish();
+}
+
+// Before the instruction: whoever sees its effect finds the release.
+void before(Wave& w, const Op& op) {
+    if (w.shadow->facts[op.index].what & kReleases) event(w, true);
 }
 
 void after(Wave& w, const Op& op) {
-    if (!op.inst.row) return;
-    const Format format = op.inst.row->format;
-    const bool atomic = (op.inst.row->flags & kAtomic) && format != Format::Ds;
-    const bool release = atomic || !std::strcmp(op.inst.row->name, "buffer_wbl2");
-    const bool acquire = (atomic && op.inst.sc0) || !std::strcmp(op.inst.row->name, "buffer_inv");
-    if (!release && !acquire) return;
-    GlobalShadow& shadow = *launch_of(w).global_race.shadow;
-    const u64 now = shadow.clock.fetch_add(2, std::memory_order_relaxed);
-    if (release) {
-        const std::lock_guard lock(shadow.mutex);
-        auto& times = shadow.releases[w.group->linear + 1];
-        times.insert(std::upper_bound(times.begin(), times.end(), now), now);
-    }
-    if (acquire) w.group->shadow->global_race.acquired = now + 1;
+    if (w.shadow->facts[op.index].what & kAcquires) event(w, false);
 }
 
 }  // namespace global_race

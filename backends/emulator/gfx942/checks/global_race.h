@@ -2,8 +2,8 @@
 // Two workgroups at the same address of global memory, at least one writing, not both atomic, nothing that orders them.
 #pragma once
 
+#include <array>
 #include <memory>
-#include <vector>
 
 #include "../wave.h"
 
@@ -14,20 +14,28 @@ enum class AccessKind : u8;
 namespace emu::checks {
 
 struct GlobalShadow;                // in global_race.cpp
+struct GlobalCell;
 
 struct GlobalRaceLaunch {
-    std::shared_ptr<GlobalShadow> shadow;
+    std::shared_ptr<GlobalShadow> shadow;   // null: only one workgroup
 };
 
 struct GlobalRaceGroup {
-    u64 acquired = 0;
+    struct Page {
+        u64 number = ~u64{0};
+        GlobalCell* cells = nullptr;
+    };
+    u64 acquired = 0;               // when it last acquired; 0: never
+    u64 events = 0;                 // releases and acquires so far
+    std::array<Page, 64> pages;     // the last ones it used
 };
 
 void begin(GlobalRaceLaunch&, const Launch&);
-void begin(GlobalRaceGroup&, const Workgroup&);
 namespace global_race {
 void on_global(Wave&, const Op&, const u64* address, u64 lanes, u32 bytes, AccessKind);
-void after(Wave&, const Op&);       // synchronisation: atomics, cache write-backs and invalidations
+void on_scalar(Wave&, const Op&, u64 address, u32 bytes, AccessKind);
+void before(Wave&, const Op&);      // synchronisation: atomics, cache write-backs and invalidations
+void after(Wave&, const Op&);
 }  // namespace global_race
 
 }  // namespace emu::checks

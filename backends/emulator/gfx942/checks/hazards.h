@@ -1,26 +1,47 @@
 // SPDX-License-Identifier: MIT
-// Wait states that software must leave between instructions (ISA guide, "Manually Inserted Wait States"; MFMA tables).
+// Wait states that software must leave between instructions, since the hardware does not: hazard_rules.cpp has the rules.
+//
+// Whether an operation keeps them depends only on the few operations that its wave ran before it. So each sequence is judged
+// once per launch: a table remembers which ones have been, by a hash of the way that led there.
 #pragma once
 
+#include <array>
+#include <atomic>
+#include <string>
 #include <vector>
 
 #include "../wave.h"
 
 namespace emu::checks {
 
+constexpr u32 kHazardWindow = 20;   // operations: no rule asks for more than 19 wait states, and each operation is one or more
+
 struct HazardTable {
-    int unused = 0;
+    std::vector<std::atomic<u64>> seen;
+    int shift = 0;
 };
 
 struct HazardWave {
-    u64 now = 0;                    // wait states since the wave began
+    std::array<u32, 32> history = {};   // indices of operations, a ring
+    u32 count = 0;                      // operations so far
+    u32 previous = kNoOp;
+    u32 run = 0;                        // operations since the last jump
+    u64 way = 0;                        // hash of the jumps among the last kHazardWindow operations
 };
+
+struct Hazard {
+    int required = 0, found = 0;
+    const Op* earlier = nullptr;
+    std::string text;                   // what the two instructions do
+};
+
+/// The rule that is broken by most when `op` runs after `recent` (newest first); `required` is 0 if none is.
+Hazard find_hazard(const Op& op, u32 classes, const Op* const* recent, const u32* recent_classes, size_t count);
 
 void begin(HazardTable&, const Launch&);
 void begin(HazardWave&, const Wave&);
 namespace hazards {
 void before(Wave&, const Op&);
-void after(Wave&, const Op&);
 }  // namespace hazards
 
 }  // namespace emu::checks

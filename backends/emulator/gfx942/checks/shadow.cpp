@@ -22,6 +22,7 @@ std::shared_ptr<LaunchShadow> begin_launch(const Launch& launch, u32 enabled) {
     auto shadow = std::make_shared<LaunchShadow>();
     shadow->launch = &launch;
     shadow->enabled = enabled;
+    shadow->plan = &plan_of(*launch.program);
     if (enabled & kGlobalRace) begin(shadow->global_race, launch);
     if (enabled & kHazard) begin(shadow->hazards, launch);
     if (enabled & kUninitialised) begin(shadow->uninitialised, launch);
@@ -33,13 +34,14 @@ std::shared_ptr<GroupShadow> begin_group(Workgroup& group) {
     shadow->launch = group.launch->shadow;
     const u32 enabled = shadow->launch->enabled;
     group.shadow = shadow.get();
-    if (enabled & kLdsRace) begin(shadow->lds_race, group);
+    if (enabled & kLdsRace) begin(shadow->lds_race, group, shadow->launch->plan->lds_grain);
     if (enabled & kUninitialised) begin(shadow->uninitialised, group);
-    if (enabled & kGlobalRace) begin(shadow->global_race, group);
     for (Wave& wave : group.waves) {
         shadow->waves.push_back(std::make_unique<WaveShadow>());
         wave.shadow = shadow->waves.back().get();
         wave.shadow->group = shadow.get();
+        wave.shadow->facts = shadow->launch->plan->facts.data();
+        wave.shadow->enabled = enabled;
         if (enabled & kUninitialised) begin(wave.shadow->uninitialised, wave);
         if (enabled & kWaitcnt) begin(wave.shadow->waitcnt, wave);
         if (enabled & kHazard) begin(wave.shadow->hazards, wave);
@@ -49,20 +51,24 @@ std::shared_ptr<GroupShadow> begin_group(Workgroup& group) {
 }
 
 void before(Wave& w, const Op& op) {
-    const u32 enabled = launch_of(w).enabled;
+    const u32 enabled = w.shadow->enabled;
+    const u16 what = w.shadow->facts[op.index].what;
     if (enabled & kHazard) hazards::before(w, op);
     if (enabled & kWaitcnt) waitcnt::before(w, op);
     if (enabled & kUninitialised) uninitialised::before(w, op);
-    if (enabled & kBarrier) barrier::before(w, op);
-    if (enabled & kLdsRace) lds_race::before(w, op);
+    if (enabled & kBarrier && what & (kOutward | kBarrierOp)) barrier::before(w, op);
+    if (enabled & kLdsRace && what & kWaits) lds_race::before(w, op);
+    if (enabled & kGlobalRace && what & kReleases) global_race::before(w, op);
 }
 
 void after(Wave& w, const Op& op) {
-    const u32 enabled = launch_of(w).enabled;
+    const u32 enabled = w.shadow->enabled;
+    const u16 what = w.shadow->facts[op.index].what;
     if (enabled & kUninitialised) uninitialised::after(w, op);
+    if (!(what & (kCountsVm | kCountsLgkm | kAcquires))) return;
     if (enabled & kWaitcnt) waitcnt::after(w, op);
-    if (enabled & kHazard) hazards::after(w, op);
-    if (enabled & kGlobalRace) global_race::after(w, op);
+    if (enabled & kLdsRace) lds_race::after(w, op);
+    if (enabled & kGlobalRace && what & kAcquires) global_race::after(w, op);
 }
 
 void at_barrier(Workgroup& group) {
@@ -98,7 +104,9 @@ u64 on_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, A
 }
 
 bool on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
-    return check_scalar(w, op, address, bytes, kind);
+    if (!check_scalar(w, op, address, bytes, kind)) return false;
+    if (on(w, kGlobalRace)) global_race::on_scalar(w, op, address, bytes, kind);
+    return true;
 }
 
 std::string where(const Launch& launch, u32 op_index) {

@@ -13,6 +13,7 @@
 #include "global_race.h"
 #include "hazards.h"
 #include "lds_race.h"
+#include "plan.h"
 #include "uninitialised.h"
 #include "waitcnt.h"
 
@@ -20,6 +21,7 @@ namespace emu::checks {
 
 struct LaunchShadow {
     const Launch* launch = nullptr;
+    const Plan* plan = nullptr;
     u32 enabled = 0;
     std::mutex mutex;                               // of findings
     std::map<std::pair<u32, u32>, Finding> findings;    // by check and operation: the first one, and how often
@@ -30,8 +32,18 @@ struct LaunchShadow {
     bool on(Check check) const { return enabled & check; }
 };
 
+/// Memory that an access was found to lie in: most accesses go to the same few allocations.
+struct BoundsGroup {
+    struct Range {
+        u64 begin = 0, end = 0;
+    };
+    std::array<Range, 4> recent;
+    unsigned next = 0;
+};
+
 struct GroupShadow {
     LaunchShadow* launch = nullptr;
+    BoundsGroup bounds;
     LdsRaceGroup lds_race;
     UninitialisedGroup uninitialised;
     GlobalRaceGroup global_race;
@@ -40,6 +52,8 @@ struct GroupShadow {
 
 struct WaveShadow {
     GroupShadow* group = nullptr;
+    const Facts* facts = nullptr;                   // by operation
+    u32 enabled = 0;
     UninitialisedWave uninitialised;
     WaitcntWave waitcnt;
     HazardWave hazards;
@@ -47,7 +61,7 @@ struct WaveShadow {
 };
 
 inline LaunchShadow& launch_of(Wave& w) { return *w.shadow->group->launch; }
-inline bool on(Wave& w, Check check) { return launch_of(w).enabled & check; }
+inline bool on(Wave& w, Check check) { return w.shadow->enabled & check; }
 
 /// Records a finding at the running instruction; fills in place, instruction and source line. `lane` -1: the whole wave.
 /// `allocation` and `other` as in Finding. With the option `halt` it stops the kernel.

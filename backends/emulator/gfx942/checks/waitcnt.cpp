@@ -1,64 +1,77 @@
 // SPDX-License-Identifier: MIT
 // VM_CNT counts vector memory instructions and comes back in order; LGKM_CNT counts LDS (in order) and scalar loads (in any
-// order: only zero says something about them); FLAT counts in both. The emulator's loads are done at once, so results never
-// depend on this check; silicon would have given the register's old value.
+// order: only zero says something about them); FLAT counts in both, in any order. The emulator's loads are done at once, so
+// results never depend on this check; silicon would have given the register's old value.
 #include <algorithm>
-#include <cstring>
 
 #include "shadow.h"
 
 namespace emu::checks {
 namespace {
 
-constexpr unsigned kVmMost = 63, kLgkmMost = 15;
+using Pending = WaitcntWave::Pending;
+constexpr size_t kVmMost = 63, kLgkmMost = 15;
 
-bool is(const Op& op, const char* name) { return !std::strcmp(op.inst.row->name, name); }
+u64* bits_of(WaitcntWave& state, Registers::File file) { return file == Registers::Vector ? state.vgpr : state.sgpr; }
 
-u8& count_of(WaitcntWave& state, Registers::File file, unsigned index) {
-    return file == Registers::Vector ? state.vgpr[index] : state.sgpr[index];
+u64 ones(unsigned count) { return count >= 64 ? ~u64{0} : (u64{1} << count) - 1; }
+
+bool any(WaitcntWave& state, const Registers& registers) {
+    const u64* const words = bits_of(state, registers.file) + registers.first / 64;
+    const unsigned shift = registers.first % 64;
+    if (words[0] >> shift & ones(registers.count)) return true;
+    return shift + registers.count > 64 && words[1] & ones(shift + registers.count - 64);
 }
 
-void change(WaitcntWave& state, const Registers& registers, int by) {
-    for (unsigned i = 0; i < registers.count; ++i) {
-        u8& count = count_of(state, registers.file, registers.first + i);
-        count = static_cast<u8>(count + by);
-    }
+void mark(WaitcntWave& state, const Registers& registers) {
+    u64* const words = bits_of(state, registers.file);
+    for (unsigned i = registers.first; i < registers.first + registers.count; ++i) words[i / 64] |= u64{1} << i % 64;
 }
 
-void settle(WaitcntWave& state, std::deque<WaitcntWave::Pending>& queue, size_t left) {
+// How many of the oldest are done when the counter has come down to `left`.
+size_t settled(const std::vector<Pending>& queue, size_t left) {
+    if (queue.size() <= left) return 0;
     // What comes back in any order is known to be there only when nothing of this counter is left.
-    if (left && std::any_of(queue.begin(), queue.end(), [](const auto& each) { return !each.in_order; })) return;
-    while (queue.size() > left) {
-        change(state, queue.front().registers, -1);
-        queue.pop_front();
-    }
+    if (left && std::any_of(queue.begin(), queue.end(), [](const Pending& each) { return !each.in_order; })) return 0;
+    return queue.size() - left;
 }
 
-void issue(WaitcntWave& state, std::deque<WaitcntWave::Pending>& queue, const Op& op, const Registers& registers, bool in_order) {
-    queue.push_back({registers, op.index, in_order});
-    change(state, registers, 1);
+void settle(WaitcntWave& state, size_t vm, size_t lgkm) {
+    if (!vm && !lgkm) return;
+    state.vm.erase(state.vm.begin(), state.vm.begin() + static_cast<long>(vm));
+    state.lgkm.erase(state.lgkm.begin(), state.lgkm.begin() + static_cast<long>(lgkm));
+    std::fill(std::begin(state.vgpr), std::end(state.vgpr), 0);
+    std::fill(std::begin(state.sgpr), std::end(state.sgpr), 0);
+    for (const auto* queue : {&state.vm, &state.lgkm})
+        for (const Pending& each : *queue) mark(state, each.registers);
 }
 
-const WaitcntWave::Pending* find(const std::deque<WaitcntWave::Pending>& queue, const Registers& registers) {
-    for (const auto& pending : queue)
+const Pending* find(const std::vector<Pending>& queue, const Registers& registers) {
+    for (const Pending& pending : queue)
         if (pending.registers.file == registers.file && registers.first < pending.registers.first + pending.registers.count &&
             pending.registers.first < registers.first + registers.count)
             return &pending;
     return nullptr;
 }
 
+std::string text(const Registers& registers) {
+    const std::string first = std::to_string(registers.first), last = std::to_string(registers.first + registers.count - 1);
+    if (registers.file == Registers::Scalar && registers.first == kVcc) return "VCC";
+    return (registers.file == Registers::Scalar ? "s[" : "v[") + first + ":" + last + "]";
+}
+
 void complain(Wave& w, const Op& op, const Registers& used, bool reads) {
     const WaitcntWave& state = w.shadow->waitcnt;
-    const auto* in_vm = find(state.vm, used);
-    const auto* pending = in_vm ? in_vm : find(state.lgkm, used);
+    const Pending* const in_vm = find(state.vm, used);
+    const Pending* const pending = in_vm ? in_vm : find(state.lgkm, used);
     if (!pending) return;
     const auto& queue = in_vm ? state.vm : state.lgkm;
-    const size_t behind = static_cast<size_t>(std::count_if(queue.begin(), queue.end(), [&](const auto& each) { return &each > pending; }));
-    const std::string file = used.file == Registers::Scalar ? "s" : "v";
+    const bool ordered = std::all_of(queue.begin(), queue.end(), [](const Pending& each) { return each.in_order; });
+    const long behind = ordered ? &queue.back() - pending : 0;
     report(w, op, kWaitcnt, -1,
-           std::string(reads ? "reads" : "overwrites") + " a register of " + file + "[" + std::to_string(used.first) + ":" +
-               std::to_string(used.first + used.count - 1) + "] while a load into it is under way; s_waitcnt " +
-               (in_vm ? "vmcnt(" : "lgkmcnt(") + std::to_string(pending->in_order ? behind : 0) + ") or less must come between",
+           std::string(reads ? "reads " : "overwrites ") + text(used) + " while a load into " + text(pending->registers) +
+               " is under way; s_waitcnt " + (in_vm ? "vmcnt(" : "lgkmcnt(") + std::to_string(behind) +
+               ") or less must come between",
            "", "the load: " + where(*w.group->launch, pending->op));
 }
 
@@ -67,59 +80,58 @@ Registers registers_of(const Operand& operand) {
     return {operand.kind == Operand::Vector ? Registers::Vector : Registers::Scalar, operand.dwords, operand.index};
 }
 
-void wait(Wave& w, u32 simm) {
-    WaitcntWave& state = w.shadow->waitcnt;
-    const unsigned vm = (simm & 15) | (simm >> 14 & 3) << 4, lgkm = simm >> 8 & 15;
-    if (vm < kVmMost) settle(state, state.vm, vm);
-    if (lgkm < kLgkmMost) settle(state, state.lgkm, lgkm);
+// A load may follow another one into the same register if they arrive in order.
+bool arrives_after(const WaitcntWave& state, u32 what, const Registers& into) {
+    if (what & kAnyOrder) return false;
+    const bool vm = what & kCountsVm;
+    const auto& own = vm ? state.vm : state.lgkm;
+    if (find(vm ? state.lgkm : state.vm, into)) return false;
+    return std::all_of(own.begin(), own.end(), [](const Pending& each) { return each.in_order; });
+}
+
+void issue(WaitcntWave& state, std::vector<Pending>& queue, const Pending& pending) {
+    queue.push_back(pending);
+    if (pending.registers.count) mark(state, pending.registers);
 }
 
 }  // namespace
 
-void begin(WaitcntWave& state, const Wave& wave) { state.vgpr.assign(wave.vgpr_count, 0); }
+void begin(WaitcntWave&, const Wave&) {}
 
 namespace waitcnt {
 
 void before(Wave& w, const Op& op) {
     WaitcntWave& state = w.shadow->waitcnt;
-    if (!op.inst.row) return;
     if (state.vm.empty() && state.lgkm.empty()) return;
-    if (op.inst.format == Format::Sopp) {
-        if (is(op, "s_waitcnt")) wait(w, static_cast<u32>(op.inst.simm));
-        return;
+    const Facts& facts = w.shadow->facts[op.index];
+    if (facts.what & kWaits) {
+        const size_t vm = facts.wait_vm == kNoWait ? 0 : settled(state.vm, facts.wait_vm);
+        return settle(state, vm, facts.wait_lgkm == kNoWait ? 0 : settled(state.lgkm, facts.wait_lgkm));
     }
-    auto pending = [&](const Registers& registers) {
-        for (unsigned i = 0; i < registers.count; ++i)
-            if (count_of(state, registers.file, registers.first + i)) return true;
-        return false;
-    };
     for (int i = 0; i < op.read_count; ++i)
-        if (pending(op.reads[i])) return complain(w, op, op.reads[i], true);
-    // A load may be followed by another into the same register of the same kind: they arrive in order.
-    const bool load = op.inst.row->format >= Format::Ds || op.inst.format == Format::Smem;
-    for (int i = 0; i < op.write_count && !load; ++i)
-        if (pending(op.writes[i])) return complain(w, op, op.writes[i], false);
+        if (any(state, op.reads[i])) [[unlikely]] return complain(w, op, op.reads[i], true);
+    if (facts.what & kReadsVcc) {
+        constexpr Registers kMask{Registers::Scalar, 2, kVcc};
+        if (any(state, kMask)) return complain(w, op, kMask, true);
+    }
+    for (int i = 0; i < op.write_count; ++i) {
+        if (!any(state, op.writes[i])) [[likely]] continue;
+        if (facts.what & kMemoryOp && arrives_after(state, facts.what, op.writes[i])) continue;
+        return complain(w, op, op.writes[i], false);
+    }
 }
 
 void after(Wave& w, const Op& op) {
-    if (!op.inst.row) return;
+    const Facts& facts = w.shadow->facts[op.index];
+    if (!(facts.what & (kCountsVm | kCountsLgkm))) return;
     WaitcntWave& state = w.shadow->waitcnt;
-    const Registers into = registers_of(op.dst);
-    switch (op.inst.row->format) {
-        case Format::Smem: issue(state, state.lgkm, op, into, false); break;
-        case Format::Ds: issue(state, state.lgkm, op, into, true); break;
-        case Format::Flat:
-            issue(state, state.vm, op, into, true);
-            issue(state, state.lgkm, op, into, true);
-            break;
-        case Format::Global: case Format::Scratch: case Format::Mubuf: case Format::Mtbuf:
-            issue(state, state.vm, op, into, true);
-            break;
-        default: return;
-    }
-    // The counters are that wide; the hardware stalls beyond.
-    if (state.vm.size() > kVmMost) settle(state, state.vm, kVmMost);
-    if (state.lgkm.size() > 2 * kLgkmMost) settle(state, state.lgkm, 2 * kLgkmMost);
+    const Pending pending{registers_of(op.dst), op.index, !(facts.what & kAnyOrder)};
+    if (facts.what & kCountsVm) issue(state, state.vm, pending);
+    if (facts.what & kCountsLgkm) issue(state, state.lgkm, pending);
+    // The counters are that wide; the hardware stalls beyond. What arrives in any order is given up some time.
+    if (state.vm.size() > kVmMost) settle(state, std::max<size_t>(settled(state.vm, kVmMost), state.vm.size() > 2 * kVmMost), 0);
+    if (state.lgkm.size() > kLgkmMost)
+        settle(state, 0, std::max<size_t>(settled(state.lgkm, kLgkmMost), state.lgkm.size() > 4 * kLgkmMost));
 }
 
 }  // namespace waitcnt

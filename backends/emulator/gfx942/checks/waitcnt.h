@@ -3,7 +3,6 @@
 // resolution").
 #pragma once
 
-#include <deque>
 #include <vector>
 
 #include "../wave.h"
@@ -13,12 +12,11 @@ namespace emu::checks {
 struct WaitcntWave {
     struct Pending {
         Registers registers;        // that will be written; count 0: a store
-        u32 op = 0;
-        bool in_order = true;       // false: scalar loads, which come back in any order
+        u32 op;
+        bool in_order;              // false: scalar loads and FLAT, which come back in any order
     };
-    std::deque<Pending> vm, lgkm;
-    std::vector<u8> vgpr;           // how many loads are under way for a register
-    u8 sgpr[128] = {};
+    std::vector<Pending> vm, lgkm;  // oldest first
+    u64 vgpr[16] = {}, sgpr[2] = {};    // one bit a register: a load into it is under way
 };
 
 void begin(WaitcntWave&, const Wave&);
