@@ -10,8 +10,8 @@ namespace {
 
 constexpr u32 kBanks = 32;              // of 4 bytes: 128 bytes a cycle (AMD CDNA 3 white paper)
 
-// Lanes that the LDS serves in the same cycle if their banks allow it, as masks. 16-byte accesses go eight lanes at a time in
-// this order (measured on MI300 by others; tests/kernels/hip/test_tile.py); narrower ones in order.
+// Lanes that the LDS serves in the same cycle if their banks allow it, as masks: in order, but for 16-byte loads, which go
+// eight lanes at a time like this (measured on MI300 by others; tests/kernels/hip/test_tile.py).
 struct Phases {
     u64 lanes[8];
     int count;
@@ -24,7 +24,7 @@ constexpr Phases in_order(int together) {
     return result;
 }
 
-constexpr Phases wide() {
+constexpr Phases loads_of_16() {
     Phases result{};
     constexpr u64 kFirst[] = {0x00f0000f, 0x000f00f0, 0xf0000f00, 0x0f00f000};
     for (int i = 0; i < 8; ++i) result.lanes[i] = kFirst[i % 4] << (i / 4 * 32);
@@ -32,9 +32,12 @@ constexpr Phases wide() {
     return result;
 }
 
-constexpr Phases kPhases4 = in_order(32), kPhases8 = in_order(16), kPhases16 = wide();
+constexpr Phases kBy32 = in_order(32), kBy16 = in_order(16), kBy8 = in_order(8), kLoads16 = loads_of_16();
 
-const Phases& phases(u32 bytes) { return bytes > 8 ? kPhases16 : bytes > 4 ? kPhases8 : kPhases4; }
+const Phases& phases(u32 bytes, AccessKind kind) {
+    if (bytes > 8) return kind == AccessKind::Read ? kLoads16 : kBy8;
+    return bytes > 4 ? kBy16 : kBy32;
+}
 
 // Most words in one bank, each word counted once unless `serial`.
 u32 bank_cycles(const u32* address, u64 lanes, u32 bytes, bool serial) {
@@ -55,7 +58,7 @@ u32 bank_cycles(const u32* address, u64 lanes, u32 bytes, bool serial) {
 }
 
 // All lanes of each phase in banks of their own: nothing to count. True for almost every access of a good kernel.
-bool conflict_free(const u32* address, u32 bytes) {
+bool conflict_free(const u32* address, u32 bytes, AccessKind kind) {
     const u32 units = kBanks * 4 / bytes;
     alignas(64) u32 bit[kLanes];
     u32 odd = 0;
@@ -65,7 +68,7 @@ bool conflict_free(const u32* address, u32 bytes) {
     }
     if (odd) return false;
     const u32 all = units == kBanks ? ~0u : (1u << units) - 1;
-    if (bytes == 16) {
+    if (bytes == 16 && kind == AccessKind::Read) {
         u32 quad[16];
         for (int i = 0; i < 16; ++i) quad[i] = bit[4 * i] | bit[4 * i + 1] | bit[4 * i + 2] | bit[4 * i + 3];
         u32 least = all;
@@ -84,17 +87,17 @@ bool conflict_free(const u32* address, u32 bytes) {
 
 }  // namespace
 
-LdsCost lds_cost(const u32* address, u64 lanes, u32 bytes, bool serial) {
-    const Phases& all = phases(bytes);
+LdsCost lds_cost(const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
+    const Phases& all = phases(bytes, kind);
     const u32 count = static_cast<u32>(all.count);
     const bool even = bytes == 4 || bytes == 8 || bytes == 16;
-    if (lanes == kAllLanes && even && conflict_free(address, bytes)) return {count, count};
+    if (lanes == kAllLanes && even && conflict_free(address, bytes, kind)) return {count, count};
     LdsCost cost{0, 0};
     for (u32 i = 0; i < count; ++i) {
         const u64 now = lanes & all.lanes[i];
         if (!now) continue;
         cost.minimum += 1;
-        cost.cycles += bank_cycles(address, now, bytes, serial);
+        cost.cycles += bank_cycles(address, now, bytes, kind == AccessKind::Atomic);
     }
     return cost;
 }

@@ -2,7 +2,7 @@
 // What an access of 64 lanes costs the LDS, and which cache lines one to global memory touches.
 #pragma once
 
-#include "../types.h"
+#include "../ops/access.h"
 
 namespace emu::counters {
 
@@ -10,8 +10,8 @@ struct LdsCost {
     u32 cycles, minimum;            // with bank conflicts, and as if there were none
 };
 
-/// `serial`: atomics of several lanes on one word are done one after the other; loads and stores share it.
-LdsCost lds_cost(const u32* address, u64 lanes, u32 bytes, bool serial);
+/// Atomics of several lanes on one word are done one after the other; loads and stores share it.
+LdsCost lds_cost(const u32* address, u64 lanes, u32 bytes, AccessKind);
 
 /// The 128-byte lines that [address, address + bytes) of `lanes` touch, each once; at most 128. Returns how many.
 int lines_touched(const u64* address, u64 lanes, u32 bytes, u64* lines);

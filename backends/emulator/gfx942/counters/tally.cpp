@@ -174,7 +174,7 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
     const u64 within = relative(address, lanes, difference) % kLine;
     bool fresh;
     Pattern& pattern = pattern_of(w, op, lanes, bytes, within, difference, fresh);
-    if (fresh) pattern.cost = lds_cost(address, lanes, bytes, kind == AccessKind::Atomic);
+    if (fresh) pattern.cost = lds_cost(address, lanes, bytes, kind);
     Memory& place = entry(w, op);
     place.lanes += count(lanes);
     place.bytes += u64{bytes} * count(lanes);

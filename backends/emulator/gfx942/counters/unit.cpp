@@ -16,6 +16,7 @@ using namespace machine;
 
 constexpr double kTurn = 4;                     // a SIMD's scheduler comes round every four cycles
 constexpr double kBacklog = 64;                 // cycles of address work that wait in the queue before a wave cannot issue
+constexpr double kForwarded = 3 * kTurn;        // a matrix result within the matrix core is that much earlier there
 constexpr unsigned kVmMost = 63, kLgkmMost = 15;
 
 struct Runner {
@@ -79,21 +80,20 @@ ComputeUnit::ComputeUnit(const Program& program, const std::vector<Kind>& kinds,
     }
 }
 
+template <class Each>
+void each_register(const Registers& registers, const std::vector<double>& file, Each each) {
+    if (registers.file != Registers::Vector) return;
+    const u32 end = std::min<u32>(registers.first + registers.count, static_cast<u32>(file.size()));
+    for (u32 i = registers.first; i < end; ++i) each(i);
+}
+
 // Results of matrix instructions are there after all passes; other units than the matrix core see them three passes later
 // (LLVM's hazard recogniser, gfx940: wait states after XDL writes).
 double ready_registers(const Runner& r, const Op& op, Unit unit) {
-    constexpr double kForwarded = 3 * kTurn;
     double when = 0;
-    auto look = [&](const Registers& registers) {
-        if (registers.file != Registers::Vector) return;
-        const u32 end = std::min<u32>(registers.first + registers.count, static_cast<u32>(r.matrix.size()));
-        for (u32 i = registers.first; i < end; ++i) {
-            when = std::max(when, r.matrix[i] - (unit == Unit::Matrix ? kForwarded : 0));
-            when = std::max(when, r.vector[i]);
-        }
-    };
-    for (int i = 0; i < op.read_count; ++i) look(op.reads[i]);
-    for (int i = 0; i < op.write_count; ++i) look(op.writes[i]);
+    auto look = [&](u32 i) { when = std::max({when, r.matrix[i] - (unit == Unit::Matrix ? kForwarded : 0), r.vector[i]}); };
+    for (int i = 0; i < op.read_count; ++i) each_register(op.reads[i], r.matrix, look);
+    for (int i = 0; i < op.write_count; ++i) each_register(op.writes[i], r.matrix, look);
     return when;
 }
 
@@ -149,15 +149,14 @@ void ComputeUnit::issue(Runner& r, const Op& op, const Kind& kind, const Trace::
             vector_free_[r.simd] = now + kind.cycles;
             vector_busy_[r.simd] += kind.cycles;
             for (int i = 0; i < op.write_count && kind.cycles > kTurn; ++i)
-                for (u32 k = 0; k < op.writes[i].count && op.writes[i].file == Registers::Vector; ++k)
-                    r.vector[op.writes[i].first + k] = now + kind.cycles;
+                each_register(op.writes[i], r.vector, [&](u32 k) { r.vector[k] = now + kind.cycles; });
             break;
         case Unit::Matrix:
             vector_free_[r.simd] = now + kTurn;
             matrix_free_[r.simd] = now + kind.cycles;
             matrix_busy_[r.simd] += kind.cycles;
             for (int i = 0; i < op.write_count; ++i)
-                for (u32 k = 0; k < op.writes[i].count; ++k) r.matrix[op.writes[i].first + k] = now + kind.cycles + 3 * kTurn;
+                each_register(op.writes[i], r.matrix, [&](u32 k) { r.matrix[k] = now + kind.cycles + kForwarded; });
             break;
         case Unit::Salu:
             scalar_free_[r.simd] = now + kTurn;
