@@ -36,6 +36,8 @@ Rule scalar_rule(const Op& op, const char* name) {
 Rule vector_rule(const Op& op, const char* name) {
     if (same_register(op) && begins_any(name, "v_xor_b32", "v_sub_u32", "v_sub_co_u32")) return kFresh;
     if (begins(name, "v_cndmask_b32")) return kChoose;
+    if (begins(name, "v_bfi_b32")) return kInsert;
+    if (begins_any(name, "v_perm_b32", "v_pack_b32_f16")) return kEither;
     if (begins_any(name, "v_readlane", "v_readfirstlane")) return kReadLane;
     if (begins(name, "v_writelane")) return kWriteLane;
     if (begins_any(name, "v_mad_u64_u32", "v_mad_i64_i32", "v_lshl_add_u64")) return kWide;
@@ -241,6 +243,31 @@ Defined chosen(Wave& w, const Op& op) {
     return value;
 }
 
+// Vectors of small elements are put together piece by piece, from a register that was undefined: as half of a register counts
+// for all of it, the piece that goes in decides. v_bfi_b32: bits of the second source where the first one has a 1.
+Defined inserted(Wave& w, const Op& op) {
+    const UninitialisedWave& state = w.shadow->uninitialised;
+    Defined value, piece, old;
+    meet(piece, state, op.src[1]);
+    meet(old, state, op.src[2]);
+    alignas(64) u32 scratch[kLanes];
+    const u32* const mask = vector_words(w, op.src[0], scratch);
+    u64 touched = 0;
+    for (int lane = 0; lane < kLanes; ++lane) touched |= u64{mask[lane] != 0} << lane;
+    value.meet((touched & piece.lanes) | (~touched & old.lanes), piece.origin ? piece.origin : old.origin);
+    meet(value, state, op.src[0]);
+    return value;
+}
+
+Defined of_either(const UninitialisedWave& state, const Op& op) {
+    Defined value, first, second;
+    meet(first, state, op.src[0]);
+    meet(second, state, op.src[1]);
+    value.meet(first.lanes | second.lanes, first.origin ? first.origin : second.origin);
+    meet(value, state, op.src[2]);
+    return value;
+}
+
 // Results of two registers whose halves depend on different halves of the sources.
 void pair_result(Wave& w, const Op& op, Rule rule) {
     UninitialisedWave& state = w.shadow->uninitialised;
@@ -275,7 +302,8 @@ void pair_result(Wave& w, const Op& op, Rule rule) {
 
 void lanes_after(Wave& w, const Op& op, Rule rule) {
     UninitialisedWave& state = w.shadow->uninitialised;
-    Defined value = rule == kFresh ? Defined() : rule == kChoose ? chosen(w, op) : of_all(state, op);
+    Defined value = rule == kFresh ? Defined() : rule == kChoose ? chosen(w, op) : rule == kInsert ? inserted(w, op)
+                  : rule == kEither ? of_either(state, op) : of_all(state, op);
     // Where lanes come from is not followed; a register that is defined in part is taken as defined.
     if (op.inst.dpp && value.lanes & w.exec()) value.lanes = kAllLanes;
     define(state, op.dst, w.exec(), value);

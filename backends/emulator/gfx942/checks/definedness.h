@@ -11,7 +11,7 @@ namespace emu::checks::definedness {
 // How a result depends on its sources.
 enum Rule : u8 {
     kNothing, kDefinedScalar, kScalar, kScalarQuiet /* leaves SCC alone */, kBits, kSelect, kMoveIf, kBranch,
-    kVector, kFresh /* defined whatever the sources are */, kChoose, kPairs, kWide, kShiftLeft, kShiftRight, kReadLane, kWriteLane,
+    kVector, kFresh /* defined whatever the sources are */, kChoose, kInsert, kEither /* parts of several registers */, kPairs, kWide, kShiftLeft, kShiftRight, kReadLane, kWriteLane,
     kMatrix, kMemory, kScalarMemory, kPermute,
 };
 
