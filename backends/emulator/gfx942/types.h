@@ -9,6 +9,10 @@
 #include <cstdint>
 #include <cstring>
 
+// Vectors wider than the CPU's are passed in memory, and clang warns that this depends on the CPU. All of the library is
+// compiled for one CPU, and nothing of it that others call takes or returns a vector.
+#pragma clang diagnostic ignored "-Wpsabi"
+
 namespace emu {
 
 using u8 = uint8_t;
