@@ -85,7 +85,7 @@ def _case(instruction: Instruction, rng: np.random.Generator, exec_mask: int, *,
               "M0": constant(int(wave.sgprs[M0]), 32)}
     names["ADDR_BASE"] = names["ADDR"]
     return MemoryCase(instruction, f"{name} {', '.join(texts)} {_offset_text(two, offsets)}".strip(), wave, names, wave.lds,
-                      _addresses(names, number), wave.exec, lds=True, result=(file, at) if result else None,
+                      _addresses(names, number), wave.exec, lds=True, base=0, result=(file, at) if result else None,
                       loaded="RETURN_DATA", width=width, in_order=meet)
 
 

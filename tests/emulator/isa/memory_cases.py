@@ -23,6 +23,8 @@ ADDRESS_AT, DATA_AT, DATA2_AT, RESULT_AT = 4, 8, 12, 20
 AGPRS = 40
 MEMORY = host_buffer(1 << 15)       # what addresses of global memory in the cases point into
 BASE = MEMORY.ctypes.data
+# Arguments of the functions that calculate addresses, which in the cases know them already.
+_UNREAD = ("ADDR", "SADDR", "VADDR", "SRSRC", "SBASE", "SOFFSET", "OFFSET")
 _ADDS_FLOATS = re.compile(r"(add(_rtn)?|pk_add(_rtn)?)_(b?f16|f32|f64)")
 _FLOAT_KINDS = {"f16": ("F16", 16), "bf16": ("BF16", 16), "f32": ("F32", 32), "f64": ("F64", 64)}
 
@@ -30,8 +32,9 @@ _FLOAT_KINDS = {"f16": ("F16", 16), "bf16": ("BF16", 16), "f32": ("F32", 32), "f
 @dataclasses.dataclass
 class MemoryCase:
     """``names``: operands of the program; ``addresses``: what its functions return; ``memory``: the bytes before, of
-    the wave's LDS if ``lds``; ``result``: register file and first register that are loaded, with ``loaded`` the
-    program's name of it; ``in_order``: lanes meet at one address, so each is done for itself."""
+    the wave's LDS if ``lds``, at address ``base``; ``result``: register file and first register that are loaded, with ``loaded`` the
+    program's name of it; ``in_order``: lanes meet at one address, so each is done for itself; ``window``: the memory is the lanes' own, and what
+    is in it afterwards is loaded into registers."""
 
     instruction: Instruction
     text: str
@@ -41,10 +44,12 @@ class MemoryCase:
     addresses: Mapping[str, Callable[..., Any]]
     active: Array
     lds: bool = False
+    base: int = BASE
     result: tuple[str, int] | None = None
     loaded: str = "VDATA"
     width: int = 32
     in_order: bool = False
+    window: bool = False
     mapped: Callable[[int, int], tuple[Array, Array]] | None = None
     code: bytes = b""
 
@@ -115,10 +120,10 @@ def masks(rng: np.random.Generator) -> tuple[int, int, int]:
 def expected(case: MemoryCase) -> tuple[Wave, Array]:
     """The state and the memory afterwards."""
     after, memory = case.wave.copy(), case.memory.copy()
-    names = dict(case.names)
+    names = {name: value("B", 64, np.zeros(1, np.uint64)) for name in _UNREAD} | case.names
     names["laneID"] = value("U", 32, LANES)
     env = environment(names, 64, case.wave.mode)
-    target = Bytes(memory, 0 if case.lds else BASE, strict=not case.lds)
+    target = Bytes(memory, case.base, strict=not case.lds)
     env.memory = Mapped(target, case.mapped) if case.mapped else target
     env.functions = dict(case.addresses)
     program = compiled(case.instruction.program)
@@ -141,15 +146,30 @@ def expected(case: MemoryCase) -> tuple[Wave, Array]:
 def differences(case: MemoryCase, emulator: Emulator) -> list[str]:
     """What the emulator does otherwise."""
     right, right_memory = expected(case)
+    if case.window:
+        put_window(right, right_memory, case.active)
     MEMORY[:len(case.memory)] = case.memory
     try:
         found = emulator.execute(case.code, case.wave)
     except EmulatorError as error:
         return [str(error)]
     wrong = state_differences(case.wave, right, found)
-    if not case.lds:
+    if not case.lds and not case.window:
         wrong += byte_differences("memory", case.memory, right_memory, MEMORY[:len(case.memory)])
     return wrong
+
+
+WINDOW_AT, WINDOW_BYTES = 24, 64
+
+
+def window(wave: Wave) -> Array:
+    """The lanes' own memory, one after the other: what is in registers from WINDOW_AT."""
+    return np.ascontiguousarray(wave.vgprs[WINDOW_AT:WINDOW_AT + WINDOW_BYTES // 4].T).view(np.uint8).reshape(-1).copy()
+
+
+def put_window(wave: Wave, memory: Array, active: Array) -> None:
+    rows = memory.view(np.uint32).reshape(64, WINDOW_BYTES // 4)
+    wave.vgprs[WINDOW_AT:WINDOW_AT + WINDOW_BYTES // 4, active] = rows[active].T
 
 
 def state_differences(before: Wave, right: Wave, found: Wave) -> list[str]:
@@ -189,6 +209,7 @@ def flatten(groups: Iterable[Iterable[MemoryCase]]) -> list[MemoryCase]:
     return [case for group in groups for case in group]
 
 
-__all__ = ["ADDRESS_AT", "BASE", "DATA2_AT", "DATA_AT", "LANES", "MEMORY", "RESULT_AT", "MemoryCase", "constant", "data",
+__all__ = ["ADDRESS_AT", "BASE", "DATA2_AT", "DATA_AT", "LANES", "MEMORY", "RESULT_AT",
+           "WINDOW_AT", "WINDOW_BYTES", "MemoryCase", "constant", "data",
            "differences", "element", "expected", "fast", "fill", "flatten", "hard_bytes", "masks", "new_wave", "operand",
-           "scattered", "state_differences"]
+           "put_window", "scattered", "state_differences", "window"]
