@@ -165,7 +165,9 @@ void memory_operands(const Inst& inst, const Signature& types, Text& out) {
     int dwords = 0;
     for (int i = 0; i < types.sources; ++i) dwords += types.src[i].dwords;
     const std::string vaddr = address ? range("v", inst.vaddr, address) : "off";
-    if (buffer) {
+    if (!std::strcmp(inst.row->name, "buffer_inv") || !std::strcmp(inst.row->name, "buffer_wbl2")) {
+        // no operands
+    } else if (buffer) {
         if (types.sources) out.operand(range(data, inst.vdata, dwords));
         out.operand(vaddr);
         out.operand(range("s", inst.saddr, 4));

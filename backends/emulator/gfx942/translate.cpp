@@ -194,14 +194,22 @@ void Translator::matrix_format(Op& op) {
     }
 }
 
+// LDS instructions that take their address from M0, or none at all.
+bool without_address(const char* name) {
+    for (const char* part : {"addtid", "ds_append", "ds_consume", "ds_nop", "ds_gws"})
+        if (std::strstr(name, part)) return true;
+    return false;
+}
+
 void Translator::memory_format(Op& op) {
     const Inst& inst = op.inst;
     const Row& row = *inst.row;
+    if (!std::strcmp(row.name, "buffer_inv") || !std::strcmp(row.name, "buffer_wbl2")) return;
     const Signature& types = signature(row);
     auto registers = [](int dwords) { return TypedOperand{Type::B32, static_cast<u8>(dwords)}; };
     int address = 0, base = 0;
     switch (row.format) {
-        case Format::Ds: address = 1; break;
+        case Format::Ds: address = !without_address(row.name); break;
         case Format::Flat: address = 2; break;
         case Format::Global: address = inst.has_saddr ? 1 : 2; base = 2; break;
         case Format::Scratch: address = inst.has_vaddr; base = 1; break;

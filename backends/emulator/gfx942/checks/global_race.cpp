@@ -6,7 +6,7 @@
 // (or a cache write-back, buffer_wbl2) releases, a returning atomic (or buffer_inv) acquires. Which variable they met at is
 // not followed, so a kernel that synchronises at the wrong place may pass; one that does not synchronise does not. A dword of
 // which two workgroups write different bytes is left alone from then on. Loads and stores past the device's caches (sc1) are
-// how compilers make atomic ones, and count as such.
+// how compilers make atomic ones, and count as such; plain reads do not race with compare-and-swap.
 #include "global_race.h"
 
 #include <atomic>
@@ -172,8 +172,14 @@ private:
 
     void meet(Side other, Side mine, bool other_wrote, int lane, u64 address) {
         if (other & kOthers && other_wrote) return;
-        if (!same_bytes(other, mine) || (other & mine & kAtomicSide) || is_ordered(other)) return;
+        if (!same_bytes(other, mine) || (other & mine & kAtomicSide) || compare_loop(other, other_wrote) || is_ordered(other)) return;
         found(other, other_wrote, lane, address);
+    }
+
+    // Compilers make other atomics out of a plain read and compare-and-swap, which finds out if the read was too old.
+    bool compare_loop(Side other, bool other_wrote) const {
+        if (other_wrote && write_) return false;
+        return w_.shadow->facts[write_ ? op_.index : op_of(other)].what & kCompares;
     }
 
     void found(Side other, bool other_wrote, int lane, u64 address) {

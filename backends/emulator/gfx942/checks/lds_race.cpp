@@ -5,6 +5,7 @@
 // when its wave reaches the barrier may be done after it: such accesses count as made after the barrier, too. Loads from memory
 // to LDS are done some time before the s_waitcnt vmcnt that waits for them, whatever the wave does meanwhile.
 #include <algorithm>
+#include <cstring>
 
 #include "shadow.h"
 
@@ -16,9 +17,11 @@ using Open = LdsRaceGroup::Open;
 using Queue = LdsRaceGroup::Queue;
 constexpr size_t kMostOpen = 64;        // more than either counter counts
 
-// Barriers passed plus one in bits 0-31, one bit a reading wave in 32-47, the writing wave plus one in 48-55, 56: atomic.
-constexpr int kReaders = 32, kWriter = 48;
-constexpr u64 kAtomicWrite = u64{1} << 56, kWriterMask = u64{255} << kWriter, kReadersMask = u64{0xffff} << kReaders;
+// Barriers passed plus one in bits 0-30, 31: written by atomics only, one bit a reading wave in 32-47, a writing one in 48-63.
+// Several waves may have written the same value.
+constexpr int kReaders = 32, kWriters = 48;
+constexpr u64 kAtomicWrite = u64{1} << 31, kEpoch = kAtomicWrite - 1;
+constexpr u64 kReadersMask = u64{0xffff} << kReaders, kWritersMask = u64{0xffff} << kWriters;
 
 struct Access {
     u64 epoch, reader, writer;          // in their places
@@ -26,58 +29,97 @@ struct Access {
     u32 op;
 };
 
-/// True if it races with what the cell has seen. Otherwise the cell has seen it now.
-inline bool touch(Cell& cell, const Access& access) {
-    u64 state = cell.state;
-    if (static_cast<u32>(state) != access.epoch) {
-        cell.state = access.epoch | (access.write ? access.writer | (access.atomic ? kAtomicWrite : 0) : access.reader);
-        (access.write ? cell.write_op : cell.read_op) = access.op;
-        return false;
+enum class Verdict { Fine, Race, Doubtful };
+
+void begin_epoch(Cell& cell, const Access& access) {
+    cell.state = access.epoch | (access.write ? access.writer | (access.atomic ? kAtomicWrite : 0) : access.reader);
+    (access.write ? cell.write_op : cell.read_op) = access.op;
+}
+
+/// Whether it races with what the cell has seen. If it does not, the cell has seen it now.
+inline Verdict touch(Cell& cell, const Access& access) {
+    const u64 state = cell.state;
+    if ((state & kEpoch) != access.epoch) {
+        begin_epoch(cell, access);
+        return Verdict::Fine;
     }
-    const u64 writer = state & kWriterMask;
-    if (writer && writer != access.writer && !(access.atomic && state & kAtomicWrite)) return true;
+    const u64 others = state & kWritersMask & ~access.writer;
     if (!access.write) {
-        if (state & access.reader) return false;
+        if (others && !(state & access.writer)) return Verdict::Race;
+        if (state & access.reader) return Verdict::Fine;
         cell.state = state | access.reader;
         cell.read_op = access.op;
-        return false;
+        return Verdict::Fine;
     }
-    if (state & kReadersMask & ~access.reader) return true;
-    cell.state = (state & ~(kWriterMask | kAtomicWrite)) | access.writer | (access.atomic ? kAtomicWrite : 0);
+    if (state & kReadersMask & ~access.reader) return Verdict::Race;
+    const bool atomics = access.atomic && (state & kAtomicWrite);
+    if (others && !atomics) return access.atomic || state & kAtomicWrite ? Verdict::Race : Verdict::Doubtful;
+    const bool atomic = access.atomic && (atomics || !(state & kWritersMask));
+    cell.state = (state & ~(others | kAtomicWrite)) | access.writer | (atomic ? kAtomicWrite : 0);
     cell.write_op = access.op;
-    return false;
+    return Verdict::Fine;
+}
+
+Access access_of(const Wave& w, const Op& op, AccessKind kind) {
+    return {u64{w.group->barriers} + 1, u64{1} << (kReaders + w.id), u64{1} << (kWriters + w.id), kind != AccessKind::Read,
+            kind == AccessKind::Atomic, op.index};
 }
 
 void complain(Wave& w, const Op& op, const Access& access, int lane, u32 at, const Cell& cell) {
-    const u64 writer = cell.state & kWriterMask;
-    const bool other_wrote = writer && writer != access.writer;
+    const u64 writers = (cell.state & kWritersMask & ~access.writer) >> kWriters;
     const u64 readers = (cell.state & kReadersMask & ~access.reader) >> kReaders;
-    const int who = other_wrote ? static_cast<int>(writer >> kWriter) - 1 : std::countr_zero(readers);
+    const int who = std::countr_zero(writers ? writers : readers);
     report(w, op, kLdsRace, lane,
            std::string(access.write ? "write" : "read") + " of LDS byte " + std::to_string(at) + ", which wave " +
-               std::to_string(who) + " " + (other_wrote ? "wrote" : "read") + " with no barrier between",
-           "", "the other: " + where(*w.group->launch, other_wrote ? cell.write_op : cell.read_op));
+               std::to_string(who) + " " + (writers ? "wrote" : "read") + " with no barrier between",
+           "", "the other: " + where(*w.group->launch, writers ? cell.write_op : cell.read_op));
+}
+
+u64 content(const Wave& w, const LdsRaceGroup& state, size_t cell) {
+    u64 value = 0;
+    std::memcpy(&value, w.group->lds + (cell << state.grain_shift), size_t{1} << state.grain_shift);
+    return value;
 }
 
 void record(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
-    Workgroup& group = *w.group;
-    LdsRaceGroup& state = group.shadow->lds_race;
-    const Access access{u64{group.barriers} + 1, u64{1} << (kReaders + w.id), u64{w.id + 1} << kWriter,
-                        kind != AccessKind::Read, kind == AccessKind::Atomic, op.index};
+    LdsRaceGroup& state = w.group->shadow->lds_race;
+    const Access access = access_of(w, op, kind);
     const u32 shift = state.grain_shift;
-    Cell* const cells = state.cells.data();
     bool said = false;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
-        const size_t first = address[lane] >> shift, last = std::min<size_t>((u64{address[lane]} + bytes - 1) >> shift, state.cells.size() - 1);
+        const size_t first = address[lane] >> shift, last = (address[lane] + bytes - 1) >> shift;
         for (size_t i = first; i <= last; ++i) {
-            if (!touch(cells[i], access)) [[likely]] continue;
-            if (!said) complain(w, op, access, lane, std::max<u32>(address[lane], static_cast<u32>(i << shift)), cells[i]);
+            Cell& cell = state.cells[i];
+            const Verdict verdict = touch(cell, access);
+            if (verdict == Verdict::Fine) [[likely]] continue;
+            const u32 at = std::max<u32>(address[lane], static_cast<u32>(i << shift));
+            if (verdict == Verdict::Doubtful) {
+                state.doubts.push_back({static_cast<u32>(i), at, lane, content(w, state, i)});
+                continue;
+            }
+            if (!said) complain(w, op, access, lane, at, cell);
             said = true;
-            cells[i].state = 0;         // say it once for this pair
-            touch(cells[i], access);
+            begin_epoch(cell, access);      // say it once for this pair
         }
     }
+}
+
+void resolve_doubts(Wave& w, const Op& op) {
+    LdsRaceGroup& state = w.group->shadow->lds_race;
+    const Access access = access_of(w, op, AccessKind::Write);
+    bool said = false;
+    for (const LdsRaceGroup::Doubt& doubt : state.doubts) {
+        Cell& cell = state.cells[doubt.cell];
+        if (content(w, state, doubt.cell) == doubt.before) {
+            cell.state |= access.writer;
+            continue;
+        }
+        if (!said) complain(w, op, access, doubt.lane, doubt.address, cell);
+        said = true;
+        begin_epoch(cell, access);
+    }
+    state.doubts.clear();
 }
 
 bool same_place(const Open& open, const u32* address, u64 lanes, u32 bytes, int& lane) {
@@ -174,16 +216,26 @@ void before(Wave& w, const Op& op) {
 void after(Wave& w, const Op& op) {
     const u16 what = w.shadow->facts[op.index].what;
     LdsRaceGroup::Queues& queues = w.group->shadow->lds_race.waves[w.id];
+    if (!w.group->shadow->lds_race.doubts.empty()) resolve_doubts(w, op);
     if (what & kCountsVm) count(queues.vm, what & kAnyOrder);
     if (what & kCountsLgkm) count(queues.lgkm, what & kAnyOrder);
 }
 
+// Whatever these raced with before the barrier was said there.
 void at_barrier(Workgroup& group) {
     if (group.waves.size() == 1) return;
+    LdsRaceGroup& state = group.shadow->lds_race;
     for (Wave& wave : group.waves) {
-        const LdsRaceGroup::Queues& queues = group.shadow->lds_race.waves[wave.id];
-        for (const Queue* queue : {&queues.vm, &queues.lgkm})
-            for (const Open& open : queue->open) record(wave, *open.op, open.address, open.lanes, open.bytes, open.kind);
+        for (const Queue* queue : {&state.waves[wave.id].vm, &state.waves[wave.id].lgkm}) {
+            for (const Open& open : queue->open) {
+                const Access access = access_of(wave, *open.op, open.kind);
+                for (u64 rest = open.lanes; rest; rest &= rest - 1) {
+                    const u32 at = open.address[std::countr_zero(rest)];
+                    for (size_t i = at >> state.grain_shift; i <= (at + open.bytes - 1) >> state.grain_shift; ++i)
+                        if (touch(state.cells[i], access) != Verdict::Fine) begin_epoch(state.cells[i], access);
+                }
+            }
+        }
     }
 }
 

@@ -32,16 +32,22 @@ struct LdsRaceGroup {
     struct Queues {
         Queue vm, lgkm;
     };
+    struct Doubt {                  // a write over another wave's: a race unless it is of the same value
+        u32 cell, address;
+        int lane;
+        u64 before;                 // what the cell held
+    };
     std::vector<Cell> cells;
     u32 grain_shift = 2;            // bytes of a cell, as a power of two
     std::vector<Queues> waves;
+    std::vector<Doubt> doubts;      // of the instruction that runs
 };
 
 void begin(LdsRaceGroup&, const Workgroup&, u32 grain);
 namespace lds_race {
 void on_lds(Wave&, const Op&, const u32* address, u64 lanes, u32 bytes, AccessKind);
 void before(Wave&, const Op&);      // notices what s_waitcnt waits for
-void after(Wave&, const Op&);       // counts
+void after(Wave&, const Op&);       // counts, and looks at what was written
 void at_barrier(Workgroup&);
 }  // namespace lds_race
 

@@ -47,6 +47,7 @@ u16 memory_facts(const Op& op) {
         what |= kReleases;
         if (op.inst.sc0) what |= kAcquires;
     }
+    if (contains(op, "cmpswap")) what |= kCompares;
     if (op.inst.lds || contains(op, "load_lds")) what |= kLdsDma;
     return what;
 }

@@ -22,6 +22,7 @@ enum Fact : u16 {
     kOutward = 1u << 9,             // what it does is seen outside its lane: stores and atomics
     kMemoryOp = 1u << 10,
     kLdsDma = 1u << 11,             // loads from memory into LDS
+    kCompares = 1u << 12,           // compare and swap
 };
 
 constexpr u8 kNoWait = 255;
