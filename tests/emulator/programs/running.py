@@ -22,7 +22,7 @@ from tests.emulator.programs.program import PROGRAMS, Expected, Launch
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]
 LEVELS = ("O0", "O3")
-_KERNELS = ("elementwise", "conversions", "reductions", "memory", "matmul", "attention")
+_KERNELS = ("elementwise", "conversions", "reductions", "memory", "matmul", "attention", "shapes", "networks")
 _SCALARS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
 
 
