@@ -129,7 +129,7 @@ def expected(case: MemoryCase) -> tuple[Wave, Array]:
     program = compiled(case.instruction.program)
     if case.in_order:
         for lane in np.flatnonzero(case.active):
-            program.run(env, LANES == lane)
+            program.run(env, lane == LANES)
     else:
         program.run(env, case.active)
     if case.result:

@@ -40,7 +40,7 @@ def integer_edges(width: int) -> tuple[int, ...]:
 
 def hard_numbers(rng: np.random.Generator, kind: str, width: int, count: int = 64) -> Array:
     """``count`` encodings: edges and random bits, for floats also numbers of like size (so that sums round)."""
-    if kind.startswith("PK") or kind in ("B32", "B64") and width == 64:
+    if kind.startswith("PK") or (kind in ("B32", "B64") and width == 64):
         parts = {"F16": 16, "I16": 16, "U16": 16, "BF16": 16, "F32": 32, "B32": 32}
         element = kind.split("_")[-1]
         size = parts.get(element, 0)

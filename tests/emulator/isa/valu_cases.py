@@ -11,7 +11,6 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
-
 import numpy as np
 
 from tests.emulator.isa import sources
