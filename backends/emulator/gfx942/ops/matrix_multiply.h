@@ -67,13 +67,16 @@ f32 exact_result(const Plan& plan, const Unpacked& a, const Unpacked& b, int row
 
 /// Lanes where a group's largest exponent is beyond what the fast way represents.
 template <class Plan>
-inline i32x16 doubtful(i32x16 exponent, const Plan& plan, const Unpacked& a, int row, int first, int count) {
+inline i32x16 doubtful(i32x16 exponent, const Plan& plan, const Unpacked& a, const Unpacked& b, int row, int column, int first,
+                       int count) {
     i32x16 result = exponent > kLargestExponent;
     const i32x16 small = exponent < kSmallestExponent;
     if (__builtin_expect(__builtin_reduce_or(small) != 0, 0)) {
-        bool nothing = true;            // rows of zeros are common (masked attention) and harmless
-        for (int k = first; k < first + count; ++k) nothing &= a.value[0][plan.a(row, k)] == 0.0f;
-        if (!nothing) result |= small;
+        // Products that are all zero are common (tails, masked attention) and harmless.
+        i32x16 something = 0;
+        for (int k = first; k < first + count; ++k)
+            if (a.value[0][plan.a(row, k)] != 0.0f) something |= load16<f32x16>(b.value[0] + plan.b(row, k) + column) != 0.0f;
+        result |= small & something;
     }
     return result;
 }
@@ -173,7 +176,8 @@ inline void dense_rows(const Dense<kShape>& plan, const Unpacked& a, const Unpac
             });
         });
         repeat<kRows>([&](auto r) EMU_INLINE {
-            if constexpr (kParts == 1) doubt[r] |= doubtful(exponent[r][0], plan, a, row + r, kFirst, kGroup);
+            if constexpr (kParts == 1) doubt[r] |= 
+                doubtful(exponent[r][0], plan, a, b, row + r, column, kFirst, kGroup);
             total[r] = add_parts<SumKind>(sum[r], exponent[r], total[r]);
         });
     });

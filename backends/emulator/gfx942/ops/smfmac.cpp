@@ -73,7 +73,7 @@ f32x16 sparse_row(const Sparse<kShape>& plan, const Unpacked& a, const Unpacked&
             const f32x16 product = right * a.value[0][plan.a(row, first + k)];
             sum[k % kParts] += __builtin_convertvector(product * scale[k % kParts], i32x16);
         });
-        if constexpr (kParts == 1) doubt |= doubtful(exponent[0], plan, a, row, first, kGroup);
+        if constexpr (kParts == 1) doubt |= doubtful(exponent[0], plan, a, b, row, column, first, kGroup);
         total = add_parts<SumKind>(sum, exponent, total);
     }
     if (__builtin_expect(__builtin_reduce_or(doubt) != 0, 0))
