@@ -30,13 +30,18 @@ constexpr u32 kBranchTaken = 16;
 /// A launch that does nothing, from the end of the one before it to its own.
 constexpr double kLaunchSeconds = 4e-6;
 
-/// FLOP/s that matrix instructions of a type are known to sustain within the power limit (AMD's "max achievable FLOPs"),
-/// or 0 where no figure is known; then the issue rate alone counts. i8 has fp8's rate and is taken to have its limit.
-constexpr double sustained(std::string_view type) {
-    if (type == "fp8" || type == "i8") return 1273e12;
-    if (type == "bf16") return 708e12;
-    if (type == "f16") return 654e12;
-    return 0;
+/// Matrix instructions draw so much power that the clock falls. What is known of it: the FLOP/s that matrix products of a type
+/// sustain ("max achievable FLOPs") and the part of its cycles that such a product multiplies in, at a clock so low that power
+/// does not matter. Their quotient is the clock under that load; i8 is taken to be like fp8. 0: no figure is known.
+constexpr double kProductUse = 0.72;
+struct Sustained {
+    double flops, peak;             // a second
+};
+constexpr Sustained sustained(std::string_view type) {
+    if (type == "fp8" || type == "i8") return {1273e12, 2614.9e12};
+    if (type == "bf16") return {708e12, 1307.4e12};
+    if (type == "f16") return {654e12, 1307.4e12};
+    return {0, 0};
 }
 
 }  // namespace emu::counters::machine

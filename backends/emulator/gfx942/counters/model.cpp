@@ -21,13 +21,11 @@ constexpr u64 kScheduled = 500'000;     // workgroups that are scheduled one by 
 u32 round_up(u32 count, u32 step) { return (count + step - 1) / step * step; }
 u64 ceil_div(u64 count, u64 step) { return (count + step - 1) / step; }
 
-double microseconds(double cycles) { return cycles / kClock * 1e6; }
-
 // What a line from beyond the L1 costs, for the mix of L2, MALL and HBM that the launch as a whole has.
 UnitOptions options_for(const Totals& t, double units) {
     const double beyond = std::max(t.beyond, 1.0);
-    const double from_dies = std::min(1.0, t.scale * static_cast<double>(t.footprint.loaded_by_die + t.footprint.stored_by_die) / beyond);
-    const double from_hbm = std::min(from_dies, t.scale * static_cast<double>(t.footprint.loaded + t.footprint.stored) / beyond);
+    const double from_dies = std::min(1.0, static_cast<double>(t.footprint.loaded_by_die + t.footprint.stored_by_die) / beyond);
+    const double from_hbm = std::min(from_dies, static_cast<double>(t.footprint.loaded + t.footprint.stored) / beyond);
     UnitOptions options;
     options.far_latency = (1 - from_dies) * kL2Latency + (from_dies - from_hbm) * kMallLatency + from_hbm * kHbmLatency;
     const double line = kLine, share = units * kClock;
@@ -93,6 +91,52 @@ double work_mean(const Tally& tally) {
     double sum = 0;
     for (const Work& each : tally.work) sum += static_cast<double>(each.executed);
     return sum / static_cast<double>(std::max<size_t>(tally.work.size(), 1));
+}
+
+// How a launch fills the chip, in cycles.
+struct Filled {
+    double cycles = 0;              // until the last workgroup is done
+    double even = 0;                // if all units were busy all the time
+    double round = 0;               // one unit, as many workgroups as it holds
+    double imbalance = 1;
+};
+
+Filled fill(const Rounds& rounds) {
+    Filled result;
+    const u64 groups = rounds.launch.grid.volume(), fit = std::max<u64>(occupancy(rounds.launch).groups, 1), places = kUnits * fit;
+    const u64 full = groups / places, rest = groups % places;
+    // The traced workgroups stand for all: by instructions, they may be longer or shorter than the mean.
+    const double traced = traced_mean(rounds.tally), typical = traced > 0 ? work_mean(rounds.tally) / traced : 1;
+    auto cycles = [&](u64 count) {
+        return typical * rounds.cycles(static_cast<u32>(ceil_div(count, kUnits)), static_cast<double>(std::min<u64>(count, kUnits)));
+    };
+    result.round = cycles(full ? places : groups);
+    result.cycles = result.round;
+    if (full) {
+        const double last = !rest ? 0 : ceil_div(rest, kUnits) == fit ? result.round : cycles(rest);
+        result.cycles = static_cast<double>(full) * result.round + last;
+        result.even = result.round * static_cast<double>(groups) / static_cast<double>(places);
+    } else {
+        result.even = result.round * static_cast<double>(groups) / static_cast<double>(kUnits * ceil_div(groups, kUnits));
+    }
+    result.imbalance = imbalance(rounds.launch, rounds.tally.work, places);
+    result.cycles = std::max(result.cycles * result.imbalance, result.even);
+    return result;
+}
+
+// Power goes with the part of its cycles that the matrix core is busy, the clock and the square of the voltage, which goes
+// with the clock: at constant power the clock goes with the cube root of that part.
+double sustained_clock(const Totals& t, double use) {
+    double busy = 0, clock = 0;     // seconds at peak rate, and the clock weighted by them
+    for (const auto& [type, flops] : t.flops) {
+        const Sustained known = sustained(type);
+        if (known.peak == 0) continue;
+        const double seconds = flops / known.peak;
+        busy += seconds;
+        clock += seconds * kClock * known.flops / known.peak / kProductUse;
+    }
+    if (busy == 0 || use <= 0) return kClock;
+    return std::min(kClock, clock / busy * std::cbrt(kProductUse / use));
 }
 
 }  // namespace
@@ -172,67 +216,40 @@ Totals totals(const Launch& launch, const Tally& tally, const std::vector<Kind>&
             t.beyond += t.scale * static_cast<double>(memory.beyond);
         }
     }
-    t.footprint = tally.footprint.counts();
+    t.footprint = extrapolate(tally.footprint, t.scale);
     return t;
 }
 
 Modelled model(const Launch& launch, const Tally& tally, const std::vector<Kind>& kinds, const Totals& t) {
     Modelled m;
-    auto unit = [&](Unit which) { return microseconds(t.cycles[static_cast<int>(which)] / kUnits); };
-    auto bytes = [&](u64 lines) { return t.scale * static_cast<double>(lines * kLine); };
+    const Filled filled = tally.traces.empty() ? Filled{} : fill({launch, tally, kinds, t});
+    const double matrix = t.cycles[static_cast<int>(Unit::Matrix)] / (kUnits * kSimds);
+    const double cycles = std::max(filled.cycles, matrix);
+    m.clock = cycles > 0 ? sustained_clock(t, matrix / cycles) : kClock;
+
+    auto us = [&](double count) { return count / m.clock * 1e6; };
+    auto unit = [&](Unit which) { return us(t.cycles[static_cast<int>(which)] / kUnits); };
+    auto bytes = [](u64 lines) { return static_cast<double>(lines * kLine); };
     m.launch = kLaunchSeconds * 1e6;
     m.mfma = unit(Unit::Matrix) / kSimds;
     m.valu = unit(Unit::Valu) / kSimds;
     m.salu = unit(Unit::Salu) / kSimds;
     m.lds = unit(Unit::Lds);
     m.vmem = unit(Unit::Vmem);
-    m.l2 = microseconds(t.beyond * kLine / (kDies * kL2Bytes));
+    m.l2 = us(t.beyond * kLine / (kDies * kL2Bytes));
     m.mall = bytes(t.footprint.loaded_by_die + t.footprint.stored_by_die) / kMallRate * 1e6;
     m.hbm = bytes(t.footprint.loaded + t.footprint.stored) / kHbmRate * 1e6;
-    for (const auto& [type, flops] : t.flops)
-        if (const double rate = sustained(type); rate > 0) m.mfma_sustained += flops / rate * 1e6;
 
-    struct Named {
-        const char* name;
-        double time;
-    };
-    const Named bounds[] = {{"mfma", m.mfma}, {"valu", m.valu}, {"salu", m.salu}, {"lds", m.lds}, {"vmem", m.vmem},
-                            {"l2", m.l2}, {"mall", m.mall}, {"hbm", m.hbm}, {"mfma power", m.mfma_sustained}};
-    Named most = bounds[0];
-    for (const Named& each : bounds)
-        if (each.time > most.time) most = each;
-    m.limit = most.name;
-    if (tally.traces.empty()) {
-        m.total = m.launch + most.time;
-        return m;
-    }
-
-    const Rounds rounds{launch, tally, kinds, t};
-    const u64 groups = launch.grid.volume(), fit = std::max<u64>(occupancy(launch).groups, 1), places = kUnits * fit;
-    const u64 full = groups / places, rest = groups % places;
-    // The traced workgroups stand for all: by instructions, they may be longer or shorter than the mean.
-    const double typical = traced_mean(tally) > 0 ? work_mean(tally) / traced_mean(tally) : 1;
-    const u32 resident = static_cast<u32>(full ? fit : ceil_div(groups, kUnits));
-    const double units = static_cast<double>(std::min<u64>(groups, kUnits));
-    m.unit_cycles = rounds.cycles(resident, units) * typical;
-    double cycles = static_cast<double>(full) * m.unit_cycles, fluid;
-    if (full) {
-        if (rest) {
-            const u32 left = static_cast<u32>(ceil_div(rest, kUnits));
-            cycles += left == fit ? m.unit_cycles : rounds.cycles(left, static_cast<double>(std::min<u64>(rest, kUnits))) * typical;
-        }
-        fluid = m.unit_cycles * static_cast<double>(groups) / static_cast<double>(places);
-    } else {
-        cycles = m.unit_cycles;
-        fluid = cycles * static_cast<double>(groups) / (kUnits * static_cast<double>(resident));
-    }
-    m.imbalance = imbalance(launch, tally.work, places);
-    m.compute_units = microseconds(cycles) * m.imbalance;
-    m.tail = std::max(0.0, microseconds(cycles - fluid));
-    m.latency = std::max(0.0, microseconds(fluid) - most.time);
-    m.total = m.launch + std::max(m.compute_units, most.time);
-    if (m.compute_units > most.time && m.tail + (m.imbalance - 1) * microseconds(cycles) > std::max(most.time, m.latency)) m.limit = "tail";
-    else if (m.compute_units > most.time && m.latency > most.time) m.limit = "latency";
+    const std::pair<double, const char*> most = std::max({
+        std::pair{m.mfma, "mfma"}, {m.valu, "valu"}, {m.salu, "salu"}, {m.lds, "lds"}, {m.vmem, "vmem"}, {m.l2, "l2"},
+        {m.mall, "mall"}, {m.hbm, "hbm"}});
+    m.unit_cycles = filled.round;
+    m.imbalance = filled.imbalance;
+    m.compute_units = us(filled.cycles);
+    m.tail = us(filled.cycles - filled.even);
+    m.latency = std::max(0.0, us(filled.even) - most.first);
+    m.total = m.launch + std::max(m.compute_units, most.first);
+    m.limit = m.tail > std::max(most.first, m.latency) ? "tail" : m.latency > most.first ? "latency" : most.second;
     return m;
 }
 

@@ -38,11 +38,12 @@ struct Totals {
 };
 Totals totals(const Launch&, const Tally&, const std::vector<Kind>&);
 
-/// Microseconds. Bounds are for all of the chip, perfectly filled, at peak clock unless it says otherwise.
+/// Microseconds. Bounds are for all of the chip, perfectly filled, at `clock`.
 struct Modelled {
     double total = 0;
     double launch = 0;
-    double mfma = 0, mfma_sustained = 0, valu = 0, salu = 0, lds = 0, vmem = 0, l2 = 0, mall = 0, hbm = 0;
+    double clock = 0;               // Hz, within the power limit
+    double mfma = 0, valu = 0, salu = 0, lds = 0, vmem = 0, l2 = 0, mall = 0, hbm = 0;
     double compute_units = 0;       // simulated units, all rounds of workgroups
     double latency = 0;             // of that: not explained by the largest bound
     double tail = 0;                // of that: units idle because the workgroups do not fill the last round

@@ -82,7 +82,6 @@ json::Value global(const Launch& launch, const Tally& tally, const std::vector<K
     json::Value value = json::object();
     value.set("requested_bytes", whole(t.bytes)).set("lines", whole(t.lines)).set("line_bytes", whole(t.lines * kLine));
     value.set("lines_beyond_l1", whole(t.beyond));
-    // A sample's lines are those of its workgroups: what they share is not known, so nothing is scaled up here.
     value.set("footprint_bytes", f.touched * kLine).set("loaded_bytes", f.loaded * kLine).set("stored_bytes", f.stored * kLine);
     value.set("loaded_bytes_by_die", f.loaded_by_die * kLine).set("stored_bytes_by_die", f.stored_by_die * kLine);
     auto waste = [&](u32 i) -> u64 {
@@ -121,8 +120,8 @@ json::Value resources(const Launch& launch) {
 
 json::Value parts(const Modelled& m) {
     json::Value value = json::object();
-    value.set("launch_us", m.launch).set("compute_units_us", m.compute_units).set("limited_by", m.limit);
-    value.set("mfma_us", m.mfma).set("mfma_sustained_us", m.mfma_sustained).set("valu_us", m.valu).set("salu_us", m.salu);
+    value.set("launch_us", m.launch).set("clock_mhz", m.clock / 1e6).set("compute_units_us", m.compute_units).set("limited_by", m.limit);
+    value.set("mfma_us", m.mfma).set("valu_us", m.valu).set("salu_us", m.salu);
     value.set("lds_us", m.lds).set("vmem_us", m.vmem).set("l2_us", m.l2).set("mall_us", m.mall).set("hbm_us", m.hbm);
     value.set("latency_us", m.latency).set("tail_us", m.tail).set("imbalance", m.imbalance).set("unit_cycles", m.unit_cycles);
     return value;

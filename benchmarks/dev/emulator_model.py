@@ -1,0 +1,166 @@
+# SPDX-License-Identifier: MIT
+"""The emulator's timing model against published MI300X figures: prints the tables of benchmarks/emulator.md.
+
+    python benchmarks/dev/emulator_model.py [--only loops|fp8|attention|mla] [--library FILE] [--sample 16] [--threads N] [--json FILE]
+
+No kernel of ours has been timed on an MI300X, and none of the published kernels is here to be run: but for the loops, a row
+sets the modelled time of our kernel beside the published time of another kernel for the same problem. A sample of the
+workgroups runs; what they compute is thrown away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import statistics
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from emulated import ROOT, Emulator, Kernel, compiled, modelled
+
+from backends.source import KernelSource
+
+# µs, GPU MODE's AMD challenge: RadeonFlow (first) and luongthecong (fifth) by (m, n, k), wall time with launch.
+FP8 = {
+    (1024, 1536, 7168): (76.3, 147), (1024, 3072, 1536): (42.8, 50.6), (1024, 576, 7168): (45.1, 75.9),
+    (1024, 7168, 256): (20.4, 30.9), (1024, 7168, 2048): (75.3, 106), (1024, 4608, 7168): (136.4, 193),
+    (1024, 7168, 2304): (None, 120), (1024, 512, 7168): (None, 75.1), (1024, 4096, 512): (None, 30.9),
+    (6144, 1536, 7168): (None, 341), (6144, 3072, 1536): (None, 160), (6144, 576, 7168): (None, 173),
+    (6144, 7168, 256): (None, 88.6), (6144, 7168, 2048): (None, 426), (6144, 4608, 7168): (None, 948),
+    (6144, 7168, 2304): (None, 479), (6144, 512, 7168): (None, 163), (6144, 4096, 512): (None, 97.7),
+}
+# ms of moonmath's kernel (rounded to nearest even) and TFLOP/s of aiter v3 (likewise), bf16, head dimension 128, full.
+ATTENTION = {(2, 24, 8192): (3.083, 435), (2, 24, 16384): (11.67, 449), (1, 32, 16384): (8.013, 487)}
+# (query heads, keys): µs at 4.3 TB/s or 600 TFLOP/s, whichever is longer; batch 128. No published time for this problem.
+MLA = {(16, 4096): 140, (16, 8192): 281, (128, 4096): 243}
+# which of emulator_kernels.hip, what it reaches, FLOP or bytes a workgroup and round, published, where from.
+LOOPS = [
+    ("matrix cores, fp8", 0, 4 * 4 * 32768, "TFLOP/s", 1273e12, "AMD, max achievable"),
+    ("matrix cores, bf16", 1, 4 * 4 * 16384, "TFLOP/s", 708e12, "AMD, max achievable"),
+    ("matrix cores, f16", 2, 4 * 4 * 16384, "TFLOP/s", 654e12, "AMD, max achievable"),
+    ("vector unit, f32 FMA", 3, 16 * 256 * 2, "TFLOP/s", 81.7e12, "data sheet, half of 163.4: not packed"),
+    ("LDS loads, 16 bytes", 4, 8 * 256 * 16, "TB/s", 304 * 128 * 2.1e9, "white paper, 128 bytes a cycle and CU"),
+    ("copy of 512 MiB, HBM", 5, 2 * 256 * 16, "TB/s", 4.3e12, "public copies, 4.0 to 4.4"),
+]
+
+
+@dataclass
+class Row:
+    name: str
+    modelled: float
+    published: float
+    unit: str
+    limit: str
+    note: str = ""
+
+    @property
+    def error(self) -> float:
+        return self.modelled / self.published - 1
+
+
+def loops(emulator: Emulator, sample: int) -> Iterator[Row]:
+    source = ROOT / "benchmarks" / "dev" / "emulator_kernels.hip"
+    call = compiled(KernelSource.read(source, ROOT, "emulator_loop")).emulator_loop
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    bytes_each = 2**28
+    buffers = [(ctypes.c_char * bytes_each)() for _ in range(2)]
+    for name, which, each, unit, published, where in LOOPS:
+        copies = unit == "TB/s" and "copy" in name
+        groups, rounds = (bytes_each // 4096 // 8, 8) if copies else (304 * 16, 1000)
+        emulator.set(sample=0 if copies else sample)
+        emulator.counters()
+        if call(which, groups, rounds, ctypes.addressof(buffers[0]), ctypes.addressof(buffers[1])) != 0:
+            raise SystemExit(f"{name}: the launch failed")
+        (found,) = emulator.counters()
+        rate = groups * rounds * each / (found["modelled_us"] * 1e-6)
+        yield Row(name, rate / 1e12, published / 1e12, unit, found["model"]["limited_by"], where)
+
+
+def fp8(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float | None]]:
+    kernel = Kernel(emulator, "amd_fp8_mm")
+    emulator.set(sample=sample)
+    for (m, n, k), (first, fifth) in FP8.items():
+        kernel.run(m=m, n=n, k=k)
+        launches = emulator.counters()
+        yield Row(f"{m}×{n}×{k}", modelled(launches), fifth, "µs", _limit(launches)), first
+
+
+def attention(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float]]:
+    kernel = Kernel(emulator, "flash_attention")
+    emulator.set(sample=sample)
+    for (batch, heads, length), (milliseconds, aiter) in ATTENTION.items():
+        kernel.run(batch=batch, sq=length, sk=length, hq=heads, hk=heads, dim=128, causal=0, half=0)
+        launches = emulator.counters()
+        flops = 4 * batch * heads * length**2 * 128
+        yield (Row(f"{batch}, {heads}, {length}", flops / modelled(launches) * 1e-6, flops / milliseconds * 1e-9, "TFLOP/s",
+                   _limit(launches)), aiter)
+
+
+def mla(emulator: Emulator, sample: int) -> Iterator[Row]:
+    kernel = Kernel(emulator, "mla_decode")
+    emulator.set(sample=sample)
+    for (heads, length), floor in MLA.items():
+        kernel.run(batch=128, sq=1, hq=heads, sk=length, lens="uniform", causal=0)
+        launches = emulator.counters()
+        yield Row(f"{heads} heads, {length} keys", modelled(launches), floor, "µs", _limit(launches))
+
+
+def _limit(launches: Sequence[dict[str, Any]]) -> str:
+    return str(max(launches, key=lambda each: each["modelled_us"])["model"]["limited_by"])
+
+
+def _say(line: str = "") -> None:
+    sys.stdout.write(line + "\n")
+    sys.stdout.flush()
+
+
+def _table(*titles: str) -> None:
+    _say("\n| " + " | ".join(titles) + " |")
+    _say("|" + "---|" * len(titles))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=("loops", "fp8", "attention", "mla"), action="append")
+    parser.add_argument("--library", type=Path, help="libamdhip64.so; without it, it is built")
+    parser.add_argument("--sample", type=int, default=16, help="workgroups of each launch that run")
+    parser.add_argument("--threads", type=int, default=0, help="0: one a core")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    emulator = Emulator(options.library)
+    emulator.set(counters=1, checks="none", threads=options.threads)
+    wanted = options.only or ("loops", "fp8", "attention", "mla")
+    rows: dict[str, list[Row]] = {}
+    if "loops" in wanted:
+        _table("loop", "modelled", "published", "error", "limited by", "published by")
+        for row in loops(emulator, options.sample):
+            rows.setdefault("loops", []).append(row)
+            _say(f"| {row.name} | {row.modelled:.4g} {row.unit} | {row.published:.4g} | {row.error:+.1%} | {row.limit} | {row.note} |")
+    if "fp8" in wanted:
+        _table("M×N×K", "ours, modelled µs", "5th of 163, published µs", "difference", "1st, published µs", "difference", "limited by")
+        for row, first in fp8(emulator, options.sample):
+            rows.setdefault("fp8", []).append(row)
+            best = f"{first} | {row.modelled / first - 1:+.0%}" if first else "– | –"
+            _say(f"| {row.name} | {row.modelled:.1f} | {row.published} | {row.error:+.0%} | {best} | {row.limit} |")
+        mean = statistics.geometric_mean(row.modelled for row in rows["fp8"])
+        _say(f"| geometric mean | {mean:.1f} | 136 | {mean / 136 - 1:+.0%} | 92.0 | {mean / 92 - 1:+.0%} | |")
+    if "attention" in wanted:
+        _table("B, H, S", "ours, modelled TFLOP/s", "moonmath, published", "difference", "aiter v3, published", "limited by")
+        for row, aiter in attention(emulator, options.sample):
+            rows.setdefault("attention", []).append(row)
+            _say(f"| {row.name} | {row.modelled:.0f} | {row.published:.0f} | {row.error:+.0%} | {aiter} | {row.limit} |")
+    if "mla" in wanted:
+        _table("batch 128", "ours, modelled µs", "floor µs", "above it", "limited by")
+        for row in mla(emulator, options.sample):
+            rows.setdefault("mla", []).append(row)
+            _say(f"| {row.name} | {row.modelled:.0f} | {row.published} | {row.error:+.0%} | {row.limit} |")
+    if options.json:
+        options.json.write_text(json.dumps({name: [asdict(row) for row in each] for name, each in rows.items()}, indent=1))
+
+
+if __name__ == "__main__":
+    main()
