@@ -165,8 +165,8 @@ void run_wave(Wave& wave, u64 steps) {
     u64* const executed = kCounted ? wave.group->tally->executed.data() : nullptr;
     counters::Trace* const trace = kCounted ? wave.group->trace : nullptr;
     wave.yield = false;
-    const u64 budget = steps;
-    while (wave.state == Wave::Running && steps && !wave.yield) {
+    const u64 end = wave.executed + steps;
+    while (wave.state == Wave::Running && wave.executed != end && !wave.yield) {
         const Op& op = ops[wave.next];
         wave.current = wave.next++;
         if constexpr (kCounted) {
@@ -176,9 +176,8 @@ void run_wave(Wave& wave, u64 steps) {
         if constexpr (kChecked) checks::before(wave, op);
         op.execute(wave, op);
         if constexpr (kChecked) checks::after(wave, op);
-        --steps;
+        ++wave.executed;
     }
-    wave.executed += budget - steps;
 }
 
 void run_wave(Wave& wave, u64 steps) {
@@ -326,6 +325,7 @@ Outcome run_straight(Wave& wave, const Program& program) {
             const Op& op = program.ops[wave.next];
             wave.current = wave.next++;
             op.execute(wave, op);
+            ++wave.executed;
         }
     } catch (const KernelFault& fault) {
         outcome = {false, fault.hip_error, std::string(fault.what()) + ": " + disassemble(program.ops[wave.current].inst)};

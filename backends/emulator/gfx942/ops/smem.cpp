@@ -4,7 +4,6 @@
 // Semantics: "AMD Instinct MI300 Instruction Set Architecture Reference Guide", chapter "Scalar Memory Operations".
 #include "smem.h"
 
-#include <chrono>
 
 #include "../table.h"
 
@@ -76,14 +75,13 @@ void s_scratch(Wave& w, const Op& op) {
     fault(w, op, "scalar access to scratch memory: compilers for gfx942 do not use it, and the emulator does not have it");
 }
 
-// The clocks are the host's, at the rates that MI300X documents: 2.1 GHz for the shader's (its peak), 100 MHz for the other.
-u64 nanoseconds() {
-    return static_cast<u64>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
-}
+// A wave's clock counts its own instructions, four cycles each (what one that has a SIMD to itself needs at least), so that a
+// kernel that reads it gives the same result every time. Rates as MI300X documents them: 2.1 GHz for the shader clock (its
+// peak), 100 MHz for the other.
+u64 cycles(const Wave& w) { return w.executed * 4; }
 
-void s_memtime(Wave& w, const Op& op) { set_scalar64(w, op.dst, nanoseconds() * 21 / 10); }
-void s_memrealtime(Wave& w, const Op& op) { set_scalar64(w, op.dst, nanoseconds() / 10); }
+void s_memtime(Wave& w, const Op& op) { set_scalar64(w, op.dst, cycles(w)); }
+void s_memrealtime(Wave& w, const Op& op) { set_scalar64(w, op.dst, cycles(w) / 21); }
 
 // Memory is always up to date, so caches have nothing to do.
 void nothing(Wave&, const Op&) {}
