@@ -18,6 +18,7 @@ from typing import Any
 CHECKS = (
     "bounds", "misaligned", "uninitialised", "lds-race", "waitcnt", "barrier", "hazard", "global-race",
 )
+EMULATED = "emulated"      # what limits.case_gflop calls an emulated device, whichever backend it belongs to
 SHOWN = 3                  # findings a message tells in full
 KEPT = {"findings": 100, "counters": 1000}      # entries of one call that the judge takes
 

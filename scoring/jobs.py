@@ -19,6 +19,7 @@ import backends
 from backends.base import Availability, Backend, Device, SourceError, Target, UnknownTarget
 from backends.source import KernelSource, Signature, kernels
 from scoring.config import Config
+from scoring.emulation import EMULATED
 from scoring.judge import Job, Limits
 from scoring.model import Case, Mode
 from scoring.popcorn import server_directives
@@ -282,7 +283,7 @@ def _job(
 ) -> Job:
     settings, device = config.settings, place.device
     emulated = device is not None and device.emulated
-    gflop = settings.limits.case_gflop.get("emulated" if emulated else place.target.backend)
+    gflop = settings.limits.case_gflop.get(EMULATED if emulated else place.target.backend)
     call_seconds = settings.limits.emulated_call_seconds if emulated else settings.limits.call_seconds
 
     def telemetry() -> Mapping[str, Any]:

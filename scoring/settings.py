@@ -12,7 +12,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, mo
 
 import backends
 from scoring.config import PATHS
-from scoring.emulation import parse_checks
+from scoring.emulation import EMULATED, parse_checks
 from scoring.popcorn import GPUS
 
 
@@ -20,6 +20,10 @@ def _backend(name: str) -> str:
     if name not in backends.names():
         raise ValueError(f"no such backend; there are: {', '.join(backends.names())}")
     return name
+
+
+def _runner(name: str) -> str:
+    return name if name == EMULATED else _backend(name)
 
 
 def _gpu_label(name: str) -> str:
@@ -39,6 +43,7 @@ def _file_name(name: str) -> str:
 
 BackendName = Annotated[str, AfterValidator(_backend)]
 GpuLabel = Annotated[str, AfterValidator(_gpu_label)]
+Runner = Annotated[str, AfterValidator(_runner)]
 FileName = Annotated[str, AfterValidator(_file_name)]
 Checks = Annotated[str, AfterValidator(parse_checks)]
 Seconds = Annotated[float, Field(gt=0, le=1e7)]      # no socket waits longer than a few years
@@ -72,7 +77,7 @@ class Limits(_Strict):
     call_seconds: Seconds = 90.0
     emulated_call_seconds: Seconds = 600.0
     job_seconds: Seconds = 3600.0
-    case_gflop: dict[BackendName | Literal["emulated"], Annotated[float, Field(ge=0)]] = {"cpu": 1.0, "emulated": 6.0}
+    case_gflop: dict[Runner, Annotated[float, Field(ge=0)]] = {"cpu": 1.0, EMULATED: 20.0}
 
 
 class Paths(_Strict):

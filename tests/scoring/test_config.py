@@ -59,7 +59,8 @@ def test_an_empty_variable_is_none(tmp_path):
 
 def test_every_leaf_has_an_origin(tmp_path):
     loaded = load(tmp_path, "gpus: {cuda: [H200]}")
-    leaves = {"problems", "kernels", "backends", "gpus", "mode", "seed", "peers", "competitions"}
+    leaves = {"problems", "kernels", "backends", "gpus", "mode", "seed", "peers", "emulate", "checks",
+              "competitions"}
     for section in ("timing", "limits", "paths"):
         leaves |= {f"{section}.{name}" for name in getattr(loaded.settings, section).model_dump()}
     assert set(loaded.origins) == leaves
