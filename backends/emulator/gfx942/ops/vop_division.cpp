@@ -108,7 +108,7 @@ void v_div_fmas_f64(Lanes& l) {
     // Where a denormal quotient was half-way between two numbers only because the sum had been rounded, the error says
     // which of the two is nearer.
     const f64v rest = sum - result / factor;
-    const i64v tie = (magnitude(result) < 0x1p-1022) & (magnitude(rest) == 0x1p-947);
+    const i64v tie = (magnitude(result) <= 0x1p-1022) & (magnitude(rest) == 0x1p-947);
     const i64v further = ((error > 0.0) & (rest > 0.0)) | ((error < 0.0) & (rest < 0.0));
     const f64v step = choose(rest > 0.0, f64v(0x1p-1074), f64v(-0x1p-1074));
     result = choose(tie & further, result + step, result);

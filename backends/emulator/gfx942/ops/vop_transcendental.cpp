@@ -120,7 +120,13 @@ f64v coarse(f64v value) {
     return choose(normal, floats_of(bits_of(value) & ~((u64{1} << 26) - 1)), value);
 }
 
-void v_rcp_f64(Lanes& l) { store_f64(l.d, coarse(1.0 / load_f64(l.s[0]))); }
+// Newton's method reaches the nearest number to every reciprocal but those of numbers with nothing but ones after the point
+// (Markstein, "IA-64 and Elementary Functions"), and then quotients would be wrong in the last place: there the start is exact.
+void v_rcp_f64(Lanes& l) {
+    constexpr u64 kFraction = (u64{1} << 52) - 1;
+    const f64v x = load_f64(l.s[0]), exact = 1.0 / x;
+    store_f64(l.d, choose((bits_of(x) & kFraction) == kFraction, exact, coarse(exact)));
+}
 
 f64v square_root64(f64v x) {
     return choose(x < 0.0, floats_of(u64v(u64{0xfff8} << 48)), __builtin_elementwise_sqrt(x));
