@@ -3,21 +3,25 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from tests.emulator.isa import sources, values
+from tests.emulator.isa.assembler import assemble
 from tests.emulator.isa.evaluate import environment
-from tests.emulator.isa.opcodes import Instruction, Operand
+from tests.emulator.isa.opcodes import Instruction, Operand, of_format
 from tests.emulator.isa.pcode import compiled
 from tests.emulator.isa.sources import Source
 from tests.emulator.isa.wave import EXEC, M0, VCC, Wave, random_wave
 
 # The program counter, hardware registers, indexed registers and modes: driven by hand-written tests.
 ELSEWHERE = re.compile(r"s_(call|cbranch|getpc|setpc|swappc|rfe|getreg|setreg|movrel|set_gpr_idx|setvskip)")
+FORMATS = ("SOP1", "SOP2", "SOPC", "SOPK")
 SOURCE_AT, DESTINATION, CASES = (8, 12), 20, 24
 _SPECIAL = {"vcc": VCC, "exec": EXEC}
 
@@ -137,3 +141,14 @@ def _together(instruction: Instruction, group: list[ScalarCase]) -> Iterable[tup
             after.set_scalar(case.destination, case.width, int(found["D0"][i]))
         after.scc = int(found["SCC"][i])
         yield case, after
+
+
+@functools.cache
+def assembled(form: str) -> list[ScalarCase]:
+    """The cases of one format that gfx942 has."""
+    tried = []
+    for instruction in of_format(form):
+        tried += list(cases(instruction, np.random.default_rng(zlib.crc32(instruction.name.encode()))))
+    for case, code in zip(tried, assemble([c.text for c in tried]), strict=True):
+        case.code = code or b""
+    return [c for c in tried if c.code]

@@ -7,19 +7,23 @@ says afterwards whether gfx942 has it.
 
 from __future__ import annotations
 
+import functools
 import re
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from tests.emulator.isa import sources
+from tests.emulator.isa.assembler import assemble
 from tests.emulator.isa.lane_selects import dpp, sdwa
-from tests.emulator.isa.opcodes import Instruction, Operand, formats
+from tests.emulator.isa.opcodes import Instruction, Operand, formats, of_format
 from tests.emulator.isa.sources import Source
 from tests.emulator.isa.values import Array, Value, value
 from tests.emulator.isa.wave import VCC, Wave, random_wave
 
+FORMATS = ("VOP1", "VOP2", "VOPC", "VOP3", "VOP3SD", "VOP3P")
 SOURCE_AT = (4, 8, 12)
 DESTINATION = 20
 MASK_AT, CARRY_AT, SCALAR_AT = 30, 34, 38
@@ -33,6 +37,8 @@ _SATURATES = re.compile(r"v_(pk_)?(add|sub|subrev|mad)_(pk_)?[iu](16|32)$|v_mad_
 _RAW = re.compile(r"v_cvt_(pk_)?f32_[bf]{1,2}8|v_pk_mov|v_mad_mix|v_cvt_(pk|sr)_[bf]{1,2}8|v_dot[48]")
 ELSEWHERE = re.compile(r"v_(readlane|readfirstlane|writelane|swap|nop|clrexcp|screen|permlane)")
 MODES = (0x3F1 | 1 << 2, 0x3F2 | 2 << 2, 0x3F3 | 3 << 2, 0x300, 0x1F0)
+# In IEEE mode, and where denormal results are kept, OMOD does nothing (ISA reference, 6.2.2).
+_UNSCALED = (0x3F0, 0x300, 0x1F0)
 _ARITHMETIC = re.compile(r"v_(pk_)?(add|sub|subrev|mul|fma|fmac|min|max)_f(16|32|64)$|v_cvt_f(16|32|64)_(f|i|u)")
 
 
@@ -98,11 +104,13 @@ def cases(instruction: Instruction, rng: np.random.Generator) -> Iterator[Case]:
         if not re.match("v_mad_[iu]64|v_div_scale|.*sad_|v_pk_mov", instruction.name):
             yield build(full, clamp=True, modify=True)
         if _ARITHMETIC.match(instruction.name) and instruction.format == "VOP3" and "cvt" not in instruction.name:
-            yield build(full, omod=True)
+            yield build(full, omod=True, mode=0x100)
+            for mode in _UNSCALED:
+                yield build(full, omod=True, mode=mode)
         if instruction.format == "VOP3" and formats(instruction.name) == ["VOP3"]:
             for _ in range(3):
                 yield build(full, op_sel=True)
-    if _ARITHMETIC.match(instruction.name) or instruction.name == "v_cmp_lt_f32":
+    if _ARITHMETIC.match(instruction.name) or re.match("v_cmp_(lt|class)_f", instruction.name):
         for mode in MODES:
             yield build(full, mode=mode)
 
@@ -118,7 +126,7 @@ class _Builder:
                  modify: bool = False, clamp: bool = False, omod: bool = False, op_sel: bool = False,
                  sdwa: bool = False, dpp: bool = False, mode: int = 0x3F0) -> Case:
         wave = random_wave(self.rng, exec_mask)
-        wave.mode = 0x100 if omod else mode
+        wave.mode = mode
         given = [self._source(wave, i, o, i == constant, i == scalar, i == literal)
                  for i, o in enumerate(self.operands)]
         case = Case(self.instruction, "", wave, [g.bits for g in given], wave.exec)
@@ -144,6 +152,8 @@ class _Builder:
             suffixes.append("clamp")
         if omod:
             case.scale, text = [(2.0, "mul:2"), (4.0, "mul:4"), (0.5, "div:2")][int(self.rng.integers(0, 3))]
+            if mode in _UNSCALED:
+                case.scale = 1.0
             suffixes.append(text)
         case.text = self._text(case, texts, form, constant >= 0 or scalar >= 0, suffixes)
         return case
@@ -289,3 +299,12 @@ class _Builder:
         parts.insert(2 if "mk_" in self.instruction.name else 3, f"0x{bits:x}")
 
 
+@functools.cache
+def assembled(form: str) -> list[Case]:
+    """The cases of one format that gfx942 has."""
+    tried = []
+    for instruction in of_format(form):
+        tried += list(cases(instruction, np.random.default_rng(zlib.crc32(f"{instruction.name} {form}".encode()))))
+    for case, code in zip(tried, assemble([c.text for c in tried]), strict=True):
+        case.code = code or b""
+    return [c for c in tried if c.code]
