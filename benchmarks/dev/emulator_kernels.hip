@@ -46,7 +46,7 @@ __global__ void __launch_bounds__(256) lds_loads(unsigned* out, int rounds, int 
     __syncthreads();
     u32x4 sum[8] = {};
     for (int i = 0; i < rounds; ++i)
-        for (int j = 0; j < 8; ++j) sum[j] |= reinterpret_cast<Lds*>(memory)[(threadIdx.x * stride + 64 * j) % 1024];
+        for (int j = 0; j < 8; ++j) sum[j] |= ((Lds*)memory)[(threadIdx.x * stride + 64 * j) % 1024];
     u32x4 total = sum[0];
     for (int j = 1; j < 8; ++j) total |= sum[j];
     out[blockIdx.x * blockDim.x + threadIdx.x] = total.x;

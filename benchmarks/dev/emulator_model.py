@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: MIT
 """The emulator's timing model against published MI300X figures: prints the tables of benchmarks/emulator.md.
 
-    python benchmarks/dev/emulator_model.py [--only loops|fp8|attention|mla] [--library FILE] [--sample 16] [--threads N] [--json FILE]
+    python benchmarks/dev/emulator_model.py [--only loops] [--library FILE] [--sample 16] [--threads N] [--json FILE]
 
-No kernel of ours has been timed on an MI300X, and none of the published kernels is here to be run: but for the loops, a row
-sets the modelled time of our kernel beside the published time of another kernel for the same problem. A sample of the
-workgroups runs; what they compute is thrown away.
+No kernel of ours has been timed on an MI300X, and none of the published kernels is here to be run: but for the loops, a
+row sets the modelled time of our kernel beside the published time of another kernel for the same problem. A sample of
+the workgroups runs; what they compute is thrown away.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ import argparse
 import ctypes
 import json
 import statistics
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -33,11 +32,13 @@ FP8 = {
     (6144, 7168, 256): (None, 88.6), (6144, 7168, 2048): (None, 426), (6144, 4608, 7168): (None, 948),
     (6144, 7168, 2304): (None, 479), (6144, 512, 7168): (None, 163), (6144, 4096, 512): (None, 97.7),
 }
-# ms of moonmath's kernel (rounded to nearest even) and TFLOP/s of aiter v3 (likewise), bf16, head dimension 128, full.
+# TFLOP/s; the shape is not stated, its authors' examples are 8192³.
+SQUARE = {8192: (963, "HipKittens, open pull request")}
+# ms of moonmath's kernel and TFLOP/s of aiter v3 (both round to nearest even), bf16, head dimension 128, full.
 ATTENTION = {(2, 24, 8192): (3.083, 435), (2, 24, 16384): (11.67, 449), (1, 32, 16384): (8.013, 487)}
-# (query heads, keys): µs at 4.3 TB/s or 600 TFLOP/s, whichever is longer; batch 128. No published time for this problem.
+# (query heads, keys): µs at 4.3 TB/s or 600 TFLOP/s, whichever is longer; batch 128. Nobody published a time for it.
 MLA = {(16, 4096): 140, (16, 8192): 281, (128, 4096): 243}
-# which of emulator_kernels.hip, what it reaches, FLOP or bytes a workgroup and round, published, where from.
+# Which of emulator_kernels.hip, FLOP or bytes a workgroup and round, unit, published rate, where from.
 LOOPS = [
     ("matrix cores, fp8", 0, 4 * 4 * 32768, "TFLOP/s", 1273e12, "AMD, max achievable"),
     ("matrix cores, bf16", 1, 4 * 4 * 16384, "TFLOP/s", 708e12, "AMD, max achievable"),
@@ -96,8 +97,8 @@ def attention(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float]]:
         kernel.run(batch=batch, sq=length, sk=length, hq=heads, hk=heads, dim=128, causal=0, half=0)
         launches = emulator.counters()
         flops = 4 * batch * heads * length**2 * 128
-        yield (Row(f"{batch}, {heads}, {length}", flops / modelled(launches) * 1e-6, flops / milliseconds * 1e-9, "TFLOP/s",
-                   _limit(launches)), aiter)
+        rate, published = flops / modelled(launches) * 1e-6, flops / milliseconds * 1e-9
+        yield Row(f"{batch}, {heads}, {length}", rate, published, "TFLOP/s", _limit(launches)), aiter
 
 
 def mla(emulator: Emulator, sample: int) -> Iterator[Row]:
@@ -109,23 +110,85 @@ def mla(emulator: Emulator, sample: int) -> Iterator[Row]:
         yield Row(f"{heads} heads, {length} keys", modelled(launches), floor, "µs", _limit(launches))
 
 
+def square(emulator: Emulator, sample: int) -> Iterator[Row]:
+    kernel = Kernel(emulator, "fp8_gemm")
+    emulator.set(sample=sample)
+    for size, (published, note) in SQUARE.items():
+        kernel.run(m=size, n=size, k=size)
+        launches = emulator.counters()
+        yield Row(f"{size}³", 2 * size**3 / modelled(launches) * 1e-6, published, "TFLOP/s", _limit(launches), note)
+
+
 def _limit(launches: Sequence[dict[str, Any]]) -> str:
     return str(max(launches, key=lambda each: each["modelled_us"])["model"]["limited_by"])
 
 
-def _say(line: str = "") -> None:
-    sys.stdout.write(line + "\n")
-    sys.stdout.flush()
-
-
 def _table(*titles: str) -> None:
-    _say("\n| " + " | ".join(titles) + " |")
-    _say("|" + "---|" * len(titles))
+    print("\n| " + " | ".join(titles) + " |")
+    print("|" + "---|" * len(titles), flush=True)
+
+
+def _line(*cells: object) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def _loops(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("loop", "modelled", "published", "error", "limited by", "published by")
+    for row in loops(emulator, sample):
+        rows.append(row)
+        line = (row.name, f"{row.modelled:.4g} {row.unit}", f"{row.published:.4g}", f"{row.error:+.1%}")
+        _line(*line, row.limit, row.note)
+    return rows
+
+
+def _fp8(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("M×N×K", "ours, modelled µs", "1st, µs", "difference", "5th of 163, µs", "difference", "limited by")
+    for row, first in fp8(emulator, sample):
+        rows.append(row)
+        best = (first, f"{row.modelled / first - 1:+.0%}") if first else ("–", "–")
+        _line(row.name, f"{row.modelled:.1f}", *best, row.published, f"{row.error:+.0%}", row.limit)
+    mean = statistics.geometric_mean(row.modelled for row in rows)
+    _line("geometric mean", f"{mean:.1f}", 92.0, f"{mean / 92 - 1:+.0%}", 136, f"{mean / 136 - 1:+.0%}", "")
+    return rows
+
+
+def _square(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("M = N = K", "ours, modelled TFLOP/s", "published", "difference", "limited by", "published by")
+    for row in square(emulator, sample):
+        rows.append(row)
+        _line(row.name, f"{row.modelled:.0f}", f"{row.published:.0f}", f"{row.error:+.0%}", row.limit, row.note)
+    return rows
+
+
+def _attention(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("B, H, S", "ours, modelled TFLOP/s", "moonmath", "difference", "aiter v3", "difference", "limited by")
+    for row, aiter in attention(emulator, sample):
+        rows.append(row)
+        difference = f"{row.modelled / aiter - 1:+.0%}"
+        line = (row.name, f"{row.modelled:.0f}", f"{row.published:.0f}", f"{row.error:+.0%}")
+        _line(*line, aiter, difference, row.limit)
+    return rows
+
+
+def _mla(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("batch 128", "ours, modelled µs", "floor, µs", "above it", "limited by")
+    for row in mla(emulator, sample):
+        rows.append(row)
+        _line(row.name, f"{row.modelled:.0f}", row.published, f"{row.error:+.0%}", row.limit)
+    return rows
+
+
+TABLES = {"loops": _loops, "fp8": _fp8, "square": _square, "attention": _attention, "mla": _mla}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=("loops", "fp8", "attention", "mla"), action="append")
+    parser.add_argument("--only", choices=TABLES, action="append")
     parser.add_argument("--library", type=Path, help="libamdhip64.so; without it, it is built")
     parser.add_argument("--sample", type=int, default=16, help="workgroups of each launch that run")
     parser.add_argument("--threads", type=int, default=0, help="0: one a core")
@@ -133,33 +196,10 @@ def main() -> None:
     options = parser.parse_args()
     emulator = Emulator(options.library)
     emulator.set(counters=1, checks="none", threads=options.threads)
-    wanted = options.only or ("loops", "fp8", "attention", "mla")
-    rows: dict[str, list[Row]] = {}
-    if "loops" in wanted:
-        _table("loop", "modelled", "published", "error", "limited by", "published by")
-        for row in loops(emulator, options.sample):
-            rows.setdefault("loops", []).append(row)
-            _say(f"| {row.name} | {row.modelled:.4g} {row.unit} | {row.published:.4g} | {row.error:+.1%} | {row.limit} | {row.note} |")
-    if "fp8" in wanted:
-        _table("M×N×K", "ours, modelled µs", "5th of 163, published µs", "difference", "1st, published µs", "difference", "limited by")
-        for row, first in fp8(emulator, options.sample):
-            rows.setdefault("fp8", []).append(row)
-            best = f"{first} | {row.modelled / first - 1:+.0%}" if first else "– | –"
-            _say(f"| {row.name} | {row.modelled:.1f} | {row.published} | {row.error:+.0%} | {best} | {row.limit} |")
-        mean = statistics.geometric_mean(row.modelled for row in rows["fp8"])
-        _say(f"| geometric mean | {mean:.1f} | 136 | {mean / 136 - 1:+.0%} | 92.0 | {mean / 92 - 1:+.0%} | |")
-    if "attention" in wanted:
-        _table("B, H, S", "ours, modelled TFLOP/s", "moonmath, published", "difference", "aiter v3, published", "limited by")
-        for row, aiter in attention(emulator, options.sample):
-            rows.setdefault("attention", []).append(row)
-            _say(f"| {row.name} | {row.modelled:.0f} | {row.published:.0f} | {row.error:+.0%} | {aiter} | {row.limit} |")
-    if "mla" in wanted:
-        _table("batch 128", "ours, modelled µs", "floor µs", "above it", "limited by")
-        for row in mla(emulator, options.sample):
-            rows.setdefault("mla", []).append(row)
-            _say(f"| {row.name} | {row.modelled:.0f} | {row.published} | {row.error:+.0%} | {row.limit} |")
+    rows = {name: TABLES[name](emulator, options.sample) for name in options.only or TABLES}
     if options.json:
-        options.json.write_text(json.dumps({name: [asdict(row) for row in each] for name, each in rows.items()}, indent=1))
+        found = {name: [asdict(row) for row in each] for name, each in rows.items()}
+        options.json.write_text(json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

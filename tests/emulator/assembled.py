@@ -60,14 +60,15 @@ amdhsa.kernels:
 
 
 def code_object(body: str, folder: Path, pointers: int = 0, lds: int = 0, vgprs: int = 64) -> bytes:
-    """A kernel ``kernel`` of these instructions, half of its vector registers accumulation ones. s[0:1] point to the arguments, which are ``pointers`` addresses; s2 is the
-    workgroup's number, v0 the thread's."""
+    """A kernel ``kernel`` of these instructions, half of its vector registers accumulation ones. s[0:1] point to the
+    arguments, which are ``pointers`` addresses; s2 is the workgroup's number, v0 the thread's."""
     arguments = ", ".join(
         f"{{.size: 8, .offset: {8 * i}, .value_kind: global_buffer, .address_space: global}}" for i in range(pointers))
     source, relocatable, output = folder / "kernel.s", folder / "kernel.o", folder / "kernel.hsaco"
     source.write_text(_SOURCE.format(body=body, vgprs=vgprs, accum_offset=vgprs // 8 * 4, lds=lds,
                                      kernarg=max(8 * pointers, 8), arguments=arguments))
-    for command in ([*_CLANG, "-c", str(source), "-o", str(relocatable)], [*_LINK, str(relocatable), "-o", str(output)]):
+    for command in ([*_CLANG, "-c", str(source), "-o", str(relocatable)],
+                    [*_LINK, str(relocatable), "-o", str(output)]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
     return output.read_bytes()
