@@ -145,6 +145,8 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
             const int lane = std::countr_zero(wrong);
             report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + ", not a multiple of " +
                                                  std::to_string(alignment), neighbourhood(address[lane]));
+            if (kind == AccessKind::Atomic) lanes &= ~wrong;        // the hardware would fault
+            if (!lanes) return 0;
         }
     }
     if (!on(w, kBounds)) return lanes;
@@ -152,7 +154,7 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
     u64 wrong = 0;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
-        if (!within(address[lane], bytes, kind)) wrong |= u64{1} << lane;
+        if (!within(address[lane], bytes, kind) && !is_kernarg(*w.group->launch, address[lane], bytes)) wrong |= u64{1} << lane;
     }
     if (wrong) {
         const int lane = std::countr_zero(wrong);
@@ -170,6 +172,7 @@ u64 check_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, A
             const int lane = std::countr_zero(wrong);
             report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of LDS, not a multiple of " +
                                                  std::to_string(alignment));
+            if (kind == AccessKind::Atomic) lanes &= ~wrong;
         }
     }
     if (!on(w, kBounds)) return lanes;

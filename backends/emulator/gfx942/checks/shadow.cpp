@@ -79,7 +79,13 @@ void end_group(Workgroup&) {}
 
 std::vector<Finding> end_launch(LaunchShadow& shadow) {
     std::vector<Finding> findings;
-    for (auto& [key, finding] : shadow.findings) findings.push_back(std::move(finding));
+    for (auto& [key, finding] : shadow.findings) {
+        // Where an undefined address leads says nothing.
+        const bool of_address = finding.check == kBounds || finding.check == kMisaligned;
+        const auto cause = shadow.findings.find({kUninitialised, key.second});
+        if (of_address && cause != shadow.findings.end() && cause->second.message.rfind("the address", 0) == 0) continue;
+        findings.push_back(std::move(finding));
+    }
     return findings;
 }
 

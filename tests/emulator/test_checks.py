@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: MIT
+"""The emulator's checks: each finds its planted bugs where they are, and says nothing about the same kernels mended."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from backends.emulator import build
+from tests.emulator import runtime
+from tests.emulator.checks import assembly, hazards, memory, sharing, values
+from tests.emulator.checks.assembly import BYTES, Case
+from tests.emulator.runtime import Hip, pointers
+
+pytestmark = pytest.mark.toolchain("rocm")
+CASES = [*memory.CASES, *values.CASES, *sharing.CASES, *hazards.CASES]
+Finding = dict[str, Any]
+
+
+class Checked(Hip):
+    """The emulator with all checks on. Memory of others is out of bounds, and workgroups run in order."""
+
+    def __init__(self, path: Path):
+        super().__init__(path)
+        self.library.warpwave_emulator_take_findings.restype = ctypes.c_void_p
+        self.library.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
+        for option, value in (("checks", "all"), ("strict", "1"), ("threads", "1")):
+            assert self.library.warpwave_emulator_set(option.encode(), value.encode()) == 0
+
+    def findings(self) -> list[Finding]:
+        text = self.library.warpwave_emulator_take_findings()
+        found: list[Finding] = json.loads(ctypes.string_at(text))
+        self.library.warpwave_emulator_free(text)
+        return found
+
+    def launch(self, function: ctypes.c_void_p, groups: int, threads: int, *arguments: Any, lds: int = 0) -> int:
+        status: int = self.hipModuleLaunchKernel(function, groups, 1, 1, threads, 1, 1, lds, None, pointers(*arguments), None)
+        return status
+
+
+@pytest.fixture(scope="module")
+def hip() -> Checked:
+    return Checked(runtime.built(build.library))
+
+
+@pytest.fixture(scope="module")
+def text() -> str:
+    return assembly.source(CASES)
+
+
+@pytest.fixture(scope="module")
+def module(hip: Checked, text: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ctypes.c_void_p]:
+    module = hip.module(assembly.assemble(text, tmp_path_factory.mktemp("cases")))
+    yield module
+    hip.ok("hipModuleUnload", module)
+
+
+@pytest.fixture
+def buffers(hip: Checked) -> Iterator[list[ctypes.c_void_p]]:
+    both = [hip.malloc(BYTES), hip.malloc(BYTES)]
+    for buffer in both:
+        hip.ok("hipMemset", buffer, 0, ctypes.c_size_t(BYTES))
+    yield list(both)
+    for buffer in both:
+        hip.hipFree(buffer)
+    hip.hipGetLastError()
+
+
+def _run(hip: Checked, module: ctypes.c_void_p, case: Case, kind: str, buffers: list[ctypes.c_void_p]) -> tuple[int, list[Finding]]:
+    function = hip.function(module, f"{case.name}_{kind}")
+    return hip.launch(function, case.groups, case.threads, *buffers), hip.findings()
+
+
+def _shown(findings: list[Finding]) -> str:
+    return "\n".join(finding["text"] for finding in findings)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_planted_bug_is_found(
+    hip: Checked, module: ctypes.c_void_p, text: str, buffers: list[ctypes.c_void_p], case: Case
+) -> None:
+    if case.freed:
+        hip.ok("hipFree", buffers[0])
+    status, findings = _run(hip, module, case, "wrong", buffers)
+    assert status == 0
+    assert len(findings) == 1, _shown(findings)
+    finding = findings[0]
+    name = f"{case.name}_wrong"
+    assert finding["check"] == case.check
+    assert re.search(case.message, finding["message"]), finding["message"]
+    assert finding["kernel"] == name
+    assert Path(finding["file"]).name == "cases.s"
+    assert finding["line"] == assembly.marked_line(text, name), _shown(findings)
+    mnemonic = text.splitlines()[finding["line"] - 1].split()[0]
+    assert finding["instruction"].split()[0].removesuffix("_e64") == mnemonic
+    for key, wanted in (("lane", case.lane), ("wave", case.wave)):
+        assert wanted is None or finding[key] == wanted, key
+    assert case.group is None or finding["workgroup"] == [case.group, 0, 0]
+    assert finding["text"].startswith("========= ")
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_the_same_kernel_without_the_bug_is_silent(
+    hip: Checked, module: ctypes.c_void_p, buffers: list[ctypes.c_void_p], case: Case
+) -> None:
+    status, findings = _run(hip, module, case, "right", buffers)
+    assert status == 0
+    assert not findings, _shown(findings)
