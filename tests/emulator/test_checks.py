@@ -40,7 +40,9 @@ class Checked(Hip):
         return found
 
     def launch(self, function: ctypes.c_void_p, groups: int, threads: int, *arguments: Any, lds: int = 0) -> int:
-        status: int = self.hipModuleLaunchKernel(function, groups, 1, 1, threads, 1, 1, lds, None, pointers(*arguments), None)
+        status: int = self.hipModuleLaunchKernel(
+            function, groups, 1, 1, threads, 1, 1, lds, None, pointers(*arguments), None
+        )
         return status
 
 
@@ -72,7 +74,9 @@ def buffers(hip: Checked) -> Iterator[list[ctypes.c_void_p]]:
     hip.hipGetLastError()
 
 
-def _run(hip: Checked, module: ctypes.c_void_p, case: Case, kind: str, buffers: list[ctypes.c_void_p]) -> tuple[int, list[Finding]]:
+def _run(
+    hip: Checked, module: ctypes.c_void_p, case: Case, kind: str, buffers: list[ctypes.c_void_p]
+) -> tuple[int, list[Finding]]:
     function = hip.function(module, f"{case.name}_{kind}")
     return hip.launch(function, case.groups, case.threads, *buffers), hip.findings()
 
@@ -112,3 +116,60 @@ def test_the_same_kernel_without_the_bug_is_silent(
     status, findings = _run(hip, module, case, "right", buffers)
     assert status == 0
     assert not findings, _shown(findings)
+
+
+# In data/bugs.hip: (kernel, check, workgroups, work-items in each, what the message says).
+HIP = [
+    ("read_off_by_one", "bounds", 5, 64, "^read of 4 bytes .* 1 lanes$"),
+    ("write_off_by_one", "bounds", 5, 64, "^write of 4 bytes .* 1 lanes$"),
+    ("tile_too_small", "bounds", 1, 64, "of LDS, which has 252 bytes here; 1 lanes$"),
+    ("half_a_tile", "uninitialised", 1, 64, "^what is stored to memory is undefined; 32 lanes$"),
+    ("uninitialised_register", "uninitialised", 1, 64, "^what is stored to memory is undefined$"),
+    ("no_barrier", "lds-race", 1, 128, "^read of LDS byte"),
+    ("one_barrier_of_two", "lds-race", 1, 256, "^write of LDS byte"),
+    ("counting_without_atomics", "lds-race", 1, 128, "of LDS byte"),
+    ("barrier_in_a_branch", "barrier", 1, 64, "^the barrier was run by 16 lanes"),
+    ("groups_write_the_same", "global-race", 2, 64, "^write at"),
+    ("sum_without_atomics", "global-race", 2, 64, "^read at"),
+    ("no_fence", "global-race", 2, 64, "^read at"),
+    ("misaligned_cast", "misaligned", 1, 64, "^read of 4 bytes"),
+    ("no_wait", "waitcnt", 1, 64, r"^reads .* vmcnt\(0\)"),
+    ("no_wait_states", "hazard", 1, 64, "^reads the result of a transcendental instruction: 1 wait state must come"),
+]
+
+
+@pytest.fixture(scope="module")
+def hip_module(hip: Checked) -> Iterator[ctypes.c_void_p]:
+    binary = runtime.compile_hip("bugs")
+    assert binary.code_object is not None
+    module = hip.module(binary.code_object.read_bytes())
+    yield module
+    hip.ok("hipModuleUnload", module)
+
+
+@pytest.mark.parametrize(("kernel", "check", "groups", "threads", "message"), HIP, ids=[each[0] for each in HIP])
+def test_a_bug_in_a_hip_kernel_is_found_in_its_line(
+    hip: Checked,
+    hip_module: ctypes.c_void_p,
+    buffers: list[ctypes.c_void_p],
+    kernel: str,
+    check: str,
+    groups: int,
+    threads: int,
+    message: str,
+) -> None:
+    lines = (runtime.DATA / "bugs.hip").read_text().splitlines()
+    (line,) = (number for number, text in enumerate(lines, 1) if text.endswith(f"// {kernel}"))
+    count = ctypes.c_int(BYTES // 4)
+    for mended in (0, 1):
+        function = hip.function(hip_module, f"_Z{len(kernel)}{kernel}ILb{mended}EEvPKiPii")
+        assert hip.launch(function, groups, threads, *buffers, count) == 0
+        findings = hip.findings()
+        if mended:
+            assert not findings, _shown(findings)
+            continue
+        found = [finding for finding in findings if finding["check"] == check]
+        assert found, _shown(findings)
+        assert len(found) == len(findings), _shown(findings)
+        assert [finding for finding in found if re.search(message, finding["message"])], _shown(findings)
+        assert {(Path(finding["file"]).name, finding["line"]) for finding in found} == {("bugs.hip", line)}

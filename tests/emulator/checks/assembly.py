@@ -1,11 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Kernels in gfx942 assembly, each twice: with a planted bug and with the bug mended. All of them are one code object.
 
-A kernel begins with its arguments in scalar registers and its registers defined:
-s[4:5] ``input``, s[6:7] ``output`` (both ``BYTES`` long), s2 the workgroup, s3 the wave, v0 the work-item, v1 four times
-its lane. v2 to v31, a0 to a31, s8 to s27 and VCC are 0; v32 to v63, a32 to a39 and s28 to s39 are what nothing was written
-to. Its text may use its name, ``{kernel}``, for labels and jump to
-``.Ldone_{kernel}``.
+A kernel begins with its arguments in scalar registers and its registers defined: s[4:5] ``input``, s[6:7] ``output``
+(both ``BYTES`` long), s2 the workgroup, s3 the wave, v0 the work-item, v1 four times its lane. v2 to v31, a0 to a31,
+s8 to s27 and VCC are 0; v32 to v63, a32 to a39 and s28 to s39 are what nothing was written to. Its text may use its
+name, ``{kernel}``, for labels and jump to ``.Ldone_{kernel}``.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-BYTES = 1024            # of each buffer
+BYTES = 1024  # of each buffer
 LDS = 4096
-SCRATCH = 64            # a lane
-MARK = "// !"           # at the end of the line that is to be found
+SCRATCH = 64  # a lane
+MARK = "// !"  # at the end of the line that is to be found
 
 _HEAD = """
 .amdgcn_target "amdgcn-amd-amdhsa--gfx942"
@@ -53,47 +53,63 @@ _METADATA = """  - .name: {name}
       - {{.offset: 0, .size: 8, .value_kind: global_buffer, .address_space: global}}
       - {{.offset: 8, .size: 8, .value_kind: global_buffer, .address_space: global}}
 """
-_PROLOGUE = "\n".join([
-    "s_load_dwordx4 s[4:7], s[0:1], 0x0",
-    *(f"v_mov_b32 v{n}, 0" for n in range(2, 32)),
-    *(f"v_accvgpr_write_b32 a{n}, 0" for n in range(32)),
-    *(f"s_mov_b32 s{n}, 0" for n in range(8, 28)),
-    "s_mov_b64 vcc, 0",
-    "v_lshrrev_b32 v1, 6, v0", "s_nop 1", "v_readfirstlane_b32 s3, v1",
-    "v_and_b32 v1, 63, v0", "v_lshlrev_b32 v1, 2, v1",
-    "s_waitcnt lgkmcnt(0)", "s_nop 15", "s_nop 15",
-])
+_PROLOGUE = "\n".join(
+    [
+        "s_load_dwordx4 s[4:7], s[0:1], 0x0",
+        *(f"v_mov_b32 v{n}, 0" for n in range(2, 32)),
+        *(f"v_accvgpr_write_b32 a{n}, 0" for n in range(32)),
+        *(f"s_mov_b32 s{n}, 0" for n in range(8, 28)),
+        "s_mov_b64 vcc, 0",
+        "v_lshrrev_b32 v1, 6, v0",
+        "s_nop 1",
+        "v_readfirstlane_b32 s3, v1",
+        "v_and_b32 v1, 63, v0",
+        "v_lshlrev_b32 v1, 2, v1",
+        "s_waitcnt lgkmcnt(0)",
+        "s_nop 15",
+        "s_nop 15",
+    ]
+)
 
 
 @dataclass(frozen=True)
 class Case:
-    """Texts may be indented. ``wrong`` has one line that ends in ``MARK``: where ``check`` must find what ``message`` (a regular expression)
-    matches, and nothing else may be found. ``right`` is the same without the bug."""
+    """Texts may be indented. ``wrong`` has one line that ends in ``MARK``: where ``check`` must find what ``message``
+    (a regular expression) matches, and nothing else may be found. ``right`` is the same without the bug.
+    """
 
     name: str
     check: str
     wrong: str
     right: str
     message: str
-    lane: int | None = None     # that the finding names; None: any
+    lane: int | None = None  # that the finding names; None: any
     wave: int | None = None
     group: int | None = None
     threads: int = 64
     groups: int = 1
-    freed: bool = False         # ``input`` is freed before the launch with the bug
+    freed: bool = False  # ``input`` is freed before the launch with the bug
 
 
 def source(cases: Sequence[Case]) -> str:
     """Kernels ``<name>_wrong`` and ``<name>_right``."""
-    kernels = [(f"{case.name}_{kind}", text) for case in cases for kind, text in (("wrong", case.wrong), ("right", case.right))]
+    kernels = [
+        (f"{case.name}_{kind}", text)
+        for case in cases
+        for kind, text in (("wrong", case.wrong), ("right", case.right))
+    ]
     parts = [_HEAD]
     for name, text in kernels:
         body = "\n".join(line.strip() for line in text.replace("{kernel}", name).strip().splitlines())
-        parts.append(f".p2align 8\n.globl {name}\n.type {name},@function\n{name}:\n{_PROLOGUE}\n{body}\n"
-                     f".Ldone_{name}:\ns_endpgm\n.Lend_{name}:\n.size {name}, .Lend_{name}-{name}\n")
+        parts.append(
+            f".p2align 8\n.globl {name}\n.type {name},@function\n{name}:\n{_PROLOGUE}\n{body}\n"
+            f".Ldone_{name}:\ns_endpgm\n.Lend_{name}:\n.size {name}, .Lend_{name}-{name}\n"
+        )
     parts.append(".rodata\n.p2align 6\n")
     parts += [_DESCRIPTOR.format(name=name, lds=LDS, scratch=SCRATCH) for name, _ in kernels]
-    parts.append(".amdgpu_metadata\n---\namdhsa.version: [1, 2]\namdhsa.target: amdgcn-amd-amdhsa--gfx942\namdhsa.kernels:\n")
+    parts.append(
+        ".amdgpu_metadata\n---\namdhsa.version: [1, 2]\namdhsa.target: amdgcn-amd-amdhsa--gfx942\namdhsa.kernels:\n"
+    )
     parts += [_METADATA.format(name=name, lds=LDS, scratch=SCRATCH) for name, _ in kernels]
     parts.append("...\n.end_amdgpu_metadata\n")
     return "".join(parts)
@@ -101,6 +117,12 @@ def source(cases: Sequence[Case]) -> str:
 
 def unmarked(text: str) -> str:
     return text.replace(MARK, "")
+
+
+def replaced(name: str, check: str, text: str, wrong: object, right: object, message: str, **more: Any) -> Case:
+    """The same text with two things in place of ``{x}``."""
+    first, second = (text.replace("{x}", str(each)) for each in (wrong, right))
+    return Case(name, check, first, unmarked(second), message, **more)
 
 
 def marked_line(text: str, name: str) -> int:
@@ -118,8 +140,22 @@ def assemble(text: str, folder: Path) -> bytes:
     path, object_file, library = folder / "cases.s", folder / "cases.o", folder / "cases.hsaco"
     path.write_text(text)
     zig = [sys.executable, "-m", "ziglang"]
-    _run([*zig, "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-g", "-x", "assembler", "-c", str(path), "-o",
-          str(object_file)])
+    _run(
+        [
+            *zig,
+            "clang",
+            "-target",
+            "amdgcn-amd-amdhsa",
+            "-mcpu=gfx942",
+            "-g",
+            "-x",
+            "assembler",
+            "-c",
+            str(path),
+            "-o",
+            str(object_file),
+        ]
+    )
     _run([*zig, "ld.lld", "-shared", str(object_file), "-o", str(library)])
     return library.read_bytes()
 

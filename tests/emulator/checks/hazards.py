@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""Wait states: pairs of instructions and how many must come between, by the ISA guide's tables for MI300. Each is planted
-with one too few and is silent with as many."""
+"""Wait states: pairs of instructions and how many must come between, by the ISA guide's tables for MI300. Each is
+planted with one too few and is silent with as many."""
 
 from __future__ import annotations
 
 from tests.emulator.checks.assembly import MARK, Case
 
 _COMPARE_EXEC = "v_cmpx_eq_u32 vcc, v2, v2"
-_MFMA16 = "v_mfma_f32_16x16x16_f16"        # 4 passes
-_MFMA32 = "v_mfma_f32_32x32x8_f16"         # 8
-_MFMA4 = "v_mfma_f32_4x4x4_16b_f16"        # 2
-_MFMA64 = "v_mfma_f32_32x32x4_2b_f16"      # 16
+_MFMA16 = "v_mfma_f32_16x16x16_f16"  # 4 passes
+_MFMA32 = "v_mfma_f32_32x32x8_f16"  # 8
+_MFMA4 = "v_mfma_f32_4x4x4_16b_f16"  # 2
+_MFMA64 = "v_mfma_f32_32x32x4_2b_f16"  # 16
 _AB = "v[2:3], v[4:5]"
 
 # name: (the earlier instruction, wait states, the later one)
 PAIRS: dict[str, tuple[str, int, str]] = {
     "transcendental": ("v_exp_f32 v2, v3", 1, "v_add_f32 v4, v2, v3"),
-    "sdwa_destination": ("v_add_u32_sdwa v2, v3, v4 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:DWORD src1_sel:DWORD",
-                         1, "v_add_u32 v5, v2, v3"),
+    "sdwa_destination": (
+        "v_add_u32_sdwa v2, v3, v4 dst_sel:WORD_1 dst_unused:UNUSED_PRESERVE src0_sel:DWORD src1_sel:DWORD",
+        1,
+        "v_add_u32 v5, v2, v3",
+    ),
     "op_sel_destination": ("v_fma_f16 v2, v3, v4, v5 op_sel:[0,0,0,1]", 1, "v_add_u32 v5, v2, v3"),
     "mask_to_vector": ("v_cmp_eq_u32 s[8:9], v2, v3", 2, "v_cndmask_b32 v4, v2, v3, s[8:9]"),
     "vcc_to_vector": ("v_cmp_eq_u32 vcc, v2, v3", 2, "v_cndmask_b32 v4, v2, v3, vcc"),
@@ -44,7 +47,11 @@ PAIRS: dict[str, tuple[str, int, str]] = {
     "vector_to_accumulator": ("v_accvgpr_write_b32 a2, v6", 2, f"{_MFMA16} a[0:3], {_AB}, a[0:3]"),
     "store_data": ("global_store_dwordx4 v1, v[4:7], s[6:7]", 2, "v_mov_b32 v5, 1"),
     "buffer_store_data": ("buffer_store_dwordx3 v[4:6], v1, s[12:15], 0 offen", 2, "v_mov_b32 v5, 1"),
-    "f64_fma": ("v_mfma_f64_4x4x4_4b_f64 a[0:1], v[2:3], v[4:5], a[0:1]", 2, "v_fma_f64 v[8:9], v[10:11], v[10:11], v[10:11]"),
+    "f64_fma": (
+        "v_mfma_f64_4x4x4_4b_f64 a[0:1], v[2:3], v[4:5], a[0:1]",
+        2,
+        "v_fma_f64 v[8:9], v[10:11], v[10:11], v[10:11]",
+    ),
     "dot_read": ("v_dot4_i32_i8 v2, v3, v4, v5", 3, "v_add_u32 v6, v2, v3"),
     "dot_overwritten": ("v_dot4_i32_i8 v2, v3, v4, v5", 3, "v_mov_b32 v2, 0"),
     "dot_to_factor": ("v_dot4_i32_i8 v2, v3, v4, v5", 3, "v_dot4_i32_i8 v6, v2, v4, v5"),
@@ -68,22 +75,50 @@ PAIRS: dict[str, tuple[str, int, str]] = {
     "mfma64_to_vector": (f"{_MFMA64} v[8:39], {_AB}, 0", 19, "v_add_f32 v5, v39, v2"),
     "mfma64_overwritten": (f"{_MFMA64} a[0:31], {_AB}, a[0:31]", 19, "v_accvgpr_write_b32 a31, v2"),
     "f32_mfma_to_vector": ("v_mfma_f32_16x16x4_f32 v[8:11], v2, v4, 0", 10, "v_add_f32 v12, v10, v2"),
-    "f32_mfma_to_factor": ("v_mfma_f32_16x16x4_f32 v[8:11], v2, v4, 0", 10, "v_mfma_f32_16x16x4_f32 v[12:15], v10, v4, 0"),
-    "f32_mfma_to_other_accumulator": ("v_mfma_f32_16x16x4_f32 v[8:11], v2, v4, 0", 8,
-                                      "v_mfma_f32_16x16x4_f32 v[10:13], v2, v4, v[10:13]"),
+    "f32_mfma_to_factor": (
+        "v_mfma_f32_16x16x4_f32 v[8:11], v2, v4, 0",
+        10,
+        "v_mfma_f32_16x16x4_f32 v[12:15], v10, v4, 0",
+    ),
+    "f32_mfma_to_other_accumulator": (
+        "v_mfma_f32_16x16x4_f32 v[8:11], v2, v4, 0",
+        8,
+        "v_mfma_f32_16x16x4_f32 v[10:13], v2, v4, v[10:13]",
+    ),
     "f32_mfma32_to_vector": ("v_mfma_f32_32x32x2_f32 v[8:23], v2, v4, 0", 18, "v_add_f32 v24, v10, v2"),
     "f64_mfma4_to_vector": ("v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], 0", 6, "v_add_u32 v12, v9, v2"),
-    "f64_mfma4_to_store": ("v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], 0", 9, "global_store_dword v1, v9, s[6:7]"),
-    "f64_mfma4_to_factor": ("v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], 0", 6,
-                            "v_mfma_f64_4x4x4_4b_f64 v[12:13], v[8:9], v[4:5], 0"),
-    "f64_mfma4_to_accumulator": ("v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], 0", 4,
-                                 "v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], v[8:9]"),
+    "f64_mfma4_to_store": (
+        "v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], 0",
+        9,
+        "global_store_dword v1, v9, s[6:7]",
+    ),
+    "f64_mfma4_to_factor": (
+        "v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], 0",
+        6,
+        "v_mfma_f64_4x4x4_4b_f64 v[12:13], v[8:9], v[4:5], 0",
+    ),
+    "f64_mfma4_to_accumulator": (
+        "v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], 0",
+        4,
+        "v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], v[8:9]",
+    ),
     "f64_mfma16_to_vector": ("v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], 0", 11, "v_add_u32 v16, v9, v2"),
-    "f64_mfma16_to_store": ("v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], 0", 18, "global_store_dword v1, v9, s[6:7]"),
-    "f64_mfma16_to_other_accumulator": ("v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], 0", 9,
-                                        "v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], v[8:9]"),
+    "f64_mfma16_to_store": (
+        "v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], 0",
+        18,
+        "global_store_dword v1, v9, s[6:7]",
+    ),
+    "f64_mfma16_to_other_accumulator": (
+        "v_mfma_f64_16x16x4_f64 v[8:15], v[2:3], v[4:5], 0",
+        9,
+        "v_mfma_f64_4x4x4_4b_f64 v[8:9], v[2:3], v[4:5], v[8:9]",
+    ),
     "smfmac_to_vector": ("v_smfmac_f32_16x16x32_f16 v[8:11], v[2:3], v[4:7], v12", 7, "v_add_f32 v13, v10, v2"),
-    "mfma_to_smfmac_index": (f"{_MFMA16} v[8:11], {_AB}, 0", 7, "v_smfmac_f32_16x16x32_f16 v[16:19], v[2:3], v[4:7], v8"),
+    "mfma_to_smfmac_index": (
+        f"{_MFMA16} v[8:11], {_AB}, 0",
+        7,
+        "v_smfmac_f32_16x16x32_f16 v[16:19], v[2:3], v[4:7], v8",
+    ),
 }
 
 
@@ -100,7 +135,12 @@ def _text(earlier: str, states: int, later: str, mark: str = "") -> str:
 
 
 CASES = [
-    Case(f"hazard_{name}", "hazard", _text(earlier, states - 1, later, MARK), _text(earlier, states, later),
-         rf": {states} wait states? must come between, there (is|are) {states - 1}$")
+    Case(
+        f"hazard_{name}",
+        "hazard",
+        _text(earlier, states - 1, later, MARK),
+        _text(earlier, states, later),
+        rf": {states} wait states? must come between, there (is|are) {states - 1}$",
+    )
     for name, (earlier, states, later) in PAIRS.items()
 ]

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""Planted races in LDS and in global memory, and divergent barriers. Workgroups have two waves, grids two workgroups."""
+"""Planted races in LDS and in global memory, and divergent barriers. Workgroups have up to two waves, grids two
+workgroups."""
 
 from __future__ import annotations
 
-from tests.emulator.checks.assembly import Case, unmarked
+from tests.emulator.checks.assembly import Case, replaced
 
 _SYNC = "s_waitcnt lgkmcnt(0)\ns_barrier"
 
@@ -22,34 +23,72 @@ def _waves(first: str, between: str, second: str) -> str:
     """
 
 
-def _lds(name: str, first: str, second: str, message: str, wrong: str = "", right: str = _SYNC, lane: int | None = 0) -> Case:
-    return Case(name, "lds-race", _waves(first, wrong, second + " // !"), _waves(first, right, second), message, threads=128,
-                lane=lane, wave=1)
-
-
-def _replaced(name: str, check: str, text: str, wrong: str, right: str, message: str, **more: object) -> Case:
-    """The same kernel with two texts in place of ``{x}``."""
-    return Case(name, check, text.replace("{x}", wrong), unmarked(text.replace("{x}", right)), message,
-                **more)  # type: ignore[arg-type]
+def _lds(
+    name: str, first: str, second: str, message: str, wrong: str = "", right: str = _SYNC, lane: int | None = 0
+) -> Case:
+    return Case(
+        name,
+        "lds-race",
+        _waves(first, wrong, second + " // !"),
+        _waves(first, right, second),
+        message,
+        threads=128,
+        lane=lane,
+        wave=1,
+    )
 
 
 _OWN_LOAD = "s_mov_b32 m0, {base}\ns_nop 0\nglobal_load_lds_dword v1, s[4:5]"
 LDS = [
     _lds("read_after_write", "ds_write_b32 v1, v0", "ds_read_b32 v2, v1", "^read of LDS byte 0, which wave 0 wrote"),
     _lds("write_after_read", "ds_read_b32 v2, v1", "ds_write_b32 v1, v0", "^write of LDS byte 0, which wave 0 read"),
-    _lds("write_after_write", "ds_write_b32 v1, v0", "ds_write_b32 v1, v0", "^write of LDS byte 0, which wave 0 wrote"),
-    _lds("one_dword", "ds_write_b32 v1, v0", "v_mov_b32 v2, 40\nds_read_b32 v3, v2", "^read of LDS byte 40, which wave 0 wrote"),
-    _lds("wide_read", "ds_write_b32 v1, v0 offset:12", "v_mov_b32 v2, 0\nds_read_b128 v[4:7], v2", "^read of LDS byte 12, "),
-    _lds("write_not_waited_for", "ds_write_b32 v1, v0", "ds_read_b32 v2, v1", "^read of LDS byte 0, which wave 0 wrote",
-         wrong="s_barrier"),
-    _lds("write_waited_for_in_part", "ds_write_b32 v1, v0\nds_write_b32 v1, v0 offset:1024", "ds_read_b32 v2, v1 offset:1024",
-         "^read of LDS byte 1024, which wave 0 wrote", wrong="s_waitcnt lgkmcnt(1)\ns_barrier"),
-    _lds("read_not_waited_for", "ds_read_b32 v2, v1", "ds_write_b32 v1, v0", "^write of LDS byte 0, which wave 0 read",
-         wrong="s_barrier"),
+    _lds(
+        "write_after_write", "ds_write_b32 v1, v0", "ds_write_b32 v1, v0", "^write of LDS byte 0, which wave 0 wrote"
+    ),
+    _lds(
+        "one_dword",
+        "ds_write_b32 v1, v0",
+        "v_mov_b32 v2, 40\nds_read_b32 v3, v2",
+        "^read of LDS byte 40, which wave 0 wrote",
+    ),
+    _lds(
+        "wide_read",
+        "ds_write_b32 v1, v0 offset:12",
+        "v_mov_b32 v2, 0\nds_read_b128 v[4:7], v2",
+        "^read of LDS byte 12, ",
+    ),
+    _lds(
+        "write_not_waited_for",
+        "ds_write_b32 v1, v0",
+        "ds_read_b32 v2, v1",
+        "^read of LDS byte 0, which wave 0 wrote",
+        wrong="s_barrier",
+    ),
+    _lds(
+        "write_waited_for_in_part",
+        "ds_write_b32 v1, v0\nds_write_b32 v1, v0 offset:1024",
+        "ds_read_b32 v2, v1 offset:1024",
+        "^read of LDS byte 1024, which wave 0 wrote",
+        wrong="s_waitcnt lgkmcnt(1)\ns_barrier",
+    ),
+    _lds(
+        "read_not_waited_for",
+        "ds_read_b32 v2, v1",
+        "ds_write_b32 v1, v0",
+        "^write of LDS byte 0, which wave 0 read",
+        wrong="s_barrier",
+    ),
     _lds("atomic_and_write", "ds_add_u32 v1, v3", "ds_write_b32 v1, v0", "^write of LDS byte 0, which wave 0 wrote"),
-    _lds("through_flat", "ds_write_b32 v1, v0", "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32 v4, 0\nv_mov_b32 v5, s9\n"
-         "flat_load_dword v6, v[4:5]", "^read of LDS byte 0, which wave 0 wrote"),
-    _replaced("second_barrier", "lds-race", f"""
+    _lds(
+        "through_flat",
+        "ds_write_b32 v1, v0",
+        "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32 v4, 0\nv_mov_b32 v5, s9\nflat_load_dword v6, v[4:5]",
+        "^read of LDS byte 0, which wave 0 wrote",
+    ),
+    replaced(
+        "second_barrier",
+        "lds-race",
+        f"""
         v_lshlrev_b32 v2, 2, v0
         v_xor_b32 v3, 0x100, v2
         ds_write_b32 v2, v0
@@ -60,35 +99,102 @@ LDS = [
         s_cmp_eq_u32 s3, 1
         s_cbranch_scc0 .Ldone_{{kernel}}
         ds_write_b32 v2, v4 // !
-        """, "", "s_barrier", "^write of LDS byte 256, which wave 0 read", threads=128, wave=1),
-    _replaced("atomics_and_writes", "lds-race", "v_mov_b32 v2, 0\n{x}", "ds_write_b32 v2, v0 // !", "ds_add_u32 v2, v0",
-              "^write of LDS byte 0, which wave 0 wrote", threads=128),
-    _replaced("same_value", "lds-race", "ds_write_b32 v1, {x} // !", "v0", "v1", "^write of LDS byte 0, which wave 0 wrote",
-              threads=128),
-    _replaced("bytes", "lds-race", "v_mov_b32 v2, {x}\nv_mov_b32 v3, s3\nds_write_b8 v2, v3 // !", "7", "s3",
-              "^write of LDS byte 7, which wave 0 wrote", threads=128),
-    _replaced("own_load", "lds-race", _OWN_LOAD.format(base=0) + "\n{x}\nds_read_b32 v2, v1 // !", "s_waitcnt lgkmcnt(0)",
-              "s_waitcnt vmcnt(0)", r"own load from memory to it is under way; s_waitcnt vmcnt\(0\)"),
-    _replaced("own_load_of_two", "lds-race",
-              _OWN_LOAD.format(base=0) + "\n" + _OWN_LOAD.format(base=256) + "\ns_waitcnt vmcnt({x})\nds_read_b32 v2, v1 // !",
-              "2", "1", r"own load from memory to it is under way; s_waitcnt vmcnt\(1\)"),
-    _lds("others_load", _OWN_LOAD.format(base=0), "ds_read_b32 v2, v1", "^read of LDS byte 0, which wave 0 wrote",
-         wrong=_SYNC, right="s_waitcnt vmcnt(0)\ns_barrier"),
+        """,
+        "",
+        "s_barrier",
+        "^write of LDS byte 256, which wave 0 read",
+        threads=128,
+        wave=1,
+    ),
+    replaced(
+        "atomics_and_writes",
+        "lds-race",
+        "v_mov_b32 v2, 0\n{x}",
+        "ds_write_b32 v2, v0 // !",
+        "ds_add_u32 v2, v0",
+        "^write of LDS byte 0, which wave 0 wrote",
+        threads=128,
+    ),
+    replaced(
+        "same_value",
+        "lds-race",
+        "ds_write_b32 v1, {x} // !",
+        "v0",
+        "v1",
+        "^write of LDS byte 0, which wave 0 wrote",
+        threads=128,
+    ),
+    replaced(
+        "bytes",
+        "lds-race",
+        "v_mov_b32 v2, {x}\nv_mov_b32 v3, s3\nds_write_b8 v2, v3 // !",
+        "7",
+        "s3",
+        "^write of LDS byte 7, which wave 0 wrote",
+        threads=128,
+    ),
+    replaced(
+        "own_load",
+        "lds-race",
+        _OWN_LOAD.format(base=0) + "\n{x}\nds_read_b32 v2, v1 // !",
+        "s_waitcnt lgkmcnt(0)",
+        "s_waitcnt vmcnt(0)",
+        r"own load from memory to it is under way; s_waitcnt vmcnt\(0\)",
+    ),
+    replaced(
+        "own_load_of_two",
+        "lds-race",
+        _OWN_LOAD.format(base=0)
+        + "\n"
+        + _OWN_LOAD.format(base=256)
+        + "\ns_waitcnt vmcnt({x})\nds_read_b32 v2, v1 // !",
+        "2",
+        "1",
+        r"own load from memory to it is under way; s_waitcnt vmcnt\(1\)",
+    ),
+    _lds(
+        "others_load",
+        _OWN_LOAD.format(base=0),
+        "ds_read_b32 v2, v1",
+        "^read of LDS byte 0, which wave 0 wrote",
+        wrong=_SYNC,
+        right="s_waitcnt vmcnt(0)\ns_barrier",
+    ),
 ]
 
 BARRIER = [
-    _replaced("half_of_the_lanes", "barrier",
-              "s_mov_b64 exec, 0xffffffff\nglobal_store_dword v1, v0, s[6:7]\n{x}s_barrier // !\ns_mov_b64 exec, -1\n"
-              "global_store_dword v1, v0, s[6:7]", "", "s_mov_b64 exec, -1\n",
-              r"^the barrier was run by 32 lanes \(0 to 31\) of the wave; 32 lanes \(32 to 63\) skipped it and went on$", lane=32),
-    _replaced("two_halves", "barrier", "s_mov_b64 exec, {x}\ns_barrier // !\ns_not_b64 exec, exec\ns_barrier\n"
-              "s_mov_b64 exec, -1", "0x55555555", "-1", "^the barrier was run by 16 lanes", lane=1),
+    replaced(
+        "half_of_the_lanes",
+        "barrier",
+        "s_mov_b64 exec, 0xffffffff\nglobal_store_dword v1, v0, s[6:7]\n{x}s_barrier // !\ns_mov_b64 exec, -1\n"
+        "global_store_dword v1, v0, s[6:7]",
+        "",
+        "s_mov_b64 exec, -1\n",
+        r"^the barrier was run by 32 lanes \(0 to 31\) of the wave; 32 lanes \(32 to 63\) skipped it and went on$",
+        lane=32,
+    ),
+    replaced(
+        "two_halves",
+        "barrier",
+        "s_mov_b64 exec, {x}\ns_barrier // !\ns_not_b64 exec, exec\ns_barrier\ns_mov_b64 exec, -1",
+        "0x55555555",
+        "-1",
+        "^the barrier was run by 16 lanes",
+        lane=1,
+    ),
     # Lanes that do nothing more have left: with them, a barrier of the others is fine.
-    _replaced("left", "barrier", "s_mov_b64 exec, 0xff\ns_barrier // !\ns_mov_b64 exec, {x}\nglobal_store_dword v1, v0, s[6:7]",
-              "0x1ff", "0x7f", "1 |lane 8 skipped", lane=8),
+    replaced(
+        "left",
+        "barrier",
+        "s_mov_b64 exec, 0xff\ns_barrier // !\ns_mov_b64 exec, {x}\nglobal_store_dword v1, v0, s[6:7]",
+        "0x1ff",
+        "0x7f",
+        "1 |lane 8 skipped",
+        lane=8,
+    ),
 ]
 
-_OF_GROUP = "s_mul_i32 s8, s2, {x}\nv_add_u32 v2, s8, v1\nglobal_store_dword v2, v0, s[6:7] // !"      # 64 dwords
+_OF_GROUP = "s_mul_i32 s8, s2, {x}\nv_add_u32 v2, s8, v1\nglobal_store_dword v2, v0, s[6:7] // !"  # 64 dwords
 
 
 def _groups(first: str, second: str) -> str:
@@ -107,30 +213,97 @@ _RELEASE = "s_waitcnt vmcnt(0)\nbuffer_wbl2 sc1\ns_waitcnt vmcnt(0)\nglobal_atom
 _ACQUIRE = "global_atomic_add v4, v2, v3, s[6:7] offset:1020 sc0 sc1\ns_waitcnt vmcnt(0)\nbuffer_inv sc1"
 
 
-def _race(name: str, first: str, second: str, message: str, right_first: str, right_second: str, lane: int | None = 0) -> Case:
-    return Case(name, "global-race", _groups(first, second), _groups(right_first, right_second), message, group=1, groups=2,
-                lane=lane)
+def _race(
+    name: str, first: str, second: str, message: str, right_first: str, right_second: str, lane: int | None = 0
+) -> Case:
+    return Case(
+        name,
+        "global-race",
+        _groups(first, second),
+        _groups(right_first, right_second),
+        message,
+        group=1,
+        groups=2,
+        lane=lane,
+    )
 
 
 _READ = "global_load_dword v5, v1, s[6:7]"
 GLOBAL = [
-    _replaced("groups_write", "global-race", _OF_GROUP, "0", "256", r"^write at 0x\w+, which workgroup \(0,0,0\) wrote in the same",
-              groups=2, group=1, lane=0),
-    _replaced("groups_overlap", "global-race", _OF_GROUP, "252", "256", "^write at", groups=2, group=1, lane=0),
-    _race("group_reads", _STORE, _READ + " // !", r"^read at 0x\w+, which workgroup \(0,0,0\) wrote",
-          f"{_STORE}\n{_RELEASE}", f"{_ACQUIRE}\n{_READ}"),
-    _race("group_overwrites", _READ, _STORE + " // !", r"^write at 0x\w+, which workgroup \(0,0,0\) read",
-          f"{_READ}\n{_RELEASE}", f"{_ACQUIRE}\n{_STORE}"),
-    _race("no_acquire", f"{_STORE}\n{_RELEASE}", _READ + " // !", "^read at", f"{_STORE}\n{_RELEASE}", f"{_ACQUIRE}\n{_READ}"),
-    _race("no_release", _STORE, f"{_ACQUIRE}\n{_READ} // !", "^read at", f"{_STORE}\n{_RELEASE}", f"{_ACQUIRE}\n{_READ}"),
-    _race("scalar_read", _STORE, "s_load_dword s8, s[6:7], 0x8 // !", r"^read at 0x\w+, which workgroup \(0,0,0\) wrote",
-          f"{_STORE}\n{_RELEASE}", f"{_ACQUIRE}\ns_load_dword s8, s[6:7], 0x8", lane=-1),
-    _race("atomic_and_store", "global_atomic_add v1, v0, s[6:7]", _STORE + " // !", r"^write at 0x\w+, which workgroup",
-          "global_atomic_add v1, v0, s[6:7]", "global_atomic_add v1, v0, s[6:7]"),
-    _race("atomic_and_read", "global_atomic_add v1, v0, s[6:7]", _READ + " // !", r"^read at", "global_atomic_add v1, v0, s[6:7]",
-          _READ + " sc1"),
-    _replaced("groups_bytes", "global-race", "v_mov_b32 v2, {x}\nglobal_store_byte v2, v0, s[6:7] // !", "5", "s2",
-              "^write at", groups=2, group=1),
+    replaced(
+        "groups_write",
+        "global-race",
+        _OF_GROUP,
+        "0",
+        "256",
+        r"^write at 0x\w+, which workgroup \(0,0,0\) wrote in the same",
+        groups=2,
+        group=1,
+        lane=0,
+    ),
+    replaced("groups_overlap", "global-race", _OF_GROUP, "252", "256", "^write at", groups=2, group=1, lane=0),
+    _race(
+        "group_reads",
+        _STORE,
+        _READ + " // !",
+        r"^read at 0x\w+, which workgroup \(0,0,0\) wrote",
+        f"{_STORE}\n{_RELEASE}",
+        f"{_ACQUIRE}\n{_READ}",
+    ),
+    _race(
+        "group_overwrites",
+        _READ,
+        _STORE + " // !",
+        r"^write at 0x\w+, which workgroup \(0,0,0\) read",
+        f"{_READ}\n{_RELEASE}",
+        f"{_ACQUIRE}\n{_STORE}",
+    ),
+    _race(
+        "no_acquire",
+        f"{_STORE}\n{_RELEASE}",
+        _READ + " // !",
+        "^read at",
+        f"{_STORE}\n{_RELEASE}",
+        f"{_ACQUIRE}\n{_READ}",
+    ),
+    _race(
+        "no_release", _STORE, f"{_ACQUIRE}\n{_READ} // !", "^read at", f"{_STORE}\n{_RELEASE}", f"{_ACQUIRE}\n{_READ}"
+    ),
+    _race(
+        "scalar_read",
+        _STORE,
+        "s_load_dword s8, s[6:7], 0x8 // !",
+        r"^read at 0x\w+, which workgroup \(0,0,0\) wrote",
+        f"{_STORE}\n{_RELEASE}",
+        f"{_ACQUIRE}\ns_load_dword s8, s[6:7], 0x8",
+        lane=-1,
+    ),
+    _race(
+        "atomic_and_store",
+        "global_atomic_add v1, v0, s[6:7]",
+        _STORE + " // !",
+        r"^write at 0x\w+, which workgroup",
+        "global_atomic_add v1, v0, s[6:7]",
+        "global_atomic_add v1, v0, s[6:7]",
+    ),
+    _race(
+        "atomic_and_read",
+        "global_atomic_add v1, v0, s[6:7]",
+        _READ + " // !",
+        r"^read at",
+        "global_atomic_add v1, v0, s[6:7]",
+        _READ + " sc1",
+    ),
+    replaced(
+        "groups_bytes",
+        "global-race",
+        "v_mov_b32 v2, {x}\nglobal_store_byte v2, v0, s[6:7] // !",
+        "5",
+        "s2",
+        "^write at",
+        groups=2,
+        group=1,
+    ),
 ]
 
 CASES = [*LDS, *BARRIER, *GLOBAL]
