@@ -78,7 +78,7 @@ class Llvm:
         linked = [word for bitcode in [*(self.bitcode / name for name in _BITCODE), controls]
                   for word in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", str(bitcode))]
         return [
-            [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-x", "c", "-O3",
+            [*self.clang, "-target", "amdgcn-amd-amdhsa", f"-mcpu={arch}", "-nogpulib", "-x", "c", "-O3",
              f"-DWARPWAVE_ISA_VERSION={_ISA_VERSIONS[arch]}", "-emit-llvm", "-c", str(CONTROLS), "-o", str(controls)],
             # -S keeps the driver from linking; the compiler proper then obeys the later word and writes an object.
             [*self.front_end(), *flags, *device_flags, "--cuda-device-only", "-S", "-Xclang", "-emit-obj", *linked,

@@ -65,7 +65,7 @@ def test_clang_without_rocm(checkout: Path) -> None:
     linked = [word for name in ("/amd/lib/ocml.bc", "/amd/lib/ockl.bc", "/out/kernel.oclc.bc")
               for word in ("-Xclang", "-mlink-builtin-bitcode", "-Xclang", name)]
     assert commands == [
-        ["/zig", "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-x", "c", "-O3",
+        ["/zig", "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-nogpulib", "-x", "c", "-O3",
          "-DWARPWAVE_ISA_VERSION=9402", "-emit-llvm", "-c", str(CONTROLS), "-o", "/out/kernel.oclc.bc"],
         [*FRONT_END, "-gline-tables-only", "-fdebug-compilation-dir=.", "--cuda-device-only", "-S", "-Xclang",
          "-emit-obj", *linked, "kernels/hip/scale/plain.hip", "-o", "/out/kernel.device.o"],
