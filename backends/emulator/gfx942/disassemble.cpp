@@ -40,8 +40,8 @@ std::string scalar_text(unsigned code, unsigned dwords, u32 literal) {
         {kExec, "exec_lo", "exec"}, {kExec + 1, "exec_hi", ""},
         {kSharedBase, "src_shared_base", "src_shared_base"}, {kSharedLimit, "src_shared_limit", "src_shared_limit"},
         {kPrivateBase, "src_private_base", "src_private_base"}, {kPrivateLimit, "src_private_limit", "src_private_limit"},
-        {kPopsExitingWaveId, "src_pops_exiting_wave_id", ""}, {kVccz, "src_vccz", ""}, {kExecz, "src_execz", ""},
-        {kScc, "src_scc", ""}, {kLdsDirect, "src_lds_direct", ""},
+        {kPopsExitingWaveId, "src_pops_exiting_wave_id", "src_pops_exiting_wave_id"}, {kVccz, "src_vccz", "src_vccz"},
+        {kExecz, "src_execz", "src_execz"}, {kScc, "src_scc", "src_scc"}, {kLdsDirect, "src_lds_direct", ""},
     };
     constexpr const char* kFloats[] = {"0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494"};
     for (const Special& special : kSpecials)
@@ -49,6 +49,7 @@ std::string scalar_text(unsigned code, unsigned dwords, u32 literal) {
     if (code < kFlatScratch) return range("s", code, dwords);
     if (code >= kTtmp && code < kM0) return range("ttmp", code - kTtmp, dwords);
     if (code == kLiteral) return hex(literal);
+    if (code == kLastInlineFloat && dwords > 1) return "0.15915494309189532";
     if (code >= kFirstInlineFloat && code <= kLastInlineFloat) return kFloats[code - kFirstInlineFloat];
     if (code >= kFirstInlineInteger && code <= kLastInlineInteger)
         return std::to_string(code <= 192 ? int(code) - 128 : 192 - int(code));
@@ -121,6 +122,7 @@ void vector_operands(const Inst& inst, const Signature& types, Text& out) {
     const bool read = matrix && !std::strcmp(inst.row->name, "v_accvgpr_read_b32");
     const bool write = matrix && !std::strcmp(inst.row->name, "v_accvgpr_write_b32");
     const bool move = !std::strcmp(inst.row->name, "v_accvgpr_mov_b32");
+    const bool sparse = has(inst, "v_smfmac");              // whose indices are never AGPRs
     if (types.dst.type == Type::Mask || inst.dst_is_scalar)
         out.operand(scalar_text(inst.dst, types.dst.dwords, 0));
     else if (types.dst.type != Type::None)
@@ -128,7 +130,7 @@ void vector_operands(const Inst& inst, const Signature& types, Text& out) {
     if (types.sdst.type != Type::None) out.operand(scalar_text(inst.sdst, types.sdst.dwords, 0));
     for (int i = 0, place = 0; i < types.sources; ++i) {
         if (types.src[i].type == Type::Tied) continue;
-        const bool acc = move || read || (matrix && !write && (i < 2 ? inst.acc >> i & 1 : acc_cd));
+        const bool acc = move || read || (matrix && !write && (i < 2 ? inst.acc >> i & 1 : acc_cd && !sparse));
         const TypedOperand type = types.src[i].type == Type::Literal ? TypedOperand{Type::B32, 1} : types.src[i];
         std::string text = source_text(inst.src[i], type, inst.literal, acc);
         if (inst.sext >> place & 1) text = "sext(" + text + ")";

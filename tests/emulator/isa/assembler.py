@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import struct
 import subprocess
@@ -13,7 +14,7 @@ from pathlib import Path
 
 from elftools.elf.elffile import ELFFile
 
-_COMMAND = [sys.executable, "-m", "ziglang", "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-x",
+COMMAND = [sys.executable, "-m", "ziglang", "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-x",
             "assembler", "-ferror-limit=0", "-c"]
 
 
@@ -47,7 +48,7 @@ def _run(wanted: dict[int, str], folder: Path) -> set[int]:
         owners += [at] * len(lines)
     table = [f".long {at}, L{at} - first" for at in wanted]
     source.write_text("\n".join([*text, "last:", ".section .offsets, \"a\"", *table, ".long -1, last - first", ""]))
-    done = subprocess.run([*_COMMAND, str(source), "-o", str(output)], capture_output=True, text=True, check=False)
+    done = subprocess.run([*COMMAND, str(source), "-o", str(output)], capture_output=True, text=True, check=False)
     if done.returncode == 0:
         return set()
     numbers = {int(n) - 1 for n in re.findall(r"lines\.s:(\d+):\d+: error:", done.stderr)}
@@ -64,6 +65,6 @@ def _encodings(count: int, folder: Path) -> list[bytes | None]:
         raw = elf.get_section_by_name(".offsets").data()
     table = list(struct.iter_unpack("<iI", raw))
     found: list[bytes | None] = [None] * count
-    for (at, start), (_, end) in zip(table, table[1:], strict=False):
+    for (at, start), (_, end) in itertools.pairwise(table):
         found[at] = code[start:end]
     return found

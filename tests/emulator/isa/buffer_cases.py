@@ -69,7 +69,8 @@ def access(rng: np.random.Generator, form: str, size: int) -> Access:
         return Access(resource, index, None, int(rng.integers(0, 2)) * span, uniform)
     records = uniform + int(rng.integers(40, 64)) * stride
     if form == "lanes":
-        return Access(Resource(base, records, stride, add_lane=True), None, None, int(rng.integers(0, 2)) * span, uniform)
+        resource = Resource(base, records, stride, add_lane=True)
+        return Access(resource, None, None, int(rng.integers(0, 2)) * span, uniform)
     if form == "indexed":
         return Access(Resource(base, records, stride), index, None, int(rng.integers(0, 10)) * 16, uniform)
     return Access(Resource(base, records, stride), index, offset, 0, uniform)

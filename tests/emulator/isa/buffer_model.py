@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Buffer resources, and where and within what bounds an instruction accesses memory through one.
 
-Source: "AMD Instinct MI300" ISA reference, chapter "Vector Memory Buffer Instructions": the resource's fields, linear and
-swizzled addressing, range checking of raw and structured buffers.
+Source: "AMD Instinct MI300" ISA reference, chapter "Vector Memory Buffer Instructions": the resource's fields, linear
+and swizzled addressing, range checking of raw and structured buffers.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class Resource:
         fields = sum(code << 3 * i for i, code in enumerate(self.select))
         fields |= self.number_format << 12 | self.data_format << 15 | self.add_lane << 23
         fields |= {8: 0, 16: 1, 32: 2, 64: 3}[self.index_stride] << 21
-        return (self.base & 0xFFFFFFFF, self.base >> 32 & 0xFFFF | self.stride << 16 | self.swizzled << 31, self.records,
-                fields)
+        high = self.base >> 32 & 0xFFFF | self.stride << 16 | self.swizzled << 31
+        return self.base & 0xFFFFFFFF, high, self.records, fields
 
 
 @dataclasses.dataclass

@@ -20,7 +20,7 @@ _FORMATS = {"f16": floats.F16, "f32": floats.F32, "f64": floats.F64}
 def differences(instruction: Instruction, before: Wave, right: Wave, found: Wave, destination: int,
                 operands: Sequence[Array], enabled: Array, high: bool = False, placed: bool = False,
                 modified: bool = False) -> list[str]:
-    """``high``: the result is in the upper half; ``placed``: in either (SDWA); ``modified``: OMOD or CLAMP was there."""
+    """``high``: the result is in the upper half; ``placed``: in either (SDWA); ``modified``: with OMOD or CLAMP."""
     wrong = []
     if (tolerance := TOLERANCES.get(instruction.name)) and tolerance.any:
         return []

@@ -20,6 +20,7 @@ from tests.emulator.isa.wave import M0
 LDS_BYTES = 8192
 # Cross-lane moves, the counters and what the emulator refuses: driven by tests of their own.
 ELSEWHERE = re.compile(r"ds_(bpermute|permute|swizzle|gws|append|consume|nop)")
+_TWO = re.compile(r"ds_(read|write|wrxchg)2(st64)?_")
 _ATOMIC = re.compile(r"ds_(add|sub|rsub|inc|dec|min|max|and|or|xor|mskor|wrxchg|cmpst|pk_add|wrap|condxchg)")
 
 
@@ -53,7 +54,7 @@ def _case(instruction: Instruction, rng: np.random.Generator, exec_mask: int, *,
     name, operands = instruction.name, instruction.operands
     wave = memory_cases.new_wave(rng, exec_mask, LDS_BYTES)
     wave.lds = memory_cases.hard_bytes(rng, instruction, LDS_BYTES)
-    two, spread = "2" in name.split("_")[1], 64 if "st64" in name else 1
+    two, spread = bool(_TWO.match(name)), 64 if "st64" in name else 1
     where, offsets = _places(rng, two, spread, _size(instruction), meet, misaligned)
     if outside:
         where = np.where(rng.random(64) < 0.3, where + 3 * LDS_BYTES, where)
@@ -84,9 +85,9 @@ def _case(instruction: Instruction, rng: np.random.Generator, exec_mask: int, *,
               "OFFSET0": constant(number & 255, 8), "OFFSET1": constant(number >> 8, 8),
               "M0": constant(int(wave.sgprs[M0]), 32)}
     names["ADDR_BASE"] = names["ADDR"]
-    return MemoryCase(instruction, f"{name} {', '.join(texts)} {_offset_text(two, offsets)}".strip(), wave, names, wave.lds,
-                      _addresses(names, number), wave.exec, lds=True, base=0, result=(file, at) if result else None,
-                      loaded="RETURN_DATA", width=width, in_order=meet)
+    text = f"{name} {', '.join(texts)} {_offset_text(two, offsets)}"
+    return MemoryCase(instruction, text, wave, names, wave.lds, _addresses(names, number), wave.exec, lds=True, base=0,
+                      result=(file, at) if result else None, loaded="RETURN_DATA", width=width, in_order=meet)
 
 
 def _addresses(names: dict[str, Value], number: int) -> dict[str, functools.partial[Value]]:

@@ -139,7 +139,9 @@ def _own(instruction: Instruction, rng: np.random.Generator, exec_mask: int, vec
     flat = instruction.format == "FLAT"
     wave = memory_cases.new_wave(rng, exec_mask)
     result = instruction.operands.get("vdst")
-    distance = rng.integers(0, WINDOW_BYTES - 16, 64) if vector else np.full(64, int(rng.integers(0, WINDOW_BYTES - 16)))
+    distance = rng.integers(0, WINDOW_BYTES - 16, 64)
+    if not vector:
+        distance[:] = distance[0]
     offset = int(rng.integers(0, 200)) if flat or not (vector or scalar) else int(rng.integers(-200, 200))
     base = int(rng.integers(0, 200)) if scalar else 0
     if not (vector or scalar):

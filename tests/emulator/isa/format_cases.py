@@ -38,7 +38,8 @@ class FormatCase:
 
 
 def names() -> list[str]:
-    forms = [f"{verb}_format{half}_{parts}" for verb in ("load", "store") for half in ("", "_d16") for parts in _COMPONENTS]
+    forms = [f"{verb}_format{half}_{parts}"
+             for verb in ("load", "store") for half in ("", "_d16") for parts in _COMPONENTS]
     return [f"{kind}_{form}" for kind in ("buffer", "tbuffer") for form in forms] + [
         "buffer_load_format_d16_hi_x", "buffer_store_format_d16_hi_x"]
 
@@ -88,7 +89,8 @@ def _case(name: str, rng: np.random.Generator, data_format: int, number_format: 
     text = f"{name} {data}, {parts[0]}, {parts[1]}, {tail} {parts[2]} {modifiers}" if typed else \
         f"{name} {data}, {address} {modifiers}"
     memory = rng.integers(0, 256, BYTES, dtype=np.uint8)
-    return FormatCase(name, text, wave, memory, access, (data_format, number_format), count, half, "_hi_" in name, stores)
+    formats = data_format, number_format
+    return FormatCase(name, text, wave, memory, access, formats, count, half, "_hi_" in name, stores)
 
 
 def differences(case: FormatCase, emulator: Emulator) -> list[str]:

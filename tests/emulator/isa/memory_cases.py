@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.emulator.isa import fast, floats, sources, values
+from tests.emulator.isa import floats, sources, values
 from tests.emulator.isa.evaluate import environment
 from tests.emulator.isa.memory import Bytes, Mapped, host_buffer
 from tests.emulator.isa.opcodes import Instruction
@@ -32,9 +32,9 @@ _FLOAT_KINDS = {"f16": ("F16", 16), "bf16": ("BF16", 16), "f32": ("F32", 32), "f
 @dataclasses.dataclass
 class MemoryCase:
     """``names``: operands of the program; ``addresses``: what its functions return; ``memory``: the bytes before, of
-    the wave's LDS if ``lds``, at address ``base``; ``result``: register file and first register that are loaded, with ``loaded`` the
-    program's name of it; ``in_order``: lanes meet at one address, so each is done for itself; ``window``: the memory is the lanes' own, and what
-    is in it afterwards is loaded into registers."""
+    the wave's LDS if ``lds``, at address ``base``; ``result``: register file and first register that are loaded, with
+    ``loaded`` the program's name of it; ``in_order``: lanes meet at one address, so each is done for itself;
+    ``window``: the memory is the lanes' own, and what is in it afterwards is loaded into registers."""
 
     instruction: Instruction
     text: str
@@ -207,9 +207,3 @@ def constant(number: int, width: int) -> Value:
 
 def flatten(groups: Iterable[Iterable[MemoryCase]]) -> list[MemoryCase]:
     return [case for group in groups for case in group]
-
-
-__all__ = ["ADDRESS_AT", "BASE", "DATA2_AT", "DATA_AT", "LANES", "MEMORY", "RESULT_AT",
-           "WINDOW_AT", "WINDOW_BYTES", "MemoryCase", "constant", "data",
-           "differences", "element", "expected", "fast", "fill", "flatten", "hard_bytes", "masks", "new_wave", "operand",
-           "put_window", "scattered", "state_differences", "window"]

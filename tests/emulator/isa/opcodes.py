@@ -61,14 +61,15 @@ def instructions() -> dict[tuple[str, str], Instruction]:
     found = {}
     for op, fields in OPERANDS.items():
         name, form = _plain(op.name), type(op).__name__.removesuffix("Op")
-        if op not in PCODE or name in NOT_PROGRAMS or _ELSEWHERE.match(name):
+        program = corrected(name, PCODE.get(op, ""))
+        if not program or name in NOT_PROGRAMS or _ELSEWHERE.match(name):
             continue
         operands = {key: Operand(key, fmt.name.removeprefix("FMT_NUM_"), width, where.name.removeprefix("OPR_"))
                     for key, (fmt, width, where) in fields.items()}
         for key in ("src1", "vsrc1"):
             if name == "v_ldexp_f16" and key in operands:   # an integer; the tables call it F16
                 operands[key] = dataclasses.replace(operands[key], kind="I16")
-        found[name, form] = Instruction(name, form, corrected(name, PCODE[op]), operands)
+        found[name, form] = Instruction(name, form, program, operands)
     # The short forms that the tables do not list again: all have the long encoding too.
     for (name, form), short in list(found.items()):
         if form in ("VOP1", "VOP2") and not {(name, "VOP3"), (name, "VOP3SD")} & found.keys() and \

@@ -126,7 +126,7 @@ def expected(case: ScalarMemoryCase) -> tuple[Wave, Array]:
     data = sum(int(case.wave.sgprs[DATA_AT + i]) << (32 * i) for i in range(case.width // 32))
     loads = "load" in case.instruction.name
     given = values.value("B", case.width, np.array([0 if loads else data], dtype=object))
-    names = {"SDATA": given, "DATA": given, "RETURN_DATA": values.value("B", max(32, case.returned), np.array([0], object))}
+    names = {"SDATA": given, "DATA": given, "RETURN_DATA": values.constant("B", max(32, case.returned), 0)}
     names |= {name: values.constant("B", 64, 0) for name in ("SBASE", "SOFFSET", "OFFSET")}
     env = environment(names, 1)
     env.memory = Mapped(Bytes(memory, BASE), place)

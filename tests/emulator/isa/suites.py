@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-import functools
+from collections.abc import Callable
 
 from tests.emulator.isa import (
     buffer_cases,
@@ -12,6 +12,7 @@ from tests.emulator.isa import (
     format_cases,
     salu_cases,
     smem_cases,
+    test_buffer,
     test_cross_lane,
     test_division,
     test_flow,
@@ -20,18 +21,21 @@ from tests.emulator.isa import (
     valu_cases,
 )
 
+_SUITES: dict[str, Callable[[], list[bytes]]] = {
+    "test_valu": lambda: [c.code for form in valu_cases.FORMATS for c in valu_cases.assembled(form)],
+    "test_salu": lambda: [c.code for form in salu_cases.FORMATS for c in salu_cases.assembled(form)],
+    "test_ds": lambda: [c.code for c in ds_cases.cases()],
+    "test_flat": lambda: [c.code for c in flat_cases.cases()],
+    "test_buffer": lambda: [c.code for c in buffer_cases.cases()] + [c.code for c in format_cases.cases()] +
+    test_buffer.CACHES.codes(),
+    "test_smem": lambda: [c.code for c in smem_cases.cases()] + test_smem.codes(),
+    "test_lds_loads": test_lds_loads.codes,
+    "test_cross_lane": test_cross_lane.SNIPPETS.codes,
+    "test_division": test_division.SNIPPETS.codes,
+    "test_flow": test_flow.SNIPPETS.codes,
+}
+NAMES = tuple(_SUITES)
 
-@functools.cache
-def codes() -> dict[str, list[bytes]]:
-    return {
-        "test_valu": [c.code for form in valu_cases.FORMATS for c in valu_cases.assembled(form)],
-        "test_salu": [c.code for form in salu_cases.FORMATS for c in salu_cases.assembled(form)],
-        "test_ds": [c.code for c in ds_cases.cases()],
-        "test_flat": [c.code for c in flat_cases.cases()],
-        "test_buffer": [c.code for c in buffer_cases.cases()] + [c.code for c in format_cases.cases()],
-        "test_smem": [c.code for c in smem_cases.cases()] + test_smem.codes(),
-        "test_lds_loads": test_lds_loads.codes(),
-        "test_cross_lane": test_cross_lane.SNIPPETS.codes(),
-        "test_division": test_division.SNIPPETS.codes(),
-        "test_flow": test_flow.SNIPPETS.codes(),
-    }
+
+def codes(name: str) -> list[bytes]:
+    return _SUITES[name]()

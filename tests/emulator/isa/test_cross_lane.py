@@ -40,7 +40,8 @@ BY_INDEX = "s_set_gpr_idx_on s4, gpr_idx({})\n{}\ns_set_gpr_idx_off"
 INDEXED = [("SRC0", "v_mov_b32 v20, v8"), ("DST", "v_mov_b32 v20, v8"), ("SRC0,DST", "v_mov_b32 v20, v8"),
            ("SRC1", "v_add_u32 v20, v8, v9"), ("SRC2", "v_fma_f32 v20, v8, v9, v10"),
            ("DST,SRC2", "v_fmac_f32 v20, v8, v9"), ("SRC0", "v_mov_b32 v20, s5"), ("SRC0", "v_readlane_b32 s20, v8, 5"),
-           ("SRC0", "v_readfirstlane_b32 s20, v8"), ("DST", "v_writelane_b32 v20, s5, 9"), ("SRC1", "v_mov_b32 v20, v8")]
+           ("SRC0", "v_readfirstlane_b32 s20, v8"), ("DST", "v_writelane_b32 v20, s5, 9"),
+           ("SRC1", "v_mov_b32 v20, v8")]
 
 
 def swizzle(offset: int) -> str:
@@ -162,7 +163,8 @@ def test_moves_between_registers(text: str, mask: int, emulator: Emulator) -> No
     before = _wave(text, mask)
     right = before.copy()
     if "swap" in text:
-        right.vgprs[4][before.exec], right.vgprs[9][before.exec] = before.vgprs[9][before.exec], before.vgprs[4][before.exec]
+        right.vgprs[4][before.exec] = before.vgprs[9][before.exec]
+        right.vgprs[9][before.exec] = before.vgprs[4][before.exec]
     elif "write" in text:
         right.agprs[3][before.exec] = 0x3F800000 if "1.0" in text else before.vgprs[5][before.exec]
     elif "read" in text:

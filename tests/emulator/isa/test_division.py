@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Division and square root as compilers emit them: the whole sequence gives what IEEE 754 asks for.
 
-Sequences: LLVM's AMDGPU back end (LowerFDIV16, LowerFDIV32, LowerFDIV64, lowerFSQRTF32, lowerFSQRTF64). The instructions
-in them are approximations or have rules of their own; only together do they mean something.
+Sequences: LLVM's AMDGPU back end (LowerFDIV16, LowerFDIV32, LowerFDIV64, lowerFSQRTF32, lowerFSQRTF64). The
+instructions in them are approximations or have rules of their own; only together do they mean something.
 """
 
 from __future__ import annotations

@@ -49,6 +49,7 @@ NOTHING = ["s_nop 3", "s_wakeup", "s_waitcnt vmcnt(0) lgkmcnt(0)", "s_setprio 2"
            "s_decperflevel 1", "s_ttracedata", "s_sethalt 0", "s_setkill 0", "s_sleep 2", "s_sendmsg 1", "s_trap 3",
            "s_setvskip 0, 0"]
 REFUSED = ["s_sethalt 1", "s_setkill 1", "s_sendmsghalt 1", "s_trap 2", "s_setvskip -1, 3", "s_rfe_b64 s[4:5]",
+           "s_rfe_restore_b64 s[4:5], s6",
            "s_sendmsg 2", "s_setreg_imm32_b32 hwreg(HW_REG_TRAPSTS), 0\ns_getreg_b32 s20, hwreg(HW_REG_TRAPSTS)",
            "s_setreg_imm32_b32 hwreg(HW_REG_MODE, 28, 1), 1", "s_getreg_b32 s20, hwreg(40)"]
 ENDS = ["s_endpgm", "s_endpgm_saved", "s_endpgm_ordered_ps_done", "s_barrier"]

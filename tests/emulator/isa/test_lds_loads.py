@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What moves data between memory and LDS without registers, and the counters in LDS.
 
-Source: "AMD Instinct MI300" ISA reference, "Memory Buffer Load to LDS" and the chapter on flat memory: the wave writes one
-dword a lane from M0[15:0] plus the instruction's offset on, shorter data extended.
+Source: "AMD Instinct MI300" ISA reference, "Memory Buffer Load to LDS" and the chapter on flat memory: the wave writes
+one dword a lane from M0[15:0] plus the instruction's offset on, shorter data extended.
 """
 
 from __future__ import annotations

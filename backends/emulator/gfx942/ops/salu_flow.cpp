@@ -196,6 +196,7 @@ constexpr Row kRows[] = {
     {"s_rfe_b64", Format::Sop1, 31, "=b64", nullptr, s_rfe_b64, 0, 0},
     {"s_cbranch_join", Format::Sop1, 46, "=b32", nullptr, s_cbranch_join, 0, 0},
     {"s_set_gpr_idx_idx", Format::Sop1, 50, "=b32", nullptr, s_set_gpr_idx_idx, 0, 0},
+    {"s_rfe_restore_b64", Format::Sop2, 43, "=b64,b32", nullptr, s_rfe_b64, 0, 0},
     {"s_cbranch_g_fork", Format::Sop2, 41, "=b64,b64", nullptr, s_cbranch_g_fork, 0, 0},
     {"s_setvskip", Format::Sopc, 16, "=b32,b32", nullptr, s_setvskip, 0, 0},
     {"s_set_gpr_idx_on", Format::Sopc, 17, "=b32,-", nullptr, s_set_gpr_idx_on, 0, 0},
