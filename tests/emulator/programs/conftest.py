@@ -16,7 +16,8 @@ import backends
 from backends.base import ToolchainMissing
 from backends.emulator import build
 
-ROOT = Path(__file__).resolve().parents[3]
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[2]
 _LIMIT = 120.0          # seconds for one program, on a machine that does other things too
 Run = Callable[[str], str | None]
 
@@ -76,10 +77,24 @@ def emulator() -> None:
 
 
 @pytest.fixture(scope="session")
-def run(emulator: None, request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
-    """``run(program)``: None, or what is wrong. The worker learns which HIP programs will come and compiles ahead."""
-    coming = [f"hip {item.callspec.params['name']} {item.callspec.params['level']}" for item in request.session.items
-              if isinstance(item, pytest.Function) and item.path.name == "test_hip.py" and hasattr(item, "callspec")]
-    worker = Worker(coming, "none", tmp_path_factory.mktemp("programs") / "worker.log")
+def hip_programs(request: pytest.FixtureRequest) -> list[str]:
+    """The HIP programs that the session's tests will run; a worker compiles them ahead."""
+    programs = (item.callspec.params.get("program", "") for item in request.session.items
+                if isinstance(item, pytest.Function) and item.path.parent == HERE and hasattr(item, "callspec"))
+    return list(dict.fromkeys(program for program in programs if program.startswith("hip ")))
+
+
+@pytest.fixture(scope="session")
+def run(emulator: None, hip_programs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """``run(program)``: None, or what is wrong."""
+    worker = Worker(hip_programs, "none", tmp_path_factory.mktemp("programs") / "worker.log")
+    yield worker.run
+    worker.close()
+
+
+@pytest.fixture(scope="session")
+def run_checked(emulator: None, hip_programs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """The same with all checks, whose findings are wrong, too."""
+    worker = Worker(hip_programs, "all", tmp_path_factory.mktemp("programs") / "checked.log")
     yield worker.run
     worker.close()

@@ -12,7 +12,6 @@ running = pytest.importorskip("tests.emulator.programs.running")
 pytestmark = pytest.mark.toolchain("rocm")
 
 
-@pytest.mark.parametrize("level", running.LEVELS)
-@pytest.mark.parametrize("name", running.hip_names())
-def test_program(name: str, level: str, run: Run) -> None:
-    assert run(f"hip {name} {level}") is None
+@pytest.mark.parametrize("program", [f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS])
+def test_program(program: str, run: Run) -> None:
+    assert run(program) is None

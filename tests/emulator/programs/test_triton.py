@@ -13,6 +13,6 @@ running = pytest.importorskip("tests.emulator.programs.running")
 pytestmark = pytest.mark.toolchain("rocm")
 
 
-@pytest.mark.parametrize("name", running.triton_names())
-def test_program(name: str, run: Run) -> None:
-    assert run(f"triton {name}") is None
+@pytest.mark.parametrize("program", [f"triton {name}" for name in running.triton_names()])
+def test_program(program: str, run: Run) -> None:
+    assert run(program) is None
