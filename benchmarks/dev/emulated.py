@@ -77,6 +77,7 @@ class Kernel:
         self._call = getattr(compiled(source), self._signature.symbol)
         self._call.argtypes = self._signature.argtypes()
         self._call.restype = ctypes.c_int
+        self.cpu_seconds = 0.0      # of the last call, all threads together
 
     def run(self, check: bool = False, **parameters: int | str) -> float:
         """Seconds of the host for one call with fresh data; stops the script when the kernel declines or is wrong."""
@@ -94,10 +95,10 @@ class Kernel:
         tensors = {name: value for name, value in values.items() if isinstance(value, torch.Tensor)}
         self.emulator.register(tensors)
         self.emulator.counters()
-        begin = time.monotonic()
+        begin, cpu = time.monotonic(), time.process_time()
         status = self._call(*(value.data_ptr() if isinstance(value, torch.Tensor) else value
                               for value in (values[each.name] for each in self._signature.params)))
-        seconds = time.monotonic() - begin
+        seconds, self.cpu_seconds = time.monotonic() - begin, time.process_time() - cpu
         self.emulator.unregister(tensors)
         if status != 0:
             raise SystemExit(f"{self.problem.name} {params}: status {status}")
