@@ -4,12 +4,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <shared_mutex>
+
+#include <sys/mman.h>
 
 namespace emu {
 namespace {
@@ -17,6 +18,25 @@ namespace {
 constexpr size_t kGuard = 4096;             // before and after; also keeps the alignment
 constexpr size_t kRemembered = 4096;        // freed records
 constexpr int kGuardByte = 0xC5;
+
+size_t rounded(size_t size) { return (size + kGuard - 1) / kGuard * kGuard; }
+size_t mapped(size_t size) { return kGuard + rounded(size) + kGuard; }
+
+// Device memory comes from the system page by page. Freed, its addresses lead nowhere and are nobody else's for as long as the
+// record of it is kept: whatever uses them then is wrong, and is found even with the checks off.
+void* reserve(size_t size) {
+    void* const base = mmap(nullptr, mapped(size), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return base == MAP_FAILED ? nullptr : base;
+}
+
+void seal(uint8_t* user, size_t size) {
+    // A fresh mapping in its place gives the pages back. If there is none to be had, the old one will do.
+    (void)mmap(user - kGuard, mapped(size), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED | MAP_NORESERVE, -1, 0);
+}
+
+void release(const Allocation& allocation) {
+    if (allocation.device) (void)munmap(reinterpret_cast<void*>(allocation.begin - kGuard), mapped(allocation.size));
+}
 
 struct Entry {
     std::unique_ptr<Allocation> record;
@@ -59,7 +79,10 @@ struct Registry {
 
     void remove(size_t index) {
         freed.push_back(std::move(live[index].record));
-        if (freed.size() > kRemembered) freed.pop_front();
+        if (freed.size() > kRemembered) {
+            release(*freed.front());
+            freed.pop_front();
+        }
         live.erase(live.begin() + static_cast<std::ptrdiff_t>(index));
         update_reach(index);
         ++generation;
@@ -83,8 +106,6 @@ Registry& registry() {
     return *instance;
 }
 
-size_t rounded(size_t size) { return (size + kGuard - 1) / kGuard * kGuard; }
-
 /// Where the guards were overwritten, as an offset from the allocation's first byte; false if nowhere.
 bool damaged(const uint8_t* user, size_t size, std::ptrdiff_t& where) {
     const auto wrong = [](uint8_t byte) { return byte != kGuardByte; };
@@ -105,8 +126,8 @@ bool damaged(const uint8_t* user, size_t size, std::ptrdiff_t& where) {
 void* device_malloc(size_t size, const char* what) {
     size = std::max<size_t>(size, 1);
     if (size > SIZE_MAX / 2) return nullptr;
-    void* base = nullptr;
-    if (posix_memalign(&base, kGuard, kGuard + rounded(size) + kGuard) != 0) return nullptr;
+    void* const base = reserve(size);
+    if (!base) return nullptr;
     auto* const user = static_cast<uint8_t*>(base) + kGuard;
     std::memset(base, kGuardByte, kGuard);
     std::memset(user + size, kGuardByte, rounded(size) - size + kGuard);
@@ -130,6 +151,7 @@ bool device_free(void* pointer) {
         gone = *r.live[index].record;
         broken = damaged(user, gone.size, where);
         r.device_bytes -= gone.size;
+        seal(user, gone.size);
         r.remove(index);
     }
     if (broken) {
@@ -138,7 +160,6 @@ bool device_free(void* pointer) {
                      "see by whom\n",
                      gone.name.c_str(), gone.size, where);
     }
-    std::free(user - kGuard);
     return true;
 }
 

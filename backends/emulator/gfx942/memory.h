@@ -27,7 +27,8 @@ struct Allocation {
 /// `size` bytes (at least 1), 4 KB aligned, with guard bytes before and after. Null when there is no memory.
 void* device_malloc(size_t size, const char* what);
 
-/// False for an address that device_malloc did not return. Overwritten guard bytes are reported on stderr: something wrote
+/// False for an address that device_malloc did not return. The addresses are not given to anybody else while 4096 more frees
+/// take place, and any access to them faults. Overwritten guard bytes are reported on stderr: something wrote
 /// outside the allocation while the bounds check was off.
 bool device_free(void*);
 

@@ -73,7 +73,9 @@ bool is_mapped(u64 begin, u64 bytes, bool write) {
 
 bool within(u64 address, u32 bytes, AccessKind kind) {
     if (const Allocation* allocation = find_allocation(address)) return allocation->contains(address, bytes);
-    if (control::options().strict || find_freed(address)) return false;
+    // Addresses of freed device memory stay unused for a while; those of other memory may have a new owner.
+    if (control::options().strict) return false;
+    if (const Allocation* freed = find_freed(address); freed && freed->device) return false;
     return is_mapped(address, bytes, kind != AccessKind::Read);
 }
 

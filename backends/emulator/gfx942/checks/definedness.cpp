@@ -155,7 +155,8 @@ void scalar_before(Wave& w, const Op& op, Rule rule) {
     state.result_scc = state.scc;
     state.result_origin = 0;
     for (const Operand& operand : op.src)
-        if (operand.kind == Operand::Scalar && ~scalar_bits(state, operand)) state.result_origin = state.sgpr_origin[operand.index];
+        if (operand.kind == Operand::Scalar && ~scalar_bits(state, operand))
+            state.result_origin = state.sgpr_origin[operand.index];
     if (rule == kSelect || rule == kMoveIf) {
         const Operand& kept = rule == kSelect ? op.src[1] : op.dst;
         state.result = !state.scc ? 0 : scalar_bits(state, w.scc ? op.src[0] : kept);
@@ -215,8 +216,9 @@ void matrix(UninitialisedWave& state, const Op& op) {
             value.meet(state.vgpr[op.src[2].index + i], state.origin[op.src[2].index + i]);
         if (rows | columns) {
             for (int lane = 0; lane < kLanes; ++lane) {
-                const int row = size == 16 ? 4 * (lane / 16) + static_cast<int>(i)
-                                           : size == 32 ? 8 * static_cast<int>(i / 4) + 4 * (lane / 32) + static_cast<int>(i % 4) : 0;
+                const int row = size == 16   ? 4 * (lane / 16) + static_cast<int>(i)
+                                : size == 32 ? 8 * static_cast<int>(i / 4) + 4 * (lane / 32) + static_cast<int>(i % 4)
+                                             : 0;
                 if ((rows >> row & 1) || (columns >> (size ? lane % size : 0) & 1)) value.lanes &= ~(u64{1} << lane);
             }
         }
@@ -308,7 +310,8 @@ void lanes_after(Wave& w, const Op& op, Rule rule) {
     if (op.inst.dpp && value.lanes & w.exec()) value.lanes = kAllLanes;
     define(state, op.dst, w.exec(), value);
     if (op.sdst.kind != Operand::Absent) define(state, op.sdst, w.exec(), value);
-    if (op.dst.type == Type::Mask && begins(op.inst.row->name, "v_cmpx")) define_bits(state, kExec, 2, value.lanes, value.origin);
+    if (op.dst.type == Type::Mask && begins(op.inst.row->name, "v_cmpx"))
+        define_bits(state, kExec, 2, value.lanes, value.origin);
 }
 
 void lane_after(Wave& w, const Op& op, Rule rule) {
