@@ -304,12 +304,12 @@ def _job(
 def emulator(config: Config, place: Place, mode: Mode) -> dict[str, Any] | None:
     """The library and options of an emulated device, None for a real one or none.
 
-    Checks are those of the settings, else all in test mode and none in the others, which ask for a time: there
-    instructions are counted. Memory that is no argument of the kernel is out of bounds. Raises ``BackendError``.
+    Checks are those of the settings, else all in test mode and none in the others. Memory that is no argument of the
+    kernel is out of bounds. Raises ``BackendError``.
     """
     if place.device is None or not place.device.emulated:
         return None
     checks = config.settings.checks or ("all" if mode is Mode.TEST else "none")
-    options = {"checks": checks, "counters": "0" if mode is Mode.TEST else "1", "strict": "1"}
+    options = {"checks": checks, "counters": "1", "strict": "1"}
     (library,) = place.backend.runtime_libraries(place.device)
     return {"library": str(library), "options": options}

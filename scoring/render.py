@@ -138,10 +138,11 @@ def github_summary(records: Sequence[Record]) -> str:
 
 
 def github_annotations(records: Sequence[Record]) -> list[str]:
-    """Workflow commands: one per compiler message of a failing record, else one per failing record."""
+    """Workflow commands: one per compiler message of a failing record, else one per place where an emulated device
+    found something, else one per failing record."""
     lines = []
     for record in filter(failed, records):
-        found = record.compile.get("diagnostics") or ()
+        found = record.compile.get("diagnostics") or _located(record)
         for entry in found:
             level = {"error": "error", "warning": "warning"}.get(str(entry.get("severity")), "notice")
             line = f",line={entry['line']}" if entry.get("line") else ""
@@ -152,6 +153,18 @@ def github_annotations(records: Sequence[Record]) -> list[str]:
             case = f"{failing.case.name}: {failing.message}" if failing else record.message
             lines.append(f"::error title={_property(title_of(record))}::{_command(f'{record.status}: {case}')}")
     return lines
+
+
+def _located(record: Record) -> list[dict[str, Any]]:
+    """What an emulated device's checks found and can be shown in a file, once per place and check."""
+    found: dict[tuple[str, int, str], dict[str, Any]] = {}
+    for result in record.cases:
+        for finding in result.findings:
+            if finding.get("file"):
+                key = (str(finding["file"]), int(finding.get("line", 0)), str(finding.get("check", "")))
+                message = f"{key[2]}: {finding.get('message', '')} ({result.case.name})"
+                found.setdefault(key, {"file": key[0], "line": key[1], "severity": "error", "message": message})
+    return list(found.values())
 
 
 def failed(record: Record) -> bool:

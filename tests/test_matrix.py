@@ -18,7 +18,8 @@ import backends
 from backends.base import Availability, Binary, SourceError, Target
 from backends.source import KernelSource, kernels
 from scoring import config, jobs
-from scoring.model import Case, Status
+from scoring.emulation import EMULATED
+from scoring.model import Case, Mode, Status
 from scoring.problem import Problem, discover
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -111,12 +112,16 @@ class Bench:
         self.worker: Any = None
         self.loaded: set[str] = set()
 
-    def worker_for(self, device: int | None, name: str, load: dict[str, Any]) -> Any:
+    def worker_for(
+        self, device: int | None, name: str, load: dict[str, Any], emulator: dict[str, Any] | None
+    ) -> Any:
         from scoring.session import WorkerProcess
 
         if self.worker is None or not self.worker.alive:
             self.worker = WorkerProcess(device)
             self.loaded.clear()
+            if emulator is not None:
+                self.worker.request("emulate", 120, **emulator)
         if name not in self.loaded:
             self.worker.request("load", 120, contestant=name, **load)
             self.loaded.add(name)
@@ -145,32 +150,39 @@ def runs() -> Iterator[Any]:
 
 
 @pytest.mark.device
+@pytest.mark.timeout(900)        # the first one on the emulated MI300X builds the emulator
 @pytest.mark.parametrize(("backend", "cell", "case"), list(runs()))
 def test_kernel_is_right(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]):
-    """Two calls on fresh inputs, guards and inputs intact, every element within its bound."""
+    """Two calls on fresh inputs, guards and inputs intact, every element within its bound.
+
+    Where the device is emulated, all its checks are on, and none finds anything.
+    """
     from scoring.caserun import CaseRun, SeedSource
     from scoring.session import WorkerFailure
 
     found, problem = available(backend), problem_of(cell.problem)
     if not found.can_run:
         pytest.skip("; ".join(found.reasons) or f"no device for {backend}")
-    limit = SETTINGS.settings.limits.case_gflop.get(backend)
-    if limit is not None and problem.binding.flops(case.params) > limit * 1e9:
-        pytest.skip(f"more than the {limit:g} GFLOP a case may have on {backend}")
     (place,) = jobs.places(SETTINGS, backends.get(backend), found, None)
+    assert place.device is not None
+    runner = EMULATED if place.device.emulated else backend
+    limit = SETTINGS.settings.limits.case_gflop.get(runner)
+    if limit is not None and problem.binding.flops(case.params) > limit * 1e9:
+        assert runner != EMULATED, "every test case is small enough to be emulated"
+        pytest.skip(f"more than the {limit:g} GFLOP a case may have on {runner}")
     source = KernelSource.read(cell.path, ROOT)
     if source.arches and place.target.arch not in source.arches:
         pytest.skip(f"{cell.kernel} is for {', '.join(source.arches)}, the device here is {place.target.arch}")
     binary = compiled(cell, place.target)
     contestant = jobs.contestant(f"{source.language}/{source.variant}", source.signature(), binary.path, place)
-    assert place.device is not None
     on_device = backend != "cpu" and not place.device.emulated
     worker = benches[backend].worker_for(
-        place.device.index if on_device else None, contestant.name + binary.digest, dict(contestant.load))
+        place.device.index if on_device else None, contestant.name + binary.digest, dict(contestant.load),
+        jobs.emulator(SETTINGS, place, Mode.TEST))
     loaded = type(contestant)(contestant.name + binary.digest, {}, contestant.parameters)
     torch_device = f"cuda:{place.device.index}" if on_device else "cpu"
     try:
-        with CaseRun(problem, case, worker, loaded, SeedSource(2026), torch_device, place.target.fp8, 120) as run:
+        with CaseRun(problem, case, worker, loaded, SeedSource(2026), torch_device, place.target.fp8, 600) as run:
             verdict, _seconds = run.check()
     except WorkerFailure as failure:
         if failure.status is Status.UNSUPPORTED:
