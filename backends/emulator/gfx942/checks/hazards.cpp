@@ -20,7 +20,7 @@ void examine(Wave& w, const Op& op) {
     const Launch& launch = *w.group->launch;
     const Op* recent[kHazardWindow];
     u32 classes[kHazardWindow];
-    const size_t count = std::min(state.count, kHazardWindow);
+    const size_t count = std::min<size_t>(state.count, kHazardWindow);
     for (size_t i = 0; i < count; ++i) {
         const u32 index = state.history[(state.count - 1 - i) % state.history.size()];
         recent[i] = &launch.program->ops[index];
@@ -34,12 +34,27 @@ void examine(Wave& w, const Op& op) {
            "", "the earlier instruction: " + disassemble(hazard.earlier->inst) + " at " + where(launch, hazard.earlier->index));
 }
 
+// Operations that follow each other are neighbours in both tables.
+bool judged(HazardTable& table, u64 way, u32 index) {
+    if (!way) {
+        std::atomic<u8>& place = table.straight[index];
+        if (place.load(std::memory_order_relaxed)) [[likely]] return true;
+        place.store(1, std::memory_order_relaxed);
+        return false;
+    }
+    const u64 key = mix(way, index + 1);
+    std::atomic<u64>& place = table.seen[((way >> 8) + index) & (table.seen.size() - 1)];
+    if (place.load(std::memory_order_relaxed) == key) [[likely]] return true;
+    place.store(key, std::memory_order_relaxed);
+    return false;
+}
+
 }  // namespace
 
 void begin(HazardTable& table, const Launch& launch) {
-    const size_t slots = std::bit_ceil(launch.program->ops.size() * kSlotsPerOp);
-    table.seen = std::vector<std::atomic<u64>>(slots);
-    table.shift = 64 - std::countr_zero(slots);
+    const size_t count = launch.program->ops.size();
+    table.straight = std::vector<std::atomic<u8>>(count);
+    table.seen = std::vector<std::atomic<u64>>(std::bit_ceil(count * kSlotsPerOp));
 }
 
 void begin(HazardWave&, const Wave&) {}
@@ -56,15 +71,7 @@ void before(Wave& w, const Op& op) {
         state.run = 0;
     }
     state.previous = index;
-    if (op.inst.row) {
-        HazardTable& table = launch_of(w).hazards;
-        const u64 key = mix(state.way, index + 1);
-        std::atomic<u64>& slot = table.seen[key >> table.shift];
-        if (slot.load(std::memory_order_relaxed) != key) [[unlikely]] {
-            slot.store(key, std::memory_order_relaxed);
-            examine(w, op);
-        }
-    }
+    if (!judged(launch_of(w).hazards, state.way, index)) [[unlikely]] examine(w, op);
     state.history[state.count++ % state.history.size()] = index;
 }
 

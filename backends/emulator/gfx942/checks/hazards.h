@@ -17,13 +17,13 @@ namespace emu::checks {
 constexpr u32 kHazardWindow = 20;   // operations: no rule asks for more than 19 wait states, and each operation is one or more
 
 struct HazardTable {
-    std::vector<std::atomic<u64>> seen;
-    int shift = 0;
+    std::vector<std::atomic<u8>> straight;  // by operation: judged after the kHazardWindow before it
+    std::vector<std::atomic<u64>> seen;     // after a jump; a power of two
 };
 
 struct HazardWave {
     std::array<u32, 32> history = {};   // indices of operations, a ring
-    u32 count = 0;                      // operations so far
+    u64 count = 0;                      // operations so far
     u32 previous = kNoOp;
     u32 run = 0;                        // operations since the last jump
     u64 way = 0;                        // hash of the jumps among the last kHazardWindow operations
