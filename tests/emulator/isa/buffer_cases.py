@@ -43,6 +43,9 @@ def _cases(instruction: Instruction) -> Iterator[MemoryCase]:
     yield build(full, "indexed")
     yield build(some, "both", returns=True)
     yield build(full, "lanes", returns=True)
+    if "atomic" not in instruction.name:
+        yield build(full, "straddling")
+        yield build(some, "straddling")
     if "atomic" not in instruction.name or size_of(instruction) == 4:     # elements of 4 bytes lie apart
         yield build(full, "swizzled")
         yield build(some, "swizzled both", returns=True)
@@ -52,6 +55,9 @@ def access(rng: np.random.Generator, form: str, size: int) -> Access:
     """An access to 64 places of ``size`` bytes, some of them out of range."""
     uniform, base = int(rng.integers(0, 32)) * 16, BASE + int(rng.integers(0, 32)) * 16
     span = max(16, size)
+    if form == "straddling":                # the buffer ends within a lane's data
+        records = uniform + int(rng.integers(30, 60)) * span + 4 * int(rng.integers(1, 4))
+        return Access(Resource(base, records), None, memory_cases.scattered(rng, span), 0, uniform)
     if form in ("raw", "uniform"):
         immediate = int(rng.integers(0, 200)) * 16
         offset = memory_cases.scattered(rng, span) if form == "raw" else None

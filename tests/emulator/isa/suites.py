@@ -15,6 +15,8 @@ from tests.emulator.isa import (
     test_buffer,
     test_cross_lane,
     test_division,
+    test_ds,
+    test_flat,
     test_flow,
     test_lds_loads,
     test_smem,
@@ -24,8 +26,8 @@ from tests.emulator.isa import (
 _SUITES: dict[str, Callable[[], list[bytes]]] = {
     "test_valu": lambda: [c.code for form in valu_cases.FORMATS for c in valu_cases.assembled(form)],
     "test_salu": lambda: [c.code for form in salu_cases.FORMATS for c in salu_cases.assembled(form)],
-    "test_ds": lambda: [c.code for c in ds_cases.cases()],
-    "test_flat": lambda: [c.code for c in flat_cases.cases()],
+    "test_ds": lambda: [c.code for c in ds_cases.cases()] + test_ds.SNIPPETS.codes(),
+    "test_flat": lambda: [c.code for c in flat_cases.cases()] + test_flat.SNIPPETS.codes(),
     "test_buffer": lambda: [c.code for c in buffer_cases.cases()] + [c.code for c in format_cases.cases()] +
     test_buffer.CACHES.codes(),
     "test_smem": lambda: [c.code for c in smem_cases.cases()] + test_smem.codes(),

@@ -63,7 +63,10 @@ MOVES = ["s_movrels_b32 s20, s30", "s_movrels_b64 s[20:21], s[30:31]", "s_movrel
          "s_movreld_b64 s[20:21], s[30:31]", "s_movreld_b32 s20, 7"]
 INDEX = "s_set_gpr_idx_on s4, gpr_idx(SRC0)\ns_set_gpr_idx_idx s5\ns_set_gpr_idx_mode gpr_idx(SRC0,DST)\n" \
         "v_mov_b32 v20, v8\ns_set_gpr_idx_off\nv_mov_b32 v24, v8"
-SNIPPETS = Snippets([LOOP, LANE_LOOP, GET, SET, CALL, SWAP, ASTRAY, I_FORK, G_FORK, INDEX,
+SPECIALS = {"s_mov_b32 s20, src_scc": "scc", "s_mov_b32 s20, src_vccz": "vccz", "s_mov_b32 s20, src_execz": "execz",
+            "s_add_u32 s20, src_scc, 0": "scc", "v_readlane_b32 s20, v8, s5\ns_mov_b32 s20, src_vccz": "vccz"}
+APERTURES = {"s_mov_b64 s[20:21], src_shared_base": 1 << 48, "s_mov_b64 s[20:21], src_private_base": 2 << 48}
+SNIPPETS = Snippets([*SPECIALS, *APERTURES, LOOP, LANE_LOOP, GET, SET, CALL, SWAP, ASTRAY, I_FORK, G_FORK, INDEX,
                      *(FORWARD.format(f"{b} 2f") for b in BRANCHES), *NOTHING, *REFUSED, *GETS, *SETS, *MOVES,
                      *(f"{e}\ns_mov_b32 s20, 1" for e in ENDS), *(ROUND.format(m) for m in range(4))])
 
@@ -216,3 +219,17 @@ def test_index_mode_begins_changes_and_ends(emulator: Emulator) -> None:
     right.vgprs[22], right.vgprs[24] = before.vgprs[10], before.vgprs[8]
     right.sgprs[M0] = int(before.sgprs[M0]) & 0xFFFF0F00 | 9 << 12 | 2
     assert state_differences(before, right, SNIPPETS.run(INDEX, before, emulator)) == []
+
+
+@pytest.mark.parametrize(("text", "what"), SPECIALS.items())
+def test_conditions_as_operands(text: str, what: str, emulator: Emulator) -> None:
+    for truth in (0, 1):
+        before = _wave(0 if what == "execz" and truth else 1)
+        before.scc = truth if what == "scc" else 0
+        before.set_scalar(VCC, 64, 0 if truth else 1 << 33)
+        assert SNIPPETS.run(text, before, emulator).sgprs[20] == truth
+
+
+@pytest.mark.parametrize(("text", "value"), APERTURES.items())
+def test_apertures_as_operands(text: str, value: int, emulator: Emulator) -> None:
+    assert SNIPPETS.run(text, _wave(), emulator).pair(20) == value
