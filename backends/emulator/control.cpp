@@ -100,7 +100,7 @@ json::Value describe(const checks::Finding& finding) {
     json::Value value = json::object();
     value.set("check", checks::name(finding.check)).set("message", finding.message).set("kernel", finding.kernel);
     value.set("workgroup", json::array({finding.group.x, finding.group.y, finding.group.z}));
-    value.set("wave", finding.wave).set("lane", finding.lane).set("pc", finding.pc);
+    value.set("wave", finding.wave).set("lane", finding.lane).set("pc", finding.pc).set("function", finding.function);
     value.set("instruction", finding.instruction).set("file", finding.file).set("line", finding.line);
     value.set("allocation", finding.allocation).set("other", finding.other).set("times", finding.times);
     value.set("text", checks::text(finding));

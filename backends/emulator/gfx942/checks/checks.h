@@ -34,7 +34,8 @@ struct Finding {
     std::string kernel;
     Dim group;
     int wave = -1, lane = -1;
-    u64 pc = 0;                     // byte offset from the kernel's entry
+    std::string function;           // the one that the kernel called, if the instruction is in one
+    u64 pc = 0;                     // byte offset from the kernel's entry, or the function's
     std::string instruction, file;  // file: empty without line information
     u32 line = 0;
     std::string allocation;         // which memory, if it is about memory

@@ -66,7 +66,9 @@ std::string text(const Finding& finding) {
         if (named.check == finding.check) title = named.title;
     char pc[32];
     std::snprintf(pc, sizeof pc, "+0x%" PRIx64, finding.pc);
-    std::string result = "========= " + title + ": " + finding.message + "\n=========     at " + finding.kernel + pc;
+    std::string result = "========= " + title + ": " + finding.message + "\n=========     at " +
+                         (finding.function.empty() ? finding.kernel : finding.function) + pc;
+    if (!finding.function.empty()) result += ", called by " + finding.kernel;
     if (!finding.file.empty()) result += " in " + finding.file + ":" + std::to_string(finding.line);
     result += "\n=========     " + finding.instruction;
     result += "\n=========     by workgroup (" + std::to_string(finding.group.x) + "," + std::to_string(finding.group.y) + "," +

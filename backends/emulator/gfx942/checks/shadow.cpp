@@ -16,6 +16,13 @@ std::string pc_text(u64 pc) {
     return text;
 }
 
+/// The function that an address of the code lies in, or null.
+const loader::Symbol* function_at(const loader::CodeObject& code, u64 address) {
+    for (const loader::Symbol& symbol : code.symbols)
+        if (symbol.function && address >= symbol.address && address - symbol.address < symbol.size) return &symbol;
+    return nullptr;
+}
+
 }  // namespace
 
 std::shared_ptr<LaunchShadow> begin_launch(const Launch& launch, u32 enabled) {
@@ -140,6 +147,11 @@ void report(Wave& w, const Op& op, Check check, int lane, std::string message, s
             finding.wave = static_cast<int>(w.id);
             finding.lane = lane;
             finding.pc = code.text_begin + op.pc - launch.kernel->entry;
+            const loader::Symbol* const function = function_at(code, code.text_begin + op.pc);
+            if (function && function->address != launch.kernel->entry) {
+                finding.function = function->name;
+                finding.pc = code.text_begin + op.pc - function->address;
+            }
             finding.instruction = disassemble(op.inst);
             if (const auto line = code.lines.find(code.text_begin + op.pc)) {
                 finding.file = line->file;
