@@ -15,7 +15,8 @@ import numpy as np
 
 from tests.emulator.runtime import SUCCESS, Hip
 
-_CLANG = [sys.executable, "-m", "ziglang", "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-x", "assembler"]
+_CLANG = [sys.executable, "-m", "ziglang", "clang", "-target", "amdgcn-amd-amdhsa", "-mcpu=gfx942", "-g",
+          "-x", "assembler"]
 _LINK = [sys.executable, "-m", "ziglang", "ld.lld", "-shared"]
 
 _SOURCE = """

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -37,7 +38,7 @@ def test_instructions_by_class(run: Run) -> None:
         global_atomic_add v1, v2, s[4:5]
         s_nop 3
         s_barrier
-    """, np.zeros(64, np.int32), block=128, lds=512, grid=3)
+    """, np.zeros(128, np.int32), block=128, lds=512, grid=3)
     waves = 6
     expected = {"salu": 1 + 2 * 3, "smem": 1, "valu": 3, "transcendental": 3, "packed": 3, "wide64": 3, "mfma": 0,
                 "lds": 1, "vmem_load": 1, "vmem_store": 1, "vmem_atomic": 1, "branch": 3, "barrier": 1, "waitcnt": 2,
@@ -97,6 +98,8 @@ LDS = [
     (7, "ds_read2_b32 v[2:3], v1 offset1:1", 128, 4),
     (2, "ds_add_u32 v1, v0", 2, 2),
     (7, "ds_add_u32 v1, v0", 64, 2),
+    (2, "ds_bpermute_b32 v2, v1, v0", 2, 2),        # no addresses: 256 bytes go across
+    (5, "ds_bpermute_b32 v2, v1, v0", 2, 2),
 ]
 
 
@@ -108,6 +111,19 @@ def test_bank_conflicts_of_strides(run: Run, shift: int, instruction: str, cycle
     listed = [(each["instruction"].split()[0], each["cycles"], each["conflict_free_cycles"])
               for each in found["conflicts"]]
     assert listed == ([(instruction.split()[0], cycles, least)] if cycles > least else [])
+
+
+def test_offenders_have_a_place_in_the_source(run: Run, tmp_path: Path) -> None:
+    body = strided(5, "ds_read_b32 v2, v1") + "\nds_read_b32 v3, v1 offset:64\n" + strided(7, "ds_write_b32 v1, v0")
+    found = run(body, lds=8192, grid=3)["lds"]["conflicts"]
+    assert [each["cycles"] for each in found] == [3 * 64, 3 * 16, 3 * 16]
+    assert [each["executed"] for each in found] == [3, 3, 3]
+    lines = (tmp_path / "kernel.s").read_text().splitlines()
+    texts = ("ds_write_b32 v1, v0", "ds_read_b32 v2, v1", "ds_read_b32 v3, v1 offset:64")
+    for each, text in zip(found, texts, strict=True):
+        assert each["instruction"] == text
+        assert each["file"].endswith("kernel.s")
+        assert lines[each["line"] - 1] == text
 
 
 def test_one_word_for_all_is_no_conflict_but_for_atomics(run: Run) -> None:
@@ -165,6 +181,18 @@ def test_lines_of_strides(run: Run, shift: int, instruction: str, lines: int, re
     wasted = lines * 128 - requested
     listed = [(each["line_bytes"], each["requested_bytes"]) for each in found["uncoalesced"]]
     assert listed == ([(lines * 128, requested)] if wasted else [])
+
+
+def test_atomics_go_to_the_l2_each_time(run: Run) -> None:
+    found = run("""
+        s_load_dwordx2 s[4:5], s[0:1], 0x0
+        v_lshlrev_b32 v1, 2, v0
+        v_mov_b32 v2, 1
+        global_atomic_add v1, v2, s[4:5]
+        global_atomic_add v1, v2, s[4:5]
+    """, aligned(256))["global"]
+    assert (found["lines"], found["lines_beyond_l1"]) == (2 + 2 + 1, 2 + 2 + 1)
+    assert (found["loaded_bytes"], found["stored_bytes"]) == (256 + 128, 256)
 
 
 def test_footprint_counts_a_line_once(run: Run) -> None:
