@@ -71,6 +71,7 @@ def _case(instruction: Instruction, rng: np.random.Generator, exec_mask: int, *,
     for i, (key, register) in enumerate((("data0", DATA_AT), ("data1", DATA2_AT))):
         if key in operands:
             bits = memory_cases.data(rng, instruction, operands[key].width)
+            memory_cases.put_zeros(rng, instruction, wave.lds, where + offsets[0], bits)
             if "cmpst" in name and i == 0:
                 bits = _often_equal(rng, wave.lds, where + offsets[0], bits, operands[key].width)
             texts.append(memory_cases.fill(wave, file, register, bits, operands[key].width))
@@ -108,11 +109,15 @@ def _size(instruction: Instruction) -> int:
 def _places(rng: np.random.Generator, two: bool, spread: int, size: int, meet: bool, misaligned: bool
             ) -> tuple[Array, tuple[int, int]]:
     """What the address register holds, and the offsets."""
-    if two:
-        count = 64 // size
-        first, second = (int(x) for x in rng.choice(min(count, 8), 2, replace=False))
-        where = memory_cases.scattered(rng, size) if spread == 64 else memory_cases.scattered(rng, 64)
-        return where + (4 if misaligned else 0), (first, second)
+    if two and spread == 64:
+        first, second = (int(x) for x in rng.choice(LDS_BYTES // (64 * size) - 2, 2, replace=False))
+        return memory_cases.scattered(rng, size) + (4 if misaligned else 0), (first, second)
+    if two and rng.random() < 0.5:          # the lanes' data one after the other, at two distant places
+        first, second = (int(x) for x in rng.permutation([rng.integers(0, 100), rng.integers(165, 256)]))
+        return memory_cases.scattered(rng, size) + (4 if misaligned else 0), (first, second)
+    if two:                                 # both data of a lane close together
+        first, second = (int(x) for x in rng.choice(min(64 // size, 8), 2, replace=False))
+        return memory_cases.scattered(rng, 64) + (4 if misaligned else 0), (first, second)
     offset = int(rng.integers(0, 512)) * 8
     first = 0 if meet else 8 * int(rng.integers(0, 16))
     where = memory_cases.scattered(rng, 16, first) + (int(rng.integers(1, 4)) if misaligned else 0)

@@ -58,11 +58,14 @@ def _cases(instruction: Instruction) -> Iterator[MemoryCase]:
             yield _own(instruction, rng, some, True, False)
 
 
-def _data(instruction: Instruction, rng: np.random.Generator, wave: Wave, file: str, names: dict[str, Value]) -> str:
+def _data(instruction: Instruction, rng: np.random.Generator, wave: Wave, file: str, names: dict[str, Value],
+          memory: Array | None = None, where: Array | None = None) -> str:
     operand = instruction.operands.get("data")
     if not operand:
         return ""
     bits = memory_cases.data(rng, instruction, operand.width)
+    if memory is not None and where is not None:
+        memory_cases.put_zeros(rng, instruction, memory, where, bits)
     if "cmpswap" in instruction.name:
         # Half of the comparisons should hold; memory is full of few different numbers in these cases.
         half = operand.width // 2
@@ -99,7 +102,7 @@ def _case(instruction: Instruction, rng: np.random.Generator, exec_mask: int, sc
     names: dict[str, Value] = {}
     at = ADDRESS_AT if alias else RESULT_AT
     words = [text]
-    if data := _data(instruction, rng, wave, file, names):
+    if data := _data(instruction, rng, wave, file, names, memory, where):
         words.append(data)
     loads = result is not None and (returns or not atomic)
     width = max(32, result.width) if result else 32
@@ -128,7 +131,8 @@ def _address(wave: Wave, address: Array, scalar: bool, rng: np.random.Generator)
     """Into a VGPR pair, or split between an SGPR pair and one VGPR."""
     if not scalar:
         return memory_cases.fill(wave, "v", ADDRESS_AT, address.astype(np.uint64), 64)
-    low = int(address.min()) - int(rng.integers(0, 4096)) * 4
+    # The VGPR is an unsigned distance: sometimes beyond 2 GB.
+    low = int(address.min()) - (int(rng.integers(0, 4096)) * 4 if rng.random() < 0.5 else 0xE000_0000)
     wave.set_scalar(SCALAR_AT, 64, low)
     return memory_cases.fill(wave, "v", ADDRESS_AT, (address - low).astype(np.uint64), 32)
 

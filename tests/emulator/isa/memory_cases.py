@@ -91,6 +91,20 @@ def data(rng: np.random.Generator, instruction: Instruction, width: int) -> Arra
     return whole if width > 64 else whole.astype(np.uint64)
 
 
+def put_zeros(rng: np.random.Generator, instruction: Instruction, memory: Array, where: Array, bits: Array) -> None:
+    """Zeros of either sign in memory and in the operands of some lanes, for what compares floats."""
+    kind, width = element(instruction)
+    if kind not in ("F32", "F64"):
+        return
+    size = width // 8
+    for lane in rng.choice(64, 12, replace=False):
+        at = int(where[lane])
+        if at + size <= len(memory):
+            memory[at:at + size] = 0
+            memory[at + size - 1] = int(rng.integers(0, 2)) << 7
+            bits[lane] = int(rng.integers(0, 2)) << (width - 1)
+
+
 def fill(wave: Wave, letter: str, at: int, bits: Array, width: int) -> str:
     """Puts the operand into registers; the assembler's text for them."""
     registers = max(1, width // 32)
