@@ -118,6 +118,40 @@ def test_the_same_kernel_without_the_bug_is_silent(
     assert not findings, _shown(findings)
 
 
+_HANG = """
+import ctypes, json, pathlib, sys
+hip = ctypes.CDLL(sys.argv[1])
+for option, value in (("checks", "all"), ("limit", "20000"), ("slice", "10000")):
+    assert hip.warpwave_emulator_set(option.encode(), value.encode()) == 0
+module, function = ctypes.c_void_p(), ctypes.c_void_p()
+assert hip.hipModuleLoadData(ctypes.byref(module), pathlib.Path(sys.argv[2]).read_bytes()) == 0
+assert hip.hipModuleGetFunction(ctypes.byref(function), module, sys.argv[3].encode()) == 0
+nothing = ctypes.c_void_p()
+arguments = (ctypes.c_void_p * 2)(*[ctypes.addressof(nothing)] * 2)
+status = hip.hipModuleLaunchKernel(function, 1, 1, 1, 128, 1, 1, 0, None, arguments, None)
+hip.warpwave_emulator_take_findings.restype = ctypes.c_char_p
+print(json.dumps([status, json.loads(hip.warpwave_emulator_take_findings())]))
+"""
+
+
+def test_a_deadlock_is_found(hip: Checked, tmp_path: Path) -> None:
+    """In a process of its own: after such a launch, nothing more can be run."""
+    case = sharing.DEADLOCK
+    text = assembly.source([case])
+    assembly.assemble(text, tmp_path)
+    for kind, wanted in (("wrong", runtime.LAUNCH_FAILURE), ("right", 0)):
+        name = f"{case.name}_{kind}"
+        status, findings = json.loads(runtime.own_process(_HANG, hip.path, tmp_path / "cases.hsaco", name))
+        assert status == wanted
+        if kind == "right":
+            assert not findings, _shown(findings)
+            continue
+        (finding,) = [each for each in findings if each["check"] == "barrier"]
+        assert re.search(case.message, finding["message"]), finding["message"]
+        assert finding["wave"] == case.wave
+        assert finding["other"].endswith(f"cases.s:{assembly.marked_line(text, name)}")
+
+
 # In data/bugs.hip: (kernel, check, workgroups, work-items in each, what the message says).
 HIP = [
     ("read_off_by_one", "bounds", 5, 64, "^read of 4 bytes .* 1 lanes$"),

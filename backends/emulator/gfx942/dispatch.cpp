@@ -21,6 +21,7 @@ namespace {
 
 constexpr size_t kPage = 4096;
 constexpr u32 kMaxLds = 64 * 1024, kMaxThreads = 1024;
+constexpr u64 kHangs = 1'000'000'000;       // instructions of a wave: minutes of emulation
 constexpr int kInvalidValue = 1, kInvalidConfiguration = 9, kLaunchFailure = 719;
 
 // --- arguments that the compiler adds (LLVM AMDGPU usage, code object v5 metadata) ---------------------------------
@@ -217,7 +218,8 @@ LaunchResult launch(const Kernel& handle, Dim grid, Dim block, uint32_t dynamic_
     counters::Tally tally(options.counters ? launch.program->ops.size() : 0);
 
     const auto begin = std::chrono::steady_clock::now();
-    const Outcome outcome = run(launch, {options.threads, options.slice, options.limit}, options.counters ? &tally : nullptr);
+    const u64 limit = options.limit ? options.limit : options.checks & checks::kBarrier ? kHangs : 0;
+    const Outcome outcome = run(launch, {options.threads, options.slice, limit}, options.counters ? &tally : nullptr);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     if (shadow) control::keep_findings(checks::end_launch(*shadow));
     if (options.counters) control::keep_counters(counters::report(launch, tally, seconds));

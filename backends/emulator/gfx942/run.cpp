@@ -224,9 +224,11 @@ Progress turn(Workgroup& group, const RunOptions& options, Outcome& outcome) {
                     const u64 before = wave.executed;
                     run_wave(wave, options.slice);
                     most = std::max(most, wave.executed - before);
-                    if (options.limit && wave.executed > options.limit)
+                    if (options.limit && wave.executed > options.limit) {
+                        if (group.shadow) checks::on_hang(wave);
                         throw KernelFault("a wave ran more than " + std::to_string(options.limit) +
                                           " instructions: it hangs, or the limit is too low");
+                    }
                 }
                 running += wave.state == Wave::Running;
                 waiting += wave.state == Wave::AtBarrier;

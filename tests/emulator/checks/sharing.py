@@ -194,6 +194,28 @@ BARRIER = [
     ),
 ]
 
+# Never ends, so that it is no part of CASES: wave 0 waits for what wave 1 would do behind the barrier.
+DEADLOCK = replaced(
+    "deadlock",
+    "barrier",
+    """s_cmp_eq_u32 s3, 1
+       s_cbranch_scc1 .Lwait_{kernel}
+       ds_write_b32 v3, v3
+       .Lagain_{kernel}:
+       ds_read_b32 v2, v3
+       s_waitcnt lgkmcnt(0)
+       v_readfirstlane_b32 s8, v2
+       {x}
+       s_cbranch_scc1 .Lagain_{kernel}
+       .Lwait_{kernel}:
+       s_barrier // !""",
+    "s_cmp_eq_u32 s8, s8",
+    "s_cmp_lg_u32 s8, s8",
+    r"^the wave has run \d+ instructions and does not end; 1 wave waits for it at a barrier$",
+    wave=0,
+    threads=128,
+)
+
 _OF_GROUP = "s_mul_i32 s8, s2, {x}\nv_add_u32 v2, s8, v1\nglobal_store_dword v2, v0, s[6:7] // !"  # 64 dwords
 
 

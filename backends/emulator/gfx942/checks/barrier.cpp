@@ -47,5 +47,20 @@ void before(Wave& w, const Op& op) {
     state.absent = state.present ? missing : 0;
 }
 
+// Waves that end are not waited for; one that never ends keeps the others waiting.
+void on_hang(Wave& w) {
+    const std::vector<Op>& ops = w.group->launch->program->ops;
+    std::string waiting;
+    int count = 0;
+    for (const Wave& other : w.group->waves) {
+        if (other.state != Wave::AtBarrier) continue;
+        if (!count++) waiting = disassemble(ops[other.current].inst) + " at " + where(*w.group->launch, other.current);
+    }
+    report(w, ops[w.current], kBarrier, -1,
+           "the wave has run " + std::to_string(w.executed) + " instructions and does not end" +
+               (count ? "; " + std::to_string(count) + (count == 1 ? " wave waits" : " waves wait") + " for it at a barrier" : ""),
+           "", count ? "waiting: " + waiting : "");
+}
+
 }  // namespace barrier
 }  // namespace emu::checks

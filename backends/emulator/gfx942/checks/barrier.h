@@ -15,6 +15,7 @@ struct BarrierWave {
 void begin(BarrierWave&, const Wave&);
 namespace barrier {
 void before(Wave&, const Op&);
+void on_hang(Wave&);
 }
 
 }  // namespace emu::checks

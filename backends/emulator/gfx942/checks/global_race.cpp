@@ -117,7 +117,7 @@ public:
     }
 
     void finish() const {
-        if (!hit_) return;
+        if (!hit_ || repeated(w_, op_, kGlobalRace)) return;
         const Launch& launch = *w_.group->launch;
         const Allocation* const allocation = find_allocation(address_);
         const bool unknown = group_of(other_) == group_of(mine_);

@@ -66,6 +66,7 @@ Access access_of(const Wave& w, const Op& op, AccessKind kind) {
 }
 
 void complain(Wave& w, const Op& op, const Access& access, int lane, u32 at, const Cell& cell) {
+    if (repeated(w, op, kLdsRace)) return;
     const u64 writers = (cell.state & kWritersMask & ~access.writer) >> kWriters;
     const u64 readers = (cell.state & kReadersMask & ~access.reader) >> kReaders;
     const int who = std::countr_zero(writers ? writers : readers);
@@ -138,6 +139,7 @@ void check_own_loads(Wave& w, const Op& op, const Open& mine) {
     for (const Open& open : queues.vm.open) {
         int lane = 0;
         if (mine.high <= open.low || open.high <= mine.low || !same_place(open, mine.address, mine.lanes, mine.bytes, lane)) continue;
+        if (repeated(w, op, kLdsRace)) return;
         const u64 behind = queues.vm.issued - open.sequence;
         report(w, op, kLdsRace, lane,
                std::string(mine.kind == AccessKind::Read ? "read" : "write") + " of LDS byte " + std::to_string(mine.address[lane]) +

@@ -23,6 +23,8 @@ const loader::Symbol* function_at(const loader::CodeObject& code, u64 address) {
     return nullptr;
 }
 
+u64 linear(const Dim& group, const Dim& grid) { return group.x + u64{grid.x} * (group.y + u64{grid.y} * group.z); }
+
 }  // namespace
 
 std::shared_ptr<LaunchShadow> begin_launch(const Launch& launch, u32 enabled) {
@@ -84,6 +86,10 @@ void at_barrier(Workgroup& group) {
 
 void end_group(Workgroup&) {}
 
+void on_hang(Wave& w) {
+    if (on(w, kBarrier)) barrier::on_hang(w);
+}
+
 std::vector<Finding> end_launch(LaunchShadow& shadow) {
     std::vector<Finding> findings;
     for (auto& [key, finding] : shadow.findings) {
@@ -129,17 +135,25 @@ std::string where(const Launch& launch, u32 op_index) {
     return pc_text(code.text_begin + op.pc - launch.kernel->entry);
 }
 
+bool repeated(Wave& w, const Op& op, Check check) {
+    LaunchShadow& shadow = launch_of(w);
+    const std::lock_guard lock(shadow.mutex);
+    const auto found = shadow.findings.find({check, op.index});
+    if (found == shadow.findings.end() || linear(found->second.group, shadow.launch->grid) > w.group->linear) return false;
+    ++found->second.times;
+    return true;
+}
+
 void report(Wave& w, const Op& op, Check check, int lane, std::string message, std::string allocation, std::string other) {
     LaunchShadow& shadow = launch_of(w);
     const Launch& launch = *shadow.launch;
     {
+        const loader::CodeObject& code = launch.module->code;
         const std::lock_guard lock(shadow.mutex);
         const auto [place, fresh] = shadow.findings.try_emplace({check, op.index});
         Finding& finding = place->second;
-        if (!fresh) {
-            ++finding.times;
-        } else {
-            const loader::CodeObject& code = launch.module->code;
+        if (!fresh) ++finding.times;
+        if (fresh || linear(finding.group, launch.grid) > w.group->linear) {
             finding.check = check;
             finding.message = std::move(message);
             finding.kernel = launch.kernel->name;

@@ -67,6 +67,10 @@ inline bool on(Wave& w, Check check) { return w.shadow->enabled & check; }
 /// `allocation` and `other` as in Finding. With the option `halt` it stops the kernel.
 void report(Wave&, const Op&, Check, int lane, std::string message, std::string allocation = "", std::string other = "");
 
+/// True if the same check has reported this instruction already, for this workgroup or one before it: it is counted then, and
+/// there is no need to put its message together. What is kept is the lowest workgroup's, whichever ran first.
+bool repeated(Wave&, const Op&, Check);
+
 /// The same about an operation that is not the running one's wave (a race's other side): "file:line" or "pc 0x40".
 std::string where(const Launch&, u32 op_index);
 

@@ -22,7 +22,7 @@ std::string source_of(const Wave& w, u32 origin) {
 
 void complain(Wave& w, const Op& op, const Defined& value, u64 lanes, const std::string& use) {
     const u64 wrong = ~value.lanes & lanes;
-    if (!wrong) return;
+    if (!wrong || repeated(w, op, kUninitialised)) return;
     const bool whole_wave = wrong == kAllLanes;
     report(w, op, kUninitialised, whole_wave ? -1 : std::countr_zero(wrong),
            use + " is undefined" + (whole_wave ? "" : "; " + std::to_string(std::popcount(wrong)) + " lanes"), "",

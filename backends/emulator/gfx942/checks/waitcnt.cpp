@@ -64,7 +64,7 @@ void complain(Wave& w, const Op& op, const Registers& used, bool reads) {
     const WaitcntWave& state = w.shadow->waitcnt;
     const Pending* const in_vm = find(state.vm, used);
     const Pending* const pending = in_vm ? in_vm : find(state.lgkm, used);
-    if (!pending) return;
+    if (!pending || repeated(w, op, kWaitcnt)) return;
     const auto& queue = in_vm ? state.vm : state.lgkm;
     const bool ordered = std::all_of(queue.begin(), queue.end(), [](const Pending& each) { return each.in_order; });
     const long behind = ordered ? &queue.back() - pending : 0;
