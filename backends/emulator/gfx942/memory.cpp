@@ -228,6 +228,17 @@ const Allocation* find_freed(uintptr_t address) {
     return nullptr;
 }
 
+bool in_guard(uintptr_t address) {
+    Registry& r = registry();
+    const std::shared_lock lock(r.mutex);
+    const auto next = std::upper_bound(r.live.begin(), r.live.end(), address,
+                                       [](uintptr_t a, const Entry& entry) { return a < entry.record->begin; });
+    if (next != r.live.end() && next->record->device && next->record->begin - address <= kGuard) return true;
+    if (next == r.live.begin()) return false;
+    const Allocation& before = *std::prev(next)->record;
+    return before.device && address >= before.end() && address - before.begin < rounded(before.size) + kGuard;
+}
+
 std::vector<Allocation> allocations() {
     Registry& r = registry();
     const std::shared_lock lock(r.mutex);

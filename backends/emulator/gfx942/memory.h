@@ -46,6 +46,9 @@ const Allocation* find_allocation(uintptr_t);
 const Allocation* nearest_allocation(uintptr_t);
 const Allocation* find_freed(uintptr_t);
 
+/// Whether the address is one of the guard bytes before or behind device memory.
+bool in_guard(uintptr_t);
+
 /// All live ones, by address.
 std::vector<Allocation> allocations();
 
