@@ -128,7 +128,7 @@ u32 alignment_of(u32 bytes, AccessKind kind) {
 }
 
 u64 report_size(Wave& w, const Op& op, u64 wrong, const u32* address, u32 bytes, u32 limit, AccessKind kind, const char* memory) {
-    if (!wrong) return 0;
+    if (!wrong || repeated(w, op, kBounds)) return wrong;
     const int lane = std::countr_zero(wrong);
     report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of " + memory + ", which has " +
                                      std::to_string(limit) + " bytes here; " + std::to_string(std::popcount(wrong)) + " lanes");
@@ -145,7 +145,8 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
         const u32 alignment = alignment_of(bytes, kind);
         if (const u64 wrong = misaligned_lanes(address, lanes, alignment)) {
             const int lane = std::countr_zero(wrong);
-            report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + ", not a multiple of " +
+            if (!repeated(w, op, kMisaligned))
+                report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + ", not a multiple of " +
                                                  std::to_string(alignment), neighbourhood(address[lane]));
             if (kind == AccessKind::Atomic) lanes &= ~wrong;        // the hardware would fault
             if (!lanes) return 0;
@@ -158,7 +159,7 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
         const int lane = std::countr_zero(rest);
         if (!within(address[lane], bytes, kind) && !is_kernarg(*w.group->launch, address[lane], bytes)) wrong |= u64{1} << lane;
     }
-    if (wrong) {
+    if (wrong && !repeated(w, op, kBounds)) {
         const int lane = std::countr_zero(wrong);
         report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + "; " +
                                          std::to_string(std::popcount(wrong)) + " lanes", neighbourhood(address[lane]));
@@ -172,7 +173,8 @@ u64 check_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, A
         const u32 alignment = kind == AccessKind::Atomic ? std::bit_floor(bytes) : std::min(std::bit_floor(bytes), 4u);
         if (const u64 wrong = misaligned_lanes(address, lanes, alignment)) {
             const int lane = std::countr_zero(wrong);
-            report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of LDS, not a multiple of " +
+            if (!repeated(w, op, kMisaligned))
+                report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of LDS, not a multiple of " +
                                                  std::to_string(alignment));
             if (kind == AccessKind::Atomic) lanes &= ~wrong;
         }
