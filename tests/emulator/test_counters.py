@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,17 @@ def test_lines_of_strides(run: Run, shift: int, instruction: str, lines: int, re
     wasted = lines * 128 - requested
     listed = [(each["line_bytes"], each["requested_bytes"]) for each in found["uncoalesced"]]
     assert listed == ([(lines * 128, requested)] if wasted else [])
+
+
+def test_registered_memory_begins_at_a_line(hip: runtime.Hip, run: Run) -> None:
+    """As a GPU's allocator would have it; the host's need not."""
+    body = "s_load_dwordx2 s[4:5], s[0:1], 0x0\nv_lshlrev_b32 v1, 2, v0\nglobal_load_dword v2, v1, s[4:5]"
+    odd = aligned(4096)[64:]
+    assert run(body, odd)["global"]["lines"] == 3 + 1
+    address = ctypes.c_void_p(odd.ctypes.data)
+    hip.warpwave_emulator_register(address, ctypes.c_size_t(1024), b"odd")
+    assert run(body, odd)["global"]["lines"] == 2 + 1
+    hip.warpwave_emulator_unregister(address)
 
 
 def test_atomics_go_to_the_l2_each_time(run: Run) -> None:

@@ -49,7 +49,7 @@ Footprint::Counts extrapolate(const Footprint& footprint, double scale) {
     std::set<std::pair<u64, bool>> seen;
     footprint.each([&](u64 line, unsigned marks) {
         if (line < from || line >= to) {
-            const Allocation* const allocation = find_allocation(line * kLine);
+            const Allocation* const allocation = find_allocation(line * kLine + kLine - 1);     // allocations need not begin at one
             from = allocation ? allocation->begin / kLine : line;
             to = allocation ? allocation->end() / kLine + 1 : line + 1;
         }

@@ -4,6 +4,7 @@
 // An instruction in a loop mostly repeats the addresses of its last execution, shifted; then nothing has to be counted again.
 #include <algorithm>
 
+#include "../memory.h"
 #include "../ops/access.h"
 #include "banks.h"
 #include "counters.h"
@@ -26,6 +27,7 @@ struct Pattern {
 struct Patterns {
     Pattern way[2];                     // instructions with two addresses a lane have one each
     int oldest = 0;
+    u64 begin = 0, end = 0, shift = 0;  // where it accessed memory last, and how far that begins behind a line's begin
 };
 
 namespace {
@@ -35,6 +37,23 @@ constexpr u32 kDies = 8;                // workgroups go to the XCDs in turn
 Memory& entry(Wave& w, const Op& op) { return w.group->tally->memory[op.index]; }
 
 u64 count(u64 lanes) { return static_cast<u64>(std::popcount(lanes)); }
+
+Patterns& patterns_of(Wave& w, const Op& op) {
+    std::unique_ptr<Patterns>& place = w.group->tally->patterns[op.index];
+    if (!place) place = std::make_unique<Patterns>();
+    return *place;
+}
+
+// A GPU's allocator begins at a line; host memory that stands for its memory (torch aligns to 64 bytes) is taken to do so, too.
+u64 on_device(Patterns& patterns, u64 address) {
+    if (address < patterns.begin || address >= patterns.end) {
+        const Allocation* const allocation = find_allocation(address);
+        patterns.begin = allocation ? allocation->begin : address / kLine * kLine;
+        patterns.end = allocation ? allocation->end() : patterns.begin + kLine;
+        patterns.shift = patterns.begin % kLine;
+    }
+    return address - patterns.shift;
+}
 
 // Lanes that take no part count as the first one that does.
 template <class A>
@@ -48,17 +67,15 @@ A relative(const A* address, u64 lanes, A* difference) {
 
 // The pattern of this access: `fresh` if it is a new one, whose cost is still to be found.
 template <class A>
-Pattern& pattern_of(Wave& w, const Op& op, u64 lanes, u32 bytes, u64 within, const A* difference, bool& fresh) {
+Pattern& pattern_of(Patterns& patterns, u64 lanes, u32 bytes, u64 within, const A* difference, bool& fresh) {
     constexpr bool kGlobal = sizeof(A) == sizeof(u64);
-    std::unique_ptr<Patterns>& place = w.group->tally->patterns[op.index];
-    if (!place) place = std::make_unique<Patterns>();
     fresh = false;
-    for (Pattern& each : place->way)
+    for (Pattern& each : patterns.way)
         if (each.within == within && each.lanes == lanes && each.bytes == bytes && each.global == kGlobal &&
             !std::memcmp(each.difference, difference, kLanes * sizeof(A)))
             return each;
-    Pattern& pattern = place->way[place->oldest];
-    place->oldest ^= 1;
+    Pattern& pattern = patterns.way[patterns.oldest];
+    patterns.oldest ^= 1;
     pattern.lanes = lanes;
     pattern.bytes = bytes;
     pattern.within = within;
@@ -148,13 +165,15 @@ void end_group(Tally& tally, const Workgroup& group) {
 void on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
     if (!lanes) return;
     alignas(64) u64 difference[kLanes];
-    const u64 first = relative(address, lanes, difference), within = first % kLine;
+    Patterns& patterns = patterns_of(w, op);
+    const u64 first = on_device(patterns, relative(address, lanes, difference)), within = first % kLine;
     const i64 line = static_cast<i64>(first / kLine);
     bool fresh;
-    Pattern& pattern = pattern_of(w, op, lanes, bytes, within, difference, fresh);
+    Pattern& pattern = pattern_of(patterns, lanes, bytes, within, difference, fresh);
     if (fresh) {
-        u64 lines[2 * kLanes];
-        pattern.count = lines_touched(address, lanes, bytes, lines);
+        u64 lines[2 * kLanes], moved[kLanes];
+        for (int lane = 0; lane < kLanes; ++lane) moved[lane] = first + difference[lane];
+        pattern.count = lines_touched(moved, lanes, bytes, lines);
         for (int i = 0; i < pattern.count; ++i) pattern.line[i] = static_cast<i64>(lines[i]) - line;
     }
     Way way(w, kind, op.inst.sc1);
@@ -173,7 +192,7 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
     alignas(64) u32 difference[kLanes];
     const u64 within = relative(address, lanes, difference) % kLine;
     bool fresh;
-    Pattern& pattern = pattern_of(w, op, lanes, bytes, within, difference, fresh);
+    Pattern& pattern = pattern_of(patterns_of(w, op), lanes, bytes, within, difference, fresh);
     if (fresh) pattern.cost = lds_cost(address, lanes, bytes, kind);
     Memory& place = entry(w, op);
     place.lanes += count(lanes);
@@ -195,7 +214,7 @@ void on_scratch(Wave& w, const Op& op, const u32*, u64 lanes, u32 bytes, AccessK
 
 void on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
     Way way(w, kind, false);
-    const u64 first = address / kLine, last = (address + bytes - 1) / kLine;
+    const u64 moved = on_device(patterns_of(w, op), address), first = moved / kLine, last = (moved + bytes - 1) / kLine;
     for (u64 line = first; line <= last; ++line) way.take(line);
     Memory& place = entry(w, op);
     place.lanes += 1;
