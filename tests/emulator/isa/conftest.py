@@ -5,18 +5,14 @@ from __future__ import annotations
 
 import pytest
 
+from backends.emulator import build
 from tests.emulator.isa.wave import Emulator
+from tests.emulator.runtime import built
 
 
 @pytest.fixture(scope="session")
 def emulator() -> Emulator:
-    from backends.base import BackendError
-    from backends.emulator import build
-    try:
-        path = build.library()
-    except BackendError as error:
-        pytest.skip(f"the emulator cannot be built here: {error}")
-    return Emulator(str(path))
+    return Emulator(str(built(build.library)))
 
 
 @pytest.fixture(scope="session")

@@ -11,6 +11,8 @@ from tests.emulator.isa.report import Report
 from tests.emulator.isa.snippets import Snippets
 from tests.emulator.isa.wave import Emulator, random_wave
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 CACHES = Snippets(["buffer_inv sc1", "buffer_inv sc0 sc1", "buffer_wbl2 sc1", "buffer_wbl2 sc0 sc1"])
 
 

@@ -16,6 +16,8 @@ from tests.emulator.isa.corrections import ASSEMBLER_NAMES
 from tests.emulator.isa.test_disassemble import instructions
 from tests.emulator.isa.wave import Emulator
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 # Instructions of the table that no test runs, and why not.
 UNTESTED: dict[str, str] = {}
 # What the assembler knows for gfx942 and the table has not, and why not.

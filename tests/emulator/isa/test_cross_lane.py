@@ -19,6 +19,8 @@ from tests.emulator.isa.snippets import Snippets
 from tests.emulator.isa.values import Array
 from tests.emulator.isa.wave import M0, Emulator, EmulatorError, Wave
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 FULL, SOME = (1 << 64) - 1, 0x8001_0F0F_3333_FFFE
 LANES = np.arange(64)
 MOVES = ["ds_permute_b32 v20, v4, v8", "ds_permute_b32 v4, v4, v8 offset:64", "ds_bpermute_b32 v20, v4, v8",

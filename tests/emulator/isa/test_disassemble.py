@@ -18,6 +18,8 @@ from tests.emulator.isa.assembler import assemble
 from tests.emulator.isa.sources import register_text
 from tests.emulator.isa.wave import Emulator
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 _FLAGS = ("", "sc0", "sc1", "nt", "sc0 sc1", "sc0 nt sc1")
 _MORE = [
     *(f"global_load_dwordx4 v[20:23], v4, s[8:9] offset:-4096 {flags}" for flags in _FLAGS),

@@ -16,6 +16,8 @@ from tests.emulator.isa.snippets import Snippets
 from tests.emulator.isa.values import Array
 from tests.emulator.isa.wave import Emulator, random_wave
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 DIVIDE_F32 = """v_div_scale_f32 v12, s[20:21], v6, v6, v4
 v_div_scale_f32 v13, vcc, v4, v6, v4
 v_rcp_f32 v14, v12

@@ -13,6 +13,8 @@ from tests.emulator.isa.report import Report
 from tests.emulator.isa.snippets import Snippets
 from tests.emulator.isa.wave import Emulator
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 SUMS = {"f32": "ds_add_f32 v4, v8", "f64": "ds_add_f64 v4, v[8:9]"}
 SNIPPETS = Snippets(list(SUMS.values()))
 

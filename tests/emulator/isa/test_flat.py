@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from tests.emulator.isa import flat_cases, memory_cases
 from tests.emulator.isa.flat_cases import LDS_APERTURE, OWN_APERTURE
@@ -11,6 +12,8 @@ from tests.emulator.isa.memory_cases import ADDRESS_AT, BASE, MEMORY
 from tests.emulator.isa.report import Report
 from tests.emulator.isa.snippets import Snippets
 from tests.emulator.isa.wave import Emulator
+
+pytestmark = pytest.mark.toolchain("rocm")
 
 MIXED = "scratch_store_dwordx4 off, v[8:11], off offset:64\nflat_load_dword v20, v[4:5]"
 SUM = "global_atomic_add_f32 v20, v[4:5], v8, off sc0"

@@ -13,6 +13,8 @@ from tests.emulator.isa.memory_cases import state_differences
 from tests.emulator.isa.snippets import Snippets
 from tests.emulator.isa.wave import EXEC, M0, VCC, Emulator, EmulatorError, Wave, random_wave
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 LOOP = """s_mov_b32 s20, 0
 s_mov_b32 s21, 10
 1: s_add_u32 s20, s20, s21

@@ -18,6 +18,8 @@ from tests.emulator.isa.memory_cases import ADDRESS_AT, BASE, MEMORY
 from tests.emulator.isa.values import Array
 from tests.emulator.isa.wave import EXEC, M0, Emulator, EmulatorError, Wave
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 LDS_BYTES, BYTES = 4096, 8192
 SIZES = {"dword": "<u4", "ubyte": "u1", "sbyte": "i1", "ushort": "<u2", "sshort": "<i2"}
 GLOBAL = [(f"global_load_lds_{kind} v[4:5], off offset:-16", kind, -16) for kind in SIZES] + \

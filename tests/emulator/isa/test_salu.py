@@ -10,6 +10,8 @@ from tests.emulator.isa.compare import scalar_differences
 from tests.emulator.isa.report import Report
 from tests.emulator.isa.wave import Emulator, EmulatorError
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 
 @pytest.mark.parametrize("form", salu_cases.FORMATS)
 def test_scalar_arithmetic(form: str, emulator: Emulator) -> None:

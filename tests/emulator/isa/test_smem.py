@@ -11,6 +11,8 @@ from tests.emulator.isa.assembler import assemble
 from tests.emulator.isa.report import Report
 from tests.emulator.isa.wave import Emulator, EmulatorError, random_wave
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 CACHES = ["s_dcache_inv", "s_dcache_wb", "s_dcache_inv_vol", "s_dcache_wb_vol", "s_atc_probe 0, s[8:9], 0",
           "s_atc_probe_buffer 0, s[8:11], 0", "s_dcache_discard s[8:9], 0", "s_dcache_discard_x2 s[8:9], 0"]
 CLOCKS = [f"{name} s[16:17]\n" + "s_nop 0\n" * 30 + f"{name} s[18:19]" for name in ("s_memtime", "s_memrealtime")]

@@ -9,6 +9,8 @@ from tests.emulator.isa import valu_cases, valu_oracle
 from tests.emulator.isa.report import Report
 from tests.emulator.isa.wave import Emulator, EmulatorError
 
+pytestmark = pytest.mark.toolchain("rocm")
+
 
 @pytest.mark.parametrize("form", valu_cases.FORMATS)
 def test_vector_arithmetic(form: str, emulator: Emulator, implemented: set[str]) -> None:
