@@ -102,7 +102,9 @@ json::Value describe(const checks::Finding& finding) {
     value.set("workgroup", json::array({finding.group.x, finding.group.y, finding.group.z}));
     value.set("wave", finding.wave).set("lane", finding.lane).set("pc", finding.pc).set("function", finding.function);
     value.set("instruction", finding.instruction).set("file", finding.file).set("line", finding.line);
-    value.set("allocation", finding.allocation).set("other", finding.other).set("times", finding.times);
+    json::Value calls = json::array({});
+    for (const std::string& call : finding.calls) calls.push(call);
+    value.set("calls", calls).set("allocation", finding.allocation).set("other", finding.other).set("times", finding.times);
     value.set("text", checks::text(finding));
     return value;
 }

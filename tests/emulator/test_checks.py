@@ -155,6 +155,7 @@ def test_a_deadlock_is_found(hip: Checked, tmp_path: Path) -> None:
 # In data/bugs.hip: (kernel, check, workgroups, work-items in each, what the message says).
 HIP = [
     ("read_off_by_one", "bounds", 5, 64, "^read of 4 bytes .* 1 lanes$"),
+    ("in_a_helper", "bounds", 1, 64, "^read of 4 bytes .* 1 lanes$"),
     ("write_off_by_one", "bounds", 5, 64, "^write of 4 bytes .* 1 lanes$"),
     ("tile_too_small", "bounds", 1, 64, "of LDS, which has 252 bytes here; 1 lanes$"),
     ("half_a_tile", "uninitialised", 1, 64, "^what is stored to memory is undefined; 32 lanes$"),
@@ -193,7 +194,10 @@ def test_a_bug_in_a_hip_kernel_is_found_in_its_line(
     message: str,
 ) -> None:
     lines = (runtime.DATA / "bugs.hip").read_text().splitlines()
-    (line,) = (number for number, text in enumerate(lines, 1) if text.endswith(f"// {kernel}"))
+    line, caller = (
+        {number for number, text in enumerate(lines, 1) if text.endswith(f"// {mark}{kernel}")}
+        for mark in ("", "calls it: ")
+    )
     count = ctypes.c_int(BYTES // 4)
     for mended in (0, 1):
         function = hip.function(hip_module, f"_Z{len(kernel)}{kernel}ILb{mended}EEvPKiPii")
@@ -206,4 +210,11 @@ def test_a_bug_in_a_hip_kernel_is_found_in_its_line(
         assert found, _shown(findings)
         assert len(found) == len(findings), _shown(findings)
         assert [finding for finding in found if re.search(message, finding["message"])], _shown(findings)
-        assert {(Path(finding["file"]).name, finding["line"]) for finding in found} == {("bugs.hip", line)}
+        if line:
+            assert {(Path(finding["file"]).name, finding["line"]) for finding in found} == {("bugs.hip", *line)}
+        if caller:
+            (number,) = caller
+            assert {Path(finding["calls"][-1]).name for finding in found} == {f"bugs.hip:{number}"}
+            assert f"inlined at {found[0]['calls'][-1]}\n" in found[0]["text"]
+        else:
+            assert not any(finding["calls"] for finding in found)

@@ -235,6 +235,8 @@ std::string place(const Wave& wave, const Op& op) {
                   wave.group->id.z, wave.id, address - launch.kernel->entry);
     std::string result = "kernel " + launch.kernel->name + text;
     if (const auto line = code.lines.find(address)) result += ", " + line->file + ":" + std::to_string(line->line);
+    if (const auto calls = code.inlined.calls(address); !calls.empty())
+        result += " (inlined at " + calls.back().file + ":" + std::to_string(calls.back().line) + ")";
     result += ": " + disassemble(op.inst);
     char bits[40];
     std::snprintf(bits, sizeof bits, op.inst.words > 1 ? " (%08x %08x)" : " (%08x)", op.inst.encoding[0], op.inst.encoding[1]);

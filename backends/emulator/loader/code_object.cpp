@@ -223,14 +223,16 @@ std::vector<Symbol> read_symbols(const Elf& elf, uint64_t image_size) {
     return symbols;
 }
 
-LineTable read_lines(const Elf& elf, const CodeObject& code) {
+void read_lines(const Elf& elf, CodeObject& code) {
     const auto contents = [&](const char* name) {
         const Section* section = elf.find(name);
         return section == nullptr || (section->flags & kSectionCompressed) != 0 ? Bytes() : elf.contents(*section);
     };
     const Bytes lines = contents(".debug_line");
-    if (lines.size() == 0) return {};
-    return {lines, contents(".debug_line_str"), contents(".debug_str"), code.text_begin, code.text_end};
+    if (lines.size() == 0) return;
+    code.lines = {lines, contents(".debug_line_str"), contents(".debug_str"), code.text_begin, code.text_end};
+    code.inlined = {{contents(".debug_info"), contents(".debug_abbrev"), contents(".debug_addr"), contents(".debug_ranges"),
+                     contents(".debug_rnglists")}, code.lines};
 }
 
 }  // namespace
@@ -257,7 +259,7 @@ CodeObject load(const void* bytes, size_t size) {
         code.kernels.push_back(read_kernel(kernel, code));
     }
     code.relocations = read_relocations(elf, code.image.size());
-    code.lines = read_lines(elf, code);
+    read_lines(elf, code);
     return code;
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "bytes.h"
+#include "inlined.h"
 #include "lines.h"
 
 namespace emu::loader {
@@ -67,6 +68,7 @@ struct CodeObject {
     std::vector<Relocation> relocations;
     uint64_t text_begin = 0, text_end = 0;   // machine code, as linked; equal if there is none
     LineTable lines;
+    InlineTable inlined;
     int abi_version = 0;           // of the code object: 4, 5 or 6
 };
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <mutex>
 #include <string_view>
 #include <vector>
@@ -75,10 +76,14 @@ public:
         } else {
             old_tables();
         }
+        for (uint64_t file = 0; file < names_.size(); ++file) file_number(file);
         if (from_.position() > program) return;
         from_.skip(program - from_.position());
         run();
     }
+
+    // By the unit's numbers of files: indices into `files`.
+    const std::vector<uint32_t>& numbers() const { return numbers_; }
 
 private:
     uint64_t offset() { return wide_ ? from_.take<uint64_t>() : from_.take<uint32_t>(); }
@@ -190,7 +195,7 @@ private:
         sequence_.clear();
     }
 
-    void row() { sequence_.push_back({address_, file_number(), line_, column_}); }
+    void row() { sequence_.push_back({address_, file_number(file_), line_, column_}); }
 
     // A sequence of discarded code begins at a made-up address, usually 0: leave it out.
     void end_sequence() {
@@ -204,13 +209,13 @@ private:
         reset();
     }
 
-    // Index into `files_` of the current file; its path is made once.
-    uint32_t file_number() {
-        if (file_ >= names_.size() || names_[file_].name.empty()) return kNoFile;
+    // Index into `files_` of the unit's file; its path is made once.
+    uint32_t file_number(uint64_t file) {
+        if (file >= names_.size() || names_[file].name.empty()) return kNoFile;
         numbers_.resize(names_.size(), kNoFile);
-        uint32_t& number = numbers_[file_];
+        uint32_t& number = numbers_[file];
         if (number == kNoFile) {
-            const Entry& entry = names_[file_];
+            const Entry& entry = names_[file];
             std::string folder;
             if (entry.directory < directories_.size()) {
                 folder = directories_[entry.directory].name;
@@ -251,6 +256,7 @@ struct LineTable::State {
     std::once_flag once;
     std::vector<std::string> files;
     std::vector<Row> rows;
+    std::map<uint64_t, std::vector<uint32_t>> units;    // by their place: their files' indices
 
     void read() {
         const Sections sections{{lines.data(), lines.size(), "debug lines"},
@@ -259,12 +265,15 @@ struct LineTable::State {
         try {
             Cursor from(sections.lines);
             while (!from.done()) {
+                const uint64_t place = from.position();
                 uint64_t size = from.take<uint32_t>();
                 const bool wide = size == 0xffffffff;
                 if (wide) size = from.take<uint64_t>();
                 const Cursor unit(from.take(size, "debug lines"));
                 try {
-                    Unit(unit, wide, sections, text_begin, text_end, files, rows).read();
+                    Unit reader(unit, wide, sections, text_begin, text_end, files, rows);
+                    reader.read();
+                    units[place] = reader.numbers();
                 } catch (const LoadError&) {   // this unit alone: the next one's place is known
                 }
             }
@@ -285,6 +294,14 @@ LineTable::LineTable(Bytes lines, Bytes line_strings, Bytes strings, uint64_t te
     state_->strings = copy(strings);
     state_->text_begin = text_begin;
     state_->text_end = text_end;
+}
+
+std::optional<std::string> LineTable::file(uint64_t offset, uint64_t number) const {
+    if (state_ == nullptr) return std::nullopt;
+    std::call_once(state_->once, [this] { state_->read(); });
+    const auto unit = state_->units.find(offset);
+    if (unit == state_->units.end() || number >= unit->second.size() || unit->second[number] == kNoFile) return std::nullopt;
+    return state_->files[unit->second[number]];
 }
 
 std::optional<Line> LineTable::find(uint64_t address) const {

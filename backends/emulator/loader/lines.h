@@ -26,6 +26,9 @@ public:
     // The line of the instruction at an address as linked (not as placed). The first question reads the tables.
     std::optional<Line> find(uint64_t address) const;
 
+    // The name of file `number` of the unit at `offset` of .debug_line.
+    std::optional<std::string> file(uint64_t offset, uint64_t number) const;
+
 private:
     struct State;
     std::shared_ptr<State> state_;

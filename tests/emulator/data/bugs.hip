@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL arch gfx942
 // Kernels with a planted bug each, and the same without it (kMended). Where the emulator must find it is the line that ends
-// in a comment with the kernel's name.
+// in a comment with the kernel's name, or what that line calls.
 #include <hip/hip_runtime.h>
 
 #define BOTH(kernel)                                                  \
@@ -18,6 +18,17 @@ __global__ void read_off_by_one(const int* in, int* out, int n) {
     }
 }
 BOTH(read_off_by_one)
+
+__device__ int element(const int* in, int i) {
+    return in[i];                                                                   // in_a_helper
+}
+
+template <bool kMended>
+__global__ void in_a_helper(const int* in, int* out, int n) {
+    const int i = static_cast<int>(threadIdx.x);
+    out[i] = element(in, i + n - 64 + !kMended);                                    // calls it: in_a_helper
+}
+BOTH(in_a_helper)
 
 template <bool kMended>
 __global__ void write_off_by_one(const int*, int* out, int n) {
@@ -97,8 +108,7 @@ __global__ void barrier_in_a_branch(const int* in, int* out, int n) {
     tile[threadIdx.x] = in[threadIdx.x];
     if (kMended || in[threadIdx.x] >= n || threadIdx.x < 16) {
         tile[threadIdx.x] += 1;
-        __builtin_amdgcn_s_waitcnt(0);
-        __builtin_amdgcn_s_barrier();                                               // barrier_in_a_branch
+        __syncthreads();                                                            // calls it: barrier_in_a_branch
     }
     out[threadIdx.x] = tile[threadIdx.x];
 }

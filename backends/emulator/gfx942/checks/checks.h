@@ -38,6 +38,7 @@ struct Finding {
     u64 pc = 0;                     // byte offset from the kernel's entry, or the function's
     std::string instruction, file;  // file: empty without line information
     u32 line = 0;
+    std::vector<std::string> calls; // inlined: where its function was called, and that one's caller: "mfma.hip:52"
     std::string allocation;         // which memory, if it is about memory
     std::string other;              // the other side of a race: "wave 3 wrote at mfma.hip:52"
     u64 times = 1;                  // the same check at the same instruction

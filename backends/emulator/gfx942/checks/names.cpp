@@ -70,6 +70,7 @@ std::string text(const Finding& finding) {
                          (finding.function.empty() ? finding.kernel : finding.function) + pc;
     if (!finding.function.empty()) result += ", called by " + finding.kernel;
     if (!finding.file.empty()) result += " in " + finding.file + ":" + std::to_string(finding.line);
+    for (const std::string& call : finding.calls) result += "\n=========     inlined at " + call;
     result += "\n=========     " + finding.instruction;
     result += "\n=========     by workgroup (" + std::to_string(finding.group.x) + "," + std::to_string(finding.group.y) + "," +
               std::to_string(finding.group.z) + "), wave " + std::to_string(finding.wave);

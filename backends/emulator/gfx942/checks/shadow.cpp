@@ -23,6 +23,8 @@ const loader::Symbol* function_at(const loader::CodeObject& code, u64 address) {
     return nullptr;
 }
 
+std::string text_of(const loader::Line& line) { return line.file + ":" + std::to_string(line.line); }
+
 u64 linear(const Dim& group, const Dim& grid) { return group.x + u64{grid.x} * (group.y + u64{grid.y} * group.z); }
 
 }  // namespace
@@ -131,7 +133,9 @@ bool on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
 std::string where(const Launch& launch, u32 op_index) {
     const Op& op = launch.program->ops[op_index];
     const loader::CodeObject& code = launch.module->code;
-    if (const auto line = code.lines.find(code.text_begin + op.pc)) return line->file + ":" + std::to_string(line->line);
+    const std::vector<loader::Line> calls = code.inlined.calls(code.text_begin + op.pc);
+    const std::string from = calls.empty() ? "" : " (inlined at " + text_of(calls.back()) + ")";
+    if (const auto line = code.lines.find(code.text_begin + op.pc)) return text_of(*line) + from;
     return pc_text(code.text_begin + op.pc - launch.kernel->entry);
 }
 
@@ -171,6 +175,8 @@ void report(Wave& w, const Op& op, Check check, int lane, std::string message, s
                 finding.file = line->file;
                 finding.line = line->line;
             }
+            finding.calls.clear();
+            for (const loader::Line& call : code.inlined.calls(code.text_begin + op.pc)) finding.calls.push_back(text_of(call));
             finding.allocation = std::move(allocation);
             finding.other = std::move(other);
         }
