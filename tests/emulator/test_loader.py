@@ -28,6 +28,7 @@ from backends import _llvm
 from backends.base import ToolchainMissing
 from backends.cpu import find_cxx
 from backends.source import KernelSource
+from tests.emulator.inlined_calls import expected_calls
 
 ROOT = Path(__file__).parents[2]
 DATA = Path(__file__).parent / "data"
@@ -254,6 +255,8 @@ def check(program: Program, path: Path) -> dict[str, Any]:
         addresses = range(loaded["text_begin"], loaded["text_end"], 4)
         lines = {address: line for address, line in zip(addresses, loaded["lines"], strict=True) if line}
         assert lines == expected_lines(elf, range(loaded["text_begin"], loaded["text_end"]))
+        calls = {address: each for address, each in zip(addresses, loaded["calls"], strict=True) if each}
+        assert calls == expected_calls(elf, range(loaded["text_begin"], loaded["text_end"]))
         relocations = [
             (r["r_offset"], r["r_info_type"], r["r_addend"], r["r_info_sym"])
             for section in elf.iter_sections() if isinstance(section, RelocationSection)
@@ -268,6 +271,7 @@ def check(program: Program, path: Path) -> dict[str, Any]:
 @pytest.mark.parametrize("problem", KERNELS)
 def test_a_kernel_of_the_project(program: Program, problem: str) -> None:
     loaded = check(program, project_kernel(problem))
+    assert max(map(len, loaded["calls"])) > 1
     files = {line[0] for line in loaded["lines"] if line}
     assert any(name.startswith("kernels/hip/") for name in files)   # as this project names them, wherever it lies
     assert not any(name.startswith(f"{ROOT}/kernels") for name in files)

@@ -127,13 +127,17 @@ void dump(const CodeObject& code) {
         one.field("name", r.name).number("absolute", int{r.absolute}).number("weak", int{r.weak}).number("word", word);
         return one.text();
     }));
-    std::vector<std::string> lines;
+    const auto place = [](const Line& line) {
+        return "[" + quoted(line.file) + ", " + std::to_string(line.line) + ", " + std::to_string(line.column) + "]";
+    };
+    std::vector<std::string> lines, calls;
     for (uint64_t at = code.text_begin; at < code.text_end; at += 4) {
         const auto line = code.lines.find(at);
-        lines.push_back(!line ? "null" : "[" + quoted(line->file) + ", " + std::to_string(line->line) + ", " +
-                                             std::to_string(line->column) + "]");
+        lines.push_back(!line ? "null" : place(*line));
+        calls.push_back(list(code.inlined.calls(at), place));
     }
     made.raw("lines", list(lines, [](const std::string& line) { return line; }));
+    made.raw("calls", list(calls, [](const std::string& call) { return call; }));
     std::puts(made.text().c_str());
 }
 
@@ -142,7 +146,10 @@ bool survives(const uint8_t* bytes, size_t size) {
     const Exact copy(bytes, size);
     try {
         const CodeObject code = load(copy.data.get(), copy.size);
-        for (uint64_t at = code.text_begin; at < code.text_end; at += 64) (void)code.lines.find(at);
+        for (uint64_t at = code.text_begin; at < code.text_end; at += 64) {
+            (void)code.lines.find(at);
+            (void)code.inlined.calls(at);
+        }
         relocated(code);
         return true;
     } catch (const LoadError& error) {
