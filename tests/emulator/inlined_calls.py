@@ -32,7 +32,8 @@ def expected_calls(elf: ELFFile, text: range) -> dict[int, list[Place]]:
                 for address in range(begin, end, 4):
                     if address in text:
                         found.setdefault(address, []).append((depth, place))
-    return {address: [place for _, place in sorted(calls, key=lambda call: -call[0])] for address, calls in found.items()}
+    return {address: [place for _, place in sorted(calls, key=lambda call: -call[0])]
+            for address, calls in found.items()}
 
 
 def _depth(entry: Any) -> int:
