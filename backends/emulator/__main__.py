@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from backends.base import BackendError, CompileError
-from backends.emulator import build
+from backends.emulator import build, instructions
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -17,6 +17,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m backends.emulator", description=__doc__)
     parser.add_argument("--prefix", action="store_true",
                         help="print a folder for ROCM_PATH instead, whose lib/ has it under all names programs link to")
+    parser.add_argument("--instructions", action="store_true", help="print a table of all instructions it executes")
     options = parser.parse_args(arguments)
     try:
         make = build.prefix if options.prefix else build.library
@@ -28,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BackendError as error:
         _say(sys.stderr, f"error: {error}")
         return 2
-    _say(sys.stdout, path)
+    _say(sys.stdout, instructions.markdown(instructions.known(path)).rstrip("\n") if options.instructions else path)
     return 0
 
 
