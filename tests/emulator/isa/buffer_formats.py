@@ -72,7 +72,8 @@ def loaded(raw: Array, bits: int, number_format: int, half: bool) -> Array:
     else:
         exact = (signed(raw, bits) if number_format == SSCALED else raw).astype(np.float64)
     if half:
-        return exact.astype(np.float16).view(np.uint16).astype(np.uint64)
+        with np.errstate(over="ignore"):
+            return exact.astype(np.float16).view(np.uint16).astype(np.uint64)
     return exact.astype(np.float32).view(np.uint32).astype(np.uint64)
 
 

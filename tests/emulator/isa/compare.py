@@ -90,8 +90,10 @@ def _result(instruction: Instruction, right: Wave, found: Wave, at: int, operand
 def _bytes_close(x: Array, y: Array) -> Array:
     near = np.ones(len(x), dtype=bool)
     for shift in range(0, 32, 8):
-        a, b = (v >> np.uint64(shift) & np.uint64(0xFF) for v in (x, y))
-        near &= np.abs(a.astype(np.int64) - b.astype(np.int64)) <= 1
+        a, b = ((v >> np.uint64(shift) & np.uint64(0xFF)).astype(np.int64) for v in (x, y))
+        # Sign and magnitude: the neighbours of 0 are 1 and 0x81.
+        a, b = (np.where(v > 0x80, 0x80 - v, v) for v in (a, b))
+        near &= np.abs(a - b) <= 1
     return near
 
 

@@ -49,6 +49,9 @@ def _each(names: str, kinds: dict[str, str], program: str, reason: str) -> dict[
 _FLOATS = {"f16": "f16", "f32": "f32", "f64": "f64"}
 
 
+_ZEROS = "the text compares with +0.0 and with -0.0 to order zeros by their sign; as numbers those are equal"
+
+
 def _div_scale(kind: str, tiny: int, up: int, gap: int) -> Correction:
     """``D0`` starts as the operand, and the flag is the lane's bit of the scalar destination."""
     flag = "VCC.u64[laneId]"
@@ -127,6 +130,8 @@ CORRECTIONS: dict[str, Correction] = {
     "v_ldexp_f16": _ldexp("f16", "i16"), "v_ldexp_f32": _ldexp("f32", "i32"), "v_ldexp_f64": _ldexp("f64", "i32"),
     **_each("v_rndne_{}", _FLOATS, "D0.{0} = rndne(S0.{0})",
             "floor(x + 0.5) rounds twice; the instruction rounds to nearest even"),
+    **_each("v_min_{}", _FLOATS, "D0.{0} = v_min_{0}(S0.{0}, S1.{0})", _ZEROS),
+    **_each("v_max_{}", _FLOATS, "D0.{0} = v_max_{0}(S0.{0}, S1.{0})", _ZEROS),
     **_each("v_fract_{}", _FLOATS, "D0.{0} = fract(S0.{0})",
             "x - floor(x) can round up to 1; the result is below 1 (LLVM folds min(x - floor(x), 1 - ulp) into it)"),
     **_each("v_exp_{}", {"f16": "f16", "f32": "f32"}, "D0.{0} = exp2(S0.{0})", "the manual's pow(2, x)"),

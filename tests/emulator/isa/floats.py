@@ -133,7 +133,8 @@ def quieted(fmt: Format, values: Sequence[int]) -> int:
 
 
 def fma(fmt: Format, a: int, b: int, c: int, mode: int = NEAREST, flush: bool = False, power: int = 0) -> int:
-    """(a * b + c) * 2**power with one rounding; the exact sum 0 of non-zero terms is +0, or -0 when rounding down."""
+    """(a * b + c) * 2**power with one rounding; the exact sum 0 of terms that differ in sign is +0, or -0 when rounding
+    down (IEEE 754, 6.3)."""
     if is_nan(fmt, a) or is_nan(fmt, b) or is_nan(fmt, c):
         return quieted(fmt, (a, b, c))
     product_sign = (a ^ b) & fmt.sign
@@ -150,7 +151,7 @@ def fma(fmt: Format, a: int, b: int, c: int, mode: int = NEAREST, flush: bool = 
     addend = mc << (ec - low)
     total = (-product if sa ^ sb else product) + (-addend if sc else addend)
     if total == 0:
-        negative = (sa ^ sb) == sc and sc if not product and not addend else mode == DOWN
+        negative = sc if (sa ^ sb) == sc else mode == DOWN
         return fmt.sign if negative else 0
     return pack(fmt, int(total < 0), abs(total), low + power, mode, flush)
 
