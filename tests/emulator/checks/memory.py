@@ -199,7 +199,7 @@ WAITCNT = [
         "",
         _WAIT,
         "v_add_u32 v3, v2, v2",
-        r"^reads v\[2:2\].* vmcnt\(0\)",
+        r"^reads v2.* vmcnt\(0\)",
     ),
     _counts(
         "lax_vmcnt",
@@ -241,7 +241,7 @@ WAITCNT = [
         "global_store_dword v1, v2, s[6:7]",
         "^reads",
     ),
-    _counts("overwritten", "global_load_dword v2, v1, s[4:5]", "", _WAIT, "v_mov_b32 v2, 0", r"^overwrites v\[2:2\]"),
+    _counts("overwritten", "global_load_dword v2, v1, s[4:5]", "", _WAIT, "v_mov_b32 v2, 0", r"^overwrites v2"),
     _counts(
         "overwritten_by_other_load", "global_load_dword v2, v1, s[4:5]", "", _WAIT, "ds_read_b32 v2, v1", "^overwrites"
     ),
@@ -261,7 +261,7 @@ WAITCNT = [
         "v_add_u32 v4, v2, v2",
         r"lgkmcnt\(1\) or less",
     ),
-    _counts("scalar_load", "s_load_dword s8, s[4:5], 0x0", "", _WAIT, "s_add_u32 s9, s8, s8", r"^reads s\[8:8\]"),
+    _counts("scalar_load", "s_load_dword s8, s[4:5], 0x0", "", _WAIT, "s_add_u32 s9, s8, s8", r"^reads s8"),
     _counts(
         "scalar_loads_in_any_order",
         "s_load_dword s8, s[4:5], 0x0\ns_load_dword s9, s[4:5], 0x4",
@@ -289,6 +289,14 @@ WAITCNT = [
     ),
     _counts(
         "mask_of_div_fmas", "s_load_dwordx2 vcc, s[4:5], 0x0", "", _WAIT, "v_div_fmas_f32 v4, v2, v3, v5", "^reads VCC"
+    ),
+    _counts(
+        "accumulators",
+        "global_load_dwordx4 a[4:7], v1, s[4:5]",
+        "",
+        _WAIT,
+        "v_accvgpr_read_b32 v2, a5",
+        r"^reads a5 while a load into a\[4:7\]",
     ),
     _counts(
         "mfma_factor",

@@ -60,7 +60,7 @@ struct GlobalShadow {
         const std::lock_guard lock(mutex);
         const auto [place, fresh] = pages.try_emplace(number, nullptr, &std::free);
         if (fresh) place->second.reset(static_cast<GlobalCell*>(std::calloc(kPageBytes / 4, sizeof(GlobalCell))));
-        if (!place->second) throw KernelFault("no memory to watch for races between workgroups: checks=all,-global-race does without");
+        if (!place->second) throw KernelFault("no memory to watch for races between workgroups: checks=all+-global-race does without");
         return place->second.get();
     }
 

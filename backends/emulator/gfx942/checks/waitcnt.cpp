@@ -54,10 +54,15 @@ const Pending* find(const std::vector<Pending>& queue, const Registers& register
     return nullptr;
 }
 
-std::string text(const Registers& registers) {
-    const std::string first = std::to_string(registers.first), last = std::to_string(registers.first + registers.count - 1);
-    if (registers.file == Registers::Scalar && registers.first == kVcc) return "VCC";
-    return (registers.file == Registers::Scalar ? "s[" : "v[") + first + ":" + last + "]";
+std::string text(const Wave& w, const Registers& registers) {
+    const bool scalar = registers.file == Registers::Scalar;
+    if (scalar && registers.first == kVcc) return "VCC";
+    const u32 accumulators = w.group->launch->program->accum_offset;
+    const bool accumulator = !scalar && registers.first >= accumulators;
+    const u32 first = registers.first - (accumulator ? accumulators : 0);
+    const std::string file = scalar ? "s" : accumulator ? "a" : "v";
+    if (registers.count == 1) return file + std::to_string(first);
+    return file + "[" + std::to_string(first) + ":" + std::to_string(first + registers.count - 1) + "]";
 }
 
 void complain(Wave& w, const Op& op, const Registers& used, bool reads) {
@@ -69,7 +74,7 @@ void complain(Wave& w, const Op& op, const Registers& used, bool reads) {
     const bool ordered = std::all_of(queue.begin(), queue.end(), [](const Pending& each) { return each.in_order; });
     const long behind = ordered ? &queue.back() - pending : 0;
     report(w, op, kWaitcnt, -1,
-           std::string(reads ? "reads " : "overwrites ") + text(used) + " while a load into " + text(pending->registers) +
+           std::string(reads ? "reads " : "overwrites ") + text(w, used) + " while a load into " + text(w, pending->registers) +
                " is under way; s_waitcnt " + (in_vm ? "vmcnt(" : "lgkmcnt(") + std::to_string(behind) +
                ") or less must come between",
            "", "the load: " + where(*w.group->launch, pending->op));
