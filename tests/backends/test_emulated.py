@@ -100,7 +100,7 @@ def test_without_its_compiler_nothing_is_emulated(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_emulator_is_no_real_runtime(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Somebody who runs other programs on it has it in LD_LIBRARY_PATH or ROCM_PATH: times there are no measurements."""
+    """Somebody who runs other programs on it has it in their paths: times there are no measurements."""
     for folder, content in (("ours", b"\x7fELF warpwave_emulator_set"), ("theirs", b"\x7fELF hipMalloc")):
         (tmp_path / folder / "lib").mkdir(parents=True)
         (tmp_path / folder / "lib" / "libamdhip64.so").write_bytes(content)
