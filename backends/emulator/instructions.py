@@ -18,8 +18,8 @@ _TITLE = """# Instructions of the emulator
 
 What `python -m backends.emulator --instructions` prints: every instruction of gfx942 that the emulator executes,
 {count} in all, by the format of its encoding. VOP1, VOP2 and VOPC instructions have their 64-bit (VOP3) forms, too, and
-SDWA and DPP where the ISA has them. Anything else stops the kernel, with its encoding, the program counter and the source
-line ([emulator](emulator.md)).
+SDWA and DPP where the ISA has them. Anything else stops the kernel, with its encoding, the program counter and the
+source line ([emulator](emulator.md)).
 """
 
 
