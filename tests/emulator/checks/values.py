@@ -97,6 +97,18 @@ MEMORY = [
         "^what is stored to memory is undefined$",
     ),
     _defined(
+        "lds_counted_from_nothing",
+        "ds_write_b32 v1, v3",
+        "ds_add_u32 v1, v0\nds_read_b32 v2, v1" + _READ_STORE,
+        "^what is stored to memory is undefined$",
+    ),
+    _defined(
+        "lds_exchanged",
+        "ds_wrxchg_rtn_b32 v4, v1, v0",
+        "ds_read_b32 v2, v1" + _READ_STORE,
+        "^what is stored to memory is undefined$",
+    ),
+    _defined(
         "lds_partly_written",
         "ds_write_b64 v3, v[4:5] offset:8",
         "ds_write_b64 v3, v[4:5]\nds_read_b128 v[8:11], v3\ns_waitcnt lgkmcnt(0)\nglobal_store_dword v1, v10, s[6:7]",

@@ -29,6 +29,7 @@ u16 memory_facts(const Op& op) {
     const u32 flags = op.inst.row->flags;
     u16 what = kMemoryOp;
     if (flags & (kStore | kAtomic)) what |= kOutward;
+    if (contains(op, "wrxchg") || contains(op, "atomic_swap")) what |= kExchanges;
     switch (op.inst.row->format) {
         case Format::Ds:
             return is(op, "ds_nop") ? 0 : what | kCountsLgkm;

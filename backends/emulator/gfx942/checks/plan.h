@@ -23,6 +23,7 @@ enum Fact : u16 {
     kMemoryOp = 1u << 10,
     kLdsDma = 1u << 11,             // loads from memory into LDS
     kCompares = 1u << 12,           // compare and swap
+    kExchanges = 1u << 13,          // an atomic that writes whatever was there before
 };
 
 constexpr u8 kNoWait = 255;

@@ -113,7 +113,9 @@ void on_global(Wave& w, const Op& op, u64 lanes, AccessKind kind) {
     if (~data.lanes & lanes) [[unlikely]] complain(w, op, data, lanes, "what is stored to memory");
 }
 
+// Of atomics only an exchange leaves something defined where nothing was.
 void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
+    const bool overwrites = kind == AccessKind::Write || w.shadow->facts[op.index].what & kExchanges;
     std::vector<u8>& written = w.group->shadow->uninitialised.lds;
     UninitialisedWave& state = w.shadow->uninitialised;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
@@ -121,7 +123,7 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
         const u32 first = address[lane];
         if (first + bytes > written.size() || first + bytes < first) continue;
         if (kind != AccessKind::Write) note_undefined(state, lane, written.data() + first, bytes);
-        if (kind == AccessKind::Write) std::memset(written.data() + first, 1, bytes);
+        if (overwrites) std::memset(written.data() + first, 1, bytes);
     }
     if (op.inst.format == Format::Ds) state.dwords_read += (bytes + 3) / 4;         // the second address has the next registers
 }
