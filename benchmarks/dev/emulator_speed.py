@@ -45,34 +45,32 @@ def main() -> None:
     instructions = sum(each["host_instructions"] for each in launches)
     _say(f"{instructions:,} wave-instructions in {len(launches)} launches, {FLOPS / 1e9:.1f} GFLOP; {cores} cores")
 
-    def best(cpu: bool, **settings: object) -> float:
+    def best(**settings: object) -> tuple[float, float]:
+        """Seconds and CPU seconds, each the least of all rounds."""
         emulator.set(**{"checks": "none", "threads": threads[-1], "counters": 0, **settings})
-        times = []
-        for _ in range(options.rounds):
-            wall = kernel.run(m=M, n=N, k=K)
-            times.append(kernel.cpu_seconds if cpu else wall)
+        times = [(kernel.run(m=M, n=N, k=K), kernel.cpu_seconds) for _ in range(options.rounds)]
         emulator.findings()
-        return min(times)
+        return min(wall for wall, _ in times), min(cpu for _, cpu in times)
 
-    _say("\n| threads | seconds | million wave-instructions/s | MFMA GFLOP/s | speed-up |")
-    _say("|---|---|---|---|---|")
+    _say("\n| threads | seconds | CPU seconds | million wave-instr./s | MFMA GFLOP/s | per CPU second | speed-up |")
+    _say("|---|---|---|---|---|---|---|")
     first = 0.0
     for count in threads:
-        time = best(False, threads=count)
+        time, cpu = best(threads=count)
         first = first or time
-        rates = f"{instructions / time / 1e6:.2f} | {FLOPS / time / 1e9:.2f}"
-        _say(f"| {count} | {time:.2f} | {rates} | {first / time:.2f} |")
+        rates = f"{instructions / time / 1e6:.2f} | {FLOPS / time / 1e9:.2f} | {FLOPS / cpu / 1e9:.2f} GFLOP"
+        _say(f"| {count} | {time:.2f} | {cpu:.2f} | {rates} | {first / time:.2f} |")
 
-    plain = best(True)
+    _, plain = best()
     _say(f"\n| with, on {threads[-1]} threads | CPU seconds | times as many |\n|---|---|---|")
     _say(f"| nothing | {plain:.2f} | 1.00 |")
     for name in (*CHECKS, "all"):
-        time = best(True, checks=name)
+        _, time = best(checks=name)
         _say(f"| {'all checks' if name == 'all' else 'check ' + name} | {time:.2f} | {time / plain:.2f} |")
-    time = best(True, counters=1)
+    _, time = best(counters=1)
     emulator.counters()
     _say(f"| counters | {time:.2f} | {time / plain:.2f} |")
-    time = best(True, counters=1, sample=16)
+    _, time = best(counters=1, sample=16)
     emulator.set(sample=0)
     _say(f"| counters, a sample of 16 workgroups | {time:.2f} | {time / plain:.2f} |")
 
