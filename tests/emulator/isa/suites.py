@@ -18,6 +18,7 @@ from tests.emulator.isa import (
     test_ds,
     test_flat,
     test_flow,
+    test_functions,
     test_lds_loads,
     test_smem,
     valu_cases,
@@ -35,6 +36,7 @@ _SUITES: dict[str, Callable[[], list[bytes]]] = {
     "test_cross_lane": test_cross_lane.SNIPPETS.codes,
     "test_division": test_division.SNIPPETS.codes,
     "test_flow": test_flow.SNIPPETS.codes,
+    "test_functions": test_functions.SNIPPETS.codes,
 }
 NAMES = tuple(_SUITES)
 

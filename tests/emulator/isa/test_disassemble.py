@@ -11,12 +11,13 @@ import itertools
 import re
 from collections.abc import Iterable
 
+import numpy as np
 import pytest
 
 from tests.emulator.isa import suites
 from tests.emulator.isa.assembler import assemble
 from tests.emulator.isa.sources import register_text
-from tests.emulator.isa.wave import Emulator
+from tests.emulator.isa.wave import Emulator, EmulatorError, random_wave
 
 pytestmark = pytest.mark.toolchain("rocm")
 
@@ -36,6 +37,10 @@ _MORE = [
     "s_waitcnt vmcnt(63) expcnt(7) lgkmcnt(15)", "s_waitcnt vmcnt(0)", "s_sendmsg sendmsg(MSG_INTERRUPT)",
     "s_call_b64 s[30:31], 4660", "ds_write2st64_b64 v4, a[8:9], a[12:13] offset0:255 offset1:1",
 ]
+
+# Numbers of no instruction in each format, and formats that a later machine has.
+_NONE = [0x7FFFFFFF, 0x7C000000 | 0xFF << 9, 0xBFFF0000, 0xBE80FF00, 0xD0000000 | 0x2FF << 16, 0xD3800000 | 0x5B << 16,
+         0xD8000000 | 0x1C << 17, 0xDDFC8000, 0xE1FC0000, 0xF0000000, 0xC3FC0000]
 
 
 def _matrix(emulator: Emulator) -> Iterable[str]:
@@ -97,3 +102,11 @@ def test_operands_and_flags_assemble_to_the_same_bits(emulator: Emulator) -> Non
     codes = assemble(_MORE)
     assert [t for t, c in zip(_MORE, codes, strict=True) if c is None] == []
     assert _differences([c for c in codes if c], emulator) == []
+
+
+@pytest.mark.parametrize("word", _NONE, ids=hex)
+def test_what_is_no_instruction_is_refused_with_its_bits(word: int, emulator: Emulator) -> None:
+    code = b"".join(w.to_bytes(4, "little") for w in (word, 0))
+    assert emulator.disassemble(code) == ("", 0)
+    with pytest.raises(EmulatorError, match=f"no gfx942 instruction.*0x{word:x}"):
+        emulator.execute(code, random_wave(np.random.default_rng(6)))
