@@ -14,8 +14,8 @@ namespace {
 
 using namespace machine;
 
-constexpr size_t kSteps = 1'500'000;    // of all waves of a simulated compute unit: a fraction of a second
-constexpr u32 kTraced = 4;              // workgroups
+constexpr size_t kSteps = 600'000;      // of all waves of a simulated compute unit: a fraction of a second
+constexpr u32 kTraced = 8;              // workgroups
 constexpr u64 kScheduled = 500'000;     // workgroups that are scheduled one by one
 
 u32 round_up(u32 count, u32 step) { return (count + step - 1) / step * step; }
@@ -34,33 +34,52 @@ UnitOptions options_for(const Totals& t, double units) {
     return options;
 }
 
+// Cycles of a workgroup, with as many others as are resident beside it, by the instructions that it executes.
+struct Length {
+    double fixed = 0, each = 0;
+    double operator()(double executed) const { return fixed + each * executed; }
+};
+
 struct Rounds {
     const Launch& launch;
     const Tally& tally;
     const std::vector<Kind>& kinds;
     const Totals& totals;
 
-    /// Cycles of `resident` workgroups on one of `units` units.
-    double cycles(u32 resident, double units) const {
-        std::vector<const Trace*> groups;
-        double executed = 0, traced = 0;
-        for (u32 i = 0; i < resident; ++i) {
-            const Trace& trace = *tally.traces[i % tally.traces.size()];
-            groups.push_back(&trace);
-            executed += static_cast<double>(trace.executed);
-            for (const auto& steps : trace.waves) traced += static_cast<double>(steps.size());
-        }
-        const UnitTime time = simulate(*launch.program, kinds, groups, options_for(totals, units));
-        return time.cycles * (traced > 0 ? executed / traced : 1);
+    double cycles(const Trace& trace, u32 resident, double units) const {
+        double traced = 0;
+        for (const auto& steps : trace.waves) traced += static_cast<double>(steps.size());
+        const UnitTime time = simulate(*launch.program, kinds, {resident, &trace}, options_for(totals, units));
+        return time.cycles * (traced > 0 ? static_cast<double>(trace.executed) / traced : 1);
+    }
+
+    /// From the shortest and the longest traced workgroup, `resident` alike on each of `units` units.
+    Length length(u32 resident, double units) const {
+        auto less = [](const auto& a, const auto& b) {
+            return std::pair{a->executed, a->group} < std::pair{b->executed, b->group};
+        };
+        const auto [shortest, longest] = std::minmax_element(tally.traces.begin(), tally.traces.end(), less);
+        const double few = static_cast<double>((*shortest)->executed), many = static_cast<double>((*longest)->executed);
+        const double most = cycles(**longest, resident, units);
+        constexpr double kAlike = 1.05;
+        if (many < kAlike * few) return {0, most / std::max(many, 1.0)};
+        const double least = cycles(**shortest, resident, units), each = std::max(0.0, most - least) / (many - few);
+        return {std::max(0.0, most - each * many), each};
     }
 };
 
+double mean_work(const Tally& tally) {
+    double sum = 0;
+    for (const Work& each : tally.work) sum += static_cast<double>(each.executed);
+    return sum / static_cast<double>(std::max<size_t>(tally.work.size(), 1));
+}
+
 // Workgroups in order to whichever place becomes free first: how much longer than if all were of mean length.
-double imbalance(const Launch& launch, std::vector<Work> work, u64 places) {
+double imbalance(const Launch& launch, std::vector<Work> work, u64 places, const Length& length) {
     const u64 count = launch.grid.volume();
     if (count > kScheduled || work.size() < 2) return 1;
     std::sort(work.begin(), work.end(), [](const Work& a, const Work& b) { return a.group < b.group; });
-    auto makespan = [&](auto weight) {
+    auto makespan = [&](auto time) {
         std::priority_queue<double, std::vector<double>, std::greater<>> free;
         double last = 0;
         for (u64 group = 0; group < count; ++group) {
@@ -69,28 +88,16 @@ double imbalance(const Launch& launch, std::vector<Work> work, u64 places) {
                 start = free.top();
                 free.pop();
             }
-            free.push(start + weight(group));
-            last = std::max(last, start + weight(group));
+            free.push(start + time(group));
+            last = std::max(last, start + time(group));
         }
         return last;
     };
     double sum = 0;
-    auto measured = [&](u64 group) { return static_cast<double>(work[group * work.size() / count].executed); };
+    auto measured = [&](u64 group) { return length(static_cast<double>(work[group * work.size() / count].executed)); };
     for (u64 group = 0; group < count; ++group) sum += measured(group);
     const double mean = sum / static_cast<double>(count), even = makespan([&](u64) { return mean; });
     return even > 0 ? std::max(1.0, makespan(measured) / even) : 1;
-}
-
-double traced_mean(const Tally& tally) {
-    double sum = 0;
-    for (const auto& trace : tally.traces) sum += static_cast<double>(trace->executed);
-    return sum / static_cast<double>(tally.traces.size());
-}
-
-double work_mean(const Tally& tally) {
-    double sum = 0;
-    for (const Work& each : tally.work) sum += static_cast<double>(each.executed);
-    return sum / static_cast<double>(std::max<size_t>(tally.work.size(), 1));
 }
 
 // How a launch fills the chip, in cycles.
@@ -105,21 +112,21 @@ Filled fill(const Rounds& rounds) {
     Filled result;
     const u64 groups = rounds.launch.grid.volume(), fit = std::max<u64>(occupancy(rounds.launch).groups, 1), places = kUnits * fit;
     const u64 full = groups / places, rest = groups % places;
-    // The traced workgroups stand for all: by instructions, they may be longer or shorter than the mean.
-    const double traced = traced_mean(rounds.tally), typical = traced > 0 ? work_mean(rounds.tally) / traced : 1;
-    auto cycles = [&](u64 count) {
-        return typical * rounds.cycles(static_cast<u32>(ceil_div(count, kUnits)), static_cast<double>(std::min<u64>(count, kUnits)));
+    const double mean = mean_work(rounds.tally);
+    auto length = [&](u64 count) {
+        return rounds.length(static_cast<u32>(ceil_div(count, kUnits)), static_cast<double>(std::min<u64>(count, kUnits)));
     };
-    result.round = cycles(full ? places : groups);
+    const Length usual = length(full ? places : groups);
+    result.round = usual(mean);
     result.cycles = result.round;
     if (full) {
-        const double last = !rest ? 0 : ceil_div(rest, kUnits) == fit ? result.round : cycles(rest);
+        const double last = !rest ? 0 : ceil_div(rest, kUnits) == fit ? result.round : length(rest)(mean);
         result.cycles = static_cast<double>(full) * result.round + last;
         result.even = result.round * static_cast<double>(groups) / static_cast<double>(places);
     } else {
         result.even = result.round * static_cast<double>(groups) / static_cast<double>(kUnits * ceil_div(groups, kUnits));
     }
-    result.imbalance = imbalance(rounds.launch, rounds.tally.work, places);
+    result.imbalance = imbalance(rounds.launch, rounds.tally.work, places, usual);
     result.cycles = std::max(result.cycles * result.imbalance, result.even);
     return result;
 }
@@ -175,9 +182,13 @@ Occupancy occupancy(const Launch& launch) {
 size_t traced_steps(const Launch& launch, u64 group) {
     const Occupancy fits = occupancy(launch);
     const u64 run = groups_run(launch), resident = std::max<u64>(fits.groups, 1);
-    const u64 traced = std::min({run, resident, u64{kTraced}});
-    for (u64 i = 0; i < traced; ++i)
-        if (group == group_at(launch, (2 * i + 1) * run / (2 * traced))) return kSteps / (resident * fits.waves_per_group);
+    // Multiples of the golden section: far apart, and in step with no period that the lengths of workgroups may have.
+    constexpr double kSection = 0.61803398874989485;
+    for (u32 i = 1; i <= kTraced; ++i) {
+        const double place = i * kSection - std::floor(i * kSection);
+        const u64 index = std::min(run - 1, static_cast<u64>(place * static_cast<double>(run)));
+        if (group == group_at(launch, index)) return kSteps / (resident * fits.waves_per_group);
+    }
     return 0;
 }
 
