@@ -45,6 +45,8 @@ class Emulator:
 
     def __init__(self, path: str, options: Mapping[str, str]):
         self._library = library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
+        if _address(ctypes.CDLL(None), "hipLaunchKernel") != _address(library, "hipLaunchKernel"):
+            raise OSError("another HIP runtime is in the process, torch's probably; use a torch built for the CPU")
         for name in ("take_findings", "take_counters", "take_message"):
             getattr(library, f"warpwave_emulator_{name}").restype = ctypes.c_void_p
         library.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
@@ -98,6 +100,10 @@ class Emulator:
             return ctypes.string_at(pointer).decode(errors="replace")
         finally:
             self._library.warpwave_emulator_free(pointer)
+
+
+def _address(library: ctypes.CDLL, name: str) -> int | None:
+    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value
 
 
 def entries(reply: Mapping[str, Any], name: str) -> tuple[dict[str, Any], ...]:

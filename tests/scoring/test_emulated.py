@@ -5,6 +5,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from scoring import cli, emulation, jobs, model, render
 from scoring.judge import Job, score
 from scoring.model import Case, CaseResult, Evidence, ExitCode, Mode, Record, Status
 from scoring.store import Store
-from tests.scoring.harness import SETTINGS, problem, toy
+from tests.scoring.harness import ROOT, SETTINGS, problem, toy
 from tests.scoring.records import record
 
 pytestmark = [pytest.mark.toolchain("rocm"), pytest.mark.timeout(900)]      # one of them may build the emulator
@@ -331,3 +333,14 @@ def test_a_submission_runs_on_the_cpu_unless_the_emulator_is_asked_for(main, emu
     assert (code, json.loads(out)["backend"]) == (0, "cpu")
     code, out, _err = main(*arguments, "--backend", "rocm", "--emulate")
     assert (code, json.loads(out)["system"]["emulated"]) == (0, True)
+
+
+def test_another_runtime_in_the_process_is_refused(emulator, tmp_path):
+    """Kernels would be launched on whichever was there first."""
+    source = tmp_path / "other.c"
+    source.write_text("int hipLaunchKernel(void) { return 0; }\n")
+    subprocess.run(["cc", "-shared", "-fPIC", source, "-o", tmp_path / "other.so"], check=True)
+    script = (f"import ctypes; ctypes.CDLL({str(tmp_path / 'other.so')!r}, mode=ctypes.RTLD_GLOBAL)\n"
+              f"from scoring.emulation import Emulator\nEmulator({str(emulator)!r}, {{}})")
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=ROOT, check=False)
+    assert "another HIP runtime is in the process" in done.stderr
