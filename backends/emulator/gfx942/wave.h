@@ -90,7 +90,8 @@ struct Workgroup {
 struct Wave {
     enum State : u8 { Running, AtBarrier, Ended };
 
-    alignas(64) u32 sgpr[128] = {};         // by operand code: 106/107 VCC, 124 M0, 126/127 EXEC
+    alignas(64) u32 sgpr[160] = {};         // by operand code: 106/107 VCC, 124 M0, 126/127 EXEC; then what malformed
+                                            // code may write: 16 registers from the last one
     alignas(64) u32 lane_mask[kLanes];      // EXEC spread over the lanes; see mask()
     u64 lane_mask_exec = 0;
     u32* vgprs = nullptr;                   // physical registers, 64 words each
