@@ -156,6 +156,23 @@ def test_workgroups_of_different_length(hip: runtime.Hip, run: Run) -> None:
     assert found["imbalance"] == pytest.approx(11 / 2, rel=0.05)
 
 
+def test_a_sample_of_workgroups_of_different_length(hip: runtime.Hip, run: Run) -> None:
+    """As many rounds as the workgroup's number modulo 16: all lengths are equally frequent."""
+    body = f"""
+        s_and_b32 s21, s2, 15
+        s_lshl_b32 s21, s21, 6
+        s_add_u32 s21, s21, 1
+        {loop(0, "v_add_f32 v1, v2, v3").replace("s_mov_b32 s20, 0", "s_mov_b32 s20, s21")}
+    """
+    found = []
+    for count in (0, 48):
+        assembled.option(hip, "sample", count)
+        found.append(run(body, grid=64 * UNITS, lds=65536)["model"]["compute_units_us"])
+    assert found[1] == pytest.approx(found[0], rel=0.1)
+    mean = (1 + 15 / 2 * 64) * 28            # cycles: three instructions a round and a taken branch
+    assert found[0] == pytest.approx(64 * mean / 2100, rel=0.1)
+
+
 def test_memory_traffic_at_the_rate_that_copies_reach(hip: runtime.Hip, run: Run) -> None:
     assembled.option(hip, "sample", 0)
     count = 1 << 24

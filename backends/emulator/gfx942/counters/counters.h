@@ -46,7 +46,7 @@ struct Tally {
     void add(Tally&&);
 };
 
-/// Which workgroups run: all, or `Launch::sampled` of them, evenly spread.
+/// Which workgroups run: all, or `Launch::sampled` of them, spread over the grid.
 u64 groups_run(const Launch&);
 u64 group_at(const Launch&, u64 index);
 

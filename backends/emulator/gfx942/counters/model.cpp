@@ -155,7 +155,10 @@ u64 groups_run(const Launch& launch) {
 
 u64 group_at(const Launch& launch, u64 index) {
     const u64 all = launch.grid.volume(), run = groups_run(launch);
-    return run == all ? index : (2 * index + 1) * all / (2 * run);
+    if (run == all) return index;
+    // One of each of `run` ranges, at no fixed place in it: lengths of workgroups often have a period.
+    const u64 begin = index * all / run, width = (index + 1) * all / run - begin;
+    return begin + (index * 0x9e3779b97f4a7c15u >> 32) % width;
 }
 
 // As backends/_occupancy.py, with the LDS that the launch asks for.
