@@ -14,7 +14,8 @@ constexpr u32 kTurn = 4, kQuarter = 16;
 bool starts(const char* text, const char* with) { return !std::strncmp(text, with, std::strlen(with)); }
 
 bool quarter_rate(const char* name) {
-    return starts(name, "v_mul_lo_u32") || starts(name, "v_mul_hi_") || starts(name, "v_mad_u64_u32") || starts(name, "v_mad_i64_i32");
+    return starts(name, "v_mul_lo_u32") || starts(name, "v_mul_hi_") || starts(name, "v_mad_u64_u32") ||
+           starts(name, "v_mad_i64_i32");
 }
 
 // "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_f32_32x32x1_2b_f32", "v_smfmac_f32_16x16x64_fp8_fp8"
@@ -52,8 +53,9 @@ Kind vector(const Row& row) {
 }  // namespace
 
 const char* name(Class klass) {
-    constexpr const char* kNames[kClasses] = {"salu", "smem", "valu", "transcendental", "packed", "wide64", "mfma", "lds",
-                                              "vmem_load", "vmem_store", "vmem_atomic", "branch", "barrier", "waitcnt", "nop", "other"};
+    constexpr const char* kNames[kClasses] = {
+        "salu", "smem", "valu", "transcendental", "packed", "wide64", "mfma", "lds",
+        "vmem_load", "vmem_store", "vmem_atomic", "branch", "barrier", "waitcnt", "nop", "other"};
     return kNames[static_cast<int>(klass)];
 }
 

@@ -7,7 +7,8 @@
 namespace emu::counters {
 
 enum class Class : u8 {
-    Salu, Smem, Valu, Transcendental, Packed, Wide /* 64-bit */, Matrix, Lds, Load, Store, Atomic, Branch, Barrier, Waitcnt, Nop, Other,
+    Salu, Smem, Valu, Transcendental, Packed, Wide /* 64-bit */, Matrix, Lds,
+    Load, Store, Atomic, Branch, Barrier, Waitcnt, Nop, Other,
 };
 constexpr int kClasses = 16;
 const char* name(Class);

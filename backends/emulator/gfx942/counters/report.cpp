@@ -30,7 +30,9 @@ json::Value offenders(const Launch& launch, const Tally& tally, Waste waste, Des
     std::vector<std::pair<u64, u32>> found;
     for (u32 i = 0; i < tally.memory.size(); ++i)
         if (const u64 lost = tally.executed[i] ? waste(i) : 0) found.push_back({lost, i});
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) { return a.first != b.first ? a.first > b.first : a.second < b.second; });
+    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
+        return a.first != b.first ? a.first > b.first : a.second < b.second;
+    });
     json::Value list = json::array({});
     for (size_t i = 0; i < std::min(found.size(), kOffenders); ++i) {
         json::Value value = place(launch, tally, found[i].second);
@@ -59,7 +61,8 @@ json::Value matrix(const Launch& launch, const Tally& tally, const std::vector<K
         const double executed = scale * static_cast<double>(each.first);
         json::Value value = json::object();
         value.set("instruction", name).set("executed", whole(executed)).set("sparse", each.second->sparse);
-        value.set("flops", whole(executed * static_cast<double>(each.second->flops))).set("cycles", whole(executed * each.second->cycles));
+        value.set("flops", whole(executed * static_cast<double>(each.second->flops)));
+        value.set("cycles", whole(executed * each.second->cycles));
         list.push(value);
     }
     return list;
@@ -69,7 +72,8 @@ json::Value lds(const Launch& launch, const Tally& tally, const Totals& t) {
     const double cycles = t.cycles[static_cast<int>(Unit::Lds)];
     json::Value value = json::object();
     value.set("instructions", whole(t.classes[static_cast<int>(Class::Lds)])).set("bytes", whole(t.lds_bytes));
-    value.set("cycles", whole(cycles)).set("conflict_free_cycles", whole(t.lds_minimum)).set("conflict_cycles", whole(cycles - t.lds_minimum));
+    value.set("cycles", whole(cycles)).set("conflict_free_cycles", whole(t.lds_minimum));
+    value.set("conflict_cycles", whole(cycles - t.lds_minimum));
     value.set("conflicts", offenders(launch, tally, [&](u32 i) { return tally.memory[i].cycles - tally.memory[i].minimum; },
                                      [](json::Value& each, const Memory& m) {
                                          each.set("cycles", m.cycles).set("conflict_free_cycles", m.minimum);
@@ -110,17 +114,20 @@ json::Value resources(const Launch& launch) {
     const Occupancy fits = occupancy(launch);
     const loader::KernelInfo& kernel = *launch.kernel;
     json::Value value = json::object();
-    value.set("vector_registers", launch.program->vgprs).set("vgprs", kernel.vgprs).set("agprs", kernel.agprs).set("sgprs", kernel.sgprs);
+    value.set("vector_registers", launch.program->vgprs);
+    value.set("vgprs", kernel.vgprs).set("agprs", kernel.agprs).set("sgprs", kernel.sgprs);
     value.set("spilled_vgprs", kernel.spilled_vgprs).set("spilled_sgprs", kernel.spilled_sgprs);
     value.set("lds_bytes", launch.lds_bytes).set("scratch_bytes", launch.scratch_bytes);
-    value.set("waves_per_group", fits.waves_per_group).set("groups_per_cu", fits.groups).set("waves_per_simd", fits.waves_per_simd);
+    value.set("waves_per_group", fits.waves_per_group).set("groups_per_cu", fits.groups);
+    value.set("waves_per_simd", fits.waves_per_simd);
     value.set("occupancy", fits.waves_per_simd / machine::kWavesPerSimd).set("occupancy_limit", fits.limit);
     return value;
 }
 
 json::Value parts(const Modelled& m) {
     json::Value value = json::object();
-    value.set("launch_us", m.launch).set("clock_mhz", m.clock / 1e6).set("compute_units_us", m.compute_units).set("limited_by", m.limit);
+    value.set("launch_us", m.launch).set("clock_mhz", m.clock / 1e6);
+    value.set("compute_units_us", m.compute_units).set("limited_by", m.limit);
     value.set("mfma_us", m.mfma).set("valu_us", m.valu).set("salu_us", m.salu);
     value.set("lds_us", m.lds).set("vmem_us", m.vmem).set("l2_us", m.l2).set("mall_us", m.mall).set("hbm_us", m.hbm);
     value.set("latency_us", m.latency).set("tail_us", m.tail).set("imbalance", m.imbalance).set("unit_cycles", m.unit_cycles);
@@ -143,7 +150,8 @@ std::string report(const Launch& launch, const Tally& tally, double host_seconds
     result.set("kernel", launch.kernel->name);
     result.set("grid", json::array({launch.grid.x, launch.grid.y, launch.grid.z}));
     result.set("block", json::array({launch.block.x, launch.block.y, launch.block.z}));
-    result.set("workgroups", launch.grid.volume()).set("workgroups_run", tally.groups).set("waves", whole(t.scale * static_cast<double>(tally.waves)));
+    result.set("workgroups", launch.grid.volume()).set("workgroups_run", tally.groups);
+    result.set("waves", whole(t.scale * static_cast<double>(tally.waves)));
     result.set("instructions", whole(t.scale * static_cast<double>(executed)));
     result.set("evidence", "modelled").set("modelled_us", m.total).set("model", parts(m));
     result.set("classes", classes(t)).set("issue_cycles", issue_cycles(t));

@@ -36,7 +36,7 @@ struct Group {
 
 class ComputeUnit {
 public:
-    ComputeUnit(const Program& program, const std::vector<Kind>& kinds, const std::vector<const Trace*>& groups, const UnitOptions& options);
+    ComputeUnit(const Program&, const std::vector<Kind>&, const std::vector<const Trace*>&, const UnitOptions&);
     UnitTime run();
 
 private:
