@@ -234,7 +234,9 @@ def _maker(
 def _repeatable(record: Record, options: argparse.Namespace, chosen: Sequence[str]) -> Record:
     """The record with the arguments that, with a seed and a case, run it again."""
     arguments = [*(("--config", options.config) if options.config else ()), "run", *chosen]
-    for flag, value in (("--gpu", options.gpu), ("--arch", options.arch)):
+    if options.emulate is not None:
+        arguments.append("--emulate" if options.emulate else "--no-emulate")
+    for flag, value in (("--gpu", options.gpu), ("--arch", options.arch), ("--checks", options.checks)):
         arguments += [flag, value] if value else []
     for name, value in _defines(options.define).items():
         arguments += ["-D", f"{name}={value}"]

@@ -260,6 +260,8 @@ def test_run_emulates_and_says_so(main, emulator):
     code, out, _err = main(*RUN, "--emulate", "--kernel", "overrun", "--checks", "all")
     assert code == ExitCode.FAILED
     assert "kernels/hip/toy/overrun.hip:8" in out
+    (repeat,) = (line for line in out.splitlines() if "repeat: " in line)
+    assert "--emulate --checks all" in repeat
 
 
 def test_the_emulator_can_be_refused(main, monkeypatch):
