@@ -154,10 +154,10 @@ def test_a_deadlock_is_found(hip: Checked, tmp_path: Path) -> None:
 
 # In data/bugs.hip: (kernel, check, workgroups, work-items in each, what the message says).
 HIP = [
-    ("read_off_by_one", "bounds", 5, 64, "^read of 4 bytes .* 1 lanes$"),
-    ("in_a_helper", "bounds", 1, 64, "^read of 4 bytes .* 1 lanes$"),
-    ("write_off_by_one", "bounds", 5, 64, "^write of 4 bytes .* 1 lanes$"),
-    ("tile_too_small", "bounds", 1, 64, "of LDS, which has 252 bytes here; 1 lanes$"),
+    ("read_off_by_one", "bounds", 5, 64, "^read of 4 bytes .* 1 lane$"),
+    ("in_a_helper", "bounds", 1, 64, "^read of 4 bytes .* 1 lane$"),
+    ("write_off_by_one", "bounds", 5, 64, "^write of 4 bytes .* 1 lane$"),
+    ("tile_too_small", "bounds", 1, 64, "of LDS, which has 252 bytes here; 1 lane$"),
     ("half_a_tile", "uninitialised", 1, 64, "^what is stored to memory is undefined; 32 lanes$"),
     ("uninitialised_register", "uninitialised", 1, 64, "^what is stored to memory is undefined$"),
     ("no_barrier", "lds-race", 1, 128, "^read of LDS byte"),

@@ -23,7 +23,7 @@ BOUNDS = [
         772,
         768,
         _BEYOND + "global_store_dword v2, v0, s[6:7] // !",
-        r"^write of 4 bytes at 0x\w+; 1 lanes",
+        r"^write of 4 bytes at 0x\w+; 1 lane",
         lane=63,
     ),
     _offsets(
@@ -87,7 +87,7 @@ BOUNDS = [
         3844,
         3840,
         _BEYOND + "ds_read_b32 v3, v2 // !",
-        "^read of 4 bytes at 0x1000 of LDS, which has 4096 bytes here; 1 lanes",
+        "^read of 4 bytes at 0x1000 of LDS, which has 4096 bytes here; 1 lane",
         lane=63,
     ),
     _offsets(

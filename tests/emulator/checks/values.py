@@ -54,7 +54,7 @@ REGISTERS = [
         "one_lane",
         "v_mov_b32 v40, 0",
         "s_mov_b64 exec, 0x7fff\nv_mov_b32 v40, 0\ns_mov_b64 exec, 0xffff\nglobal_store_dword v1, v40, s[6:7]",
-        "^what is stored to memory is undefined; 1 lanes$",
+        "^what is stored to memory is undefined; 1 lane$",
         lane=15,
     ),
     _defined(

@@ -12,7 +12,7 @@ std::string lanes_text(u64 lanes) {
     const int first = std::countr_zero(lanes), last = 63 - std::countl_zero(lanes);
     const bool all = std::popcount(lanes) == last - first + 1;
     if (first == last) return "lane " + std::to_string(first);
-    return std::to_string(std::popcount(lanes)) + " lanes" + (all ? " (" : ", the first and last of them ") + std::to_string(first) +
+    return lanes_text(lanes) + (all ? " (" : ", the first and last of them ") + std::to_string(first) +
            (all ? " to " : " and ") + std::to_string(last) + (all ? ")" : "");
 }
 

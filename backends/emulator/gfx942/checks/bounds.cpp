@@ -131,7 +131,7 @@ u64 report_size(Wave& w, const Op& op, u64 wrong, const u32* address, u32 bytes,
     if (!wrong || repeated(w, op, kBounds)) return wrong;
     const int lane = std::countr_zero(wrong);
     report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of " + memory + ", which has " +
-                                     std::to_string(limit) + " bytes here; " + std::to_string(std::popcount(wrong)) + " lanes");
+                                     std::to_string(limit) + " bytes here; " + lanes_text(wrong));
     return wrong;
 }
 
@@ -162,7 +162,7 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
     if (wrong && !repeated(w, op, kBounds)) {
         const int lane = std::countr_zero(wrong);
         report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + "; " +
-                                         std::to_string(std::popcount(wrong)) + " lanes", neighbourhood(address[lane]));
+                                         lanes_text(wrong), neighbourhood(address[lane]));
     }
     return lanes & ~wrong;
 }

@@ -74,6 +74,12 @@ bool repeated(Wave&, const Op&, Check);
 /// The same about an operation that is not the running one's wave (a race's other side): "file:line" or "pc 0x40".
 std::string where(const Launch&, u32 op_index);
 
+/// "1 lane", "3 lanes".
+inline std::string lanes_text(u64 lanes) {
+    const int count = std::popcount(lanes);
+    return std::to_string(count) + (count == 1 ? " lane" : " lanes");
+}
+
 /// bounds.cpp: lanes that may go on. Reports the others.
 u64 check_global(Wave&, const Op&, const u64* address, u64 lanes, u32 bytes, AccessKind);
 u64 check_lds(Wave&, const Op&, const u32* address, u64 lanes, u32 bytes, AccessKind);

@@ -25,7 +25,7 @@ void complain(Wave& w, const Op& op, const Defined& value, u64 lanes, const std:
     if (!wrong || repeated(w, op, kUninitialised)) return;
     const bool whole_wave = wrong == kAllLanes;
     report(w, op, kUninitialised, whole_wave ? -1 : std::countr_zero(wrong),
-           use + " is undefined" + (whole_wave ? "" : "; " + std::to_string(std::popcount(wrong)) + " lanes"), "",
+           use + " is undefined" + (whole_wave ? "" : "; " + lanes_text(wrong)), "",
            "the value: " + source_of(w, value.origin));
 }
 
