@@ -8,7 +8,7 @@
 namespace emu::checks {
 namespace {
 
-std::string lanes_text(u64 lanes) {
+std::string which_lanes(u64 lanes) {
     const int first = std::countr_zero(lanes), last = 63 - std::countl_zero(lanes);
     const bool all = std::popcount(lanes) == last - first + 1;
     if (first == last) return "lane " + std::to_string(first);
@@ -22,7 +22,7 @@ void complain(Wave& w, const Op& op, u64 skipped) {
     const Op& barrier = launch.program->ops[state.op];
     const bool again = op.index == state.op;
     report(w, barrier, kBarrier, std::countr_zero(skipped),
-           std::string("the barrier was run by ") + lanes_text(state.present) + " of the wave; " + lanes_text(skipped) +
+           std::string("the barrier was run by ") + which_lanes(state.present) + " of the wave; " + which_lanes(skipped) +
                " skipped it and went on",
            "", (again ? "they came to it later: " : "to: ") + disassemble(op.inst) + " at " + where(launch, op.index));
     state.absent = 0;
