@@ -179,6 +179,7 @@ def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(Path, "home", home)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(_cache, "_told", set())
+    monkeypatch.setattr(_cache, "_chosen", [])          # by an earlier test's settings
     return tmp_path
 
 
