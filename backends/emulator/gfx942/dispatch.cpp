@@ -203,13 +203,11 @@ LaunchResult launch(const Kernel& handle, Dim grid, Dim block, uint32_t dynamic_
     launch.kernarg = reinterpret_cast<u64>(segment.data());
     launch.kernarg_bytes = static_cast<u32>(segment.size());
     launch.lds_bytes = lds;
-    launch.static_lds = self.lds_bytes;
     constexpr u32 kStackWhenDynamic = 16 * 1024;    // calls whose depth the compiler could not bound
     launch.scratch_bytes = self.dynamic_stack ? std::max(self.scratch_bytes + 4096, kStackWhenDynamic) : self.scratch_bytes;
     launch.dispatch_packet = reinterpret_cast<u64>(&aql);
     launch.queue = reinterpret_cast<u64>(queue);
     launch.start = kernel.start;
-    launch.count = options.counters;
     launch.sampled = options.counters ? options.sample : 0;
     launch.ordered = kernel.ordered && !options.unordered;
     std::shared_ptr<checks::LaunchShadow> shadow;

@@ -52,13 +52,10 @@ using LaneFunction = void (*)(Lanes&);
 enum RowFlags : u32 {
     kTranscendental = 1u << 0,      // quarter rate
     kBranch = 1u << 1,
-    kHasMoved = 1u << 2,            // reads other lanes (DPP-like by nature)
     kAtomic = 1u << 3,
     kStore = 1u << 4,
     kLoad = 1u << 5,
     kReturns = 1u << 6,             // an atomic that can return the old value (with sc0, or a DS *_rtn)
-    kNoModifiers = 1u << 7,         // integer or bit instruction: no SDWA or DPP
-    kIgnoresExec = 1u << 8,
     kDoubleRate = 1u << 9,          // 64-bit arithmetic or packed f32
     kRawSources = 1u << 10,         // sees denormals whatever MODE says
 };

@@ -17,7 +17,6 @@
 namespace emu {
 namespace {
 
-constexpr u32 kPoison = 0xffc0dead;         // a NaN, and no address: what registers and LDS hold before they are written
 constexpr size_t kLdsSlack = 64;
 
 // --- a crash of the host in a kernel's access is a fault of the kernel ----------------------------------------------
@@ -236,7 +235,6 @@ Progress turn(Workgroup& group, const RunOptions& options, Outcome& outcome) {
             used += most + 1;
             if (running) continue;
             if (!waiting) {
-                if (group.shadow) checks::end_group(group);
                 recovery = nullptr;
                 return Progress::Finished;
             }

@@ -53,6 +53,9 @@ enum ScalarCode : u16 {
     kVccz = 251, kExecz, kScc, kLdsDirect, kLiteral, kVgpr0,
 };
 
+/// What registers, LDS and scratch hold before anything is written to them: a NaN, and no address.
+constexpr u32 kPoison = 0xffc0dead;
+
 /// Flat addresses whose upper half is one of these mean LDS or scratch. Host addresses never have them.
 constexpr u64 kSharedAperture = u64{0x00010000} << 32;
 constexpr u64 kPrivateAperture = u64{0x00020000} << 32;
@@ -64,12 +67,11 @@ struct Launch {
     Dim grid, block;
     u64 kernarg = 0;                        // address of the complete kernarg segment
     u32 kernarg_bytes = 0;
-    u32 lds_bytes = 0, static_lds = 0;      // static + dynamic
+    u32 lds_bytes = 0;                      // static + dynamic
     u32 scratch_bytes = 0;                  // a lane
     u64 dispatch_packet = 0, queue = 0;     // addresses
     u32 start = 0;                          // index of the first instruction
     checks::LaunchShadow* shadow = nullptr; // null: checks off
-    bool count = false;                     // counters on
     u64 sampled = 0;                        // so many workgroups run, for counters; 0: all
     bool ordered = false;                   // workgroups see each other's atomics: one thread, in order
 };

@@ -53,7 +53,6 @@ std::shared_ptr<GroupShadow> begin_group(Workgroup&);
 void before(Wave&, const Op&);      // around every instruction of a checked run
 void after(Wave&, const Op&);
 void at_barrier(Workgroup&);        // every live wave has arrived
-void end_group(Workgroup&);
 void on_hang(Wave&);                // it has run more instructions than a wave may
 std::vector<Finding> end_launch(LaunchShadow&);
 

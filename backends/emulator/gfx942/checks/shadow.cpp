@@ -86,8 +86,6 @@ void at_barrier(Workgroup& group) {
     if (group.shadow->launch->on(kLdsRace)) lds_race::at_barrier(group);
 }
 
-void end_group(Workgroup&) {}
-
 void on_hang(Wave& w) {
     if (on(w, kBarrier)) barrier::on_hang(w);
 }

@@ -13,7 +13,6 @@ using namespace definedness;
 
 namespace {
 
-constexpr u32 kPoison = 0xffc0dead;             // what run.cpp leaves in registers that the hardware does not set
 
 std::string source_of(const Wave& w, u32 origin) {
     if (!origin) return "a register that nothing was written to";

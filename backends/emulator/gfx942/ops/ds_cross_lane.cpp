@@ -86,9 +86,9 @@ void bpermute(Wave& w, const Op& op) {
 }
 
 constexpr Row kRows[] = {
-    {"ds_swizzle_b32", Format::Ds, 61, "b32=", nullptr, swizzle, kHasMoved, 0},
-    {"ds_permute_b32", Format::Ds, 62, "b32=b32", nullptr, permute, kHasMoved, 0},
-    {"ds_bpermute_b32", Format::Ds, 63, "b32=b32", nullptr, bpermute, kHasMoved, 0},
+    {"ds_swizzle_b32", Format::Ds, 61, "b32=", nullptr, swizzle, 0, 0},
+    {"ds_permute_b32", Format::Ds, 62, "b32=b32", nullptr, permute, 0, 0},
+    {"ds_bpermute_b32", Format::Ds, 63, "b32=b32", nullptr, bpermute, 0, 0},
 };
 
 }  // namespace

@@ -145,10 +145,9 @@ constexpr Shape k32x32x4x2{32, 32, 4, 2}, k16x16x4x4{16, 16, 4, 4}, k4x4x4x16{4,
 constexpr Shape k32x32x4{32, 32, 4, 1}, k16x16x8{16, 16, 8, 1}, k32x32x8{32, 32, 8, 1}, k16x16x16{16, 16, 16, 1};
 constexpr Shape k32x32x16{32, 32, 16, 1}, k16x16x32{16, 16, 32, 1};
 
-constexpr u32 kFlags = kIgnoresExec | kNoModifiers;
 
 constexpr Row row(const char* name, u16 opcode, const char* signature, Execute execute, u8 passes) {
-    return {name, Format::Mai, opcode, signature, nullptr, execute, kFlags, passes};
+    return {name, Format::Mai, opcode, signature, nullptr, execute, 0, passes};
 }
 
 constexpr Row kRows[] = {

@@ -117,14 +117,13 @@ void integers(Wave& w, const Op& op) {
 constexpr Shape k16x16x16{16, 16, 16, 1}, k32x32x8{32, 32, 8, 1};      // stored elements
 constexpr Shape k16x16x32{16, 16, 32, 1}, k32x32x16{32, 32, 16, 1};
 
-constexpr u32 kFlags = kIgnoresExec | kNoModifiers;
 
 constexpr Row small(const char* name, u16 opcode, Execute execute) {
-    return {name, Format::Mai, opcode, "f32x4=b64,b32x4,b32,d", nullptr, execute, kFlags, 4};
+    return {name, Format::Mai, opcode, "f32x4=b64,b32x4,b32,d", nullptr, execute, 0, 4};
 }
 
 constexpr Row large(const char* name, u16 opcode, Execute execute) {
-    return {name, Format::Mai, opcode, "f32x16=b64,b32x4,b32,d", nullptr, execute, kFlags, 8};
+    return {name, Format::Mai, opcode, "f32x16=b64,b32x4,b32,d", nullptr, execute, 0, 8};
 }
 
 constexpr Row kRows[] = {
@@ -132,8 +131,8 @@ constexpr Row kRows[] = {
     large("v_smfmac_f32_32x32x16_f16", 100, fused<F16, F16, SumSixteen, k32x32x8>),
     small("v_smfmac_f32_16x16x32_bf16", 102, fused<Bf16, Bf16, SumSixteen, k16x16x16>),
     large("v_smfmac_f32_32x32x16_bf16", 104, fused<Bf16, Bf16, SumSixteen, k32x32x8>),
-    {"v_smfmac_i32_16x16x64_i8", Format::Mai, 106, "i32x4=b64,b32x4,b32,d", nullptr, integers<k16x16x32>, kFlags, 4},
-    {"v_smfmac_i32_32x32x32_i8", Format::Mai, 108, "i32x16=b64,b32x4,b32,d", nullptr, integers<k32x32x16>, kFlags, 8},
+    {"v_smfmac_i32_16x16x64_i8", Format::Mai, 106, "i32x4=b64,b32x4,b32,d", nullptr, integers<k16x16x32>, 0, 4},
+    {"v_smfmac_i32_32x32x32_i8", Format::Mai, 108, "i32x16=b64,b32x4,b32,d", nullptr, integers<k32x32x16>, 0, 8},
     small("v_smfmac_f32_16x16x64_bf8_bf8", 120, fused<Bf8, Bf8, SumEight, k16x16x32>),
     small("v_smfmac_f32_16x16x64_bf8_fp8", 121, fused<Bf8, Fp8, SumEight, k16x16x32>),
     small("v_smfmac_f32_16x16x64_fp8_bf8", 122, fused<Fp8, Bf8, SumEight, k16x16x32>),

@@ -53,9 +53,9 @@ void v_mbcnt(Lanes& l) {
 }
 
 constexpr Row kRows[] = {
-    {"v_readfirstlane_b32", Format::Vop1, 2, "b32=b32", nullptr, v_readfirstlane_b32, kHasMoved | kNoModifiers, 0},
-    {"v_readlane_b32", Format::Vop3, 649, "b32=b32,u32", nullptr, v_readlane_b32, kHasMoved | kIgnoresExec, 0},
-    {"v_writelane_b32", Format::Vop3, 650, "b32=b32,u32", nullptr, v_writelane_b32, kHasMoved | kIgnoresExec, 0},
+    {"v_readfirstlane_b32", Format::Vop1, 2, "b32=b32", nullptr, v_readfirstlane_b32, 0, 0},
+    {"v_readlane_b32", Format::Vop3, 649, "b32=b32,u32", nullptr, v_readlane_b32, 0, 0},
+    {"v_writelane_b32", Format::Vop3, 650, "b32=b32,u32", nullptr, v_writelane_b32, 0, 0},
     {"v_mbcnt_lo_u32_b32", Format::Vop3, 652, "u32=b32,u32", v_mbcnt<0>, nullptr, 0, 0},
     {"v_mbcnt_hi_u32_b32", Format::Vop3, 653, "u32=b32,u32", v_mbcnt<32>, nullptr, 0, 0},
 };

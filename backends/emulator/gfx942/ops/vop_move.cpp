@@ -108,18 +108,18 @@ constexpr Row kRows[] = {
     {"v_clrexcp", Format::Vop1, 53, "", nullptr, v_clrexcp, 0, 0},
     {"v_mov_b64", Format::Vop1, 56, "b64=b64", move64, nullptr, kDoubleRate, 0},
     {"v_sat_pk_u8_i16", Format::Vop1, 79, "b16=b32", v_sat_pk_u8_i16, nullptr, 0, 0},
-    {"v_swap_b32", Format::Vop1, 81, kOne, nullptr, v_swap_b32, kNoModifiers, 0},
-    {"v_accvgpr_mov_b32", Format::Vop1, 82, kOne, move32, nullptr, kNoModifiers, 0},
+    {"v_swap_b32", Format::Vop1, 81, kOne, nullptr, v_swap_b32, 0, 0},
+    {"v_accvgpr_mov_b32", Format::Vop1, 82, kOne, move32, nullptr, 0, 0},
     {"v_cndmask_b32", Format::Vop2, 0, "b32=b32,b32,m", v_cndmask_b32, nullptr, 0, 0},
     {"v_bfe_u32", Format::Vop3, 456, kThree, v_bfe_u32, nullptr, 0, 0},
     {"v_bfe_i32", Format::Vop3, 457, "i32=i32,u32,u32", v_bfe_i32, nullptr, 0, 0},
-    {"v_bfi_b32", Format::Vop3, 458, "b32=b32,b32,b32", v_bfi_b32, nullptr, kNoModifiers, 0},
+    {"v_bfi_b32", Format::Vop3, 458, "b32=b32,b32,b32", v_bfi_b32, nullptr, 0, 0},
     {"v_alignbit_b32", Format::Vop3, 462, kThree, v_alignbit_b32, nullptr, 0, 0},
     {"v_alignbyte_b32", Format::Vop3, 463, kThree, v_alignbyte_b32, nullptr, 0, 0},
     {"v_perm_b32", Format::Vop3, 493, kThree, v_perm_b32, nullptr, 0, 0},
     {"v_bfm_b32", Format::Vop3, 659, "u32=u32,u32", v_bfm_b32, nullptr, 0, 0},
-    {"v_accvgpr_read_b32", Format::Mai, 88, kOne, move32, nullptr, kNoModifiers, 0},
-    {"v_accvgpr_write_b32", Format::Mai, 89, kOne, move32, nullptr, kNoModifiers, 0},
+    {"v_accvgpr_read_b32", Format::Mai, 88, kOne, move32, nullptr, 0, 0},
+    {"v_accvgpr_write_b32", Format::Mai, 89, kOne, move32, nullptr, 0, 0},
 };
 
 }  // namespace
