@@ -126,6 +126,7 @@ class SlotMemory:
         self.layout = layout
         self.generator = generator
         self.private: dict[str, torch.Tensor] = {}
+        self._poison: torch.Tensor | None = None     # state of the generator before the noise; None: all-ones bytes
         block = arena.block
         self._spans = _gaps(layout, block.numel())
         block.copy_(self._noise(block.numel()))
@@ -139,9 +140,23 @@ class SlotMemory:
 
     def poison(self, nan: bool) -> None:
         """Overwrite all outputs: with all-ones bytes (NaN in every float format) or with random bytes."""
+        self._poison = None if nan else self.generator.get_state()
         for spec in self.layout.outputs:
             raw = self.arena.block[spec.offset : spec.offset + spec.nbytes]
             raw.fill_(0xFF) if nan else raw.copy_(self._noise(spec.nbytes))
+
+    def poisoned(self) -> list[torch.Tensor]:
+        """What the newest ``poison`` put into the outputs, made again: what a kernel never wrote still holds it."""
+        noise = None
+        if self._poison is not None:
+            noise = torch.Generator(device=self.arena.block.device)
+            noise.set_state(self._poison)
+        again = []
+        for spec in self.layout.outputs:
+            raw = self._noise(spec.nbytes, noise) if noise else torch.full(
+                (spec.nbytes,), 0xFF, dtype=torch.uint8, device=self.arena.block.device)
+            again.append(TensorSpec(spec.name, spec.dtype, spec.shape, spec.strides, 0).view(raw))
+        return again
 
     def outputs(self) -> list[torch.Tensor]:
         """Private copies of the outputs."""
@@ -163,7 +178,7 @@ class SlotMemory:
                 truth = self.private[spec.name]
                 actual = spec.view(self.arena.block)
                 if not _same_bits(actual, truth):
-                    return f"input {spec.name} was modified"
+                    return f"input {spec.name} was modified: {_changes(actual, truth)}"
         return ""
 
     def _place(self, offset: int) -> str:
@@ -174,17 +189,37 @@ class SlotMemory:
                 return f"{offset - spec.offset - spec.nbytes} bytes after the end of {spec.name}"
         return f"at byte {offset}"
 
-    def _noise(self, count: int) -> torch.Tensor:
+    def _noise(self, count: int, generator: torch.Generator | None = None) -> torch.Tensor:
         device = self.arena.block.device
-        return torch.randint(0, 256, (count,), dtype=torch.uint8, device=device, generator=self.generator)
+        return torch.randint(
+            0, 256, (count,), dtype=torch.uint8, device=device, generator=generator or self.generator)
+
+
+def _bits(x: torch.Tensor) -> torch.Tensor:
+    """The same memory as integers, so that NaN equals itself; complex numbers get one more dimension of two."""
+    if x.is_complex():
+        x = torch.view_as_real(x.resolve_conj())
+    return x.view(_INTEGERS[x.element_size()])
 
 
 def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bitwise equality, so that NaN equals itself."""
-    if a.is_complex():
-        a, b = torch.view_as_real(a), torch.view_as_real(b.resolve_conj())
-    integer = _INTEGERS[a.element_size()]
-    return torch.equal(a.view(integer), b.view(integer))
+    return torch.equal(_bits(a), _bits(b))
+
+
+def _changes(actual: torch.Tensor, truth: torch.Tensor) -> str:
+    """How many elements differ, and which are the first and the last of them, with what they hold and held."""
+    differ = _bits(actual) != _bits(truth)
+    if actual.is_complex():
+        differ = differ.any(-1)
+    places = differ.nonzero()
+
+    def told(place: torch.Tensor) -> str:
+        cell = tuple(place.tolist())
+        was, now = (f"{float(x[cell].real if x.is_complex() else x[cell]):.7g}" for x in (truth, actual))
+        return f"{list(cell)} (was {was}, is {now})"
+
+    count = f"{len(places)} of {actual.numel()} elements, the first {told(places[0])}"
+    return count if len(places) == 1 else f"{count}, the last {list(places[-1].tolist())}"
 
 
 def _gaps(layout: Plan, nbytes: int) -> list[tuple[int, int]]:

@@ -97,7 +97,7 @@ def test_an_input_of_any_dtype_arrives_and_is_watched(dtype):
     assert view.dtype == value.dtype
     assert torch.equal(view.view(torch.uint8), value.view(torch.uint8))
     slot.arena.block[spec.offset + spec.nbytes - 1] ^= 1
-    assert slot.damage() == "input x was modified"
+    assert slot.damage().startswith("input x was modified: 1 of ")
     assert slot.damage(inputs=False) == ""
     slot.arena.close()
 
@@ -106,8 +106,28 @@ def test_a_nan_in_an_input_is_no_damage():
     slot = memory({"x": torch.tensor([math.nan, -0.0])}, {"y": ((2,), "float32")})
     assert slot.damage() == ""
     slot.layout.inputs[0].view(slot.arena.block)[1] = 0.0
-    assert slot.damage() == "input x was modified", "the sign of zero is a bit like any other"
+    changed = "input x was modified: 1 of 2 elements, the first [1] (was -0, is 0)"
+    assert slot.damage() == changed, "the sign of zero is a bit like any other"
     slot.arena.close()
+
+
+def test_a_modified_input_is_told_by_place_and_value():
+    slot = memory({"x": torch.arange(12.0).view(3, 4).t()}, {"y": ((2,), "float32")})
+    view = slot.layout.inputs[0].view(slot.arena.block)
+    view[1, 1:] = -7.0
+    assert slot.damage() == "input x was modified: 2 of 12 elements, the first [1, 1] (was 5, is -7), the last [1, 2]"
+    slot.arena.close()
+
+
+@pytest.mark.parametrize("nan", [True, False])
+def test_what_an_output_held_before_the_call_can_be_had_again(slot, nan):
+    for _ in range(2):
+        slot.poison(nan=nan)
+        held = slot.outputs()
+        slot.generator.seed()                 # whatever is drawn later
+        again = slot.poisoned()
+        assert [(x.dtype, x.shape) for x in again] == [(x.dtype, x.shape) for x in held]
+        assert all(torch.equal(x.view(torch.uint8), y.view(torch.uint8)) for x, y in zip(again, held, strict=True))
 
 
 @pytest.mark.parametrize("value", [
