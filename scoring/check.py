@@ -32,9 +32,10 @@ class Verdict:
 
 
 def verify(
-    problem: Problem, memory: SlotMemory, data: Any, expectations: Sequence[Any] | None, partial: Sequence[str] = ()
+    problem: Problem, memory: SlotMemory, data: Any, expectations: Sequence[Any] | None, partial: Sequence[str] = (),
+    outputs: Sequence[torch.Tensor] | None = None,
 ) -> Verdict:
-    """Judge what one call left in ``memory``.
+    """Judge what one call left in ``memory``; ``outputs`` are private copies of its outputs, if there are some already.
 
     ``data`` is the judge's private copy of the inputs, ``expectations`` what ``reference.expected`` made of it (None
     for a problem that only has ``check_implementation``). ``partial`` names the outputs a peer promises; all if empty.
@@ -42,7 +43,7 @@ def verify(
     damage = memory.damage(inputs=expectations is not None)
     if damage:
         return Verdict(Status.MUTATED_INPUT, damage)
-    outputs = memory.outputs()
+    outputs = memory.outputs() if outputs is None else outputs
     if expectations is None:
         result: Any = outputs[0] if len(outputs) == 1 else tuple(outputs)
         good, message = problem.check(data, result)
