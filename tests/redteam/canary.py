@@ -5,12 +5,14 @@ A canary is a folder ``/tmp/warpwave-canary/<id>/`` with ``secret.txt`` (to be r
 be changed by nobody; nothing new may appear beside it), the variable ``WARPWAVE_CANARY`` in the judge's environment,
 and on loopback a listening TCP port of ``PORTS`` and an abstract unix socket ``warpwave-canary-<port>``. A secret
 counts as stolen when it shows up in the record, in the folder or on a socket: a file that found one raises it, or
-prints it and leaves.
+prints it and leaves. What a file could do besides (trace the judge, find what an earlier judgement left, …) it says
+itself, in an exception whose text begins with ``ESCAPED:``.
 """
 
 from __future__ import annotations
 
 import contextlib
+import re
 import secrets
 import shutil
 import socket
@@ -21,6 +23,7 @@ FOLDER = Path(tempfile.gettempdir()) / "warpwave-canary"
 PORTS = range(47100, 47132)
 VARIABLE = "WARPWAVE_CANARY"
 _UNTOUCHED = "nobody writes here\n"
+_ESCAPED = re.compile(r"ESCAPED: .{1,160}")
 
 
 class Canary:
@@ -44,7 +47,7 @@ class Canary:
 
     def evidence(self, record: str) -> list[str]:
         """What the judged file got hold of, as sentences; ``record`` is all that the judge kept of it."""
-        found = []
+        found = _ESCAPED.findall(record)[-1:]
         texts = {"the record": record}
         for path in self.folder.iterdir():
             content = path.read_bytes().decode(errors="replace") if path.is_file() else ""

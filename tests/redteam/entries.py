@@ -11,6 +11,7 @@ A file's head is a block of comments, ``# key: value``:
 ``expect``   of a cheat: ``no-gain`` (the default: it may pass, but not faster than honest) or ``rejected`` (what it
              returns is wrong or forbidden: it must not pass at any time)
 ``needs``    ``sandbox`` where only a sandbox stands against it: without one it is not run, and said so
+``again``    ``yes`` for a file that leaves something for its next judgement: it is judged twice in a row
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class Entry:
     source: str = "own"
     expect: str = "no-gain"
     needs: str = ""
+    again: bool = False              # judged twice in a row: the first time may leave something for the second
 
     @property
     def name(self) -> str:
@@ -103,13 +105,15 @@ def parse_header(path: Path, text: str) -> Entry:
     missing = [key for key in ("class", "problem", "device", "idea") if not fields.get(key)]
     if missing:
         raise HeaderError(f"{path}: its head has no {', '.join(missing)}")
-    allowed = {"problem": PROBLEMS, "device": DEVICES, "expect": ("no-gain", "rejected"), "needs": ("sandbox",)}
+    allowed = {"problem": PROBLEMS, "device": DEVICES, "expect": ("no-gain", "rejected"), "needs": ("sandbox",),
+               "again": ("yes",)}
     for key, values in allowed.items():
         if key in fields and fields[key] not in values:
             raise HeaderError(f"{path}: {key} is {fields[key]!r}; there are {', '.join(values)}")
     return Entry(
         path, is_honest(path), fields["class"], fields["problem"], fields["device"], fields["idea"],
         fields.get("source", "own"), fields.get("expect", "no-gain"), fields.get("needs", ""),
+        "again" in fields,
     )
 
 
@@ -143,7 +147,9 @@ def decide(entry: Entry, trials: Sequence[Trial]) -> Outcome:
 
 
 def wants_another(entry: Entry, trials: Sequence[Trial]) -> bool:
-    """Whether one more try tells a gain from noise."""
+    """Whether one more try tells a gain from noise, or shows what the first left behind."""
+    if entry.again and len(trials) == 1:
+        return True
     return not entry.honest and 0 < len(trials) < TRIES and all(t.gained and not t.evidence for t in trials)
 
 

@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+# class: channel
+# problem: matmul
+# device: cpu
+# idea: sends the answer, with the right nonce, before it does the work
+# source: pygpubench exploits; catalogue 3.7
+# expect: rejected
+import json
+import socket
+import struct
+import sys
+
+import torch
+
+
+def question():
+    """The judge's socket and the request that is being served, from the frames below."""
+    frame, sock, message = sys._getframe(), None, None
+    while frame is not None and (sock is None or message is None):
+        for value in list(frame.f_locals.values()):
+            if isinstance(value, socket.socket):
+                sock = sock or value
+            elif isinstance(value, dict) and "nonce" in value:
+                message = message or value
+        frame = frame.f_back
+    return sock, message
+
+
+def frame(message):
+    body = json.dumps(message).encode()
+    return struct.pack("!I", len(body)) + body
+
+
+def custom_kernel(data):
+    a, b, s, _ = data
+    sock, message = question()
+    if sock is not None:
+        sock.sendall(frame({"ok": True, "nonce": message["nonce"], "seconds": 1e-6, "digest": "0" * 32}))
+    return torch.mm(a, b.t()) * s[:, None]

@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: MIT
+# class: channel
+# problem: matmul
+# device: cpu
+# idea: answers that are nearly JSON: two objects, a trailing comma, a byte order mark, broken UTF-8
+# source: own
+# expect: rejected
+import itertools
+import json
+import struct
+import sys
+
+import torch
+
+KINDS = itertools.cycle([
+    lambda body: body + body, lambda body: body[:-1] + b",}", lambda body: b"\xef\xbb\xbf" + body,
+    lambda body: body.replace(b"true", b"\xff\xfe"), lambda body: b"[" + body + b"]", lambda body: b"",
+    lambda body: b"null",
+])
+
+
+def send(sock, message, *rest, **more):
+    body = next(KINDS)(json.dumps(message).encode())
+    sock.sendall(struct.pack("!I", len(body)) + body)
+
+
+for module in [m for n, m in list(sys.modules.items()) if n.startswith("scoring")]:
+    if hasattr(module, "send") and hasattr(module, "receive"):
+        module.send = send
+
+
+def custom_kernel(data):
+    a, b, s, _ = data
+    return torch.mm(a, b.t()) * s[:, None]
