@@ -57,6 +57,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--submission", metavar="FILE", help="score a Python file with custom_kernel(data) instead")
     run.add_argument("--task", metavar="DIR", help="a GPU MODE problem folder to score --submission on")
     run.add_argument("--junit", metavar="PATH", help="also write JUnit XML")
+    run.add_argument("--isolation", choices=["auto", "bubblewrap", "landlock", "process"],
+                     help="what the code under test runs in (default: the strongest this machine can give)")
     run.add_argument("--no-save", action="store_true", help="do not keep the records")
     run.add_argument("--checks", metavar="LIST",
                      help="what an emulated device looks for: all (default in test mode), none, or names (bounds, …)")

@@ -31,12 +31,13 @@ ENVIRONMENT = {
 # Where things lie by default, below the checkout. (The cache and the database lie in the user's own folders.)
 PATHS = {"problems": "problems", "kernels": "kernels", "peers": "benchmarks/peers", "report": "report.html"}
 _USERS = ("cache", "database")
-_SECTIONS = ("timing", "limits", "paths")
+_SECTIONS = ("timing", "limits", "sandbox", "paths")
 
 # What the user typed to set something: what its errors are called by.
 _FLAGS = {
     "backends": "--backend", "problems": "--problem", "kernels": "--kernel", "mode": "--mode", "seed": "--seed",
     "peers": "--peers", "timing.seconds": "--seconds", "emulate": "--emulate", "checks": "--checks",
+    "sandbox.isolation": "--isolation",
 }
 
 

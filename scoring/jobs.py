@@ -24,6 +24,7 @@ from scoring.judge import Job, Limits
 from scoring.model import Case, Mode
 from scoring.popcorn import server_directives
 from scoring.problem import Problem, discover
+from scoring.sandbox.policy import Policy
 from scoring.selection import SelectionError, is_kernel, problem_names
 from scoring.timing import TimingOptions
 
@@ -293,11 +294,21 @@ def _job(
         problem=problem, target=place.target, kernel=kernel, digest=digest, mode=mode, device=device,
         cases=tuple(cases), seed=settings.seed,
         limits=Limits(
-            settings.limits.load_seconds, call_seconds, settings.limits.job_seconds,
-            gflop * 1e9 if gflop is not None else None,
+            settings.limits.load_seconds, max(call_seconds, settings.limits.first_call_seconds), call_seconds,
+            settings.limits.job_seconds, gflop * 1e9 if gflop is not None else None,
         ),
         timing=TimingOptions(**settings.timing.model_dump()), telemetry=telemetry, progress=progress,
-        reason=place.reason, emulator=emulator(config, place, mode),
+        sandbox=sandbox(config), reason=place.reason, emulator=emulator(config, place, mode),
+    )
+
+
+def sandbox(config: Config) -> Policy:
+    """What the settings ask of the sandbox; what we keep for ourselves stays out of its sight."""
+    wanted = config.settings.sandbox
+    hidden = (config.path("problems"), config.path("kernels"), config.cache, config.database.parent)
+    return Policy(
+        isolation=wanted.isolation, processes=wanted.processes, scratch_bytes=int(wanted.scratch_gib * 2**30),
+        memory_bytes=int(wanted.memory_gib * 2**30) if wanted.memory_gib is not None else None, hidden=hidden,
     )
 
 

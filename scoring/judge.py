@@ -14,11 +14,13 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backends.base import CompileError, SourceError
 from scoring import emulation, model, timing
 from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status
+from scoring.sandbox.policy import Policy
 
 if TYPE_CHECKING:
     from backends.base import Binary, Device, Target
@@ -34,6 +36,7 @@ class Limits:
     """Deadlines in seconds, and the largest case in FLOP to run where arithmetic is slow (None: no limit)."""
 
     load_seconds: float = 300.0
+    first_call_seconds: float = 90.0
     call_seconds: float = 90.0
     job_seconds: float = 3600.0
     case_flops: float | None = None
@@ -55,6 +58,7 @@ class Job:
     cases: tuple[Case, ...] = ()
     seed: int | None = None
     limits: Limits = field(default_factory=Limits)
+    sandbox: Policy = field(default_factory=Policy)
     timing: timing.TimingOptions = field(default_factory=timing.TimingOptions)
     emulator: Mapping[str, Any] | None = None       # of an emulated device: its library and options
     telemetry: Callable[[], Mapping[str, Any]] = field(default=dict, compare=False)
@@ -134,6 +138,7 @@ def score(job: Job) -> Record:
     return replace(
         base, status=status, message=message, cases=tuple(results), protocol=referee.protocol,
         score=_score(job, results, status), seconds=time.monotonic() - started,
+        isolation=referee.isolation or base.isolation,
         system={**base.system, **referee.facts},
     )
 
@@ -180,6 +185,16 @@ def _score(job: Job, results: Sequence[CaseResult], status: Status) -> float | N
     return model.score([times[name] for name in wanted], job.problem.ranking_by)
 
 
+def _needed(job: Job) -> list[Path]:
+    """The files a worker loads in this job, for it sees no others of ours."""
+    found: list[str] = [str(job.emulator["library"])] if job.emulator is not None else []
+    for contestant in (job.contestant, *job.peers):
+        load = contestant.load if contestant is not None else {}
+        found += [load[name] for name in ("library", "path") if name in load]
+        found += [*load.get("preload", ()), *load.get("sys_path", ())]
+    return [Path(name) for name in dict.fromkeys(found)]
+
+
 class _Referee:
     """Runs the cases of one job, replacing the worker when it dies."""
 
@@ -192,6 +207,7 @@ class _Referee:
         self.unloadable: WorkerFailure | None = None
         self.facts: dict[str, Any] = {}
         self.protocol = ""
+        self.isolation = ""
         self.deadline = time.monotonic() + job.limits.job_seconds
 
     def run(self) -> list[CaseResult]:
@@ -264,7 +280,8 @@ class _Referee:
             raise WorkerFailure(self.unloadable.status, str(self.unloadable), alive=False)
         if self.worker is None or not self.worker.alive:
             index = int(job.torch_device.partition(":")[2]) if job.torch_device.startswith("cuda") else None
-            self.worker = WorkerProcess(index)
+            self.worker = WorkerProcess(index, files=_needed(job), sandbox=job.sandbox)
+            self.isolation = self.worker.isolation
             self.facts["torch"] = self.worker.facts.get("torch", "")
             try:
                 if job.emulator is not None:

@@ -9,29 +9,18 @@ import secrets
 import signal
 import socket
 import subprocess
-import sys
 import threading
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from scoring import wire
 from scoring.model import Status
+from scoring.sandbox import devices, plain, tiers
+from scoring.sandbox.launch import Launched
+from scoring.sandbox.policy import Policy
 
-ROOT = Path(__file__).resolve().parent.parent
 KEEP_OUTPUT = 64 << 10        # bytes of the worker's stdout and stderr that are kept (the last ones)
-
-# What the code under test may see of the environment: toolchains, devices and library paths, nothing of the judge's.
-ENVIRONMENT = (
-    "PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "PYTHONPATH", "LD_LIBRARY_PATH", "CUDA_HOME", "CUDA_PATH",
-    "CUDA_VISIBLE_DEVICES", "ROCM_PATH", "HIP_PATH", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "CXX", "CC",
-    "TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_EXTENSIONS_DIR", "TRITON_CACHE_DIR", "MAX_JOBS",
-    "OMP_NUM_THREADS", "WARPWAVE_EMULATOR",
-)
-
-
-MARK = "WARPWAVE_WORKER"      # in the environment of a worker and of all it starts, so that strays are found
 
 
 class WorkerFailure(Exception):
@@ -44,37 +33,40 @@ class WorkerFailure(Exception):
 
 
 class WorkerProcess:
-    """One worker process and the socket to it. Use as a context manager."""
+    """One worker process in its sandbox, and the socket to it. Use as a context manager.
+
+    ``device`` is torch's number of the GPU, None for none; ``files`` are the files and folders that the worker may read
+    besides the system's: what it is going to load. ``isolation`` names what it runs in, ``isolation_reasons`` say why
+    that is not stronger, and ``pid`` is the process that is there for as long as the worker is.
+    Raises ``WorkerFailure`` if it does not start, ``SandboxError`` if ``sandbox`` asks for what this machine cannot do.
+    """
 
     def __init__(
         self, device: int | None = None, threads: int | None = None, start_timeout: float = 120.0,
-        program: Sequence[str] = ("-m", "scoring.worker"),
+        program: Sequence[str] = ("-m", "scoring.worker"), files: Sequence[Path] = (), sandbox: Policy | None = None,
     ):
         self.device = device
         self._tail = bytearray()
         self._dead: str | None = None
+        policy, nodes = sandbox or Policy(), devices.of(device)
+        choice = tiers.choose(policy, nodes)
+        self.isolation, self.isolation_reasons = choice.tier.name, choice.reasons
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket = ours
-        environment = {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}
-        environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), *filter(None, [environment.get("PYTHONPATH")])])
-        environment["PYTHONDONTWRITEBYTECODE"] = "1"
-        environment[MARK] = self._mark = secrets.token_hex(8)
         try:
-            self._process = subprocess.Popen(
-                [sys.executable, "-u", *program, str(theirs.fileno())],
-                pass_fds=[theirs.fileno()], start_new_session=True, env=environment, cwd=ROOT,
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            )
+            self._launched = Launched(
+                choice.tier, policy, [*program, str(theirs.fileno())], files, nodes, [theirs.fileno()])
         except BaseException:
             ours.close()
             raise
         finally:
             theirs.close()
+        self._process = self._launched.process
         assert self._process.stdout is not None
         self._drain = threading.Thread(target=self._read_output, args=(self._process.stdout,), daemon=True)
         self._drain.start()
         try:
-            self.facts = self.request("hello", start_timeout, device=device, threads=threads)
+            self.facts = self.request("hello", start_timeout, device=nodes.index, threads=threads)
         except BaseException:
             self.close()
             raise
@@ -89,6 +81,10 @@ class WorkerProcess:
     def alive(self) -> bool:
         return self._dead is None
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     def request(self, do: str, timeout: float, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
         """Ask and wait for the answer, at most ``timeout`` seconds.
 
@@ -101,12 +97,12 @@ class WorkerProcess:
             wire.send(self._socket, {"do": do, "nonce": nonce, **fields}, fds, timeout)
             reply, received = wire.receive(self._socket, timeout)
         except wire.WireTimeout as error:
-            self._kill(f"no answer to '{do}' within {timeout:g} s")
+            self._kill(f"no answer to '{do}' within {timeout:g} s" + self._struck())
             raise WorkerFailure(Status.TIMEOUT, self._dead or str(error), alive=False) from error
         except wire.WireError as error:
-            message = self._autopsy(do, error)
+            status, message = self._autopsy(do, error)
             self._kill(message)
-            raise WorkerFailure(Status.RUNTIME_ERROR, message, alive=False) from error
+            raise WorkerFailure(status, message, alive=False) from error
         except BaseException:         # interrupted: whatever it answers later would be taken for another answer
             self._kill("interrupted")
             raise
@@ -117,14 +113,14 @@ class WorkerProcess:
             raise WorkerFailure(Status.TAMPERED, self._dead or "", alive=False)
         if reply.get("ok") is not True:
             raise WorkerFailure(*self._failure(reply), alive=True)
-        return reply
+        return dict(plain.value(reply))
 
     def output(self) -> str:
         """The last of what the worker and the code under test printed."""
-        return bytes(self._tail).decode(errors="replace").strip()
+        return plain.text(bytes(self._tail).decode(errors="replace")).strip()
 
     def close(self) -> None:
-        """Hang up, then kill the whole process group and what left it; no process stays."""
+        """Hang up, then end everything the worker started; no process stays."""
         if self._dead is None:
             self._kill("closed")
 
@@ -132,30 +128,46 @@ class WorkerProcess:
         word, text = reply.get("status"), reply.get("error")
         allowed = {Status.RUNTIME_ERROR, Status.INCORRECT_SHAPE, Status.INCORRECT_DTYPE, Status.UNSUPPORTED}
         status = Status(word) if isinstance(word, str) and word in allowed else Status.RUNTIME_ERROR
-        return status, text[-6000:] if isinstance(text, str) else "the worker failed without a reason"
+        if not isinstance(text, str):
+            return status, "the worker failed without a reason"
+        return status, plain.text(text[-6000:]) + (self._struck() if status is Status.RUNTIME_ERROR else "")
 
-    def _autopsy(self, do: str, error: Exception) -> str:
-        """Why the worker is gone: its signal or exit code, and the last thing it printed."""
+    def _autopsy(self, do: str, error: Exception) -> tuple[Status, str]:
+        """Why the worker is gone: its signal or exit code, the limit it hit, and the last thing it printed."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(5 if isinstance(error, wire.WireClosed) else 0)
-        code = self._process.returncode
+        code, number = self._process.returncode, self._launched.exit_signal()
+        status = Status.RUNTIME_ERROR
         if code is None:
             reason = f"broke the connection during '{do}' ({error})"
-        elif code < 0:
-            reason = f"crashed during '{do}' with {_signal_name(-code)}"
+        elif number is not None:
+            reason = f"crashed during '{do}' with {_signal_name(number)}"
+            if number == signal.SIGSYS:
+                status, reason = Status.SANDBOX_VIOLATION, f"{reason}: a system call of another instruction set"
         else:
             reason = f"left during '{do}' with exit code {code}"
+        struck = self._struck()
+        if number == signal.SIGKILL and struck:      # ended by the kernel for going over a limit
+            status = Status.SANDBOX_VIOLATION
         self._drain.join(1)
         tail = self.output()[-1500:]
-        return f"the code under test {reason}" + (f"; it printed last:\n{tail}" if tail else "")
+        return status, f"the code under test {reason}{struck}" + (f"; it printed last:\n{tail}" if tail else "")
+
+    def _struck(self) -> str:
+        """Which of the sandbox's limits were hit, to be put behind a reason; empty for none."""
+        group, policy = self._launched.group, self._launched.policy
+        events = group.events() if group is not None else {}
+        found = []
+        if events.get("oom_kill"):
+            found.append(f"its {policy.memory / 2**30:.3g} GiB of memory were used up")
+        if events.get("pids"):
+            found.append(f"it wanted more than {policy.processes} processes and threads")
+        return f" (sandbox: {'; '.join(found)})" if found else ""
 
     def _kill(self, reason: str) -> None:
         self._dead = reason
         self._socket.close()
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        _kill_strays(f"{MARK}={self._mark}".encode())
+        self._launched.kill()
         self._drain.join(1)
         if self._process.stdout is not None and not self._drain.is_alive():
             self._process.stdout.close()
@@ -165,28 +177,6 @@ class WorkerProcess:
             while chunk := os.read(pipe.fileno(), 1 << 16):
                 self._tail += chunk
                 del self._tail[:-KEEP_OUTPUT]
-
-
-def _kill_strays(mark: bytes) -> None:
-    """Kill what a worker started in sessions of their own (daemons, compile servers), told by their environment."""
-    quiet = 0
-    for _attempt in range(20):
-        found = [path.parent for path in Path("/proc").glob("[0-9]*/environ") if mark in _environment(path)]
-        for process in found:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(int(process.name), signal.SIGKILL)
-        quiet = 0 if found else quiet + 1
-        if quiet == 2:               # once is not enough: a process that is just being started shows no environment
-            return
-        time.sleep(0.02)
-
-
-def _environment(path: Path) -> list[bytes]:
-    """A process's environment, empty for one that is gone or another user's."""
-    try:
-        return path.read_bytes().split(b"\0")
-    except OSError:
-        return []
 
 
 def _signal_name(number: int) -> str:

@@ -74,10 +74,21 @@ class Limits(_Strict):
     no limit."""
 
     load_seconds: Seconds = 300.0
+    first_call_seconds: Seconds = 90.0
     call_seconds: Seconds = 90.0
     emulated_call_seconds: Seconds = 600.0
     job_seconds: Seconds = 3600.0
     case_gflop: dict[Runner, Annotated[float, Field(ge=0)]] = {"cpu": 1.0, EMULATED: 20.0}
+
+
+class Sandbox(_Strict):
+    """What the code under test runs in (``docs/sandbox.md``). ``auto``: the strongest isolation this machine can give;
+    ``memory_gib``: None for three quarters of the machine's."""
+
+    isolation: Literal["auto", "bubblewrap", "landlock", "process"] = "auto"
+    memory_gib: Annotated[float, Field(ge=0.25, le=1e6)] | None = None
+    scratch_gib: Annotated[float, Field(gt=0, le=1e6)] = 8.0
+    processes: int = Field(default=4096, ge=16, le=1_000_000)
 
 
 class Paths(_Strict):
@@ -115,10 +126,11 @@ class Settings(_Strict):
     checks: Checks | None = None
     timing: Timing = Timing()
     limits: Limits = Limits()
+    sandbox: Sandbox = Sandbox()
     paths: Paths = Paths()
     competitions: list[Competition] = []
 
 
 SECTIONS: Mapping[str, type[BaseModel]] = {
-    "timing": Timing, "limits": Limits, "paths": Paths, "competitions": Competition,
+    "timing": Timing, "limits": Limits, "sandbox": Sandbox, "paths": Paths, "competitions": Competition,
 }

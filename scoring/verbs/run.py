@@ -21,6 +21,8 @@ from scoring.judge import Job, rejected, score
 from scoring.model import Case, ExitCode, Mode, Record, Status, dumps
 from scoring.problem import Problem
 from scoring.progress import Progress
+from scoring.sandbox import leftovers, tiers
+from scoring.sandbox.policy import SandboxError
 from scoring.store import Store, StoreError
 from scoring.tables import use_color
 
@@ -37,6 +39,9 @@ def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     backends.use_cache(settings.cache)
     backends.use_emulator(settings.settings.emulate)
     _check_outputs(options)
+    if not build_only:
+        leftovers.clean()
+        _check_isolation(settings)
     submission = None if build_only else options.submission
     if submission is not None:
         plan = _submission_plan(settings, options, Path(submission))
@@ -96,7 +101,7 @@ class _Plan:
     def __init__(self, total: int, required: bool):
         self.total = total
         self.required = required         # whether the user asked for a backend by name, so that its absence is an error
-        self._staging = tempfile.TemporaryDirectory(prefix="warpwave-")
+        self._staging = tempfile.TemporaryDirectory(prefix=leftovers.folder_prefix())
         self.staging = Path(self._staging.name)
         self.make_steps: Callable[[Callable[[str], None]], Steps]
 
@@ -110,12 +115,21 @@ class _Plan:
         self._staging.cleanup()
 
 
+def _check_isolation(settings: config.Config) -> None:
+    """Raises ``SelectionError`` (4) if the isolation that was asked for cannot be had here."""
+    try:
+        tiers.choose(jobs.sandbox(settings))
+    except SandboxError as error:
+        raise jobs.SelectionError(str(error), ExitCode.UNAVAILABLE) from error
+
+
 def _settings(options: argparse.Namespace, build_only: bool) -> config.Config:
     flags: dict[str, object] = {"backends": options.backend, "problems": options.problem, "kernels": options.kernel}
     if not build_only:
         flags |= {
             "mode": options.mode, "seed": options.seed, "peers": options.peers, "timing.seconds": options.seconds,
             "emulate": options.emulate, "checks": options.checks,
+            "sandbox.isolation": options.isolation,
         }
     settings = config.load(flags, options.config)
     if Mode(settings.settings.mode) is Mode.LEADERBOARD and settings.settings.seed is not None:
