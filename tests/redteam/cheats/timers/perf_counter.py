@@ -4,6 +4,7 @@
 # device: cpu
 # idea: time.perf_counter and its kin run a thousand times slower after import
 # source: KernelBench, GPU MODE eigh 2026, CUDA-L1
+# expect: no-gain
 import time
 
 import torch

@@ -1,0 +1,19 @@
+# SPDX-License-Identifier: MIT
+# class: chain
+# problem: matmul
+# device: any
+# idea: leaves out the mixing, so that all links can be computed in one batch
+# source: own: against the commit chain
+# expect: rejected
+import sys
+
+import torch
+
+CHAIN = sys.modules.get("scoring.chain")
+if CHAIN is not None:
+    CHAIN.ChainLibrary.mix = lambda self, tensor, key, nonce: None
+
+
+def custom_kernel(data):
+    a, b, s, c = data
+    return torch.matmul(a, b.t(), out=c).mul_(s[:, None])
