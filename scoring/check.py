@@ -6,7 +6,7 @@ The numbers behind a bound belong to the problem (``reference.expected``); the o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -33,22 +33,46 @@ class Verdict:
 
 def verify(
     problem: Problem, memory: SlotMemory, data: Any, expectations: Sequence[Any] | None, partial: Sequence[str] = (),
-    outputs: Sequence[torch.Tensor] | None = None,
+    *, given: Sequence[torch.Tensor] | None = None, case: Mapping[str, Any] | None = None,
+    previous: Sequence[torch.Tensor] | None = None,
 ) -> Verdict:
-    """Judge what one call left in ``memory``; ``outputs`` are private copies of its outputs, if there are some already.
+    """Judge what one call left in ``memory``.
 
     ``data`` is the judge's private copy of the inputs, ``expectations`` what ``reference.expected`` made of it (None
     for a problem that only has ``check_implementation``). ``partial`` names the outputs a peer promises; all if empty.
+    ``case`` (the parameters of ``generate_input``) and ``previous`` (what an earlier call returned) only serve the
+    explanation of a failure: a message whose first line is complete in itself.
     """
     damage = memory.damage(inputs=expectations is not None)
     if damage:
         return Verdict(Status.MUTATED_INPUT, damage)
-    outputs = memory.outputs() if outputs is None else outputs
+    outputs = memory.outputs() if given is None else given      # private copies, of which there are some already
+    names = [spec.name for spec in memory.layout.outputs]
     if expectations is None:
         result: Any = outputs[0] if len(outputs) == 1 else tuple(outputs)
         good, message = problem.check(data, result)
-        return Verdict(Status.PASSED if good else Status.INCORRECT_NUMERICAL, message)
-    return compare(problem, expectations, outputs, [spec.name for spec in memory.layout.outputs], partial)
+        if good:
+            return Verdict(Status.PASSED, message)
+        from scoring import diagnosis
+
+        found = diagnosis.explain_foreign(problem, data, outputs, memory.poisoned(), previous)
+        return Verdict(
+            Status.INCORRECT_NUMERICAL, found.after(message or "check_implementation refused it and did not say why"))
+    verdict = compare(problem, expectations, outputs, names, partial)
+    if verdict.passed:
+        return verdict
+    from scoring import diagnosis
+
+    found = diagnosis.explain(
+        problem, case if case is not None else _case_of(problem, data), data, expectations, outputs, partial or names,
+        memory.poisoned(), previous)
+    return Verdict(verdict.status, found.after(verdict.message))
+
+
+def _case_of(problem: Problem, data: Any) -> Mapping[str, Any]:
+    """The case as far as the data tell."""
+    case_of: Callable[[Any], Mapping[str, Any]] | None = getattr(problem.binding, "case_of", None)
+    return case_of(data) if case_of is not None else {}
 
 
 def compare(

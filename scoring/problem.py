@@ -27,7 +27,9 @@ class ProblemError(Exception):
     """A problem folder is missing, incomplete or wrong; the message names the file and what to do."""
 
 
-_JUDGES = ("reference", "eval", "binding", "mutants")     # files that no submission gets to see
+# Files that no submission gets to see; what several problems' diagnose.py share lies beside the folders: x_diagnose.py.
+_JUDGES = ("reference", "eval", "binding", "mutants", "diagnose")
+_SHARED = "_diagnose"
 
 
 class Problem:
@@ -66,6 +68,10 @@ class Problem:
     @cached_property
     def mutants(self) -> ModuleType:
         return self._load("mutants")
+
+    @cached_property
+    def diagnose(self) -> ModuleType:
+        return self._load("diagnose")
 
     @cached_property
     def utils(self) -> ModuleType:
@@ -113,7 +119,8 @@ class Problem:
     @property
     def staged(self) -> dict[str, Path]:
         """Modules a submission may import, by name: all of the problem's but the reference and what judges with it."""
-        return {name: path for name, path in self._files().items() if name not in _JUDGES}
+        return {name: path for name, path in self._files().items()
+                if name not in _JUDGES and not name.endswith(_SHARED)}
 
     def _files(self) -> dict[str, Path]:
         files = {
@@ -121,9 +128,11 @@ class Problem:
             for name, source in self.task.files
             if name.endswith(".py") and source != popcorn.SUBMISSION
         }
-        for name in ("task", "reference", "utils", "binding", "mutants"):
+        for name in ("task", "reference", "utils", "binding", "mutants", "diagnose"):
             if (self.path / f"{name}.py").is_file():
                 files.setdefault(name, self.path / f"{name}.py")
+        if "diagnose" in files:
+            files.update({path.stem: path for path in self.path.parent.glob(f"*{_SHARED}.py")})
         return files
 
     def _load(self, name: str) -> ModuleType:

@@ -229,7 +229,7 @@ def _peer_notes(results: Sequence[CaseResult]) -> list[str]:
     found: dict[tuple[str, str], int] = {}
     for result in results:
         for peer, reason in (result.environment.get("peer_notes") or {}).items():
-            key = (one_line(str(peer)), shorten(one_line(str(reason)), 100))
+            key = (one_line(str(peer)), shorten(first_line(str(reason)), 100))
             found[key] = found.get(key, 0) + 1
     return [f"no time of {peer} in {units.plural(count, 'case')}: {reason}" for (peer, reason), count in found.items()]
 
@@ -333,6 +333,11 @@ def _gutter(message: str, indent: str) -> list[str]:
     more = len(lines) - _MESSAGE_LINES
     return [f"{indent}| {line}" for line in lines[:_MESSAGE_LINES]] + (
         [f"{indent}| … {units.plural(more, 'more line')}"] if more > 0 else [])
+
+
+def first_line(message: str) -> str:
+    """What a message says in one line; the rest of it is detail."""
+    return one_line(message.strip().partition("\n")[0])
 
 
 def minute(created: str) -> str:

@@ -113,7 +113,7 @@ def _environment() -> Environment:
     environment.filters.update(
         px=lambda value: f"{value:.1f}".removesuffix(".0"), line=_line, log=_log, time=units.time,
         percent=units.percent, digits=units.digits, size=units.size, ratio=units.ratio, minute=render.minute,
-        shorten=shorten)
+        shorten=shorten, first=render.first_line, rest=_rest)
     environment.globals.update(
         target_of=render.target_of, interval=render.interval, passed_of=render.passed_of, colors=COLORS, shapes=SHAPES)
     return environment
@@ -169,7 +169,7 @@ def _board(group: Sequence[Record], series: Mapping[tuple[str, str], int]) -> di
         "bounded": any(result.roofline_seconds for found in cases.values() for _, result in found),
         "beside": one_line(beside.kernel) if beside and len(group) > 1 else "",
         "notes": list(dict.fromkeys(
-            one_line(f"{name}: {text}") for r in group for result in r.cases
+            render.first_line(f"{name}: {text}") for r in group for result in r.cases
             for name, text in dict(result.environment.get("peer_notes") or {}).items()))}
 
 
@@ -248,6 +248,11 @@ def _log(text: str) -> str:
     lines = printable(text).strip("\n").split("\n")
     more = len(lines) - _LOG_LINES
     return "\n".join(lines[:_LOG_LINES] + ([f"… {units.plural(more, 'more line')}"] if more > 0 else []))
+
+
+def _rest(text: str) -> str:
+    """What follows the first line of a message, as a log; "" if it has one line only."""
+    return _log(text.strip().partition("\n")[2])
 
 
 def _grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> dict[Hashable, list[T]]:

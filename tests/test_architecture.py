@@ -41,14 +41,17 @@ NARROW = {
     "scoring/popcorn_task.py": ({"scoring.popcorn_cases", "scoring.yamltext"}, set()),
     "scoring/yamltext.py": (set(), {"yaml"}),
     "scoring/units.py": (set(), set()),
+    "scoring/patterns.py": (set(), {"torch"}),
+    "scoring/likeness.py": (set(), {"torch"}),
 }
 # Everything that shows results reads records and nothing that makes them.
 SHOWS = ("render", "junit", "report", "charts", "store", "tables", "units", "progress")
 MAKES = {"scoring.judge", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena", "scoring.layout",
-         "scoring.contestants", "scoring.emulation", "scoring.check", "scoring.jobs", "backends"}
+         "scoring.contestants", "scoring.emulation", "scoring.check", "scoring.diagnosis", "scoring.jobs", "backends"}
 TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
     "scoring/arena.py", "scoring/caserun.py", "scoring/layout.py", "scoring/worker.py", "scoring/audit.py",
-    "scoring/contestants.py",
+    "scoring/contestants.py", "scoring/diagnosis.py", "scoring/likeness.py", "scoring/patterns.py",
+    "scoring/suspects.py",
 }
 
 

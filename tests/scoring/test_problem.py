@@ -213,7 +213,8 @@ def test_our_problems_are_native_and_stage_what_a_submission_may_import(name):
     assert problem.native
     assert problem.task.warnings == ()
     assert {"task", "utils"} <= problem.staged.keys()
-    assert not {"reference", "eval", "mutants", "binding"} & problem.staged.keys()
+    assert not {"reference", "eval", "mutants", "binding", "diagnose"} & problem.staged.keys()
+    assert not [module for module in problem.staged if module.endswith("_diagnose")]
 
 
 def test_a_problem_computes_the_same_whatever_else_was_loaded():

@@ -1,0 +1,8 @@
+# SPDX-License-Identifier: MIT
+"""What may have gone wrong in amd_fp8_mm, for the judge's diagnosis: mistakes of block-scaled products."""
+
+from __future__ import annotations
+
+from gemm_diagnose import AXES, hypotheses, index
+
+__all__ = ["AXES", "hypotheses", "index"]
