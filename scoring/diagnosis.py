@@ -17,7 +17,7 @@ from torch import Tensor
 
 from scoring import likeness, patterns
 from scoring.likeness import Output
-from scoring.suspects import Scene, suspects
+from scoring.suspects import Scene, optional, suspects
 
 if TYPE_CHECKING:
     from scoring.problem import Problem
@@ -113,7 +113,7 @@ def _looks(scene: Scene, lines: list[str], facts: dict[str, Any], wrong: Sequenc
             if output.name not in told:
                 sentences.append(f"{output.name}: {sentence}" if len(wrong) > 1 else sentence)
     lines[:0] = [f"or like: {sentence}" for sentence in sentences[1:]]
-    hint = _attempt(lambda: getattr(scene.problem.diagnose, "NAN", ""))
+    hint = getattr(optional(scene.problem, "diagnose"), "NAN", "")
     if hint and any(facts["outputs"].get(output.name, {}).get("counts", {}).get("NaN") for output in wrong):
         lines.append(hint)
     if not complete:
@@ -230,9 +230,7 @@ def _entry(tensors: Sequence[Tensor] | None, number: int, result: Any) -> Tensor
 
 
 def _axes(problem: Problem, name: str) -> Sequence[str]:
-    if not (problem.path / "diagnose.py").is_file():
-        return ()
-    axes: Mapping[str, Sequence[str]] = problem.diagnose.AXES
+    axes: Mapping[str, Sequence[str]] = getattr(optional(problem, "diagnose"), "AXES", {})
     return axes.get(name, ())
 
 

@@ -100,7 +100,7 @@ def relations(output: Output, previous: Tensor | None = None) -> Iterator[tuple[
         return
     if torch.equal(got, wanted):
         return
-    for test in (_factor, _offset, _steps, _elsewhere, _row_factors, _column_factors, _rows_moved):
+    for test in (_steps, _factor, _offset, _elsewhere, _row_factors, _column_factors, _rows_moved):
         found = test(output)
         if found is not None:
             yield found
@@ -136,11 +136,11 @@ def _factor(output: Output) -> tuple[str, str] | None:
     factor = float((got / wanted).median())
     if factor == 0 or not math.isfinite(factor) or len(torch.unique(wanted)) < 4:
         return None
-    if _fits(_ratio_fits(got, wanted, bound, factor)):
-        return "factor", f"every wrong element is {_named(factor)} times what it should be"
-    if _fits(_ratio_fits(got, wanted.abs(), bound, 1.0)):
+    if not _fits(_ratio_fits(got, wanted, bound, factor)):
+        return None
+    if abs(factor + 1) < 0.01 and bool((got > 0).all()) and output.count < 0.9 * output.wrong.numel():
         return "magnitude", "the sign is lost: every wrong element is the magnitude of what it should be"
-    return None
+    return "factor", f"every wrong element is {_named(factor)} times what it should be"
 
 
 def _named(factor: float) -> str:

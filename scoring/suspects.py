@@ -84,11 +84,11 @@ def suspects(scene: Scene) -> tuple[list[Suspect], bool]:
 
 def _tried(scene: Scene) -> Iterator[Suspect | None]:
     """One by one, None for each that is cleared; a suspect that cannot be computed is cleared."""
-    module = _optional(scene.problem, "mutants")
+    module = optional(scene.problem, "mutants")
     for name, mutant in (module.MUTANTS.items() if module else ()):
         if mutant.transform_outputs is not None and _applies(mutant, scene.params):
             yield _attempt(_by_outputs, scene, name, mutant)
-    hints = _optional(scene.problem, "diagnose")
+    hints = optional(scene.problem, "diagnose")
     index = _attempt(_index, scene, hints)
     if index is None:
         return
@@ -217,7 +217,8 @@ def _applies(mutant: Any, params: Mapping[str, Any]) -> bool:
         return True
 
 
-def _optional(problem: Problem, name: str) -> ModuleType | None:
+def optional(problem: Problem, name: str) -> ModuleType | None:
+    """A file of the problem that it may do without, or do badly."""
     found: ModuleType | None = _attempt(getattr, problem, name) if (problem.path / f"{name}.py").is_file() else None
     return found
 
