@@ -50,7 +50,7 @@ class WorkerProcess:
         self._dead: str | None = None
         policy, nodes = sandbox or Policy(), devices.of(device)
         choice = tiers.choose(policy, nodes)
-        self.isolation, self.isolation_reasons = choice.tier.name, choice.reasons
+        self.isolation = choice.tier.name
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket = ours
         try:
@@ -61,6 +61,7 @@ class WorkerProcess:
             raise
         finally:
             theirs.close()
+        self.isolation_reasons = (*choice.reasons, *self._launched.notes)
         self._process = self._launched.process
         assert self._process.stdout is not None
         self._drain = threading.Thread(target=self._read_output, args=(self._process.stdout,), daemon=True)

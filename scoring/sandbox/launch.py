@@ -55,6 +55,7 @@ class Launched:
         self.mark = f"{owner.own()}-{secrets.token_hex(6)}"
         self.group: cgroup.Group | None = None
         self.scratch: Path | None = None
+        self.notes: tuple[str, ...] = ()
         self._init: int | None = None            # pidfd of the first process in a namespace of its own
         try:
             if with_group:
@@ -115,6 +116,7 @@ class Launched:
                 command, more = self._in_namespaces(program, files, read, stack)
                 folder = Path("/")
             else:
+                self._stay_if_shut_out(files)
                 self.scratch = folder = Path(tempfile.mkdtemp(prefix=f"{cgroup.PREFIX}{self.mark}-")).resolve()
                 if self.uid is not None:
                     os.chown(folder, self.uid, self.uid)
@@ -132,6 +134,18 @@ class Launched:
             )
         if self.tier.name == "bubblewrap":
             self._init = _first_process(self._status)
+
+    def _stay_if_shut_out(self, files: Sequence[Path]) -> None:
+        """Run as the judge's user after all if another one could not read ``files``; our own folders are opened."""
+        for path in files if self.uid is not None else ():
+            ours = next((folder for folder in (path, *path.parents)
+                         if folder.name.startswith(f"{cgroup.PREFIX}{owner.own()}-")), None)
+            for entry in [ours, *ours.rglob("*")] if ours is not None else ():
+                entry.chmod(0o755 if entry.is_dir() else 0o644)
+            above = path.resolve().parents
+            if not _open_to_all(path) or not all(folder.stat().st_mode & 0o001 for folder in above):
+                self.uid, self.notes = None, (f"{self.tier.name} with a user of its own: {path} cannot be read by it",)
+                return
 
     def _command(self, program: Sequence[str], rules: Mapping[str, Any] | None) -> list[str]:
         """Python, told what to give up before it runs ``program``."""

@@ -21,19 +21,19 @@ import ctypes, os
 for name in {files}:
     if not os.access(name, os.R_OK, effective_ids=True):
         raise SystemExit(f"{{name}} cannot be read in there")
-for library, prefix in {drivers}:
+for library, start, ask in {drivers}:
     try:
         driver = ctypes.CDLL(library)
     except OSError as error:
         continue
     count = ctypes.c_int()
-    code = getattr(driver, prefix + "Init")(0) or getattr(driver, prefix + "GetDeviceCount")(ctypes.byref(count))
+    code = getattr(driver, start)(0) or getattr(driver, ask)(ctypes.byref(count))
     if code or not count.value:
         raise SystemExit(f"the driver sees no device in here (error {{code}})")
     break
 """
-_CUDA = [("libcuda.so.1", "cu"), ("libcuda.so", "cu")]
-_HIP = [("libamdhip64.so", "hip"), ("libamdhip64.so.7", "hip"), ("libamdhip64.so.6", "hip")]
+_CUDA = [(name, "cuInit", "cuDeviceGetCount") for name in ("libcuda.so.1", "libcuda.so")]
+_HIP = [(name, "hipInit", "hipGetDeviceCount") for name in ("libamdhip64.so", "libamdhip64.so.7", "libamdhip64.so.6")]
 
 
 @dataclass(frozen=True)

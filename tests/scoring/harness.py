@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -17,6 +18,8 @@ from scoring.config import Config
 from scoring.judge import Job
 from scoring.model import Case, Mode
 from scoring.problem import Problem
+from scoring.sandbox import strays
+from scoring.sandbox.environment import MARK
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests" / "data"
@@ -42,17 +45,20 @@ def alive(pid: int) -> bool:
         return False
 
 
-def workers(folder: Path) -> list[int]:
-    """Live processes of workers whose TMPDIR is ``folder``, and of what those started."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*"):
-        try:
-            environment = (path / "environ").read_bytes()
-        except OSError:
-            continue
-        if f"TMPDIR={folder}".encode() in environment and b"WARPWAVE_WORKER=" in environment:
-            found.append(int(path.name))
-    return [pid for pid in found if alive(pid)]
+def workers(judge: int) -> list[int]:
+    """Live processes of the workers of a judge, and of what those started."""
+    return [pid for pid, mark in strays.marks() if mark.startswith(f"{MARK}={judge}-".encode()) and alive(pid)]
+
+
+def touched(judge: int, name: str) -> bool:
+    """Whether a worker of that judge has made a file of this name in its temporary folder, wherever that lies."""
+    for pid in workers(judge):
+        with contextlib.suppress(OSError):
+            entries = Path(f"/proc/{pid}/environ").read_bytes().decode().split("\0")
+            folder = next(entry.partition("=")[2] for entry in entries if entry.startswith("TMPDIR="))
+            if Path(f"/proc/{pid}/root{folder}/{name}").exists():
+                return True
+    return False
 
 
 def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:

@@ -18,7 +18,7 @@ import pytest
 from scoring import cli
 from scoring.model import ExitCode, Record, Status
 from scoring.store import Store
-from tests.scoring.harness import DATA, ROOT, SETTINGS, alive, scoring, start, wait_until, workers
+from tests.scoring.harness import DATA, ROOT, SETTINGS, alive, scoring, start, touched, wait_until, workers
 
 TOY = ["--config", str(SETTINGS)]
 RUN = [*TOY, "run", "--case", "n=64"]
@@ -333,7 +333,7 @@ def test_a_terminal_with_few_letters(environment):
 
 
 @pytest.fixture
-def hanging(environment, tmp_path):
+def hanging(environment):
     """Start a run that waits for a call (or an import) that never ends; one good record is kept already."""
     started = []
 
@@ -341,8 +341,8 @@ def hanging(environment, tmp_path):
         Store(environment["WARPWAVE_DB"]).add(_some_record())
         arguments = ["--submission", str(DATA / "submissions" / f"{name}.py"), "--problem", "toy"]
         started.append(start([*RUN, *arguments], environment))
-        marker = tmp_path / ("called" if name == "hangs" else "importing")
-        assert wait_until(marker.exists, 60), "the submission was never called"
+        marker = "called" if name == "hangs" else "importing"
+        assert wait_until(lambda: touched(started[0].pid, marker), 60), "the submission was never called"
         return started[0]
 
     yield begin
@@ -354,27 +354,28 @@ def hanging(environment, tmp_path):
 @pytest.mark.parametrize("name", ["hangs", "hangs_at_import"])
 def test_ctrl_c_ends_at_once_with_130(hanging, environment, tmp_path, name):
     process = hanging(name)
-    assert len(workers(tmp_path)) == 1
+    assert workers(process.pid)
     process.send_signal(signal.SIGINT)
     out, err = process.communicate(timeout=15)
     assert process.returncode == ExitCode.INTERRUPTED
     assert err.rstrip().endswith("interrupted")
     assert "Traceback" not in err
     assert out == ""
-    assert workers(tmp_path) == []
+    assert workers(process.pid) == []
     assert len(Store(environment["WARPWAVE_DB"]).records()) == 1
     assert not list(tmp_path.glob("warpwave-*")), "the staged files are gone"
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_judge_that_is_killed_takes_its_worker_along(hanging, environment, tmp_path, number):
+def test_a_judge_that_is_killed_takes_its_worker_along(hanging, environment, number):
     process = hanging()
-    (worker,) = workers(tmp_path)
+    before = workers(process.pid)
+    assert before
     process.send_signal(number)
     process.communicate(timeout=15)
     assert process.returncode != 0
-    assert wait_until(lambda: not alive(worker), 10)
-    assert workers(tmp_path) == []
+    assert wait_until(lambda: not any(map(alive, before)), 10)
+    assert workers(process.pid) == []
     assert len(Store(environment["WARPWAVE_DB"]).records()) == 1
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from scoring.model import Status
+from scoring.sandbox import strays, users
 from scoring.session import KEEP_OUTPUT, WorkerFailure, WorkerProcess
 from tests.scoring.harness import alive, descriptors, wait_until
 
@@ -31,27 +32,25 @@ def failure(process: WorkerProcess, timeout: float = 20, **fields: object) -> Wo
     return caught.value
 
 
-def members(group: int) -> list[int]:
-    """Live processes of a process group."""
-    found = []
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(fields[2]) == group and fields[0] != "Z":
-            found.append(int(path.parent.name))
-    return found
+def family(process: WorkerProcess) -> set[int]:
+    """Live processes of a worker's sandbox, whichever way they can be told."""
+    launched = process._launched
+    found = set(strays.marked(launched.mark))
+    if launched.group is not None:
+        found |= launched.group.members()
+    if launched.uid is not None:
+        found |= set(users.processes(launched.uid))
+    return {pid for pid in found if alive(pid)}
 
 
 def test_questions_are_answered_in_order():
     with worker("honest") as process:
         assert process.facts["torch"] == "0"
-        for value in (1, "two", [3.0], None, "\ud800"):
+        for value in (1, "two", [3.0], None):
             assert process.request("work", 10, value=value)["echo"] == value
         assert process.alive
     assert not process.alive
-    assert not alive(process.facts["pid"])
+    assert not alive(process.pid)
 
 
 @pytest.mark.parametrize(("behaviour", "status", "words"), [
@@ -73,7 +72,7 @@ def test_a_worker_that_breaks_off(behaviour, status, words):
         assert (caught.status, caught.alive) == (status, False)
         assert words in str(caught)
         assert not process.alive
-        assert not alive(process.facts["pid"])
+        assert not alive(process.pid)
         again = failure(process)
         assert not again.alive
         assert str(again), "asking a dead worker tells why it is dead"
@@ -83,7 +82,7 @@ def test_a_worker_that_hangs_up_but_lives_is_killed():
     with worker("hang up") as process:
         caught = failure(process)
         assert "broke the connection" in str(caught)
-        assert not alive(process.facts["pid"])
+        assert not alive(process.pid)
 
 
 @pytest.mark.parametrize("behaviour", ["silent", "trickle"])
@@ -94,7 +93,7 @@ def test_a_deadline_is_a_deadline(behaviour):
         assert time.monotonic() - started < 5
         assert (caught.status, caught.alive) == (Status.TIMEOUT, False)
         assert str(caught) == "no answer to 'work' within 0.5 s"
-        assert not alive(process.facts["pid"])
+        assert not alive(process.pid)
 
 
 def test_a_second_answer_does_not_answer_the_next_question():
@@ -122,22 +121,35 @@ def test_much_output_neither_blocks_nor_fills_memory():
 
 def test_output_of_any_bytes_is_text():
     with worker("bytes") as process:
-        assert str(failure(process)).endswith("end")
+        text = str(failure(process))
+        assert text.endswith("end")
+        assert "\x1b" not in text
+        assert "\0" not in text
+
+
+def test_what_a_worker_says_cannot_paint_on_a_terminal():
+    evil = {"a\x1b[2J": ["\x1b]0;title\x07x", "\u202eabc", "\ud800", "line\rover", "\x9b31mred", 7, None, "plain\n"]}
+    with worker("honest") as process:
+        assert process.request("work", 10, value=evil)["echo"] == {
+            "a": ["x", "\ufffdabc", "\ufffd", "line\nover", "red", 7, None, "plain\n"]}
+    with worker("failure") as process:
+        assert str(failure(process, value={"error": "bad\x1b[1A\x1b[2Kgood"})) == "badgood"
 
 
 @pytest.mark.parametrize("behaviour", ["child", "daemon", "nameless child"])
 def test_what_a_worker_started_goes_with_it(behaviour):
     with worker(behaviour) as process:
-        child = process.request("work", 10)["pid"]
-        assert alive(child)
-    assert wait_until(lambda: not alive(child), 5)
+        before = family(process)
+        process.request("work", 10)
+        started = family(process) - before
+        assert len(started) == 1
+    assert wait_until(lambda: not any(map(alive, started)), 5)
 
 
 def test_what_a_dead_worker_left_in_its_group_goes_too():
     with worker("child and exit") as process:
-        group = process.facts["pid"]
         failure(process)
-        assert wait_until(lambda: not members(group), 5)
+        assert wait_until(lambda: not family(process), 5)
 
 
 @pytest.mark.parametrize("ok", [False, None, 1, "true", [], {}])
@@ -181,7 +193,7 @@ def test_a_worker_that_cannot_start():
 
 def test_a_program_that_is_not_there(monkeypatch):
     monkeypatch.setattr("sys.executable", "/no/such/python")
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(WorkerFailure, match=r"left during 'hello' with exit code (?s:.*)/no/such/python"):
         worker("honest")
 
 
@@ -197,7 +209,7 @@ def test_an_interrupt_does_not_leave_an_answer_on_its_way():
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, signal.SIG_DFL)
         assert not process.alive
-        assert not alive(process.facts["pid"])
+        assert not alive(process.pid)
         started = time.monotonic()
         assert str(failure(process, timeout=60)) == "interrupted"
         assert time.monotonic() - started < 1
@@ -215,7 +227,8 @@ def test_the_environment_is_a_short_list(monkeypatch):
     monkeypatch.setenv("POPCORN_SEED", "42")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     with worker("silent") as process:
-        entries = Path(f"/proc/{process.facts['pid']}/environ").read_bytes().split(b"\0")
-        names = {entry.partition(b"=")[0].decode() for entry in entries}
-        assert not {"WARPWAVE_DB", "POPCORN_SEED"} & names
-        assert {"PATH", "OMP_NUM_THREADS", "PYTHONPATH"} <= names
+        for pid in family(process):
+            entries = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+            names = {entry.partition(b"=")[0].decode() for entry in entries}
+            assert not {"WARPWAVE_DB", "POPCORN_SEED"} & names
+            assert {"PATH", "OMP_NUM_THREADS", "PYTHONPATH"} <= names

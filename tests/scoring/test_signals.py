@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from scoring.signals import Terminated, ending
-from tests.scoring.harness import DATA, SETTINGS, scoring, start, wait_until, workers
+from tests.scoring.harness import DATA, SETTINGS, scoring, start, touched, wait_until, workers
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def test_a_run_that_is_told_to_end_cleans_up(environment: dict[str, str], tmp_pa
     process = start(["--config", str(SETTINGS), "run", "--case", "n=64", "--problem", "toy", "--submission",
                      str(DATA / "submissions" / "hangs.py")], environment)
     try:
-        assert wait_until((tmp_path / "called").exists, 60)
+        assert wait_until(lambda: touched(process.pid, "called"), 60)
         assert list(tmp_path.glob("warpwave-*")), "it stages files meanwhile"
         process.send_signal(number)
         _, err = process.communicate(timeout=15)
@@ -36,7 +36,7 @@ def test_a_run_that_is_told_to_end_cleans_up(environment: dict[str, str], tmp_pa
     assert process.returncode == code
     assert err.rstrip().endswith(f"ended by {signal.Signals(number).name}")
     assert "Traceback" not in err
-    assert workers(tmp_path) == []
+    assert workers(process.pid) == []
     assert not list(tmp_path.glob("warpwave-*"))
 
 
