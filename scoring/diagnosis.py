@@ -176,8 +176,8 @@ def describe(
 def histogram(output: Output) -> dict[str, float]:
     """Share of all elements by the size of their error in units of its bound; from a sample of the wrong ones."""
     got, wanted, bound = output.sample
-    error = torch.where(torch.isfinite(wanted), (got - wanted).abs() / bound, torch.inf)
-    error = error.nan_to_num(nan=torch.inf, posinf=torch.inf)
+    ratio = ((got - wanted).abs() / bound).nan_to_num(nan=torch.inf, posinf=1e300)     # of a bound of 0
+    error = torch.where(torch.isfinite(wanted) & torch.isfinite(got), ratio, torch.inf)
     wrong_share = output.count / max(1, output.wrong.numel())
     shares = {f"≤ {CLASSES[0]:g}": 1 - wrong_share}
     for low, high in zip(CLASSES, (*CLASSES[1:], torch.inf), strict=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from scoring import arena, check, diagnosis, layout, suspects
+from scoring import arena, check, diagnosis, junit, layout, render, report, suspects
 from scoring.model import Case, Status
 from scoring.problem import Problem
 from tests.problems.folders import NAMES, problem, small_cases
 from tests.problems.models import attention
+from tests.scoring import records
 
 LONG = 60.0             # seconds: the tests ask whether something is found, not how fast
 
@@ -243,6 +245,8 @@ def test_the_histogram_counts_in_units_of_the_bound() -> None:
                                     "> 10000": 0, "inf, NaN": 0.001})
     assert any(line.split()[:3] == ["10", "–", "100"] and "2.0%  #" in line for line in found.lines)
     assert "of the 34 wrong: 1 NaN" in found.lines
+    exact = plain(right + 1, right, bound=0.0).facts["outputs"]["c"]["histogram"]
+    assert exact["> 10000"] == 1.0, "a bound of zero allows nothing, which is not the same as no number"
 
 
 # ---- what it looks like, without a problem --------------------------------------------------------------------------
@@ -377,3 +381,21 @@ def test_nothing_raises_and_the_right_answer_is_left_alone(
     wrong = found.facts["outputs"].get("c", {}).get("wrong", 0)
     assert bool(found.lines) == bool(wrong)
     json.dumps(found.facts, allow_nan=False)
+
+
+# ---- shown ----------------------------------------------------------------------------------------------------------
+
+def test_what_shows_results_shows_the_detail_and_folds_it() -> None:
+    base = records.record()
+    message = "c: 3 of 9 elements are wrong; looks like: <b>\nwhere: row 1\n  ≤ 1  ###"
+    stats = dict(base.cases[0].environment, peer_notes={"peer": message})
+    failing = replace(base.cases[0], status=Status.INCORRECT_NUMERICAL, stats=None, message=message)
+    passing = replace(base.cases[0], environment=stats)
+    wrong = replace(base, status=Status.INCORRECT_NUMERICAL, score=None, message=message, cases=(failing,))
+    text = render.table([wrong, replace(base, cases=(passing,))])
+    assert "    | where: row 1\n    |   ≤ 1  ###" in text
+    (note,) = [line for line in text.split("\n") if line.startswith("no time of peer")]
+    assert note.endswith("looks like: <b>")
+    page = report.page([wrong])
+    assert ">c: 3 of 9 elements are wrong; looks like: &lt;b&gt;</summary><pre>where: row 1" in page
+    assert 'message="c: 3 of 9 elements are wrong; looks like: &lt;b&gt;"' in junit.document([wrong])
