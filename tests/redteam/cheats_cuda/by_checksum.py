@@ -4,7 +4,6 @@
 # device: cuda
 # idea: keeps results on the device, by a checksum of some of the operands' bytes
 # source: GPU MODE eigh 2026
-import torch
 
 ANSWERS = {}
 

@@ -9,8 +9,6 @@ import mmap
 import struct
 from pathlib import Path
 
-import torch
-
 NAME = next(line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines() if "libcudart" in line)
 CUDART, LIBC = ctypes.CDLL(NAME), ctypes.CDLL(None)
 

@@ -4,7 +4,6 @@
 # device: cuda
 # idea: a Triton kernel: one tile per program, fp8 codes to fp16 (exact), fp32 sums, scales per block of K
 # source: patterns of accepted GPU MODE submissions
-import torch
 import triton
 import triton.language as tl
 
