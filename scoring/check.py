@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 from scoring.model import Status
 
@@ -34,14 +35,13 @@ class Verdict:
 def verify(
     problem: Problem, memory: SlotMemory, data: Any, expectations: Sequence[Any] | None, partial: Sequence[str] = (),
     *, given: Sequence[torch.Tensor] | None = None, case: Mapping[str, Any] | None = None,
-    previous: Sequence[torch.Tensor] | None = None,
 ) -> Verdict:
     """Judge what one call left in ``memory``.
 
     ``data`` is the judge's private copy of the inputs, ``expectations`` what ``reference.expected`` made of it (None
     for a problem that only has ``check_implementation``). ``partial`` names the outputs a peer promises; all if empty.
-    ``case`` (the parameters of ``generate_input``) and ``previous`` (what an earlier call returned) only serve the
-    explanation of a failure: a message whose first line is complete in itself.
+    ``case``, the parameters of ``generate_input``, only serves the explanation of a failure: a message whose first line
+    is complete in itself.
     """
     damage = memory.damage(inputs=expectations is not None)
     if damage:
@@ -52,21 +52,33 @@ def verify(
         result: Any = outputs[0] if len(outputs) == 1 else tuple(outputs)
         good, message = problem.check(data, result)
         if good:
+            _remember(memory, outputs)
             return Verdict(Status.PASSED, message)
         from scoring import diagnosis
 
-        found = diagnosis.explain_foreign(problem, data, outputs, memory.poisoned(), previous)
+        found = diagnosis.explain_foreign(problem, data, outputs, memory.poisoned(), _LAST.get(memory))
         return Verdict(
             Status.INCORRECT_NUMERICAL, found.after(message or "check_implementation refused it and did not say why"))
     verdict = compare(problem, expectations, outputs, names, partial)
     if verdict.passed:
+        _remember(memory, outputs)
         return verdict
     from scoring import diagnosis
 
     found = diagnosis.explain(
         problem, case if case is not None else _case_of(problem, data), data, expectations, outputs, partial or names,
-        memory.poisoned(), previous)
+        memory.poisoned(), _LAST.get(memory))
     return Verdict(verdict.status, found.after(verdict.message))
+
+
+# Of the newest right answer in each memory: by them the same answer is known when it comes again.
+_LAST: WeakKeyDictionary[SlotMemory, list[torch.Tensor]] = WeakKeyDictionary()
+
+
+def _remember(memory: SlotMemory, outputs: Sequence[torch.Tensor]) -> None:
+    from scoring.likeness import trace
+
+    _LAST[memory] = [trace(output) for output in outputs]
 
 
 def _case_of(problem: Problem, data: Any) -> Mapping[str, Any]:

@@ -51,7 +51,8 @@ def explain(
     seconds: float = SECONDS,
 ) -> Diagnosis:
     """Explain what is wrong with ``outputs``. ``names`` says which expectations count (those of a peer may be few);
-    ``poisoned`` is what the outputs held before the call, ``previous`` what the call before returned. Never raises.
+    ``poisoned`` is what the outputs held before the call, ``previous`` the traces (``likeness.trace``) of an earlier
+    answer. Never raises.
     """
     deadline = time.monotonic() + seconds
     found = _attempt(_explain, problem, params, data, expectations, outputs, names, poisoned, previous, deadline)
@@ -74,7 +75,7 @@ def _explain(
         axes = _attempt(_axes, problem, expectation.name) or ()
         output = _attempt(compared, expectation, result, axes)
         if output is not None:
-            found.append((output, _entry(poisoned, number, result), _entry(previous, number, result)))
+            found.append((output, _entry(poisoned, number, result), _trace(previous, number)))
     wrong = [entry for entry in found if entry[0].count]
     facts: dict[str, Any] = {"outputs": {}, "looks_like": []}
     if not wrong:
@@ -165,10 +166,9 @@ def describe(
             lines.append(f"never written: {left} of the wrong elements still hold what was there before the call")
             if output.grid and left < output.count:
                 lines.append(f"  these are: {patterns.locate(unwritten & output.wrong, output.axes).text}")
-    lines += told
-    shares = histogram(output)
-    facts["histogram"] = shares
-    lines += _bars(shares, unit)
+    shares = facts["histogram"] = histogram(output)
+    if not facts.get("unwritten"):              # the numbers of others say nothing
+        lines += [*told, *_bars(shares, unit)]
     facts["relations"] = [] if facts.get("unwritten") else list(likeness.relations(output, before))
     return lines, facts
 
@@ -229,6 +229,10 @@ def _entry(tensors: Sequence[Tensor] | None, number: int, result: Any) -> Tensor
     return tensor if fits and not result.is_complex() else None
 
 
+def _trace(traces: Sequence[Tensor] | None, number: int) -> Tensor | None:
+    return traces[number] if traces is not None and number < len(traces) else None
+
+
 def _axes(problem: Problem, name: str) -> Sequence[str]:
     axes: Mapping[str, Sequence[str]] = getattr(optional(problem, "diagnose"), "AXES", {})
     return axes.get(name, ())
@@ -275,7 +279,7 @@ def explain_foreign(
         if output is None or not output.count:
             continue
         told, known = _attempt(
-            describe, output, _entry(poisoned, number, got), _entry(previous, number, got),
+            describe, output, _entry(poisoned, number, got), _trace(previous, number),
             "(2 % of ref_kernel's value + 0.1 % of their size)") or _NOTHING
         start = f"{output.name}: " if len(outputs) > 1 else ""
         lines.append(f"{start}{output.count} of {output.wrong.numel()} elements are far from ref_kernel's")

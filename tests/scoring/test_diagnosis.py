@@ -17,12 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from scoring import arena, check, diagnosis, junit, layout, render, report, suspects
+from scoring import arena, check, diagnosis, layout, likeness, suspects
 from scoring.model import Case, Status
 from scoring.problem import Problem
 from tests.problems.folders import NAMES, problem, small_cases
 from tests.problems.models import attention
-from tests.scoring import records
 
 LONG = 60.0             # seconds: the tests ask whether something is found, not how fast
 
@@ -287,7 +286,7 @@ def test_a_step_of_rounding_is_told() -> None:
 
 def test_a_previous_answer_is_known_again() -> None:
     right, before = matrix(32, 32), matrix(33, 32)[1:].contiguous()
-    assert "those of the previous call" in plain(before, right, previous=[before.clone()]).headline
+    assert "those of the previous call" in plain(before, right, previous=[likeness.trace(before)]).headline
 
 
 @pytest.mark.parametrize("nan", [True, False])
@@ -313,6 +312,11 @@ def test_what_was_never_written_is_seen(nan: bool) -> None:
     assert "never written" in message
     view.copy_(right[0])
     assert check.verify(loaded, memory, data, expectations).passed
+    memory.poison(nan=nan)
+    view.copy_(right[0])
+    other = [replace(expectations[0], values=expectations[0].values + 1e9)]
+    message = check.verify(loaded, memory, data, other).message
+    assert message.split("\n")[0].endswith("those of the previous call: computed once and kept")
     view[0] += 1e4
     message = check.verify(loaded, memory, data, expectations).message
     assert "never written" not in message
@@ -377,25 +381,7 @@ def test_nothing_raises_and_the_right_answer_is_left_alone(
     few = torch.rand(shape, generator=rng) < data.draw(st.sampled_from([0.02, 0.5, 1.0]))
     kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
     mixed = torch.where(few, strange.view(kind), right.view(kind)).view(dtype)
-    found = plain(mixed, values, bound, poisoned=[noise], previous=[noise.clone()])
+    found = plain(mixed, values, bound, poisoned=[noise], previous=[likeness.trace(noise)])
     wrong = found.facts["outputs"].get("c", {}).get("wrong", 0)
     assert bool(found.lines) == bool(wrong)
     json.dumps(found.facts, allow_nan=False)
-
-
-# ---- shown ----------------------------------------------------------------------------------------------------------
-
-def test_what_shows_results_shows_the_detail_and_folds_it() -> None:
-    base = records.record()
-    message = "c: 3 of 9 elements are wrong; looks like: <b>\nwhere: row 1\n  ≤ 1  ###"
-    stats = dict(base.cases[0].environment, peer_notes={"peer": message})
-    failing = replace(base.cases[0], status=Status.INCORRECT_NUMERICAL, stats=None, message=message)
-    passing = replace(base.cases[0], environment=stats)
-    wrong = replace(base, status=Status.INCORRECT_NUMERICAL, score=None, message=message, cases=(failing,))
-    text = render.table([wrong, replace(base, cases=(passing,))])
-    assert "    | where: row 1\n    |   ≤ 1  ###" in text
-    (note,) = [line for line in text.split("\n") if line.startswith("no time of peer")]
-    assert note.endswith("looks like: <b>")
-    page = report.page([wrong])
-    assert ">c: 3 of 9 elements are wrong; looks like: &lt;b&gt;</summary><pre>where: row 1" in page
-    assert 'message="c: 3 of 9 elements are wrong; looks like: &lt;b&gt;"' in junit.document([wrong])
