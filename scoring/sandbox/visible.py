@@ -29,10 +29,11 @@ FOLDERS = ("CUDA_HOME", "CUDA_PATH", "ROCM_PATH", "HIP_PATH")
 SEARCHED = ("LD_LIBRARY_PATH", "PYTHONPATH", "LIBRARY_PATH", "CPATH")
 
 
-def system(concealed: Sequence[Path], environment: Mapping[str, str]) -> list[Path]:
+def system(concealed: Sequence[Path], private: Sequence[Path], environment: Mapping[str, str]) -> list[Path]:
     """Folders and files a worker may read and run: all that are here, none twice, parents first.
 
-    Nothing below a folder in ``concealed``, unless Python or torch themselves lie there.
+    Nothing below a folder in ``concealed``, unless Python or torch lie there, or (but for ``private`` ones) a variable
+    names it.
     """
     wanted = [part for name in SYSTEM for part in carve(Path(name), concealed)]
     wanted += [Path(name) for name in ETC]
@@ -41,7 +42,8 @@ def system(concealed: Sequence[Path], environment: Mapping[str, str]) -> list[Pa
         named += filter(None, environment.get(name, "").split(os.pathsep))
     for name in named:
         path = Path(name).absolute()
-        if path != Path("/") and not any(path == hidden or hidden.is_relative_to(path) for hidden in concealed):
+        shows = any(hidden.is_relative_to(path) for hidden in concealed)
+        if path != Path("/") and not shows and not any(path.is_relative_to(hidden) for hidden in private):
             wanted.append(path)
     for path in interpreter():
         wanted += carve(path, [hidden for hidden in concealed if hidden != path])

@@ -62,7 +62,7 @@ def test_every_leaf_has_an_origin(tmp_path):
     loaded = load(tmp_path, "gpus: {cuda: [H200]}")
     leaves = {"problems", "kernels", "backends", "gpus", "mode", "seed", "peers", "emulate", "checks",
               "competitions"}
-    for section in ("timing", "limits", "paths"):
+    for section in ("timing", "limits", "sandbox", "paths"):
         leaves |= {f"{section}.{name}" for name in getattr(loaded.settings, section).model_dump()}
     assert set(loaded.origins) == leaves
     assert loaded.origins["gpus"] == str(tmp_path / "settings.yaml")
