@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One case of one problem in one worker: slots of fresh inputs, checked calls, and timed rounds.
+"""One case of one problem in one worker: slots of fresh inputs, and checked calls (``scoring.rounds`` times them).
 
 The judge's side only. Every call gets inputs that never existed before, outputs are poisoned before it, and what it
 leaves is verified before its time counts.
@@ -8,27 +8,24 @@ leaves is verified before its time counts.
 from __future__ import annotations
 
 import hashlib
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from scoring import arena, emulation, layout, timing, wire
+from scoring import arena, emulation, layout, wire
+from scoring.chain import can_mix
 from scoring.check import Verdict, verify
-from scoring.model import Case, Stats, Status
+from scoring.model import Case, Status
+from scoring.problem import ProblemError
 from scoring.session import WorkerFailure, WorkerProcess
 
 if TYPE_CHECKING:
     from scoring.problem import Problem
 
 WORKSPACE_GUARD = 4096
-# Seconds a request may take besides the claimed interval: round trip, wake-up, launch, and the GPU changing from the
-# judge's context to the worker's. Measured on an H200: 0.5 to 1 ms; 0.4 ms overruled nearly all rounds.
-CALL_SLACK = 2e-3
-COPY_BANDWIDTH = 2e9            # bytes/s, a lower bound of how fast a submission's outputs are put in place
 
 
 @dataclass(frozen=True)
@@ -70,17 +67,6 @@ class Slot:
     memory: layout.SlotMemory
     data: Any = None
     seed: int = 0
-
-
-@dataclass(frozen=True)
-class Timed:
-    """Outcome of timing: statistics per contestant that stayed correct, and the circumstances."""
-
-    verdict: Verdict
-    seed: int
-    stats: Mapping[str, Stats] = field(default_factory=dict)
-    protocol: str = ""
-    environment: Mapping[str, Any] = field(default_factory=dict)
 
 
 class CaseRun:
@@ -145,12 +131,12 @@ class CaseRun:
             self.add_slot()
         slot, best, verdict = self.slots[0], float("inf"), Verdict(Status.PASSED)
         for index in range(calls):
-            self._refresh(slot)
+            self.refresh(slot)
             slot.memory.poison(nan=index % 2 == 0)
-            self._sync()
-            reply = self._ask("call", contestant=self.contestant.name, slot=slot.name)
-            best = min(best, max(_seconds(reply), 1e-7))
-            verdict = self._verify(slot, self.contestant)
+            self.sync()
+            reply = self.ask("call", contestant=self.contestant.name, slot=slot.name)
+            best = min(best, max(claimed(reply), 1e-7))
+            verdict = self.verify_slot(slot, self.contestant)
             self.findings, self.counters = (emulation.entries(reply, name) for name in ("findings", "counters"))
             if self.findings:        # right numbers, too, can be luck
                 status = Status.RUNTIME_ERROR if verdict.passed else verdict.status
@@ -170,98 +156,13 @@ class CaseRun:
         self.slots.append(slot)
         self._send("slot", block, slot=slot.name, **plan.message())
 
-    def time(
-        self, peers: Sequence[Contestant], slots: int, options: timing.TimingOptions,
-        sample_environment: Callable[[], Mapping[str, Any]],
-    ) -> Timed:
-        """Timed rounds over ``slots`` slots, contestants taking turns; every output of every round is verified.
-
-        Raises ``WorkerFailure`` for the contestant itself; a peer that fails is left out and named in the environment.
-        """
-        while len(self.slots) < slots:
-            self.add_slot()
-        names = [slot.name for slot in self.slots]
-        runners, notes = {self.contestant.name: self.contestant}, {}
-        request, protocol = self._protocol(names, options)
-        for peer in peers:
-            try:
-                self._prepare_peer(peer, names, request)
-                runners[peer.name] = peer
-            except WorkerFailure as failure:
-                if not failure.alive:
-                    raise
-                notes[peer.name] = str(failure).splitlines()[-1]
-        samples: dict[str, list[float]] = {name: [] for name in runners}
-        readings: list[Mapping[str, Any]] = []
-        overruled, started, turn = 0, time.monotonic(), 0
-        while True:
-            changed = [self._refresh(slot) for slot in self.slots]
-            order = list(runners)
-            if request == "replay" and any(changed):      # a graph repeats the plain values it was captured with
-                for name in order:
-                    self._ask("capture", contestant=name, slots=list(names))
-            for name in order[turn % len(order) :] + order[: turn % len(order)]:
-                verdict, seed, seconds, trusted = self._round(runners[name], names, request, nan=turn % 2 == 0)
-                if verdict.passed and seconds is not None:
-                    samples[name].append(seconds / len(names))
-                    overruled += not trusted
-                elif name == self.contestant.name:
-                    return Timed(verdict, seed)
-                else:
-                    notes[name] = verdict.message
-                    del runners[name], samples[name]
-            readings.append(sample_environment())
-            turn += 1
-            if timing.finished(samples[self.contestant.name], time.monotonic() - started, options):
-                break
-        environment = {
-            "slots": len(names), "rounds": turn, "request": request, "judge_clock_rounds": overruled,
-            **_summary(readings), **({"peer_notes": notes} if notes else {}),
-        }
-        stats = {name: timing.statistics(values) for name, values in samples.items() if values}
-        return Timed(Verdict(Status.PASSED), self.seed, stats, protocol, environment)
-
-    def _round(
-        self, contestant: Contestant, names: Sequence[str], request: str, nan: bool
-    ) -> tuple[Verdict, int, float | None, bool]:
-        for slot in self.slots:
-            slot.memory.poison(nan)
-        self._sync()
-        begin = time.perf_counter()
-        reply = self.worker.request(request, 2 * self.call_seconds, contestant=contestant.name, slots=list(names))
-        wall = time.perf_counter() - begin
-        outputs = sum(spec.nbytes for spec in self.slots[0].memory.layout.outputs) * len(self.slots)
-        slack = CALL_SLACK + (0.0 if contestant.parameters else outputs / COPY_BANDWIDTH)
-        claim = _seconds(reply)
-        seconds = timing.accept(claim, wall, slack)
-        for slot in self.slots:
-            verdict = self._verify(slot, contestant)
-            if not verdict.passed:
-                return verdict, slot.seed, None, True
-        if seconds is None:
-            message = f"claimed {claim * 1e6:.6g} µs for an interval inside {wall * 1e6:.6g} µs of the judge's clock"
-            return Verdict(Status.TIMING_MISMATCH, message), self.slots[0].seed, None, True
-        return Verdict(Status.PASSED), 0, seconds, seconds == claim
-
-    def _protocol(self, names: Sequence[str], options: timing.TimingOptions) -> tuple[str, str]:
-        """(request, protocol): a captured graph; plain launches if those are asked for or a capture is refused."""
-        if not self.torch_device.startswith("cuda"):
-            return "sweep", timing.WALL
-        if options.protocol == timing.EVENT:
-            return "sweep", timing.EVENT
-        try:
-            self._ask("capture", contestant=self.contestant.name, slots=list(names))
-            return "replay", timing.GRAPH
-        except WorkerFailure as failure:
-            if not failure.alive:
-                raise
-            return "sweep", timing.EVENT
-
-    def _prepare_peer(self, peer: Contestant, names: Sequence[str], request: str) -> None:
-        self._ask("load", contestant=peer.name, **peer.load)
-        self._ask("call", contestant=peer.name, slot="slot0")
-        if request == "replay":
-            self._ask("capture", contestant=peer.name, slots=list(names))
+    def add_blank_slot(self) -> None:
+        """One more slot laid out like the first, with noise in it: for a contestant that reads nothing."""
+        plan = self.slots[0].memory.layout
+        block = self._allocate(plan.nbytes)
+        slot = Slot(f"slot{len(self.slots)}", layout.SlotMemory(block, plan, self._generator))
+        self.slots.append(slot)
+        self._send("slot", block, slot=slot.name, **plan.message())
 
     def _fresh(self) -> tuple[int, Any, layout.Plan, dict[str, torch.Tensor]]:
         """A seed, the data it makes, and how they lie in a slot."""
@@ -269,8 +170,11 @@ class CaseRun:
         data = self.problem.generate(self.case, seed, self.torch_device, self.fp8)
         return seed, data, *self._plan(data)
 
-    def _refresh(self, slot: Slot) -> bool:
-        """Fresh inputs in ``slot``; whether shapes or plain values differ from before, so that the worker was told."""
+    def refresh(self, slot: Slot, seal: Callable[[torch.Tensor], None] | None = None) -> bool:
+        """Fresh inputs in ``slot``; whether shapes or plain values differ from before, so that the worker was told.
+
+        ``seal`` makes the bytes of all inputs unreadable before the worker can see them.
+        """
         slot.seed, slot.data, plan, tensors = self._fresh()
         changed = plan != slot.memory.layout
         if changed:
@@ -283,13 +187,18 @@ class CaseRun:
                 self._arenas.remove(old)
                 old.close()
             else:
-                self._ask("slot", slot=slot.name, **plan.message())
-        slot.memory.fill(tensors)
+                self.ask("slot", slot=slot.name, **plan.message())
+        slot.memory.fill(tensors, seal)
         return changed
 
-    def _verify(self, slot: Slot, contestant: Contestant) -> Verdict:
+    def verify_slot(
+        self, slot: Slot, contestant: Contestant, outputs: Sequence[torch.Tensor] | None = None
+    ) -> Verdict:
+        """Judge a slot's outputs (or the private copies of them, ``outputs``) and all that must be untouched."""
         expectations = self.problem.expectations(slot.data)
-        verdict = verify(self.problem, slot.memory, slot.data, expectations, contestant.partial)
+        verdict = verify(
+            self.problem, slot.memory, slot.data, expectations, contestant.partial, given=outputs,
+            case=self.case.params)
         if verdict.passed and self._workspace is not None:
             guard = self._workspace.block[self._workspace_bytes :]
             if not bool((guard == 0xFF).all()):
@@ -303,12 +212,24 @@ class CaseRun:
             outputs = binding.outputs(self.case.params)
             positions = {position: name for name, position in binding.DATA_OUTPUTS.items()}
             template, tensors = layout.describe(data, positions)
-            arguments: list[tuple[str, Any]] = []
-            if self._bound:
-                arguments = self._arguments(binding.arguments(self.case.params, data), tensors, outputs)
-            return layout.plan(tensors, outputs, template, arguments), tensors
+            values = binding.arguments(self.case.params, data)
+            arguments = self._arguments(values, tensors, outputs) if self._bound else []
+            return layout.plan(tensors, outputs, template, arguments, self._redrawn(values, tensors)), tensors
         template, tensors = layout.describe(data)
         return layout.plan(tensors, self._foreign_outputs(data, template, tensors), template), tensors
+
+    def _redrawn(self, values: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> tuple[str, ...]:
+        """Names of the tensors that the binding calls ``FRESH``; raises ``ProblemError`` if one cannot be mixed."""
+        names = {tensor.data_ptr(): name for name, tensor in tensors.items()}
+        redrawn = []
+        for parameter in getattr(self.problem.binding, "FRESH", ()):
+            value = values.get(parameter)
+            if not isinstance(value, torch.Tensor) or value.data_ptr() not in names or not can_mix(value):
+                raise ProblemError(
+                    f"{self.problem.path}/binding.py: FRESH names {parameter!r}, which is no dense tensor of"
+                    " generate_input with elements of 1, 2 or 4 bytes")
+            redrawn.append(names[value.data_ptr()])
+        return tuple(redrawn)
 
     def _arguments(
         self, values: Mapping[str, Any], tensors: dict[str, torch.Tensor], outputs: Mapping[str, Any]
@@ -365,34 +286,19 @@ class CaseRun:
 
     def _send(self, do: str, block: arena.Arena, **fields: Any) -> None:
         fds = [block.fd] if block.fd is not None else []
-        self._ask(do, fds, arena=block.export, **fields)
+        self.ask(do, fds, arena=block.export, **fields)
 
-    def _ask(self, do: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
+    def ask(self, do: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
         return self.worker.request(do, self.call_seconds, fds, **fields)
 
-    def _sync(self) -> None:
+    def sync(self) -> None:
         if self.torch_device.startswith("cuda"):
             torch.cuda.synchronize()
 
 
-def _seconds(reply: Mapping[str, Any]) -> float:
+def claimed(reply: Mapping[str, Any]) -> float:
     """The claimed seconds of a reply; NaN, which nothing accepts, if there is no number."""
     try:
         return wire.field(dict(reply), "seconds", float)
     except wire.WireError:           # absent, no number, or one that no float can hold
         return float("nan")
-
-
-def _summary(readings: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Range of every numeric reading, union of every list; the circumstances of a measurement in a few figures."""
-    summary: dict[str, Any] = {}
-    for key in {key for reading in readings for key in reading}:
-        values = [reading[key] for reading in readings if key in reading]
-        if all(isinstance(value, int | float) and not isinstance(value, bool) for value in values):
-            ordered = sorted(values)
-            summary[key] = {"min": ordered[0], "median": ordered[len(ordered) // 2], "max": ordered[-1]}
-        elif all(isinstance(value, list | tuple) for value in values):
-            summary[key] = sorted({item for value in values for item in value})
-        else:
-            summary[key] = values[-1]
-    return summary

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 
 from scoring import arena
+from scoring.chain import ALIGNMENT
 from scoring.emulation import Emulator
 
 _CTYPES = {"pointer": ctypes.c_void_p, "int": ctypes.c_int, "float": ctypes.c_float, "size_t": ctypes.c_size_t}
@@ -45,6 +46,8 @@ class Slot:
         self.outputs = {name: self.tensors[name] for name in message["outputs"]}
         self.arguments = message["arguments"]
         self.template = message["data"]
+        begin, end = message["sealed"]
+        self.sealed = block.block[begin:end]      # all inputs, and the guards between them
 
     def data(self) -> Any:
         return build(self.template, self.tensors)
@@ -53,6 +56,7 @@ class Slot:
         """Drop all views, and the memory behind them unless it gets another use."""
         self.tensors.clear()
         self.outputs.clear()
+        del self.sealed
         if not keep_arena:
             self.arena.close()
 
@@ -120,6 +124,10 @@ class NativeKernel:
     def finish(self, slot: Slot) -> None:
         """Nothing: a native kernel writes straight into the judge's outputs."""
 
+    def commits(self, slot: Slot) -> list[tuple[int, int, int]]:
+        """(source, target, bytes) of every output: it lies where it belongs."""
+        return [(ours.data_ptr(), ours.data_ptr(), slot.sizes[name]) for name, ours in slot.outputs.items()]
+
     def _value(self, slot: Slot, kind: str, value: Any, queue: int, workspace: int) -> Any:
         match kind:
             case "tensor":
@@ -160,6 +168,7 @@ class PythonSubmission:
             raise Failure("RUNTIME_ERROR", f"{path.name} defines no custom_kernel(data)")
         self.partial = frozenset(message.get("partial", []))       # outputs a peer computes; all if empty
         self.results: dict[int, list[torch.Tensor]] = {}
+        self.held: list[torch.Tensor] = []
 
     def memory(self, slot: Slot, workspace: int) -> list[tuple[str, int, int]]:
         """Name, address and bytes of the tensors in ``data``."""
@@ -178,6 +187,17 @@ class PythonSubmission:
         for ours, theirs in zip(self._promised(slot), self.results.pop(id(slot), []), strict=False):
             if theirs.data_ptr() != ours.data_ptr() or theirs.stride() != ours.stride():
                 ours.copy_(theirs.detach())      # a graph behind it would grow with every call
+
+    def commits(self, slot: Slot) -> list[tuple[int, int, int]]:
+        """(source, target, bytes) of every output of the newest call; the sources live until the next one."""
+        self.held = self.results.pop(id(slot), [])
+        places = []
+        for (name, ours), theirs in zip(slot.outputs.items(), self.held, strict=True):
+            plain = type(theirs) is torch.Tensor and theirs.is_contiguous() and theirs.data_ptr() % ALIGNMENT == 0
+            if not plain:
+                ours.copy_(theirs.detach())
+            places.append((theirs.data_ptr() if plain else ours.data_ptr(), ours.data_ptr(), slot.sizes[name]))
+        return places
 
     def _promised(self, slot: Slot) -> list[torch.Tensor]:
         return [tensor for name, tensor in slot.outputs.items() if not self.partial or name in self.partial]

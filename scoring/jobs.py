@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backends
-from backends.base import Availability, Backend, Device, SourceError, Target, UnknownTarget
+from backends.base import Availability, Backend, Device, SourceError, Target, ToolchainMissing, UnknownTarget
 from backends.source import KernelSource, Signature, kernels
 from scoring.config import Config
 from scoring.emulation import EMULATED
@@ -36,6 +36,7 @@ __all__ = [
 if TYPE_CHECKING:
     from scoring.caserun import Contestant
 
+NATIVE = Path(__file__).with_name("native")      # sources of the judge itself
 _KINDS = {"int": "int", "float": "float", "size_t": "size_t"}
 
 
@@ -298,8 +299,25 @@ def _job(
             settings.limits.job_seconds, gflop * 1e9 if gflop is not None else None,
         ),
         timing=TimingOptions(**settings.timing.model_dump()), telemetry=telemetry, progress=progress,
-        sandbox=sandbox(config), reason=place.reason, emulator=emulator(config, place, mode),
+        sandbox=sandbox(config),
+        reason=place.reason, emulator=emulator(config, place, mode), chain=chain(config, place, mode),
     )
+
+
+def chain(config: Config, place: Place, mode: Mode) -> dict[str, Any] | None:
+    """The commit chain's library for a place where something is timed; None elsewhere, and without a compiler.
+
+    Raises ``CompileError``.
+    """
+    if place.device is None or place.device.emulated or mode is Mode.TEST:
+        return None
+    path = NATIVE / f"chain{place.backend.suffix}"
+    try:
+        binary = place.backend.compile(KernelSource.read(path, NATIVE, "chain"), place.target, cache_dir=config.cache)
+    except ToolchainMissing:
+        return None
+    preload = [str(library) for library in place.backend.runtime_libraries(place.device)]
+    return {"library": str(binary.path), "preload": preload}
 
 
 def sandbox(config: Config) -> Policy:

@@ -25,7 +25,9 @@ from scoring.sandbox.policy import Policy
 if TYPE_CHECKING:
     from backends.base import Binary, Device, Target
     from backends.source import KernelSource
-    from scoring.caserun import CaseRun, Contestant, SeedSource, Timed
+    from scoring.calibration import Overhead
+    from scoring.caserun import CaseRun, Contestant, SeedSource
+    from scoring.chain import ChainLibrary
     from scoring.check import Verdict
     from scoring.problem import Problem
     from scoring.session import WorkerFailure, WorkerProcess
@@ -61,6 +63,7 @@ class Job:
     sandbox: Policy = field(default_factory=Policy)
     timing: timing.TimingOptions = field(default_factory=timing.TimingOptions)
     emulator: Mapping[str, Any] | None = None       # of an emulated device: its library and options
+    chain: Mapping[str, Any] | None = None          # the commit chain's library and what to load before it
     telemetry: Callable[[], Mapping[str, Any]] = field(default=dict, compare=False)
     progress: Callable[[str], None] = field(default=lambda _text: None, compare=False)
     reason: str = ""                 # why it cannot run here
@@ -188,8 +191,8 @@ def _score(job: Job, results: Sequence[CaseResult], status: Status) -> float | N
 def _needed(job: Job) -> list[Path]:
     """The files a worker loads in this job, for it sees no others of ours."""
     found: list[str] = [str(job.emulator["library"])] if job.emulator is not None else []
-    for contestant in (job.contestant, *job.peers):
-        load = contestant.load if contestant is not None else {}
+    chain = [job.chain] if job.chain is not None else []
+    for load in (*chain, *(contestant.load for contestant in (job.contestant, *job.peers) if contestant is not None)):
         found += [load[name] for name in ("library", "path") if name in load]
         found += [*load.get("preload", ()), *load.get("sys_path", ())]
     return [Path(name) for name in dict.fromkeys(found)]
@@ -208,6 +211,8 @@ class _Referee:
         self.facts: dict[str, Any] = {}
         self.protocol = ""
         self.isolation = ""
+        self.library: ChainLibrary | None = None
+        self.overheads: dict[str, Overhead] = {}      # by the case's group and name
         self.deadline = time.monotonic() + job.limits.job_seconds
 
     def run(self) -> list[CaseResult]:
@@ -224,6 +229,8 @@ class _Referee:
                 why += " on an emulated device (limits.case_gflop of the settings)"
             self.facts["cases_skipped_why"] = why
         timed = self.job.mode in (Mode.BENCHMARK, Mode.LEADERBOARD)
+        if timed and self.job.chain is not None:
+            self._calibrate(self.job.chain, benchmarks or tests)
         if timed and not benchmarks:        # a slow device: the cases it can do are worth a time, if not a score
             return self._all(tests, timed=True)
         results = self._all(tests, timed=False)
@@ -270,18 +277,78 @@ class _Referee:
             self.facts.setdefault("problem_broken", str(error))
             return self._result(case, Status.UNAVAILABLE, str(error), run.seed if run else 0)
 
+    def _calibrate(self, chain: Mapping[str, Any], cases: Sequence[Case]) -> None:
+        """What a chain over each case costs by itself, told by a worker that knows no code under test.
+
+        A case whose chain cannot be measured (no memory, a broken problem) is left out; running it will say why.
+        """
+        from scoring import calibration
+        from scoring.arena import ArenaError
+        from scoring.caserun import SeedSource
+        from scoring.chain import ChainLibrary
+        from scoring.layout import UnsupportedData
+        from scoring.problem import ProblemError
+        from scoring.session import WorkerFailure
+
+        job = self.job
+        assert job.contestant is not None
+        self.library = ChainLibrary(chain["library"], job.torch_device, chain["preload"])
+        copies = not job.contestant.parameters       # a submission returns memory of its own
+        wanted = []
+        for case in cases:
+            key = (job.problem.path, case.name, job.torch_device, copies)
+            known = calibration.KNOWN.get(key, job.torch_device)
+            if known is not None:
+                self.overheads[_label(case)] = known
+            else:
+                wanted.append((case, key))
+        if not wanted:
+            return
+        job.progress(f"{job.kernel} on {job.target.gpu}: calibrating the judge's clock")
+        with self._worker() as worker:
+            worker.request("idle", job.limits.load_seconds, contestant=job.contestant.name, copies=copies)
+            for case, key in wanted:
+                try:
+                    with self._case_run(case, worker, SeedSource(secrets.randbits(31))) as run:
+                        overhead = self._overhead(run)
+                except (ArenaError, UnsupportedData, ProblemError, WorkerFailure):
+                    if not worker.alive:
+                        return
+                    continue
+                self.overheads[_label(case)] = overhead
+                calibration.KNOWN.put(key, overhead)
+
+    def _overhead(self, run: CaseRun) -> Overhead:
+        from scoring import calibration, timing
+        from scoring.gate import Gate
+
+        assert self.library is not None
+        run.add_slot()
+        gate = Gate(run, self.library)
+        on_host = self.job.torch_device == "cpu"
+        slots = timing.slots_needed(
+            run.bytes_per_slot, self.job.target.llc_bytes, timing.SHORTEST, self._slot_memory(), on_host)
+        links = min(calibration.LINKS, slots) if gate.chains else 1
+        while len(run.slots) < links:
+            run.add_blank_slot()
+
+        def arm(count: int) -> None:
+            for slot in run.slots[:count]:           # the device is ours before it is the worker's, as in a real chain
+                slot.memory.poison(nan=True)
+            run.sync()
+            gate.arm(run.contestant.name, run.slots[:count])
+
+        return calibration.measure(arm, gate.unseal, lambda secret: gate.go(secret)[0], links)
+
     def _prepare(self, case: Case, seeds: SeedSource) -> CaseRun:
-        from scoring.caserun import CaseRun
-        from scoring.session import WorkerFailure, WorkerProcess
+        from scoring.session import WorkerFailure
 
         job = self.job
         assert job.contestant is not None
         if self.unloadable is not None:      # it would fail every case alike, each after its own deadline
             raise WorkerFailure(self.unloadable.status, str(self.unloadable), alive=False)
         if self.worker is None or not self.worker.alive:
-            index = int(job.torch_device.partition(":")[2]) if job.torch_device.startswith("cuda") else None
-            self.worker = WorkerProcess(index, files=_needed(job), sandbox=job.sandbox)
-            self.isolation = self.worker.isolation
+            self.worker = self._worker()
             self.facts["torch"] = self.worker.facts.get("torch", "")
             try:
                 if job.emulator is not None:
@@ -291,8 +358,27 @@ class _Referee:
             except WorkerFailure as failure:
                 self.unloadable = failure
                 raise
+        return self._case_run(case, self.worker, seeds)
+
+    def _worker(self) -> WorkerProcess:
+        """A new worker, which knows the chain before anything else."""
+        from scoring.session import WorkerProcess
+
+        job = self.job
+        index = int(job.torch_device.partition(":")[2]) if job.torch_device.startswith("cuda") else None
+        worker = WorkerProcess(index, files=_needed(job), sandbox=job.sandbox)
+        self.isolation = worker.isolation
+        if job.chain is not None and self.library is not None:
+            worker.request("chain", job.limits.load_seconds, **job.chain)
+        return worker
+
+    def _case_run(self, case: Case, worker: WorkerProcess, seeds: SeedSource) -> CaseRun:
+        from scoring.caserun import CaseRun
+
+        job = self.job
+        assert job.contestant is not None
         return CaseRun(
-            job.problem, case, self.worker, job.contestant, seeds, job.torch_device, job.target.fp8,
+            job.problem, case, worker, job.contestant, seeds, job.torch_device, job.target.fp8,
             job.limits.call_seconds,
         )
 
@@ -306,10 +392,17 @@ class _Referee:
         return replace(result, findings=run.findings, counters=run.counters)
 
     def _time(self, case: Case, run: CaseRun, estimate: float, message: str) -> CaseResult:
+        from scoring.gate import Gate
+        from scoring.rounds import Rounds
+
         size, cache = run.bytes_per_slot, self.job.target.llc_bytes
         on_host = self.job.torch_device == "cpu"
         count = timing.slots_needed(size, cache, estimate, self._slot_memory(), on_host)
-        outcome: Timed = run.time(self.job.peers, count, self.job.timing, self.job.telemetry)
+        overhead = self.overheads.get(_label(case))
+        gate = Gate(run, self.library) if self.library is not None and overhead is not None else None
+        outcome = Rounds(
+            run, self.job.peers, count, self.job.timing, self.job.telemetry, gate, overhead,
+            self._slot_memory()).time()
         name = run.contestant.name
         if not outcome.verdict.passed:
             return self._result(case, outcome.verdict.status, outcome.verdict.message, outcome.seed)
@@ -359,3 +452,7 @@ class _Referee:
         if self.job.torch_device == "cpu" or device is None or not device.memory_bytes:
             return 1 << 30
         return device.memory_bytes // 6
+
+
+def _label(case: Case) -> str:
+    return f"{case.group}/{case.name}"

@@ -8,8 +8,8 @@ and afterwards says what was written where it should not have been.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -29,6 +29,14 @@ class Plan:
     template: Any                                    # see scoring.contestants.build
     arguments: tuple[tuple[str, Any], ...] = ()      # (kind, value) in the order of the C prototype
     nbytes: int = 0
+    fresh: tuple[str, ...] = ()                      # inputs that every link of a chain draws anew
+
+    @property
+    def sealed(self) -> tuple[int, int]:
+        """Where the inputs begin and end, in bytes: they lie before all outputs."""
+        if not self.inputs:
+            return 0, 0
+        return self.inputs[0].offset, max(spec.offset + spec.nbytes for spec in self.inputs)
 
     def message(self) -> dict[str, Any]:
         """The JSON part of a ``slot`` request."""
@@ -41,6 +49,7 @@ class Plan:
             "outputs": [t.name for t in self.outputs],
             "arguments": [list(argument) for argument in self.arguments],
             "data": self.template,
+            "sealed": list(self.sealed),
         }
 
 
@@ -87,6 +96,7 @@ def plan(
     outputs: Mapping[str, tuple[Sequence[int], str]],
     template: Any,
     arguments: Sequence[tuple[str, Any]] = (),
+    fresh: Sequence[str] = (),
 ) -> Plan:
     """Place input ``tensors`` (their strides kept) and row-major ``outputs`` with guards between all of them."""
     offset = GUARD
@@ -106,7 +116,7 @@ def plan(
     count = len(specs)
     for name, (shape, dtype) in outputs.items():
         place(name, dtype, shape, row_major(shape))
-    return Plan(tuple(specs[:count]), tuple(specs[count:]), template, tuple(arguments), offset)
+    return Plan(tuple(specs[:count]), tuple(specs[count:]), template, tuple(arguments), offset, tuple(fresh))
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -132,11 +142,26 @@ class SlotMemory:
         block.copy_(self._noise(block.numel()))
         self._guards = [block[begin:end].clone() for begin, end in self._spans]
 
-    def fill(self, tensors: Mapping[str, torch.Tensor]) -> None:
-        """Copy fresh inputs in; the tensors passed stay the judge's private truth."""
+    def fill(self, tensors: Mapping[str, torch.Tensor], seal: Callable[[torch.Tensor], None] | None = None) -> None:
+        """Copy fresh inputs in; the tensors passed stay the judge's private truth.
+
+        With ``seal``, which changes the bytes of all inputs in place, they are sealed before they are where the worker
+        can read them.
+        """
         self.private = dict(tensors)
+        if seal is None:
+            for spec in self.layout.inputs:
+                spec.view(self.arena.block).copy_(tensors[spec.name])
+            return
+        begin, _end = self.layout.sealed
+        region = self.sealed.clone()             # with the guards between the inputs
+        for guard, (first, last) in zip(self._guards, self._spans, strict=True):
+            if first >= begin and last <= begin + region.numel():
+                region[first - begin : last - begin] = guard        # whatever the worker made of them
         for spec in self.layout.inputs:
-            spec.view(self.arena.block).copy_(tensors[spec.name])
+            replace(spec, offset=spec.offset - begin).view(region).copy_(tensors[spec.name])
+        seal(region)
+        self.sealed.copy_(region)
 
     def poison(self, nan: bool) -> None:
         """Overwrite all outputs: with all-ones bytes (NaN in every float format) or with random bytes."""
@@ -157,6 +182,12 @@ class SlotMemory:
                 (spec.nbytes,), 0xFF, dtype=torch.uint8, device=self.arena.block.device)
             again.append(TensorSpec(spec.name, spec.dtype, spec.shape, spec.strides, 0).view(raw))
         return again
+
+    @property
+    def sealed(self) -> torch.Tensor:
+        """The bytes of all inputs, as the worker sees them."""
+        begin, end = self.layout.sealed
+        return self.arena.block[begin:end]
 
     def outputs(self) -> list[torch.Tensor]:
         """Private copies of the outputs."""

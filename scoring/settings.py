@@ -56,7 +56,7 @@ class _Strict(BaseModel):
 class Timing(_Strict):
     """How to measure and how much; see ``scoring.timing``. ``auto``: graphs on a GPU, the host's clock without one."""
 
-    protocol: Literal["auto", "graph_cold/1", "event_cold/1"] = "auto"
+    protocol: Literal["auto", "graph_cold/2", "event_cold/2"] = "auto"
     min_rounds: int = Field(default=8, ge=1)
     max_rounds: int = Field(default=24, ge=1)
     precision: float = Field(default=0.01, gt=0)

@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 """What a time is: named, versioned protocols and the statistics of their samples.
 
-``graph_cold/1``  GPU time between two device events around one CUDA-graph replay that holds one call per slot, divided
+``graph_cold/2``  GPU time between two device events around one CUDA-graph replay that holds one call per slot, divided
                   by the number of slots. The slots together exceed twice the last-level cache, so every call finds its
                   inputs cold; every replay works on inputs made after the previous one, and every output is verified.
-``event_cold/1``  The same without a graph, for calls that cannot be captured: launch gaps of the host are inside.
-``wall_cold/1``   The host's clock around one sweep over the slots; for CPU kernels.
+``event_cold/2``  The same without a graph, for calls that cannot be captured: launch gaps of the host are inside.
+``wall_cold/2``   The host's clock around every call of a chain; for CPU kernels.
 ``modelled/1``    No clock at all: a model of the GPU applied to what an emulated device counted (docs/emulator.md).
                   The clock of the host that emulates says nothing about a kernel and is never shown as a time.
 
+In all but the last the worker's figure counts only as far as the judge's own clock over a commit chain agrees; else the
+judge's is the time (``settle``). Version 1 had no chain: the judge's clock bounded whole requests, within 2 ms.
+
 Where memory or time does not allow as many slots as the cache is large, the name says ``_warm`` instead.
 
-Contestants of a case (the kernel and its peers) take turns, round by round, in one process. The judge's own clock
-around every request is an upper bound that a claim may refine but not contradict (``accept``).
+Contestants of a case (the kernel and its peers) take turns, round by round, in one process.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from dataclasses import dataclass
 
 from scoring.model import Stats
 
-GRAPH, EVENT, WALL, MODEL = "graph_cold/1", "event_cold/1", "wall_cold/1", "modelled/1"
+GRAPH, EVENT, WALL, MODEL = "graph_cold/2", "event_cold/2", "wall_cold/2", "modelled/1"
 
 MAX_SLOTS = 512              # for the cache's sake: 256 MiB of it and calls of 1 MiB
 BATCH_SLOTS = 64             # for the length's sake
 HOST_SLOTS = 4               # on a CPU: making and checking inputs takes as long as the call there
 CACHE_FACTOR = 2.2           # slots together exceed the last-level cache by this factor
 SHORTEST = 1e-9              # seconds; nothing that is called takes less
+AGREEMENT_SECONDS, AGREEMENT_SHARE = 2e-6, 0.03      # between a claim and the judge's clock
 BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs of the graph itself weigh 1 %
 SWEEP_SECONDS = 2.0          # … and no longer than this, unless two calls do: what is so slow hardly notices the cache
 
@@ -38,7 +41,7 @@ SWEEP_SECONDS = 2.0          # … and no longer than this, unless two calls do:
 class TimingOptions:
     """How much to measure: at least ``min_rounds`` and at most ``max_rounds`` rounds; between them stop once the
     confidence interval is narrower than ``precision`` of the median, or after ``seconds`` for the case.
-    ``protocol`` ``auto`` takes ``graph_cold/1`` on a GPU where the call can be captured."""
+    ``protocol`` ``auto`` takes ``graph_cold/2`` on a GPU where the call can be captured."""
 
     protocol: str = "auto"
     min_rounds: int = 8
@@ -76,15 +79,26 @@ def cache_state(slots: int, bytes_per_slot: int, llc_bytes: int) -> str:
     return f"{word}: {slots} slots, {total / 2**20:.0f} MiB over a {llc_bytes / 2**20:.0f} MiB cache"
 
 
-def accept(claim: float, wall: float, slack: float) -> float | None:
-    """The seconds to believe for one request: the worker's claim where the judge's clock allows it, else the judge's.
+def possible(claim: float, wall: float) -> bool:
+    """Whether a claimed interval can lie inside a request that took ``wall`` seconds by the judge's clock."""
+    return math.isfinite(claim) and SHORTEST <= claim <= wall * 1.02 + 20e-6
 
-    A claim may undercut ``wall`` by ``slack`` (round trip, launch, copies of outputs) plus a tenth. None when the claim
-    is no time at all, or exceeds the wall clock: the interval lies inside the request, so that claim is false.
+
+def bounded(claim: float, wall: float, slack: float) -> float:
+    """The claim where it undercuts ``wall`` by no more than ``slack`` plus a tenth, else ``wall``.
+
+    For machines where no chain can be built: a loose bound for short requests.
     """
-    if not math.isfinite(claim) or claim < SHORTEST or claim > wall * 1.02 + 20e-6:
-        return None
     return claim if wall - claim <= slack + 0.1 * wall else wall
+
+
+def settle(claim: float, bound: float) -> float:
+    """The seconds per call that count: the claim if it agrees with the judge's ``bound`` or is slower, else the bound.
+
+    Agreement is 2 µs, or 3 % of the bound if that is more: how well both agree where nobody cheats
+    (benchmarks/judge.md). A liar gains no more than that.
+    """
+    return claim if claim >= bound - max(AGREEMENT_SECONDS, AGREEMENT_SHARE * bound) else bound
 
 
 def statistics(samples: Sequence[float], resamples: int = 2000) -> Stats:

@@ -22,8 +22,10 @@ from typing import Any
 import torch
 
 from scoring import arena, wire
+from scoring.chain import ChainLibrary
 from scoring.contestants import Failure, NativeKernel, PythonSubmission, Slot, trace
 from scoring.emulation import Emulator, explain
+from scoring.links import Idle, Links, Runnable
 
 
 class Worker:
@@ -35,8 +37,11 @@ class Worker:
         self.emulator: Emulator | None = None
         self.workspace_arena: arena.Arena | None = None
         self.slots: dict[str, Slot] = {}
-        self.contestants: dict[str, NativeKernel | PythonSubmission] = {}
+        self.contestants: dict[str, Runnable] = {}
         self.graphs: dict[str, tuple[Any, list[Slot], dict[int, list[torch.Tensor]]]] = {}
+        self.chain: ChainLibrary | None = None
+        self.links: dict[tuple[str, ...], Links] = {}
+        self.armed: Links | None = None
 
     def handle(self, message: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         operation = getattr(self, "do_" + str(message.get("do")), None)
@@ -66,7 +71,7 @@ class Worker:
         """A new slot, or a known one whose shapes or plain values changed: in its old arena unless one is sent."""
         old = self.slots.pop(message["slot"], None)
         if old is not None:
-            self.graphs.clear()
+            self._forget_captures()
             old.forget(keep_arena="arena" not in message)
         if "arena" in message:
             block = arena.attach(message["arena"], fds[0] if fds else None, self.device or 0)
@@ -86,10 +91,11 @@ class Worker:
 
     def do_drop_slots(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         """Forget slots, graphs and results, so that the judge can free the memory."""
-        self.graphs.clear()
+        self._forget_captures()
         for contestant in self.contestants.values():
             if isinstance(contestant, PythonSubmission):
                 contestant.results.clear()
+                contestant.held.clear()
         slots, self.slots = list(self.slots.values()), {}
         for slot in slots:
             slot.forget()
@@ -104,6 +110,46 @@ class Worker:
         self.contestants[message["contestant"]] = (
             NativeKernel(message, self.device is not None, self.emulator) if native else PythonSubmission(message)
         )
+
+    def do_idle(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        """A contestant that does nothing, to see what a chain costs by itself."""
+        self.contestants[message["contestant"]] = Idle(message["copies"])
+
+    def do_chain(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        """Load the chain's library, before any code under test is here."""
+        device = "cpu" if self.device is None else f"cuda:{self.device}"
+        self.chain = ChainLibrary(message["library"], device, message["preload"])
+
+    def do_arm(self, message: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        """Get everything ready for a chain over some slots, whose inputs nobody can read yet."""
+        if self.chain is None:
+            raise Failure("RUNTIME_ERROR", "no chain was loaded")
+        key = (message["contestant"], *message["slots"])
+        if key not in self.links:
+            slots = [self.slots[name] for name in message["slots"]]
+            self.links[key] = Links(
+                self.chain, self.contestants[message["contestant"]], slots, message["fresh"], self.workspace)
+        self.armed = self.links[key]
+        self.armed.warm_up()
+        return {"captured": self.armed.captured}
+
+    def do_unseal(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        """Make the inputs of the armed chain readable."""
+        self._armed().unseal(bytes.fromhex(message["secret"]))
+
+    def do_go(self, message: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
+        """Run the links of the armed chain from the secret on."""
+        return self._armed().run(bytes.fromhex(message["secret"]))
+
+    def _armed(self) -> Links:
+        if self.armed is None:
+            raise Failure("RUNTIME_ERROR", "no chain is armed")
+        return self.armed
+
+    def _forget_captures(self) -> None:
+        self.graphs.clear()
+        self.links.clear()
+        self.armed = None
 
     def do_call(self, message: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         """One call, finished: outputs are in the arena when the answer leaves."""
@@ -120,7 +166,7 @@ class Worker:
         return {"seconds": seconds}
 
     def _emulated_call(
-        self, contestant: NativeKernel | PythonSubmission, slot: Slot, emulator: Emulator
+        self, contestant: Runnable, slot: Slot, emulator: Emulator
     ) -> dict[str, Any]:
         """One call with what the checks found and what was counted; how long it took here says nothing."""
         emulator.take_findings(), emulator.take_counters(), emulator.take_message()     # of whatever came before

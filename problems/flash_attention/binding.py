@@ -8,6 +8,7 @@ from typing import Any
 
 SYMBOL = "flash_attention"
 DATA_OUTPUTS: dict[str, int] = {}
+FRESH = ("q",)                # what every link of the judge's chain draws anew: all outputs depend on it
 
 _MIB = 1 << 20
 

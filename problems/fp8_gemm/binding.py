@@ -8,6 +8,7 @@ from typing import Any
 
 SYMBOL = "fp8_gemm"
 DATA_OUTPUTS = {"c": 4}       # outputs that data carries, and where
+FRESH = ("a",)                # what every link of the judge's chain draws anew: all of c depends on it
 
 _MIB = 1 << 20
 

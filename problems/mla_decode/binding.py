@@ -13,6 +13,7 @@ from attention import decode_lengths
 
 SYMBOL = "mla_decode"
 DATA_OUTPUTS: dict[str, int] = {}
+FRESH = ("q",)                # what every link of the judge's chain draws anew: all outputs depend on it
 
 _MIB = 1 << 20
 

@@ -76,7 +76,7 @@ def environment(params: dict[str, Any], gpu: bool) -> dict[str, Any]:
         "temperature_c": {"min": 56.0, "median": 58.0, "max": 61.0},
         "throttle_reasons": ["sw_power_cap"] if clock < 1790 else []}
     return {"slots": 12, "rounds": 14, "request": "replay" if gpu else "sweep", "judge_clock_rounds": 0,
-            **(readings if gpu else {}), "protocol": "graph_cold/1" if gpu else "wall_cold/1",
+            **(readings if gpu else {}), "protocol": "graph_cold/2" if gpu else "wall_cold/2",
             "cache": "cold: 12 slots, 181 MiB over a 50 MiB cache"}
 
 
@@ -130,7 +130,7 @@ def record(
         backend=backend, target=arch, gpu=gpu, device=device, mode=mode, status=overall, evidence=evidence,
         message=message, cases=results, seed=4711, seconds=12.5,
         score=score([r.stats.median for r in results if r.stats], "geom") if ranked else None,
-        protocol=("graph_cold/1" if peaks else "wall_cold/1") if timed and results else "",
+        protocol=("graph_cold/2" if peaks else "wall_cold/2") if timed and results else "",
         usage=usage if overall is not Status.COMPILE_ERROR else (),
         compile={"command": ["nvcc" if backend == "cuda" else "clang", "-O3"],
                  "version": "nvcc 13.0.88" if backend == "cuda" else "clang 22.1.0", "seconds": 4.2,

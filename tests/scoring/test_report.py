@@ -129,7 +129,7 @@ def test_usage_has_no_column_that_is_empty_throughout() -> None:
 
 
 def test_method_states_protocol_cache_clock_and_machine(page: Page) -> None:
-    for fact in ("graph_cold/1", "cache cold: 12 slots, 181 MiB over a 50 MiB cache", "SM clock 17", "MHz",
+    for fact in ("graph_cold/2", "cache cold: 12 slots, 181 MiB over a 50 MiB cache", "SM clock 17", "MHz",
                  "power 502 – 610.2 W", "H200 data sheet", "580.95.05", "2.13.0+cu130", "nvcc 13.0.88"):
         assert fact in page.text
 
@@ -242,7 +242,7 @@ def test_measured_and_modelled_stand_side_by_side() -> None:
     assert report.current([measured, modelled]) == [measured, modelled]
 
 
-@pytest.mark.parametrize("changes", [{"protocol": "event_cold/1"}, {"evidence": Evidence.MODELLED},
+@pytest.mark.parametrize("changes", [{"protocol": "event_cold/2"}, {"evidence": Evidence.MODELLED},
                                      {"ranking_by": "mean"}, {"gpu": "L4"}])
 def test_history_joins_only_what_compares(changes: dict[str, str]) -> None:
     old, new = record(created="2026-11-01T00:00:00"), record(created="2026-11-02T00:00:00")

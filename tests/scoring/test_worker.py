@@ -28,7 +28,7 @@ def message(shape: tuple[int, ...] = (4,), outputs: int = 1) -> dict[str, Any]:
     return {
         "tensors": [{"name": name, "dtype": "float32", "shape": list(shape), "strides": strides, "offset": 1024 * index}
                     for index, name in enumerate(names)],
-        "outputs": names[1:], "arguments": [], "data": ["tuple", [["tensor", "x"], ["value", 2]]],
+        "outputs": names[1:], "arguments": [], "sealed": [0, 1024], "data": ["tuple", [["tensor", "x"], ["value", 2]]],
     }
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 SYMBOL = "toy"
 DATA_OUTPUTS = {"y": 2}
+FRESH = ("x",)
 
 
 def PEAK(case: Mapping[str, Any]) -> str:

@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: MIT
+"""The worker's side of a commit chain: unseal, then link by link mix, call, commit; the links as one graph if possible.
+
+All of it runs in a process that the code under test can change at will. That is no matter: the judge believes the last
+digest only, after computing it from the outputs it was given (docs/judge.md).
+
+Imports the standard library and torch only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from scoring.chain import ChainLibrary
+from scoring.contestants import NativeKernel, PythonSubmission, Slot
+
+
+class Idle:
+    """A contestant that does nothing: what a chain costs by itself. ``copies``: as if results lay elsewhere."""
+
+    def __init__(self, copies: bool):
+        self.copies = copies
+        self.spare: dict[int, torch.Tensor] = {}
+
+    def memory(self, slot: Slot, workspace: int) -> list[tuple[str, int, int]]:
+        return []
+
+    def run(self, slot: Slot, workspace: int) -> None:
+        return
+
+    def finish(self, slot: Slot) -> None:
+        return
+
+    def commits(self, slot: Slot) -> list[tuple[int, int, int]]:
+        """As of a kernel that wrote its outputs in place, or of one that returned them in memory of its own."""
+        places = []
+        for name, ours in slot.outputs.items():
+            source = ours.data_ptr()
+            if self.copies:
+                size = slot.sizes[name]
+                if size not in self.spare:
+                    self.spare[size] = torch.zeros(max(size, 1), dtype=torch.uint8, device=ours.device)
+                source = self.spare[size].data_ptr()
+            places.append((source, ours.data_ptr(), slot.sizes[name]))
+        return places
+
+
+Runnable = NativeKernel | PythonSubmission | Idle
+
+
+class Links:
+    """One chain over ``slots``, one link each, ready to run as often as the slots are filled anew.
+
+    ``fresh`` names the tensors that every link draws anew. On a GPU all links are captured in one graph if the
+    contestant can be captured; ``captured`` says whether it was.
+    """
+
+    def __init__(
+        self, library: ChainLibrary, contestant: Runnable, slots: Sequence[Slot], fresh: Sequence[str], workspace: int,
+    ):
+        self.library = library
+        self.contestant = contestant
+        self.slots = slots
+        self.fresh = fresh
+        self.workspace = workspace
+        self.keys = library.keys(len(slots) + 1)
+        self.seal_key = library.keys(1)[0]
+        self.on_device = library.device.type == "cuda"
+        self.host = torch.zeros(16, dtype=torch.uint8, pin_memory=self.on_device)
+        self.graph: Any = None
+        self.seconds = 0.0
+        if self.on_device:
+            self._capture()
+
+    @property
+    def captured(self) -> bool:
+        return self.graph is not None
+
+    def warm_up(self) -> None:
+        """Bring this process's context onto the GPU, so that the clock does not count the change."""
+        if self.on_device:
+            for _turn in range(2):       # kernels, since a copy alone would not need the compute engine
+                self.keys.zero_()
+                torch.cuda.synchronize()
+
+    def unseal(self, secret: bytes) -> None:
+        """Make the inputs of all slots readable, and be done with it."""
+        self._tell(self.seal_key, secret)
+        for index, slot in enumerate(self.slots):
+            self.library.seal(slot.sealed, self.seal_key, index)
+        if self.on_device:
+            torch.cuda.synchronize()
+
+    def run(self, secret: bytes) -> dict[str, Any]:
+        """All links from ``secret`` on: the last digest, and the seconds spent in calls where a host clock can tell
+        (without a GPU)."""
+        self._tell(self.keys[0], secret)
+        self.seconds = 0.0
+        if self.graph is not None:
+            self.graph.replay()
+        else:
+            self._links()
+        last = bytes(self.keys[len(self.slots)].tolist()).hex()      # waits for the device
+        return {"digest": last} if self.on_device else {"digest": last, "seconds": self.seconds}
+
+    def _tell(self, key: torch.Tensor, secret: bytes) -> None:
+        self.host.copy_(torch.frombuffer(bytearray(secret), dtype=torch.uint8))
+        key.copy_(self.host, non_blocking=True)
+
+    def _links(self) -> None:
+        library, keys = self.library, self.keys
+        for index, slot in enumerate(self.slots):
+            for number, name in enumerate(self.fresh):
+                library.mix(slot.tensors[name], keys[index], number)
+            begin = time.perf_counter()
+            self.contestant.run(slot, self.workspace)
+            self.seconds += time.perf_counter() - begin
+            key = keys[index]
+            for number, (source, target, nbytes) in enumerate(self.contestant.commits(slot)):
+                library.commit(source, target, nbytes, key, keys[index + 1], number)
+                key = keys[index + 1]
+
+    def _capture(self) -> None:
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._links()
+            torch.cuda.synchronize()
+        except Exception:                # noqa: BLE001 - a submission may raise anything when it is captured
+            torch.cuda.synchronize()
+            return
+        self.graph = graph
