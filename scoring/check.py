@@ -16,6 +16,7 @@ from scoring.model import Status
 if TYPE_CHECKING:
     import torch
 
+    from scoring.arena import Arena
     from scoring.layout import SlotMemory
     from scoring.problem import Problem
 
@@ -56,7 +57,7 @@ def verify(
             return Verdict(Status.PASSED, message)
         from scoring import diagnosis
 
-        found = diagnosis.explain_foreign(problem, data, outputs, memory.poisoned(), _LAST.get(memory))
+        found = diagnosis.explain_foreign(problem, data, outputs, memory.poisoned(), _LAST.get(memory.arena))
         return Verdict(
             Status.INCORRECT_NUMERICAL, found.after(message or "check_implementation refused it and did not say why"))
     verdict = compare(problem, expectations, outputs, names, partial)
@@ -67,18 +68,18 @@ def verify(
 
     found = diagnosis.explain(
         problem, case if case is not None else _case_of(problem, data), data, expectations, outputs, partial or names,
-        memory.poisoned(), _LAST.get(memory))
+        memory.poisoned(), _LAST.get(memory.arena))
     return Verdict(verdict.status, found.after(verdict.message))
 
 
-# Of the newest right answer in each memory: by them the same answer is known when it comes again.
-_LAST: WeakKeyDictionary[SlotMemory, list[torch.Tensor]] = WeakKeyDictionary()
+# Of the newest right answer in each arena: by them the same answer is known when it comes again.
+_LAST: WeakKeyDictionary[Arena, list[torch.Tensor]] = WeakKeyDictionary()
 
 
 def _remember(memory: SlotMemory, outputs: Sequence[torch.Tensor]) -> None:
     from scoring.likeness import trace
 
-    _LAST[memory] = [trace(output) for output in outputs]
+    _LAST[memory.arena] = [trace(output) for output in outputs]
 
 
 def _case_of(problem: Problem, data: Any) -> Mapping[str, Any]:
