@@ -68,3 +68,18 @@ def pytest_runtest_makereport(
         report.outcome = "failed"
         report.longrepr = f"--require {', '.join(sorted(missing))}: {reason}"
     return report
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The red team's two figures, whichever processes judged its files."""
+    reports = [report for group in terminalreporter.stats.values() for report in group]
+    told = [value for report in reports for name, value in getattr(report, "user_properties", ())
+            if name == "redteam" and report.when == "call"]
+    if not told:
+        return
+    text = []
+    for kind, bad, label in (("cheat", "rewarded", "cheats rewarded"), ("honest", "rejected", "honest rejected")):
+        run = [outcome for who, outcome in told if who == kind and outcome != "not run"]
+        text.append(f"{label}: {run.count(bad)} of {len(run)}")
+    left = sum(outcome == "not run" for _who, outcome in told)
+    terminalreporter.write_line("red team: " + " · ".join(text) + (f" · not run: {left}" if left else ""))

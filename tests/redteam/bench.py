@@ -25,7 +25,6 @@ from scoring import config, jobs
 from scoring.judge import Job, score
 from scoring.model import Mode, Record, Status
 from scoring.problem import Problem
-from tests.redteam import weak
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -42,6 +41,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)                                   # whatever is printed is no answer
     if weakness:
+        from tests.redteam import weak
+
         weak.apply(weakness)
     for line in sys.stdin:
         answers.write(json.dumps(judge(device, **json.loads(line))) + "\n")
@@ -64,7 +65,7 @@ def judge(device: str, path: str, problem: str) -> dict[str, Any]:
 def job(device: str, path: Path, name: str, staging: Path) -> Job:
     """The judge's own job for a submission, with cases that suit the device."""
     backend_name = "cuda" if device == "cuda" else "cpu"
-    settings = config.load({"paths.cache": str(staging / "cache")}, str(HERE / "settings.yaml"), {})
+    settings = config.load({}, str(HERE / "settings.yaml"), {})
     backend = backends.get(backend_name)
     place = jobs.places(settings, backend, backend.probe(), None)[0]
     problem = Problem(problem_folder(name))

@@ -25,7 +25,7 @@ HERE = Path(__file__).resolve().parent
 PROBLEMS = ("matmul", "foreign", "fp8_gemm")
 DEVICES = ("cpu", "cuda", "any")
 GAIN = 0.8               # a cheat gains if its time is below this share of the honest one's …
-TRIES = 3                # … in every one of so many paired tries: single ones gain by luck
+TRIES = 4                # … in every one of so many paired tries: single ones gain by luck
 
 
 class HeaderError(Exception):

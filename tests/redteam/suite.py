@@ -26,7 +26,7 @@ from tests.redteam.entries import GAIN, HERE, Entry, Outcome, Result, Trial, dec
 
 ROOT = HERE.parents[1]
 DEADLINE = 120.0             # seconds of one judgement; then the judge counts as stopped by the file
-FRESHNESS = 45.0             # seconds an honest time stands for the machine as it is
+FRESHNESS = 90.0             # seconds an honest time stands for the machine as it is
 DOUBT = 1.1                  # nearer than this to a gain, honest times are taken anew on both sides
 
 

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: MIT
-"""Judges that trust too much, made of the real one: what a suite that cannot fail would not notice."""
+"""Judges that trust too much, made of the real one: a suite that finds nothing wrong with them finds nothing."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from scoring import caserun, timing
+from scoring import caserun, gate, timing
 from scoring.check import Verdict
 from scoring.model import Status
 
-WEAKNESSES = ("claims", "unchecked")
+WEAKNESSES = ("claims", "unchecked", "uncommitted")
 
 
 def apply(weakness: str) -> None:
     """Weaken the judge of this process. Raises ``KeyError`` for an unknown word."""
-    {"claims": _believe_claims, "unchecked": _check_nothing}[weakness]()
+    {"claims": _believe_claims, "unchecked": _check_nothing, "uncommitted": _ask_no_digest}[weakness]()
 
 
 def _believe_claims() -> None:
     """Whatever seconds the worker names are the time."""
-    timing.accept = lambda claim, *_clock: claim
+    timing.settle = lambda claim, bound: claim
+    timing.possible = lambda claim, wall: claim > 0
 
 
 def _check_nothing() -> None:
@@ -27,4 +28,15 @@ def _check_nothing() -> None:
     def pass_all(*_arguments: Any, **_keywords: Any) -> Verdict:
         return Verdict(Status.PASSED)
 
-    caserun.verify = pass_all
+    setattr(caserun, "verify", pass_all)  # noqa: B010 - the name is imported there, not exported
+
+
+def _ask_no_digest() -> None:
+    """Outputs need not be those that were there when the clock stopped, and nothing else than outputs is looked at."""
+    real = gate.Gate._verify
+
+    def verify(self: gate.Gate, contestant: Any, slots: Any, key: Any, reply: Any) -> tuple[Verdict, int]:
+        verdict, seed = real(self, contestant, slots, key, reply)
+        return (Verdict(Status.PASSED), 0) if verdict.status is Status.TAMPERED else (verdict, seed)
+
+    setattr(gate.Gate, "_verify", verify)  # noqa: B010
