@@ -11,7 +11,7 @@ from pathlib import Path
 
 import torch
 
-WORDS = re.compile(r"--?seed|secret|canary|popcorn|reference|problems/|redteam", re.IGNORECASE)
+WORDS = re.compile(r"--?seed|secret|canary|popcorn|reference", re.IGNORECASE)
 FOUND = [name for name in os.environ if WORDS.search(name)]
 FOUND += [f"{name}={value}" for name, value in os.environ.items() if WORDS.search(value)]
 for process in Path("/proc").glob("[0-9]*"):
