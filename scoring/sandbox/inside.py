@@ -49,7 +49,8 @@ def confine(spec: dict[str, Any]) -> None:
     _prctl(SET_NO_NEW_PRIVS, 1)
     if spec["landlock"] is not None:
         rules = spec["landlock"]
-        landlock.restrict(rules["read"], [*rules["write"], f"/proc/{os.getpid()}"], rules["devices"])
+        landlock.restrict(
+            rules["read"], rules["listed"], [*rules["write"], f"/proc/{os.getpid()}"], rules["devices"])
     if spec["seccomp"] is not None:
         _filter(base64.b64decode(spec["seccomp"]))
     _prctl(SET_PDEATHSIG, signal.SIGKILL)    # changing the user has cleared it

@@ -37,9 +37,10 @@ def handled(version: int) -> int:
     return (1 << (13 + (version >= 2) + (version >= 3) + (version >= 5))) - 1
 
 
-def restrict(read: Sequence[str], write: Sequence[str], devices: Sequence[str]) -> int:
-    """Confine this process for good, and return the version used: ``read`` may be read and run, ``write`` (folders)
-    everything, ``devices`` read, written and controlled; paths that are not there are left out.
+def restrict(read: Sequence[str], listed: Sequence[str], write: Sequence[str], devices: Sequence[str]) -> int:
+    """Confine this process for good, and return the version used: ``read`` may be read and run, ``listed`` folders
+    tell their names, ``write`` (folders) everything, ``devices`` read, written and controlled; paths that are not there
+    are left out.
 
     Needs no_new_privs. Raises ``OSError``.
     """
@@ -51,7 +52,8 @@ def restrict(read: Sequence[str], write: Sequence[str], devices: Sequence[str]) 
     size = 24 if version >= 6 else 16 if version >= 4 else 8
     ruleset = _call(CREATE_RULESET, ctypes.c_char_p(attributes), ctypes.c_size_t(size), ctypes.c_uint(0))
     try:
-        for paths, given in ((read, READ), (write, rights & ~IOCTL_DEV), (devices, FILE_RIGHTS & ~EXECUTE)):
+        rules = ((read, READ), (listed, READ_DIR), (write, rights & ~IOCTL_DEV), (devices, FILE_RIGHTS & ~EXECUTE))
+        for paths, given in rules:
             for path in paths:
                 _allow(ruleset, path, given & rights)
         _call(RESTRICT_SELF, ctypes.c_int(ruleset), ctypes.c_uint(0))

@@ -14,7 +14,6 @@ import json
 import os
 import secrets
 import select
-import shutil
 import signal
 import subprocess
 import sys
@@ -26,9 +25,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scoring.sandbox import bubblewrap, cgroup, environment, owner, seccomp, strays, users, visible
+from scoring.sandbox import bubblewrap, cgroup, environment, owner, rubbish, seccomp, strays, users, visible
 from scoring.sandbox.devices import BASIC, Nodes
-from scoring.sandbox.policy import Policy
+from scoring.sandbox.policy import ROOT, Policy
 
 OPEN_FILES = 65536
 WATCH_SECONDS = 0.5
@@ -111,14 +110,14 @@ class Launched:
             self.group.remove()
             self.group = None
         if self.scratch is not None:
-            shutil.rmtree(self.scratch, ignore_errors=True)
-            self.scratch = None
+            folder, self.scratch = self.scratch, None
+            rubbish.remove(folder)
 
     def _start(self, program: Sequence[str], files: Sequence[Path], fds: Sequence[int]) -> None:
         modules = [program[1]] if program[0] == "-m" else []
         files = list(dict.fromkeys([*visible.modules(INSIDE, *modules), *(path.absolute() for path in files)]))
         read = visible.system(self.policy.concealed, self.policy.private, os.environ)
-        if self.tier.name == "process":          # nothing else keeps a process of our own user from our memory
+        if self.tier.name != "bubblewrap":       # no process of our own user may look at our memory or descriptors
             ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
         with contextlib.ExitStack() as stack:
             if self.tier.name == "bubblewrap":
@@ -131,7 +130,11 @@ class Launched:
                     os.chown(folder, self.uid, self.uid)
                 readable = [*map(str, read), *map(str, files), "/proc", "/sys", "/etc/passwd", "/etc/group",
                             "/etc/nsswitch.conf", "/etc/hosts"]
-                rules = {"read": readable, "write": [str(folder)], "devices": [*BASIC, *self.nodes.paths]}
+                # Python looks a module up in its folder's list of names.
+                listed = {str(above) for path in files if path.suffix == ".py" for above in path.parents
+                          if above != ROOT and above.is_relative_to(ROOT)}
+                rules = {"read": readable, "listed": sorted(listed), "write": [str(folder)],
+                         "devices": [*BASIC, *self.nodes.paths]}
                 command, more = self._command(program, rules if self.tier.name == "landlock" else None), []
             entrances = self.group.entrances if self.group is not None else []
             where = bubblewrap.SCRATCH if self.scratch is None else str(self.scratch)
@@ -149,8 +152,10 @@ class Launched:
     def _watch(self, folder: Path) -> None:
         """End the program once its folder on a shared disk holds too much."""
         while self.scratch is not None and self.process.returncode is None:
-            if _usage(folder) > self.policy.scratch:
-                self.overrun = f"it wrote more than {self.policy.scratch / 2**30:.3g} GiB of temporary files"
+            used = rubbish.usage(folder)
+            if self.scratch is not None and (used is None or used > self.policy.scratch):
+                self.overrun = "its temporary folders cannot be looked into" if used is None else \
+                    f"it wrote more than {self.policy.scratch / 2**30:.3g} GiB of temporary files"
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.killpg(self.process.pid, signal.SIGKILL)
                 return
@@ -211,16 +216,6 @@ class Launched:
         command = bubblewrap.arguments(
             self.tier.bwrap, view, self.uid is not None, filter_, theirs, self._command(program, None))
         return command, [filter_, theirs, *copies.values()]
-
-
-def _usage(folder: Path) -> int:
-    """Bytes that the files below ``folder`` take up; of what can be seen of them while somebody works there."""
-    total = 0
-    for path, _folders, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(path, name)).st_blocks * 512      # noqa: PTH118 - quicker by far
-    return total
 
 
 def _first_process(status: int) -> int | None:

@@ -1,0 +1,200 @@
+# SPDX-License-Identifier: MIT
+"""Code that takes more than its share, or will not end: each way ends as a verdict that names what happened."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from scoring.model import Status
+from scoring.sandbox import cgroup, leftovers, strays, tiers, users
+from scoring.sandbox.policy import Policy
+from scoring.session import KEEP_OUTPUT, WorkerFailure, WorkerProcess
+from tests.scoring.harness import ROOT, alive, descriptors, wait_until
+from tests.scoring.sandbox import cell
+
+KINDS = sorted({tier.name for tier in cell.available()})
+MEMORY, SCRATCH, PROCESSES = 512 << 20, 64 << 20, 150
+
+
+@pytest.fixture(params=KINDS)
+def isolation(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def worker(behaviour: str, isolation: str) -> WorkerProcess:
+    policy = Policy(isolation=isolation, memory_bytes=MEMORY, scratch_bytes=SCRATCH, processes=PROCESSES)
+    return WorkerProcess(program=("-m", "tests.data.bomb_worker", behaviour), start_timeout=30, sandbox=policy)
+
+
+def verdict(behaviour: str, isolation: str, seconds: float = 20) -> WorkerFailure:
+    """The failure of a worker that misbehaves; afterwards nothing of it is left."""
+    before = descriptors()
+    with worker(behaviour, isolation) as process:
+        launched = process._launched
+        group = launched.group
+        with pytest.raises(WorkerFailure) as caught:
+            process.request("work", seconds)
+        assert len(process.output()) <= KEEP_OUTPUT
+        started = time.monotonic()
+    assert time.monotonic() - started < 10
+    assert not strays.marked(launched.mark)
+    assert launched.uid is None or not users.processes(launched.uid)
+    assert group is None or not any(folder.exists() for folder in group.folders.values())
+    assert launched.scratch is None
+    assert wait_until(lambda: descriptors() <= before, 5)
+    return caught.value
+
+
+def test_a_fork_bomb_is_over_when_its_time_is(isolation):
+    caught = verdict("forks", isolation, seconds=3)
+    assert caught.status in (Status.TIMEOUT, Status.RUNTIME_ERROR, Status.SANDBOX_VIOLATION)
+    assert f"more than {PROCESSES} processes" in str(caught)
+
+
+@pytest.mark.parametrize("behaviour", ["forks and reports", "threads"])
+def test_too_many_processes_or_threads_are_refused(isolation, behaviour):
+    caught = verdict(behaviour, isolation)
+    assert caught.status is Status.RUNTIME_ERROR
+    assert f"(sandbox: it wanted more than {PROCESSES} processes and threads)" in str(caught)
+
+
+@pytest.mark.parametrize("behaviour", ["memory", "memory in files without names"])
+def test_too_much_memory_ends_it(isolation, behaviour):
+    group = cgroup.create(f"{cgroup.PREFIX}test", MEMORY, 10)
+    if group is None or not group.limits_memory:
+        pytest.skip("no control group of memory can be made here")
+    group.remove()
+    caught = verdict(behaviour, isolation)
+    assert caught.status is Status.SANDBOX_VIOLATION
+    assert "with SIGKILL (sandbox: its 0.5 GiB of memory were used up)" in str(caught)
+
+
+def test_too_much_memory_is_refused_without_control_groups(isolation, monkeypatch):
+    monkeypatch.setattr(cgroup, "hierarchies", lambda: [])
+    caught = verdict("memory", isolation)
+    assert caught.status is Status.RUNTIME_ERROR
+    assert "MemoryError" in str(caught)
+
+
+def test_a_file_that_grows_without_end(isolation):
+    caught = verdict("one large file", isolation)
+    if caught.status is Status.RUNTIME_ERROR:
+        assert "(sandbox: there are 0.0625 GiB for temporary files)" in str(caught)
+    else:
+        assert caught.status is Status.SANDBOX_VIOLATION
+        assert "SIGXFSZ" in str(caught) or "wrote more than 0.0625 GiB of temporary files" in str(caught)
+
+
+def test_files_without_end(isolation):
+    caught = verdict("many files", isolation)
+    if isolation == "bubblewrap":
+        assert caught.status is Status.RUNTIME_ERROR
+        assert "(sandbox: there are 0.0625 GiB for temporary files)" in str(caught)
+    else:
+        assert caught.status is Status.SANDBOX_VIOLATION
+        assert "it wrote more than 0.0625 GiB of temporary files" in str(caught)
+
+
+@pytest.mark.parametrize("behaviour", ["ignores signals", "output"])
+def test_what_never_ends_is_ended(isolation, behaviour):
+    caught = verdict(behaviour, isolation, seconds=1)
+    assert caught.status is Status.TIMEOUT
+    assert str(caught) == "no answer to 'work' within 1 s"
+
+
+def test_daemons_end_with_their_worker(isolation):
+    """Also those that wiped their environment, where they can be told by a group or a user of their own."""
+    with worker("daemons", isolation) as process:
+        launched = process._launched
+        process.request("work", 10)
+        found = launched.group.members() if launched.group else set()
+        if launched.uid is not None:
+            found |= set(users.processes(launched.uid))
+        assert len(found) >= 4 or not found
+    assert wait_until(lambda: not any(map(alive, found)), 5)
+
+
+JUDGE = """
+import sys, time
+from scoring.sandbox.policy import Policy
+from scoring.session import WorkerProcess
+process = WorkerProcess(program=("-m", "tests.data.bomb_worker", "daemons"), sandbox=Policy(isolation=sys.argv[1]))
+process.request("work", 10)
+print(process._launched.mark, flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_judge_that_is_killed_leaves_nothing_that_the_next_one_does_not_remove(isolation):
+    judge = subprocess.Popen(
+        [sys.executable, "-c", JUDGE, isolation], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    try:
+        assert judge.stdout is not None
+        mark = judge.stdout.readline().strip()
+        running = strays.marked(mark)
+        assert running
+        groups = [folder for hierarchy in cgroup.hierarchies() for parent in (hierarchy.here, hierarchy.here.parent)
+                  for folder in parent.glob(f"{cgroup.PREFIX}{mark}")]
+        members = cgroup.Group({str(index): folder for index, folder in enumerate(groups)}).members()
+    finally:
+        judge.kill()
+        judge.communicate()
+    assert wait_until(lambda: not any(map(alive, running)), 10), "the worker itself dies with its judge"
+    leftovers.clean()
+    assert not any(map(alive, members))
+    assert not any(folder.exists() for folder in groups)
+    assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{cgroup.PREFIX}{mark}*"))
+    assert leftovers.clean() == []
+
+
+def test_what_belongs_to_a_living_judge_is_left_alone(isolation):
+    with worker("greets only", isolation) as process:
+        leftovers.clean()
+        process.request("work", 10)
+
+
+def test_an_isolation_that_is_not_here_is_refused_with_advice(monkeypatch):
+    monkeypatch.setattr(tiers, "_known", {})
+    monkeypatch.setattr(tiers, "trial", lambda tier, policy, nodes: "no such luck")
+    with pytest.raises(tiers.SandboxError, match=r"(?s)bubblewrap.*no such luck.*apt-get install.*isolation: auto"):
+        tiers.choose(Policy(isolation="bubblewrap"))
+
+
+def test_the_next_best_is_taken_and_says_why(monkeypatch):
+    monkeypatch.setattr(tiers, "_known", {})
+    monkeypatch.setattr(
+        tiers, "trial", lambda tier, policy, nodes: None if tier.name == "landlock" else "Operation not permitted")
+    choice = tiers.choose(Policy())
+    assert choice.tier.name == "landlock"
+    assert choice.reasons
+    assert all(reason.startswith("bubblewrap") and reason.endswith(": Operation not permitted")
+               for reason in choice.reasons)
+
+
+def test_a_trial_is_a_real_one(monkeypatch):
+    """bwrap that does not work is no bwrap."""
+    tier = tiers.Tier("bubblewrap", False, "/bin/false")
+    assert tiers.trial(tier, Policy(), tiers.Nodes()) == "exit code 1"
+    assert "not installed" in str(tiers.trial(tiers.Tier("bubblewrap", False), Policy(), tiers.Nodes()))
+
+
+def test_it_is_tried_once(monkeypatch):
+    seen = []
+    monkeypatch.setattr(tiers, "_known", {})
+    monkeypatch.setattr(tiers, "trial", lambda tier, policy, nodes: seen.append(tier))
+    assert tiers.choose(Policy()) is tiers.choose(Policy())
+    assert len(seen) == 1
+
+
+def test_a_signal_to_the_judges_group_does_not_reach_it(isolation):
+    with worker("greets only", isolation) as process:
+        assert os.getpgid(process.pid) != os.getpgid(0)
+        assert signal.SIGKILL not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+        process.request("work", 10)
