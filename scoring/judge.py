@@ -334,6 +334,7 @@ class _Referee:
 
         def arm(count: int) -> None:
             for slot in run.slots[:count]:           # the device is ours before it is the worker's, as in a real chain
+                slot.memory.refill()
                 slot.memory.poison(nan=True)
             run.sync()
             gate.arm(run.contestant.name, run.slots[:count])

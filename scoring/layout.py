@@ -163,6 +163,10 @@ class SlotMemory:
         seal(region)
         self.sealed.copy_(region)
 
+    def refill(self) -> None:
+        """Noise in place of all inputs, for a contestant that reads none."""
+        self.sealed.copy_(self._noise(self.sealed.numel()))
+
     def poison(self, nan: bool) -> None:
         """Overwrite all outputs: with all-ones bytes (NaN in every float format) or with random bytes."""
         self._poison = None if nan else self.generator.get_state()

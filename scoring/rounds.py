@@ -23,10 +23,12 @@ from scoring.gate import Gate
 from scoring.model import Stats, Status
 from scoring.session import WorkerFailure
 
-CHAIN_ROUNDS = 5              # on a GPU, where the chains only bound what the events say
-CHAIN_SECONDS = 1.2e-3        # of calls in a chain there: a request's few microseconds of jitter are then a small share
-CHAIN_LINKS = 8, 64           # at least and at most
+CHAIN_ROUNDS = 4              # on a GPU, where the chains only bound what the events say
+CHAIN_SECONDS = 2.5e-3        # of calls in a chain there: a request's few microseconds of jitter are then a small share
+CHAIN_LINKS = 12, 64          # at least and at most
+BOUND_SHARE = 0.0             # the quantile of the chains' times that bounds a claim: the least, as jitter only adds
 VERIFY_SECONDS = 4.0          # … but not so many that checking all of them takes longer than this
+GATED_SHARE = 0.25            # … of chains of one link, where a single outlier would bound too little
 GATED_SLOTS = 8               # chains of one link per round, where links cannot depend on one another
 # Without a chain: seconds a request may take besides the claimed interval (round trip, wake-up, launch, and the GPU
 # changing from the judge's context to the worker's: 0.5 to 1 ms on an H200).
@@ -193,7 +195,8 @@ class Rounds:
                 done = timing.finished(paired, time.monotonic() - started, self.options)
             if done:
                 break
-        bound = max(quantile(trusted, 0.25), overhead.resolution(links))
+        share = BOUND_SHARE if links > 1 else GATED_SHARE
+        bound = max(quantile(trusted, share), overhead.resolution(links))
         facts: dict[str, Any] = {
             "chain": {
                 "links": links, "chains": len(trusted), "bound": bound, "overhead": overhead.links.of(links) / links,
