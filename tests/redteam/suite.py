@@ -25,7 +25,7 @@ from tests.redteam.canary import Canary
 from tests.redteam.entries import GAIN, HERE, Entry, Outcome, Result, Trial, decide, wants_another
 
 ROOT = HERE.parents[1]
-DEADLINE = 120.0             # seconds of one judgement; then the judge counts as stopped by the file
+DEADLINE = 200.0             # seconds of one judgement; then the judge counts as stopped by the file
 FRESHNESS = 90.0             # seconds an honest time stands for the machine as it is
 DOUBT = 1.1                  # nearer than this to a gain, honest times are taken anew on both sides
 
