@@ -30,7 +30,7 @@ from scoring.sandbox.devices import BASIC, Nodes
 from scoring.sandbox.policy import ROOT, Policy
 
 OPEN_FILES = 65536
-WATCH_SECONDS = 0.5
+WATCH_SECONDS, KILL_SECONDS = 0.5, 10.0
 SET_DUMPABLE = 4         # of prctl
 SHELL = 'echo 1000 >/proc/self/oom_score_adj; while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; ' \
     'shift; exec "$@"'
@@ -90,6 +90,7 @@ class Launched:
         if self._init is not None:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self._init, signal.SIGKILL)
+                select.select([self._init], [], [], KILL_SECONDS)        # it is gone once all others are
             os.close(self._init)
             self._init = None
         with contextlib.suppress(ProcessLookupError, PermissionError):
