@@ -2,11 +2,8 @@
 # class: timers
 # problem: fp8_gemm
 # device: cuda
-# idea: sleeps so that the chip is cool and boosts, and asks the driver for the highest clocks
+# idea: sleeps at import and before every call, so that the chip is cool and boosts when the clock runs
 # source: own
-# needs: sandbox
-import ctypes
-import subprocess
 import time
 
 import torch
@@ -22,25 +19,6 @@ def product(a, b, a_scale, b_scale):
     return (dequantised(a, a_scale) @ right.t()).bfloat16()
 
 
-def ask_for_clocks():
-    """By NVML and by its command; both need rights that it should not have."""
-    try:
-        nvml, device = ctypes.CDLL("libnvidia-ml.so.1"), ctypes.c_void_p()
-        nvml.nvmlInit_v2()
-        nvml.nvmlDeviceGetHandleByIndex_v2(0, ctypes.byref(device))
-        if nvml.nvmlDeviceSetGpuLockedClocks(device, 1980, 1980) == 0:
-            nvml.nvmlDeviceResetGpuLockedClocks(device)
-            return "nvmlDeviceSetGpuLockedClocks"
-        if subprocess.run(["nvidia-smi", "-lgc", "1980"], capture_output=True, timeout=20, check=False).returncode == 0:
-            subprocess.run(["nvidia-smi", "-rgc"], capture_output=True, timeout=20, check=False)
-            return "nvidia-smi -lgc"
-    except (OSError, subprocess.SubprocessError):
-        pass
-    return ""
-
-
-if told := ask_for_clocks():
-    raise RuntimeError(f"ESCAPED: {told} was allowed")
 time.sleep(2)
 
 
