@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -212,7 +213,7 @@ class _Referee:
         self.protocol = ""
         self.isolation = ""
         self.library: ChainLibrary | None = None
-        self.overheads: dict[str, Overhead] = {}      # by the case's group and name
+        self.overheads: dict[str, tuple[Overhead, ...]] = {}      # by the case's group and name
         self.deadline = time.monotonic() + job.limits.job_seconds
 
     def run(self) -> list[CaseResult]:
@@ -298,7 +299,7 @@ class _Referee:
         for case in cases:
             key = (job.problem.path, case.name, job.torch_device, copies)
             known = calibration.KNOWN.get(key, job.torch_device)
-            if known is not None:
+            if known:
                 self.overheads[_label(case)] = known
             else:
                 wanted.append((case, key))
@@ -310,36 +311,39 @@ class _Referee:
             for case, key in wanted:
                 try:
                     with self._case_run(case, worker, SeedSource(secrets.randbits(31))) as run:
-                        overhead = self._overhead(run)
+                        overheads = self._overheads(case, run)
                 except (ArenaError, UnsupportedData, ProblemError, WorkerFailure):
                     if not worker.alive:
                         return
                     continue
-                self.overheads[_label(case)] = overhead
-                calibration.KNOWN.put(key, overhead)
+                self.overheads[_label(case)] = overheads
+                calibration.KNOWN.put(key, overheads)
 
-    def _overhead(self, run: CaseRun) -> Overhead:
-        from scoring import calibration, timing
+    def _overheads(self, case: Case, run: CaseRun) -> tuple[Overhead, ...]:
+        from scoring import calibration
         from scoring.gate import Gate
 
         assert self.library is not None
         run.add_slot()
-        gate = Gate(run, self.library)
-        on_host = self.job.torch_device == "cpu"
-        slots = timing.slots_needed(
-            run.bytes_per_slot, self.job.target.llc_bytes, timing.SHORTEST, self._slot_memory(), on_host)
-        links = min(calibration.LINKS, slots) if gate.chains else 1
-        while len(run.slots) < links:
+        gate, name = Gate(run, self.library), run.contestant.name
+        lengths: tuple[int, ...] = (1,)
+        if gate.chains:
+            floor, _bound = self._roofline(case)
+            lengths = timing.chain_lengths(
+                run.bytes_per_slot, floor, self._slot_memory(), self.job.torch_device == "cpu")
+        while len(run.slots) < lengths[0]:
             run.add_blank_slot()
 
-        def arm(count: int) -> None:
-            for slot in run.slots[:count]:           # the device is ours before it is the worker's, as in a real chain
+        def arm(links: int) -> None:
+            for slot in run.slots[:links]:           # the device is ours before it is the worker's, as in a real chain
                 slot.memory.refill()
                 slot.memory.poison(nan=True)
             run.sync()
-            gate.arm(run.contestant.name, run.slots[:count])
+            gate.arm(name, run.slots[:links])
 
-        return calibration.measure(arm, gate.unseal, lambda secret: gate.go(secret)[0], links)
+        return tuple(
+            calibration.measure(partial(arm, links), gate.unseal, lambda secret: gate.go(secret)[0], links)
+            for links in lengths)
 
     def _prepare(self, case: Case, seeds: SeedSource) -> CaseRun:
         from scoring.session import WorkerFailure
@@ -399,11 +403,10 @@ class _Referee:
         size, cache = run.bytes_per_slot, self.job.target.llc_bytes
         on_host = self.job.torch_device == "cpu"
         count = timing.slots_needed(size, cache, estimate, self._slot_memory(), on_host)
-        overhead = self.overheads.get(_label(case))
-        gate = Gate(run, self.library) if self.library is not None and overhead is not None else None
+        overheads = self.overheads.get(_label(case), ())
+        gate = Gate(run, self.library) if self.library is not None and overheads else None
         outcome = Rounds(
-            run, self.job.peers, count, self.job.timing, self.job.telemetry, gate, overhead,
-            self._slot_memory()).time()
+            run, self.job.peers, count, self.job.timing, self.job.telemetry, gate, overheads).time()
         name = run.contestant.name
         if not outcome.verdict.passed:
             return self._result(case, outcome.verdict.status, outcome.verdict.message, outcome.seed)
@@ -428,12 +431,16 @@ class _Referee:
         self, case: Case, status: Status, message: str, seed: int = 0, stats: Stats | None = None,
         environment: Mapping[str, Any] | None = None, peers: Mapping[str, Stats] | None = None,
     ) -> CaseResult:
-        flops, nbytes, peak = self._work(case)
-        peaks = self.job.target.peaks
-        floor, bound = timing.roofline(flops, nbytes, peaks.get(peak), peaks.get("bytes"))
+        flops, nbytes, _peak = self._work(case)
+        floor, bound = self._roofline(case)
         return CaseResult(
             case, status, seed, message, stats, flops, nbytes, floor, bound, peers or {}, environment or {},
         )
+
+    def _roofline(self, case: Case) -> tuple[float | None, str]:
+        flops, nbytes, peak = self._work(case)
+        peaks = self.job.target.peaks
+        return timing.roofline(flops, nbytes, peaks.get(peak), peaks.get("bytes"))
 
     def _work(self, case: Case) -> tuple[float, float, str]:
         """FLOP, bytes and the peak they are held against; zeros for a problem that does not say."""

@@ -9,7 +9,6 @@ the calls in them. Peers are trusted code, and their claims are taken as they ar
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,17 +16,14 @@ from typing import Any
 
 from scoring import timing
 from scoring.calibration import Overhead, quantile
-from scoring.caserun import CaseRun, Contestant, Slot, claimed
+from scoring.caserun import CaseRun, Contestant, claimed
 from scoring.check import Verdict
 from scoring.gate import Gate
 from scoring.model import Stats, Status
 from scoring.session import WorkerFailure
 
-CHAIN_ROUNDS = 4              # on a GPU, where the chains only bound what the events say
-CHAIN_SECONDS = 2.5e-3        # of calls in a chain there: a request's few microseconds of jitter are then a small share
-CHAIN_LINKS = 12, 64          # at least and at most
+CHAIN_ROUNDS = 6              # on a GPU, where the chains only bound what the events say
 BOUND_SHARE = 0.0             # the quantile of the chains' times that bounds a claim: the least, as jitter only adds
-VERIFY_SECONDS = 4.0          # … but not so many that checking all of them takes longer than this
 GATED_SHARE = 0.25            # … of chains of one link, where a single outlier would bound too little
 GATED_SLOTS = 8               # chains of one link per round, where links cannot depend on one another
 # Without a chain: seconds a request may take besides the claimed interval (round trip, wake-up, launch, and the GPU
@@ -57,12 +53,12 @@ class _Wrong(Exception):
 
 
 class Rounds:
-    """All timing of one case. ``gate`` and ``overhead`` are None where the chain's library could not be built."""
+    """All timing of one case. ``gate`` is None where the chain's library could not be built."""
 
     def __init__(
         self, run: CaseRun, peers: Sequence[Contestant], slots: int, options: timing.TimingOptions,
         sample_environment: Callable[[], Mapping[str, Any]], gate: Gate | None = None,
-        overhead: Overhead | None = None, memory: int = 1 << 30,
+        overheads: Sequence[Overhead] = (),
     ):
         while len(run.slots) < slots:
             run.add_slot()
@@ -71,13 +67,11 @@ class Rounds:
         self.options = options
         self.sample_environment = sample_environment
         self.gate = gate
-        self.overhead = overhead
+        self.overheads = overheads         # longest chain first
         self.names = [slot.name for slot in run.slots]
         self.notes: dict[str, str] = {}
         self.readings: list[Mapping[str, Any]] = []
         self.turns = 0
-        self.memory = memory               # bytes all slots may take
-        self.seconds_per_slot = 0.0        # of filling and checking one
 
     def time(self) -> Timed:
         """Rounds until the time is known well enough; every output of every round is verified.
@@ -92,8 +86,8 @@ class Rounds:
             samples: dict[str, list[float]] = {}
             if on_device or self.peers or self.gate is None:
                 samples = self._claims(request)
-            if self.gate is not None and self.overhead is not None:
-                samples[own], judged = self._chained(self.gate, self.overhead, samples.get(own, []), on_device)
+            if self.gate is not None:
+                samples[own], judged = self._chained(self.gate, samples.get(own, []), on_device)
                 facts |= judged
             else:
                 facts["clock"] = "claim, bounded by requests only"
@@ -134,9 +128,7 @@ class Rounds:
                     self.notes[name] = wrong.verdict.message
                     del runners[name], samples[name]
             self._turn()
-            elapsed = time.monotonic() - started
-            if timing.finished(samples[own], elapsed, self.options):
-                self.seconds_per_slot = elapsed / sum(map(len, samples.values())) / len(self.names)
+            if timing.finished(samples[own], time.monotonic() - started, self.options):
                 return samples
 
     def _claim(self, contestant: Contestant, request: str) -> float:
@@ -168,14 +160,17 @@ class Rounds:
     # ---- the judge's clock ------------------------------------------------------------------------------------------
 
     def _chained(
-        self, gate: Gate, overhead: Overhead, claims: list[float], on_device: bool
+        self, gate: Gate, claims: list[float], on_device: bool
     ) -> tuple[list[float], dict[str, Any]]:
         """Seconds per call that count, and the facts behind them. Raises ``_Wrong``."""
-        slots = self._links(claims) if on_device and gate.chains else self.run.slots
-        groups = [slots] if gate.chains else [[slot] for slot in slots[:GATED_SLOTS]]
-        links = len(groups[0])
+        overhead = self._overhead(on_device)
+        links, slots = overhead.links, self.run.slots
+        while len(slots) < links:
+            self.run.add_slot()
+        groups = [slots[:links]] if links > 1 else [[slot] for slot in slots[:GATED_SLOTS]]
         trusted: list[float] = []
         paired: list[float] = []
+        unsealing: list[float] = []
         captured, started, rounds = False, time.monotonic(), 0
         while True:
             for group in groups:
@@ -183,10 +178,11 @@ class Rounds:
                 if not chained.verdict.passed:
                     raise _Wrong(chained.verdict, chained.seed)
                 captured = chained.captured
-                trusted.append(overhead.trusted(chained.unseal, chained.wall, links))
+                trusted.append(overhead.trusted(chained.unseal, chained.wall))
+                unsealing.append(chained.unseal)
                 if not on_device:
                     self._possible(chained.claim * links, chained.wall)
-                    paired.append(timing.settle(chained.claim, max(trusted[-1], overhead.resolution(links))))
+                    paired.append(timing.settle(chained.claim, max(trusted[-1], overhead.resolution)))
             rounds += 1
             self._turn()
             if on_device:
@@ -196,11 +192,12 @@ class Rounds:
             if done:
                 break
         share = BOUND_SHARE if links > 1 else GATED_SHARE
-        bound = max(quantile(trusted, share), overhead.resolution(links))
+        bound = max(quantile(trusted, share), overhead.resolution)
         facts: dict[str, Any] = {
             "chain": {
-                "links": links, "chains": len(trusted), "bound": bound, "overhead": overhead.links.of(links) / links,
-                "resolution": overhead.resolution(links), "captured": captured,
+                "links": links, "chains": len(trusted), "bound": bound, "overhead": overhead.wall / links,
+                "resolution": overhead.resolution, "captured": captured,
+                "unseal": quantile(unsealing, 0.5), "unseal_alone": overhead.unseal,
             },
         }
         if not on_device:
@@ -211,16 +208,10 @@ class Rounds:
             return claims, facts | {"clock": "claim within the judge's bound", "claim": claim}
         return [max(seconds, bound) for seconds in trusted], facts | {"clock": "judge", "claim": claim}
 
-    def _links(self, claims: Sequence[float]) -> list[Slot]:
-        """As many slots as a chain on a GPU should have links."""
-        run = self.run
-        least, most = CHAIN_LINKS
-        wanted = min(most, max(least, math.ceil(CHAIN_SECONDS / quantile(claims, 0.5))))
-        affordable = int(VERIFY_SECONDS / CHAIN_ROUNDS / max(self.seconds_per_slot, 1e-6))
-        wanted = min(wanted, max(affordable, 2), max(2, self.memory // max(run.bytes_per_slot, 1)))
-        while len(run.slots) < wanted:
-            run.add_slot()
-        return run.slots[:wanted]
+    def _overhead(self, on_device: bool) -> Overhead:
+        """That of the longest chain to run: on a host of no more links than there are slots."""
+        fitting = [one for one in self.overheads if on_device or one.links <= len(self.run.slots)]
+        return fitting[0] if fitting else self.overheads[-1]
 
     # ---- how ------------------------------------------------------------------------------------------------------
 

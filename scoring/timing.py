@@ -31,6 +31,9 @@ MAX_SLOTS = 512              # for the cache's sake: 256 MiB of it and calls of 
 BATCH_SLOTS = 64             # for the length's sake
 HOST_SLOTS = 4               # on a CPU: making and checking inputs takes as long as the call there
 CACHE_FACTOR = 2.2           # slots together exceed the last-level cache by this factor
+CHAIN_SECONDS = 2.5e-3       # of calls in a chain on a GPU: some 20 µs of jitter are then a small share
+CHAIN_LINKS = 12, 64         # at least and at most
+CHAIN_BYTES = 8 << 30        # of all its slots: each of them is made and checked anew for every chain
 SHORTEST = 1e-9              # seconds; nothing that is called takes less
 AGREEMENT_SECONDS, AGREEMENT_SHARE = 2e-6, 0.03      # between a claim and the judge's clock
 BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs of the graph itself weigh 1 %
@@ -60,6 +63,22 @@ def slots_needed(
     in_time = max(2, math.floor(SWEEP_SECONDS / max(estimate, 1e-7)))
     most = HOST_SLOTS if host else MAX_SLOTS
     return max(1, min(most, max(2, for_cache, for_length), fitting, in_time))
+
+
+def chain_lengths(
+    bytes_per_slot: int, roofline_seconds: float | None, memory_limit: int, host: bool
+) -> tuple[int, ...]:
+    """How many links a chain may have, longest first; ``roofline_seconds`` None where nobody knows.
+
+    Chosen before the contestant is known, for its overhead must be measured before. On a GPU one length, such that the
+    jitter of a request is small against the calls in it; on a host two, for calls that are slow.
+    """
+    if host:
+        return HOST_SLOTS, 2
+    likely = 1.5 * (roofline_seconds or 0.0) + 5e-6
+    fitting = max(2, min(memory_limit, CHAIN_BYTES) // max(bytes_per_slot, 1))
+    least, most = CHAIN_LINKS
+    return (min(most, max(least, math.ceil(CHAIN_SECONDS / likely)), fitting),)
 
 
 def is_cold(slots: int, bytes_per_slot: int, llc_bytes: int) -> bool:
