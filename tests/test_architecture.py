@@ -28,8 +28,12 @@ MAY = {
 NARROW = {
     "scoring/model.py": (set(), set()),
     "scoring/wire.py": (set(), set()),
-    "scoring/worker.py": ({"scoring.arena", "scoring.contestants", "scoring.emulation", "scoring.wire"}, {"torch"}),
-    "scoring/contestants.py": ({"scoring.arena", "scoring.emulation"}, {"torch"}),
+    "scoring/worker.py": ({"scoring.arena", "scoring.chain", "scoring.contestants", "scoring.emulation",
+                           "scoring.links", "scoring.wire"}, {"torch"}),
+    "scoring/contestants.py": ({"scoring.arena", "scoring.chain", "scoring.emulation"}, {"torch"}),
+    "scoring/chain.py": (set(), {"torch"}),
+    "scoring/links.py": ({"scoring.chain", "scoring.contestants"}, {"torch"}),
+    "scoring/calibration.py": ({"scoring.chain"}, set()),
     "scoring/emulation.py": (set(), set()),
     "scoring/arena.py": ({"scoring.device_memory"}, {"torch"}),
     "scoring/device_memory.py": (set(), {"torch"}),
@@ -47,9 +51,11 @@ NARROW = {
 # Everything that shows results reads records and nothing that makes them.
 SHOWS = ("render", "junit", "report", "charts", "store", "tables", "units", "progress")
 MAKES = {"scoring.judge", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena", "scoring.layout",
+         "scoring.calibration", "scoring.chain", "scoring.gate", "scoring.links", "scoring.rounds",
          "scoring.contestants", "scoring.emulation", "scoring.check", "scoring.diagnosis", "scoring.jobs", "backends"}
 TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
-    "scoring/arena.py", "scoring/caserun.py", "scoring/layout.py", "scoring/worker.py", "scoring/audit.py",
+    "scoring/arena.py", "scoring/caserun.py", "scoring/chain.py", "scoring/gate.py", "scoring/links.py",
+    "scoring/layout.py", "scoring/worker.py", "scoring/audit.py",
     "scoring/contestants.py", "scoring/diagnosis.py", "scoring/likeness.py", "scoring/patterns.py",
     "scoring/suspects.py",
 }
