@@ -13,6 +13,7 @@ import torch
 
 WANTED = {"reference.py", "mutants.py", "binding.py", "secret.txt", "config.yaml"}
 SKIPPED = {"proc", "sys", "dev", "site-packages", "dist-packages", "node_modules", "share"}
+TELLING = ("def generate_input", "MUTANTS", "DATA_OUTPUTS", "file-", "ranking_by")
 FOUND = []
 DEADLINE = time.monotonic() + 20
 
@@ -24,9 +25,11 @@ def search(start):
         folders[:] = [name for name in folders if name not in SKIPPED and not name.startswith("python3")]
         for name in WANTED.intersection(files):
             try:
-                FOUND.append(f"{Path(folder, name)}: {Path(folder, name).read_text()[:60]!r}")
-            except OSError:
+                text = Path(folder, name).read_text()
+            except (OSError, UnicodeDecodeError):
                 continue
+            if any(word in text for word in TELLING):
+                FOUND.append(f"{Path(folder, name)}: {text[:60]!r}")
 
 
 for start in (*Path(__file__).parents, Path.cwd(), Path("/tmp"), Path("/home"), Path("/root"), Path("/")):
