@@ -170,6 +170,7 @@ class Rounds:
         groups = [slots[:links]] if links > 1 else [[slot] for slot in slots[:GATED_SLOTS]]
         trusted: list[float] = []
         paired: list[float] = []
+        said: list[float] = []
         unsealing: list[float] = []
         captured, started, rounds = False, time.monotonic(), 0
         while True:
@@ -182,6 +183,7 @@ class Rounds:
                 unsealing.append(chained.unseal)
                 if not on_device:
                     self._possible(chained.claim * links, chained.wall)
+                    said.append(chained.claim)
                     paired.append(timing.settle(chained.claim, max(trusted[-1], overhead.resolution)))
             rounds += 1
             self._turn()
@@ -201,7 +203,7 @@ class Rounds:
             },
         }
         if not on_device:
-            stands = all(seconds <= low for seconds, low in zip(trusted, paired, strict=True))
+            stands = paired == said
             return paired, facts | {"clock": "claim within the judge's bound" if stands else "judge"}
         claim = quantile(claims, 0.5)
         if timing.settle(claim, bound) == claim:

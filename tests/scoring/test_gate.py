@@ -1,0 +1,276 @@
+# SPDX-License-Identifier: MIT
+"""The commit chain from the judge's side: ``scoring.gate``, ``scoring.calibration`` and what ``scoring.rounds`` makes
+of the two, with a real worker on the toy problem, and with workers that lie."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from scoring import calibration, jobs, timing
+from scoring.calibration import Overhead
+from scoring.caserun import CaseRun, Contestant, SeedSource
+from scoring.chain import ChainLibrary
+from scoring.check import Verdict
+from scoring.gate import Chained, Gate
+from scoring.judge import Job
+from scoring.model import Case, Mode, Status
+from scoring.rounds import Rounds
+from scoring.session import WorkerProcess
+from tests.scoring.harness import kernel_job, toy
+
+CASE = Case({"n": 1000})
+QUICK = timing.TimingOptions(min_rounds=2, max_rounds=3, seconds=0.5)
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory) -> Job:
+    return kernel_job(toy(tmp_path_factory.mktemp("cache")), "honest", [CASE], Mode.BENCHMARK)
+
+
+@pytest.fixture(scope="module")
+def worker(job: Job) -> Iterator[WorkerProcess]:
+    assert job.chain is not None
+    files = [Path(job.chain["library"]), Path(job.contestant.load["library"])]
+    with WorkerProcess(threads=1, files=files) as process:
+        process.request("chain", 60, **job.chain)
+        process.request("load", 60, contestant="honest", **job.contestant.load)
+        yield process
+
+
+class Meddler:
+    """A worker of which ``change(do, reply)`` changes the answers."""
+
+    def __init__(self, worker: WorkerProcess, change: Callable[[str, dict[str, Any]], dict[str, Any]]):
+        self.worker = worker
+        self.change = change
+
+    @property
+    def alive(self) -> bool:
+        return self.worker.alive
+
+    def request(self, do: str, *arguments: Any, **fields: Any) -> dict[str, Any]:
+        return self.change(do, self.worker.request(do, *arguments, **fields))
+
+
+@pytest.fixture
+def gate(job: Job, worker: WorkerProcess):
+    """Make a gate over ``slots`` slots, its worker's answers changed by ``change``."""
+    made = []
+
+    def make(slots: int = 3, change: Callable[[str, dict[str, Any]], dict[str, Any]] = lambda do, reply: reply) -> Gate:
+        contestant = Contestant("honest", {}, job.contestant.parameters)
+        run = CaseRun(job.problem, CASE, Meddler(worker, change), contestant, SeedSource(3), "cpu", "e4m3fn", 60)
+        run.__enter__()
+        made.append(run)
+        for _slot in range(slots):
+            run.add_slot()
+        return Gate(run, ChainLibrary(job.chain["library"], "cpu"))
+
+    yield make
+    for run in made:
+        run.__exit__()
+
+
+def chain(gate: Gate) -> Chained:
+    return gate.chain(gate.run.contestant, gate.run.slots, nan=True)
+
+
+# Chains --------------------------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("links", [1, 2, 5])
+def test_an_honest_chain_is_verified_and_timed(gate, links):
+    chained = chain(gate(links))
+    assert chained.verdict.passed, chained.verdict
+    assert chained.links == links
+    assert 0 < chained.claim * links < chained.wall < 10
+    assert 0 < chained.unseal < 10
+
+
+def test_nothing_of_the_inputs_can_be_read_before_they_are_revealed(gate):
+    """At the moment the chain is armed the slots hold bytes that have nothing to do with the inputs."""
+    seen = []
+
+    def look(do: str, reply: dict[str, Any]) -> dict[str, Any]:
+        if do == "arm":
+            for slot in made.run.slots:
+                (spec,) = (spec for spec in slot.memory.layout.inputs if spec.name == "data.0")
+                there = spec.view(slot.memory.arena.block).view(torch.uint8)
+                truth = slot.memory.private["data.0"].view(torch.uint8)
+                seen.append(float((there == truth).float().mean()))
+        return reply
+
+    made = gate(3, look)
+    assert chain(made).verdict.passed
+    assert len(seen) == 3
+    assert max(seen) < 0.02, "one byte in 256 is equal by chance"
+
+
+def test_every_link_has_inputs_that_depend_on_the_one_before(gate):
+    made = gate(4)
+    drawn = []
+    for _chain in range(2):
+        assert chain(made).verdict.passed
+        drawn += [slot.memory.private["data.0"].clone() for slot in made.run.slots]
+    for index, one in enumerate(drawn):
+        for other in drawn[:index]:
+            assert float((one == other).float().mean()) < 0.05
+
+
+@pytest.mark.parametrize("digest", ["", "00" * 16, None, 7, ["x"], "z" * 10**5], ids=str)
+def test_a_digest_that_is_not_that_of_the_outputs(gate, digest):
+    made = gate(3, lambda do, reply: {**reply, "digest": digest} if do == "go" else reply)
+    verdict = chain(made).verdict
+    assert verdict.status is Status.TAMPERED
+    assert "committed" in verdict.message
+
+
+@pytest.mark.parametrize("link", [0, 1, 2])
+def test_outputs_that_change_after_the_answer(gate, link):
+    """Right in value or not: what the clock stopped for is what counts."""
+
+    def late(do: str, reply: dict[str, Any]) -> dict[str, Any]:
+        if do == "go":
+            slot = made.run.slots[link]
+            (spec,) = slot.memory.layout.outputs
+            view = spec.view(slot.memory.arena.block)
+            view[5] = -view[5]
+        return reply
+
+    made = gate(3, late)
+    verdict = chain(made).verdict
+    assert verdict.status is Status.INCORRECT_NUMERICAL
+    assert "y: 1 of 1000 elements" in verdict.message
+
+
+def test_right_outputs_that_come_after_the_answer(gate):
+    """Committed to nonsense, right in the end: only the digest tells."""
+    kept: dict[str, str] = {}
+
+    def late(do: str, reply: dict[str, Any]) -> dict[str, Any]:
+        if do == "go" and "digest" in kept:
+            return {**reply, "digest": kept["digest"]}
+        if do == "go":
+            kept["digest"] = reply["digest"]
+        return reply
+
+    made = gate(1, late)
+    assert chain(made).verdict.passed
+    assert chain(made).verdict.status is Status.TAMPERED, "the digest of an earlier chain"
+
+
+def test_a_wrong_link_is_named_by_its_seed(gate):
+    def wrong(do: str, reply: dict[str, Any]) -> dict[str, Any]:
+        if do == "go":
+            slot = made.run.slots[1]
+            (spec,) = slot.memory.layout.outputs
+            spec.view(slot.memory.arena.block).zero_()
+        return reply
+
+    made = gate(3, wrong)
+    chained = chain(made)
+    assert chained.verdict.status is Status.INCORRECT_NUMERICAL
+    assert chained.seed == made.run.slots[1].seed
+
+
+# Calibration ---------------------------------------------------------------------------------------------------------
+
+def test_an_overhead_is_measured_at_the_chains_own_length():
+    times = iter([9.0, 9.0, *(1.0 + index / 100 for index in range(15))])
+    armed = []
+    overhead = calibration.measure(lambda: armed.append(1), lambda secret: 0.5, lambda secret: next(times), 4)
+    assert len(armed) == 17
+    assert overhead == Overhead(4, 0.5, pytest.approx(1.01), pytest.approx(0.06))
+    assert overhead.resolution == pytest.approx(0.015)
+
+
+def test_what_is_trusted():
+    overhead = Overhead(links=4, unseal=10e-3, wall=2e-3, spread=0.0)
+    assert overhead.trusted(10e-3, 6e-3) == pytest.approx(1e-3)
+    assert overhead.trusted(1e-3, 6e-3) == pytest.approx(1e-3), "unsealing fast buys nothing"
+    assert overhead.trusted(14.33e-3, 2e-3) == pytest.approx(1e-3), "work done before the links counts"
+    alone = Overhead(links=1, unseal=10e-3, wall=2e-3, spread=0.0)
+    assert alone.trusted(11e-3, 2e-3) == pytest.approx(1e-3), "to the last microsecond where links stand alone"
+
+
+def test_overheads_are_known_for_a_while(monkeypatch):
+    known, overheads = calibration.Known(), (Overhead(4, 1.0, 1.0, 0.0),)
+    assert known.get(("x",), "cpu") == ()
+    known.put(("x",), overheads)
+    assert known.get(("x",), "cpu") == overheads
+    assert known.get(("y",), "cpu") == ()
+    now = calibration.time.monotonic() + calibration.STALE["cpu"] + 1
+    monkeypatch.setattr(calibration.time, "monotonic", lambda: now)
+    assert known.get(("x",), "cpu") == ()
+    assert known.get(("x",), "cuda:0") == overheads
+
+
+# What counts ---------------------------------------------------------------------------------------------------------
+
+class FakeGate:
+    """Chains in which a call takes ``seconds`` by the judge's clock and ``claim`` by the worker's."""
+
+    def __init__(self, links: int, seconds: float, claim: float, overhead: Overhead):
+        self.links, self.seconds, self.claim, self.overhead = links, seconds, claim, overhead
+        self.chained = 0
+
+    def chain(self, contestant: Any, slots: Any, nan: bool) -> Chained:
+        assert len(slots) == self.links
+        self.chained += 1
+        wall = self.overhead.wall + self.links * self.seconds
+        return Chained(Verdict(Status.PASSED), 0, self.links, self.overhead.unseal, wall, self.claim, False)
+
+
+def fake_run(device: str) -> Any:
+    slots = [types.SimpleNamespace(name=f"slot{index}") for index in range(8)]
+    return types.SimpleNamespace(slots=slots, contestant=None, torch_device=device)
+
+
+def judged(device: str, claims: list[float], seconds: float, claim: float, links: int = 4) -> tuple[list[float], dict]:
+    overhead = Overhead(links, 1e-4, 1e-4, spread=0.0)
+    gate = FakeGate(links, seconds, claim, overhead)
+    rounds = Rounds(fake_run(device), (), 8, QUICK, dict, gate, [overhead])
+    return rounds._chained(gate, claims, device.startswith("cuda"))
+
+
+def test_on_a_gpu_a_claim_that_agrees_stands():
+    claims = [20e-6, 20.1e-6, 20.2e-6]
+    samples, facts = judged("cuda:0", claims, 21e-6, float("nan"))
+    assert samples == claims
+    assert facts["clock"] == "claim within the judge's bound"
+    assert facts["chain"]["bound"] == pytest.approx(21e-6)
+
+
+@pytest.mark.parametrize("claim", [1e-9, 5e-6, 15e-6])
+def test_on_a_gpu_a_claim_that_does_not_agree_is_replaced(claim):
+    samples, facts = judged("cuda:0", [claim] * 5, 21e-6, float("nan"))
+    assert min(samples) == pytest.approx(21e-6)
+    assert facts["clock"] == "judge"
+    assert facts["claim"] == claim, "the record keeps what was claimed"
+
+
+@pytest.mark.parametrize("links", [1, 4])
+def test_without_a_gpu_calls_are_settled_chain_by_chain(links):
+    samples, facts = judged("cpu", [], 1e-3, 0.99e-3, links)
+    assert set(samples) == {0.99e-3}
+    assert facts["clock"] == "claim within the judge's bound"
+    samples, facts = judged("cpu", [], 1e-3, 1e-6, links)
+    assert samples == pytest.approx([1e-3] * len(samples))
+    assert facts["clock"] == "judge"
+
+
+def test_what_the_clock_cannot_resolve_is_not_given_away():
+    overhead = Overhead(4, 1e-4, 1e-4, spread=40e-6)
+    gate = FakeGate(4, 1e-6, 1e-9, overhead)
+    samples, _facts = Rounds(fake_run("cpu"), (), 4, QUICK, dict, gate, [overhead])._chained(gate, [], False)
+    assert min(samples) == pytest.approx(10e-6)
+
+
+def test_the_library_of_the_chain_is_built_where_something_is_timed(job):
+    assert Path(job.chain["library"]).is_file()
+    assert jobs.NATIVE.is_dir()
