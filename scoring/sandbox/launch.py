@@ -181,7 +181,7 @@ class Launched:
             limits["DATA"] = self.policy.memory          # (drivers of GPUs reserve more than there is)
         filter_ = None
         if self.tier.name == "landlock":
-            filter_ = base64.b64encode(seccomp.program(network=False)).decode()
+            filter_ = base64.b64encode(seccomp.program(namespaces=False)).decode()
         spec = {"uid": self.uid, "groups": list(self.nodes.groups), "limits": limits, "landlock": rules,
                 "seccomp": filter_}
         return [sys.executable, "-u", "-P", "-m", INSIDE, json.dumps(spec), *program]
@@ -210,7 +210,7 @@ class Launched:
         seen = visible.outermost([*read, *whole])
         view = bubblewrap.View(seen, [name for name in self.nodes.paths if Path(name).exists()], copies,
                                self.policy.scratch)
-        filter_ = _memory_file(stack, seccomp.program(network=True))
+        filter_ = _memory_file(stack, seccomp.program(namespaces=True))
         status, theirs = os.pipe()
         self._status = status
         _close_later(stack, theirs)

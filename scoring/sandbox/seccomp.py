@@ -48,6 +48,10 @@ CALLS: Mapping[str, tuple[int | None, int | None]] = {
     "setdomainname": (171, 162), "settimeofday": (164, 170), "clock_settime": (227, 112), "clock_adjtime": (305, 266),
     "adjtimex": (159, 171),
 }
+# What processes find each other by, and what outlives them.
+SHARED: Mapping[str, tuple[int, int]] = {
+    "shmget": (29, 194), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
+}
 # Calls that are looked at more closely.
 _CLOSER: Mapping[str, tuple[int, int]] = {
     "clone": (56, 220), "clone3": (435, 435), "personality": (135, 92), "socket": (41, 198), "socketpair": (53, 199),
@@ -55,12 +59,12 @@ _CLOSER: Mapping[str, tuple[int, int]] = {
 }
 
 
-def program(network: bool, machine: str | None = None) -> bytes:
+def program(namespaces: bool, machine: str | None = None) -> bytes:
     """The filter as the kernel takes it: an array of 8-byte instructions.
 
-    Without ``network`` only what stays inside the process's own family works: connected local pairs, no internet
-    family, no connection to anybody's socket. (A network namespace of one's own makes that unnecessary.) Raises
-    ``OSError`` on an architecture there are no numbers for.
+    Without ``namespaces`` of its own a process must be kept from those of the host: of sockets only connected local
+    pairs work, no internet family, no connection to anybody's socket, and nothing of System V's or POSIX's that others
+    could find. Raises ``OSError`` on an architecture there are no numbers for.
     """
     machine = machine or platform.machine()
     if machine not in AUDIT:
@@ -79,7 +83,9 @@ def program(network: bool, machine: str | None = None) -> bytes:
         "clone": [_argument(0), (BITS, 0, 1, NAMESPACES), _refuse(errno.EPERM), _ALLOWED],
         "personality": _only(0, 0, 0xFFFFFFFF),          # the ordinary one, and asking for the present one
     }
-    if not network:
+    if not namespaces:
+        for numbers in SHARED.values():
+            code += [(EQUAL, 0, 1, numbers[column]), _refuse(errno.EPERM)]
         stream = [(AND, 0, 0, 0xF), (EQUAL, 2, 0, SOCK_STREAM), (EQUAL, 1, 0, SOCK_SEQPACKET),
                   _refuse(errno.EPERM), _ALLOWED]
         bodies |= {

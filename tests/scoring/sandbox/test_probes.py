@@ -151,6 +151,21 @@ tell(environ=attempt(lambda: len(open(f"/proc/{{judge}}/environ").read())),
         victim.wait()
 
 
+def test_what_is_left_in_shared_memory_is_not_found_again(walled):
+    """System V's, which no process has to hold open; POSIX's is a file."""
+    code = """
+key = 0x77617270
+libc.shmget.argtypes = [ctypes.c_int, ctypes.c_size_t, ctypes.c_int]
+old = libc.shmget(key, 4096, 0o600)
+new = libc.shmget(key, 4096, 0o1600)
+tell(old=old, file=attempt(lambda: len(open("/dev/shm/warpwave-later").read())),
+     left=attempt(lambda: open("/dev/shm/warpwave-later", "w").close()))
+"""
+    first, second = probe(walled, code).facts, probe(walled, code).facts
+    assert first["old"] == second["old"] == -1
+    assert second["file"] in ("ENOENT", "EACCES")
+
+
 def test_the_network_is_out_of_reach(walled):
     with socket.create_server(("127.0.0.1", 0)) as server:
         server.settimeout(0.1)
