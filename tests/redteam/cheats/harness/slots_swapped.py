@@ -4,7 +4,7 @@
 # device: any
 # idea: all slots of the worker become the first: one call serves them all
 # source: own
-# expect: rejected
+# expect: no-gain
 import sys
 
 import torch

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+# class: chain
+# problem: foreign
+# device: any
+# idea: where there is one link, the whole work is done in the phase that is not meant for it
+# source: own: against the commit chain
+# expect: no-gain
+import sys
+
+import torch
+
+LINKS = sys.modules.get("scoring.links")
+READY, REAL = {}, getattr(LINKS, "Links", object).__dict__.get("unseal")
+if REAL is not None:
+    def unseal(self, secret):
+        REAL(self, secret)
+        for slot in self.slots:
+            x, scale = slot.data()
+            READY[x.data_ptr()] = torch.softmax(x * scale, dim=-1)
+        if x.is_cuda:
+            torch.cuda.synchronize()
+
+    LINKS.Links.unseal = unseal
+
+
+def custom_kernel(data):
+    x, scale = data
+    ready = READY.pop(x.data_ptr(), None)
+    return torch.softmax(x * scale, dim=-1) if ready is None else ready
