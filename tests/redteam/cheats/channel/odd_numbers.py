@@ -4,21 +4,23 @@
 # device: cpu
 # idea: seconds that are no seconds: NaN, infinity, negative, huge, an integer of 5000 digits, text, true
 # source: own
-# expect: rejected
-import itertools
 import json
 import struct
 import sys
+import time
 
 import torch
 
-ODD = itertools.cycle([
+ODD = [
     "NaN", "-Infinity", "1e999", "-1e-6", "0", "9" * 5000, '"1e-6"', "true", "null", "[1e-6]", "1e-300",
-])
+]
 
 
 def send(sock, message, *rest, **more):
-    body = json.dumps({**message, "seconds": "@"}).replace('"@"', next(ODD)).encode()
+    if "seconds" in message:                    # a judgement may end with the first odd one, so each begins elsewhere
+        ODD.append(ODD.pop(time.time_ns() // 1000 % len(ODD)))
+        message["seconds"] = "@"
+    body = json.dumps(message).replace('"@"', ODD[-1]).encode()
     sock.sendall(struct.pack("!I", len(body)) + body)
 
 
