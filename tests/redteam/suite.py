@@ -43,7 +43,7 @@ class Bench:
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.redteam.bench", *self.arguments], cwd=ROOT, start_new_session=True,
-                env={**os.environ, **self.canary.environment, "OMP_NUM_THREADS": "1"},
+                env={**os.environ, **self.canary.environment, **_environment(self.arguments[0])},
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             )
         assert self.process.stdin is not None
@@ -67,6 +67,12 @@ class Bench:
             os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
         self.process = None
+
+
+def _environment(device: str) -> dict[str, str]:
+    """One thread for every file alike; a CPU's judgement sees no GPU, where some problems would put their inputs."""
+    hidden = {"CUDA_VISIBLE_DEVICES": "", "HIP_VISIBLE_DEVICES": ""} if device == "cpu" else {}
+    return {"OMP_NUM_THREADS": "1", **hidden}
 
 
 def _line(fd: int, seconds: float) -> bytes:
