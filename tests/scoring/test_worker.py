@@ -180,7 +180,7 @@ STARTER = """
 import os, signal, sys
 from scoring.session import WorkerProcess
 process = WorkerProcess()
-print(process.facts["pid"], flush=True)
+print(process.pid, flush=True)
 {ending}
 """
 
