@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
 """What a chain costs by itself: unsealing, mixing, committing, and two round trips, without any code under test.
 
-Measured with a contestant that does nothing in a worker of its own, before a submission is started: a process that is
-not there cannot slow the machine down to have more subtracted later. Chains are as long as they will be in earnest: a
-line through two other lengths was tried, and its slope was off by up to 10 µs a link.
+Measured with a contestant of ours, whose time is known, in a worker of its own, before a submission is started: a
+process that is not there cannot slow the machine down to have more subtracted later. Chains are as long as they will be
+in earnest: a line through two other lengths was tried, and its slope was off by up to 10 µs a link.
 """
 
 from __future__ import annotations
@@ -21,12 +21,16 @@ STALE = {"cpu": 30.0, "cuda": 600.0}        # seconds a result may be used again
 LINKS_SHARE, UNSEAL_SHARE = 0.1, 0.75
 # Unsealing for a chain of several links may take this much longer than in calibration: the device's jitter. Whoever
 # uses it to work ahead on an operand has it once for the whole chain.
-JITTER_SECONDS, JITTER_SHARE = 30e-6, 0.03
+JITTER_SECONDS, JITTER_SHARE = 100e-6, 0.05
 
 
 @dataclass(frozen=True)
 class Overhead:
     """Seconds that the two phases of a chain of ``links`` links cost without calls, and how well that is known.
+
+    A chain of one link has one phase: all its inputs are known when they are unsealed, so the clock runs from there,
+    and ``unseal`` is 0. Of unsealing nothing is subtracted but what moving the bytes must cost (part of ``wall``),
+    since code that knows how could do it faster than we and work in the time it saved.
 
     ``spread`` is how far the median of such chains lies above their fastest tenth, in seconds: the judge's clock
     resolves no less.
@@ -47,9 +51,7 @@ class Overhead:
 
         Time beyond what unsealing takes counts as work done there; time saved there buys nothing.
         """
-        allowed = self.unseal
-        if self.links > 1:
-            allowed += JITTER_SECONDS + JITTER_SHARE * allowed
+        allowed = JITTER_SECONDS + (1 + JITTER_SHARE) * self.unseal if self.links > 1 else 0.0
         return (wall - self.wall + max(0.0, unseal - allowed)) / self.links
 
 
@@ -65,9 +67,8 @@ def measure(
     arm: Callable[[], object], unseal: Callable[[bytes], float], go: Callable[[bytes], float], links: int,
     samples: int = SAMPLES,
 ) -> Overhead:
-    """Calibrate with ``arm``, which readies a chain of ``links`` links, and its two phases, which tell their seconds.
-
-    The first two are not counted.
+    """Calibrate with ``arm``, which readies a chain of ``links`` links, and its two phases, which tell their seconds
+    less those spent in calls. The first two are not counted.
     """
     phases = []
     for _chain in range(samples + 2):

@@ -10,7 +10,7 @@ import ctypes
 import importlib.util
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +169,8 @@ class PythonSubmission:
         self.partial = frozenset(message.get("partial", []))       # outputs a peer computes; all if empty
         self.results: dict[int, list[torch.Tensor]] = {}
         self.held: list[torch.Tensor] = []
+        self.spare: dict[int, torch.Tensor] = {}
+        self.reuses = False          # one buffer for all results: each has to be copied before the next call
 
     def memory(self, slot: Slot, workspace: int) -> list[tuple[str, int, int]]:
         """Name, address and bytes of the tensors in ``data``."""
@@ -189,15 +191,31 @@ class PythonSubmission:
                 ours.copy_(theirs.detach())      # a graph behind it would grow with every call
 
     def commits(self, slot: Slot) -> list[tuple[int, int, int]]:
-        """(source, target, bytes) of every output of the newest call; the sources live until the next one."""
+        """(source, target, bytes) of every output of the newest call; the sources live until the next one.
+
+        What was written in place is copied, too, if nowhere useful: the judge subtracts one copy from every
+        submission's time.
+        """
         self.held = self.results.pop(id(slot), [])
         places = []
         for (name, ours), theirs in zip(slot.outputs.items(), self.held, strict=True):
-            plain = type(theirs) is torch.Tensor and theirs.is_contiguous() and theirs.data_ptr() % ALIGNMENT == 0
-            if not plain:
+            size, source = slot.sizes[name], theirs
+            if not _plain(theirs):
                 ours.copy_(theirs.detach())
-            places.append((theirs.data_ptr() if plain else ours.data_ptr(), ours.data_ptr(), slot.sizes[name]))
+                source = ours
+            target = ours if source.data_ptr() != ours.data_ptr() else self._spare(size, ours.device)
+            places.append((source.data_ptr(), target.data_ptr(), size))
         return places
+
+    def share_memory(self, slots: Sequence[Slot]) -> bool:
+        """Whether the newest results for different slots lie in the same memory, so that only the last one is left."""
+        places = [tensor.data_ptr() for slot in slots for tensor in self.results.get(id(slot), []) if tensor.numel()]
+        return len(set(places)) < len(places)
+
+    def _spare(self, size: int, device: torch.device) -> torch.Tensor:
+        if size not in self.spare:
+            self.spare[size] = torch.empty(max(size, 1), dtype=torch.uint8, device=device)
+        return self.spare[size]
 
     def _promised(self, slot: Slot) -> list[torch.Tensor]:
         return [tensor for name, tensor in slot.outputs.items() if not self.partial or name in self.partial]
@@ -226,3 +244,9 @@ class PythonSubmission:
 def trace(error: BaseException) -> str:
     """The last lines of a traceback: enough to find the place, short enough for a table."""
     return "".join(traceback.format_exception(error))[-4000:].strip()
+
+
+def _plain(tensor: torch.Tensor) -> bool:
+    """Whether the tensor's bytes, one after the other from its address on, are its elements."""
+    return (type(tensor) is torch.Tensor and tensor.is_contiguous() and not tensor.is_neg() and not tensor.is_conj()
+            and tensor.data_ptr() % ALIGNMENT == 0)

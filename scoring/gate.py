@@ -26,6 +26,11 @@ if TYPE_CHECKING:
     from scoring.caserun import Contestant
 
 
+UNCOMMITTED = (
+    "the outputs are not those the worker had committed itself to when the clock stopped: something wrote to them "
+    "later (a thread, a stream or a process that was not waited for), or the digest was made up")
+
+
 @dataclass(frozen=True)
 class Chained:
     """One chain: the verdict over all its links, the seed of the first wrong one, and seconds by the judge's clock:
@@ -68,10 +73,12 @@ class Gate:
         self.run.worker.request("unseal", self.run.call_seconds, secret=secret.hex())
         return time.perf_counter() - begin
 
-    def go(self, secret: bytes) -> tuple[float, Mapping[str, Any]]:
-        """Reveal where the links begin; seconds until the answer, and the answer. Raises ``WorkerFailure``."""
+    def go(self, secret: bytes, seal: bytes | None = None) -> tuple[float, Mapping[str, Any]]:
+        """Reveal where the links begin, and the key of the inputs if that was not done before; seconds until the
+        answer, and the answer. Raises ``WorkerFailure``."""
+        keys = {"secret": secret.hex()} | ({"seal": seal.hex()} if seal is not None else {})
         begin = time.perf_counter()
-        reply = self.run.worker.request("go", 2 * self.run.call_seconds, secret=secret.hex())
+        reply = self.run.worker.request("go", 2 * self.run.call_seconds, (), **keys)
         return time.perf_counter() - begin, reply
 
     def chain(self, contestant: Contestant, slots: Sequence[Slot], nan: bool) -> Chained:
@@ -84,8 +91,12 @@ class Gate:
             slot.memory.poison(nan)
         run.sync()
         captured = self.arm(contestant.name, slots)
-        unseal = self.unseal(seal)
-        wall, reply = self.go(begin)
+        if len(slots) > 1:
+            unseal = self.unseal(seal)
+            wall, reply = self.go(begin)
+        else:                # nothing of the inputs depends on the second key, so no clock may stand still between them
+            unseal = 0.0
+            wall, reply = self.go(begin, seal)
         verdict, seed = self._verify(contestant, slots, self.library.key(begin), reply)
         links = len(slots)
         return Chained(verdict, seed, links, unseal, wall, claimed(reply) / links, captured)
@@ -96,21 +107,24 @@ class Gate:
     def _verify(
         self, contestant: Contestant, slots: Sequence[Slot], key: torch.Tensor, reply: Mapping[str, Any]
     ) -> tuple[Verdict, int]:
-        """The first link that is wrong, else whether the digest the worker gave is that of the bytes it gave."""
+        """The first link that is wrong, or that the worker's digest is not that of the bytes it gave."""
         outputs = [slot.memory.outputs() for slot in slots]       # before anything else: now they are ours
         self.run.sync()
-        digest = key.clone()
-        for slot, given in zip(slots, outputs, strict=True):
-            if len(slots) > 1:
-                for number, name in enumerate(slot.memory.layout.fresh):
-                    self.library.mix(slot.memory.private[name], digest, number)
-            verdict = self.run.verify_slot(slot, contestant, given)
-            if not verdict.passed:
-                return verdict, slot.seed
+        keys = [key]
+        for given in outputs:
+            digest = keys[-1].clone()
             for number, output in enumerate(given):
                 nbytes = output.numel() * output.element_size()
                 self.library.commit(output.data_ptr(), output.data_ptr(), nbytes, digest, digest, number)
-        if reply.get("digest") != bytes(digest.tolist()).hex():
-            message = "the outputs are not those the worker had committed itself to when the clock stopped"
-            return Verdict(Status.TAMPERED, message), slots[0].seed
+            keys.append(digest)
+        kept = reply.get("digest") == bytes(keys[-1].tolist()).hex()
+        for slot, given, begin in zip(slots, outputs, keys, strict=False):
+            if len(slots) > 1:
+                for number, name in enumerate(slot.memory.layout.fresh):
+                    self.library.mix(slot.memory.private[name], begin, number)
+            verdict = self.run.verify_slot(slot, contestant, given)
+            if not verdict.passed:
+                return verdict, slot.seed
+            if not kept:     # the inputs of all other links are drawn from digests that are not the worker's
+                return Verdict(Status.TAMPERED, UNCOMMITTED), slot.seed
         return verdict, 0

@@ -321,6 +321,7 @@ class _Referee:
 
     def _overheads(self, case: Case, run: CaseRun) -> tuple[Overhead, ...]:
         from scoring import calibration
+        from scoring.caserun import claimed
         from scoring.gate import Gate
 
         assert self.library is not None
@@ -341,9 +342,31 @@ class _Referee:
             run.sync()
             gate.arm(name, run.slots[:links])
 
-        return tuple(
-            calibration.measure(partial(arm, links), gate.unseal, lambda secret: gate.go(secret)[0], links)
-            for links in lengths)
+        def measured(links: int) -> Overhead:
+            known = self._known_seconds(run, links)
+
+            def go(secret: bytes) -> float:
+                wall, reply = gate.go(secret)
+                return wall - (claimed(reply) if known is None else known)
+
+            if links > 1:
+                return calibration.measure(partial(arm, links), gate.unseal, go, links)
+            overhead = calibration.measure(partial(arm, links), lambda secret: 0.0, go, links)
+            bandwidth = self.job.target.peaks.get("bytes")
+            moved = 2 * run.slots[0].memory.sealed.numel() / bandwidth if bandwidth else 0.0
+            return replace(overhead, wall=overhead.wall + moved)
+
+        return tuple(measured(links) for links in lengths)
+
+    def _known_seconds(self, run: CaseRun, links: int) -> float | None:
+        """What the calls of a calibration chain take on a GPU, replayed alone; None for a host, whose clock tells."""
+        if self.job.torch_device == "cpu":
+            return None
+        from scoring.caserun import claimed
+
+        name, slots = run.contestant.name, [slot.name for slot in run.slots[:links]]
+        run.ask("capture", contestant=name, slots=slots)
+        return min(claimed(run.ask("replay", contestant=name, slots=slots)) for _replay in range(8))
 
     def _prepare(self, case: Case, seeds: SeedSource) -> CaseRun:
         from scoring.session import WorkerFailure

@@ -15,38 +15,42 @@ from typing import Any
 
 import torch
 
-from scoring.chain import ChainLibrary
+from scoring.chain import KEY_BYTES, ChainLibrary
 from scoring.contestants import NativeKernel, PythonSubmission, Slot
 
 
 class Idle:
-    """A contestant that does nothing: what a chain costs by itself. ``copies``: as if results lay elsewhere."""
+    """A contestant that only fills its outputs with zeros: what is known of it tells what a chain costs by itself.
+
+    It writes, as a kernel does, so that the digests find as much unwritten cache as they will in earnest. ``copies``:
+    its results lie in memory of its own, as those of a submission.
+    """
 
     def __init__(self, copies: bool):
         self.copies = copies
-        self.spare: dict[int, torch.Tensor] = {}
+        self.spare: dict[str, torch.Tensor] = {}
 
     def memory(self, slot: Slot, workspace: int) -> list[tuple[str, int, int]]:
         return []
 
     def run(self, slot: Slot, workspace: int) -> None:
-        return
+        for tensor in self._results(slot).values():
+            tensor.zero_()
 
     def finish(self, slot: Slot) -> None:
         return
 
     def commits(self, slot: Slot) -> list[tuple[int, int, int]]:
-        """As of a kernel that wrote its outputs in place, or of one that returned them in memory of its own."""
-        places = []
+        results = self._results(slot)
+        return [(results[name].data_ptr(), ours.data_ptr(), slot.sizes[name]) for name, ours in slot.outputs.items()]
+
+    def _results(self, slot: Slot) -> dict[str, torch.Tensor]:
+        if not self.copies:
+            return slot.outputs
         for name, ours in slot.outputs.items():
-            source = ours.data_ptr()
-            if self.copies:
-                size = slot.sizes[name]
-                if size not in self.spare:
-                    self.spare[size] = torch.zeros(max(size, 1), dtype=torch.uint8, device=ours.device)
-                source = self.spare[size].data_ptr()
-            places.append((source, ours.data_ptr(), slot.sizes[name]))
-        return places
+            if name not in self.spare or self.spare[name].shape != ours.shape:
+                self.spare[name] = torch.empty_like(ours)
+        return self.spare
 
 
 Runnable = NativeKernel | PythonSubmission | Idle
@@ -70,7 +74,7 @@ class Links:
         self.keys = library.keys(len(slots) + 1)
         self.seal_key = library.keys(1)[0]
         self.on_device = library.device.type == "cuda"
-        self.host = torch.zeros(16, dtype=torch.uint8, pin_memory=self.on_device)
+        self.host = torch.zeros((2, KEY_BYTES), dtype=torch.uint8, pin_memory=self.on_device)
         self.graph: Any = None
         self.seconds = 0.0
         if self.on_device:
@@ -91,18 +95,18 @@ class Links:
                     self.library.seal(slot.sealed, self.seal_key, index)
             torch.cuda.synchronize()
 
-    def unseal(self, secret: bytes) -> None:
-        """Make the inputs of all slots readable, and be done with it."""
-        self._tell(self.seal_key, secret)
+    def unseal(self, secret: bytes, wait: bool = True) -> None:
+        """Make the inputs of all slots readable; ``wait`` until they are."""
+        self._tell(self.seal_key, self.host[0], secret)
         for index, slot in enumerate(self.slots):
             self.library.seal(slot.sealed, self.seal_key, index)
-        if self.on_device:
+        if self.on_device and wait:
             torch.cuda.synchronize()
 
     def run(self, secret: bytes) -> dict[str, Any]:
         """All links from ``secret`` on: the last digest, and the seconds spent in calls where a host clock can tell
         (without a GPU)."""
-        self._tell(self.keys[0], secret)
+        self._tell(self.keys[0], self.host[1], secret)
         self.seconds = 0.0
         if self.graph is not None:
             self.graph.replay()
@@ -111,9 +115,10 @@ class Links:
         last = bytes(self.keys[len(self.slots)].tolist()).hex()      # waits for the device
         return {"digest": last} if self.on_device else {"digest": last, "seconds": self.seconds}
 
-    def _tell(self, key: torch.Tensor, secret: bytes) -> None:
-        self.host.copy_(torch.frombuffer(bytearray(secret), dtype=torch.uint8))
-        key.copy_(self.host, non_blocking=True)
+    @staticmethod
+    def _tell(key: torch.Tensor, staging: torch.Tensor, secret: bytes) -> None:
+        staging.copy_(torch.frombuffer(bytearray(secret), dtype=torch.uint8))
+        key.copy_(staging, non_blocking=True)
 
     def _links(self) -> None:
         library, keys = self.library, self.keys

@@ -9,6 +9,7 @@ the calls in them. Peers are trusted code, and their claims are taken as they ar
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from scoring.gate import Gate
 from scoring.model import Stats, Status
 from scoring.session import WorkerFailure
 
-CHAIN_ROUNDS = 6              # on a GPU, where the chains only bound what the events say
+CHAIN_ROUNDS = 8              # at most, on a GPU: chains are run until one of them agrees with what the events say
 BOUND_SHARE = 0.0             # the quantile of the chains' times that bounds a claim: the least, as jitter only adds
 GATED_SHARE = 0.25            # … of chains of one link, where a single outlier would bound too little
 GATED_SLOTS = 8               # chains of one link per round, where links cannot depend on one another
@@ -168,6 +169,7 @@ class Rounds:
         while len(slots) < links:
             self.run.add_slot()
         groups = [slots[:links]] if links > 1 else [[slot] for slot in slots[:GATED_SLOTS]]
+        claim = quantile(claims, 0.5) if on_device else math.nan
         trusted: list[float] = []
         paired: list[float] = []
         said: list[float] = []
@@ -187,14 +189,14 @@ class Rounds:
                     paired.append(timing.settle(chained.claim, max(trusted[-1], overhead.resolution)))
             rounds += 1
             self._turn()
-            if on_device:
-                done = rounds >= CHAIN_ROUNDS
+            if on_device:        # more chains could only lower the bound
+                bound = self._bound(trusted, overhead)
+                done = rounds >= CHAIN_ROUNDS or timing.settle(claim, bound) == claim
             else:
                 done = timing.finished(paired, time.monotonic() - started, self.options)
             if done:
                 break
-        share = BOUND_SHARE if links > 1 else GATED_SHARE
-        bound = max(quantile(trusted, share), overhead.resolution)
+        bound = self._bound(trusted, overhead)
         facts: dict[str, Any] = {
             "chain": {
                 "links": links, "chains": len(trusted), "bound": bound, "overhead": overhead.wall / links,
@@ -205,10 +207,15 @@ class Rounds:
         if not on_device:
             stands = paired == said
             return paired, facts | {"clock": "claim within the judge's bound" if stands else "judge"}
-        claim = quantile(claims, 0.5)
         if timing.settle(claim, bound) == claim:
             return claims, facts | {"clock": "claim within the judge's bound", "claim": claim}
         return [max(seconds, bound) for seconds in trusted], facts | {"clock": "judge", "claim": claim}
+
+    @staticmethod
+    def _bound(trusted: Sequence[float], overhead: Overhead) -> float:
+        """Seconds per call that nobody can talk down, as far as the clock resolves."""
+        share = BOUND_SHARE if overhead.links > 1 else GATED_SHARE
+        return max(quantile(trusted, share), overhead.resolution)
 
     def _overhead(self, on_device: bool) -> Overhead:
         """That of the longest chain to run: on a host of no more links than there are slots."""

@@ -89,11 +89,11 @@ def test_an_honest_chain_is_verified_and_timed(gate, links):
     assert chained.verdict.passed, chained.verdict
     assert chained.links == links
     assert 0 < chained.claim * links < chained.wall < 10
-    assert 0 < chained.unseal < 10
+    assert 0 < chained.unseal < 10 or links == 1, "a chain of one link has one phase"
 
 
 def test_nothing_of_the_inputs_can_be_read_before_they_are_revealed(gate):
-    """At the moment the chain is armed the slots hold bytes that have nothing to do with the inputs."""
+    """When the chain is armed the slots hold bytes that have nothing to do with the inputs."""
     seen = []
 
     def look(do: str, reply: dict[str, Any]) -> dict[str, Any]:
@@ -130,9 +130,9 @@ def test_a_digest_that_is_not_that_of_the_outputs(gate, digest):
     assert "committed" in verdict.message
 
 
-@pytest.mark.parametrize("link", [0, 1, 2])
-def test_outputs_that_change_after_the_answer(gate, link):
-    """Right in value or not: what the clock stopped for is what counts."""
+@pytest.mark.parametrize(("link", "status"), [(0, Status.INCORRECT_NUMERICAL), (2, Status.TAMPERED)])
+def test_outputs_that_change_after_the_answer(gate, link, status):
+    """Right in value or not: what the clock stopped for is what counts. A wrong number says more, where one is seen."""
 
     def late(do: str, reply: dict[str, Any]) -> dict[str, Any]:
         if do == "go":
@@ -144,8 +144,8 @@ def test_outputs_that_change_after_the_answer(gate, link):
 
     made = gate(3, late)
     verdict = chain(made).verdict
-    assert verdict.status is Status.INCORRECT_NUMERICAL
-    assert "y: 1 of 1000 elements" in verdict.message
+    assert verdict.status is status
+    assert ("y: 1 of 1000 elements" if link == 0 else "had committed itself to") in verdict.message
 
 
 def test_right_outputs_that_come_after_the_answer(gate):
@@ -164,18 +164,22 @@ def test_right_outputs_that_come_after_the_answer(gate):
     assert chain(made).verdict.status is Status.TAMPERED, "the digest of an earlier chain"
 
 
-def test_a_wrong_link_is_named_by_its_seed(gate):
-    def wrong(do: str, reply: dict[str, Any]) -> dict[str, Any]:
-        if do == "go":
-            slot = made.run.slots[1]
-            (spec,) = slot.memory.layout.outputs
-            spec.view(slot.memory.arena.block).zero_()
-        return reply
-
-    made = gate(3, wrong)
-    chained = chain(made)
-    assert chained.verdict.status is Status.INCORRECT_NUMERICAL
-    assert chained.seed == made.run.slots[1].seed
+def test_a_wrong_link_is_named_by_its_seed(job, worker, gate):
+    """A kernel that is right once in a while: its digests are those of its wrong outputs."""
+    body = "_count[0] += 1\n    return data[0] * (data[1] + (_count[0] == 2))"
+    path = Path(job.chain["library"]).with_name("sometimes.py")
+    path.write_text(f"_count = [0]\n\ndef custom_kernel(data):\n    {body}\n")
+    with WorkerProcess(threads=1, files=[path, Path(job.chain["library"])]) as fresh:
+        fresh.request("chain", 60, **job.chain)
+        fresh.request("load", 60, contestant="honest", kind="python", path=str(path))
+        made = gate(3)
+        made.run.worker.worker = fresh
+        for slot in made.run.slots:
+            made.run._send("slot", slot.memory.arena, slot=slot.name, **slot.memory.layout.message())
+        chained = chain(made)
+        assert chained.verdict.status is Status.INCORRECT_NUMERICAL
+        assert chained.seed == made.run.slots[1].seed
+        made.run.worker.worker = worker
 
 
 # Calibration ---------------------------------------------------------------------------------------------------------
@@ -193,9 +197,9 @@ def test_what_is_trusted():
     overhead = Overhead(links=4, unseal=10e-3, wall=2e-3, spread=0.0)
     assert overhead.trusted(10e-3, 6e-3) == pytest.approx(1e-3)
     assert overhead.trusted(1e-3, 6e-3) == pytest.approx(1e-3), "unsealing fast buys nothing"
-    assert overhead.trusted(14.33e-3, 2e-3) == pytest.approx(1e-3), "work done before the links counts"
-    alone = Overhead(links=1, unseal=10e-3, wall=2e-3, spread=0.0)
-    assert alone.trusted(11e-3, 2e-3) == pytest.approx(1e-3), "to the last microsecond where links stand alone"
+    assert overhead.trusted(14.6e-3, 2e-3) == pytest.approx(1e-3), "work done before the links counts, jitter aside"
+    alone = Overhead(links=1, unseal=0.0, wall=2e-3, spread=0.0)
+    assert alone.trusted(0.0, 3e-3) == pytest.approx(1e-3)
 
 
 def test_overheads_are_known_for_a_while(monkeypatch):
@@ -223,7 +227,8 @@ class FakeGate:
         assert len(slots) == self.links
         self.chained += 1
         wall = self.overhead.wall + self.links * self.seconds
-        return Chained(Verdict(Status.PASSED), 0, self.links, self.overhead.unseal, wall, self.claim, False)
+        unseal = self.overhead.unseal if self.links > 1 else 0.0
+        return Chained(Verdict(Status.PASSED), 0, self.links, unseal, wall, self.claim, False)
 
 
 def fake_run(device: str) -> Any:
