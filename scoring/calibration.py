@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from scoring.chain import KEY_BYTES
 
-SAMPLES = 15                  # chains
+SAMPLES = 12                  # chains
 STALE = {"cpu": 30.0, "cuda": 600.0}        # seconds a result may be used again: a host's speed drifts
 # Of the links rather too little is subtracted than too much; of unsealing, whose excess counts as work, the reverse.
 LINKS_SHARE, UNSEAL_SHARE = 0.1, 0.75

@@ -16,6 +16,7 @@ import torch
 
 KEY_BYTES = 16
 WIDTHS = (1, 2, 4)            # bytes of an element that can be mixed
+WORD = 4                      # bytes that are drawn together, as neighbours are not worth a draw each
 ALIGNMENT = 16                # bytes: of memory that a GPU build seals, mixes or commits
 
 _POINTER, _SIZE, _INT, _WORD = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32
@@ -59,9 +60,12 @@ class ChainLibrary:
         self._run("seal", self._seal(region.data_ptr(), region.numel(), key.data_ptr(), nonce, self._queue()))
 
     def mix(self, tensor: torch.Tensor, key: torch.Tensor, nonce: int) -> None:
-        """Draw every element of ``tensor`` (dense in memory, any order of dimensions) anew from its window of 256."""
+        """Draw the contents of ``tensor`` (dense in memory, any order of dimensions) anew, in words of four bytes where
+        it fills them, each from the 256 words or elements of its window."""
+        nbytes = tensor.numel() * tensor.element_size()
+        width = WORD if nbytes % WORD == 0 and tensor.data_ptr() % ALIGNMENT == 0 else tensor.element_size()
         self._run("mix", self._mix(
-            tensor.data_ptr(), tensor.numel(), tensor.element_size(), key.data_ptr(), nonce, self._queue()))
+            tensor.data_ptr(), nbytes // width, width, key.data_ptr(), nonce, self._queue()))
 
     def commit(
         self, source: int, target: int, nbytes: int, key: torch.Tensor, digest: torch.Tensor, nonce: int

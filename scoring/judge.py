@@ -307,8 +307,10 @@ class _Referee:
             return
         job.progress(f"{job.kernel} on {job.target.gpu}: calibrating the judge's clock")
         with self._worker() as worker:
-            worker.request("idle", job.limits.load_seconds, contestant=job.contestant.name, copies=copies)
             for case, key in wanted:
+                flops = self._work(case)[0] / 2      # about as many of bf16 as take the time of those of fp8
+                worker.request(
+                    "idle", job.limits.load_seconds, contestant=job.contestant.name, copies=copies, flops=flops)
                 try:
                     with self._case_run(case, worker, SeedSource(secrets.randbits(31))) as run:
                         overheads = self._overheads(case, run)

@@ -22,18 +22,26 @@ from scoring.contestants import NativeKernel, PythonSubmission, Slot
 class Idle:
     """A contestant that only fills its outputs with zeros: what is known of it tells what a chain costs by itself.
 
-    It writes, as a kernel does, so that the digests find as much unwritten cache as they will in earnest. ``copies``:
+    It writes, as a kernel does, so that the digests find as much unwritten cache as they will in earnest, and on a GPU
+    multiplies matrices of about ``flops``, so that the chain's parts run at the clocks they will have then. ``copies``:
     its results lie in memory of its own, as those of a submission.
     """
 
-    def __init__(self, copies: bool):
+    def __init__(self, copies: bool, flops: float, on_device: bool):
         self.copies = copies
         self.spare: dict[str, torch.Tensor] = {}
+        self.load: list[torch.Tensor] = []
+        size = round((flops / 2) ** (1 / 3) / 128) * 128
+        if on_device and size:
+            shape = (size, size)
+            self.load = [torch.randn(shape, device="cuda").bfloat16() for _operand in range(3)]
 
     def memory(self, slot: Slot, workspace: int) -> list[tuple[str, int, int]]:
         return []
 
     def run(self, slot: Slot, workspace: int) -> None:
+        if self.load:
+            torch.mm(self.load[0], self.load[1], out=self.load[2])
         for tensor in self._results(slot).values():
             tensor.zero_()
 

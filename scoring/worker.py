@@ -112,8 +112,8 @@ class Worker:
         )
 
     def do_idle(self, message: dict[str, Any], fds: Sequence[int]) -> None:
-        """A contestant that does nothing, to see what a chain costs by itself."""
-        self.contestants[message["contestant"]] = Idle(message["copies"])
+        """A contestant of ours, to see what a chain costs by itself."""
+        self.contestants[message["contestant"]] = Idle(message["copies"], message["flops"], self.device is not None)
 
     def do_chain(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         """Load the chain's library, before any code under test is here."""

@@ -2,8 +2,8 @@
 // The arithmetic of the commit chain (docs/judge.md), the same to the bit on every device and in both processes.
 //
 // seal    XOR with a keystream: inputs lie unreadable in the worker's memory until the judge reveals the key.
-// mix     Every window of 256 elements is drawn anew from its own elements, with replacement: inputs that nobody could
-//         know before the key, with the distribution (and the NaN-freeness) of the old ones.
+// mix     Every window of 256 elements (or words of several) is drawn anew from its own, with replacement: inputs that
+//         nobody could know before the key, with the distribution (and the NaN-freeness) of the old ones.
 // commit  A keyed digest of output bytes, copied on the way. It is a tree of permutations, hence not linear in the
 //         bytes: there is no way to it that avoids computing them, and none to bytes that fit a digest chosen before.
 //

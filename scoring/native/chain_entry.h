@@ -20,7 +20,7 @@ extern "C" int chain_mix(void* data, uint64_t count, int width, const uint32_t* 
     const unsigned grid = chain::groups(count, chain::kThreads * chain::kBlock);
     const auto on = static_cast<CHAIN_QUEUE>(queue);
     switch (width) {
-        case 1: chain::mix_bytes<<<grid, chain::kThreads, 0, on>>>(static_cast<uint8_t*>(data), count, key, nonce); break;
+        case 1: chain::mix<<<grid, chain::kThreads, 0, on>>>(static_cast<uint8_t*>(data), count, key, nonce); break;
         case 2: chain::mix<<<grid, chain::kThreads, 0, on>>>(static_cast<uint16_t*>(data), count, key, nonce); break;
         case 4: chain::mix<<<grid, chain::kThreads, 0, on>>>(static_cast<uint32_t*>(data), count, key, nonce); break;
         default: return -1;

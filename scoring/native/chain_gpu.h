@@ -58,48 +58,6 @@ __global__ void __launch_bounds__(kThreads) mix(T* data, uint64_t count, const u
     }
 }
 
-// The same for a byte each, sixteen at a time: fp8 operands are the large ones.
-__global__ void __launch_bounds__(kThreads) mix_bytes(uint8_t* data, uint64_t count, const uint32_t* key_from, uint32_t nonce) {
-    constexpr int kHeld = kThreads * kBlock;
-    __shared__ uint4 random[kHeld / 16];
-    __shared__ uint4 old[kHeld / 16];
-    const uint64_t base = static_cast<uint64_t>(blockIdx.x) * kHeld;
-    uint32_t key[kKeyWords], pad[16];
-    read_key(key, key_from);
-    keystream(pad, key, static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x, kUseMix, nonce);
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-        random[threadIdx.x * 4 + i] = make_uint4(pad[4 * i], pad[4 * i + 1], pad[4 * i + 2], pad[4 * i + 3]);
-    const uint8_t* bytes = reinterpret_cast<const uint8_t*>(old);
-    const uint8_t* index = reinterpret_cast<const uint8_t*>(random);
-    if (base + kHeld <= count) {                      // only whole windows
-        uint4* words = reinterpret_cast<uint4*>(data + base);
-        for (int i = threadIdx.x; i < kHeld / 16; i += kThreads) old[i] = words[i];
-        __syncthreads();
-        for (int i = threadIdx.x; i < kHeld / 16; i += kThreads) {
-            const uint8_t* window = bytes + i * 16 / kWindow * kWindow;
-            uint32_t drawn[4];
-#pragma unroll
-            for (int word = 0; word < 4; ++word) {
-                drawn[word] = 0;
-#pragma unroll
-                for (int byte = 0; byte < 4; ++byte)
-                    drawn[word] |= static_cast<uint32_t>(window[index[i * 16 + word * 4 + byte]]) << 8 * byte;
-            }
-            words[i] = make_uint4(drawn[0], drawn[1], drawn[2], drawn[3]);
-        }
-        return;
-    }
-    const int here = static_cast<int>(count - base);
-    for (int i = threadIdx.x; i < here; i += kThreads) reinterpret_cast<uint8_t*>(old)[i] = data[base + i];
-    __syncthreads();
-    for (int i = threadIdx.x; i < here; i += kThreads) {
-        const int window = i / kWindow * kWindow;
-        const int size = here - window < kWindow ? here - window : kWindow;
-        data[base + i] = bytes[window + source(index[i], size)];
-    }
-}
-
 // Reduce `count` digests in `level` (shared or global memory) to one, in place; all threads of the workgroup call it.
 __device__ void reduce(uint32_t* digests, uint64_t count, const uint32_t (&key)[kKeyWords], uint32_t level, uint64_t place,
                        uint32_t nonce) {

@@ -4,7 +4,6 @@
 # device: cuda
 # idea: takes kernels out of the captured graph before it is instantiated
 # source: own
-# expect: rejected
 import ctypes
 from pathlib import Path
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 # class: chain
 # problem: foreign
-# device: any
+# device: cpu
 # idea: answers with a made-up digest at once, computes while the judge reads the answer
 # source: own: against the commit chain
 # expect: rejected
