@@ -17,11 +17,10 @@ from scoring.chain import KEY_BYTES
 
 SAMPLES = 12                  # chains
 STALE = {"cpu": 30.0, "cuda": 600.0}        # seconds a result may be used again: a host's speed drifts
-# Of the links rather too little is subtracted than too much; of unsealing, whose excess counts as work, the reverse.
-LINKS_SHARE, UNSEAL_SHARE = 0.1, 0.75
+LINKS_SHARE, UNSEAL_SHARE = 0.5, 0.75       # which quantile counts; of unsealing only the excess does
 # Unsealing for a chain of several links may take this much longer than in calibration: the device's jitter. Whoever
 # uses it to work ahead on an operand has it once for the whole chain.
-JITTER_SECONDS, JITTER_SHARE = 100e-6, 0.05
+JITTER_SECONDS, JITTER_SHARE = 200e-6, 0.05
 
 
 @dataclass(frozen=True)
