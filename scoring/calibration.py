@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from scoring.chain import KEY_BYTES
 
 SAMPLES = 12                  # chains
-STALE = {"cpu": 30.0, "cuda": 600.0}        # seconds a result may be used again: a host's speed drifts
+STALE = {"cpu": 120.0, "cuda": 600.0}        # seconds a result may be used again: a host's speed drifts
 LINKS_SHARE, UNSEAL_SHARE = 0.5, 0.75       # which quantile counts; of unsealing only the excess does
 # Unsealing for a chain of several links may take this much longer than in calibration: the device's jitter. Whoever
 # uses it to work ahead on an operand has it once for the whole chain.

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from scoring.problem import Problem
 
 WORKSPACE_GUARD = 4096
+PREPARING = ("load", "capture", "arm")      # requests that may take as long as a first call
 
 
 @dataclass(frozen=True)
@@ -75,9 +76,11 @@ class CaseRun:
     def __init__(
         self, problem: Problem, case: Case, worker: WorkerProcess, contestant: Contestant, seeds: SeedSource,
         torch_device: str, fp8: str, call_seconds: float,
+        first_call_seconds: float | None = None,
     ):
         self.problem, self.case, self.worker, self.contestant = problem, case, worker, contestant
         self.seeds, self.torch_device, self.fp8, self.call_seconds = seeds, torch_device, fp8, call_seconds
+        self.first_call_seconds = first_call_seconds or call_seconds      # it may compile, and try variants
         self.slots: list[Slot] = []
         self.findings: tuple[dict[str, Any], ...] = ()      # of the newest call, on an emulated device
         self.counters: tuple[dict[str, Any], ...] = ()
@@ -134,7 +137,8 @@ class CaseRun:
             self.refresh(slot)
             slot.memory.poison(nan=index % 2 == 0)
             self.sync()
-            reply = self.ask("call", contestant=self.contestant.name, slot=slot.name)
+            seconds = self.call_seconds if index else self.first_call_seconds
+            reply = self.worker.request("call", seconds, contestant=self.contestant.name, slot=slot.name)
             best = min(best, max(claimed(reply), 1e-7))
             verdict = self.verify_slot(slot, self.contestant)
             self.findings, self.counters = (emulation.entries(reply, name) for name in ("findings", "counters"))
@@ -289,7 +293,8 @@ class CaseRun:
         self.ask(do, fds, arena=block.export, **fields)
 
     def ask(self, do: str, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
-        return self.worker.request(do, self.call_seconds, fds, **fields)
+        seconds = self.first_call_seconds if do in PREPARING else self.call_seconds
+        return self.worker.request(do, seconds, fds, **fields)
 
     def sync(self) -> None:
         if self.torch_device.startswith("cuda"):

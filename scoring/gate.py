@@ -73,12 +73,12 @@ class Gate:
         self.run.worker.request("unseal", self.run.call_seconds, secret=secret.hex())
         return time.perf_counter() - begin
 
-    def go(self, secret: bytes, seal: bytes | None = None) -> tuple[float, Mapping[str, Any]]:
+    def go(self, secret: bytes, seal: bytes | None = None, links: int = 1) -> tuple[float, Mapping[str, Any]]:
         """Reveal where the links begin, and the key of the inputs if that was not done before; seconds until the
         answer, and the answer. Raises ``WorkerFailure``."""
         keys = {"secret": secret.hex()} | ({"seal": seal.hex()} if seal is not None else {})
         begin = time.perf_counter()
-        reply = self.run.worker.request("go", 2 * self.run.call_seconds, (), **keys)
+        reply = self.run.worker.request("go", (1 + links) * self.run.call_seconds, (), **keys)
         return time.perf_counter() - begin, reply
 
     def chain(self, contestant: Contestant, slots: Sequence[Slot], nan: bool) -> Chained:
@@ -93,7 +93,7 @@ class Gate:
         captured = self.arm(contestant.name, slots)
         if len(slots) > 1:
             unseal = self.unseal(seal)
-            wall, reply = self.go(begin)
+            wall, reply = self.go(begin, links=len(slots))
         else:                # nothing of the inputs depends on the second key, so no clock may stand still between them
             unseal = 0.0
             wall, reply = self.go(begin, seal)

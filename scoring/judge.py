@@ -40,7 +40,7 @@ class Limits:
 
     load_seconds: float = 300.0
     first_call_seconds: float = 90.0
-    call_seconds: float = 90.0
+    call_seconds: float = 20.0
     job_seconds: float = 3600.0
     case_flops: float | None = None
 
@@ -409,7 +409,7 @@ class _Referee:
         assert job.contestant is not None
         return CaseRun(
             job.problem, case, worker, job.contestant, seeds, job.torch_device, job.target.fp8,
-            job.limits.call_seconds,
+            job.limits.call_seconds, job.limits.first_call_seconds,
         )
 
     def _checked(self, case: Case, run: CaseRun, verdict: Verdict, timed: bool) -> CaseResult:

@@ -139,7 +139,8 @@ class Rounds:
             slot.memory.poison(nan=self.turns % 2 == 0)
         run.sync()
         begin = time.perf_counter()
-        reply = run.worker.request(request, 2 * run.call_seconds, contestant=contestant.name, slots=self.names)
+        reply = run.worker.request(
+            request, (1 + len(self.names)) * run.call_seconds, contestant=contestant.name, slots=self.names)
         wall = time.perf_counter() - begin
         claim = claimed(reply)
         for slot in run.slots:

@@ -75,7 +75,7 @@ class Limits(_Strict):
 
     load_seconds: Seconds = 300.0
     first_call_seconds: Seconds = 90.0
-    call_seconds: Seconds = 90.0
+    call_seconds: Seconds = 20.0
     emulated_call_seconds: Seconds = 600.0
     job_seconds: Seconds = 3600.0
     case_gflop: dict[Runner, Annotated[float, Field(ge=0)]] = {"cpu": 1.0, EMULATED: 20.0}

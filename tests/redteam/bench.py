@@ -16,6 +16,7 @@ import signal
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 FLOPS = 0.3e9                # the largest case of fp8_gemm that a CPU is given
 CUDA_CASES = 3               # tests and benchmarks each of fp8_gemm on a GPU
+SHORT = {f"limits.{name}_seconds": 10.0 for name in ("load", "first_call", "call")}      # for what never ends
 GRACE = 0.3                  # seconds for the processes of a closed worker to be gone
 
 
@@ -49,11 +51,11 @@ def main() -> None:
         answers.flush()
 
 
-def judge(device: str, path: str, problem: str) -> dict[str, Any]:
+def judge(device: str, path: str, problem: str, endless: bool = False) -> dict[str, Any]:
     """One judgement as a plain dict: status, message, score in seconds, evidence, and the record as text."""
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
-        record = score(job(device, Path(path), problem, Path(folder)))
+        record = score(job(device, Path(path), problem, Path(folder), SHORT if endless else {}))
     survivors = reap()
     return {
         "status": str(record.status), "message": record.message, "score": seconds(record),
@@ -62,10 +64,10 @@ def judge(device: str, path: str, problem: str) -> dict[str, Any]:
     }
 
 
-def job(device: str, path: Path, name: str, staging: Path) -> Job:
+def job(device: str, path: Path, name: str, staging: Path, values: Mapping[str, Any]) -> Job:
     """The judge's own job for a submission, with cases that suit the device."""
     backend_name = "cuda" if device == "cuda" else "cpu"
-    settings = config.load({}, str(HERE / "settings.yaml"), {})
+    settings = config.load(dict(values), str(HERE / "settings.yaml"), {})
     backend = backends.get(backend_name)
     place = jobs.places(settings, backend, backend.probe(), None)[0]
     problem = Problem(problem_folder(name))

@@ -11,6 +11,7 @@ A file's head is a block of comments, ``# key: value``:
 ``expect``   of a cheat: ``no-gain`` (the default: it may pass, but not faster than honest) or ``rejected`` (what it
              returns is wrong or forbidden: it must not pass at any time)
 ``needs``    ``sandbox`` where only a sandbox stands against it: without one it is not run, and said so
+``ends``     ``never`` for a file that has to be stopped: its deadlines are short ones
 ``again``    ``yes`` for a file that leaves something for its next judgement: it is judged twice in a row
 """
 
@@ -55,6 +56,7 @@ class Entry:
     source: str = "own"
     expect: str = "no-gain"
     needs: str = ""
+    endless: bool = False
     again: bool = False              # judged twice in a row: the first time may leave something for the second
 
     @property
@@ -106,14 +108,14 @@ def parse_header(path: Path, text: str) -> Entry:
     if missing:
         raise HeaderError(f"{path}: its head has no {', '.join(missing)}")
     allowed = {"problem": PROBLEMS, "device": DEVICES, "expect": ("no-gain", "rejected"), "needs": ("sandbox",),
-               "again": ("yes",)}
+               "ends": ("never",), "again": ("yes",)}
     for key, values in allowed.items():
         if key in fields and fields[key] not in values:
             raise HeaderError(f"{path}: {key} is {fields[key]!r}; there are {', '.join(values)}")
     return Entry(
         path, is_honest(path), fields["class"], fields["problem"], fields["device"], fields["idea"],
         fields.get("source", "own"), fields.get("expect", "no-gain"), fields.get("needs", ""),
-        "again" in fields,
+        "ends" in fields, "again" in fields,
     )
 
 

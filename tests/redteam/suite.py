@@ -38,7 +38,7 @@ class Bench:
         self.canary = canary
         self.process: subprocess.Popen[bytes] | None = None
 
-    def judge(self, path: Path, problem: str) -> dict[str, Any] | None:
+    def judge(self, path: Path, problem: str, endless: bool = False) -> dict[str, Any] | None:
         """The bench's answer; None if it died or stopped."""
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
@@ -50,7 +50,8 @@ class Bench:
         assert self.process.stdout is not None
         line = b""
         with contextlib.suppress(BrokenPipeError):
-            self.process.stdin.write(json.dumps({"path": str(path), "problem": problem}).encode() + b"\n")
+            request = {"path": str(path), "problem": problem, "endless": endless}
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
             line = _line(self.process.stdout.fileno(), DEADLINE)
         if not line.endswith(b"\n"):
@@ -126,7 +127,7 @@ class Suite:
         """One judgement between two honest ones; the second is left out where it could not matter."""
         before = self.honest(entry.problem)
         self.canary.evidence("")
-        answer = self.bench.judge(entry.path, entry.problem)
+        answer = self.bench.judge(entry.path, entry.problem, entry.endless)
         if answer is None:
             evidence = ("the judging process died or stopped", *self.canary.evidence(""))
             return Trial("NO ANSWER", evidence=() if entry.honest else evidence)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # class: host
+# ends: never
 # problem: matmul
 # device: cpu
 # idea: honest at first, then a call that never ends, with all signals ignored and the lock held in C

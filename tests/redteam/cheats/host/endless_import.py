@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # class: host
+# ends: never
 # problem: matmul
 # device: cpu
 # idea: never ends its import and ignores every signal that can be ignored
