@@ -50,7 +50,8 @@ NARROW = {
 }
 # Everything that shows results reads records and nothing that makes them.
 SHOWS = ("render", "junit", "report", "charts", "store", "tables", "units", "progress")
-MAKES = {"scoring.judge", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena", "scoring.layout",
+MAKES = {"scoring.judge", "scoring.referee", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena",
+         "scoring.layout",
          "scoring.calibration", "scoring.chain", "scoring.gate", "scoring.links", "scoring.rounds",
          "scoring.contestants", "scoring.emulation", "scoring.check", "scoring.diagnosis", "scoring.jobs", "backends"}
 TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
@@ -134,8 +135,8 @@ def test_imports_go_one_way(package):
 def test_the_checks_see_what_they_should():
     """They pass by finding nothing, so show that there is something to find."""
     assert "scoring.model" in modules(imports(ROOT / "scoring/judge.py"))
-    assert "scoring.caserun" not in modules(imports(ROOT / "scoring/judge.py", top_only=True))
-    assert "scoring.caserun" in modules(imports(ROOT / "scoring/judge.py"))
+    assert "scoring.referee" not in modules(imports(ROOT / "scoring/judge.py", top_only=True))
+    assert "scoring.referee" in modules(imports(ROOT / "scoring/judge.py"))
     assert "pydantic" in third_party(imports(ROOT / "scoring/settings.py"))
     assert len(list(sources(*PACKAGES))) > 50
 

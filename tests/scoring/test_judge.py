@@ -99,7 +99,7 @@ def test_a_submission_that_attacks_its_judge(tmp_path, settings, name):
 
 
 def test_a_kernel_that_hangs_is_stopped_at_its_deadline(tmp_path, settings):
-    job = replace(kernel_job(settings, "hangs", [CASE]), limits=Limits(call_seconds=1.0))
+    job = replace(kernel_job(settings, "hangs", [CASE]), limits=Limits(first_call_seconds=1.0, call_seconds=1.0))
     started = time.monotonic()
     record = judged(job, tmp_path)
     assert time.monotonic() - started < 30
