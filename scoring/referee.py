@@ -11,7 +11,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from scoring import calibration, emulation, session, timing
+import torch
+
+from scoring import calibration, emulation, exclusive, session, timing
 from scoring.arena import ArenaError
 from scoring.calibration import Overhead
 from scoring.caserun import CaseRun, SeedSource, claimed
@@ -67,6 +69,24 @@ class Referee:
                 why += " on an emulated device (limits.case_gflop of the settings)"
             self.facts["cases_skipped_why"] = why
         timed = self.job.mode in (Mode.BENCHMARK, Mode.LEADERBOARD)
+        if not self.job.torch_device.startswith("cuda"):
+            return self._judged(tests, benchmarks, timed)
+        properties = torch.cuda.get_device_properties(self.job.torch_device)
+        name = str(getattr(properties, "uuid", self.job.torch_device))      # an index is another GPU in another process
+        wait = partial(self.job.progress, f"{self.job.kernel}: waiting for another judgement on {self.job.target.gpu}")
+        with exclusive.holding(name, wait) as alone:
+            if not alone:
+                self.facts["device_lock"] = "none could be had: judgements at the same time disturb one another"
+            try:
+                return self._judged(tests, benchmarks, timed)
+            finally:
+                self.close()
+
+    def close(self) -> None:
+        if self.worker is not None:
+            self.worker.close()
+
+    def _judged(self, tests: Sequence[Case], benchmarks: Sequence[Case], timed: bool) -> list[CaseResult]:
         if timed and self.job.chain is not None:
             self._calibrate(self.job.chain, benchmarks or tests)
         if timed and not benchmarks:        # a slow device: the cases it can do are worth a time, if not a score
@@ -75,10 +95,6 @@ class Referee:
         if timed and all(result.status is Status.PASSED for result in results):
             results += self._all(benchmarks, timed=True)
         return results
-
-    def close(self) -> None:
-        if self.worker is not None:
-            self.worker.close()
 
     def _all(self, cases: Sequence[Case], timed: bool) -> list[CaseResult]:
         results = []

@@ -56,7 +56,7 @@ MAKES = {"scoring.judge", "scoring.referee", "scoring.caserun", "scoring.session
          "scoring.contestants", "scoring.emulation", "scoring.check", "scoring.diagnosis", "scoring.jobs", "backends"}
 TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
     "scoring/arena.py", "scoring/caserun.py", "scoring/chain.py", "scoring/gate.py", "scoring/links.py",
-    "scoring/layout.py", "scoring/worker.py", "scoring/audit.py",
+    "scoring/layout.py", "scoring/referee.py", "scoring/worker.py", "scoring/audit.py",
     "scoring/contestants.py", "scoring/diagnosis.py", "scoring/likeness.py", "scoring/patterns.py",
     "scoring/suspects.py",
 }

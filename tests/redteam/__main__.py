@@ -45,7 +45,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.redteam", description=__doc__)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--only", default="*", metavar="GLOB", help="files by folder/name, or by class")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="judging processes; on a GPU one is right")
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="judging processes; on a GPU they take turns")
     parser.add_argument("--json", type=Path, metavar="FILE", help="all trials, to keep")
     options = parser.parse_args(arguments)
     chosen = select_entries(entries(), options.device, options.only)

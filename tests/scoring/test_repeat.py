@@ -103,9 +103,13 @@ def test_a_leaderboard_run_is_repeated_as_a_benchmark(main):
     assert seeds(again) == seeds(out)[:1]
 
 
+def _stopped_after(seconds: float) -> Limits:
+    return Limits(first_call_seconds=seconds, call_seconds=seconds)
+
+
 @pytest.mark.parametrize("kernel", ["segfault", "error7", "declines", "hangs"])
 def test_a_case_without_an_answer_keeps_its_seed(cache, kernel):
-    job = replace(kernel_job(toy(cache), kernel, [TWO]), seed=5, limits=Limits(first_call_seconds=2.0, call_seconds=2.0))
+    job = replace(kernel_job(toy(cache), kernel, [TWO]), seed=5, limits=_stopped_after(2.0))
     (result,) = score(job).cases
     reference = score(replace(kernel_job(toy(cache), "nan", [TWO]), seed=5))
     assert result.status is not Status.PASSED
@@ -137,7 +141,7 @@ def test_too_good_a_time_keeps_its_seed(cache):
 
 
 def test_a_case_says_how_long_it_took(cache):
-    record = score(replace(kernel_job(toy(cache), "hangs", [ONE]), limits=Limits(first_call_seconds=1.0, call_seconds=1.0)))
+    record = score(replace(kernel_job(toy(cache), "hangs", [ONE]), limits=_stopped_after(1.0)))
     assert 1.0 <= record.cases[0].seconds <= record.seconds
 
 

@@ -1,0 +1,45 @@
+# SPDX-License-Identifier: MIT
+"""One judgement at a time on a GPU: a lock that all judges of a machine share, whoever runs them.
+
+Two at once would share the device in turns: calls would take longer than they do, and what a chain costs by itself
+would be measured too long, to be subtracted from somebody's time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+
+def lock_file(device: str) -> Path:
+    """Where the lock of a device lies; ``device`` is any name that is the device's alone."""
+    kept = "".join(letter if letter.isalnum() else "-" for letter in device)
+    return Path(tempfile.gettempdir()) / f"warpwave-device-{kept}.lock"
+
+
+@contextlib.contextmanager
+def holding(device: str, waiting: Callable[[], None]) -> Iterator[bool]:
+    """Within: no other judge holds ``device``; ``waiting`` is called once if one does. False where no lock can be.
+
+    The lock goes with the process, however it ends.
+    """
+    try:
+        fd = os.open(lock_file(device), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    except OSError:
+        yield False
+        return
+    try:
+        with contextlib.suppress(OSError):
+            os.fchmod(fd, 0o666)            # another user's judge has to open it as well
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            waiting()
+            fcntl.flock(fd, fcntl.LOCK_EX)
+        yield True
+    finally:
+        os.close(fd)

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""``scoring.exclusive``: one judge per device, and a lock that nobody can leave behind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from scoring import exclusive
+from tests.scoring.harness import ROOT
+
+
+@pytest.fixture(autouse=True)
+def own_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+
+
+def test_a_second_judge_waits_for_the_first():
+    waited, order = threading.Event(), []
+
+    def second() -> None:
+        with exclusive.holding("gpu", waited.set):
+            order.append("second")
+
+    with exclusive.holding("gpu", lambda: order.append("never")) as held:
+        assert held
+        thread = threading.Thread(target=second)
+        thread.start()
+        assert waited.wait(10)
+        time.sleep(0.05)
+        order.append("first")
+    thread.join(10)
+    assert order == ["first", "second"]
+
+
+def test_devices_do_not_wait_for_one_another():
+    with exclusive.holding("gpu 0", pytest.fail), exclusive.holding("gpu 1", pytest.fail) as held:
+        assert held
+
+
+def test_a_judge_that_is_killed_holds_nothing(tmp_path):
+    code = ("import tempfile, time; tempfile.tempdir = {!r}\n"
+            "from scoring import exclusive\n"
+            "with exclusive.holding('gpu', int): print('held', flush=True); time.sleep(60)")
+    command = [sys.executable, "-c", code.format(str(tmp_path))]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        other.kill()
+    with exclusive.holding("gpu", pytest.fail) as held:
+        assert held
+
+
+def test_where_no_lock_can_be_the_judge_goes_on(tmp_path):
+    exclusive.lock_file("gpu").symlink_to(tmp_path / "elsewhere")
+    with exclusive.holding("gpu", pytest.fail) as held:
+        assert not held
+    assert not (tmp_path / "elsewhere").exists()
