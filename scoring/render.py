@@ -47,6 +47,7 @@ def summary(records: Sequence[Record], style: Style | None = None) -> str:
         Column("roofline", [units.percent(geomean(r.roofline_fraction for r in record.cases)) for record in records]),
         Column("best peer", [best_peer(record) for record in records], right=False, optional=1),
         Column("evidence", [record.evidence if is_timed(record) else "" for record in records], right=False),
+        Column("isolation", [one_line(record.isolation) if record.cases else "" for record in records], right=False),
         Column("protocol", [one_line(record.protocol) for record in records], right=False, optional=4),
         Column("id", [record.id[:8] for record in records], right=False, optional=2),
     ], style)
@@ -248,6 +249,8 @@ def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str
         Column("GB/s", [units.digits(result.gbps) for result in results], optional=1),
         Column("roofline", [units.percent(result.roofline_fraction) for result in results]),
         Column("bound", bounds, right=False, optional=99),
+        Column("clock", ["judge's" if result.environment.get("clock") == "judge" else "" for result in results],
+               right=False, optional=97),
         *(Column(f"vs {shorten(one_line(peer), 24)}", [_against(result, peer) for result in results], optional=number)
           for number, peer in enumerate(peers, start=2)),
         Column("note", [shorten(note, 60) for note in notes], right=False, optional=98),

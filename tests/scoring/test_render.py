@@ -48,7 +48,16 @@ def test_the_summary_has_one_row_per_record() -> None:
     assert len(text.splitlines()) == 2 + len(sample()) + 1      # header, rule, records, note on what did not fit
     assert row(render.summary([one_case()]), "fp8_gemm") == [
         "fp8_gemm", "cuda/wgmma", "H200 (sm_90a)", "PASSED", "1/1", "2.00 µs", "4.00", "50%", "1.50× vendor",
-        "measured", "graph_cold/2", one_case().id[:8]]
+        "measured", "process", "graph_cold/2", one_case().id[:8]]
+
+
+def test_a_time_by_the_judges_clock_says_so() -> None:
+    made = one_case()
+    result = replace(made.cases[0], environment={**made.cases[0].environment, "clock": "judge"})
+    text = render.table([replace(made, cases=(result,), isolation="bubblewrap")], width=200)
+    assert "clock" in row(text, "case  ")
+    assert "judge's" in row(text, "m=64,")
+    assert "bubblewrap" in text
 
 
 def test_the_best_peer_is_the_one_that_is_hardest_to_beat() -> None:
