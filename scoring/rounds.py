@@ -210,8 +210,8 @@ class Rounds:
             return paired, facts | {"clock": "claim within the judge's bound" if stands else "judge"}
         if timing.settle(claim, bound) == claim:
             return claims, facts | {"clock": "claim within the judge's bound", "claim": claim}
-        best = sorted(trusted)[: max(1, len(trusted) // 4)]      # each is an upper bound; jitter only adds
-        return [max(seconds, bound) for seconds in best], facts | {"clock": "judge", "claim": claim}
+        # All of them: whoever claims too little is not paid by the least of eight chains as well.
+        return [max(seconds, bound) for seconds in trusted], facts | {"clock": "judge", "claim": claim}
 
     @staticmethod
     def _bound(trusted: Sequence[float], overhead: Overhead) -> float:
