@@ -211,6 +211,7 @@ class Referee:
             raise WorkerFailure(self.unloadable.status, str(self.unloadable), alive=False)
         if self.worker is None or not self.worker.alive:
             self.worker = self._worker()
+            self.worker.until = self.deadline
             self.facts["torch"] = self.worker.facts.get("torch", "")
             try:
                 if job.emulator is not None:

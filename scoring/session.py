@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import secrets
 import signal
 import socket
 import subprocess
 import threading
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
@@ -48,6 +50,7 @@ class WorkerProcess:
         self.device = device
         self._tail = bytearray()
         self._dead: str | None = None
+        self.until = math.inf         # on the monotonic clock: no request lasts longer
         policy, nodes = sandbox or Policy(), devices.of(device)
         choice = tiers.choose(policy, nodes)
         self.isolation = choice.tier.name
@@ -87,18 +90,20 @@ class WorkerProcess:
         return self._process.pid
 
     def request(self, do: str, timeout: float, fds: Sequence[int] = (), **fields: Any) -> dict[str, Any]:
-        """Ask and wait for the answer, at most ``timeout`` seconds.
+        """Ask and wait for the answer, at most ``timeout`` seconds and not beyond ``until``.
 
         Raises ``WorkerFailure``: TIMEOUT and a crash kill the worker; TAMPERED is an answer that is no answer.
         """
         if self._dead is not None:
             raise WorkerFailure(Status.RUNTIME_ERROR, self._dead, alive=False)
-        nonce = secrets.token_hex(8)
+        nonce, left = secrets.token_hex(8), self.until - time.monotonic()
+        patience = f"within {timeout:g} s" if timeout <= left else "before the job's time was over"
+        timeout = min(timeout, max(left, 1e-3))
         try:
             wire.send(self._socket, {"do": do, "nonce": nonce, **fields}, fds, timeout)
             reply, received = wire.receive(self._socket, timeout)
         except wire.WireTimeout as error:
-            self._kill(f"no answer to '{do}' within {timeout:g} s" + self._struck())
+            self._kill(f"no answer to '{do}' {patience}" + self._struck())
             raise WorkerFailure(Status.TIMEOUT, self._dead or str(error), alive=False) from error
         except wire.WireError as error:
             status, message = self._autopsy(do, error)

@@ -107,6 +107,15 @@ def test_a_kernel_that_hangs_is_stopped_at_its_deadline(tmp_path, settings):
     assert "no answer to 'call' within 1 s" in record.message
 
 
+def test_the_jobs_time_ends_a_call_too(tmp_path, settings):
+    job = replace(kernel_job(settings, "hangs", [CASE]), limits=Limits(job_seconds=8.0))
+    started = time.monotonic()
+    record = judged(job, tmp_path)
+    assert time.monotonic() - started < 40
+    assert record.status is Status.TIMEOUT
+    assert "no answer to 'call' before the job's time was over" in record.message
+
+
 def test_an_import_that_hangs_is_waited_for_once(tmp_path, settings):
     cases = [Case({"n": n}) for n in range(1, 6)]
     job = replace(sent(tmp_path, settings, "hangs_at_import", cases), limits=Limits(load_seconds=1.5))
