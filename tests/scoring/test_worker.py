@@ -45,9 +45,9 @@ def submit(worker: Worker, tmp_path: Path, body: str, name: str = "s") -> None:
     worker.handle({"do": "load", **load}, [])
 
 
-def add_slot(worker: Worker, **options: Any) -> arena.Arena:
+def add_slot(worker: Worker, slot: str = "slot0", **options: Any) -> arena.Arena:
     block = arena.create_host(8192)
-    worker.handle({"do": "slot", "slot": "slot0", "arena": block.export, **message(**options)}, [os.dup(block.fd)])
+    worker.handle({"do": "slot", "slot": slot, "arena": block.export, **message(**options)}, [os.dup(block.fd)])
     return block
 
 
@@ -65,11 +65,22 @@ def test_a_call_sees_the_judges_inputs_and_fills_its_outputs(worker, tmp_path):
 
 
 def test_a_sweep_calls_every_slot_once(worker, tmp_path):
-    block = add_slot(worker)
+    blocks = [add_slot(worker, slot=f"slot{index}") for index in range(3)]
     submit(worker, tmp_path, "custom_kernel.calls = getattr(custom_kernel, 'calls', 0) + 1; return data[0] + 1")
-    worker.handle({"do": "sweep", "contestant": "s", "slots": ["slot0"] * 3}, [])
+    worker.handle({"do": "sweep", "contestant": "s", "slots": ["slot0", "slot1", "slot2"]}, [])
     assert worker.contestants["s"].function.calls == 3
-    assert view(block, 1).tolist() == [1.0] * 4
+    assert [view(block, 1).tolist() for block in blocks] == [[1.0] * 4] * 3
+
+
+def test_one_buffer_for_all_results_is_read_before_the_next_call(worker, tmp_path):
+    """It shows once a sweep is over; the sweep is done again with every result copied in its turn."""
+    blocks = [add_slot(worker, slot=f"slot{index}") for index in range(3)]
+    for index, block in enumerate(blocks):
+        view(block, 0).fill_(float(index))
+    submit(worker, tmp_path, "custom_kernel.out = getattr(custom_kernel, 'out', torch.empty(4)); "
+                             "return custom_kernel.out.copy_(data[0] + 1)")
+    worker.handle({"do": "sweep", "contestant": "s", "slots": ["slot0", "slot1", "slot2"]}, [])
+    assert [view(block, 1).tolist() for block in blocks] == [[1.0] * 4, [2.0] * 4, [3.0] * 4]
 
 
 def test_a_slot_can_change_its_values_in_place(worker, tmp_path):

@@ -115,10 +115,14 @@ tell(own=attempt(lambda: open(tempfile.gettempdir() + "/x", "w").close()),
      run=attempt(lambda: subprocess.run(["/bin/sh", "-c", "cp /bin/true $TMPDIR/t && $TMPDIR/t"], check=True) and None))
 """).facts
     assert answer["own"] == answer["home"] == answer["run"] == "done"
+    reached = [folder for folder in folders if Path(folder, "warpwave-probe").exists()]
+    for folder in reached:
+        Path(folder, "warpwave-probe").unlink()
     if confined(tier):
-        assert "done" not in answer["others"].values(), answer
-    for folder in folders:
-        Path(folder, "warpwave-probe").unlink(missing_ok=True)
+        assert reached == []
+        # A checkout below the temporary folder has a namesake in the sandbox's own one, which may be written.
+        shared = [folder for folder in folders if not folder.startswith("/tmp/")]
+        assert "done" not in [answer["others"][folder] for folder in shared], answer
 
 
 def test_nothing_is_left_of_its_temporary_files(tier):
