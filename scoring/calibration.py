@@ -3,7 +3,7 @@
 
 Measured with a contestant of ours, whose time is known, in a worker of its own, before a submission is started: a
 process that is not there cannot slow the machine down to have more subtracted later. Chains are as long as they will be
-in earnest: a line through two other lengths was tried, and its slope was off by up to 10 µs a link.
+in earnest: the slope of a line through two other lengths multiplies its error by the links (benchmarks/judge.md).
 """
 
 from __future__ import annotations

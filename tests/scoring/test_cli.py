@@ -356,7 +356,7 @@ def test_ctrl_c_ends_at_once_with_130(hanging, environment, tmp_path, name):
     process = hanging(name)
     assert workers(process.pid)
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=45)      # fork bombs of other tests may run beside this one
+    out, err = process.communicate(timeout=15)
     assert process.returncode == ExitCode.INTERRUPTED
     assert err.rstrip().endswith("interrupted")
     assert "Traceback" not in err

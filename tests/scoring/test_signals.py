@@ -29,7 +29,7 @@ def test_a_run_that_is_told_to_end_cleans_up(environment: dict[str, str], tmp_pa
         assert wait_until(lambda: touched(process.pid, "called"), 60)
         assert list(tmp_path.glob("warpwave-*")), "it stages files meanwhile"
         process.send_signal(number)
-        _, err = process.communicate(timeout=45)      # fork bombs of other tests may run beside this one
+        _, err = process.communicate(timeout=15)
     finally:
         process.kill()
         process.communicate()
