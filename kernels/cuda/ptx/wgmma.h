@@ -12,6 +12,8 @@
 
 #include <cstdint>
 
+#include "ptx/wgmma_registers.h"
+
 /// The operand whose rows (64 of A, N of B) lie at `shared` in the 128-byte swizzle of TMA: 128 bytes per row, groups of
 /// eight rows 1024 bytes apart and aligned. Adding 2 moves 32 bytes along K.
 __device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared) {
@@ -43,34 +45,6 @@ __device__ __forceinline__ void wgmma_results(float (&d)[kCount]) {
 template <int kN>
 struct Wgmma;
 
-// Register lists: those of N extend those of N - 16 by eight.
-#define WARPWAVE_EIGHT(i) \
-    "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
-#define WARPWAVE_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7"
-#define WARPWAVE_VALUES_16 WARPWAVE_EIGHT(0)
-#define WARPWAVE_NAMES_32 WARPWAVE_NAMES_16 ", %8, %9, %10, %11, %12, %13, %14, %15"
-#define WARPWAVE_VALUES_32 WARPWAVE_VALUES_16, WARPWAVE_EIGHT(8)
-#define WARPWAVE_NAMES_48 WARPWAVE_NAMES_32 ", %16, %17, %18, %19, %20, %21, %22, %23"
-#define WARPWAVE_VALUES_48 WARPWAVE_VALUES_32, WARPWAVE_EIGHT(16)
-#define WARPWAVE_NAMES_64 WARPWAVE_NAMES_48 ", %24, %25, %26, %27, %28, %29, %30, %31"
-#define WARPWAVE_VALUES_64 WARPWAVE_VALUES_48, WARPWAVE_EIGHT(24)
-#define WARPWAVE_NAMES_80 WARPWAVE_NAMES_64 ", %32, %33, %34, %35, %36, %37, %38, %39"
-#define WARPWAVE_VALUES_80 WARPWAVE_VALUES_64, WARPWAVE_EIGHT(32)
-#define WARPWAVE_NAMES_96 WARPWAVE_NAMES_80 ", %40, %41, %42, %43, %44, %45, %46, %47"
-#define WARPWAVE_VALUES_96 WARPWAVE_VALUES_80, WARPWAVE_EIGHT(40)
-#define WARPWAVE_NAMES_112 WARPWAVE_NAMES_96 ", %48, %49, %50, %51, %52, %53, %54, %55"
-#define WARPWAVE_VALUES_112 WARPWAVE_VALUES_96, WARPWAVE_EIGHT(48)
-#define WARPWAVE_NAMES_128 WARPWAVE_NAMES_112 ", %56, %57, %58, %59, %60, %61, %62, %63"
-#define WARPWAVE_VALUES_128 WARPWAVE_VALUES_112, WARPWAVE_EIGHT(56)
-#define WARPWAVE_NAMES_144 WARPWAVE_NAMES_128 ", %64, %65, %66, %67, %68, %69, %70, %71"
-#define WARPWAVE_VALUES_144 WARPWAVE_VALUES_128, WARPWAVE_EIGHT(64)
-#define WARPWAVE_NAMES_160 WARPWAVE_NAMES_144 ", %72, %73, %74, %75, %76, %77, %78, %79"
-#define WARPWAVE_VALUES_160 WARPWAVE_VALUES_144, WARPWAVE_EIGHT(72)
-#define WARPWAVE_NAMES_176 WARPWAVE_NAMES_160 ", %80, %81, %82, %83, %84, %85, %86, %87"
-#define WARPWAVE_VALUES_176 WARPWAVE_VALUES_160, WARPWAVE_EIGHT(80)
-#define WARPWAVE_NAMES_192 WARPWAVE_NAMES_176 ", %88, %89, %90, %91, %92, %93, %94, %95"
-#define WARPWAVE_VALUES_192 WARPWAVE_VALUES_176, WARPWAVE_EIGHT(88)
-
 // A, B and ADD are the numbers of the operands after N / 2 registers.
 #define WARPWAVE_WGMMA(N, A, B, ADD)                                                                        \
     template <>                                                                                             \
@@ -99,28 +73,3 @@ WARPWAVE_WGMMA(176, "%88", "%89", "%90")
 WARPWAVE_WGMMA(192, "%96", "%97", "%98")
 
 #undef WARPWAVE_WGMMA
-#undef WARPWAVE_EIGHT
-#undef WARPWAVE_NAMES_16
-#undef WARPWAVE_VALUES_16
-#undef WARPWAVE_NAMES_32
-#undef WARPWAVE_VALUES_32
-#undef WARPWAVE_NAMES_48
-#undef WARPWAVE_VALUES_48
-#undef WARPWAVE_NAMES_64
-#undef WARPWAVE_VALUES_64
-#undef WARPWAVE_NAMES_80
-#undef WARPWAVE_VALUES_80
-#undef WARPWAVE_NAMES_96
-#undef WARPWAVE_VALUES_96
-#undef WARPWAVE_NAMES_112
-#undef WARPWAVE_VALUES_112
-#undef WARPWAVE_NAMES_128
-#undef WARPWAVE_VALUES_128
-#undef WARPWAVE_NAMES_144
-#undef WARPWAVE_VALUES_144
-#undef WARPWAVE_NAMES_160
-#undef WARPWAVE_VALUES_160
-#undef WARPWAVE_NAMES_176
-#undef WARPWAVE_VALUES_176
-#undef WARPWAVE_NAMES_192
-#undef WARPWAVE_VALUES_192

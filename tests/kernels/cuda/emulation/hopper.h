@@ -48,11 +48,17 @@ struct NamedBarrier {
     uint64_t generation = 0;
 };
 
+/// What the tensor cores read: e4m3 32 at a time or 16-bit elements 16 at a time, always 32 bytes.
+enum class Format { kE4m3, kBfloat, kHalf };
+
 struct Multiplication {
     std::vector<float*> d;   // of the 128 threads
     uint64_t a, b;
     bool add;
     int n;
+    Format format = Format::kE4m3;
+    bool b_transposed = false;
+    std::vector<uint32_t> a_registers;   // of the 128 threads, four each, instead of a
 };
 
 struct Warpgroup {
@@ -161,29 +167,56 @@ void warpgroup_wide(void* argument, const Act& act) {
     meet(group.meeting, 128, thread % 128, argument, [&](void** all) { act(group, all); });
 }
 
-/// 32 bytes of each row of an operand, decoded.
-inline void read_operand(uint64_t descriptor, int rows, std::vector<float>& out) {
+/// Elements of 32 bytes of K.
+inline int depth(Format format) { return format == Format::kE4m3 ? 32 : 16; }
+
+inline float decode(Format format, const uint8_t* bytes) {
+    if (format == Format::kE4m3) return e4m3(*bytes);
+    const uint16_t code = static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
+    return format == Format::kHalf ? half(code) : bfloat(code);
+}
+
+/// 32 bytes along K of each row of an operand (a column of a B), decoded: [rows][depth].
+inline void read_operand(uint64_t descriptor, int rows, Format format, bool transposed, std::vector<float>& out) {
     const uint32_t start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
+    const uint32_t leading = static_cast<uint32_t>(descriptor >> 16 & 0x3fff) << 4;
     const uint32_t pitch = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
     if (descriptor >> 62 != 1) fail("the emulation knows operands in the 128-byte swizzle only");
-    out.resize(static_cast<size_t>(rows) * 32);
+    const uint32_t bytes = 32 / depth(format);
+    out.resize(static_cast<size_t>(rows) * depth(format));
     for (int row = 0; row < rows; ++row)
-        for (int k = 0; k < 32; ++k) {
-            const uint32_t address = start + row / 8 * pitch + row % 8 * 128 + k;
-            out[row * 32 + k] = e4m3(*shared_at(swizzled(address, 128), 1, 1));
+        for (int k = 0; k < depth(format); ++k) {
+            const uint32_t address = transposed
+                ? start + row / 64 * leading + k / 8 * pitch + k % 8 * 128 + row % 64 * bytes
+                : start + row / 8 * pitch + row % 8 * 128 + k * bytes;
+            out[row * depth(format) + k] = decode(format, shared_at(swizzled(address, 128), bytes, bytes));
         }
+}
+
+/// The same of an A in registers.
+inline void read_registers(const std::vector<uint32_t>& registers, Format format, std::vector<float>& out) {
+    out.resize(64 * 16);
+    for (int thread = 0; thread < 128; ++thread)
+        for (int i = 0; i < 4; ++i)
+            for (int e = 0; e < 2; ++e) {
+                const int row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, k = i / 2 * 8 + thread % 4 * 2 + e;
+                const auto code = static_cast<uint16_t>(registers[4 * thread + i] >> 16 * e);
+                out[row * 16 + k] = format == Format::kHalf ? half(code) : bfloat(code);
+            }
 }
 
 inline void perform(const Multiplication& m) {
     static std::vector<float> a, b;
-    read_operand(m.a, 64, a);
-    read_operand(m.b, m.n, b);
+    if (m.a_registers.empty()) read_operand(m.a, 64, m.format, false, a);
+    else read_registers(m.a_registers, m.format, a);
+    read_operand(m.b, m.n, m.format, m.b_transposed, b);
+    const int steps = depth(m.format);
     for (int thread = 0; thread < 128; ++thread)
         for (int i = 0; i < m.n / 2; ++i) {
             const int row = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
             const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
             double sum = m.add ? m.d[thread][i] : 0.0;
-            for (int k = 0; k < 32; ++k) sum += static_cast<double>(a[row * 32 + k]) * b[column * 32 + k];
+            for (int k = 0; k < steps; ++k) sum += static_cast<double>(a[row * steps + k]) * b[column * steps + k];
             m.d[thread][i] = static_cast<float>(sum);
         }
 }

@@ -50,4 +50,7 @@ struct Fp16 {
     static void mma_m16n8k16(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
         emulation::mma_m16n8k16<emulation::half>(d, a, b0, b1);
     }
+    static uint32_t pack(float low, float high) {
+        return emulation::to_half(low) | static_cast<uint32_t>(emulation::to_half(high)) << 16;
+    }
 };

@@ -48,4 +48,18 @@ inline uint16_t to_bfloat(float value) {
     return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
 }
 
+/// Nearest even; overflow gives infinity, NaN stays NaN.
+inline uint16_t to_half(float value) {
+    if (std::isnan(value)) return 0x7fff;
+    const uint16_t sign = std::signbit(value) ? 0x8000 : 0;
+    const float magnitude = std::fabs(value);
+    if (magnitude >= 65520.0f) return sign | 0x7c00;
+    if (magnitude == 0) return sign;
+    int exponent;
+    std::frexp(magnitude, &exponent);                      // magnitude < 2^exponent
+    const int unit = exponent < -13 ? -24 : exponent - 11;   // of the last place; subnormals share one
+    const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -unit)));
+    return sign | static_cast<uint16_t>(unit == -24 ? steps : ((unit + 24) << 10) + steps);
+}
+
 }  // namespace emulation
