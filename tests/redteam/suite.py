@@ -92,17 +92,22 @@ def _line(fd: int, seconds: float) -> bytes:
 class _Honest:
     score: float
     taken: float
+    isolation: str
 
 
 class Suite:
-    """Judges entries one after another on one device. Use as a context manager."""
+    """Judges entries one after another on one device. Use as a context manager.
 
-    def __init__(self, device: str = "cpu", weakness: str = ""):
+    ``honest`` may be shared by suites that take turns on their device: each judgement then has it alone, so that one
+    suite's honest times are as good as another's.
+    """
+
+    def __init__(self, device: str = "cpu", weakness: str = "", honest: dict[str, _Honest] | None = None):
         self.device = device
         self.canary = Canary()
         self.bench = Bench(device, self.canary, weakness)
         self.isolation = "process"
-        self._honest: dict[str, _Honest] = {}
+        self._honest = {} if honest is None else honest
 
     def __enter__(self) -> Suite:
         return self
@@ -149,8 +154,8 @@ class Suite:
             if answer is None or answer["score"] is None:
                 told = "no answer" if answer is None else f"{answer['status']}: {answer['message']}"
                 raise RuntimeError(f"the honest submission of {problem} did not pass ({told})")
-            self.isolation = answer["isolation"]
-            known = self._honest[problem] = _Honest(answer["score"], time.monotonic())
+            known = self._honest[problem] = _Honest(answer["score"], time.monotonic(), answer["isolation"])
+        self.isolation = known.isolation
         return known.score
 
 
@@ -170,6 +175,7 @@ def run_all(
     from queue import SimpleQueue
 
     suites: SimpleQueue[Suite] = SimpleQueue()
+    turns: dict[str, _Honest] | None = {} if device == "cuda" else None    # judgements take turns on a GPU
 
     def judge(entry: Entry) -> Result:
         suite = suites.get()
@@ -182,6 +188,6 @@ def run_all(
 
     with contextlib.ExitStack() as stack:
         for _index in range(jobs):
-            suites.put(stack.enter_context(Suite(device)))
+            suites.put(stack.enter_context(Suite(device, honest=turns)))
         with ThreadPoolExecutor(jobs) as pool:
             return list(pool.map(judge, entries))

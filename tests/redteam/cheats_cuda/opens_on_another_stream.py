@@ -11,8 +11,8 @@ import torch
 STREAM, OPENED = torch.cuda.Stream(priority=-1), {}
 
 
-def unseal(self, secret):
-    self._tell(self.seal_key, secret)
+def unseal(self, secret, wait=True):
+    self._tell(self.seal_key, self.host[0], secret)
     torch.cuda.current_stream().synchronize()
     with torch.cuda.stream(STREAM):
         for index, slot in enumerate(self.slots):

@@ -14,8 +14,8 @@ LINKS = sys.modules.get("scoring.links")
 POOL = concurrent.futures.ThreadPoolExecutor(2)
 READY = {}
 if LINKS is not None:
-    def unseal(self, secret):
-        self._tell(self.seal_key, secret)
+    def unseal(self, secret, wait=True):
+        self._tell(self.seal_key, self.host[0], secret)
 
         def work(pair):
             self.library.seal(pair[1].sealed, self.seal_key, pair[0])
