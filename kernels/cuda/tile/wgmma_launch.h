@@ -26,7 +26,7 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair), best_band(room, Shape::kM, Shape::kN * Shape::kPair),
-        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK};
+        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, g.b_scale_row, g.b_scale_k};
 
     TensorMap row_map, column_map, output_map = {};
     int error = encode_tensor_map(&row_map, rows, row_box, Shape::kK);

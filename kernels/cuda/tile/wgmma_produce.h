@@ -55,7 +55,7 @@ __device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory,
         const int last_group = (p.n - 1) / 128;
         const float* source = p.a_scale + static_cast<size_t>(work.first_block) * p.m + token;
         const float* group_source =
-            p.b_scale + static_cast<size_t>(min(group, last_group)) * p.blocks + work.first_block;
+            p.b_scale + min(group, last_group) * p.b_scale_row + work.first_block * p.b_scale_k;
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t to = shared_address(memory.scales(at.stage)) + lane * 4;
@@ -65,9 +65,10 @@ __device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory,
                     cp_async_4(to + i * 4, source + i, token + i < p.m);
                 }
             }
-            if (lane < 2) cp_async_4(to + Shape::kTokens * 4, group_source + block, true);
+            if (lane < 2) cp_async_4(to + Shape::kTokens * 4, group_source, true);
             mbarrier_arrive_after_copies(memory.full(at.stage));
             source += p.m;
+            group_source += p.b_scale_k;
         }
     }
     cp_async_commit();

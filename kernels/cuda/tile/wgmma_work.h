@@ -8,13 +8,14 @@
 /// What the kernel is told besides the tensor maps.
 struct WgmmaProblem {
     const float* a_scale;      // [k / 128][m]
-    const float* b_scale;      // [ceil(n / 128)][k / 128]
+    const float* b_scale;      // [ceil(n / 128), k / 128], strides (b_scale_row, b_scale_k)
     uint16_t* c;               // [m][n] bf16
     int m, n, blocks;          // blocks: K blocks of 128
     int tiles_m, tiles_n;      // row tiles; column tiles, pairs of them where blocks are paired
     int band;                  // row tiles walked together (tile/tile_order.h)
     bool boxes;                // c may be stored by TMA
     int stage_bytes;           // that TMA brings per K block: boxes are no higher than their matrix
+    int b_scale_row, b_scale_k;
 };
 
 /// One tile, or a part of its K.
