@@ -70,7 +70,7 @@ class Emulated:
 
     def __init__(
         self, problem: str, folder: Path, fp16: bool = False, kernels: Path = ROOT / "kernels",
-        variant: str = "mma_sync",
+        variant: str = "mma_sync", flags: tuple[str, ...] = (),
     ):
         """Compile into ``folder``; ``fp16`` takes the path of sm_90. ``kernels`` may be an altered copy of the tree."""
         compiler = shutil.which("g++")
@@ -79,7 +79,7 @@ class Emulated:
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
             compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
-            f'-DWARPWAVE_KERNEL_FILE="{problem}/{variant}.cu"', *(["-D__CUDA_ARCH__=900"] if fp16 else []),
+            f'-DWARPWAVE_KERNEL_FILE="{problem}/{variant}.cu"', *(["-D__CUDA_ARCH__=900"] if fp16 else []), *flags,
             *(f"-I{path}" for path in includes), "-x", "c++",
             str(ROOT / "benchmarks/dev/gemm_plan.cu"), "-o", str(library),
         ]
@@ -106,11 +106,13 @@ class Emulated:
         return self.library.plan_cycles(shape, splits, 64, 64, 1024, 132) < float("inf")
 
     def run(
-        self, product: Product, plan: tuple[int, int] | None = None, splits_room: int = 0, eager: bool = False
+        self, product: Product, plan: tuple[int, int] | None = None, splits_room: int = 0, eager: bool = False,
+        copies: bool = False,
     ) -> np.ndarray:
         """[m, n] float64 decoded bf16 result, with the shape and splits of ``plan`` or whatever the kernel chooses.
 
-        ``splits_room`` is how many split-K planes the workspace holds. Asserts success and intact guard bands.
+        ``splits_room`` is how many split-K planes the workspace holds; ``copies`` gives it room for transposed operands
+        instead, to the byte. Asserts success and intact guard bands.
         """
         m, n, k = product.sizes
         amd = self.problem == "amd_fp8_mm"
@@ -118,14 +120,15 @@ class Emulated:
         a_scale, b_scale = aligned(product.a_scale.T), aligned(product.b_scale.T if amd else product.b_scale)
         c = np.full(m * n + 2 * GUARD, POISON, np.uint16)
         plane = m * (-(-n // 8) * 8)
-        space = aligned(np.full(plane * splits_room + 2 * GUARD, np.nan, np.float32))
+        room = sum(-(-rows * k // 256) * 256 for rows in (m, n)) if copies else 4 * plane * splits_room
+        space = aligned(np.full(room // 4 + 2 * GUARD, np.nan, np.float32))
         self.library.emulation_allow(None, 0)
         for array in (a, b, a_scale, b_scale):
             self.library.emulation_allow(array.ctypes.data, array.nbytes)
         self.library.emulation_eager(int(eager))
         arguments = (
             a.ctypes.data, b.ctypes.data, a_scale.ctypes.data, b_scale.ctypes.data, c.ctypes.data + 2 * GUARD, m, n, k,
-            space.ctypes.data + 4 * GUARD if splits_room else None, 4 * plane * splits_room, None,
+            space.ctypes.data + 4 * GUARD if room else None, room, None,
         )
         status = self.symbol(*arguments) if plan is None else self.library.plan_run(*plan, *arguments)
         assert status == 0

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: MIT
+// Turns byte matrices whose columns are contiguous into ones whose rows are, at the speed of memory and without shared memory.
+//
+// A thread takes 16 x 16 bytes: 16 loads of 16 bytes, all on their way at once, 128 byte permutes in registers, 16 stores of 16
+// bytes. The lanes of a warp lie so that loads cover whole 32-byte sectors and stores do: with 4 chunks of rows, a load touches
+// 8 columns by 64 bytes and a store 4 rows by 128 bytes.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "ptx/grid_dependency.h"
+#include "ptx/permute_bytes.h"
+#include "tile/launch_cluster.h"
+
+#if !defined(ROW_CHUNKS)
+#define ROW_CHUNKS 4   // a tunable of the kernel files: 16-byte chunks of rows that one load of a warp covers
+#endif
+
+constexpr int kTransposeThreads = 128;
+constexpr int kTransposeRows = 16 * ROW_CHUNKS, kTransposeColumns = 16 * (32 / ROW_CHUNKS);   // of a warp's tile
+
+/// target[rows][columns] = source[columns][rows]; rows and columns are multiples of 16, both pointers 16-byte aligned.
+struct ByteTransposition {
+    const uint8_t* source;
+    uint8_t* target;
+    int rows, columns;
+
+    WARPWAVE_HOST_DEVICE int row_tiles() const { return ceil_div(rows, kTransposeRows); }
+    WARPWAVE_HOST_DEVICE int tiles() const { return row_tiles() * ceil_div(columns, kTransposeColumns); }
+};
+
+/// Word j of the result holds byte j of the four words.
+__device__ __forceinline__ void transpose_words(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
+    const uint32_t low_ab = permute_bytes<0x5140>(a, b), high_ab = permute_bytes<0x7362>(a, b);
+    const uint32_t low_cd = permute_bytes<0x5140>(c, d), high_cd = permute_bytes<0x7362>(c, d);
+    a = permute_bytes<0x5410>(low_ab, low_cd);
+    b = permute_bytes<0x7632>(low_ab, low_cd);
+    c = permute_bytes<0x5410>(high_ab, high_cd);
+    d = permute_bytes<0x7632>(high_ab, high_cd);
+}
+
+/// This lane's 16 x 16 bytes of tile `tile`. Plain loads: what they read may be the previous kernel's.
+__device__ __forceinline__ void transpose_tile(const ByteTransposition& t, int tile, int lane) {
+    const int row_tiles = t.row_tiles();
+    const int row = tile % row_tiles * kTransposeRows + lane % ROW_CHUNKS * 16;
+    const int column = tile / row_tiles * kTransposeColumns + lane / ROW_CHUNKS * 16;
+    if (row >= t.rows || column >= t.columns) return;
+
+    uint32_t words[16][4];   // [column][four rows]
+    const uint8_t* from = t.source + static_cast<size_t>(column) * t.rows + row;
+#pragma unroll
+    for (int i = 0; i < 16; ++i) {
+        const uint4 four = *reinterpret_cast<const uint4*>(from + static_cast<size_t>(i) * t.rows);
+        words[i][0] = four.x;
+        words[i][1] = four.y;
+        words[i][2] = four.z;
+        words[i][3] = four.w;
+    }
+#pragma unroll
+    for (int i = 0; i < 16; i += 4) {
+#pragma unroll
+        for (int j = 0; j < 4; ++j) transpose_words(words[i][j], words[i + 1][j], words[i + 2][j], words[i + 3][j]);
+    }
+    uint8_t* to = t.target + static_cast<size_t>(row) * t.columns + column;
+#pragma unroll
+    for (int j = 0; j < 16; ++j) {   // row j: byte j % 4 of word j / 4, which word j % 4 of each four columns holds now
+        *reinterpret_cast<uint4*>(to + static_cast<size_t>(j) * t.columns) =
+            make_uint4(words[j % 4][j / 4], words[4 + j % 4][j / 4], words[8 + j % 4][j / 4], words[12 + j % 4][j / 4]);
+    }
+}
+
+/// Two transpositions in one launch, a tile per warp.
+__global__ void __launch_bounds__(kTransposeThreads) transpose_bytes(
+    const ByteTransposition first, const ByteTransposition second) {
+    grid_dependency_wait();
+    grid_dependency_release();
+    const int warp = blockIdx.x * (kTransposeThreads / 32) + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const int firsts = first.tiles();
+    if (warp < firsts) {
+        transpose_tile(first, warp, lane);
+    } else if (warp - firsts < second.tiles()) {
+        transpose_tile(second, warp - firsts, lane);
+    }
+}
+
+/// Returns 0 or the runtime's error.
+inline int launch_transpositions(const ByteTransposition& first, const ByteTransposition& second, bool early, void* queue) {
+    const int blocks = ceil_div(first.tiles() + second.tiles(), kTransposeThreads / 32);
+    return launch_cluster(transpose_bytes, blocks, kTransposeThreads, 1, 0, early, queue, first, second);
+}

@@ -1,0 +1,69 @@
+# SPDX-License-Identifier: MIT
+"""amd_fp8_mm/wgmma_tma computes the right thing on the host: bytes transposed, then the Hopper product on the copies."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+_spec = importlib.util.spec_from_file_location("gemm_emulation", Path(__file__).with_name("gemm_emulation.py"))
+gemm = importlib.util.module_from_spec(_spec)
+sys.modules["gemm_emulation"] = gemm
+_spec.loader.exec_module(gemm)
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    return gemm.Emulated("amd_fp8_mm", tmp_path_factory.mktemp("emulated"), variant="wgmma_tma")
+
+
+def agrees(product, got) -> None:
+    value, bound = product.expected()
+    wrong = ~(np.abs(got - value) <= bound)
+    assert not wrong.any(), f"{wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_every_instance_with_tails(kernel, eager):
+    product = gemm.Product.random(160, 192, 384, seed=1)
+    for shape in range(kernel.shapes):
+        for splits in (1, 2):
+            if kernel.runs(shape, splits):
+                agrees(product, kernel.run(product, (shape, splits), eager=eager, copies=True))
+
+
+@pytest.mark.parametrize("size", [(32, 64, 128), (32, 320, 256), (96, 64, 640), (288, 448, 1152)])
+def test_sizes_that_leave_tiles_of_the_transposition_unfilled(kernel, size):
+    product = gemm.Product.random(*size, seed=2)
+    agrees(product, kernel.run(product, copies=True))
+
+
+@pytest.mark.parametrize("chunks", [2, 4, 8])
+def test_every_shape_of_the_transposition(tmp_path, chunks):
+    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, variant="wgmma_tma", flags=(f"-DROW_CHUNKS={chunks}",))
+    product = gemm.Product.random(96, 192, 384, seed=3)
+    agrees(product, kernel.run(product, copies=True))
+
+
+def test_a_nan_reaches_its_row_and_no_other(kernel):
+    product = gemm.Product.random(32, 64, 256, seed=4)
+    product.a[5, 200] = 0x7F
+    got = kernel.run(product, copies=True)
+    assert np.isnan(got[5]).all()
+    assert np.isfinite(np.delete(got, 5, 0)).all()
+
+
+def test_sizes_outside_the_abi_and_small_workspaces_are_declined(kernel):
+    pointer = 16   # never followed
+    for size in ((48, 64, 128), (32, 96, 128), (32, 64, 192), (0, 64, 128)):
+        assert kernel.symbol(*[pointer] * 5, *size, None, 1 << 30, None) == -1
+    room = 32 * 128 + 64 * 128
+    assert kernel.symbol(*[pointer] * 5, 32, 64, 128, pointer, room - 1, None) == -2
+    assert kernel.symbol(*[pointer] * 5, 32, 64, 128, None, room, None) == -2
