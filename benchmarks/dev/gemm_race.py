@@ -140,6 +140,28 @@ def torch_calls(sets: list[Data]) -> dict[str, list]:
     return {"block": block, "row": row}
 
 
+def deepgemm_calls(sets: list[Data]) -> dict[str, list]:
+    """DeepGEMM's block-scaled product on the same operands, without and with its programmatic launches; none if it is
+    not installed. The switch is read when a call is captured, so that each call sets it."""
+    try:
+        import deep_gemm
+    except ImportError as error:
+        UNAVAILABLE.setdefault("deepgemm", str(error).splitlines()[0][:160])
+        return {}
+
+    calls: dict[str, list] = {"deepgemm": [], "deepgemm early": []}
+    for data in sets:
+        a_scale = deep_gemm.get_mn_major_tma_aligned_tensor(data.a_scale)
+        out = torch.empty_like(data.c())
+        for name, early in (("deepgemm", False), ("deepgemm early", True)):
+            def product(data=data, a_scale=a_scale, out=out, early=early):
+                deep_gemm.set_pdl(early)
+                deep_gemm.fp8_gemm_nt((data.a, a_scale), (data.b, data.b_scale), out)
+
+            calls[name].append(product)
+    return calls
+
+
 def rotating(size: tuple[int, int, int], problem: str) -> list[Data]:
     m, n, k = size
     cache = torch.cuda.get_device_properties(0).L2_cache_size

@@ -35,11 +35,6 @@ __device__ __forceinline__ void tma_load_multicast(
         : "memory");
 }
 
-/// Bring a box into L2.
-__device__ __forceinline__ void tma_fetch(const TensorMap& map, int x, int y) {
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];\n" ::"l"(&map), "r"(x), "r"(y) : "memory");
-}
-
 /// Make this thread's view of shared memory, ordinary stores included, visible to asynchronous accesses issued after it.
 __device__ __forceinline__ void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory"); }
 

@@ -22,7 +22,6 @@
 #if !defined(EARLY_START)
 #define EARLY_START 1   // a tunable of the kernel files
 #endif
-constexpr bool kFetchesWeights = EARLY_START == 2;
 
 /// All tiles of this consumer thread. With an exchange there is one, and its sums are left in shared memory.
 template <class Shape>
@@ -51,7 +50,7 @@ __device__ __forceinline__ void consume(
 }
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident * Shape::kGrids) wgmma_gemm(
     const __grid_constant__ TensorMap rows, const __grid_constant__ TensorMap columns,
     const __grid_constant__ TensorMap output, const WgmmaProblem p) {
     uint8_t* const start = swizzled_shared();
@@ -71,9 +70,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     }
     if constexpr (Shape::kPair == 2) cluster_barrier();
     else __syncthreads();
-    if constexpr (kFetchesWeights) {
-        if (threadIdx.x == Shape::kConsumerThreads) fetch_weights<Shape>(rows, columns, p);
-    }
+    if constexpr (EARLY_START >= 2) fetch_weights<Shape>(p, threadIdx.x);
     grid_dependency_wait();
     grid_dependency_release();
 

@@ -13,6 +13,11 @@
 #include "tile/wgmma_gemm.h"
 #include "tile/wgmma_plan.h"
 
+#if !defined(FETCHED_MB)
+#define FETCHED_MB 20   // what L2 surely holds until it is used, beside what the previous kernel still reads
+#endif
+constexpr int kFetchedBytes = FETCHED_MB << 20;
+
 /// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
 template <class Shape>
 int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* queue) {
@@ -26,7 +31,8 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair), best_band(room, Shape::kM, Shape::kN * Shape::kPair),
-        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, g.b_scale_row, g.b_scale_k};
+        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
+        std::max(1, kFetchedBytes / (g.n * Shape::kK * splits)), g.b_scale_row, g.b_scale_k};
 
     TensorMap row_map, column_map, output_map = {};
     int error = encode_tensor_map(&row_map, rows, row_box, Shape::kK);

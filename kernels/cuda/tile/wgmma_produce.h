@@ -6,18 +6,31 @@
 
 #include "ptx/cp_async.h"
 #include "ptx/mbarrier.h"
+#include "ptx/prefetch.h"
 #include "ptx/tma.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
 
-/// Bring the weights that will fill the ring for the first time into L2. One thread; before grid_dependency_wait, too, since
-/// L2 is where the previous kernel's writes go, so that nothing stale can stay there.
+/// Have the first weights of this block brought into L2. All threads; before grid_dependency_wait, too, since L2 is where the
+/// previous kernel's writes go, so that nothing stale can stay there.
+///
+/// By ordinary prefetches rather than TMA's: a multiprocessor has one TMA, and the previous kernel may still need it.
 template <class Shape>
-__device__ __forceinline__ void fetch_weights(const TensorMap& rows, const TensorMap& columns, const WgmmaProblem& p) {
+__device__ __forceinline__ void fetch_weights(const WgmmaProblem& p, int thread) {
     const WgmmaWork work = WgmmaWalk<Shape>(p).work(p);
-    const TensorMap& weights = Shape::kTokensAreRows ? columns : rows;
-    for (int block = 0; block < min(work.blocks, Shape::kStages); ++block) {
-        tma_fetch(weights, (work.first_block + block) * Shape::kK, Shape::kTokensAreRows ? work.column : work.row);
+    const int first = Shape::kTokensAreRows ? work.column : work.row;
+    const int rows = min(Shape::kTokensAreRows ? Shape::kN : Shape::kM, p.n - first);
+    const int blocks = min(work.blocks, p.fetched_blocks);
+    const size_t pitch = static_cast<size_t>(p.blocks) * Shape::kK;
+    const uint8_t* const start = p.weights + first * pitch + work.first_block * Shape::kK;
+    if constexpr (EARLY_START == 3) {
+        for (int row = thread; row < rows; row += Shape::kThreads) prefetch_l2_bulk(start + row * pitch, blocks * Shape::kK);
+    } else {
+        constexpr int kStep = EARLY_START == 4 ? 32 : Shape::kK;
+        const unsigned pieces = blocks * (Shape::kK / kStep);
+        for (unsigned i = thread; i < rows * pieces; i += Shape::kThreads) {
+            prefetch_l2(start + i / pieces * pitch + i % pieces * kStep);
+        }
     }
 }
 

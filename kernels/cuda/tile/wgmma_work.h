@@ -15,6 +15,8 @@ struct WgmmaProblem {
     int band;                  // row tiles walked together (tile/tile_order.h)
     bool boxes;                // c may be stored by TMA
     int stage_bytes;           // that TMA brings per K block: boxes are no higher than their matrix
+    const uint8_t* weights;    // [n][k], for fetching ahead
+    int fetched_blocks;        // K blocks of its first tile's weights that a block fetches ahead
     int b_scale_row, b_scale_k;
 };
 

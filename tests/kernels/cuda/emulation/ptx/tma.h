@@ -4,7 +4,6 @@
 #include "hopper.h"
 
 inline void tma_prefetch_map(const TensorMap&) {}
-inline void tma_fetch(const TensorMap&, int, int) {}
 inline void tma_load(uint32_t shared, const TensorMap& map, uint32_t barrier, int x, int y) {
     emulation::load_box(emulation::this_block(), shared, map, barrier, x, y);
 }
