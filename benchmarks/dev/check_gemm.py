@@ -30,7 +30,7 @@ import torch
 from gemm_race import GUARD, POISON, UNAVAILABLE, WORKSPACE, Data, race, rotating, torch_calls, workspace
 
 ROOT = Path(__file__).resolve().parents[2]
-KERNELS = ("fp8_gemm/wgmma_tma", "fp8_gemm/mma_sync", "amd_fp8_mm/mma_sync")
+KERNELS = ("fp8_gemm/wgmma_tma", "amd_fp8_mm/wgmma_tma", "fp8_gemm/mma_sync", "amd_fp8_mm/mma_sync")
 WORTH = 2.5                 # a sweep tries plans predicted to take at most so many times the best prediction
 START = time.monotonic()
 
@@ -113,16 +113,21 @@ class Kernel:
 
 
 def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = "") -> dict[str, Kernel]:
-    """By label: "own" for this GPU, "check" with trapping waits or as PTX, "late" and "fetch": EARLY_START 0, 2."""
+    """By label: "own" for this GPU, "check" with trapping waits or as PTX, "late" and "fetch": EARLY_START 0, 2;
+    "mma_sync": the other kernel, beside the Hopper one of amd_fp8_mm.
+    """
     problem, variant = kernel.split("/")
     major, minor = torch.cuda.get_device_capability()
     native = f"{major}{minor}{'a' if major == 9 else ''}"
     own = f"arch=compute_{native},code=sm_{native}"
     file = f"{kernel}.cu"
     if variant == "wgmma_tma":
-        wanted = {"own": [own], "check": [own, "-DWARPWAVE_DEBUG_TRAP"], "late": [own, "-DEARLY_START=0"],
-                  "fetch": [own, "-DEARLY_START=2"]}
-        if candidates:
+        wanted = {"own": [own], "check": [own, "-DWARPWAVE_DEBUG_TRAP"], "late": [own, "-DEARLY_START=0"]}
+        if problem == "amd_fp8_mm":
+            wanted |= {"mma_sync": [own]}
+        else:
+            wanted |= {"fetch": [own, "-DEARLY_START=2"]}
+        if candidates and problem == "fp8_gemm":
             file = str(ROOT / "benchmarks/dev/wgmma_candidates.cu")
     else:
         wanted = {"own": [own], "check": ["arch=compute_89,code=compute_89"]}
@@ -134,7 +139,7 @@ def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = ""
         command = [
             nvcc, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
             "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static", "-gencode", *flags,
-            f'-DWARPWAVE_KERNEL_FILE="{file}"',
+            f'-DWARPWAVE_KERNEL_FILE="{f"{problem}/mma_sync.cu" if label == "mma_sync" else file}"',
             *(f"-I{ROOT / path}" for path in (f"problems/{problem}", "kernels/cuda", "kernels/common")),
             str(ROOT / "benchmarks/dev/gemm_plan.cu"), "-o", str(library),
         ]
@@ -241,6 +246,8 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
         for label in ("late", "fetch"):
             if label in kernels:
                 contestants[label] = [partial(kernels[label].call, data, plan) for data in sets]
+    if "mma_sync" in kernels:
+        contestants["mma_sync"] = [partial(kernels["mma_sync"].call, data) for data in sets]
     contestants.update(torch_calls(sets))
     times = race(contestants, rounds=9 if m * n * k > 1e11 else 15)
     cells = " ".join(f"{name} {us:.1f}" for name, us in times.items())
