@@ -19,10 +19,6 @@
 #include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
-#if !defined(EARLY_START)
-#define EARLY_START 1   // a tunable of the kernel files
-#endif
-
 /// All tiles of this consumer thread. With an exchange there is one, and its sums are left in shared memory.
 template <class Shape>
 __device__ __forceinline__ void consume(

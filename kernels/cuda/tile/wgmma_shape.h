@@ -7,6 +7,10 @@
 
 #include <cstdint>
 
+#if !defined(EARLY_START)
+#define EARLY_START 1   // a tunable of the kernel files
+#endif
+
 enum class Tokens { kAreRows, kAreColumns };
 
 /// What becomes of a finished tile.
