@@ -17,16 +17,16 @@ _spec.loader.exec_module(compiled)
 pytestmark = compiled.pytestmark
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory):
+@pytest.fixture(scope="module", params=["fp8_gemm", "amd_fp8_mm"])
+def built(request, tmp_path_factory):
     """(ptxas log, library)"""
     library = tmp_path_factory.mktemp("built") / "kernel.so"
     root = compiled.ROOT
     command = [
         compiled.NVCC, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
         "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "-gencode", compiled.GENCODE["sm_90a"],
-        *(f"-I{root / path}" for path in ("problems/fp8_gemm", "kernels/cuda", "kernels/common")),
-        str(root / "kernels/cuda/fp8_gemm/wgmma_tma.cu"), "-o", str(library),
+        *(f"-I{root / path}" for path in (f"problems/{request.param}", "kernels/cuda", "kernels/common")),
+        str(root / f"kernels/cuda/{request.param}/wgmma_tma.cu"), "-o", str(library),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
