@@ -47,16 +47,18 @@ def online_attention(
     return o, (top + total.log()).squeeze(-1)
 
 
-def short_accumulator_gemm(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor) -> Tensor:
+def short_accumulator_gemm(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor, promoted: int = 128) -> Tensor:
     """c [m, n] bf16 as Hopper's fp8 tensor cores give it: 32 products at a time, with a promotion to fp32 per 128.
 
     The products of an instruction and its accumulator are aligned to the largest of them and cut at 13 fraction bits,
     the sum once more (the behaviour DeepSeek-V3's report and DeepGEMM work around).
+
+    ``promoted`` is how many columns of K, a multiple of 128 with one scale, go through that adder before a promotion.
     """
     columns = torch.arange(len(b)) // 128
     total = torch.zeros(len(a), len(b))
-    for t in range(a_scale.shape[1]):
-        block = slice(128 * t, 128 * (t + 1))
+    for t in range(0, a_scale.shape[1], promoted // 128):
+        block = slice(128 * t, 128 * t + promoted)
         partial = _short_dot(a[:, block].double(), b[:, block].double())
         total += partial.float() * (a_scale[:, t, None] * b_scale[columns, t])
     return total.to(torch.bfloat16)

@@ -176,6 +176,29 @@ def test_tensor_cores_that_keep_13_bits_pass(name: str, m: int, n: int, k: int) 
     assert shares(name, data, models.short_accumulator_gemm(*data[:4]))[0] < 0.75
 
 
+def like_activations(k: int) -> Any:
+    """fp8_gemm data whose sums grow with K: no operand is negative, as after a ReLU, and one scale serves all of K."""
+    a, b, a_scale, b_scale, c = generate("fp8_gemm", {"m": 8, "n": 16, "k": k}, seed=4, fp8="e4m3fn")
+    a, b = (x.float().abs().to(x.dtype) for x in (a, b))
+    return a, b, torch.full_like(a_scale, 0.75), torch.full_like(b_scale, -1.5), c
+
+
+def test_without_promotion_a_long_k_is_refused() -> None:
+    """What the promotion to fp32 is for: at K = 16384 the sum outgrows the products, which are then cut to nothing."""
+    data = like_activations(16384)
+    check = problem("fp8_gemm").reference.check_implementation
+    assert shares("fp8_gemm", data, models.short_accumulator_gemm(*data[:4]))[0] < 0.75
+    passed, message = check(data, models.short_accumulator_gemm(*data[:4], promoted=16384))
+    assert not passed, message
+    assert "128 of 128" in message, "not here and there: every element is wrong"
+
+
+def test_without_promotion_a_short_k_passes() -> None:
+    """So that the refusal above is of the length, not of this data."""
+    data = like_activations(256)
+    assert shares("fp8_gemm", data, models.short_accumulator_gemm(*data[:4], promoted=256))[0] < 1
+
+
 @pytest.mark.parametrize("name", GEMMS)
 def test_fp32_products_in_any_order_pass(name: str) -> None:
     data = generate(name, {"m": 40, "n": 200, "k": 1024}, seed=4, fp8="e4m3fnuz")
