@@ -44,85 +44,9 @@
 
 #include <type_traits>
 
-#include "ceil_div.h"
-#include "launch.h"
-#include "tile/combine_splits.h"
-#include "tile/flash_forward.h"
-
-// Hopper's tiles; their first choices stand in the table above.
-#ifndef D64_WARPS
-#define D64_WARPS 4
-#endif
-#ifndef D128_KEYS
-#define D128_KEYS 64
-#endif
-#ifndef D256_KEYS
-#define D256_KEYS 64
-#endif
+#include "tile/flash_launch.h"
 
 namespace {
-
-// The oldest architecture of this build chooses the tiles: nvcc defines the list for host and device passes alike.
-constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
-constexpr bool kHopper = kArchitectures[0] >= 900;
-
-template <typename Element, int kHeadDim>
-struct Choice;
-
-template <typename Element>
-struct Choice<Element, 64> {
-    using Ada = ForwardTile<Element, 64, 8, 1, 64, true, 2>;
-    using Hopper = ForwardTile<Element, 64, D64_WARPS, 8 / D64_WARPS, 64, true, 2>;
-    using Few = ForwardTile<Element, 64, 4, 1, 64, true, kHopper ? 3 : 2>;
-};
-template <typename Element>
-struct Choice<Element, 128> {
-    using Ada = ForwardTile<Element, 128, 8, 1, 64, true, 1>;
-    using Hopper = ForwardTile<Element, 128, 4, 2, D128_KEYS, false, 2>;
-    using Few = ForwardTile<Element, 128, 4, 1, 64, true, kHopper ? 2 : 1>;
-};
-template <typename Element>
-struct Choice<Element, 256> {
-    using Ada = ForwardTile<Element, 256, 4, 1, 32, false, 1>;
-    using Hopper = ForwardTile<Element, 256, 8, 1, D256_KEYS, false, 1>;
-    using Few = ForwardTile<Element, 256, 4, 1, 32, false, kHopper ? 2 : 1>;
-};
-
-// In key tiles; a merge costs a launch and the round trip of the parts. Tiles of few rows take about half as long.
-constexpr SplitCost kWholeCost = {3.0, 4.0, 0.1}, kFewCost = {6.0, 8.0, 0.2};
-
-template <typename Tile>
-struct Plan {
-    long long rows, units;  // of the output; query tiles
-    int splits;
-
-    Plan(const ForwardArguments& a, int multiprocessors, SplitCost cost, size_t workspace_bytes)
-        : rows(static_cast<long long>(a.batch) * a.seqlen_q * a.heads_q),
-          units(static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, Tile::kQueries)),
-          splits(choose_splits(units, ceil_div(a.seqlen_k, Tile::kKeys), multiprocessors * Tile::kBlocks,
-                               SplitWorkspace::capacity(workspace_bytes, rows, Tile::kHeadDim), cost)) {}
-};
-
-template <typename Tile>
-int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* queue) {
-    static_assert(kHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
-    const auto kernel = flash_forward<Tile>;
-    const cudaError_t status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
-    if (status != cudaSuccess) return status;
-
-    if (plan.units > 0x7fffffffLL) return kUnsupportedShape;
-    a.query_tiles = ceil_div(a.seqlen_q, Tile::kQueries);
-    a.splits = plan.splits;
-    if (a.splits > 1) a.parts = SplitWorkspace::at(workspace, a.splits, plan.rows, Tile::kHeadDim);
-    const dim3 grid(static_cast<unsigned>(plan.units), static_cast<unsigned>(a.splits));
-    LAUNCH(kernel, grid, dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
-    const int launched = LAUNCH_STATUS();
-    if (launched != kOk || a.splits == 1) return launched;
-    const CombineArguments<UniformParts> merge = {
-        {a.splits, plan.rows}, a.parts, a.o, a.lse, plan.rows, a.seqlen_q, a.heads_q, 1};
-    return launch_combine<typename Tile::Element, Tile::kHeadDim>(merge, a.splits, queue);
-}
 
 /// Whole tiles, or those for few queries: where more rows than theirs would be empty, or where they all run at once
 /// and ask for no splits (with splits whole tiles fill the device as well).
@@ -131,12 +55,9 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     using Tiles = Choice<Element, kHeadDim>;
     using Whole = std::conditional_t<kHopper, typename Tiles::Hopper, typename Tiles::Ada>;
     using Few = typename Tiles::Few;
-    int device = 0, multiprocessors = 0;
-    cudaError_t status = cudaGetDevice(&device);
-    if (status == cudaSuccess) {
-        status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    }
-    if (status != cudaSuccess) return status;
+    int error = 0;
+    const int multiprocessors = count_multiprocessors(&error);
+    if (error != 0) return error;
     const Plan<Few> few(a, multiprocessors, kFewCost, workspace_bytes);
     if (a.seqlen_q <= Few::kQueries || (few.units <= multiprocessors && few.splits == 1)) {
         return launch<Few>(a, few, workspace, queue);
@@ -154,31 +75,17 @@ int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t wo
     }
 }
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
 }  // namespace
 
 extern "C" int flash_attention(
     const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k, int heads_q,
     int heads_k, int head_dim, int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes,
     void* queue) {
-    if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0) {
+    ForwardArguments a;
+    if (!describe_forward(
+            &a, q, k, v, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale)) {
         return kUnsupportedShape;
     }
-    if (!(softmax_scale > 0.0f) || !aligned(q) || !aligned(k) || !aligned(v) || !aligned(o)) return kUnsupportedShape;
-    ForwardArguments a{};
-    a.q = static_cast<const uint8_t*>(q);
-    a.k = static_cast<const uint8_t*>(k);
-    a.v = static_cast<const uint8_t*>(v);
-    a.o = static_cast<uint8_t*>(o);
-    a.lse = lse;
-    a.batch = batch;
-    a.seqlen_q = seqlen_q;
-    a.seqlen_k = seqlen_k;
-    a.heads_q = heads_q;
-    a.heads_k = heads_k;
-    a.causal = causal != 0;
-    a.scale = softmax_scale * kLog2E;
     return half != 0 ? dispatch<Fp16>(head_dim, a, workspace, workspace_bytes, queue)
                      : dispatch<Bf16>(head_dim, a, workspace, workspace_bytes, queue);
 }

@@ -19,10 +19,10 @@ struct Matrix {
     int element_bytes;   // 1 (fp8) or 2 (bf16)
 };
 
-/// Encode boxes of box_rows x box_columns elements of `matrix`. Rows of a box are 32, 64 or 128 bytes long in shared memory, one
-/// after the other, and their 16-byte chunks are swizzled as Swizzle<2>, <4> and <8> (tile/swizzle.h) say.
-/// Returns 0 or an error code of the runtime or the driver.
-inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns) {
+using EncodeTiled = decltype(&cuTensorMapEncodeTiled);
+
+/// Look up the driver's function. Returns 0 or an error code of the runtime.
+inline int find_encoder(EncodeTiled* encode) {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found;
 #if CUDART_VERSION >= 12050
@@ -33,8 +33,17 @@ inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows,
 #endif
     if (error != cudaSuccess) return static_cast<int>(error);
     if (found != cudaDriverEntryPointSuccess) return static_cast<int>(cudaErrorSymbolNotFound);
-    const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+    *encode = reinterpret_cast<EncodeTiled>(function);
+    return 0;
+}
 
+/// Encode boxes of box_rows x box_columns elements of `matrix`. Rows of a box are 32, 64 or 128 bytes long in shared memory, one
+/// after the other, and their 16-byte chunks are swizzled as Swizzle<2>, <4> and <8> (tile/swizzle.h) say.
+/// Returns 0 or an error code of the runtime or the driver.
+inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns) {
+    EncodeTiled encode = nullptr;
+    const int error = find_encoder(&encode);
+    if (error != 0) return error;
     const int box_bytes = box_columns * matrix.element_bytes;
     const CUtensorMapSwizzle swizzle = box_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                                        : box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B

@@ -150,6 +150,32 @@ inline void load_box(Block& block, uint32_t shared, const TensorMap& map, uint32
     }});
 }
 
+/// A box of five dimensions: the contiguous one, 128 bytes long, is a swizzled row of shared memory, the others follow densely.
+inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
+    if (shared % 1024 != 0) fail("a box must start where its swizzle pattern does");
+    deliver(this_block(), {barrier, [=](Block& block) {
+        uint32_t to = shared;
+        std::array<int, 5> i{};
+        for (i[4] = 0; i[4] < map.box[4]; ++i[4])
+            for (i[3] = 0; i[3] < map.box[3]; ++i[3])
+                for (i[2] = 0; i[2] < map.box[2]; ++i[2])
+                    for (i[1] = 0; i[1] < map.box[1]; ++i[1])
+                        for (i[0] = 0; i[0] < map.box[0]; ++i[0], to += 2) {
+                            const char* from = static_cast<const char*>(map.matrix.start);
+                            bool inside = true;
+                            for (int d = 0; d < 5; ++d) {
+                                const int x = at[d] + i[d];
+                                inside = inside && x >= 0 && x < map.sizes[d];
+                                from += static_cast<ptrdiff_t>(map.pitches[d]) * x;
+                            }
+                            uint8_t* const place = shared_at(block, swizzled(to, 128), 2, 2);
+                            if (inside) std::memcpy(place, from, 2);
+                            else std::memset(place, 0, 2);
+                        }
+        extension(block).barrier(barrier).land(to - shared);
+    }});
+}
+
 struct BoxStores {
     std::vector<std::function<void()>> open;
     std::deque<std::vector<std::function<void()>>> groups;
@@ -205,20 +231,47 @@ inline void read_registers(const std::vector<uint32_t>& registers, Format format
             }
 }
 
+/// Fraction bits the tensor cores' adder keeps of FP8 products; 0 adds exactly and rounds to fp32.
+inline int& adder_bits() {
+    static int bits = 0;
+    return bits;
+}
+
+/// x towards zero to `bits` fraction bits of the power of two at or below `largest`.
+inline double cut(double x, double largest, int bits) {
+    const int last = std::ilogb(largest) - bits;
+    return std::ldexp(std::trunc(std::ldexp(x, -last)), last);
+}
+
+/// The sum as Hopper's FP8 adder makes it: addends aligned to the largest of them and cut there, the sum cut once more.
+inline double short_sum(const double* addends, int count, int bits) {
+    double largest = 0, sum = 0;
+    for (int i = 0; i < count; ++i) largest = std::max(largest, std::fabs(addends[i]));
+    if (largest == 0) return 0;
+    for (int i = 0; i < count; ++i) sum += cut(addends[i], largest, bits);
+    return sum == 0 ? 0 : cut(sum, std::fabs(sum), bits);
+}
+
 inline void perform(const Multiplication& m) {
     static std::vector<float> a, b;
     if (m.a_registers.empty()) read_operand(m.a, 64, m.format, false, a);
     else read_registers(m.a_registers, m.format, a);
     read_operand(m.b, m.n, m.format, m.b_transposed, b);
-    const int steps = depth(m.format);
+    const int steps = depth(m.format), bits = m.format == Format::kE4m3 ? adder_bits() : 0;
     for (int thread = 0; thread < 128; ++thread)
         for (int i = 0; i < m.n / 2; ++i) {
             const int row = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
             const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
-            double sum = m.add ? m.d[thread][i] : 0.0;
-            for (int k = 0; k < steps; ++k) sum += static_cast<double>(a[row * steps + k]) * b[column * steps + k];
+            double addends[33], sum = 0;
+            for (int k = 0; k < steps; ++k) addends[k] = static_cast<double>(a[row * steps + k]) * b[column * steps + k];
+            addends[steps] = m.add ? m.d[thread][i] : 0.0;
+            if (bits > 0) sum = short_sum(addends, steps + 1, bits);
+            else for (int k = steps; k >= 0; --k) sum += addends[k];
             m.d[thread][i] = static_cast<float>(sum);
         }
 }
 
 }  // namespace emulation
+
+/// Fraction bits of the FP8 adder from now on; 0 is exact.
+extern "C" inline __attribute__((used)) void emulation_adder(int bits) { emulation::adder_bits() = bits; }

@@ -9,6 +9,8 @@
     [&](auto... arguments) { ::emulation::Launch{dim3(grid), dim3(block), size_t(shared_bytes)}(kernel, arguments...); }
 #define LAUNCH_STATUS() 0
 
+using cudaError_t = int;
+enum { cudaSuccess = 0 };
 enum { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCount };
 
 template <class Kernel>

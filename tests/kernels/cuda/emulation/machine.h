@@ -249,6 +249,7 @@ struct Launch {
 #define __host__
 #define __forceinline__ inline
 #define __grid_constant__
+#define __shared__ static
 #define __launch_bounds__(...)
 #define threadIdx (dim3(::emulation::machine().current->index, 0, 0))
 #define blockIdx (::emulation::this_block().index)
@@ -272,6 +273,38 @@ inline void __syncthreads() {
     ::emulation::meet(::emulation::this_block().all, m.block_size.x, m.current->index, nullptr, [](void**) {});
 }
 
+template <class Value>
+Value __shfl_xor_sync(uint32_t, Value value, int mask) {
+    struct Argument {
+        Value value, result;
+        int from;
+    } mine = {value, value, static_cast<int>(::emulation::lane()) ^ mask};
+    ::emulation::warp_wide(&mine, [](void** all) {
+        for (int i = 0; i < 32; ++i) {
+            auto& own = *static_cast<Argument*>(all[i]);
+            own.result = static_cast<Argument*>(all[own.from])->value;
+        }
+    });
+    return mine.result;
+}
+
+template <class Value>
+Value __shfl_sync(uint32_t mask, Value value, int lane) {
+    return __shfl_xor_sync(mask, value, lane ^ static_cast<int>(::emulation::lane()));
+}
+
+inline bool __any_sync(uint32_t, bool predicate) {
+    struct Argument {
+        bool mine, any;
+    } mine = {predicate, false};
+    ::emulation::warp_wide(&mine, [](void** all) {
+        bool any = false;
+        for (int i = 0; i < 32; ++i) any = any || static_cast<Argument*>(all[i])->mine;
+        for (int i = 0; i < 32; ++i) static_cast<Argument*>(all[i])->any = any;
+    });
+    return mine.any;
+}
+
 inline void __syncwarp() {
     ::emulation::warp_wide(nullptr, [](void**) {});
 }
@@ -290,3 +323,6 @@ extern "C" inline __attribute__((used)) void emulation_eager(int eager) { ::emul
 extern "C" inline __attribute__((used)) uint64_t emulation_bank_conflicts() {
     return std::exchange(::emulation::machine().bank_conflicts, 0);
 }
+
+/// How many multiprocessors host code is told of.
+extern "C" inline __attribute__((used)) void emulation_processors(int count) { ::emulation::machine().processors = count; }

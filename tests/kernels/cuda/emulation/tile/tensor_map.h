@@ -2,6 +2,7 @@
 // Tensor maps for the emulation: the description itself, after the checks the driver makes.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -14,6 +15,9 @@ struct Matrix {
 struct TensorMap {
     Matrix matrix;
     int box_rows, box_columns;
+    // of maps with five dimensions, instead of the above but for the start and the element
+    std::array<int, 5> sizes{}, box{};
+    std::array<size_t, 5> pitches{};
 };
 
 inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns) {
@@ -21,6 +25,6 @@ inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows,
     const bool pitch = static_cast<size_t>(matrix.columns) * matrix.element_bytes % 16 == 0;
     const bool start = reinterpret_cast<uintptr_t>(matrix.start) % 16 == 0;
     const bool box = box_rows >= 1 && box_rows <= 256 && (box_bytes == 32 || box_bytes == 64 || box_bytes == 128);
-    *map = {matrix, box_rows, box_columns};
+    *map = {matrix, box_rows, box_columns, {}, {}, {}};
     return pitch && start && box ? 0 : 1;
 }

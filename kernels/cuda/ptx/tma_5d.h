@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: MIT
+// TMA loads of boxes with five dimensions (ptx/tma.h has those of matrices): one instruction for a tile of one head.
+//
+// The map (tile/head_tensor_map.h) holds sizes, pitches and the box; the coordinates are those of the box's first element,
+// the contiguous dimension first. Elements outside the tensor read as zero and count as bytes all the same.
+#pragma once
+
+#include <cstdint>
+
+#include "tile/tensor_map.h"
+
+/// Load a box to `shared` of this block and count its bytes at `barrier`.
+__device__ __forceinline__ void tma_load_5d(
+    uint32_t shared, const TensorMap& map, uint32_t barrier, int x0, int x1, int x2, int x3, int x4) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];\n" ::"r"(shared),
+        "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
+        : "memory");
+}
