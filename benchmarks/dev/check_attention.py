@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Check and time the mma_sync attention kernels on a machine with an NVIDIA GPU, torch and nvcc.
+"""Check and time the attention kernels on a machine with an NVIDIA GPU, torch and nvcc.
 
     python benchmarks/dev/check_attention.py [--seconds 80] [--only flash_attention] [--no-variants] [--no-time]
+        [--build LABEL=VARIANT,KEY=VALUE,...] [--labels REGEX]
 
 Builds each kernel for the GPU's own arch, as sm_89 PTX that the driver translates at load time (so that the code of the
 L4 build runs, too) and, for flash_attention, with other tile shapes. Checks every build against the problem's own fp64
@@ -39,17 +40,18 @@ GUARD = 4096                # bytes of poison on either side of every output and
 POISON = 0xFF               # NaN in bf16, fp16 and fp32
 START = time.monotonic()
 
-# Builds: label -> (arch: "native" or "sm_89 ptx", defines).
-BUILDS: dict[str, dict[str, tuple[str, dict[str, int]]]] = {
+# Builds: label -> (variant, arch: "native" or "sm_89 ptx", defines). Labels that begin with "tiles" are optional.
+BUILDS: dict[str, dict[str, tuple[str, str, dict[str, int]]]] = {
     "flash_attention": {
-        "ours": ("native", {}),
-        "ada": ("sm_89 ptx", {}),
-        "tilesA": ("native", {"D64_WARPS": 8, "D128_KEYS": 48, "D256_KEYS": 32}),
+        "wgmma": ("wgmma_tma", "native", {}),
+        "ours": ("mma_sync", "native", {}),
+        "ada": ("mma_sync", "sm_89 ptx", {}),
+        "tilesA": ("mma_sync", "native", {"D64_WARPS": 8, "D128_KEYS": 48, "D256_KEYS": 32}),
     },
     "mla_decode": {
-        "ours": ("native", {}),
-        "ada": ("sm_89 ptx", {}),
-        "tilesA": ("native", {"ROWS16_STAGES": 5, "ROWS16_BLOCKS": 1, "ROWS32_STAGES": 4}),
+        "ours": ("mma_sync", "native", {}),
+        "ada": ("mma_sync", "sm_89 ptx", {}),
+        "tilesA": ("mma_sync", "native", {"ROWS16_STAGES": 5, "ROWS16_BLOCKS": 1, "ROWS32_STAGES": 4}),
     },
 }
 
@@ -190,14 +192,14 @@ def dtype_of(name: str) -> torch.dtype:
     return dtype
 
 
-def build(folder: Path, nvcc: str, problems: list[Problem], variants: bool) -> list[Kernel]:
+def build(folder: Path, nvcc: str, problems: list[Problem], variants: bool, labels: str) -> list[Kernel]:
     major, minor = torch.cuda.get_device_capability()
     native = f"{major}{minor}{'a' if major == 9 else ''}"
     gencodes = {"native": f"arch=compute_{native},code=sm_{native}", "sm_89 ptx": "arch=compute_89,code=compute_89"}
     jobs = []
     for problem in problems:
-        for label, (arch, defines) in BUILDS[problem.name].items():
-            if label.startswith("tiles") and not variants:
+        for label, (variant, arch, defines) in BUILDS[problem.name].items():
+            if (label.startswith("tiles") and not variants) or not re.fullmatch(labels, label):
                 continue
             library = folder / f"{problem.name}_{label}.so"
             command = [
@@ -205,7 +207,7 @@ def build(folder: Path, nvcc: str, problems: list[Problem], variants: bool) -> l
                 "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static", "-gencode", gencodes[arch],
                 *(f"-D{key}={value}" for key, value in defines.items()),
                 *(f"-I{ROOT / path}" for path in (f"problems/{problem.name}", "kernels/cuda", "kernels/common")),
-                str(ROOT / f"kernels/cuda/{problem.name}/mma_sync.cu"), "-o", str(library),
+                str(ROOT / f"kernels/cuda/{problem.name}/{variant}.cu"), "-o", str(library),
             ]
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
             jobs.append((problem, label, library, process))
@@ -390,13 +392,21 @@ def main() -> int:
     parser.add_argument("--only", choices=sorted(BUILDS), help="one problem")
     parser.add_argument("--no-time", action="store_true", help="checks only")
     parser.add_argument("--no-variants", action="store_true", help="the shipped tile shapes only")
+    parser.add_argument(
+        "--build", action="append", default=[], metavar="LABEL=VARIANT,KEY=VALUE", help="one more, of the problem of --only")
+    parser.add_argument("--labels", default=".*", help="a pattern: only builds whose labels match")
     parser.add_argument("--nvcc", default=os.environ.get("NVCC", "nvcc"))
     options = parser.parse_args()
     say(f"{clocks()} | torch {torch.__version__}")
     report: dict[str, Any] = {"machine": clocks()}
+    for text in options.build:
+        label, _, rest = text.partition("=")
+        variant, *defines = rest.split(",")
+        BUILDS[options.only][label] = (
+            variant, "native", {key: int(value) for key, value in (define.split("=") for define in defines)})
     problems = [Problem(name) for name in BUILDS if options.only in (None, name)]
     with tempfile.TemporaryDirectory() as folder:
-        kernels = build(Path(folder), options.nvcc, problems, not options.no_variants)
+        kernels = build(Path(folder), options.nvcc, problems, not options.no_variants, options.labels)
         say(f"built after {elapsed():.1f} s")
         report["checks"] = check_all(kernels, options.seconds * 0.5)
         wrong = {(row["problem"], row["build"]) for row in report["checks"] if row["wrong"]}
