@@ -107,7 +107,7 @@ int launch(DecodeArguments a, void* workspace, size_t workspace_bytes, void* que
     LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
     const int launched = LAUNCH_STATUS();
     if (launched != kOk || a.schedule.groups == 0) return launched;
-    const CombineArguments<DecodeParts> merge = {
+    const CombineArguments<DecodeParts<>> merge = {
         {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
     return launch_combine<Bf16, kLatent>(merge, groups / batch + 1, queue);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Who computes which tokens in a decode step, and where partial results lie.
 //
-// All tokens of a batch form one line of steps (32 tokens each), request after request; a request also counts for
+// All tokens of a batch form one line of steps (kTokens tokens each), request after request; a request also counts for
 // kStartSteps, what starting one costs. The line is cut into equal chunks, one per group of blocks (the blocks of a group
 // take different query rows of the same tokens). A group so works on the end of one request, some whole ones and the start
 // of another. Lengths live on the device, so every warp derives the cut itself: a sum and a search over the lengths.
@@ -15,9 +15,10 @@
 #include "split_kv.h"
 #include "tile/combine_splits.h"
 
-struct DecodeSchedule {
-    static constexpr int kTokens = 32, kStartSteps = 2;
-    static constexpr int kLeastSteps = 2;  // of a chunk: shorter ones cost more to merge than they save
+/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
+template <int kTokens_, int kStartSteps_, int kLeastSteps_>
+struct DecodeScheduleOf {
+    static constexpr int kTokens = kTokens_, kStartSteps = kStartSteps_, kLeastSteps = kLeastSteps_;
 
     const int* seqlens;  // [batch]
     int batch, longest;  // longest: tokens a request may have
@@ -48,6 +49,8 @@ struct DecodeSchedule {
     }
 };
 
+using DecodeSchedule = DecodeScheduleOf<32, 2, 2>;
+
 /// Steps of one request that one group computes.
 struct DecodePiece {
     int request;
@@ -56,7 +59,8 @@ struct DecodePiece {
 
     __device__ __forceinline__ bool whole() const { return first && last; }
     /// Which part of the workspace it writes unless it is whole.
-    __device__ __forceinline__ int part(const DecodeSchedule& schedule, int group) const {
+    template <class Schedule>
+    __device__ __forceinline__ int part(const Schedule& schedule, int group) const {
         return first ? schedule.groups + request : group;
     }
 };
@@ -66,7 +70,8 @@ struct DecodeWalk {
     int request, start;  // the next request, and where it starts on the line
     int begin, end;      // the group's chunk
 
-    __device__ __forceinline__ DecodeWalk(const DecodeSchedule& schedule, int group, int lane) : request(group), start(0) {
+    template <class Schedule>
+    __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane) : request(group), start(0) {
         if (schedule.groups == 0) {
             begin = 0;
             end = 1;  // ends behind the group's own request, whatever its length
@@ -96,12 +101,13 @@ struct DecodeWalk {
         }
     }
 
-    __device__ __forceinline__ bool next(const DecodeSchedule& schedule, DecodePiece& piece) {
+    template <class Schedule>
+    __device__ __forceinline__ bool next(const Schedule& schedule, DecodePiece& piece) {
         if (request >= schedule.batch || start >= end) return false;
         const int cost = schedule.cost(request);
         const int from = max(begin - start, 0), to = schedule.groups == 0 ? cost : min(end - start, cost);
         piece.request = request;
-        piece.steps = {max(from - DecodeSchedule::kStartSteps, 0), max(to - DecodeSchedule::kStartSteps, 0)};
+        piece.steps = {max(from - Schedule::kStartSteps, 0), max(to - Schedule::kStartSteps, 0)};
         piece.first = from == 0;
         piece.last = to == cost;
         start += cost;
@@ -111,8 +117,9 @@ struct DecodeWalk {
 };
 
 /// For the merge: the parts of one output row.
+template <class Schedule = DecodeSchedule>
 struct DecodeParts {
-    DecodeSchedule schedule;
+    Schedule schedule;
     int rows_per_request;
 
     __device__ __forceinline__ PartList of(long long row, int lane) const {

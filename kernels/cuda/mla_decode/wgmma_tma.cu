@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: MIT
+// MLA decode on wgmma and TMA: split-KV over the paged latent cache, every page read once for scores and values.
+//
+//!KERNEL summary split-KV MLA decode on wgmma.m64nNk16; pages come by TMA and serve as keys and values
+//!KERNEL arch sm_90a
+//!KERNEL tune FETCHED_PAGES=0,2,4
+//!KERNEL tune PAIRS=1,0
+//
+// Algorithm. The rows of a request are its heads times its queries; a block takes up to 64 of them (fewer are padded) and a range of
+// pages of 64 tokens. A token's 576 columns are its key, the first 512 its value, so one tile in shared memory, nine panels of 64
+// columns in TMA's 128-byte swizzle, serves both products: as B with K innermost for the scores, transposed for the output.
+// The output of 64 x 512 fills the registers of two warpgroups, 256 columns each. They take turns with the tiles' scores
+// and softmax, so that one's exponentials fall into the other's products (tile/wgmma_latent_consume.h).
+//
+// Memory: 72 KB of queries, two pages of 72 KB, 8 KB of probabilities. Each half of a page has its own barrier and is
+// loaded again as soon as its warpgroup has used it; products start with the first panel that has landed. Page numbers
+// are read up to 64 pages ahead.
+//
+// Pairs. With an even number of row tiles two neighbouring blocks read the same pages: each loads half of the tokens of every
+// panel and TMA writes them to both (PAIRS), which halves what is read from L2.
+//
+// Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
+//
+// Balance as in mma_sync.cu, in steps of pages (tile/decode_schedule.h); parts are merged by a second kernel in a fixed order.
+//
+// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
+// Limits: one block per multiprocessor; with 16 rows three quarters of the products are padding, which hides behind the loads.
+#include "kernel.h"
+
+#include <algorithm>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "launch.h"
+#include "ptx/mma_16bit.h"
+#include "tile/combine_splits.h"
+#include "tile/launch_cluster.h"
+#include "tile/tensor_map.h"
+#include "tile/wgmma_latent.h"
+
+#ifndef PAIRS
+#define PAIRS 1
+#endif
+
+namespace {
+
+// In pages: a group's start and end; the second kernel.
+constexpr double kStartCost = 3.0, kMergeCost = 3.0;
+
+/// Groups of blocks that share the line of pages, or 0 for one group per request.
+int choose_groups(long long batch, int longest_pages, long long row_tiles, long long slots, long long most) {
+    const long long groups = std::min(most, slots / row_tiles);
+    if (groups < 2) return 0;
+    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
+    const double whole = rounds * (kStartCost + longest_pages);
+    const long long line = batch * (longest_pages + PageSchedule::kStartSteps);
+    const double cut = kStartCost + static_cast<double>(ceil_div<long long>(line, groups)) + kMergeCost;
+    return cut < whole ? static_cast<int>(groups) : 0;
+}
+
+struct LatentTensors {
+    Matrix queries, cache;
+};
+
+template <class Shape>
+int launch(LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes, void* queue) {
+    const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
+    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
+    a.schedule.groups = choose_groups(batch, a.max_blocks, a.row_tiles, multiprocessors, most);
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
+    }
+    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
+    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
+
+    const int box_rows = std::min(rows, Shape::kRows);
+    a.query_bytes = box_rows * Shape::kWidth * 2;
+    TensorMap queries, cache;
+    int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
+    if (error == 0) {
+        error = launch_cluster(
+            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes, false, queue,
+            queries, cache, a);
+    }
+    if (error != 0 || a.schedule.groups == 0) return error;
+    const CombineArguments<DecodeParts<PageSchedule>> merge = {
+        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
+    return launch_combine<Bf16, Shape::kLatent>(merge, groups / batch + 1, queue);
+}
+
+bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+}  // namespace
+
+extern "C" int mla_decode(
+    const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
+    int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
+    size_t workspace_bytes, void* queue) {
+    using Single = LatentShape<1>;
+    using Pair = LatentShape<2>;
+    if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
+    // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
+    if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
+    const long long rows = static_cast<long long>(seqlen_q) * heads_q;
+    if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
+    if (!(softmax_scale > 0.0f) || !aligned(q) || !aligned(kv_cache) || !aligned(o)) return kUnsupportedShape;
+    int device = 0, multiprocessors = 0;
+    int status = static_cast<int>(cudaGetDevice(&device));
+    if (status == 0) {
+        status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    }
+    if (status != 0) return status;
+
+    LatentArguments a{};
+    a.cache = static_cast<const uint8_t*>(kv_cache);
+    a.block_table = block_table;
+    a.o = static_cast<uint8_t*>(o);
+    a.lse = lse;
+    a.schedule.seqlens = seqlens;
+    a.schedule.batch = batch;
+    a.schedule.longest = max_blocks_per_seq * Single::kTokens;
+    a.seqlen_q = seqlen_q;
+    a.heads = heads_q;
+    a.max_blocks = max_blocks_per_seq;
+    a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
+    a.causal = causal != 0;
+    a.scale = softmax_scale * kLog2E;
+    const LatentTensors tensors = {
+        {q, static_cast<int>(rows * batch), Single::kWidth, 2}, {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
+    if (PAIRS && a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    return launch<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+}

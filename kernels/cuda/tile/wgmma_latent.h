@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: MIT
+// The device code of MLA decode on wgmma: a warp that loads, two warpgroups that multiply.
+#pragma once
+
+#include "ptx/cluster.h"
+#include "ptx/grid_dependency.h"
+#include "ptx/mbarrier.h"
+#include "ptx/shared_address.h"
+#include "ptx/tma.h"
+#include "ptx/warp_uniform.h"
+#include "ptx/warpgroup_registers.h"
+#include "tile/wgmma_latent_consume.h"
+#include "tile/wgmma_latent_produce.h"
+#include "tile/wgmma_latent_shape.h"
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
+    const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap cache,
+    const __grid_constant__ LatentArguments a) {
+    uint8_t* const start = swizzled_shared();
+    const LatentMemory<Shape> memory = {start, shared_address(start)};
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
+    const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
+    constexpr int kWarps = Shape::kConsumerThreads / 32;
+
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < Shape::kStages; ++stage) {
+            for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
+            for (int group = 0; group < 2; ++group) mbarrier_init(memory.empty(stage, group), 4 * Shape::kPair);
+        }
+        mbarrier_init(memory.query_full(), 1);
+        mbarrier_init(memory.query_empty(), kWarps);
+        mbarrier_fence_init();
+        tma_prefetch_map(queries);
+        tma_prefetch_map(cache);
+    }
+    if constexpr (Shape::kPair == 2) cluster_barrier();
+    else __syncthreads();
+    grid_dependency_wait();
+    grid_dependency_release();
+
+    const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
+    if (warp < kWarps) {
+        take_registers<Shape::kConsumerRegisters>();
+        const LatentConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
+        consumer.consume(group, row_tile);
+    } else {
+        give_registers<Shape::kProducerRegisters>();
+        if (warp == kWarps) produce_pages<Shape>(memory, queries, cache, a, group, row_tile, rank, lane);
+    }
+    if constexpr (Shape::kPair == 2) {
+        __syncwarp();
+        cluster_barrier();  // until here the other block loads into this one's memory and arrives there
+    }
+}

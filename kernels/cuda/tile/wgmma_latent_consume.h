@@ -1,0 +1,300 @@
+// SPDX-License-Identifier: MIT
+// What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns for all.
+//
+// Tiles alternate between the warpgroups. A tile's owner computes its scores and probabilities; the other gets these and the
+// maxima of the rows through shared memory. Per tile t of its own a warpgroup goes through
+//   accept(t - 1): the other's probabilities times its own half of the values, started behind the scores of t;
+//   softmax of t while that runs, then P for the other, then P (still in registers) times its own half of the values;
+//   the scores of t + 2 as their panels land.
+// So one warpgroup's softmax falls into the other's products. There is one buffer for P: the owner of t + 1 is the only
+// one who reads P of t there, and does so before it writes its own.
+#pragma once
+
+#include "online_softmax.h"
+#include "ptx/cluster.h"
+#include "ptx/exp2.h"
+#include "ptx/mbarrier.h"
+#include "ptx/named_barrier.h"
+#include "ptx/stmatrix.h"
+#include "ptx/tma.h"
+#include "ptx/wgmma_16bit.h"
+#include "tile/attention_mma.h"
+#include "tile/swizzle.h"
+#include "tile/wgmma_latent_shape.h"
+
+constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
+constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
+constexpr int kSumBarrier = 5;    // the sums of both
+
+/// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P up to 1, and
+/// accumulators are rarely rescaled.
+constexpr float kSlack = 8.0f;
+
+template <class Shape>
+struct LatentConsumer {
+    const LatentMemory<Shape>& memory;
+    const LatentArguments& a;
+    int group, warp, lane;
+
+    using Scores = float[Shape::kTokens / 2];
+    using Output = float[Shape::kHalf / 2];
+
+    __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
+
+    /// Start the scores of tile `tile` as its panels land: those first that were loaded first.
+    __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile) const {
+        const int stage = group, parity = tile / 2 % 2;
+#pragma unroll
+        for (int i = 0; i < Shape::kPanels; ++i) {
+            const int from = i + group * Shape::kHalfPanels;
+            const int panel = from < Shape::kPanels ? from : from - Shape::kPanels;
+            mbarrier_wait(memory.full(stage, panel), parity);
+            wgmma_fence();  // again, since the compiler wants one behind every branch
+            const uint64_t queries = wgmma_operand(memory.query(panel)), keys = wgmma_operand(memory.tokens(stage, panel));
+#pragma unroll
+            for (int step = 0; step < 4; ++step) {
+                Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + 2 * step, keys + 2 * step, i + step > 0);
+            }
+        }
+        wgmma_commit();
+    }
+
+    /// This warpgroup's half of a tile's values.
+    __device__ __forceinline__ uint64_t values(int stage) const {
+        return wgmma_operand_transposed(memory.tokens(stage, group * Shape::kHalfPanels), Shape::kPanelBytes);
+    }
+
+    /// This warp reads no more of its half of `stage`.
+    __device__ __forceinline__ void release(int stage) const {
+        __syncwarp();
+        const uint32_t empty = memory.empty(stage, group);
+        if constexpr (Shape::kPair == 2) {
+            if (lane < 2) mbarrier_arrive_cluster(map_shared(empty, lane));  // both blocks' loads write here
+        } else {
+            if (lane == 0) mbarrier_arrive(empty);
+        }
+    }
+
+    static __device__ __forceinline__ void rescale(Output& out, const float (&factor)[2]) {
+        if (!__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) return;
+#pragma unroll
+        for (int i = 0; i < Shape::kHalf / 2; ++i) out[i] *= factor[i / 2 % 2];
+    }
+
+    /// Probabilities of a tile in place of its scores; returns the factors for what was accumulated before.
+    __device__ __forceinline__ void softmax(
+        Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2], const int (&limits)[2], int first_token, bool masked) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float largest = -INFINITY;
+#pragma unroll
+            for (int i = 0; i < Shape::kTokens / 4; ++i) {
+                float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+                if (masked && first_token + i / 2 * 8 + lane % 4 * 2 + i % 2 >= limits[half]) score = -INFINITY;
+                largest = fmaxf(largest, score);
+            }
+            largest = quad_maximum(largest);
+            if (largest * a.scale <= rows[half].maximum * a.scale + kSlack) largest = rows[half].maximum;
+            factor[half] = rows[half].raise(largest, a.scale, Exp2());
+            const float shift = rows[half].shift(a.scale);
+#pragma unroll
+            for (int i = 0; i < Shape::kTokens / 4; ++i) {
+                float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+                score = Exp2()(score * a.scale - shift);
+                rows[half].sum += score;
+            }
+        }
+    }
+
+    /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
+    __device__ __forceinline__ void clear_tail(int stage, int count) const {
+        constexpr int kChunks = 8;  // of 16 bytes in a panel's row
+        const int thread = warp * 32 + lane;
+        for (int i = thread; i < (Shape::kTokens - count) * kChunks; i += 128) {
+            uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
+#pragma unroll
+            for (int panel = 0; panel < 2 * Shape::kHalfPanels; ++panel) {
+                *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
+            }
+        }
+        fence_async_shared();
+        named_barrier_sync(kOwnBarrier + group, 128);
+    }
+
+    /// One piece of a request; `tile` counts all tiles so far, `ends` all pieces.
+    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, int row_tile, uint32_t& tile, int ends) const {
+        const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
+        const int live_rows = min(Shape::kRows, request_rows - first_row);
+        const bool live = warp * 16 < live_rows;  // else this warp takes part in products and barriers only
+        const int length = a.schedule.tokens(piece.request);
+        const int pages = piece.steps.end - piece.steps.begin;
+        int limits[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int query = (first_row + row(half)) / a.heads;
+            limits[half] = length - (a.causal ? a.seqlen_q - 1 - query : 0);
+        }
+        const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
+
+        Output out = {};
+        Scores scores;
+        SoftmaxRow rows[2];
+        const auto multiply_values = [&](int stage, const auto& probabilities) {
+            const uint64_t b = values(stage);
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+                Wgmma16<Shape::kHalf, Bf16, true>::product(out, probabilities(step), b + 128 * step, true);
+            }
+            wgmma_commit();
+        };
+
+        const auto accept = [&] {
+            named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
+            float factor[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const float maximum = memory.maxima(group ^ 1)[row(half)];
+                factor[half] = live ? rows[half].raise(maximum, a.scale, Exp2()) : 1.0f;
+            }
+            wgmma_wait<1>();  // already so; but the compiler does not see beyond the scores
+            wgmma_results(out);
+            rescale(out, factor);
+            const uint64_t p = wgmma_operand(memory.probabilities());
+            multiply_values(group ^ 1, [&](int step) { return p + 2 * step; });
+        };
+
+        const auto compute = [&](int own, bool accepts) {
+            const int first_token = (piece.steps.begin + own) * Shape::kTokens;
+            float factor[2] = {1.0f, 1.0f};
+            if (live) softmax(scores, rows, factor, limits, first_token, first_token + Shape::kTokens > least_limit);
+            uint32_t p[Shape::kTokens / 16][4];
+#pragma unroll
+            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
+            }
+            wgmma_wait<0>();
+            wgmma_results(out);
+            if (accepts) release(group ^ 1);
+
+            if (live) {
+                const int chunk_row = warp * 16 + lane % 16, chunk = lane / 16;
+#pragma unroll
+                for (int step = 0; step < Shape::kTokens / 16; ++step) {
+                    stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
+                }
+                if (lane % 4 == 0) {
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
+                }
+                fence_async_shared();
+            }
+            if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
+            named_barrier_arrive(kReadyBarrier + group, 256);
+            rescale(out, factor);
+            multiply_values(group, [&](int step) -> const uint32_t(&)[4] { return p[step]; });
+            wgmma_wait<0>();
+            wgmma_results(out);
+            release(group);
+        };
+
+        int own = static_cast<int>((tile + group) % 2);
+        if (own == 0 && pages > 0) {
+            start_scores(scores, tile);
+            wgmma_wait<0>();
+            wgmma_results(scores);
+            compute(0, false);
+            own = 2;
+        }
+        if (own < pages) {
+            start_scores(scores, tile + own);
+            while (true) {
+                accept();
+                wgmma_wait<1>();
+                wgmma_results(scores);
+                compute(own, true);
+                own += 2;
+                if (own >= pages) break;
+                start_scores(scores, tile + own);
+            }
+        }
+        if (own == pages && pages > 0) {
+            accept();
+            wgmma_wait<0>();
+            wgmma_results(out);
+            release(group ^ 1);
+        }
+        tile += pages;
+        if (pages > 0) {
+            __syncwarp();
+            if (lane == 0) mbarrier_arrive(memory.query_empty());
+        }
+        finish(out, rows, piece, part, first_row, live_rows, ends % 2);
+    }
+
+    /// Add up both warpgroups' sums, and store this one's half of the output.
+    __device__ __forceinline__ void finish(
+        Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int part, int first_row, int live_rows, int parity) const {
+        const int request_rows = a.seqlen_q * a.heads;
+        const size_t part_row = static_cast<size_t>(part) * request_rows + first_row;
+        const size_t output_row = static_cast<size_t>(piece.request) * request_rows + first_row;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            rows[half].sum = quad_sum(rows[half].sum);
+            if (lane % 4 == 0) memory.sums(parity, group)[row(half)] = rows[half].sum;
+        }
+        named_barrier_sync(kSumBarrier, 256);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int at = row(half);
+            if (at >= live_rows) continue;
+            rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
+            const float inverse = rows[half].inverse();
+            if (group == 0 && lane % 4 == 0) {
+                const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
+                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+                (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale);
+            }
+            const int column = group * Shape::kHalf + lane % 4 * 2;
+#pragma unroll
+            for (int j = 0; j < Shape::kHalf / 8; ++j) {
+                const float left = out[4 * j + 2 * half] * inverse, right = out[4 * j + 2 * half + 1] * inverse;
+                if (piece.whole()) {
+                    uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + column + 8 * j) * 2;
+                    *reinterpret_cast<uint32_t*>(to) = Bf16::pack(left, right);
+                } else {
+                    float* const to = a.parts.o + (part_row + at) * Shape::kLatent + column + 8 * j;
+                    *reinterpret_cast<float2*>(to) = make_float2(left, right);
+                }
+            }
+        }
+    }
+
+    /// All pieces of this block.
+    __device__ __forceinline__ void consume(int block_group, int row_tile) const {
+        uint32_t tile = 0;
+        int ends = 0, queries = 0;
+        DecodeWalk walk(a.schedule, block_group, lane);
+        DecodePiece next;
+        while (walk.next(a.schedule, next)) {
+            const int part = next.part(a.schedule, block_group);
+            const bool empty = next.steps.begin >= next.steps.end;
+            if (empty && !next.whole()) {
+                // The chunk's edge fell into the request's start: the merge must see that no token came, and reads no output.
+                const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
+                const int at = warp * 32 + lane;
+                if (group == 0 && at < min(Shape::kRows, request_rows - first_row)) {
+                    a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
+                }
+                continue;
+            }
+            if (!empty) {
+                mbarrier_wait(memory.query_full(), queries % 2);
+                ++queries;
+            }
+            piece(next, part, row_tile, tile, ends);
+            ++ends;
+        }
+    }
+};

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+// The warp that brings queries and pages to shared memory.
+#pragma once
+
+#include "ptx/mbarrier.h"
+#include "ptx/prefetch.h"
+#include "ptx/tma.h"
+#include "tile/wgmma_latent_shape.h"
+
+#ifndef FETCHED_PAGES
+#define FETCHED_PAGES 0  // a tunable of the kernel file
+#endif
+
+/// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
+struct PageNumbers {
+    const int* table;
+    int count, lane;
+    int now, next;  // of pages 32 i + lane and 32 (i + 1) + lane
+
+    __device__ __forceinline__ PageNumbers(const int* table_, int count_, int lane_)
+        : table(table_), count(count_), lane(lane_), now(read(lane_)), next(read(32 + lane_)) {}
+    __device__ __forceinline__ int read(int page) const { return page < count ? __ldg(table + page) : 0; }
+    /// Of page `page`, or, with `ahead` (at most 32), of one further on. Pages are asked for in order by the whole warp.
+    __device__ __forceinline__ int of(int page, int ahead = 0) const {
+        const int at = page % 32 + ahead;
+        const int near = __shfl_sync(0xffffffffu, now, at % 32), far = __shfl_sync(0xffffffffu, next, at % 32);
+        return at < 32 ? near : far;
+    }
+    __device__ __forceinline__ void pass(int page) {
+        if (page % 32 != 31) return;
+        now = next;
+        next = read(page + 33 + lane);
+    }
+};
+
+/// Load all pages of all pieces. One warp.
+template <class Shape>
+__device__ __forceinline__ void produce_pages(
+    const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
+    int group, int row_tile, int rank, int lane) {
+    constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
+    constexpr int kAhead = FETCHED_PAGES;
+    uint32_t tile = 0, filled = 0;  // tiles and queries so far
+    DecodeWalk walk(a.schedule, group, lane);
+    DecodePiece piece;
+    while (walk.next(a.schedule, piece)) {
+        const int count = piece.steps.end - piece.steps.begin;
+        if (count <= 0) continue;
+        const int* const table =
+            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
+        PageNumbers numbers(table, count, lane);
+        // Neither waits for anything, nor counts anywhere: what comes later is on its way to L2.
+        const auto fetch = [&](int page, int ahead) {
+            const int number = numbers.of(page, ahead);
+            if (lane == 0 && page + ahead < count && row_tile == 0) {
+                prefetch_l2_bulk(a.cache + static_cast<size_t>(number) * Shape::kPageBytes, Shape::kPageBytes);
+            }
+        };
+        if constexpr (kAhead > Shape::kStages) {
+            for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);
+        }
+
+        mbarrier_wait(memory.query_empty(), (filled & 1) ^ 1);
+        if (lane == 0) {
+            mbarrier_arrive_expect(memory.query_full(), a.query_bytes);
+            const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
+#pragma unroll 1
+            for (int panel = 0; panel < Shape::kPanels; ++panel) {
+                tma_load(memory.query(panel), queries, memory.query_full(), panel * 64, row);
+            }
+        }
+        ++filled;
+        for (int page = 0; page < count; ++page, ++tile) {
+            const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
+            const int stage = tile % 2, parity = tile / 2 % 2;
+#pragma unroll 1
+            for (int turn = 0; turn < 2; ++turn) {
+                const int half = stage ^ turn;  // the owner's half is free first
+                mbarrier_wait(memory.empty(stage, half), parity ^ 1);
+                if (lane != 0) continue;
+                const int first = half * Shape::kHalfPanels, last = half == 0 ? Shape::kHalfPanels : Shape::kPanels;
+#pragma unroll 1
+                for (int panel = first; panel < last; ++panel) {
+                    const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
+                    mbarrier_arrive_expect(full, Shape::kPanelBytes);
+                    if constexpr (Shape::kPair == 2) {
+                        tma_load_multicast(to + rank * kTokens * 128, cache, full, panel * 64, token, 3);
+                    } else {
+                        tma_load(to, cache, full, panel * 64, token);
+                    }
+                }
+            }
+            if constexpr (kAhead > 0) fetch(page, kAhead);
+            numbers.pass(page);
+        }
+    }
+}

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: MIT
+// MLA decode on wgmma: what a block is told, and what lies where in its shared memory.
+//
+// See mla_decode/wgmma_tma.cu for the algorithm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "split_kv.h"
+#include "tile/decode_schedule.h"
+
+#ifndef START_PAGES
+#define START_PAGES 2  // a tunable of the kernel file
+#endif
+
+/// Steps of the schedule are whole pages.
+using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
+
+struct LatentArguments {
+    const uint8_t* cache;    // [num_blocks, 64, 576] bf16
+    const int* block_table;  // [batch, max_blocks]
+    uint8_t* o;              // [batch, seqlen_q, heads, 512] bf16
+    float* lse;              // [batch, heads, seqlen_q]
+    PageSchedule schedule;
+    SplitWorkspace parts;  // rows as DecodeParts orders them
+    int seqlen_q, heads, max_blocks;
+    int row_tiles;    // blocks of a group
+    int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
+    bool causal;
+    float scale;  // softmax_scale * log2(e)
+};
+
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both.
+template <int kPair_>
+struct LatentShape {
+    static constexpr int kPair = kPair_;
+    static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
+    static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
+    static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
+    static constexpr int kPanelBytes = 64 * 128;            // of 64 rows or tokens, in the 128-byte swizzle
+    static constexpr int kHalfPanels = kLatent / 64 / 2;    // of values, for one warpgroup
+    static constexpr int kHalf = kLatent / 2;               // columns of the output for one warpgroup
+    static constexpr int kPageBytes = kTokens * kWidth * 2;  // in the cache
+    static constexpr int kStages = 2;
+    static constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
+    static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+
+    static constexpr int kStage = kPanels * kPanelBytes;  // after the queries
+    static constexpr int kProbabilities = kStage + kStages * kPanels * kPanelBytes;
+    static constexpr int kMaxima = kProbabilities + kPanelBytes;
+    static constexpr int kSums = kMaxima + 2 * kRows * 4;
+    static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
+    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + 2) + 2) * 8;
+    static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+};
+
+template <class Shape>
+struct LatentMemory {
+    uint8_t* start;  // 1024-byte aligned
+    uint32_t base;   // its shared address
+
+    __device__ __forceinline__ uint32_t query(int panel) const { return base + panel * Shape::kPanelBytes; }
+    __device__ __forceinline__ uint32_t tokens(int stage, int panel) const {
+        return base + Shape::kStage + (stage * Shape::kPanels + panel) * Shape::kPanelBytes;
+    }
+    __device__ __forceinline__ uint32_t probabilities() const { return base + Shape::kProbabilities; }
+    /// Of the rows after a tile of this owner.
+    __device__ __forceinline__ float* maxima(int owner) const {
+        return reinterpret_cast<float*>(start + Shape::kMaxima) + owner * Shape::kRows;
+    }
+    /// Of a warpgroup's tiles in one piece; pieces alternate.
+    __device__ __forceinline__ float* sums(int parity, int group) const {
+        return reinterpret_cast<float*>(start + Shape::kSums) + (2 * parity + group) * Shape::kRows;
+    }
+
+    /// One panel of a stage has landed.
+    __device__ __forceinline__ uint32_t full(int stage, int panel) const {
+        return base + Shape::kBarriers + (stage * Shape::kPanels + panel) * 8;
+    }
+    /// The panels that warpgroup `group` is the last to read are free: 0 to 3, or 4 to 8.
+    __device__ __forceinline__ uint32_t empty(int stage, int group) const {
+        return base + Shape::kBarriers + (Shape::kStages * Shape::kPanels + 2 * stage + group) * 8;
+    }
+    __device__ __forceinline__ uint32_t query_full() const {
+        return base + Shape::kBarriers + Shape::kStages * (Shape::kPanels + 2) * 8;
+    }
+    __device__ __forceinline__ uint32_t query_empty() const { return query_full() + 8; }
+};
