@@ -72,14 +72,18 @@ class Emulated:
         self, problem: str, folder: Path, fp16: bool = False, kernels: Path = ROOT / "kernels",
         variant: str = "mma_sync", flags: tuple[str, ...] = (),
     ):
-        """Compile into ``folder``; ``fp16`` takes the path of sm_90. ``kernels`` may be an altered copy of the tree."""
+        """Compile into ``folder``; ``fp16`` takes the path of sm_90. ``kernels`` may be an altered copy of the tree.
+
+        ``variant`` is a kernel's name, or an absolute path without its suffix.
+        """
         compiler = shutil.which("g++")
         assert compiler is not None
         library = folder / f"{problem}_{Path(variant).name}{'_fp16' if fp16 else ''}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
             compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
-            f'-DWARPWAVE_KERNEL_FILE="{problem}/{variant}.cu"', *(["-D__CUDA_ARCH__=900"] if fp16 else []), *flags,
+            f'-DWARPWAVE_KERNEL_FILE="{Path(problem, f"{variant}.cu")}"', *(["-D__CUDA_ARCH__=900"] if fp16 else []),
+            *flags,
             *(f"-I{path}" for path in includes), "-x", "c++",
             str(ROOT / "benchmarks/dev/gemm_plan.cu"), "-o", str(library),
         ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""amd_fp8_mm/wgmma_tma computes the right thing on the host: bytes transposed, then the Hopper product on the copies."""
+"""amd_fp8_mm/wgmma_tma is right on the host: bytes transposed, then the Hopper product on the copies."""
 
 from __future__ import annotations
 

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: MIT
+"""The promotion to fp32 every 128 of K is needed: without it the Hopper product is refused at K = 16384.
+
+On the host by the emulation with an adder of 13 fraction bits, and on a GPU by its own adder. The operands have no
+signs: sums that grow with K are where an accumulator of few bits loses. (Signed normal operands pass without promotion,
+too: their sums grow by the square root of K only, 0.6 of the bound in the model.)
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import backends
+from tests.problems.folders import problem
+
+_spec = importlib.util.spec_from_file_location("gemm_emulation", Path(__file__).with_name("gemm_emulation.py"))
+gemm = importlib.util.module_from_spec(_spec)
+sys.modules["gemm_emulation"] = gemm
+_spec.loader.exec_module(gemm)
+
+UNPROMOTED = Path(__file__).with_name("unpromoted.cu")
+M, N = 16, 64
+LONG, SHORT = 16384, 256
+
+
+def unsigned(k: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
+    """(a, b, a_scale, b_scale, c) of fp8_gemm, no operand negative, one scale for all of K."""
+    random = torch.Generator().manual_seed(7)
+    a, b = (
+        torch.randn(rows, k, generator=random).abs().mul_(112).clamp_max_(448).to(torch.float8_e4m3fn) for rows in (M, N)
+    )
+    a_scale = torch.full((k // 128, M), 0.75).t()
+    b_scale = torch.full((1, k // 128), -1.5)
+    return tuple(x.to(device) for x in (a, b, a_scale, b_scale, torch.full((M, N), torch.nan, dtype=torch.bfloat16)))
+
+
+def verdict(data: tuple[torch.Tensor, ...], c: torch.Tensor) -> tuple[bool, str]:
+    return problem("fp8_gemm").reference.check_implementation(data, c)
+
+
+class OnTheHost:
+    """Both kernels in the emulation."""
+
+    def __init__(self, folder: Path):
+        self.kernel = gemm.Emulated("fp8_gemm", folder, variant=str(UNPROMOTED.with_suffix("")))
+        self.kernel.library.emulation_adder.argtypes = [ctypes.c_int]
+
+    def run(self, data: tuple[torch.Tensor, ...], promoted: bool, bits: int = 13) -> torch.Tensor:
+        a, b, a_scale, b_scale, _ = data
+        codes = (x.view(torch.uint8).numpy() for x in (a, b))
+        product = gemm.Product(*codes, a_scale.numpy(), b_scale.numpy())
+        self.kernel.library.emulation_adder(bits)
+        try:
+            got = self.kernel.run(product, None if promoted else (0, 1))
+        finally:
+            self.kernel.library.emulation_adder(0)
+        return torch.from_numpy(np.ascontiguousarray(got)).to(torch.bfloat16)
+
+
+@pytest.fixture(scope="module")
+def host(tmp_path_factory):
+    if shutil.which("g++") is None:
+        pytest.skip("the emulation needs g++")
+    return OnTheHost(tmp_path_factory.mktemp("emulated"))
+
+
+class OnTheGpu:
+    """Both kernels as nvcc builds them."""
+
+    def __init__(self, nvcc: str, arch: str, folder: Path):
+        library = folder / "unpromoted.so"
+        folders = (gemm.ROOT / "problems/fp8_gemm", gemm.ROOT / "kernels/cuda", gemm.ROOT / "kernels/common")
+        command = [
+            nvcc, "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared",
+            "-cudart", "static", "-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}",
+            f'-DWARPWAVE_KERNEL_FILE="{UNPROMOTED}"', *(f"-I{path}" for path in folders),
+            str(gemm.ROOT / "benchmarks/dev/gemm_plan.cu"), "-o", str(library),
+        ]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+        assert done.returncode == 0, done.stderr
+        self.library = ctypes.CDLL(str(library))
+        operands = [ctypes.c_void_p] * 5
+        tail = [ctypes.c_int] * 3 + [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
+        self.library.fp8_gemm.argtypes = operands + tail
+        self.library.plan_run.argtypes = [ctypes.c_int] * 2 + operands + tail
+
+    def run(self, data: tuple[torch.Tensor, ...], promoted: bool) -> torch.Tensor:
+        c = torch.full_like(data[4], torch.nan)
+        pointers = [x.data_ptr() for x in (*data[:4], c)]
+        arguments = (*pointers, M, N, data[0].shape[1], None, 0, None)
+        torch.cuda.synchronize()
+        status = self.library.fp8_gemm(*arguments) if promoted else self.library.plan_run(0, 1, *arguments)
+        assert status == 0
+        torch.cuda.synchronize()
+        return c
+
+
+@pytest.fixture(scope="module")
+def gpu(tmp_path_factory):
+    found = backends.get("cuda").probe()
+    if not found.can_compile or not found.can_run:
+        pytest.skip("; ".join(found.reasons))
+    if not torch.cuda.is_available():
+        pytest.skip("this torch cannot use the GPU")
+    if torch.cuda.get_device_capability() != (9, 0):
+        pytest.skip("wgmma is Hopper's")
+    return OnTheGpu(str(found.compiler), "sm_90a", tmp_path_factory.mktemp("built"))
+
+
+def refused_when_long(kernels: Any, device: str) -> None:
+    data = unsigned(LONG, device)
+    passed, message = verdict(data, kernels.run(data, promoted=True))
+    assert passed, message
+    passed, message = verdict(data, kernels.run(data, promoted=False))
+    assert not passed, message
+
+
+def accepted_when_short(kernels: Any, device: str) -> None:
+    data = unsigned(SHORT, device)
+    for promoted in (True, False):
+        passed, message = verdict(data, kernels.run(data, promoted))
+        assert passed, message
+
+
+def test_without_promotion_a_long_k_is_refused_on_the_host(host):
+    refused_when_long(host, "cpu")
+
+
+def test_without_promotion_a_short_k_passes_on_the_host(host):
+    accepted_when_short(host, "cpu")
+
+
+def test_it_is_the_adders_bits_that_lose(host):
+    """The same kernel without promotion is right at any length where sums are exact."""
+    data = unsigned(LONG)
+    passed, message = verdict(data, host.run(data, promoted=False, bits=0))
+    assert passed, message
+
+
+@pytest.mark.device("cuda")
+def test_without_promotion_a_long_k_is_refused_on_a_gpu(gpu):
+    refused_when_long(gpu, "cuda")
+
+
+@pytest.mark.device("cuda")
+def test_without_promotion_a_short_k_passes_on_a_gpu(gpu):
+    accepted_when_short(gpu, "cuda")
