@@ -36,9 +36,8 @@ LONG, SHORT = 16384, 256
 def unsigned(k: int, device: str = "cpu") -> tuple[torch.Tensor, ...]:
     """(a, b, a_scale, b_scale, c) of fp8_gemm, no operand negative, one scale for all of K."""
     random = torch.Generator().manual_seed(7)
-    a, b = (
-        torch.randn(rows, k, generator=random).abs().mul_(112).clamp_max_(448).to(torch.float8_e4m3fn) for rows in (M, N)
-    )
+    sizes = (torch.randn(rows, k, generator=random).abs().mul_(112).clamp_max_(448) for rows in (M, N))
+    a, b = (x.to(torch.float8_e4m3fn) for x in sizes)
     a_scale = torch.full((k // 128, M), 0.75).t()
     b_scale = torch.full((1, k // 128), -1.5)
     return tuple(x.to(device) for x in (a, b, a_scale, b_scale, torch.full((M, N), torch.nan, dtype=torch.bfloat16)))
