@@ -5,6 +5,7 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune FETCHED_PAGES=0,2,4
 //!KERNEL tune PAIRS=1,0
+//!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes up to 64 of them (fewer are padded) and a range of
 // pages of 64 tokens. A token's 576 columns are its key, the first 512 its value, so one tile in shared memory, nine panels of 64
@@ -40,6 +41,9 @@
 
 #ifndef PAIRS
 #define PAIRS 1
+#endif
+#ifndef EARLY_START
+#define EARLY_START 1  // kernels start beside the end of the one before
 #endif
 
 namespace {
@@ -81,13 +85,14 @@ int launch(LatentArguments a, const LatentTensors& tensors, int multiprocessors,
     if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
     if (error == 0) {
         error = launch_cluster(
-            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes, false, queue,
+            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes, EARLY_START != 0, queue,
             queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
-    const CombineArguments<DecodeParts<PageSchedule>> merge = {
+    CombineArguments<DecodeParts<PageSchedule>> merge = {
         {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
-    return launch_combine<Bf16, Shape::kLatent>(merge, groups / batch + 1, queue);
+    const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
+    return launch_cluster(combine_latent<Shape>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }

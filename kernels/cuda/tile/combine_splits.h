@@ -44,9 +44,9 @@ struct CombineArguments {
 
 constexpr int kCombineWarps = 8;
 
+/// What one block of the second kernel does.
 template <typename Element, int kColumns, typename Parts>
-__global__ void __launch_bounds__(kCombineWarps * 32)
-combine_splits(const __grid_constant__ CombineArguments<Parts> a) {
+__device__ __forceinline__ void combine_block(const CombineArguments<Parts>& a) {
     constexpr int kSegment = kColumns < 128 ? kColumns : 128;
     constexpr int kSegments = kColumns / kSegment;
     constexpr int kPerLane = kSegment / 32;  // 2 or 4 consecutive columns
@@ -115,9 +115,15 @@ combine_splits(const __grid_constant__ CombineArguments<Parts> a) {
     }
 }
 
-/// Launch the merge; a row has about `parts_per_row` parts. Returns the vendor's status.
 template <typename Element, int kColumns, typename Parts>
-int launch_combine(CombineArguments<Parts> a, int parts_per_row, void* queue) {
+__global__ void __launch_bounds__(kCombineWarps * 32)
+combine_splits(const __grid_constant__ CombineArguments<Parts> a) {
+    combine_block<Element, kColumns>(a);
+}
+
+/// Choose warps_per_segment for rows of about `parts_per_row` parts; returns how many blocks that takes.
+template <int kColumns, typename Parts>
+int share_segments(CombineArguments<Parts>& a, int parts_per_row) {
     constexpr int kSegments = kColumns < 128 ? 1 : kColumns / 128;
     const long long items = a.rows * kSegments;
     // Share the parts of a segment between warps only where the segments alone would leave the device idle.
@@ -126,8 +132,14 @@ int launch_combine(CombineArguments<Parts> a, int parts_per_row, void* queue) {
            items * a.warps_per_segment < 4096) {
         a.warps_per_segment *= 2;
     }
+    return static_cast<int>(ceil_div<long long>(items * a.warps_per_segment, kCombineWarps));
+}
+
+/// Launch the merge; a row has about `parts_per_row` parts. Returns the vendor's status.
+template <typename Element, int kColumns, typename Parts>
+int launch_combine(CombineArguments<Parts> a, int parts_per_row, void* queue) {
     const auto kernel = combine_splits<Element, kColumns, Parts>;
-    const long long blocks = ceil_div<long long>(items * a.warps_per_segment, kCombineWarps);
+    const int blocks = share_segments<kColumns>(a, parts_per_row);
     LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(kCombineWarps * 32), 0, queue)(a);
     return LAUNCH_STATUS();
 }

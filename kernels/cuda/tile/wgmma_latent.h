@@ -9,6 +9,7 @@
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
+#include "tile/combine_splits.h"
 #include "tile/wgmma_latent_consume.h"
 #include "tile/wgmma_latent_produce.h"
 #include "tile/wgmma_latent_shape.h"
@@ -52,4 +53,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         __syncwarp();
         cluster_barrier();  // until here the other block loads into this one's memory and arrives there
     }
+}
+
+/// The merge of parts, which may be launched while the parts are still computed.
+template <class Shape>
+__global__ void __launch_bounds__(kCombineWarps * 32) combine_latent(
+    const __grid_constant__ CombineArguments<DecodeParts<PageSchedule>> a) {
+    grid_dependency_wait();
+    grid_dependency_release();
+    combine_block<Bf16, Shape::kLatent>(a);
 }

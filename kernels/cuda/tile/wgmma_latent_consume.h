@@ -41,19 +41,23 @@ struct LatentConsumer {
 
     __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
 
-    /// Start the scores of tile `tile` as its panels land: those first that were loaded first.
+    /// Start the scores of tile `tile` as its panels land: those first that were loaded first, from 0 or from 4 on. All addresses
+    /// come from few registers, plus constants.
     __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile) const {
         const int stage = group, parity = tile / 2 % 2;
+        const int first = group * Shape::kHalfPanels, back = group * Shape::kPanels;  // behind the last panel comes the first
+        const uint64_t queries = wgmma_operand(memory.query(first)), keys = wgmma_operand(memory.tokens(stage, first));
+        const uint32_t full = memory.full(stage, first);
+        constexpr int kStep = Shape::kPanelBytes / 16;
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
-            const int from = i + group * Shape::kHalfPanels;
-            const int panel = from < Shape::kPanels ? from : from - Shape::kPanels;
-            mbarrier_wait(memory.full(stage, panel), parity);
+            const int wrap = i + Shape::kHalfPanels < Shape::kPanels ? 0 : back;
+            mbarrier_wait(full + (i - wrap) * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
-            const uint64_t queries = wgmma_operand(memory.query(panel)), keys = wgmma_operand(memory.tokens(stage, panel));
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + 2 * step, keys + 2 * step, i + step > 0);
+                const int at = (i - wrap) * kStep + 2 * step;
+                Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, i + step > 0);
             }
         }
         wgmma_commit();

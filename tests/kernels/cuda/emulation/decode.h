@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: MIT
+// What the decode schedule and the merge need beside launch.h: force-included where MLA decode is compiled for the emulation.
+#pragma once
+
+#include "launch.h"
+
+#define __shared__ static   // blocks of a launch run one after the other
+
+inline int __ldg(const int* pointer) { return *pointer; }
+inline int __ffs(int value) { return __builtin_ffs(value); }
+
+template <class Value>
+Value __shfl_up_sync(uint32_t mask, Value value, int step) {
+    const int lane = static_cast<int>(::emulation::lane());
+    // Every lane brings its partner by XOR, so that one exchange serves all distances.
+    return __shfl_sync(mask, value, lane < step ? lane : lane - step);
+}
+
+inline unsigned __ballot_sync(uint32_t, bool predicate) {
+    struct Argument {
+        bool predicate;
+        unsigned votes;
+    } mine = {predicate, 0};
+    ::emulation::warp_wide(&mine, [](void** all) {
+        unsigned votes = 0;
+        for (int l = 0; l < 32; ++l) votes |= static_cast<unsigned>(static_cast<Argument*>(all[l])->predicate) << l;
+        for (int l = 0; l < 32; ++l) static_cast<Argument*>(all[l])->votes = votes;
+    });
+    return mine.votes;
+}

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: MIT
+"""Builds the Hopper MLA decode for the host emulation (emulation/machine.h) and runs it on torch tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tests.kernels.cuda.attention_host import PARAMETERS, ROOT, Poisoned, _c, problem_module
+
+EMULATION = Path(__file__).resolve().parent / "emulation"
+
+
+class EmulatedLatent:
+    """``wgmma_tma`` compiled for the host."""
+
+    def __init__(self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels"):
+        compiler = shutil.which("g++")
+        assert compiler is not None, "the emulation needs g++"
+        self.binding = problem_module("mla_decode", "binding")
+        self.reference = problem_module("mla_decode", "reference")
+        library = folder / "mla_decode.so"
+        includes = [EMULATION, ROOT / "problems/mla_decode", kernels / "cuda", kernels / "common"]
+        command = [
+            compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
+            "-include", str(EMULATION / "decode.h"), *(f"-I{path}" for path in includes),
+            str(kernels / "cuda/mla_decode/wgmma_tma.cu"), "-o", str(library),
+        ]
+        subprocess.run(command, check=True, timeout=300)
+        self.library = ctypes.CDLL(str(library))
+        self.library.emulation_allow.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        self.used_workspace = False
+
+    def run(
+        self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 4, workspace_bytes: int = 0,
+    ) -> list[torch.Tensor]:
+        """Call the kernel; asserts success and intact guard bands. Returns its outputs."""
+        arguments = self.binding.arguments(case, data)
+        outputs = {
+            name: Poisoned(shape, getattr(torch, dtype)) for name, (shape, dtype) in self.binding.outputs(case).items()}
+        space = Poisoned((workspace_bytes // 4,), torch.float32)
+        self.library.emulation_eager(int(eager))
+        self.library.emulation_processors(processors)
+        self.library.emulation_allow(None, 0)
+        for value in arguments.values():
+            if isinstance(value, torch.Tensor):
+                self.library.emulation_allow(value.data_ptr(), value.numel() * value.element_size())
+        values = {**arguments, **{name: output.tensor for name, output in outputs.items()}}
+        values |= {"workspace": space.tensor, "workspace_bytes": workspace_bytes, "queue": None}
+        status = self.library.mla_decode(*(_c(name, values[name]) for name in PARAMETERS["mla_decode"]))
+        assert status == 0, f"status {status}"
+        assert space.intact
+        assert all(output.intact for output in outputs.values())
+        self.used_workspace = bool((space.bytes != space.bytes[0]).any())
+        return [output.tensor for output in outputs.values()]
+
+    def check(self, case: dict[str, Any], seed: int = 1, **run: Any) -> None:
+        """Run on generated data and compare with the problem's reference in every element."""
+        data = self.reference.generate_input(**case, seed=seed, device="cpu")
+        passed, message = self.reference.check_implementation(data, tuple(self.run(case, data, **run)))
+        assert passed, message
