@@ -46,6 +46,21 @@
 #ifndef EARLY_256
 #define EARLY_256 1
 #endif
+#ifndef SLACK
+#define SLACK 8
+#endif
+#ifndef POLYNOMIAL_64
+#define POLYNOMIAL_64 0
+#endif
+#ifndef POLYNOMIAL_128
+#define POLYNOMIAL_128 0
+#endif
+#ifndef SMALL_TILES
+#define SMALL_TILES 1
+#endif
+#ifndef SMALL_KEYS
+#define SMALL_KEYS 128
+#endif
 #ifndef CAUSAL_BLOCKS
 #define CAUSAL_BLOCKS 0
 #endif
@@ -60,18 +75,21 @@ struct Instances;
 
 template <typename Element>
 struct Instances<Element, 64> {
-    using Full = FlashShape<Element, 64, GROUPS_64, KEYS_64, TURNS_64, EARLY_64>;
+    using Full = FlashShape<Element, 64, GROUPS_64, KEYS_64, TURNS_64, EARLY_64, SLACK, POLYNOMIAL_64>;
     using Causal = Full;
+    using Few = FlashShape<Element, 64, 1, SMALL_KEYS, false, EARLY_64, SLACK>;
 };
 template <typename Element>
 struct Instances<Element, 128> {
-    using Full = FlashShape<Element, 128, 2, KEYS_128, TURNS_128, EARLY_128>;
-    using Causal = FlashShape<Element, 128, 2, KEYS_128_CAUSAL, TURNS_128, EARLY_128>;
+    using Full = FlashShape<Element, 128, 2, KEYS_128, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128>;
+    using Causal = FlashShape<Element, 128, 2, KEYS_128_CAUSAL, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128>;
+    using Few = FlashShape<Element, 128, 1, SMALL_KEYS, false, EARLY_128, SLACK>;
 };
 template <typename Element>
 struct Instances<Element, 256> {
-    using Full = FlashShape<Element, 256, 2, KEYS_256, TURNS_256, EARLY_256>;
+    using Full = FlashShape<Element, 256, 2, KEYS_256, TURNS_256, EARLY_256, SLACK>;
     using Causal = Full;
+    using Few = FlashShape<Element, 256, 1, KEYS_256, false, EARLY_256, SLACK>;
 };
 
 /// wgmma, or the tiles for few queries on mma.sync: where a head has no more queries than theirs, where they all run at once,
@@ -84,6 +102,9 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     if (error != 0) return error;
     const Plan<Few> few(a, multiprocessors, kFewCost, workspace_bytes);
     const bool at_once = few.units <= multiprocessors && few.splits == 1;
+    if (SMALL_TILES && at_once) {
+        return launch_flash<typename Instances<Element, kHeadDim>::Few>(a, TileOrder::kOwnBlocks, multiprocessors, queue);
+    }
     if (a.seqlen_q <= Few::kQueries || at_once || few.splits > 2) return launch<Few>(a, few, workspace, queue);
     const TileOrder order =
         (a.causal ? CAUSAL_BLOCKS : FULL_BLOCKS) ? TileOrder::kOwnBlocks : TileOrder::kPersistent;

@@ -11,6 +11,7 @@
 
 #include "online_softmax.h"
 #include "ptx/exp2.h"
+#include "ptx/exp2_polynomial.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
@@ -91,9 +92,18 @@ __device__ __forceinline__ void mask_scores(float (&scores)[kCount], const int (
     }
 }
 
+/// SoftmaxRow::raise, but the maximum stays as it is while no score exceeds it by more than kSlack in the exponent: sums
+/// and probabilities then grow up to 2^kSlack, which costs no precision, and most steps need no correction.
+template <int kSlack>
+__device__ __forceinline__ float raise_lazily(SoftmaxRow& row, float tile_maximum, float scale) {
+    const float excess = (tile_maximum - row.maximum) * scale;   // infinite at the first key, NaN before it
+    if (excess <= static_cast<float>(kSlack)) return 1.0f;
+    return row.raise(tile_maximum, scale, Exp2());
+}
+
 /// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
-/// multiplied with.
-template <int kCount>
+/// multiplied with. With kPolynomial no score may be masked.
+template <int kSlack, int kPolynomial, int kCount>
 __device__ __forceinline__ void softmax_scores(
     float (&scores)[kCount], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
 #pragma unroll
@@ -103,20 +113,26 @@ __device__ __forceinline__ void softmax_scores(
         for (int i = 0; i < kCount; i += 4) {
             largest = fmaxf(largest, fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
         }
-        corrections[half] = rows[half].raise(quad_maximum(largest), scale, Exp2());
+        largest = quad_maximum(largest);
+        corrections[half] = kSlack > 0 ? raise_lazily<kSlack>(rows[half], largest, scale)
+                                       : rows[half].raise(largest, scale, Exp2());
     }
     const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-        scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
+        const float exponent = scores[i] * scale - shifts[i % 4 / 2];
+        const bool polynomial = kPolynomial > 0 && i % (kPolynomial > 0 ? kPolynomial : 1) == kPolynomial - 1;
+        scores[i] = polynomial ? Exp2Polynomial()(exponent) : Exp2()(exponent);
         rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
     }
 }
 
-template <int kCount>
-__device__ __forceinline__ void scale_rows(float (&out)[kCount], const float (&factors)[2]) {
+/// Multiply accumulators with what softmax_scores left; with slack that is 1 for most warps in most steps.
+template <int kSlack, int kCount>
+__device__ __forceinline__ void correct_rows(float (&out)[kCount], const float (&corrections)[2]) {
+    if (kSlack > 0 && !__any_sync(0xffffffffu, corrections[0] != 1.0f || corrections[1] != 1.0f)) return;
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) out[i] *= factors[i % 4 / 2];
+    for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
 }
 
 /// Exchange between the four lanes of a quad: lane t gets as d[i] what lane i had as d[t].
@@ -195,16 +211,23 @@ __device__ __forceinline__ void consume_flash(
         if (tile.steps > 0) {
             // How many keys the warpgroup's first row sees; each further one sees one more, up to the end.
             const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
-            const auto mask = [&](float (&scores)[Shape::kKeys / 2], int step) {
+            const auto softmax = [&](float (&scores)[Shape::kKeys / 2], float (&corrections)[2], int step) {
                 const int first_key = step * Shape::kKeys;
-                if (first_key + Shape::kKeys <= seen) return;
-                int limits[2];
-#pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const int last = p.causal ? row + 8 * half + 1 + p.keys - p.queries : p.keys;
-                    limits[half] = min(p.keys, last) - first_key;
+                const bool masked = first_key + Shape::kKeys > seen;
+                if (Shape::kPolynomial > 0 && !masked) {
+                    softmax_scores<Shape::kSlack, Shape::kPolynomial>(scores, rows, corrections, p.scale);
+                    return;
                 }
-                mask_scores(scores, limits, lane);
+                if (masked) {
+                    int limits[2];
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const int last = p.causal ? row + 8 * half + 1 + p.keys - p.queries : p.keys;
+                        limits[half] = min(p.keys, last) - first_key;
+                    }
+                    mask_scores(scores, limits, lane);
+                }
+                softmax_scores<Shape::kSlack, 0>(scores, rows, corrections, p.scale);
             };
             uint32_t probabilities[Shape::kKeys / 16][4];
             const auto pack = [&](const float (&scores)[Shape::kKeys / 2]) {
@@ -213,34 +236,40 @@ __device__ __forceinline__ void consume_flash(
                     probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
                 }
             };
-            float corrections[2];
+            // What a step leaves for the next one: probabilities to be packed, and what out is yet to be multiplied with.
+            float scores[Shape::kKeys / 2], corrections[2];
+            const auto finish_output = [&](bool issued) {
+                wgmma_wait<0>();
+                wgmma_results(out);
+                if (issued) {
+                    release(memory.values_empty(value_at.stage));
+                    value_at.advance();
+                }
+                wgmma_results(scores);   // packed only now: until here the product read the last probabilities
+                pack(scores);
+                if (!Shape::kRescaleEarly && issued) correct_rows<Shape::kSlack>(out, corrections);
+            };
 
             mbarrier_wait(memory.query_full(), query_parity);
             query_parity ^= 1;
-            {
-                float scores[Shape::kKeys / 2];
-                mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
-                wgmma_fence();
-                issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
-                wgmma_commit();
-                wgmma_wait<0>();
-                wgmma_results(scores);
-                release(memory.keys_empty(key_at.stage));
-                if (tile.steps == 1) release(memory.query_empty());
-                key_at.advance();
-                mask(scores, tile.steps - 1);
-                softmax_scores(scores, rows, corrections, p.scale);
-                pack(scores);
-                corrections[0] = corrections[1] = 1.0f;   // there is no output yet
-            }
+            mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
+            wgmma_fence();
+            issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
+            wgmma_commit();
+            wgmma_wait<0>();
+            wgmma_results(scores);
+            release(memory.keys_empty(key_at.stage));
+            key_at.advance();
+            softmax(scores, corrections, tile.steps - 1);
             for (int step = tile.steps - 2; step >= 0; --step) {
-                float scores[Shape::kKeys / 2];
+                // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
                 mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
+                finish_output(step < tile.steps - 2);
                 if constexpr (Shape::kTurns) named_barrier_sync(own_turn, 256);
                 wgmma_fence();
                 issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
                 wgmma_commit();
-                if constexpr (Shape::kRescaleEarly) scale_rows(out, corrections);
+                if constexpr (Shape::kRescaleEarly) correct_rows<Shape::kSlack>(out, corrections);
                 mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
                 wgmma_fence();
                 issue_output<Shape>(out, probabilities, memory.values(value_at.stage));
@@ -249,20 +278,14 @@ __device__ __forceinline__ void consume_flash(
                 wgmma_wait<1>();
                 wgmma_results(scores);
                 release(memory.keys_empty(key_at.stage));
-                if (step == 0) release(memory.query_empty());
                 key_at.advance();
-                mask(scores, step);
-                softmax_scores(scores, rows, corrections, p.scale);
-                wgmma_wait<0>();
-                wgmma_results(out);
-                release(memory.values_empty(value_at.stage));
-                value_at.advance();
-                wgmma_results(scores);   // packed only now: until here the product read the last probabilities
-                pack(scores);
-                if constexpr (!Shape::kRescaleEarly) scale_rows(out, corrections);
+                softmax(scores, corrections, step);
             }
-            if constexpr (Shape::kRescaleEarly) scale_rows(out, corrections);
-            mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
+            release(memory.query_empty());
+            mbarrier_wait(memory.values_full((value_at.stage + (tile.steps > 1)) % Shape::kStages),
+                          value_at.parity ^ (tile.steps > 1 && value_at.stage == Shape::kStages - 1));
+            finish_output(tile.steps > 1);
+            if constexpr (Shape::kRescaleEarly) correct_rows<Shape::kSlack>(out, corrections);
             wgmma_fence();
             issue_output<Shape>(out, probabilities, memory.values(value_at.stage));
             wgmma_commit();

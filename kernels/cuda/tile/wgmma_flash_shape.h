@@ -11,11 +11,15 @@
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, and a ring of kStages key and value tiles.
 ///
 /// kTurns: the consumers issue their products in turns, so that one's softmax runs beside the other's products.
-/// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of waiting for
-/// the product with the values; pays where the output is large.
-template <class Element_, int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, int kStages_ = 2>
+/// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
+/// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections.
+/// kPolynomial: one in so many exponentials is computed on the FP32 units (0: none), where steps are not masked.
+template <
+    class Element_, int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, int kSlack_ = 8,
+    int kPolynomial_ = 0, int kStages_ = 2>
 struct FlashShape {
     using Element = Element_;
+    static constexpr int kSlack = kSlack_, kPolynomial = kPolynomial_;
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = kStages_;
     static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_;
     static constexpr int kQueries = 64 * kGroups;
