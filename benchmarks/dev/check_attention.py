@@ -49,6 +49,7 @@ BUILDS: dict[str, dict[str, tuple[str, str, dict[str, int]]]] = {
         "tilesA": ("mma_sync", "native", {"D64_WARPS": 8, "D128_KEYS": 48, "D256_KEYS": 32}),
     },
     "mla_decode": {
+        "wgmma": ("wgmma_tma", "native", {}),
         "ours": ("mma_sync", "native", {}),
         "ada": ("mma_sync", "sm_89 ptx", {}),
         "tilesA": ("mma_sync", "native", {"ROWS16_STAGES": 5, "ROWS16_BLOCKS": 1, "ROWS32_STAGES": 4}),
@@ -354,9 +355,9 @@ def time_all(kernels: list[Kernel], deadline: float) -> list[dict[str, Any]]:
             full = binding.workspace_bytes(case)
             for kernel in (k for k in kernels if k.problem is problem):
                 variants = {"": (full, sets)}
-                if kernel.label == "ours":
+                if kernel.label in ("ours", "wgmma"):
                     variants[" nosplit"] = (0, sets)
-                    if problem.name == "mla_decode" and case["lens"] == "uniform":
+                    if kernel.label == "ours" and problem.name == "mla_decode" and case["lens"] == "uniform":
                         variants[" inorder"] = (full, [in_order(data) for data in sets])
                 for suffix, (size, inputs) in variants.items():
                     calls = []

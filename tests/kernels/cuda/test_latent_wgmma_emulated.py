@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""Hopper's MLA decode computes the right thing, run on the host thread by thread with its barriers and clusters."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+
+from tests.kernels.cuda.latent_emulation import ROOT, EmulatedLatent
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+@pytest.fixture(scope="module")
+def mla(tmp_path_factory):
+    return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {})
+
+
+def case(batch, hq, sk, lens="uniform", sq=1, causal=0):
+    return {"batch": batch, "sq": sq, "hq": hq, "sk": sk, "lens": lens, "causal": causal}
+
+
+def name(value: Any) -> str:
+    return "-".join(map(str, value.values())) if isinstance(value, dict) else str(value)
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("size", [
+    case(1, 16, 1),
+    case(1, 16, 64),
+    case(1, 16, 330),                        # both stages several times, NaN behind the last token
+    case(4, 16, 130, "mixed"),               # lengths 0, 1, page edges
+    case(3, 16, 100, "mixed", 2, 1),         # 32 rows; a query that sees no token
+    case(2, 64, 130, "ragged"),
+    case(3, 64, 200, "mixed", 2, 1),         # pairs of blocks
+    case(2, 128, 140, "ragged", 2, 1),       # two pairs
+], ids=name)
+def test_it_matches_the_reference(mla, size, eager):
+    mla.check(size, eager=eager)
+
+
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(4, 16, 700, "mixed"), 8),          # chunks cut requests, an empty one among them
+    (case(41, 16, 300, "mixed"), 8),         # chunks of many requests, more than a warp has lanes
+    (case(1, 64, 400), 16),                  # more blocks than the line has chunks
+    (case(3, 128, 900, "ragged"), 12),       # several pieces per pair
+], ids=name)
+def test_it_cuts_the_line_of_pages(mla, size, processors):
+    part = size["sq"] * size["hq"] * 513 * 4
+    for eager in (False, True):
+        mla.check(size, processors=processors, workspace_bytes=(size["batch"] + 2 * processors) * part, eager=eager)
+        assert mla.used_workspace
+
+
+def test_pages_are_read_ahead_in_order(mla):
+    mla.check(case(1, 16, 64 * 70 + 1))      # more than the page numbers of two reads
+
+
+def test_it_gives_the_same_bits_however_copies_are_timed(mla):
+    for size in (case(2, 16, 260), case(1, 128, 260)):
+        data = mla.reference.generate_input(**size, seed=5, device="cpu")
+        late, early = (mla.run(size, data, eager=eager) for eager in (False, True))
+        assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+
+
+@pytest.mark.parametrize("defines", [{"PAIRS": 0, "FETCHED_PAGES": 3}, {"EARLY_START": 0}], ids=name)
+def test_tunables(tmp_path, defines):
+    kernel = EmulatedLatent(tmp_path, defines)
+    kernel.check(case(2, 128, 330, "ragged"))
+
+
+RUN = """
+import sys; sys.path.insert(0, {root!r})
+import pathlib
+from tests.kernels.cuda.latent_emulation import EmulatedLatent
+kernel = EmulatedLatent(pathlib.Path({out!r}), {{}}, pathlib.Path({kernels!r}))
+for eager in (False, True):
+    for heads in (16, 128):
+        case = dict(batch=2, sq=1, hq=heads, sk=500, lens="ragged", causal=0)
+        kernel.check(case, eager=eager)
+"""
+
+
+FAULTS = {   # file under kernels/cuda/tile, text, its replacement
+    "a stage is loaded while it is read": (
+        "wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, half), parity ^ 1);", ""),
+    "scores before their panel": ("wgmma_latent_consume.h", "mbarrier_wait(full + (i - wrap) * 8, parity);", ""),
+    "softmax before the scores": (
+        "wgmma_latent_consume.h", "wgmma_wait<1>();\n                wgmma_results(scores);", ""),
+    "P before it is there": (
+        "wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
+        "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
+    "NaN behind the length": ("wgmma_latent_consume.h", "clear_tail(group, length - first_token);", ";"),
+    "one block of a pair frees a stage": ("wgmma_latent.h", "4 * Shape::kPair", "4"),
+    "the maximum of the other tile": (
+        "wgmma_latent_consume.h", "memory.maxima(group ^ 1)[row(half)];", "memory.maxima(group)[row(half)];"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_emulation_notices(fault, tmp_path):
+    """A check of the checks: each fault gives a wrong result or a deadlock."""
+    file, text, replacement = FAULTS[fault]
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    header = tmp_path / "kernels/cuda/tile" / file
+    source = header.read_text()
+    assert source.count(text) == 1
+    header.write_text(source.replace(text, replacement))
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr or "emulation:" in done.stderr
