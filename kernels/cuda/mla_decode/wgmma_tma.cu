@@ -119,6 +119,7 @@ extern "C" int mla_decode(
     if (status != 0) return status;
 
     LatentArguments a{};
+    a.q = static_cast<const uint8_t*>(q);
     a.cache = static_cast<const uint8_t*>(kv_cache);
     a.block_table = block_table;
     a.o = static_cast<uint8_t*>(o);

@@ -44,9 +44,9 @@ struct CombineArguments {
 
 constexpr int kCombineWarps = 8;
 
-/// What one block of the second kernel does.
-template <typename Element, int kColumns, typename Parts>
-__device__ __forceinline__ void combine_block(const CombineArguments<Parts>& a) {
+/// What one block of the second kernel does. `parts_ready` returns when the parts may be read; where they lie is worked out before.
+template <typename Element, int kColumns, typename Parts, typename Ready>
+__device__ __forceinline__ void combine_block(const CombineArguments<Parts>& a, Ready parts_ready) {
     constexpr int kSegment = kColumns < 128 ? kColumns : 128;
     constexpr int kSegments = kColumns / kSegment;
     constexpr int kPerLane = kSegment / 32;  // 2 or 4 consecutive columns
@@ -63,6 +63,7 @@ __device__ __forceinline__ void combine_block(const CombineArguments<Parts>& a) 
     const long long row = active ? item / kSegments : 0;
     const int column = static_cast<int>(item % kSegments) * kSegment + lane * kPerLane;
     const PartList parts = a.parts.of(row, lane);
+    parts_ready();
 
     // log2 of the total: every warp reads all parts' LSE of its row.
     float largest = -INFINITY;
@@ -118,7 +119,7 @@ __device__ __forceinline__ void combine_block(const CombineArguments<Parts>& a) 
 template <typename Element, int kColumns, typename Parts>
 __global__ void __launch_bounds__(kCombineWarps * 32)
 combine_splits(const __grid_constant__ CombineArguments<Parts> a) {
-    combine_block<Element, kColumns>(a);
+    combine_block<Element, kColumns>(a, [] {});
 }
 
 /// Choose warps_per_segment for rows of about `parts_per_row` parts; returns how many blocks that takes.

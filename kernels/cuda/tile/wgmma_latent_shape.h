@@ -18,6 +18,7 @@
 using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
 
 struct LatentArguments {
+    const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
     const uint8_t* cache;    // [num_blocks, 64, 576] bf16
     const int* block_table;  // [batch, max_blocks]
     uint8_t* o;              // [batch, seqlen_q, heads, 512] bf16
