@@ -19,7 +19,9 @@ EMULATION = Path(__file__).resolve().parent / "emulation"
 class EmulatedFlash:
     """``wgmma_tma`` compiled for the host."""
 
-    def __init__(self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels"):
+    def __init__(
+        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels", optimise: int = 2
+    ):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
         self.binding = problem_module("flash_attention", "binding")
@@ -27,7 +29,7 @@ class EmulatedFlash:
         library = folder / "flash_attention.so"
         includes = [EMULATION, ROOT / "problems/flash_attention", kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            compiler, "-std=c++20", f"-O{optimise}", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
             "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
             "-include", str(EMULATION / "launch.h"), *(f"-I{path}" for path in includes),
             str(kernels / "cuda/flash_attention/wgmma_tma.cu"), "-o", str(library),

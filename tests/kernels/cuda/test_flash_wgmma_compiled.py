@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: MIT
+"""The Hopper attention forward as ptxas makes it: no spills, products left asynchronous, softmax beside them."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location("attention_compiled", Path(__file__).with_name("test_attention_compiled.py"))
+compiled = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(compiled)
+
+pytestmark = compiled.pytestmark
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory):
+    """(ptxas log, library)"""
+    library = tmp_path_factory.mktemp("built") / "kernel.so"
+    root = compiled.ROOT
+    command = [
+        compiled.NVCC, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
+        "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "-gencode", compiled.GENCODE["sm_90a"],
+        *(f"-I{root / path}" for path in ("problems/flash_attention", "kernels/cuda", "kernels/common")),
+        str(root / "kernels/cuda/flash_attention/wgmma_tma.cu"), "-o", str(library),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout + done.stderr, library
+
+
+def test_nothing_spills_and_nothing_is_serialised(built):
+    log, _ = built
+    reports = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+    assert len(reports) >= 14
+    assert set(reports) == {("0", "0", "0")}
+    assert not [line for line in log.splitlines() if re.search(r"\b(warning|error)\b|Performance Loss", line)]
+
+
+@pytest.mark.skipif(compiled.CUOBJDUMP is None, reason="no cuobjdump: not in $CUOBJDUMP, on the path or in a wheel")
+def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(built):
+    command = [compiled.CUOBJDUMP, "-sass", str(built[1])]
+    sass = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+    bodies = [body for body in re.split(r"Function : ", sass)[1:] if "wgmma_flash" in body.split("\n", 1)[0]]
+    assert len(bodies) >= 8
+    for body in bodies:
+        assert re.search(r"HGMMA\.64x\d+x16\.F32", body)
+        assert ".tnspB" in body
+        assert "UTMALDG.5D" in body
+        assert "LDL" not in body
+        # The loop: scores have come, the last output has not. The exponentials must stand before the wait for the latter.
+        _, _, loop = body.partition("WARPGROUP.DEPBAR.LE gsb0, 0x1")
+        between, _, _ = loop.partition("WARPGROUP.DEPBAR.LE gsb0, 0x0")
+        assert between.count("MUFU.EX2") >= 40

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: MIT
+"""The Hopper attention forward computes the right thing, run on the host thread by thread with its barriers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.kernels.cuda.attention_host import ROOT
+from tests.kernels.cuda.flash_emulation import EmulatedFlash
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+BUILDS = {
+    "shipped": {},
+    "other": {"CAUSAL_BLOCKS": 1, "FULL_BLOCKS": 1, "SLACK": 0, "EARLY_64": 1, "EARLY_128": 1, "EARLY_256": 0,
+              "TURNS_64": 0, "TURNS_128": 0, "TURNS_256": 1, "POLYNOMIAL_64": 4},
+}
+
+
+@pytest.fixture(scope="module", params=list(BUILDS))
+def kernel(request, tmp_path_factory):
+    return EmulatedFlash(tmp_path_factory.mktemp("emulated"), BUILDS[request.param])
+
+
+def case(batch, sq, sk, hq, hk, dim, causal, half=0):
+    return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "half": half}
+
+
+def name(value):
+    return "-".join(map(str, value.values()))
+
+
+@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("size", [
+    case(2, 193, 130, 2, 1, 64, 0),          # tails on both sides, behind which another batch lies; grouped heads
+    case(1, 400, 400, 1, 1, 64, 1),          # three tiles: a pair and one alone
+    case(1, 200, 500, 2, 2, 128, 0, 1),      # the rings wrap
+    case(1, 300, 420, 2, 1, 128, 1),         # bottom-right mask
+    case(2, 300, 100, 1, 1, 128, 1, 1),      # a tile that sees no key, rows that see none
+    case(1, 130, 290, 1, 1, 256, 0),
+    case(1, 257, 257, 1, 1, 256, 1, 1),
+], ids=name)
+def test_whole_tiles_match_the_reference(kernel, size, eager):
+    kernel.check(size, eager=eager, processors=1)
+
+
+def test_blocks_share_the_tiles(kernel):
+    for causal in (0, 1):
+        for processors in (2, 3):
+            kernel.check(case(2, 280, 150, 3, 3, 128, causal), processors=processors)
+
+
+@pytest.mark.parametrize("size", [
+    case(1, 1, 1, 1, 1, 64, 0), case(2, 100, 300, 2, 1, 64, 1, 1), case(1, 130, 150, 1, 1, 128, 1), case(1, 65, 170, 1, 1, 256, 0),
+], ids=name)
+@pytest.mark.parametrize("eager", [False, True])
+def test_few_queries_match_the_reference(kernel, size, eager):
+    kernel.check(size, eager=eager, processors=64)
+
+
+def test_keys_of_few_queries_are_split(kernel):
+    size = case(1, 3, 1500, 2, 1, 64, 1)
+    part = size["sq"] * size["hq"] * (size["dim"] + 1) * 4
+    kernel.check(size, workspace_bytes=16 * part, processors=64)
+
+
+def test_rows_without_keys_are_exact(kernel):
+    size = case(1, 300, 20, 1, 1, 64, 1)
+    data = kernel.reference.generate_input(**size, seed=6, device="cpu")
+    for processors in (1, 64):
+        o, lse = kernel.run(size, data, processors=processors)
+        assert not o[:, :280].any()
+        assert torch.isneginf(lse[..., :280]).all()
+        assert torch.isfinite(lse[..., 280:]).all()
+
+
+def test_the_same_bits_however_copies_are_timed(kernel):
+    size = case(1, 300, 400, 2, 2, 64, 1)
+    data = kernel.reference.generate_input(**size, seed=5, device="cpu")
+    late, early = (kernel.run(size, data, eager=eager, processors=p) for eager, p in ((False, 1), (True, 2)))
+    assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+
+
+def test_scores_that_rise_step_by_step_are_corrected(kernel):
+    """Each step's scores exceed the last one's by far more than the slack, from the last keys to the first."""
+    size = case(1, 192, 700, 1, 1, 64, 0)
+    q, k, v, causal, scale = kernel.reference.generate_input(**size, seed=7, device="cpu")
+    k = (k * torch.linspace(12, 0.5, size["sk"])[None, :, None, None]).to(k.dtype)
+    data = (q, k, v, causal, scale)
+    passed, message = kernel.reference.check_implementation(data, tuple(kernel.run(size, data, processors=1)))
+    assert passed, message
+
+
+RUN = """
+import sys, pathlib; sys.path.insert(0, {root!r})
+from tests.kernels.cuda.flash_emulation import EmulatedFlash
+kernel = EmulatedFlash(pathlib.Path({out!r}), {{}}, optimise=0, kernels=pathlib.Path({kernels!r}))
+for eager in (False, True):
+    kernel.check(dict(batch=1, sq=300, sk=560, hq=2, hk=1, dim=64, causal=0, half=0), eager=eager, processors=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);", ""),
+        ("mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);", ""),
+        ("wgmma_wait<1>();", ""),
+        ("named_barrier_arrive(next_turn, 256);\n                wgmma", "wgmma"),
+        ("if (!Shape::kRescaleEarly && issued)", "if (false)"),
+    ],
+    ids=["keys empty", "values full", "wait", "turn", "correction"],
+)
+def test_the_emulation_notices_damage(tmp_path, line, damaged):
+    """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    header = tmp_path / "kernels/cuda/tile/wgmma_flash.h"
+    text = header.read_text()
+    assert line in text
+    header.write_text(text.replace(line, damaged))
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr or "emulation:" in done.stderr
