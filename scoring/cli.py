@@ -49,20 +49,23 @@ def parser() -> argparse.ArgumentParser:
     doctor = verb("doctor", "toolchains, devices, versions, settings and where they come from")
     verb("build", "compile kernels and show what the compiler made of them", *_SELECTION)
     run = verb("run", "compile, check, time, and show a table", *_SELECTION)
+    tune = verb("tune", "check and time every value of kernels' tunables, case by case", *_SELECTION)
     run.add_argument("--mode", choices=[mode.value for mode in Mode], help="default: benchmark")
-    run.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
-    run.add_argument("--seed", type=int, help="base of all seeds, to repeat a run or a case (not in leaderboard mode)")
     run.add_argument("--peers", action="store_true", default=None, help="time vendors' libraries in the same rounds")
-    run.add_argument("--seconds", type=float, metavar="S", help="time to spend on one timed case")
     run.add_argument("--submission", metavar="FILE", help="score a Python file with custom_kernel(data) instead")
     run.add_argument("--task", metavar="DIR", help="a GPU MODE problem folder to score --submission on")
     run.add_argument("--junit", metavar="PATH", help="also write JUnit XML")
-    run.add_argument("--isolation", choices=["auto", "bubblewrap", "landlock", "process"],
-                     help="what the code under test runs in (default: the strongest this machine can give)")
     run.add_argument("--no-save", action="store_true", help="do not keep the records")
     run.add_argument("--checks", metavar="LIST",
                      help="what an emulated device looks for: all (default in test mode), none, or names (bounds, …)")
-    for sub in (doctor, run):
+    for sub in (run, tune):
+        sub.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
+        sub.add_argument("--seed", type=int,
+                         help="base of all seeds, to repeat a run or a case (not in leaderboard mode)")
+        sub.add_argument("--seconds", type=float, metavar="S", help="time to spend on one timed case")
+        sub.add_argument("--isolation", choices=["auto", "bubblewrap", "landlock", "process"],
+                         help="what the code under test runs in (default: the strongest this machine can give)")
+    for sub in (doctor, run, tune):
         sub.add_argument("--emulate", action=argparse.BooleanOptionalAction,
                          help="run HIP kernels on the emulated MI300X, or never (default: where no real one is found)")
     audit = verb("audit", "prove that wrong answers are refused, case by case", "problem")

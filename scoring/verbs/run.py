@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""``run`` and ``build``: compile, check, time; one record per kernel and target, kept as soon as it exists."""
+"""``run`` and ``build``: compile, check, time; one record per kernel and target, kept as soon as it exists.
+
+``tune`` does the same with more candidates and another table; what the three share is public here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import fnmatch
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -35,37 +38,48 @@ def run(options: argparse.Namespace) -> int:
 
 def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     """Run or build the selection, show it, keep it; the exit code."""
-    settings = _settings(options, build_only)
+    settings = settings_of(options, build_only)
     backends.use_cache(settings.cache)
     backends.use_emulator(settings.settings.emulate)
     _check_outputs(options)
     if not build_only:
         leftovers.clean()
-        _check_isolation(settings)
+        check_isolation(settings)
     submission = None if build_only else options.submission
     if submission is not None:
         plan = _submission_plan(settings, options, Path(submission))
     else:
-        plan = _kernel_plan(settings, options, build_only)
+        plan = kernel_plan(settings, options, build_only)
     keeper = _Keeper(None if build_only or options.no_save else Store(settings.database))
-    records: list[Record] = []
-    verbose = not options.json
+
+    def take(record: Record) -> None:
+        keeper.add(record)
+        if options.json:
+            print(dumps(record), flush=True)
+
     try:
-        with Progress(plan.total, quiet=options.json, verbose=verbose) as progress, plan, \
-                contextlib.closing(plan.steps(progress.detail)) as steps:
-            keeper.prepare()
-            for stage, make in steps:
-                progress.stage(stage)
-                record = make()
-                records.append(record)
-                keeper.add(record)
-                progress.advance()
-                if options.json:
-                    print(dumps(record), flush=True)
+        records = carry_out(plan, options, keeper.prepare, take)
         _show(records, options)
     finally:
         keeper.tell()
-    return ExitCode.USAGE if keeper.lost else _exit_code(records, plan.required, build_only)
+    return ExitCode.USAGE if keeper.lost else exit_code(records, plan.required, build_only)
+
+
+def carry_out(
+    plan: Plan, options: argparse.Namespace, prepare: Callable[[], None] = lambda: None,
+    take: Callable[[Record], None] = lambda record: None,
+) -> list[Record]:
+    """The records of all steps of a plan, after ``prepare``; ``take`` gets each as soon as it exists."""
+    records: list[Record] = []
+    with Progress(plan.total, quiet=options.json, verbose=not options.json) as progress, plan, \
+            contextlib.closing(plan.steps(progress.detail)) as steps:
+        prepare()
+        for stage, make in steps:
+            progress.stage(stage)
+            records.append(make())
+            take(records[-1])
+            progress.advance()
+    return records
 
 
 class _Keeper:
@@ -95,7 +109,7 @@ class _Keeper:
             print(f"error: not kept: record {record.id[:8]} ({units.one_line(what)}): {error}", file=sys.stderr)
 
 
-class _Plan:
+class Plan:
     """What to do: steps that each make one record. A context manager that owns a staging folder and compile threads."""
 
     def __init__(self, total: int, required: bool):
@@ -103,19 +117,20 @@ class _Plan:
         self.required = required         # whether the user asked for a backend by name, so that its absence is an error
         self._staging = tempfile.TemporaryDirectory(prefix=leftovers.folder_prefix())
         self.staging = Path(self._staging.name)
+        self.candidates: list[jobs.Candidate] = []      # of kernel files, in the order of the steps
         self.make_steps: Callable[[Callable[[str], None]], Steps]
 
     def steps(self, progress: Callable[[str], None]) -> Steps:
         return self.make_steps(progress)
 
-    def __enter__(self) -> _Plan:
+    def __enter__(self) -> Plan:
         return self
 
     def __exit__(self, *_exception: object) -> None:
         self._staging.cleanup()
 
 
-def _check_isolation(settings: config.Config) -> None:
+def check_isolation(settings: config.Config) -> None:
     """Raises ``SelectionError`` (4) if the isolation that was asked for cannot be had here."""
     try:
         tiers.choose(jobs.sandbox(settings))
@@ -123,7 +138,8 @@ def _check_isolation(settings: config.Config) -> None:
         raise jobs.SelectionError(str(error), ExitCode.UNAVAILABLE) from error
 
 
-def _settings(options: argparse.Namespace, build_only: bool) -> config.Config:
+def settings_of(options: argparse.Namespace, build_only: bool = False) -> config.Config:
+    """The settings with the flags on top."""
     flags: dict[str, object] = {"backends": options.backend, "problems": options.problem, "kernels": options.kernel}
     if not build_only:
         flags |= {
@@ -178,7 +194,14 @@ def _prepared(
     return prepared
 
 
-def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_only: bool) -> _Plan:
+def kernel_plan(
+    settings: config.Config, options: argparse.Namespace, build_only: bool = False,
+    expand: Callable[[jobs.Candidate], Sequence[jobs.Candidate]] = lambda candidate: [candidate],
+) -> Plan:
+    """What the selection means, for the devices here; ``expand`` makes what is built of every kernel.
+
+    Raises ``SelectionError`` if it means nothing.
+    """
     found, required = _probe(settings, options)
     problems = [p for p in jobs.select_problems(settings, settings.settings.problems) if p.native]
     for wanted in filter(None, (options.gpu, options.arch)):
@@ -190,7 +213,7 @@ def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_onl
         known = jobs.candidates(
             settings, problems, found, settings.settings.kernels, options.gpu, options.arch, _defines(options.define)
         )
-        return [candidate for candidate in known if cases[candidate.problem.name]]
+        return [each for candidate in known if cases[candidate.problem.name] for each in expand(candidate)]
 
     chosen = candidates()
     if not chosen:
@@ -200,7 +223,8 @@ def _kernel_plan(settings: config.Config, options: argparse.Namespace, build_onl
         found = _prepared(settings, {name: found[name] for name in found if name in wanted}, options)
         chosen = candidates()
     mode = Mode.TEST if build_only else Mode(settings.settings.mode)
-    plan = _Plan(len(chosen), required or options.gpu is not None)
+    plan = Plan(len(chosen), required or options.gpu is not None)
+    plan.candidates = chosen
 
     def steps(progress: Callable[[str], None]) -> Steps:
         with ThreadPoolExecutor(max_workers=max(1, min(8, os.cpu_count() or 1))) as pool:
@@ -240,19 +264,21 @@ def _maker(
         name = candidate.problem.name
         chosen = ["--backend", candidate.place.backend.name, "--problem", name,
                   "--kernel", f"{name}/{candidate.source.variant}"]
-        return _repeatable(score(job), options, chosen)
+        return _repeatable(score(job), options, chosen, candidate.defines)
 
     return make
 
 
-def _repeatable(record: Record, options: argparse.Namespace, chosen: Sequence[str]) -> Record:
+def _repeatable(
+    record: Record, options: argparse.Namespace, chosen: Sequence[str], defines: Mapping[str, str]
+) -> Record:
     """The record with the arguments that, with a seed and a case, run it again."""
     arguments = [*(("--config", options.config) if options.config else ()), "run", *chosen]
     if options.emulate is not None:
         arguments.append("--emulate" if options.emulate else "--no-emulate")
     for flag, value in (("--gpu", options.gpu), ("--arch", options.arch), ("--checks", options.checks)):
         arguments += [flag, value] if value else []
-    for name, value in _defines(options.define).items():
+    for name, value in defines.items():
         arguments += ["-D", f"{name}={value}"]
     # Leaderboard mode draws its own seeds. What it and a benchmark check first is the same.
     arguments += ["--mode", Mode.TEST if record.mode is Mode.TEST else Mode.BENCHMARK]
@@ -267,7 +293,7 @@ def _defines(given: Sequence[tuple[str, str]] | None) -> dict[str, str]:
     return dict(given or ())
 
 
-def _submission_plan(settings: config.Config, options: argparse.Namespace, path: Path) -> _Plan:
+def _submission_plan(settings: config.Config, options: argparse.Namespace, path: Path) -> Plan:
     if not path.is_file():
         raise jobs.SelectionError(f"no submission file {path}", ExitCode.USAGE)
     if options.task:
@@ -286,7 +312,7 @@ def _submission_plan(settings: config.Config, options: argparse.Namespace, path:
     cases = _cases(problem, options.case)
     if not cases:
         raise jobs.SelectionError(f"{problem.name} has no case that matches")
-    plan = _Plan(1, required)
+    plan = Plan(1, required)
 
     def steps(progress: Callable[[str], None]) -> Steps:
         job = jobs.submission(
@@ -295,7 +321,7 @@ def _submission_plan(settings: config.Config, options: argparse.Namespace, path:
         )
         where = ["--task", options.task] if options.task else ["--problem", problem.name]
         chosen = ["--submission", str(path), *where, "--backend", place.backend.name]
-        yield f"{path.name} on {place.target.gpu}", lambda: _repeatable(score(job), options, chosen)
+        yield f"{path.name} on {place.target.gpu}", lambda: _repeatable(score(job), options, chosen, {})
 
     plan.make_steps = steps
     return plan
@@ -367,7 +393,7 @@ def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
                 file.write(render.github_summary(records) + "\n")
 
 
-def _exit_code(records: Sequence[Record], required: bool, build_only: bool) -> ExitCode:
+def exit_code(records: Sequence[Record], required: bool, build_only: bool) -> ExitCode:
     """1 if anything failed, else 2 if a problem's own files are broken, else 4 if what was asked for by name, or a
     case, could not be judged here, else 0."""
     if any(record.status not in (Status.PASSED, Status.UNAVAILABLE) for record in records):

@@ -260,7 +260,7 @@ def test_github_gets_annotations_and_a_summary(main, tmp_path, monkeypatch):
 
 
 def test_help_and_versions_of_every_verb():
-    for verb in ([], ["run"], ["list"], ["build"], ["doctor"], ["audit"], ["leaderboard"], ["report"]):
+    for verb in ([], ["run"], ["tune"], ["list"], ["build"], ["doctor"], ["audit"], ["leaderboard"], ["report"]):
         done = scoring([*verb, "--help"], {})
         assert done.returncode == 0
         assert done.stdout.startswith("usage: python -m scoring")

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""Which values of a kernel's tunables to try, and what came of them: plain data and text. Nothing is run here."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from scoring import model, units
+from scoring.model import SCHEMA, CaseResult, Record, Status
+from scoring.tables import Column, Style, draw
+from scoring.units import one_line
+
+FASTEST, EQUAL = "*", "~"
+
+
+def combinations(tunables: Mapping[str, Sequence[str]], fixed: Mapping[str, str]) -> list[dict[str, str]]:
+    """Every combination of values, the defaults first, with those of ``fixed`` as they are. Empty without tunables."""
+    if not tunables:
+        return []
+    options = [[fixed[name]] if name in fixed else values for name, values in tunables.items()]
+    return [{**fixed, **dict(zip(tunables, values, strict=True))} for values in itertools.product(*options)]
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One combination of values and the record of the kernel built with it."""
+
+    values: Mapping[str, str]
+    record: Record
+
+    @property
+    def name(self) -> str:
+        return " ".join(f"{name}={value}" for name, value in self.values.items())
+
+    @property
+    def timed(self) -> dict[str, CaseResult]:
+        """The cases that have a time, by name; none of a kernel that failed anywhere."""
+        if self.record.status is not Status.PASSED:
+            return {}
+        return {result.case.name: result for result in self.record.cases if result.stats is not None}
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """All variants of one kernel on one target, in the order they were tried: the shipped defaults first."""
+
+    variants: Sequence[Variant]
+
+    @property
+    def cases(self) -> list[str]:
+        """Cases that some variant has a time for, in the order of the problem."""
+        return list(dict.fromkeys(name for variant in self.variants for name in variant.timed))
+
+    def fastest(self, case: str) -> int | None:
+        """Index of the variant with the least median."""
+        times = {i: v.timed[case].stats.median for i, v in enumerate(self.variants) if case in v.timed}  # type: ignore[union-attr]
+        return min(times, key=lambda i: times[i]) if times else None
+
+    def equals(self, case: str) -> list[int]:
+        """The other variants whose confidence interval overlaps the fastest one's: noise may have decided."""
+        best = self.fastest(case)
+        if best is None:
+            return []
+        limit = self.variants[best].timed[case].stats.ci_high  # type: ignore[union-attr]
+        return [i for i, v in enumerate(self.variants)
+                if i != best and case in v.timed and v.timed[case].stats.ci_low <= limit]  # type: ignore[union-attr]
+
+    def score(self, index: int) -> float | None:
+        """All cases' times of a variant combined as the problem ranks; None unless it has a time for each."""
+        variant = self.variants[index]
+        times = [variant.timed[case].stats.median for case in self.cases if case in variant.timed]  # type: ignore[union-attr]
+        complete = times and len(times) == len(self.cases)
+        return model.score(times, variant.record.ranking_by) if complete else None
+
+    @property
+    def best(self) -> int | None:
+        """Index of the variant with the least score."""
+        scores = {i: score for i in range(len(self.variants)) if (score := self.score(i)) is not None}
+        return min(scores, key=lambda i: scores[i]) if scores else None
+
+
+def document(tuning: Tuning) -> dict[str, Any]:
+    """A JSON-ready dict: every variant's values, score and whole record, and per case who was fastest."""
+    first = tuning.variants[0].record
+    return {
+        "schema": SCHEMA, "problem": first.problem, "kernel": first.kernel.partition("[")[0], "backend": first.backend,
+        "target": first.target, "gpu": first.gpu, "ranking_by": first.ranking_by, "best": tuning.best,
+        "fastest": {case: {"variant": tuning.fastest(case), "equal": tuning.equals(case)} for case in tuning.cases},
+        "variants": [
+            {"values": dict(variant.values), "score": tuning.score(i), "record": variant.record.to_json()}
+            for i, variant in enumerate(tuning.variants)
+        ],
+    }
+
+
+def table(tuning: Tuning, style: Style) -> str:
+    """The variants by number, then cases by variants; the fastest of each case marked, and those not told from it."""
+    first = tuning.variants[0].record
+    protocols = sorted({v.record.protocol for v in tuning.variants if v.record.protocol})
+    parts = (first.problem, first.kernel.partition("[")[0], f"{first.gpu} ({first.target})", *protocols)
+    heading = style.heading(" · ".join(one_line(part) for part in parts))
+    blocks = [f"{heading}\n{_variants(tuning, style)}"]
+    numbers = [i for i, variant in enumerate(tuning.variants) if variant.timed]
+    across = max(1, (style.width - max(map(len, tuning.cases), default=0)) // 12)     # a time, its mark and a gap
+    blocks += [_cases(tuning, numbers[at : at + across], style) for at in range(0, len(numbers), across)]
+    if numbers:
+        blocks.append(f"{FASTEST} fastest of the case   {EQUAL} within its 95 % interval")
+    return "\n\n".join(blocks)
+
+
+def _variants(tuning: Tuning, style: Style) -> str:
+    scores = [tuning.score(i) for i in range(len(tuning.variants))]
+    best = tuning.best
+    wins = [tuning.fastest(case) for case in tuning.cases]
+    return draw([
+        Column("#", [f"{i + 1}" for i in range(len(scores))]),
+        Column("values", [one_line(variant.name) for variant in tuning.variants], right=False),
+        Column("status", [str(variant.record.status) for variant in tuning.variants], right=False),
+        Column("score", [units.time(score) + (FASTEST if i == best else " ") for i, score in enumerate(scores)]),
+        Column("behind", [
+            units.ratio(score / scores[best]) if score is not None and best is not None and i != best else ""  # type: ignore[operator]
+            for i, score in enumerate(scores)]),
+        Column("fastest in", [f"{wins.count(i)} of {len(wins)}" if wins else "" for i in range(len(scores))]),
+    ], style)
+
+
+def _cases(tuning: Tuning, numbers: Sequence[int], style: Style) -> str:
+    def cell(case: str, index: int) -> str:
+        result = tuning.variants[index].timed.get(case)
+        if result is None or result.stats is None:
+            return ""
+        mark = FASTEST if tuning.fastest(case) == index else EQUAL if index in tuning.equals(case) else " "
+        return units.time(result.stats.median) + mark
+
+    return draw([
+        Column("case", [one_line(case) for case in tuning.cases], right=False),
+        *(Column(f"#{i + 1} ", [cell(case, i) for case in tuning.cases]) for i in numbers),
+    ], style)

@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""``tune``: every combination of the values in a kernel's ``//!KERNEL tune`` lines, checked, then timed as by ``run``.
+
+Shows which is fastest in which case. Writes nothing: no source is changed, and no record is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+
+import backends
+from scoring import config, jobs, render, tuning
+from scoring.model import ExitCode, Mode, Record
+from scoring.sandbox import leftovers
+from scoring.tables import Style, use_color
+from scoring.verbs import run as running
+
+
+def run(options: argparse.Namespace) -> int:
+    options.mode, options.peers, options.checks = Mode.BENCHMARK.value, False, None
+    settings = running.settings_of(options)
+    if settings.settings.seed is None:           # the same inputs for all
+        options.seed = secrets.randbits(31)
+        settings = running.settings_of(options)
+    backends.use_cache(settings.cache)
+    backends.use_emulator(settings.settings.emulate)
+    leftovers.clean()
+    running.check_isolation(settings)
+    plan = _plan(settings, options)
+    records = running.carry_out(plan, options)
+    for tuned in _grouped(plan.candidates, records):
+        if options.json:
+            print(json.dumps(tuning.document(tuned), allow_nan=False))
+        else:
+            print(tuning.table(tuned, Style(color=use_color(sys.stdout))), end="\n\n")
+    if not options.json:
+        print("\n\n".join(filter(None, (render.failures(records), render.verdict(records)))))
+    return running.exit_code(records, plan.required, build_only=False)
+
+
+def _plan(settings: config.Config, options: argparse.Namespace) -> running.Plan:
+    """Every variant of the selected kernels that have tunables; raises ``SelectionError`` if none has."""
+    rigid: set[str] = set()
+
+    def expand(candidate: jobs.Candidate) -> list[jobs.Candidate]:
+        found = _variants(candidate)
+        if not found:
+            rigid.add(f"{candidate.source.language}/{candidate.source.name}")
+        return found
+
+    try:
+        return running.kernel_plan(settings, options, expand=expand)
+    except jobs.SelectionError as error:
+        if error.code != ExitCode.NOTHING or not rigid:
+            raise
+        raise jobs.SelectionError(f"no '//!KERNEL tune' line in {', '.join(sorted(rigid))}", error.code) from error
+
+
+def _variants(candidate: jobs.Candidate) -> list[jobs.Candidate]:
+    """The candidate once for every combination of values; a file that cannot be read as it is, to say so."""
+    if candidate.error is not None:
+        return [candidate]
+    combined = tuning.combinations(candidate.source.tunables, candidate.defines)
+    return [replace(candidate, defines=values) for values in combined]
+
+
+def _grouped(candidates: Sequence[jobs.Candidate], records: Sequence[Record]) -> list[tuning.Tuning]:
+    """The records by kernel and target, in the order they were made."""
+    found: dict[tuple[str, str, str, str], list[tuning.Variant]] = {}
+    for candidate, record in zip(candidates, records, strict=True):
+        if candidate.error is None:
+            target = candidate.place.target
+            key = (candidate.source.language, candidate.source.name, target.gpu, target.arch)
+            found.setdefault(key, []).append(tuning.Variant(candidate.defines, record))
+    return [tuning.Tuning(variants) for variants in found.values()]

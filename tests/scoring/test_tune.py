@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: MIT
+"""``tune``: which values are tried, what counts as fastest, and the verb from outside on kernels for the CPU."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from scoring import cli, tuning
+from scoring.model import SCHEMA, Case, CaseResult, ExitCode, Mode, Record, Stats, Status
+from scoring.tables import Style
+from tests.scoring.harness import DATA, ROOT
+
+# Wrong with FACTOR=2 alone; SPINS makes it slow.
+TUNED = """// SPDX-License-Identifier: MIT
+//!KERNEL summary tunable
+//!KERNEL tune SPINS=3000000,0
+//!KERNEL tune FACTOR=1,2
+#include "toy.h"
+
+TOY {
+    volatile int sink = 0;
+    for (int i = 0; i < SPINS; ++i) sink = i;
+    honest(x, y, n, alpha * FACTOR);
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory) -> Path:
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def tune(tmp_path, cache, monkeypatch, capsys):
+    """``tune`` on a checkout with one kernel that has tunables and one that has none: (exit code, stdout, stderr)."""
+    shutil.copytree(DATA / "problems", tmp_path / "problems")
+    task = tmp_path / "problems" / "toy" / "task.yml"
+    task.write_text(task.read_text().replace("../../../../problems/utils.py", str(ROOT / "problems" / "utils.py")))
+    folder = tmp_path / "kernels" / "cpu" / "toy"
+    folder.mkdir(parents=True)
+    shutil.copy(DATA / "kernels" / "cpu" / "toy" / "honest.cpp", folder)
+    shutil.copy(DATA / "kernels" / "cpu" / "toy.h", folder.parent)
+    (folder / "tuned.cpp").write_text(TUNED)
+    (tmp_path / "c.yaml").write_text(
+        "paths: {problems: problems, kernels: kernels}\nbackends: [cpu]\n"
+        "timing: {min_rounds: 2, max_rounds: 3, seconds: 0.5}\n")
+    monkeypatch.setenv("WARPWAVE_DB", str(tmp_path / "records.db"))
+    monkeypatch.setenv("WARPWAVE_CACHE_DIR", str(cache))
+
+    def call(*arguments: str) -> tuple[int, str, str]:
+        try:
+            code = cli.main(["--config", str(tmp_path / "c.yaml"), "tune", *arguments])
+        except SystemExit as stop:       # argparse
+            code = stop.code
+        out, err = capsys.readouterr()
+        assert "internal error" not in err
+        return int(code), out, err
+
+    return call
+
+
+def variant(values: dict[str, str], times: dict[str, tuple[float, float, float]], status: Status = Status.PASSED):
+    """A variant with (median, low, high) in µs per case."""
+    results = tuple(
+        CaseResult(Case({"n": name}, "benchmarks"), Status.PASSED, stats=Stats(
+            3, *(1e-6 * value for value in (median, low, high, median)), 0.0, 0.0, 1e-6 * low, 1e-6 * high))
+        for name, (median, low, high) in times.items())
+    record = Record(
+        id="0" * 32, created="", problem="toy", kernel="cpu/tuned[…]", digest="", backend="cpu", target="x86",
+        gpu="CPU", device="", mode=Mode.BENCHMARK, status=status, cases=results)
+    return tuning.Variant(values, record)
+
+
+# What is tried -------------------------------------------------------------------------------------------------------
+
+def test_every_combination_is_tried_defaults_first():
+    tunables = {"A": ("2", "1"), "B": ("x", "y", "z")}
+    found = tuning.combinations(tunables, {})
+    assert found[0] == {"A": "2", "B": "x"}
+    assert len(found) == 6
+    assert len({tuple(values.items()) for values in found}) == 6
+
+
+def test_what_is_given_is_not_varied_and_stays():
+    assert tuning.combinations({"A": ("2", "1"), "B": ("x", "y")}, {"B": "y", "C": "7"}) == [
+        {"A": "2", "B": "y", "C": "7"}, {"A": "1", "B": "y", "C": "7"}]
+
+
+def test_without_tunables_there_is_nothing_to_try():
+    assert tuning.combinations({}, {"C": "7"}) == []
+
+
+# What came of it -----------------------------------------------------------------------------------------------------
+
+def test_the_fastest_of_each_case_and_what_noise_may_have_decided():
+    tuned = tuning.Tuning([
+        variant({"A": "1"}, {"64": (10, 9.5, 10.5), "65": (20, 19, 21)}),
+        variant({"A": "2"}, {"64": (10.2, 10.1, 10.3), "65": (5, 4.9, 5.1)}),
+        variant({"A": "3"}, {"64": (12, 11, 13), "65": (5.2, 5.11, 5.3)}),
+    ])
+    assert [tuned.fastest(case) for case in ("n=64", "n=65")] == [0, 1]
+    assert [tuned.equals(case) for case in ("n=64", "n=65")] == [[1], []]
+    assert tuned.best == 1
+    assert tuned.score(0) == pytest.approx(200**0.5 * 1e-6)
+
+
+def test_a_variant_that_failed_is_never_the_fastest():
+    tuned = tuning.Tuning([
+        variant({"A": "1"}, {"64": (10, 9, 11)}),
+        variant({"A": "2"}, {"64": (1, 1, 1)}, Status.INCORRECT_NUMERICAL),
+    ])
+    assert (tuned.fastest("n=64"), tuned.best, tuned.score(1)) == (0, 0, None)
+    text = tuning.table(tuned, Style())
+    assert "INCORRECT_NUMERICAL" in text
+    assert "1.00 µs" not in text
+
+
+def test_a_variant_without_all_cases_has_no_score():
+    tuned = tuning.Tuning([
+        variant({"A": "1"}, {"64": (10, 9, 11), "65": (10, 9, 11)}), variant({"A": "2"}, {"64": (1, 1, 1)})])
+    assert (tuned.fastest("n=64"), tuned.score(1), tuned.best) == (1, None, 0)
+
+
+def test_nothing_passed_is_a_table_all_the_same():
+    tuned = tuning.Tuning([variant({"A": "1"}, {}, Status.COMPILE_ERROR)])
+    assert (tuned.cases, tuned.best, tuned.fastest("n=64"), tuned.equals("n=64")) == ([], None, None, [])
+    assert "COMPILE_ERROR" in tuning.table(tuned, Style())
+    assert tuning.document(tuned)["best"] is None
+
+
+def test_many_variants_are_shown_in_several_blocks():
+    tuned = tuning.Tuning([variant({"A": str(i)}, {"64": (10 + i, 9 + i, 11 + i)}) for i in range(40)])
+    text = tuning.table(tuned, Style(width=100))
+    assert max(map(len, text.splitlines())) <= 100
+    assert all(f"#{i}" in text.replace("\n", " ").split() for i in range(1, 41))
+    assert "10.0 µs*" in text
+
+
+# The verb ------------------------------------------------------------------------------------------------------------
+
+def test_values_are_compared_and_wrong_ones_told(tune, tmp_path):
+    before = (tmp_path / "kernels/cpu/toy/tuned.cpp").read_bytes()
+    code, out, err = tune()
+    assert code == ExitCode.FAILED, "two of four are wrong"
+    assert "toy · cpu/tuned · CPU" in out
+    rows = [line.split() for line in out.splitlines() if "SPINS=" in line and "FACTOR=" in line]
+    assert [row[:4] for row in rows[:4]] == [
+        ["1", "SPINS=3000000", "FACTOR=1", "PASSED"], ["2", "SPINS=3000000", "FACTOR=2", "INCORRECT_NUMERICAL"],
+        ["3", "SPINS=0", "FACTOR=1", "PASSED"], ["4", "SPINS=0", "FACTOR=2", "INCORRECT_NUMERICAL"]]
+    assert rows[2][4:] == [*rows[2][4:6], "2", "of", "2"], "the one that does not spin wins both cases"
+    assert rows[2][5].endswith("*")
+    assert "n=50000" in out
+    assert "· wall_" in out
+    assert "-D SPINS=3000000 -D FACTOR=2" in next(line for line in out.splitlines() if "repeat: " in line)
+    assert "honest" not in out + err
+    assert (tmp_path / "kernels/cpu/toy/tuned.cpp").read_bytes() == before
+    assert not (tmp_path / "records.db").exists(), "tuning keeps nothing"
+
+
+def test_json_is_one_document_per_kernel(tune):
+    code, out, err = tune("--json", "-D", "FACTOR=1", "--seed", "5")
+    assert (code, err) == (0, "")
+    (line,) = out.splitlines()
+    found = json.loads(line)
+    assert (found["schema"], found["kernel"], found["best"]) == (SCHEMA, "cpu/tuned", 1)
+    assert [entry["values"] for entry in found["variants"]] == [
+        {"FACTOR": "1", "SPINS": "3000000"}, {"FACTOR": "1", "SPINS": "0"}]
+    records = [Record.from_json(entry["record"]) for entry in found["variants"]]
+    assert [record.kernel for record in records] == ["cpu/tuned[FACTOR=1,SPINS=3000000]", "cpu/tuned[FACTOR=1,SPINS=0]"]
+    assert {record.seed for record in records} == {5}
+    assert [result.case.group for result in records[0].cases] == ["tests"] * 2 + ["benchmarks"] * 2
+    assert {name: case["variant"] for name, case in found["fastest"].items()} == {"n=4096": 1, "n=50000": 1}
+    assert found["variants"][1]["score"] == pytest.approx(records[1].score)
+
+
+def test_all_variants_get_one_seed(tune):
+    _code, out, _err = tune("--json", "--case", "n=64", "-D", "FACTOR=1")
+    seeds = {entry["record"]["seed"] for entry in json.loads(out)["variants"]}
+    assert len(seeds) == 1
+
+
+@pytest.mark.parametrize(("arguments", "code", "words"), [
+    (["--kernel", "honest"], ExitCode.NOTHING, "no '//!KERNEL tune' line in cpu/toy/honest"),
+    (["--kernel", "nothing-like-it"], ExitCode.NOTHING, "nothing matches the selection"),
+    (["-D", "FACTOR=3"], ExitCode.USAGE, "tunable FACTOR is one of 1, 2, not 3"),
+    (["--mode", "test"], ExitCode.USAGE, "unrecognized arguments"),
+])
+def test_nothing_to_tune_and_wrong_values(tune, arguments, code, words):
+    found, out, err = tune(*arguments)
+    assert (found, out) == (code, "")
+    assert words in err
+
+
+def test_a_variant_that_does_not_compile_is_told(tune, tmp_path):
+    path = tmp_path / "kernels/cpu/toy/tuned.cpp"
+    path.write_text(path.read_text().replace("TOY {", "#if SPINS == 3000000\n#error no\n#endif\nTOY {"))
+    code, out, _err = tune("-D", "FACTOR=1", "--case", "n=64")
+    assert code == ExitCode.FAILED
+    assert "COMPILE_ERROR" in out
+    assert "SPINS=0" in out
