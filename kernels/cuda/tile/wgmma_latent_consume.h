@@ -22,6 +22,10 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_shape.h"
 
+#ifndef RELEASE_AT
+#define RELEASE_AT 2  // a tunable of the kernel file
+#endif
+
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // the sums of both
@@ -85,9 +89,10 @@ struct LatentConsumer {
         for (int i = 0; i < Shape::kHalf / 2; ++i) out[i] *= factor[i / 2 % 2];
     }
 
-    /// Probabilities of a tile in place of its scores; returns the factors for what was accumulated before.
-    __device__ __forceinline__ void softmax(
-        Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2], const int (&limits)[2], int first_token, bool masked) const {
+    /// Mask a tile's scores and take its maxima; returns the factors for what was accumulated before.
+    __device__ __forceinline__ void raise_maxima(
+        Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2], const int (&limits)[2], int first_token,
+        bool masked) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             float largest = -INFINITY;
@@ -100,6 +105,13 @@ struct LatentConsumer {
             largest = quad_maximum(largest);
             if (largest * a.scale <= rows[half].maximum * a.scale + kSlack) largest = rows[half].maximum;
             factor[half] = rows[half].raise(largest, a.scale, Exp2());
+        }
+    }
+
+    /// Probabilities in place of scores.
+    __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2]) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
             const float shift = rows[half].shift(a.scale);
 #pragma unroll
             for (int i = 0; i < Shape::kTokens / 4; ++i) {
@@ -171,16 +183,25 @@ struct LatentConsumer {
         const auto compute = [&](int own, bool accepts) {
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
-            if (live) softmax(scores, rows, factor, limits, first_token, first_token + Shape::kTokens > least_limit);
+            const auto finish_values = [&](int place) {  // of the tile before: its half of the stage is free
+                if (place != RELEASE_AT) return;
+                wgmma_wait<0>();
+                wgmma_results(out);
+                if (accepts) release(group ^ 1);
+            };
+            finish_values(0);
+            if (live) {
+                raise_maxima(scores, rows, factor, limits, first_token, first_token + Shape::kTokens > least_limit);
+            }
+            finish_values(1);
+            if (live) exponentials(scores, rows);
             uint32_t p[Shape::kTokens / 16][4];
 #pragma unroll
             for (int step = 0; step < Shape::kTokens / 16; ++step) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
             }
-            wgmma_wait<0>();
-            wgmma_results(out);
-            if (accepts) release(group ^ 1);
+            finish_values(2);
 
             if (live) {
                 const int chunk_row = warp * 16 + lane % 16, chunk = lane / 16;
