@@ -5,27 +5,29 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune FETCHED_PAGES=0,2,4
 //!KERNEL tune PAIRS=1,0
+//!KERNEL tune RELEASE_AT=2,1,0
 //!KERNEL tune EARLY_START=1,0
 //
-// Algorithm. The rows of a request are its heads times its queries; a block takes up to 64 of them (fewer are padded) and a range of
-// pages of 64 tokens. A token's 576 columns are its key, the first 512 its value, so one tile in shared memory, nine panels of 64
-// columns in TMA's 128-byte swizzle, serves both products: as B with K innermost for the scores, transposed for the output.
-// The output of 64 x 512 fills the registers of two warpgroups, 256 columns each. They take turns with the tiles' scores
-// and softmax, so that one's exponentials fall into the other's products (tile/wgmma_latent_consume.h).
+// Algorithm. The rows of a request are its heads times its queries; a block takes up to 64 of them (fewer are padded) and
+// a range of pages of 64 tokens. A token's 576 columns are its key, the first 512 its value, so one tile in shared memory,
+// nine panels of 64 columns in TMA's 128-byte swizzle, serves both products: as B with K innermost for the scores, and
+// transposed for the output. The output of 64 x 512 fills the registers of two warpgroups, 256 columns each. They take
+// turns with the tiles' scores and softmax, so that one's exponentials fall into the other's products
+// (tile/wgmma_latent_consume.h).
 //
 // Memory: 72 KB of queries, two pages of 72 KB, 8 KB of probabilities. Each half of a page has its own barrier and is
 // loaded again as soon as its warpgroup has used it; products start with the first panel that has landed. Page numbers
 // are read up to 64 pages ahead.
 //
-// Pairs. With an even number of row tiles two neighbouring blocks read the same pages: each loads half of the tokens of every
-// panel and TMA writes them to both (PAIRS), which halves what is read from L2.
+// Pairs. With an even number of row tiles two neighbouring blocks read the same pages: each loads half of the tokens of
+// every panel and TMA writes them to both (PAIRS), which halves what is read from L2.
 //
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
-// Balance as in mma_sync.cu, in steps of pages (tile/decode_schedule.h); parts are merged by a second kernel in a fixed order.
+// Balance as in mma_sync.cu, in steps of pages (tile/decode_schedule.h); a second kernel merges parts in a fixed order.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
-// Limits: one block per multiprocessor; with 16 rows three quarters of the products are padding, which hides behind the loads.
+// Limits: one block per multiprocessor; with 16 rows three quarters of the products are padding, hidden behind the loads.
 #include "kernel.h"
 
 #include <algorithm>
@@ -67,7 +69,9 @@ struct LatentTensors {
 };
 
 template <class Shape>
-int launch(LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes, void* queue) {
+int launch(
+    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
+    void* queue) {
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
     a.schedule.groups = choose_groups(batch, a.max_blocks, a.row_tiles, multiprocessors, most);
@@ -85,14 +89,15 @@ int launch(LatentArguments a, const LatentTensors& tensors, int multiprocessors,
     if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
     if (error == 0) {
         error = launch_cluster(
-            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes, EARLY_START != 0, queue,
-            queries, cache, a);
+            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
+            EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     CombineArguments<DecodeParts<PageSchedule>> merge = {
         {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
     const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
-    return launch_cluster(combine_latent<Shape>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+    return launch_cluster(
+        combine_latent<Shape>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -134,7 +139,10 @@ extern "C" int mla_decode(
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
     const LatentTensors tensors = {
-        {q, static_cast<int>(rows * batch), Single::kWidth, 2}, {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
-    if (PAIRS && a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        {q, static_cast<int>(rows * batch), Single::kWidth, 2},
+        {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
+    if (PAIRS && a.row_tiles % 2 == 0) {
+        return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
     return launch<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }

@@ -44,7 +44,8 @@ struct CombineArguments {
 
 constexpr int kCombineWarps = 8;
 
-/// What one block of the second kernel does. `parts_ready` returns when the parts may be read; where they lie is worked out before.
+/// What one block of the second kernel does. `parts_ready` returns when the parts may be read; where they lie is worked
+/// out before.
 template <typename Element, int kColumns, typename Parts, typename Ready>
 __device__ __forceinline__ void combine_block(const CombineArguments<Parts>& a, Ready parts_ready) {
     constexpr int kSegment = kColumns < 128 ? kColumns : 128;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns for all.
+// What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns.
 //
-// Tiles alternate between the warpgroups. A tile's owner computes its scores and probabilities; the other gets these and the
-// maxima of the rows through shared memory. Per tile t of its own a warpgroup goes through
+// Tiles alternate between the warpgroups. A tile's owner computes its scores and probabilities; the other gets these
+// and the maxima of the rows through shared memory. Per tile t of its own a warpgroup goes through
 //   accept(t - 1): the other's probabilities times its own half of the values, started behind the scores of t;
 //   softmax of t while that runs, then P for the other, then P (still in registers) times its own half of the values;
 //   the scores of t + 2 as their panels land.
@@ -30,8 +30,8 @@ constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // the sums of both
 
-/// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P up to 1, and
-/// accumulators are rarely rescaled.
+/// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
+/// up to 1, and accumulators are rarely rescaled.
 constexpr float kSlack = 8.0f;
 
 template <class Shape>
@@ -45,11 +45,12 @@ struct LatentConsumer {
 
     __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
 
-    /// Start the scores of tile `tile` as its panels land: those first that were loaded first, from 0 or from 4 on. All addresses
-    /// come from few registers, plus constants.
+    /// Start the scores of tile `tile` as its panels land: those first that were loaded first, from 0 or from 4 on. All
+    /// addresses come from few registers, plus constants.
     __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile) const {
         const int stage = group, parity = tile / 2 % 2;
-        const int first = group * Shape::kHalfPanels, back = group * Shape::kPanels;  // behind the last panel comes the first
+        const int first = group * Shape::kHalfPanels;
+        const int back = group * Shape::kPanels;  // behind the last panel comes the first
         const uint64_t queries = wgmma_operand(memory.query(first)), keys = wgmma_operand(memory.tokens(stage, first));
         const uint32_t full = memory.full(stage, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
@@ -138,7 +139,8 @@ struct LatentConsumer {
     }
 
     /// One piece of a request; `tile` counts all tiles so far, `ends` all pieces.
-    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, int row_tile, uint32_t& tile, int ends) const {
+    __device__ __forceinline__ void piece(
+        const DecodePiece& piece, int part, int row_tile, uint32_t& tile, int ends) const {
         const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
         const int live_rows = min(Shape::kRows, request_rows - first_row);
         const bool live = warp * 16 < live_rows;  // else this warp takes part in products and barriers only
@@ -199,7 +201,9 @@ struct LatentConsumer {
 #pragma unroll
             for (int step = 0; step < Shape::kTokens / 16; ++step) {
 #pragma unroll
-                for (int i = 0; i < 4; ++i) p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
+                for (int i = 0; i < 4; ++i) {
+                    p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
+                }
             }
             finish_values(2);
 
@@ -260,7 +264,8 @@ struct LatentConsumer {
 
     /// Add up both warpgroups' sums, and store this one's half of the output.
     __device__ __forceinline__ void finish(
-        Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int part, int first_row, int live_rows, int parity) const {
+        Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int part, int first_row, int live_rows,
+        int parity) const {
         const int request_rows = a.seqlen_q * a.heads;
         const size_t part_row = static_cast<size_t>(part) * request_rows + first_row;
         const size_t output_row = static_cast<size_t>(piece.request) * request_rows + first_row;
@@ -306,7 +311,7 @@ struct LatentConsumer {
             const int part = next.part(a.schedule, block_group);
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
-                // The chunk's edge fell into the request's start: the merge must see that no token came, and reads no output.
+                // The chunk's edge fell into the request's start: the merge must see that no token came.
                 const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
                 const int at = warp * 32 + lane;
                 if (group == 0 && at < min(Shape::kRows, request_rows - first_row)) {

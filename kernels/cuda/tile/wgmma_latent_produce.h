@@ -20,7 +20,7 @@ struct PageNumbers {
     __device__ __forceinline__ PageNumbers(const int* table_, int count_, int lane_)
         : table(table_), count(count_), lane(lane_), now(read(lane_)), next(read(32 + lane_)) {}
     __device__ __forceinline__ int read(int page) const { return page < count ? __ldg(table + page) : 0; }
-    /// Of page `page`, or, with `ahead` (at most 32), of one further on. Pages are asked for in order by the whole warp.
+    /// Of page `page`, or, with `ahead` (at most 32), of one further on. The whole warp asks, in order.
     __device__ __forceinline__ int of(int page, int ahead = 0) const {
         const int at = page % 32 + ahead;
         const int near = __shfl_sync(0xffffffffu, now, at % 32), far = __shfl_sync(0xffffffffu, next, at % 32);
