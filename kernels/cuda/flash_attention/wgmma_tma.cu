@@ -55,6 +55,12 @@
 #ifndef POLYNOMIAL_128
 #define POLYNOMIAL_128 0
 #endif
+#ifndef HELD_64
+#define HELD_64 0
+#endif
+#ifndef HELD_128
+#define HELD_128 0
+#endif
 #ifndef SMALL_TILES
 #define SMALL_TILES 1
 #endif
@@ -75,14 +81,14 @@ struct Instances;
 
 template <typename Element>
 struct Instances<Element, 64> {
-    using Full = FlashShape<Element, 64, GROUPS_64, KEYS_64, TURNS_64, EARLY_64, SLACK, POLYNOMIAL_64>;
+    using Full = FlashShape<Element, 64, GROUPS_64, KEYS_64, TURNS_64, EARLY_64, SLACK, POLYNOMIAL_64, HELD_64>;
     using Causal = Full;
     using Few = FlashShape<Element, 64, 1, SMALL_KEYS, false, EARLY_64, SLACK>;
 };
 template <typename Element>
 struct Instances<Element, 128> {
     using Full = FlashShape<Element, 128, 2, KEYS_128, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128>;
-    using Causal = FlashShape<Element, 128, 2, KEYS_128_CAUSAL, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128>;
+    using Causal = FlashShape<Element, 128, 2, KEYS_128_CAUSAL, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128, HELD_128>;
     using Few = FlashShape<Element, 128, 1, SMALL_KEYS, false, EARLY_128, SLACK>;
 };
 template <typename Element>

@@ -13,6 +13,7 @@
 #include "ptx/exp2.h"
 #include "ptx/exp2_polynomial.h"
 #include "ptx/grid_dependency.h"
+#include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/shared_address.h"
@@ -22,6 +23,7 @@
 #include "ptx/warpgroup_registers.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/attention_mma.h"
+#include "tile/swizzle.h"
 #include "tile/wgmma_flash_shape.h"
 #include "tile/wgmma_shape.h"
 
@@ -61,14 +63,41 @@ __device__ __forceinline__ void produce_flash(
     }
 }
 
-/// Issue scores = Q K^T for the 64 rows at `query`.
+/// The 64 query rows of a warpgroup as the A operand: where they lie in shared memory, or this thread's fragments of them.
+template <class Shape, bool kHeld = Shape::kHeldQuery>
+struct FlashQuery {
+    uint64_t operand;
+
+    __device__ __forceinline__ void load(uint32_t rows, int, int) { operand = wgmma_operand(rows); }
+    __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
+        Wgmma16<Shape::kKeys, typename Shape::Element>::product(
+            scores, operand + c / 4 * (Shape::kQueryPitch >> 4) + c % 4 * 2, keys, c > 0);
+    }
+};
 template <class Shape>
-__device__ __forceinline__ void issue_scores(float (&scores)[Shape::kKeys / 2], uint32_t query, uint32_t keys) {
-    const uint64_t a = wgmma_operand(query), b = wgmma_operand(keys);
+struct FlashQuery<Shape, true> {
+    uint32_t fragments[Shape::kHeadDim / 16][4];
+
+    __device__ __forceinline__ void load(uint32_t rows, int warp, int lane) {
+#pragma unroll
+        for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
+            ldmatrix_x4(fragments[c], rows + c / 4 * Shape::kQueryPitch +
+                                          Swizzle<8>::offset(warp * 16 + lane % 16, c % 4 * 2 + lane / 16));
+        }
+    }
+    __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
+        Wgmma16<Shape::kKeys, typename Shape::Element>::product(scores, fragments[c], keys, c > 0);
+    }
+};
+
+/// Issue scores = Q K^T.
+template <class Shape>
+__device__ __forceinline__ void issue_scores(
+    float (&scores)[Shape::kKeys / 2], const FlashQuery<Shape>& query, uint32_t keys) {
+    const uint64_t b = wgmma_operand(keys);
 #pragma unroll
     for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
-        Wgmma16<Shape::kKeys, typename Shape::Element>::product(
-            scores, a + c / 4 * (Shape::kQueryPitch >> 4) + c % 4 * 2, b + c / 4 * (Shape::kKeyPitch >> 4) + c % 4 * 2, c > 0);
+        query.multiply(scores, c, b + c / 4 * (Shape::kKeyPitch >> 4) + c % 4 * 2);
     }
 }
 
@@ -191,7 +220,7 @@ __device__ __forceinline__ void consume_flash(
     const FlashMemory<Shape>& memory, const FlashProblem& p, int group, int warp, int lane) {
     RingPosition<Shape::kStages> key_at, value_at;
     uint32_t query_parity = 0;
-    const uint32_t query = memory.query() + group * (64 * 128);
+    FlashQuery<Shape> query;
     const int own_turn = kFlashTurnBarrier + group;
     const int next_turn = kFlashTurnBarrier + (group + 1) % Shape::kGroups;
     if (Shape::kTurns && group == Shape::kGroups - 1) named_barrier_arrive(next_turn, 256);   // the first turn is 0's
@@ -252,6 +281,11 @@ __device__ __forceinline__ void consume_flash(
 
             mbarrier_wait(memory.query_full(), query_parity);
             query_parity ^= 1;
+            query.load(memory.query() + group * (64 * 128), warp, lane);
+            if constexpr (Shape::kHeldQuery) {
+                __syncwarp();
+                release(memory.query_empty());
+            }
             mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
             wgmma_fence();
             issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
@@ -281,7 +315,7 @@ __device__ __forceinline__ void consume_flash(
                 key_at.advance();
                 softmax(scores, corrections, step);
             }
-            release(memory.query_empty());
+            if constexpr (!Shape::kHeldQuery) release(memory.query_empty());
             mbarrier_wait(memory.values_full((value_at.stage + (tile.steps > 1)) % Shape::kStages),
                           value_at.parity ^ (tile.steps > 1 && value_at.stage == Shape::kStages - 1));
             finish_output(tile.steps > 1);

@@ -13,13 +13,15 @@
 /// kTurns: the consumers issue their products in turns, so that one's softmax runs beside the other's products.
 /// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
 /// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections.
+/// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
 /// kPolynomial: one in so many exponentials is computed on the FP32 units (0: none), where steps are not masked.
 template <
     class Element_, int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, int kSlack_ = 8,
-    int kPolynomial_ = 0, int kStages_ = 2>
+    int kPolynomial_ = 0, bool kHeldQuery_ = false, int kStages_ = 2>
 struct FlashShape {
     using Element = Element_;
     static constexpr int kSlack = kSlack_, kPolynomial = kPolynomial_;
+    static constexpr bool kHeldQuery = kHeldQuery_;
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = kStages_;
     static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_;
     static constexpr int kQueries = 64 * kGroups;
