@@ -84,6 +84,7 @@ int launch(
 
     const int box_rows = std::min(rows, Shape::kRows);
     a.query_bytes = box_rows * Shape::kWidth * 2;
+    a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
     if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);

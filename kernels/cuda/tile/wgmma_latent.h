@@ -45,8 +45,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
             for (int group = 0; group < 2; ++group) mbarrier_init(memory.empty(stage, group), 4 * Shape::kPair);
         }
-        mbarrier_init(memory.query_full(), 1);
-        mbarrier_init(memory.query_empty(), kWarps);
+        for (int buffer = 0; buffer < 2; ++buffer) {
+            mbarrier_init(memory.query_full(buffer), 1);
+            mbarrier_init(memory.query_empty(buffer), kWarps);
+        }
         mbarrier_fence_init();
         tma_prefetch_map(queries);
         tma_prefetch_map(cache);

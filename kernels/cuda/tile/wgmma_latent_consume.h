@@ -47,11 +47,12 @@ struct LatentConsumer {
 
     /// Start the scores of tile `tile` as its panels land: those first that were loaded first, from 0 or from 4 on. All
     /// addresses come from few registers, plus constants.
-    __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile) const {
+    __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile, int buffer) const {
         const int stage = group, parity = tile / 2 % 2;
         const int first = group * Shape::kHalfPanels;
         const int back = group * Shape::kPanels;  // behind the last panel comes the first
-        const uint64_t queries = wgmma_operand(memory.query(first)), keys = wgmma_operand(memory.tokens(stage, first));
+        const uint64_t queries = wgmma_operand(memory.query(first) + buffer * Shape::kSecondQuery);
+        const uint64_t keys = wgmma_operand(memory.tokens(stage, first));
         const uint32_t full = memory.full(stage, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
 #pragma unroll
@@ -82,6 +83,12 @@ struct LatentConsumer {
         } else {
             if (lane == 0) mbarrier_arrive(empty);
         }
+    }
+
+    /// This warp's scores of the piece are complete.
+    __device__ __forceinline__ void release_query(int buffer) const {
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(memory.query_empty(buffer));
     }
 
     static __device__ __forceinline__ void rescale(Output& out, const float (&factor)[2]) {
@@ -138,9 +145,9 @@ struct LatentConsumer {
         named_barrier_sync(kOwnBarrier + group, 128);
     }
 
-    /// One piece of a request; `tile` counts all tiles so far, `ends` all pieces.
+    /// One piece of a request, whose queries lie in `buffer`; `tile` counts all tiles so far, `ends` all pieces.
     __device__ __forceinline__ void piece(
-        const DecodePiece& piece, int part, int row_tile, uint32_t& tile, int ends) const {
+        const DecodePiece& piece, int part, int row_tile, int buffer, uint32_t& tile, int ends) const {
         const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
         const int live_rows = min(Shape::kRows, request_rows - first_row);
         const bool live = warp * 16 < live_rows;  // else this warp takes part in products and barriers only
@@ -183,6 +190,7 @@ struct LatentConsumer {
         };
 
         const auto compute = [&](int own, bool accepts) {
+            if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
             const auto finish_values = [&](int place) {  // of the tile before: its half of the stage is free
@@ -230,14 +238,14 @@ struct LatentConsumer {
 
         int own = static_cast<int>((tile + group) % 2);
         if (own == 0 && pages > 0) {
-            start_scores(scores, tile);
+            start_scores(scores, tile, buffer);
             wgmma_wait<0>();
             wgmma_results(scores);
             compute(0, false);
             own = 2;
         }
         if (own < pages) {
-            start_scores(scores, tile + own);
+            start_scores(scores, tile + own, buffer);
             while (true) {
                 accept();
                 wgmma_wait<1>();
@@ -245,8 +253,10 @@ struct LatentConsumer {
                 compute(own, true);
                 own += 2;
                 if (own >= pages) break;
-                start_scores(scores, tile + own);
+                start_scores(scores, tile + own, buffer);
             }
+        } else if (own == pages) {
+            if (own == 1) release_query(buffer);  // its only tile is the other's
         }
         if (own == pages && pages > 0) {
             accept();
@@ -255,10 +265,6 @@ struct LatentConsumer {
             release(group ^ 1);
         }
         tile += pages;
-        if (pages > 0) {
-            __syncwarp();
-            if (lane == 0) mbarrier_arrive(memory.query_empty());
-        }
         finish(out, rows, piece, part, first_row, live_rows, ends % 2);
     }
 
@@ -304,7 +310,8 @@ struct LatentConsumer {
     /// All pieces of this block.
     __device__ __forceinline__ void consume(int block_group, int row_tile) const {
         uint32_t tile = 0;
-        int ends = 0, queries = 0;
+        int ends = 0;
+        QueryTurn queries = {Shape::kPair == 2 ? 1 : a.query_buffers};
         DecodeWalk walk(a.schedule, block_group, lane);
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
@@ -319,11 +326,9 @@ struct LatentConsumer {
                 }
                 continue;
             }
-            if (!empty) {
-                mbarrier_wait(memory.query_full(), queries % 2);
-                ++queries;
-            }
-            piece(next, part, row_tile, tile, ends);
+            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+            piece(next, part, row_tile, queries.buffer, tile, ends);
+            if (!empty) queries.advance();
             ++ends;
         }
     }

@@ -40,7 +40,8 @@ __device__ __forceinline__ void produce_pages(
     int group, int row_tile, int rank, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     constexpr int kAhead = FETCHED_PAGES;
-    uint32_t tile = 0, filled = 0;  // tiles and queries so far
+    uint32_t tile = 0;  // so many so far
+    QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
@@ -60,22 +61,23 @@ __device__ __forceinline__ void produce_pages(
             for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);
         }
 
-        mbarrier_wait(memory.query_empty(), (filled & 1) ^ 1);
+        mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
-            mbarrier_arrive_expect(memory.query_full(), a.query_bytes);
+            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
+            mbarrier_arrive_expect(full, a.query_bytes);
             const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
 #pragma unroll 1
             for (int panel = 0; panel < Shape::kPanels; ++panel) {
-                tma_load(memory.query(panel), queries, memory.query_full(), panel * 64, row);
+                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
             }
         }
-        ++filled;
+        turn.advance();
         for (int page = 0; page < count; ++page, ++tile) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = tile % 2, parity = tile / 2 % 2;
 #pragma unroll 1
-            for (int turn = 0; turn < 2; ++turn) {
-                const int half = stage ^ turn;  // the owner's half is free first
+            for (int order = 0; order < 2; ++order) {
+                const int half = stage ^ order;  // the owner's half is free first
                 mbarrier_wait(memory.empty(stage, half), parity ^ 1);
                 if (lane != 0) continue;
                 const int first = half * Shape::kHalfPanels, last = half == 0 ? Shape::kHalfPanels : Shape::kPanels;

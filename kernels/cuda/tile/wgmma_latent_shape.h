@@ -28,6 +28,7 @@ struct LatentArguments {
     int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
+    int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
     bool causal;
     float scale;  // softmax_scale * log2(e)
 };
@@ -52,8 +53,20 @@ struct LatentShape {
     static constexpr int kMaxima = kProbabilities + kPanelBytes;
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + 2) + 2) * 8;
+    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + 2) + 4) * 8;
+    static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+};
+
+/// Which buffer holds the queries of a piece, and the parity of its barriers' phase.
+struct QueryTurn {
+    int buffers;
+    int buffer = 0, parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        buffer = buffer + 1 == buffers ? 0 : buffer + 1;
+        parity ^= buffer == 0 ? 1 : 0;
+    }
 };
 
 template <class Shape>
@@ -83,8 +96,8 @@ struct LatentMemory {
     __device__ __forceinline__ uint32_t empty(int stage, int group) const {
         return base + Shape::kBarriers + (Shape::kStages * Shape::kPanels + 2 * stage + group) * 8;
     }
-    __device__ __forceinline__ uint32_t query_full() const {
-        return base + Shape::kBarriers + Shape::kStages * (Shape::kPanels + 2) * 8;
+    __device__ __forceinline__ uint32_t query_full(int buffer) const {
+        return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + 2) + buffer) * 8;
     }
-    __device__ __forceinline__ uint32_t query_empty() const { return query_full() + 8; }
+    __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };
