@@ -1,26 +1,34 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary bytes transposed in registers first, then TMA and wgmma on FP8 as in fp8_gemm/wgmma_tma
+//!KERNEL summary weights transposed first, tokens on their way to wgmma; TMA ring and promotion as in fp8_gemm/wgmma_tma
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL tune COPIES=1,2
 //!KERNEL tune ROW_CHUNKS=4,8,2
 //
 // The AMD challenge's FP8 product on Hopper's own units, in e4m3fn.
 //
-// Algorithm. wgmma reads 8-bit operands from shared memory with K contiguous only, and here m and n are. So a first launch
-// transposes a and b into the workspace, 16 x 16 bytes per thread in registers (tile/transpose_bytes.h), and a second one,
-// which starts beside the end of the first, is the product of fp8_gemm/wgmma_tma.cu on the copies. Scales stay where they are:
-// both problems have a scale per token in columns, and the product takes the strides of the weights' as they come.
+// Algorithm. wgmma reads 8-bit operands from shared memory with K contiguous only, and here m and n are. Its A may come from
+// registers, though, and what a warp needs of a takes four ldmatrix.trans and 16 byte permutes per 16 rows and 128 k
+// (tile/wgmma_outermost.h). For B there is no such way: a first launch transposes b into the workspace, 16 x 16 bytes per
+// thread in registers (tile/transpose_bytes.h), in the order of K that the permutes leave a in. The second launch starts
+// beside the end of the first and is the product of fp8_gemm/wgmma_tma.cu otherwise. Scales stay where they are: both problems
+// have a scale per token in columns, and the product takes the strides of the weights' as they come.
 //
-// The copies cost (m + n) * k bytes read and as many written, which the product then mostly finds in L2. Transposing inside
-// the product instead would cost no memory traffic, but every block would transpose its tiles anew.
+// COPIES=2 transposes a, too, and runs that kernel's own instances: (m + n) * k bytes read and written instead of n * k.
 //
-// Shapes. m a multiple of 32, n of 64, k of 128; pointers 16-byte aligned. Workspace: m * k and n * k bytes, each rounded up to
-// a multiple of 256. Results repeat to the bit.
+// Shapes. m a multiple of 32, n of 64, k of 128; pointers 16-byte aligned. Workspace: n * k bytes, and m * k with COPIES=2,
+// each rounded up to a multiple of 256. Results repeat to the bit.
 //
 // Limits. As fp8_gemm/wgmma_tma.cu: a product of two scales below 2^-126 loses bits, and is zero below 2^-150.
 
+#include <type_traits>
+
 #include "kernel.h"
 #include "tile/wgmma_transposed.h"
+
+#if !defined(COPIES)
+#define COPIES 1
+#endif
 
 constexpr Tokens kRows = Tokens::kAreRows;
 constexpr Finish kBoxes = Finish::kBoxes, kExchange = Finish::kExchange;
@@ -31,7 +39,7 @@ template <int kConsumers, int kN, int kPartials, int kResident>
 using Parts = WgmmaShape<kConsumers, 1, kN, kRows, kExchange, 1, kPartials, false, kResident>;
 
 // Of fp8_gemm/wgmma_tma.cu's instances those for 64 tokens and more, with their costs as fitted there.
-using Shapes = TransposedTable<WgmmaTable<
+using CopiedRows = WgmmaTable<
     //    consumers, columns, partials, residents   alone  all   tile
     Rated<Parts<1, 64, 1, 2>,                       310,  585, 5015>,
     Rated<Parts<2, 64, 1, 1>,                       405,  405, 6495>,
@@ -44,7 +52,19 @@ using Shapes = TransposedTable<WgmmaTable<
     Rated<Persistent<160>,                          925,  925,  660>,
     Rated<Persistent<192>,                         1050, 1050,  610>,
     Rated<WgmmaShape<3, 1, 128, kRows, kBoxes, 2>,  995,  995,  780>,
-    Rated<WgmmaShape<2, 2, 128, kRows, kBoxes>,    1430, 1430, 1070>>>;
+    Rated<WgmmaShape<2, 2, 128, kRows, kBoxes>,    1430, 1430, 1070>>;
+// The same, with rows of a multiple of 128, and one set of partial sums where two and the rows' registers are too many.
+using RowsInPlace = WgmmaTable<
+    Rated<RowsOutermost<Parts<2, 64, 1, 1>>,                     405,  405, 6495>,
+    Rated<RowsOutermost<Parts<2, 96, 2, 1>>,                     505,  505, 7055>,
+    Rated<RowsOutermost<Parts<2, 128, 1, 1>>,                    725,  725, 7150>,
+    Rated<RowsOutermost<Persistent<64>>,                         395,  395,  565>,
+    Rated<RowsOutermost<Persistent<96, 2, 2>>,                   575,  575,  835>,
+    Rated<RowsOutermost<Persistent<128>>,                        775,  775,  725>,
+    Rated<RowsOutermost<Persistent<160>>,                        925,  925,  660>,
+    Rated<RowsOutermost<Persistent<192>>,                       1050, 1050,  610>,
+    Rated<RowsOutermost<WgmmaShape<2, 2, 128, kRows, kBoxes>>,  1430, 1430, 1070>>;
+using Shapes = std::conditional_t<COPIES == 2, TransposedTable<CopiedRows, true>, TransposedTable<RowsInPlace, false>>;
 
 /// The kernel.h arguments in the form the tile code takes.
 static BlockScaledGemm describe(

@@ -6,6 +6,7 @@
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/wgmma.h"
+#include "tile/wgmma_outermost.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
 
@@ -13,12 +14,15 @@
 struct Consumer {
     int group, warp, lane;   // consumer warpgroup, warp in it, lane
 
-    /// The first of a slice's rows this thread holds, relative to the tile; the other is eight further.
+    /// The first of a slice's rows this thread holds, relative to the tile; the other is row_step further.
     template <class Shape>
     __device__ __forceinline__ int row(int slice) const {
-        return (group * Shape::kSlices + slice) * 64 + warp * 16 + lane / 4;
+        return (group * Shape::kSlices + slice) * 64 + warp * 16 + lane / 4 * (Shape::kRowsOutermost ? 2 : 1);
     }
 };
+
+template <class Shape>
+constexpr int row_step = Shape::kRowsOutermost ? 1 : 8;
 
 constexpr int kGroupBarrier = 1;   // + group: the threads of one warpgroup
 constexpr int kTurnBarrier = 4;    // + group: that warpgroup's turn
@@ -33,7 +37,7 @@ struct RowScales {
 #pragma unroll
         for (int slice = 0; slice < Shape::kSlices; ++slice) {
             token[slice][0] = scales[who.row<Shape>(slice)];
-            token[slice][1] = scales[who.row<Shape>(slice) + 8];
+            token[slice][1] = scales[who.row<Shape>(slice) + row_step<Shape>];
         }
         weight[0] = scales[Shape::kTokens];
         weight[1] = scales[Shape::kTokens + 1];
@@ -108,11 +112,17 @@ struct WgmmaConsumer {
         const uint32_t tile = memory.tile(filled.stage);
         const uint64_t a = wgmma_operand(tile + (who.group * Shape::kSlices + slice) * (64 * Shape::kK));
         const uint64_t b = wgmma_operand(tile + Shape::kRowBytes);
+        OutermostFragments rows;
+        if constexpr (Shape::kRowsOutermost) rows.load(tile, who.group * Shape::kSlices + slice, who.warp, who.lane);
         if constexpr (Shape::kTurns) named_barrier_sync(kTurnBarrier + who.group, 256);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < Shape::kK / 32; ++step) {
-            Wgmma<Shape::kN>::product(partial, a + 2 * step, b + 2 * step, step > 0);
+            if constexpr (Shape::kRowsOutermost) {
+                Wgmma<Shape::kN>::product(partial, rows.k32[step], b + 2 * step, step > 0);
+            } else {
+                Wgmma<Shape::kN>::product(partial, a + 2 * step, b + 2 * step, step > 0);
+            }
         }
         wgmma_commit();
         if constexpr (Shape::kTurns) named_barrier_arrive(kTurnBarrier + (who.group ^ 1), 256);

@@ -27,7 +27,8 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const int room = processors / Shape::kPair;   // clusters at a time
     // Rows outside the matrix would cost TMA as much time as others, and nobody needs their zeros: wgmma's rows and columns
     // do not mix, and those outside are never stored.
-    const int row_box = std::min(Shape::kM / Shape::kPair, rows.rows), column_box = std::min(Shape::kN, columns.rows);
+    const int row_box = Shape::kRowsOutermost ? Shape::kM / Shape::kPair : std::min(Shape::kM / Shape::kPair, rows.rows);
+    const int column_box = std::min(Shape::kN, columns.rows);
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair), best_band(room, Shape::kM, Shape::kN * Shape::kPair),
@@ -35,7 +36,8 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
         std::max(1, kFetchedBytes / (g.n * Shape::kK * splits)), g.b_scale_row, g.b_scale_k};
 
     TensorMap row_map, column_map, output_map = {};
-    int error = encode_tensor_map(&row_map, rows, row_box, Shape::kK);
+    int error = Shape::kRowsOutermost ? encode_outermost_rows<Shape>(&row_map, rows)
+                                      : encode_tensor_map(&row_map, rows, row_box, Shape::kK);
     if (error == 0) error = encode_tensor_map(&column_map, columns, column_box, Shape::kK);
     if (error == 0 && !Shape::kExchange && problem.boxes) error = encode_tensor_map(&output_map, product, 64, Shape::kBox);
     if (error != 0) return error;

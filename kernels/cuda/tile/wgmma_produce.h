@@ -8,6 +8,7 @@
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
 #include "ptx/tma.h"
+#include "tile/wgmma_outermost.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
 
@@ -46,7 +47,9 @@ __device__ __forceinline__ void produce_tiles(
             const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
             const int x = (work.first_block + block) * Shape::kK;
             mbarrier_arrive_expect(full, p.stage_bytes);
-            if constexpr (Shape::kPair == 2) {
+            if constexpr (Shape::kRowsOutermost) {
+                load_outermost_rows<Shape>(tile, rows, full, x, work.row, walk.rank);
+            } else if constexpr (Shape::kPair == 2) {
                 const int half = walk.rank * (Shape::kM / 2);
                 tma_load_multicast(tile + half * Shape::kK, rows, full, x, work.row + half, 3);
             } else {

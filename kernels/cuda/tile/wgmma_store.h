@@ -11,6 +11,12 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_consume.h"
 
+__device__ __forceinline__ void swap_words(uint32_t& a, uint32_t& b) {
+    const uint32_t was = a;
+    a = b;
+    b = was;
+}
+
 /// The warpgroup's slices as bf16 through shared memory. The stores go on while the next tile is computed; the next call
 /// waits for them before it reuses the memory, and so must the last one's caller before the block ends.
 template <class Shape>
@@ -24,7 +30,10 @@ __device__ __forceinline__ void store_boxes(
     if (issues) tma_store_wait_read<0>();
     named_barrier_sync(kGroupBarrier + who.group, 128);
 
-    const int row = who.warp * 16 + who.lane % 16;   // whose address this lane gives stmatrix
+    // Whose address this lane gives stmatrix. Outermost rows 2g and 2g + 1 lie in one lane: a matrix takes the even ones of the
+    // first half and the odd ones of the second, the next matrix the others, or rows would share banks.
+    constexpr bool kMixed = Shape::kRowsOutermost;
+    const int row = who.warp * 16 + (kMixed ? who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4) : who.lane % 16);
     const int odd = who.lane / 16;                   // and of which of the two 8-column chunks
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
@@ -35,6 +44,10 @@ __device__ __forceinline__ void store_boxes(
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
                 packed[i] = Bf16::pack(sums.total[slice][pair * 8 + 2 * i], sums.total[slice][pair * 8 + 2 * i + 1]);
+            }
+            if (kMixed && who.lane >= 16) {
+                swap_words(packed[0], packed[1]);
+                swap_words(packed[2], packed[3]);
             }
             stmatrix_x4(
                 region + slice * Shape::kSliceBytes + box * kBoxBytes + Pattern::offset(row, chunk + odd), packed);
@@ -62,7 +75,7 @@ __device__ __forceinline__ void store_elements(
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
 #pragma unroll
         for (int i = 0; i < Shape::kN / 2; ++i) {
-            const int row = work.row + who.row<Shape>(slice) + i % 4 / 2 * 8;
+            const int row = work.row + who.row<Shape>(slice) + i % 4 / 2 * row_step<Shape>;
             const int column = work.column + i / 4 * 8 + who.lane % 4 * 2 + i % 2;
             if (row < p.m && column < p.n) {
                 const float value = sums.total[slice][i];
@@ -83,7 +96,7 @@ __device__ __forceinline__ void offer_sums(
         const int row = who.row<Shape>(slice);
 #pragma unroll
         for (int i = 0; i < Shape::kN / 2; i += 2) {
-            const int r = row + i % 4 / 2 * 8, column = i / 4 * 8 + who.lane % 4 * 2;
+            const int r = row + i % 4 / 2 * row_step<Shape>, column = i / 4 * 8 + who.lane % 4 * 2;
             const float2 two = {sums.total[slice][i], sums.total[slice][i + 1]};
             if constexpr (Shape::kTokensAreRows) {
                 *reinterpret_cast<float2*>(tile + r * Shape::kExchangePitch + column) = two;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// Host side: the Hopper product of operands that come K-outermost, which wgmma cannot read: FP8 operands must be K-major.
+// Host side: the Hopper product of operands that come K-outermost. In shared memory wgmma reads only K-major FP8 operands.
 //
-// One launch transposes both into the workspace, the next multiplies the copies. The product starts beside the end of the
-// transposition and reads what that just wrote, out of L2 as long as it fits.
+// One launch transposes the weights, or both operands, into the workspace, the next multiplies. The product starts beside the
+// end of the transposition and reads what that just wrote, out of L2 as long as it fits.
 #pragma once
 
 #include <cstddef>
@@ -11,13 +11,18 @@
 #include "tile/transpose_bytes.h"
 #include "tile/wgmma_launch.h"
 
-/// A WgmmaTable for K-outermost operands; the problem's `planes` are the workspace that takes the copies.
-template <class Table>
+/// A WgmmaTable for K-outermost operands; the problem's `planes` are the workspace that takes the copies. With kBoth a's
+/// rows are copied, too; else they stay as they are, and the table's instances are RowsOutermost.
+template <class Table, bool kBoth>
 struct TransposedTable {
     static constexpr int kCount = Table::kCount;
 
     /// A copy's bytes, such that the next one is aligned for TMA.
     static size_t copy_bytes(int rows, int k) { return ceil_div<size_t>(static_cast<size_t>(rows) * k, 256) * 256; }
+
+    static size_t copies_bytes(const BlockScaledGemm& g) {
+        return copy_bytes(g.n, g.k) + (kBoth ? copy_bytes(g.m, g.k) : 0);
+    }
 
     static auto cost(int shape) { return Table::cost(shape); }
 
@@ -27,17 +32,20 @@ struct TransposedTable {
 
     /// 0, or why this plan cannot run.
     static int refuse(const BlockScaledGemm& g, const Plan& plan, size_t workspace_bytes) {
-        if (workspace_bytes < copy_bytes(g.m, g.k) + copy_bytes(g.n, g.k)) return kWorkspaceTooSmall;
+        if (workspace_bytes < copies_bytes(g)) return kWorkspaceTooSmall;
         return Table::refuse(g, plan, workspace_bytes);
     }
 
     static int launch(const BlockScaledGemm& g, const Plan& plan, void* queue) {
+        constexpr ColumnOrder kOrder = kBoth ? ColumnOrder::kNatural : ColumnOrder::kPaired;
         BlockScaledGemm copied = g;
-        uint8_t* const a = reinterpret_cast<uint8_t*>(g.planes);
-        uint8_t* const b = a + copy_bytes(g.m, g.k);
-        copied.a = a;
+        uint8_t* const b = reinterpret_cast<uint8_t*>(g.planes);
+        uint8_t* const a = b + copy_bytes(g.n, g.k);
+        ByteTransposition tokens = {};
+        if (kBoth) tokens = {g.a, a, g.m, g.k};
+        if (kBoth) copied.a = a;
         copied.b = b;
-        const int error = launch_transpositions({g.a, a, g.m, g.k}, {g.b, b, g.n, g.k}, EARLY_START != 0, queue);
+        const int error = launch_transpositions<kOrder>({g.b, b, g.n, g.k}, tokens, EARLY_START != 0, queue);
         return error != 0 ? error : Table::launch(copied, plan, queue);
     }
 

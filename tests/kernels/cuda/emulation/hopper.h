@@ -221,13 +221,15 @@ inline void read_operand(uint64_t descriptor, int rows, Format format, bool tran
 
 /// The same of an A in registers.
 inline void read_registers(const std::vector<uint32_t>& registers, Format format, std::vector<float>& out) {
-    out.resize(64 * 16);
+    const int all = depth(format), each = all / 8;   // elements of K, and of one register
+    out.resize(64 * all);
     for (int thread = 0; thread < 128; ++thread)
         for (int i = 0; i < 4; ++i)
-            for (int e = 0; e < 2; ++e) {
-                const int row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, k = i / 2 * 8 + thread % 4 * 2 + e;
-                const auto code = static_cast<uint16_t>(registers[4 * thread + i] >> 16 * e);
-                out[row * 16 + k] = format == Format::kHalf ? half(code) : bfloat(code);
+            for (int e = 0; e < each; ++e) {
+                const int row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, k = (i / 2 * 4 + thread % 4) * each + e;
+                const uint32_t code = registers[4 * thread + i] >> 32 / each * e;
+                const uint8_t bytes[2] = {static_cast<uint8_t>(code), static_cast<uint8_t>(code >> 8)};
+                out[row * all + k] = decode(format, bytes);
             }
 }
 

@@ -12,12 +12,26 @@ inline void wgmma_fence() {
 
 template <int kN>
 struct Wgmma {
-    static void product(float (&d)[kN / 2], uint64_t a, uint64_t b, bool add) {
+    static void product(float (&d)[kN / 2], uint64_t a, uint64_t b, bool add) { issue(d, nullptr, a, b, add); }
+    static void product(float (&d)[kN / 2], const uint32_t (&a)[4], uint64_t b, bool add) { issue(d, a, 0, b, add); }
+
+  private:
+    struct Argument {
+        float* d;
+        const uint32_t* a;
+    };
+
+    static void issue(float (&d)[kN / 2], const uint32_t* registers, uint64_t a, uint64_t b, bool add) {
         if (!add) std::fill(d, d + kN / 2, NAN);
-        emulation::warpgroup_wide(d, [=](emulation::Warpgroup& group, void** all) {
+        Argument mine = {d, registers};
+        emulation::warpgroup_wide(&mine, [=](emulation::Warpgroup& group, void** all) {
             if (!group.fenced) emulation::fail("wgmma without a fence before it");
             emulation::Multiplication m = {{}, a, b, add, kN};
-            for (int i = 0; i < 128; ++i) m.d.push_back(static_cast<float*>(all[i]));
+            for (int i = 0; i < 128; ++i) {
+                const auto& thread = *static_cast<Argument*>(all[i]);
+                m.d.push_back(thread.d);
+                if (thread.a != nullptr) m.a_registers.insert(m.a_registers.end(), thread.a, thread.a + 4);
+            }
             group.open.push_back(std::move(m));
         });
     }
