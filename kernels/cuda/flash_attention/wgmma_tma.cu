@@ -61,6 +61,12 @@
 #ifndef HELD_128
 #define HELD_128 0
 #endif
+#ifndef PAIR_128
+#define PAIR_128 1
+#endif
+#ifndef PAIR_256
+#define PAIR_256 1
+#endif
 #ifndef SMALL_TILES
 #define SMALL_TILES 1
 #endif
@@ -87,14 +93,14 @@ struct Instances<Element, 64> {
 };
 template <typename Element>
 struct Instances<Element, 128> {
-    using Full = FlashShape<Element, 128, 2, KEYS_128, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128>;
+    using Full = FlashShape<Element, 128, 2, KEYS_128, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128, false, PAIR_128>;
     using Causal = FlashShape<Element, 128, 2, KEYS_128_CAUSAL, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128, HELD_128>;
     using Few = FlashShape<Element, 128, 1, SMALL_KEYS, false, EARLY_128, SLACK>;
 };
 template <typename Element>
 struct Instances<Element, 256> {
-    using Full = FlashShape<Element, 256, 2, KEYS_256, TURNS_256, EARLY_256, SLACK>;
-    using Causal = Full;
+    using Full = FlashShape<Element, 256, 2, KEYS_256, TURNS_256, EARLY_256, SLACK, 0, false, PAIR_256>;
+    using Causal = FlashShape<Element, 256, 2, KEYS_256, TURNS_256, EARLY_256, SLACK>;
     using Few = FlashShape<Element, 256, 1, KEYS_256, false, EARLY_256, SLACK>;
 };
 

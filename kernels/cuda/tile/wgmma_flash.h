@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "online_softmax.h"
+#include "ptx/cluster.h"
 #include "ptx/exp2.h"
 #include "ptx/exp2_polynomial.h"
 #include "ptx/grid_dependency.h"
@@ -29,6 +30,21 @@
 
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
+/// Load a tile of keys or values to `shared`, or this block's half of the columns to both blocks of the pair.
+template <class Shape>
+__device__ __forceinline__ void load_flash(
+    uint32_t shared, const TensorMap& map, uint32_t full, int position, int head, int batch) {
+    mbarrier_arrive_expect(full, Shape::kKeyBytes);   // both halves
+    if constexpr (Shape::kPair == 2) {
+        const int rank = cluster_rank();
+        constexpr int kBoxes = Shape::kHeadDim / 128;   // 64 columns each
+        tma_load_5d_multicast(
+            shared + rank * (kBoxes * Shape::kKeyPitch), map, full, 0, position, rank * kBoxes, head, batch, 3);
+    } else {
+        tma_load_5d(shared, map, full, 0, position, 0, head, batch);
+    }
+}
+
 /// Fill the ring for all tiles of this block. One thread. Keys run one step ahead of values, as the consumers do.
 template <class Shape>
 __device__ __forceinline__ void produce_flash(
@@ -43,8 +59,7 @@ __device__ __forceinline__ void produce_flash(
         const auto load_keys = [&](int step) {
             mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);
             const uint32_t full = memory.keys_full(key_at.stage);
-            mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.keys(key_at.stage), keys, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
+            load_flash<Shape>(memory.keys(key_at.stage), keys, full, step * Shape::kKeys, key_head, tile.batch);
             key_at.advance();
         };
         mbarrier_wait(memory.query_empty(), query_parity ^ 1);
@@ -56,8 +71,7 @@ __device__ __forceinline__ void produce_flash(
             if (step > 0) load_keys(step - 1);
             mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
             const uint32_t full = memory.values_full(value_at.stage);
-            mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.values(value_at.stage), values, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
+            load_flash<Shape>(memory.values(value_at.stage), values, full, step * Shape::kKeys, key_head, tile.batch);
             value_at.advance();
         }
     }
@@ -227,6 +241,13 @@ __device__ __forceinline__ void consume_flash(
     const auto release = [&](uint32_t barrier) {
         if (lane == 0) mbarrier_arrive(barrier);
     };
+    const auto release_stage = [&](uint32_t barrier) {   // whose memory either block of a pair writes into
+        if constexpr (Shape::kPair == 2) {
+            if (lane < 2) mbarrier_arrive_cluster(map_shared(barrier, lane));
+        } else {
+            release(barrier);
+        }
+    };
 
     for (FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
         const FlashTile tile = walk.tile(p);
@@ -271,7 +292,7 @@ __device__ __forceinline__ void consume_flash(
                 wgmma_wait<0>();
                 wgmma_results(out);
                 if (issued) {
-                    release(memory.values_empty(value_at.stage));
+                    release_stage(memory.values_empty(value_at.stage));
                     value_at.advance();
                 }
                 wgmma_results(scores);   // packed only now: until here the product read the last probabilities
@@ -292,7 +313,7 @@ __device__ __forceinline__ void consume_flash(
             wgmma_commit();
             wgmma_wait<0>();
             wgmma_results(scores);
-            release(memory.keys_empty(key_at.stage));
+            release_stage(memory.keys_empty(key_at.stage));
             key_at.advance();
             softmax(scores, corrections, tile.steps - 1);
             for (int step = tile.steps - 2; step >= 0; --step) {
@@ -311,7 +332,7 @@ __device__ __forceinline__ void consume_flash(
                 if constexpr (Shape::kTurns) named_barrier_arrive(next_turn, 256);
                 wgmma_wait<1>();
                 wgmma_results(scores);
-                release(memory.keys_empty(key_at.stage));
+                release_stage(memory.keys_empty(key_at.stage));
                 key_at.advance();
                 softmax(scores, corrections, step);
             }
@@ -325,7 +346,7 @@ __device__ __forceinline__ void consume_flash(
             wgmma_commit();
             wgmma_wait<0>();
             wgmma_results(out);
-            release(memory.values_empty(value_at.stage));
+            release_stage(memory.values_empty(value_at.stage));
             value_at.advance();
         }
         store_rows<Shape>(p, tile, row, out, rows, lane);
@@ -346,16 +367,17 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         mbarrier_init(memory.query_empty(), kConsumerWarps);
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
-            mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
+            mbarrier_init(memory.keys_empty(stage), kConsumerWarps * Shape::kPair);
             mbarrier_init(memory.values_full(stage), 1);
-            mbarrier_init(memory.values_empty(stage), kConsumerWarps);
+            mbarrier_init(memory.values_empty(stage), kConsumerWarps * Shape::kPair);
         }
         mbarrier_fence_init();
         tma_prefetch_map(queries);
         tma_prefetch_map(keys);
         tma_prefetch_map(values);
     }
-    __syncthreads();
+    if constexpr (Shape::kPair == 2) cluster_barrier();
+    else __syncthreads();
     grid_dependency_wait();
     grid_dependency_release();
 
@@ -365,5 +387,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp == Shape::kConsumerThreads / 32 && lane == 0) produce_flash<Shape>(memory, queries, keys, values, p);
+        __syncwarp();
     }
+    if constexpr (Shape::kPair == 2) cluster_barrier();   // until here the other block writes to this one's memory
 }

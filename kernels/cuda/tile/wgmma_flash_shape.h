@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ceil_div.h"
+#include "ptx/cluster.h"
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, and a ring of kStages key and value tiles.
 ///
@@ -14,14 +15,17 @@
 /// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
 /// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections.
 /// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
+/// kPair: 2 joins the blocks of two neighbouring tiles of a head into a cluster; each loads half of the columns of K and V for
+/// both. Only without a causal mask, since both take the same steps.
 /// kPolynomial: one in so many exponentials is computed on the FP32 units (0: none), where steps are not masked.
 template <
     class Element_, int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, int kSlack_ = 8,
-    int kPolynomial_ = 0, bool kHeldQuery_ = false, int kStages_ = 2>
+    int kPolynomial_ = 0, bool kHeldQuery_ = false, int kPair_ = 1, int kStages_ = 2>
 struct FlashShape {
     using Element = Element_;
     static constexpr int kSlack = kSlack_, kPolynomial = kPolynomial_;
     static constexpr bool kHeldQuery = kHeldQuery_;
+    static constexpr int kPair = kPair_;
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = kStages_;
     static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_;
     static constexpr int kQueries = 64 * kGroups;
@@ -40,6 +44,7 @@ struct FlashShape {
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
+    static_assert(kPair == 1 || kHeadDim % 128 == 0, "half of the columns must be whole swizzled rows");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
@@ -70,7 +75,7 @@ struct FlashProblem {
     int batch, queries, keys, heads, heads_per_key_head;
     bool causal;
     float scale;   // softmax_scale * log2(e)
-    int tiles;     // of one head
+    int tiles;     // of one head, or pairs of them where blocks are paired
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int units;     // of work, in all
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
@@ -87,12 +92,12 @@ struct FlashWalk {
     int unit;
     bool second = false;   // of a pair
 
-    __device__ __forceinline__ FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ FlashWalk() : unit(static_cast<int>(blockIdx.x) / Shape::kPair) {}
     __device__ __forceinline__ bool more(const FlashProblem& p) const { return unit < p.units; }
     __device__ __forceinline__ void next(const FlashProblem& p) {
         const int half = (p.tiles + 1) / 2;
         second = p.pairs && !second && unit % half != p.tiles / 2;
-        if (!second) unit += static_cast<int>(gridDim.x);
+        if (!second) unit += static_cast<int>(gridDim.x) / Shape::kPair;
     }
 
     __device__ __forceinline__ FlashTile tile(const FlashProblem& p) const {
@@ -107,6 +112,7 @@ struct FlashWalk {
             head = first + rest % heads;
             index = rest / heads;
         }
+        if constexpr (Shape::kPair == 2) index = 2 * index + cluster_rank();   // the last one may lie behind the end
         FlashTile t;
         t.batch = head / p.heads;
         t.head = head % p.heads;

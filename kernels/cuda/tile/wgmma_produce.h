@@ -20,7 +20,7 @@ template <class Shape>
 __device__ __forceinline__ void fetch_weights(const WgmmaProblem& p, int thread) {
     const WgmmaWork work = WgmmaWalk<Shape>(p).work(p);
     const int first = Shape::kTokensAreRows ? work.column : work.row;
-    const int rows = min(Shape::kTokensAreRows ? Shape::kN : Shape::kM, p.n - first);
+    const int rows = max(0, min(Shape::kTokensAreRows ? Shape::kN : Shape::kM, p.n - first));   // of a pair, one may have none
     const int blocks = min(work.blocks, p.fetched_blocks);
     const size_t pitch = static_cast<size_t>(p.blocks) * Shape::kK;
     const uint8_t* const start = p.weights + first * pitch + work.first_block * Shape::kK;

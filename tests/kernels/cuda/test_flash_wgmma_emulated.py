@@ -18,7 +18,8 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulati
 BUILDS = {
     "shipped": {},
     "other": {"CAUSAL_BLOCKS": 1, "FULL_BLOCKS": 1, "SLACK": 0, "EARLY_64": 1, "EARLY_128": 1, "EARLY_256": 0,
-              "TURNS_64": 0, "TURNS_128": 0, "TURNS_256": 1, "POLYNOMIAL_64": 4},
+              "TURNS_64": 0, "TURNS_128": 0, "TURNS_256": 1, "POLYNOMIAL_64": 4, "GROUPS_64": 2, "HELD_64": 1, "PAIR_128": 2,
+              "PAIR_256": 2},
 }
 
 
