@@ -114,7 +114,7 @@ class Kernel:
 
 def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = "") -> dict[str, Kernel]:
     """By label: "own" for this GPU, "check" with trapping waits or as PTX, "late" and "fetch": EARLY_START 0, 2;
-    "mma_sync": the other kernel, beside the Hopper one of amd_fp8_mm.
+    beside the Hopper kernel of amd_fp8_mm "both" (COPIES=2) and "mma_sync", the other kernel.
     """
     problem, variant = kernel.split("/")
     major, minor = torch.cuda.get_device_capability()
@@ -124,7 +124,7 @@ def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = ""
     if variant == "wgmma_tma":
         wanted = {"own": [own], "check": [own, "-DWARPWAVE_DEBUG_TRAP"], "late": [own, "-DEARLY_START=0"]}
         if problem == "amd_fp8_mm":
-            wanted |= {"mma_sync": [own]}
+            wanted |= {"mma_sync": [own], "both": [own, "-DCOPIES=2"]}
         else:
             wanted |= {"fetch": [own, "-DEARLY_START=2"]}
         if candidates and problem == "fp8_gemm":
@@ -207,7 +207,9 @@ def check_all(kernels: dict[str, Kernel]) -> list[dict]:
             # Heavy tails hide a wrong small block; the forced plans get scales of one size, where nothing hides.
             data = Data(*size, seed=number, problem=first.problem, plain_scales=plan is not None)
             cached = (size, data, data.expected())
-        for label in ("check", "own"):   # the one that traps goes first
+        for label in ("check", "own", "both"):   # the one that traps goes first
+            if label not in kernels or (label == "both" and plan is not None and plan[0] >= kernels[label].shapes):
+                continue
             if size[0] * size[1] * size[2] > 2e10 and label == "check" and plan is None and "late" not in kernels:
                 continue   # the translated build is about correctness; the small ones cover its code
             try:
@@ -246,8 +248,9 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
         for label in ("late", "fetch"):
             if label in kernels:
                 contestants[label] = [partial(kernels[label].call, data, plan) for data in sets]
-    if "mma_sync" in kernels:
-        contestants["mma_sync"] = [partial(kernels["mma_sync"].call, data) for data in sets]
+    for label in ("both", "mma_sync"):
+        if label in kernels:
+            contestants[label] = [partial(kernels[label].call, data) for data in sets]
     contestants.update(torch_calls(sets))
     times = race(contestants, rounds=9 if m * n * k > 1e11 else 15)
     cells = " ".join(f"{name} {us:.1f}" for name, us in times.items())
