@@ -114,7 +114,8 @@ class Kernel:
 
 def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = "") -> dict[str, Kernel]:
     """By label: "own" for this GPU, "check" with trapping waits or as PTX, "late" and "fetch": EARLY_START 0, 2;
-    beside the Hopper kernel of amd_fp8_mm "both" (COPIES=2) and "mma_sync", the other kernel.
+    beside the Hopper kernel of amd_fp8_mm "both" (COPIES=2), "early" (EARLY_COPIES=1) and "mma_sync",
+    the other kernel.
     """
     problem, variant = kernel.split("/")
     major, minor = torch.cuda.get_device_capability()
@@ -124,7 +125,7 @@ def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = ""
     if variant == "wgmma_tma":
         wanted = {"own": [own], "check": [own, "-DWARPWAVE_DEBUG_TRAP"], "late": [own, "-DEARLY_START=0"]}
         if problem == "amd_fp8_mm":
-            wanted |= {"mma_sync": [own], "both": [own, "-DCOPIES=2"]}
+            wanted |= {"mma_sync": [own], "both": [own, "-DCOPIES=2"], "early": [own, "-DEARLY_COPIES=1"]}
         else:
             wanted |= {"fetch": [own, "-DEARLY_START=2"]}
         if candidates and problem == "fp8_gemm":
@@ -245,7 +246,7 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
     if best:
         plan = plans[best[0][0]]
         contestants["best"] = [partial(kernel.call, data, plan) for data in sets]
-        for label in ("late", "fetch"):
+        for label in ("late", "fetch", "early"):
             if label in kernels:
                 contestants[label] = [partial(kernels[label].call, data, plan) for data in sets]
     for label in ("both", "mma_sync"):

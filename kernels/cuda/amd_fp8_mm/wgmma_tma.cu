@@ -2,6 +2,7 @@
 //!KERNEL summary weights transposed first, tokens on their way to wgmma; TMA ring and promotion as in fp8_gemm/wgmma_tma
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL tune EARLY_COPIES=0,1
 //!KERNEL tune COPIES=1,2
 //!KERNEL tune ROW_CHUNKS=4,8,2
 //
@@ -11,7 +12,8 @@
 // registers, though, and what a warp needs of a takes four ldmatrix.trans and 16 byte permutes per 16 rows and 128 k
 // (tile/wgmma_outermost.h). For B there is no such way: a first launch transposes b into the workspace, 16 x 16 bytes per
 // thread in registers (tile/transpose_bytes.h), in the order of K that the permutes leave a in. The second launch starts
-// beside the end of the first and is the product of fp8_gemm/wgmma_tma.cu otherwise. Scales stay where they are: both problems
+// beside the end of the first (EARLY_START=1; EARLY_COPIES=1 would start the first beside the end of what was before) and is
+// the product of fp8_gemm/wgmma_tma.cu otherwise. Scales stay where they are: both problems
 // have a scale per token in columns, and the product takes the strides of the weights' as they come.
 //
 // COPIES=2 transposes a, too, and runs that kernel's own instances: (m + n) * k bytes read and written instead of n * k.

@@ -11,6 +11,13 @@
 #include "tile/transpose_bytes.h"
 #include "tile/wgmma_launch.h"
 
+// Copying blocks that start beside the end of an earlier kernel crowd on the multiprocessors it leaves first, five on each, and
+// wait there; the others then have too few. The product's, one to a multiprocessor, cannot.
+#if !defined(EARLY_COPIES)
+#define EARLY_COPIES 0   // a tunable of the kernel files
+#endif
+constexpr bool kEarlyCopies = EARLY_COPIES != 0;
+
 /// A WgmmaTable for K-outermost operands; the problem's `planes` are the workspace that takes the copies. With kBoth a's
 /// rows are copied, too; else they stay as they are, and the table's instances are RowsOutermost.
 template <class Table, bool kBoth>
@@ -45,7 +52,7 @@ struct TransposedTable {
         if (kBoth) tokens = {g.a, a, g.m, g.k};
         if (kBoth) copied.a = a;
         copied.b = b;
-        const int error = launch_transpositions<kOrder>({g.b, b, g.n, g.k}, tokens, EARLY_START != 0, queue);
+        const int error = launch_transpositions<kOrder>({g.b, b, g.n, g.k}, tokens, kEarlyCopies, queue);
         return error != 0 ? error : Table::launch(copied, plan, queue);
     }
 
