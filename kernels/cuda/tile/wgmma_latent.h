@@ -37,13 +37,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     uint8_t* const start = swizzled_shared();
     const LatentMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
-    const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
     constexpr int kWarps = Shape::kConsumerThreads / 32;
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
-            for (int group = 0; group < 2; ++group) mbarrier_init(memory.empty(stage, group), 4 * Shape::kPair);
+            for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
             mbarrier_init(memory.query_full(buffer), 1);
@@ -60,14 +59,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     grid_dependency_wait();
     grid_dependency_release();
 
-    const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
         const LatentConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
-        consumer.consume(group, row_tile);
+        const int block = static_cast<int>(blockIdx.x);
+        consumer.consume(block / a.row_tiles, block % a.row_tiles);
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == kWarps) produce_pages<Shape>(memory, queries, cache, a, group, row_tile, rank, lane);
+        if (warp == kWarps) {
+            const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
+            produce_pages<Shape>(
+                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+        }
     }
     if constexpr (Shape::kPair == 2) {
         __syncwarp();

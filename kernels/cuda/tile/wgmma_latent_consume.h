@@ -45,24 +45,25 @@ struct LatentConsumer {
 
     __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
 
-    /// Start the scores of tile `tile` as its panels land: those first that were loaded first, from 0 or from 4 on. All
-    /// addresses come from few registers, plus constants.
+    /// Start the scores of tile `tile` as its panels land, in the order in which they are loaded: panel 8, this warpgroup's
+    /// half of the values, the other half. All addresses come from few registers, plus constants.
     __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile, int buffer) const {
         const int stage = group, parity = tile / 2 % 2;
         const int first = group * Shape::kHalfPanels;
-        const int back = group * Shape::kPanels;  // behind the last panel comes the first
+        const int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
+        const int back = group * (2 * Shape::kHalfPanels);
         const uint64_t queries = wgmma_operand(memory.query(first) + buffer * Shape::kSecondQuery);
         const uint64_t keys = wgmma_operand(memory.tokens(stage, first));
         const uint32_t full = memory.full(stage, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
-            const int wrap = i + Shape::kHalfPanels < Shape::kPanels ? 0 : back;
-            mbarrier_wait(full + (i - wrap) * 8, parity);
+            const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
+            mbarrier_wait(full + panel * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
-                const int at = (i - wrap) * kStep + 2 * step;
+                const int at = panel * kStep + 2 * step;
                 Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, i + step > 0);
             }
         }
@@ -74,10 +75,10 @@ struct LatentConsumer {
         return wgmma_operand_transposed(memory.tokens(stage, group * Shape::kHalfPanels), Shape::kPanelBytes);
     }
 
-    /// This warp reads no more of its half of `stage`.
-    __device__ __forceinline__ void release(int stage) const {
+    /// This warp reads no more of this part of `stage`.
+    __device__ __forceinline__ void release(int stage, int part) const {
         __syncwarp();
-        const uint32_t empty = memory.empty(stage, group);
+        const uint32_t empty = memory.empty(stage, part);
         if constexpr (Shape::kPair == 2) {
             if (lane < 2) mbarrier_arrive_cluster(map_shared(empty, lane));  // both blocks' loads write here
         } else {
@@ -190,6 +191,7 @@ struct LatentConsumer {
         };
 
         const auto compute = [&](int own, bool accepts) {
+            release(group, Shape::kParts - 1);  // the scores are complete
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
@@ -197,7 +199,7 @@ struct LatentConsumer {
                 if (place != RELEASE_AT) return;
                 wgmma_wait<0>();
                 wgmma_results(out);
-                if (accepts) release(group ^ 1);
+                if (accepts) release(group ^ 1, group);
             };
             finish_values(0);
             if (live) {
@@ -233,7 +235,7 @@ struct LatentConsumer {
             multiply_values(group, [&](int step) -> const uint32_t(&)[4] { return p[step]; });
             wgmma_wait<0>();
             wgmma_results(out);
-            release(group);
+            release(group, group);
         };
 
         int own = static_cast<int>((tile + group) % 2);
@@ -262,7 +264,7 @@ struct LatentConsumer {
             accept();
             wgmma_wait<0>();
             wgmma_results(out);
-            release(group ^ 1);
+            release(group ^ 1, group);
         }
         tile += pages;
         finish(out, rows, piece, part, first_row, live_rows, ends % 2);

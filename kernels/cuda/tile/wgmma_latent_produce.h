@@ -76,11 +76,12 @@ __device__ __forceinline__ void produce_pages(
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = tile % 2, parity = tile / 2 % 2;
 #pragma unroll 1
-            for (int order = 0; order < 2; ++order) {
-                const int half = stage ^ order;  // the owner's half is free first
-                mbarrier_wait(memory.empty(stage, half), parity ^ 1);
+            for (int order = 0; order < Shape::kParts; ++order) {
+                // The last part is free first, then the owner's half: the order in which the scores take them.
+                const int part = order == 0 ? Shape::kParts - 1 : stage ^ (order - 1);
+                mbarrier_wait(memory.empty(stage, part), parity ^ 1);
                 if (lane != 0) continue;
-                const int first = half * Shape::kHalfPanels, last = half == 0 ? Shape::kHalfPanels : Shape::kPanels;
+                const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
 #pragma unroll 1
                 for (int panel = first; panel < last; ++panel) {
                     const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);

@@ -42,6 +42,7 @@ struct LatentShape {
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
     static constexpr int kPanelBytes = 64 * 128;            // of 64 rows or tokens, in the 128-byte swizzle
     static constexpr int kHalfPanels = kLatent / 64 / 2;    // of values, for one warpgroup
+    static constexpr int kParts = 3;                        // of a page: two halves of the values, the rest of the keys
     static constexpr int kHalf = kLatent / 2;               // columns of the output for one warpgroup
     static constexpr int kPageBytes = kTokens * kWidth * 2;  // in the cache
     static constexpr int kStages = 2;
@@ -53,7 +54,7 @@ struct LatentShape {
     static constexpr int kMaxima = kProbabilities + kPanelBytes;
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + 2) + 4) * 8;
+    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
     static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
@@ -92,12 +93,12 @@ struct LatentMemory {
     __device__ __forceinline__ uint32_t full(int stage, int panel) const {
         return base + Shape::kBarriers + (stage * Shape::kPanels + panel) * 8;
     }
-    /// The panels that warpgroup `group` is the last to read are free: 0 to 3, or 4 to 8.
-    __device__ __forceinline__ uint32_t empty(int stage, int group) const {
-        return base + Shape::kBarriers + (Shape::kStages * Shape::kPanels + 2 * stage + group) * 8;
+    /// A part's panels are free: 0 to 3 or 4 to 7, which warpgroup 0 or 1 is the last to read, or 8, which has no values.
+    __device__ __forceinline__ uint32_t empty(int stage, int part) const {
+        return base + Shape::kBarriers + (Shape::kStages * Shape::kPanels + Shape::kParts * stage + part) * 8;
     }
     __device__ __forceinline__ uint32_t query_full(int buffer) const {
-        return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + 2) + buffer) * 8;
+        return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + Shape::kParts) + buffer) * 8;
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };

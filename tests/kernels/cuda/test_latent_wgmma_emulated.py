@@ -88,8 +88,8 @@ for eager in (False, True):
 
 FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "a stage is loaded while it is read": (
-        "wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, half), parity ^ 1);", ""),
-    "scores before their panel": ("wgmma_latent_consume.h", "mbarrier_wait(full + (i - wrap) * 8, parity);", ""),
+        "wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, part), parity ^ 1);", ""),
+    "scores before their panel": ("wgmma_latent_consume.h", "mbarrier_wait(full + panel * 8, parity);", ""),
     "softmax before the scores": (
         "wgmma_latent_consume.h", "wgmma_wait<1>();\n                wgmma_results(scores);", ""),
     "P before it is there": (
