@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary weights transposed first, tokens on their way to wgmma; TMA ring and promotion as in fp8_gemm/wgmma_tma
+//!KERNEL summary the smaller operand transposed first, the other on its way to wgmma; the rest as in fp8_gemm/wgmma_tma
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune EARLY_COPIES=0,1
@@ -9,17 +9,18 @@
 // The AMD challenge's FP8 product on Hopper's own units, in e4m3fn.
 //
 // Algorithm. wgmma reads 8-bit operands from shared memory with K contiguous only, and here m and n are. Its A may come from
-// registers, though, and what a warp needs of a takes four ldmatrix.trans and 16 byte permutes per 16 rows and 128 k
-// (tile/wgmma_outermost.h). For B there is no such way: a first launch transposes b into the workspace, 16 x 16 bytes per
-// thread in registers (tile/transpose_bytes.h), in the order of K that the permutes leave a in. The second launch starts
-// beside the end of the first (EARLY_START=1; EARLY_COPIES=1 would start the first beside the end of what was before) and is
-// the product of fp8_gemm/wgmma_tma.cu otherwise. Scales stay where they are: both problems
+// registers, though, and what a warp needs takes four ldmatrix.trans and 16 byte permutes per 16 rows and 128 k
+// (tile/wgmma_outermost.h). For B there is no such way: a first launch transposes it into the workspace, 16 x 16 bytes per
+// thread in registers (tile/transpose_bytes.h), in the order of K that the permutes leave A in. A is tokens or weights, so
+// that what has to be copied is the smaller of the two, unless the tiles then fit badly. The second launch starts beside the
+// end of the first (EARLY_START=1; EARLY_COPIES=1 would start the first beside the end of what was before) and is the product
+// of fp8_gemm/wgmma_tma.cu otherwise. Scales stay where they are: both problems
 // have a scale per token in columns, and the product takes the strides of the weights' as they come.
 //
-// COPIES=2 transposes a, too, and runs that kernel's own instances: (m + n) * k bytes read and written instead of n * k.
+// COPIES=2 transposes both and runs that kernel's own instances: (m + n) * k bytes read and written instead of m * k or n * k.
 //
-// Shapes. m a multiple of 32, n of 64, k of 128; pointers 16-byte aligned. Workspace: n * k bytes, and m * k with COPIES=2,
-// each rounded up to a multiple of 256. Results repeat to the bit.
+// Shapes. m a multiple of 32, n of 64, k of 128; pointers 16-byte aligned. Workspace: the larger of m * k and n * k bytes, with
+// COPIES=2 both, each rounded up to a multiple of 256. Results repeat to the bit.
 //
 // Limits. As fp8_gemm/wgmma_tma.cu: a product of two scales below 2^-126 loses bits, and is zero below 2^-150.
 
@@ -39,6 +40,9 @@ template <int kN, int kPair = 1, int kPartials = 1>
 using Persistent = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
 template <int kConsumers, int kN, int kPartials, int kResident>
 using Parts = WgmmaShape<kConsumers, 1, kN, kRows, kExchange, 1, kPartials, false, kResident>;
+
+template <int kN, Finish kFinish, int kPair = 1>
+using WeightRows = RowsOutermost<WgmmaShape<2, 1, kN, Tokens::kAreColumns, kFinish, kPair>>;
 
 // Of fp8_gemm/wgmma_tma.cu's instances those for 64 tokens and more, with their costs as fitted there.
 using CopiedRows = WgmmaTable<
@@ -65,7 +69,15 @@ using RowsInPlace = WgmmaTable<
     Rated<RowsOutermost<Persistent<128>>,                        775,  775,  725>,
     Rated<RowsOutermost<Persistent<160>>,                        925,  925,  660>,
     Rated<RowsOutermost<Persistent<192>>,                       1050, 1050,  610>,
-    Rated<RowsOutermost<WgmmaShape<2, 2, 128, kRows, kBoxes>>,  1430, 1430, 1070>>;
+    Rated<RowsOutermost<WgmmaShape<2, 2, 128, kRows, kBoxes>>,  1430, 1430, 1070>,
+    // weights as rows, tokens as columns
+    Rated<WeightRows<64, kExchange>,                             430,  430, 6495>,
+    Rated<WeightRows<128, kExchange>,                            800,  800, 7150>,
+    Rated<WeightRows<64, kBoxes>,                                430,  430,  565>,
+    Rated<WeightRows<96, kBoxes, 2>,                             630,  630,  835>,
+    Rated<WeightRows<128, kBoxes>,                               800,  800,  725>,
+    Rated<WeightRows<128, kBoxes, 2>,                            800,  800,  825>,
+    Rated<WeightRows<160, kBoxes>,                               980,  980,  725>>;
 using Shapes = std::conditional_t<COPIES == 2, TransposedTable<CopiedRows, true>, TransposedTable<RowsInPlace, false>>;
 
 /// The kernel.h arguments in the form the tile code takes.

@@ -34,7 +34,8 @@ __device__ __forceinline__ void consume(
         if constexpr (Shape::kExchange) {
             offer_sums<Shape>(memory, who, sums);
         } else if (p.boxes) {
-            store_boxes<Shape>(memory, who, sums, output, work);
+            if constexpr (Shape::kTokensAreRows) store_boxes<Shape>(memory, who, sums, output, work);
+            else store_turned_boxes<Shape>(memory, who, sums, output, work);
         } else {
             store_elements<Shape>(who, sums, p, work);
         }

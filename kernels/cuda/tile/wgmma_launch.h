@@ -39,7 +39,10 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     int error = Shape::kRowsOutermost ? encode_outermost_rows<Shape>(&row_map, rows)
                                       : encode_tensor_map(&row_map, rows, row_box, Shape::kK);
     if (error == 0) error = encode_tensor_map(&column_map, columns, column_box, Shape::kK);
-    if (error == 0 && !Shape::kExchange && problem.boxes) error = encode_tensor_map(&output_map, product, 64, Shape::kBox);
+    if (error == 0 && !Shape::kExchange && problem.boxes) {
+        error = Shape::kTokensAreRows ? encode_tensor_map(&output_map, product, 64, Shape::kBox)
+                                      : encode_tensor_map(&output_map, product, Shape::kBox, 64);
+    }
     if (error != 0) return error;
 
     const int tiles = problem.tiles_m * problem.tiles_n;

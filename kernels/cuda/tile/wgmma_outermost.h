@@ -4,7 +4,8 @@
 // wgmma reads 8-bit operands from shared memory with K contiguous only, but A may come from registers, and there ldmatrix and
 // byte permutes can put it: as in tile/fp8_k_outermost.h, ldmatrix.trans brings byte pairs of two k, and two permutes make
 // registers of four k. What that leaves crooked costs nothing:
-//   rows   fragment row g of a warp's 16 is row 2g, and g + 8 is 2g + 1: scales are read and sums stored accordingly
+//   rows   fragment row g of a warp's 16 is row 2g, and g + 8 is 2g + 1: scales are read and sums stored accordingly. Where
+//          rows are weights that even helps: a lane's two rows are neighbours in a row of c
 //   K      slot 4t + j of 16 is k = 2t + j % 2 + 8 * (j / 2): the columns must lie in the same order, which the
 //          transposition that makes them K-major sees to (tile/transpose_bytes.h)
 #pragma once

@@ -74,14 +74,15 @@ inline int best_band(int room, int m, int n) {
     return best;
 }
 
-/// The cheapest of `count` instances and of all splits.
-inline Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, int k, int processors) {
+/// The cheapest of `count` instances and of all splits, each with `extra(its cost)` cycles more.
+template <class Extra>
+Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, int k, int processors, const Extra& extra) {
     Plan best = {0, 1};
     double best_cycles = 1e300;
     for (int shape = 0; shape < count; ++shape) {
         for (const int splits : kWorthyParts) {
             if (splits > 1 && (!shapes[shape].exchange || splits > k / 128)) break;
-            const double cycles = predicted_cycles(shapes[shape], splits, m, n, k, processors);
+            const double cycles = predicted_cycles(shapes[shape], splits, m, n, k, processors) + extra(shapes[shape]);
             if (cycles < best_cycles) {
                 best = {shape, splits};
                 best_cycles = cycles;
@@ -89,4 +90,8 @@ inline Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, 
         }
     }
     return best;
+}
+
+inline Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, int k, int processors) {
+    return choose_wgmma_plan(shapes, count, m, n, k, processors, [](const WgmmaCost&) { return 0.0; });
 }

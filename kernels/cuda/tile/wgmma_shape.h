@@ -82,7 +82,7 @@ struct WgmmaShape {
 
     static_assert(kN % 16 == 0 && kN >= 16 && kN <= 192, "accumulators and partial sums must fit the registers");
     static_assert(kM / kPair <= 256, "a TMA box has at most 256 rows");
-    static_assert(kTokensAreRows || (kExchange && kM <= 128), "weights as rows share one scale, and leave by exchange");
+    static_assert(kTokensAreRows || kM <= 128, "weights as rows share one scale");
     static_assert(kN <= 128 + kRun, "a tile may touch two groups of 128 weights, not three");
     static_assert(kPair == 1 || (kPair == 2 && !kExchange), "an exchange uses the cluster for parts of K");
     static_assert(kPartials == 1 || (kPartials == 2 && kSlices == 1), "no registers for more");

@@ -23,6 +23,7 @@ template <class Shape>
 __device__ __forceinline__ void store_boxes(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, const TensorMap& output,
     const WgmmaWork& work) {
+    static_assert(Shape::kTokensAreRows, "tokens as columns: store_turned_boxes");
     using Pattern = Swizzle<Shape::kBox / 8>;
     constexpr int kBoxBytes = 64 * Shape::kBox * 2;
     const bool issues = who.warp == 0 && who.lane == 0;
@@ -67,6 +68,39 @@ __device__ __forceinline__ void store_boxes(
     }
 }
 
+/// The same with weights as rows that lie K-outermost: a thread has two neighbouring weights of each of its tokens, which are
+/// two neighbours in c. Boxes are kBox tokens high and the warpgroup's 64 weights wide.
+template <class Shape>
+__device__ __forceinline__ void store_turned_boxes(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, const TensorMap& output,
+    const WgmmaWork& work) {
+    static_assert(Shape::kRowsOutermost && Shape::kSlices == 1, "whose lanes hold neighbouring rows");
+    using Pattern = Swizzle<8>;
+    const bool issues = who.warp == 0 && who.lane == 0;
+    const uint32_t offset = Shape::kRingBytes + who.group * Shape::kSliceBytes;
+    if (issues) tma_store_wait_read<0>();
+    named_barrier_sync(kGroupBarrier + who.group, 128);
+
+    const int chunk = who.warp * 2 + who.lane / 16, inside = who.lane / 4 % 4 * 4;
+#pragma unroll
+    for (int i = 0; i < Shape::kN / 2; i += 4) {
+#pragma unroll
+        for (int next = 0; next < 2; ++next) {
+            const int token = i * 2 + who.lane % 4 * 2 + next;
+            *reinterpret_cast<uint32_t*>(memory.start + offset + Pattern::offset(token, chunk) + inside) =
+                Bf16::pack(sums.total[0][i + next], sums.total[0][i + next + 2]);
+        }
+    }
+    fence_async_shared();
+    named_barrier_sync(kGroupBarrier + who.group, 128);
+    if (issues) {
+        for (int token = 0; token < Shape::kN; token += Shape::kBox) {
+            tma_store(output, memory.address + offset + token * 128, work.row + who.group * 64, work.column + token);
+        }
+        tma_store_commit();
+    }
+}
+
 /// For rows of c that TMA cannot address (n no multiple of 8): each thread stores its own elements.
 template <class Shape>
 __device__ __forceinline__ void store_elements(
@@ -77,9 +111,10 @@ __device__ __forceinline__ void store_elements(
         for (int i = 0; i < Shape::kN / 2; ++i) {
             const int row = work.row + who.row<Shape>(slice) + i % 4 / 2 * row_step<Shape>;
             const int column = work.column + i / 4 * 8 + who.lane % 4 * 2 + i % 2;
-            if (row < p.m && column < p.n) {
+            const int token = Shape::kTokensAreRows ? row : column, weight = Shape::kTokensAreRows ? column : row;
+            if (token < p.m && weight < p.n) {
                 const float value = sums.total[slice][i];
-                p.c[static_cast<size_t>(row) * p.n + column] = static_cast<uint16_t>(Bf16::pack(value, value));
+                p.c[static_cast<size_t>(token) * p.n + weight] = static_cast<uint16_t>(Bf16::pack(value, value));
             }
         }
     }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT
 // Host side: the Hopper product of operands that come K-outermost. In shared memory wgmma reads only K-major FP8 operands.
 //
-// One launch transposes the weights, or both operands, into the workspace, the next multiplies. The product starts beside the
+// One launch transposes one operand, or both, into the workspace, the next multiplies. The product starts beside the
 // end of the transposition and reads what that just wrote, out of L2 as long as it fits.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -18,8 +19,10 @@
 #endif
 constexpr bool kEarlyCopies = EARLY_COPIES != 0;
 
-/// A WgmmaTable for K-outermost operands; the problem's `planes` are the workspace that takes the copies. With kBoth a's
-/// rows are copied, too; else they stay as they are, and the table's instances are RowsOutermost.
+constexpr double kCopiedBytesPerCycle = 1000;   // of the whole GPU, at 1980 MHz
+
+/// A WgmmaTable for K-outermost operands; the problem's `planes` are the workspace that takes the copies. Without kBoth only
+/// the operand of an instance's columns is copied, and its rows stay as they are: the instances are RowsOutermost.
 template <class Table, bool kBoth>
 struct TransposedTable {
     static constexpr int kCount = Table::kCount;
@@ -27,14 +30,20 @@ struct TransposedTable {
     /// A copy's bytes, such that the next one is aligned for TMA.
     static size_t copy_bytes(int rows, int k) { return ceil_div<size_t>(static_cast<size_t>(rows) * k, 256) * 256; }
 
+    /// What any plan may need.
     static size_t copies_bytes(const BlockScaledGemm& g) {
-        return copy_bytes(g.n, g.k) + (kBoth ? copy_bytes(g.m, g.k) : 0);
+        const size_t tokens = copy_bytes(g.m, g.k), weights = copy_bytes(g.n, g.k);
+        return kBoth ? tokens + weights : std::max(tokens, weights);
     }
 
     static auto cost(int shape) { return Table::cost(shape); }
 
-    static Plan choose(int m, int n, int k, size_t workspace_bytes, int processors) {
-        return Table::choose(m, n, k, workspace_bytes, processors);
+    static Plan choose(int m, int n, int k, size_t, int processors) {
+        WgmmaCost costs[kCount];
+        for (int i = 0; i < kCount; ++i) costs[i] = cost(i);
+        return choose_wgmma_plan(costs, kCount, m, n, k, processors, [=](const WgmmaCost& shape) {
+            return kBoth ? 0.0 : (shape.tokens_are_rows ? n : m) * static_cast<double>(k) / kCopiedBytesPerCycle;
+        });
     }
 
     /// 0, or why this plan cannot run.
@@ -46,13 +55,19 @@ struct TransposedTable {
     static int launch(const BlockScaledGemm& g, const Plan& plan, void* queue) {
         constexpr ColumnOrder kOrder = kBoth ? ColumnOrder::kNatural : ColumnOrder::kPaired;
         BlockScaledGemm copied = g;
-        uint8_t* const b = reinterpret_cast<uint8_t*>(g.planes);
-        uint8_t* const a = b + copy_bytes(g.n, g.k);
-        ByteTransposition tokens = {};
-        if (kBoth) tokens = {g.a, a, g.m, g.k};
-        if (kBoth) copied.a = a;
-        copied.b = b;
-        const int error = launch_transpositions<kOrder>({g.b, b, g.n, g.k}, tokens, kEarlyCopies, queue);
+        ByteTransposition tokens = {}, weights = {};
+        uint8_t* room = reinterpret_cast<uint8_t*>(g.planes);
+        const bool tokens_are_rows = cost(plan.shape).tokens_are_rows;
+        if (kBoth || tokens_are_rows) {
+            weights = {g.b, room, g.n, g.k};
+            copied.b = room;
+            room += copy_bytes(g.n, g.k);
+        }
+        if (kBoth || !tokens_are_rows) {
+            tokens = {g.a, room, g.m, g.k};
+            copied.a = room;
+        }
+        const int error = launch_transpositions<kOrder>(weights, tokens, kEarlyCopies, queue);
         return error != 0 ? error : Table::launch(copied, plan, queue);
     }
 

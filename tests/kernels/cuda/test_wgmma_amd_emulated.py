@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""amd_fp8_mm/wgmma_tma is right on the host: weights or both operands transposed, then the Hopper product."""
+"""amd_fp8_mm/wgmma_tma is right on the host: one operand or both transposed, then the Hopper product."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ sys.modules["gemm_emulation"] = gemm
 _spec.loader.exec_module(gemm)
 
 
-@pytest.fixture(scope="module", params=[1, 2], ids=["weights copied", "both copied"])
+@pytest.fixture(scope="module", params=[1, 2], ids=["one copied", "both copied"])
 def kernel(request, tmp_path_factory):
     flags = (f"-DCOPIES={request.param}",)
     made = gemm.Emulated("amd_fp8_mm", tmp_path_factory.mktemp("emulated"), variant="wgmma_tma", flags=flags)
@@ -67,6 +67,6 @@ def test_sizes_outside_the_abi_and_small_workspaces_are_declined(kernel):
     pointer = 16   # never followed
     for size in ((48, 64, 128), (32, 96, 128), (32, 64, 192), (0, 64, 128)):
         assert kernel.symbol(*[pointer] * 5, *size, None, 1 << 30, None) == -1
-    room = (32 * 128 if kernel.copies == 2 else 0) + 64 * 128
+    room = (32 * 128 if kernel.copies == 2 else 0) + 64 * 128   # both, or the larger
     assert kernel.symbol(*[pointer] * 5, 32, 64, 128, pointer, room - 1, None) == -2
     assert kernel.symbol(*[pointer] * 5, 32, 64, 128, None, room, None) == -2
