@@ -29,19 +29,19 @@
 #define KEYS_256 80
 #endif
 #ifndef TURNS_64
-#define TURNS_64 1
+#define TURNS_64 3
 #endif
 #ifndef TURNS_128
-#define TURNS_128 1
+#define TURNS_128 3
 #endif
 #ifndef TURNS_256
-#define TURNS_256 0
+#define TURNS_256 3
 #endif
 #ifndef EARLY_64
-#define EARLY_64 0
+#define EARLY_64 1
 #endif
 #ifndef EARLY_128
-#define EARLY_128 0
+#define EARLY_128 1
 #endif
 #ifndef EARLY_256
 #define EARLY_256 1

@@ -62,11 +62,14 @@ __device__ __forceinline__ void produce_flash(
             load_flash<Shape>(memory.keys(key_at.stage), keys, full, step * Shape::kKeys, key_head, tile.batch);
             key_at.advance();
         };
-        mbarrier_wait(memory.query_empty(), query_parity ^ 1);
-        mbarrier_arrive_expect(memory.query_full(), Shape::kQueryBytes);
-        tma_load_5d(memory.query(), queries, memory.query_full(), 0, tile.first_query, 0, tile.head, tile.batch);
-        query_parity ^= 1;
         load_keys(tile.steps - 1);
+        for (int group = 0; group < Shape::kGroups; ++group) {
+            const uint32_t full = memory.query_full(group);
+            mbarrier_wait(memory.query_empty(group), query_parity ^ 1);
+            mbarrier_arrive_expect(full, Shape::kQueryBytes / Shape::kGroups);
+            tma_load_5d(memory.query(group), queries, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
+        }
+        query_parity ^= 1;
         for (int step = tile.steps - 1; step >= 0; --step) {
             if (step > 0) load_keys(step - 1);
             mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
@@ -249,8 +252,10 @@ __device__ __forceinline__ void consume_flash(
         }
     };
 
-    for (FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
-        const FlashTile tile = walk.tile(p);
+    FlashWalk<Shape> walk;
+    FlashTile upcoming = walk.tile(p);
+    while (walk.more(p)) {
+        const FlashTile tile = upcoming;
         const int first_row = tile.first_query + group * 64;   // of the warpgroup
         const int row = first_row + warp * 16 + lane / 4;      // of this thread, and eight further on its other one
         float out[Shape::kHeadDim / 2];
@@ -300,17 +305,19 @@ __device__ __forceinline__ void consume_flash(
                 if (!Shape::kRescaleEarly && issued) correct_rows<Shape::kSlack>(out, corrections);
             };
 
-            mbarrier_wait(memory.query_full(), query_parity);
+            mbarrier_wait(memory.query_full(group), query_parity);
             query_parity ^= 1;
-            query.load(memory.query() + group * (64 * 128), warp, lane);
+            query.load(memory.query(group), warp, lane);
             if constexpr (Shape::kHeldQuery) {
                 __syncwarp();
-                release(memory.query_empty());
+                release(memory.query_empty(group));
             }
             mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
             wgmma_fence();
             issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
             wgmma_commit();
+            walk.next(p);   // divisions, here beside a product
+            upcoming = walk.tile(p);
             wgmma_wait<0>();
             wgmma_results(scores);
             release_stage(memory.keys_empty(key_at.stage));
@@ -320,23 +327,31 @@ __device__ __forceinline__ void consume_flash(
                 // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
                 mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
                 finish_output(step < tile.steps - 2);
-                if constexpr (Shape::kTurns) named_barrier_sync(own_turn, 256);
+                mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
+                if constexpr (Shape::kTurns != 0) {
+                    uint32_t packed = 0;
+                    if constexpr (Shape::kTurns >= 3) {
+#pragma unroll
+                        for (int i = 0; i < Shape::kKeys / 4; ++i) packed |= probabilities[i / 4][i % 4];
+                    }
+                    named_barrier_sync(own_turn + (packed & p.zero), 256);
+                }
                 wgmma_fence();
                 issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
                 wgmma_commit();
+                if constexpr (Shape::kTurns == 2 || Shape::kTurns == 4) named_barrier_arrive(next_turn, 256);
                 if constexpr (Shape::kRescaleEarly) correct_rows<Shape::kSlack>(out, corrections);
-                mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
                 wgmma_fence();
                 issue_output<Shape>(out, probabilities, memory.values(value_at.stage));
                 wgmma_commit();
-                if constexpr (Shape::kTurns) named_barrier_arrive(next_turn, 256);
+                if constexpr (Shape::kTurns == 1 || Shape::kTurns == 3) named_barrier_arrive(next_turn, 256);
                 wgmma_wait<1>();
                 wgmma_results(scores);
                 release_stage(memory.keys_empty(key_at.stage));
                 key_at.advance();
                 softmax(scores, corrections, step);
             }
-            if constexpr (!Shape::kHeldQuery) release(memory.query_empty());
+            if constexpr (!Shape::kHeldQuery) release(memory.query_empty(group));
             mbarrier_wait(memory.values_full((value_at.stage + (tile.steps > 1)) % Shape::kStages),
                           value_at.parity ^ (tile.steps > 1 && value_at.stage == Shape::kStages - 1));
             finish_output(tile.steps > 1);
@@ -348,6 +363,9 @@ __device__ __forceinline__ void consume_flash(
             wgmma_results(out);
             release_stage(memory.values_empty(value_at.stage));
             value_at.advance();
+        } else {
+            walk.next(p);
+            upcoming = walk.tile(p);
         }
         store_rows<Shape>(p, tile, row, out, rows, lane);
     }
@@ -363,8 +381,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
 
     if (threadIdx.x == 0) {
         constexpr int kConsumerWarps = Shape::kConsumerThreads / 32;
-        mbarrier_init(memory.query_full(), 1);
-        mbarrier_init(memory.query_empty(), kConsumerWarps);
+        for (int group = 0; group < Shape::kGroups; ++group) {
+            mbarrier_init(memory.query_full(group), 1);
+            mbarrier_init(memory.query_empty(group), 4);
+        }
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
             mbarrier_init(memory.keys_empty(stage), kConsumerWarps * Shape::kPair);

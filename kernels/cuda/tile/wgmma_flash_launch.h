@@ -29,7 +29,7 @@ int launch_flash(const ForwardArguments& a, TileOrder order, int multiprocessors
     const HeadTensor values = {a.v, a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
     constexpr int kColumns = Shape::kHeadDim / Shape::kPair;   // of K and V that a block loads
     TensorMap query_map, key_map, value_map;
-    int error = encode_head_tensor_map(&query_map, queries, Shape::kQueries, Shape::kHeadDim);
+    int error = encode_head_tensor_map(&query_map, queries, 64, Shape::kHeadDim);
     if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys, kColumns);
     if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kKeys, kColumns);
     if (error != 0) return error;
