@@ -4,6 +4,7 @@
 //!KERNEL summary split-KV MLA decode on wgmma.m64nNk16; pages come by TMA and serve as keys and values
 //!KERNEL arch sm_90a
 //!KERNEL tune FETCHED_PAGES=0,2,4
+//!KERNEL tune GUESSED_PAGES=0,2
 //!KERNEL tune PAIRS=1,0
 //!KERNEL tune RELEASE_AT=2,1,0
 //!KERNEL tune EARLY_START=1,0
@@ -135,6 +136,7 @@ extern "C" int mla_decode(
     a.schedule.longest = max_blocks_per_seq * Single::kTokens;
     a.seqlen_q = seqlen_q;
     a.heads = heads_q;
+    a.num_blocks = num_blocks;
     a.max_blocks = max_blocks_per_seq;
     a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     a.causal = causal != 0;
