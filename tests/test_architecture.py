@@ -49,7 +49,7 @@ NARROW = {
     "scoring/likeness.py": (set(), {"torch"}),
 }
 # Everything that shows results reads records and nothing that makes them.
-SHOWS = ("render", "junit", "report", "charts", "store", "tables", "units", "progress")
+SHOWS = ("render", "junit", "report", "charts", "store", "tables", "tuning", "units", "progress")
 MAKES = {"scoring.judge", "scoring.referee", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena",
          "scoring.layout",
          "scoring.calibration", "scoring.chain", "scoring.gate", "scoring.links", "scoring.rounds",

@@ -42,6 +42,14 @@ def test_every_instance_with_tails(kernel, eager):
                 agrees(product, kernel.run(product, (shape, splits), eager=eager, copies=True))
 
 
+def test_rings_wrap_and_blocks_walk_several_tiles(kernel):
+    product = gemm.Product.random(320, 576, 128 * 7, seed=9)
+    for shape in range(kernel.shapes):
+        for splits in (1, 3):
+            if kernel.runs(shape, splits):
+                agrees(product, kernel.run(product, (shape, splits), copies=True))
+
+
 @pytest.mark.parametrize("size", [(32, 64, 128), (32, 320, 256), (96, 64, 640), (288, 448, 1152)])
 def test_sizes_that_leave_tiles_of_the_transposition_unfilled(kernel, size):
     product = gemm.Product.random(*size, seed=2)
@@ -70,3 +78,35 @@ def test_sizes_outside_the_abi_and_small_workspaces_are_declined(kernel):
     room = (32 * 128 if kernel.copies == 2 else 0) + 64 * 128   # both, or the larger
     assert kernel.symbol(*[pointer] * 5, 32, 64, 128, pointer, room - 1, None) == -2
     assert kernel.symbol(*[pointer] * 5, 32, 64, 128, None, room, None) == -2
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("kPaired ? 8 : 2, kPaired ? 9 : 3", "2, 3"),
+        ("Shape::kRowsOutermost ? 1 : 8;", "8;"),
+        ("(chunk ^ lane % 8)", "chunk"),
+        ("who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4)", "who.lane % 16"),
+        ("Bf16::pack(sums.total[0][i + next], sums.total[0][i + next + 2]);",
+         "Bf16::pack(sums.total[0][i + next + 2], sums.total[0][i + next]);"),
+    ],
+    ids=["order of K", "order of rows", "swizzle", "way out", "turned way out"],
+)
+def test_the_emulation_notices_damage(tmp_path, line, damaged):
+    """A check of the checks: rows or K in another order than the other half of the kernel takes them to be."""
+    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
+    hits = 0
+    for header in (tmp_path / "kernels/cuda/tile").glob("*.h"):
+        text = header.read_text()
+        hits += text.count(line)
+        header.write_text(text.replace(line, damaged))
+    assert hits == 1
+    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, variant="wgmma_tma", kernels=tmp_path / "kernels")
+    product = gemm.Product.random(128, 128, 256, seed=8)
+
+    def every_instance() -> None:
+        for shape in range(kernel.shapes):
+            agrees(product, kernel.run(product, (shape, 1), copies=True))
+
+    with pytest.raises(AssertionError):       # wrong numbers, or banks that clash
+        every_instance()
