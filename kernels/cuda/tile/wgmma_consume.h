@@ -112,8 +112,10 @@ struct WgmmaConsumer {
         const uint32_t tile = memory.tile(filled.stage);
         const uint64_t a = wgmma_operand(tile + (who.group * Shape::kSlices + slice) * (64 * Shape::kK));
         const uint64_t b = wgmma_operand(tile + Shape::kRowBytes);
-        OutermostFragments rows;
-        if constexpr (Shape::kRowsOutermost) rows.load(tile, who.group * Shape::kSlices + slice, who.warp, who.lane);
+        OutermostFragments<Shape::kK / 32> rows;
+        if constexpr (Shape::kRowsOutermost) {
+            rows.load(outermost_rows(tile, who.group * Shape::kSlices + slice, who.warp, who.lane));
+        }
         if constexpr (Shape::kTurns) named_barrier_sync(kTurnBarrier + who.group, 256);
         wgmma_fence();
 #pragma unroll
@@ -209,6 +211,7 @@ struct WgmmaConsumer {
         }
         const int runs = (128 - work.column % 128) / Shape::kRun;
         if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
+        else if constexpr (Shape::kRowsOutermost) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
         else one_by_one(sums, work.blocks, runs);
     }
 };

@@ -13,8 +13,10 @@
 #include <cstdint>
 
 #include "ptx/ldmatrix.h"
+#include "ptx/mbarrier.h"
 #include "ptx/permute_bytes.h"
 #include "ptx/tma.h"
+#include "ptx/wgmma.h"
 #include "tile/tensor_map.h"
 
 /// `Base` (a WgmmaShape) with rows that lie K-outermost, [k][rows]. The number of rows is a multiple of 16.
@@ -51,22 +53,96 @@ __device__ __forceinline__ void load_outermost_rows(
     }
 }
 
-/// One warp's 16 rows of a slice of 64 by 128 k, as wgmma's A.
+/// One warp's 16 rows of a slice of 64 by kCount x 32 k: byte pairs as ldmatrix brings them, or, permuted, wgmma's A.
+template <int kCount>
 struct OutermostFragments {
-    uint32_t k32[4][4];
+    uint32_t k32[kCount][4];
 
-    __device__ __forceinline__ void load(uint32_t tile, int slice, int warp, int lane) {
-        constexpr int kBoxBytes = 128 * kOutermostBoxRows;
-        const int chunk = slice % 2 * 4 + warp;   // of 16 rows, in the box
-        const uint32_t from = tile + slice / 2 * kBoxBytes + lane * kOutermostBoxRows + ((chunk ^ lane % 8) << 4);
+    /// From the k at `from` on, an address of outermost_rows.
+    __device__ __forceinline__ void fetch(uint32_t from) {
 #pragma unroll
-        for (int step = 0; step < 4; ++step) {
-            uint32_t pairs[4];
-            ldmatrix_x4_trans(pairs, from + step * 32 * kOutermostBoxRows);
-            k32[step][0] = permute_bytes<0x6420>(pairs[0], pairs[1]);
-            k32[step][1] = permute_bytes<0x7531>(pairs[0], pairs[1]);
-            k32[step][2] = permute_bytes<0x6420>(pairs[2], pairs[3]);
-            k32[step][3] = permute_bytes<0x7531>(pairs[2], pairs[3]);
+        for (int step = 0; step < kCount; ++step) ldmatrix_x4_trans(k32[step], from + step * 32 * kOutermostBoxRows);
+    }
+
+    /// Fragments kAt and following out of those fetched.
+    template <int kAt, int kFetched>
+    __device__ __forceinline__ void permute(const OutermostFragments<kFetched>& fetched) {
+#pragma unroll
+        for (int step = 0; step < kFetched; ++step) {
+            const uint32_t (&pairs)[4] = fetched.k32[step];
+            k32[kAt + step][0] = permute_bytes<0x6420>(pairs[0], pairs[1]);
+            k32[kAt + step][1] = permute_bytes<0x7531>(pairs[0], pairs[1]);
+            k32[kAt + step][2] = permute_bytes<0x6420>(pairs[2], pairs[3]);
+            k32[kAt + step][3] = permute_bytes<0x7531>(pairs[2], pairs[3]);
         }
     }
+
+    __device__ __forceinline__ void load(uint32_t from) {
+        OutermostFragments fetched;
+        fetched.fetch(from);
+        permute<0>(fetched);
+    }
 };
+
+/// Where this lane's ldmatrix addresses of a warp's rows start.
+__device__ __forceinline__ uint32_t outermost_rows(uint32_t tile, int slice, int warp, int lane) {
+    constexpr int kBoxBytes = 128 * kOutermostBoxRows;
+    const int chunk = slice % 2 * 4 + warp;   // of 16 rows, in the box
+    return tile + slice / 2 * kBoxBytes + lane * kOutermostBoxRows + ((chunk ^ lane % 8) << 4);
+}
+
+/// All K blocks of a WgmmaConsumer, each multiplied and promoted before the next: its one_by_one, with the rows of the next
+/// products fetched beside these, as far as registers go.
+template <class Shape, class Consumer, class Sums>
+__device__ __forceinline__ void sum_rows_ahead(Consumer& consumer, Sums& sums, int blocks, int runs) {
+    if (blocks == 0) return;
+    constexpr int kSteps = Shape::kK / 32, kAhead = Shape::kN * (Shape::kSlices + 1) < 384 ? kSteps : 2;
+    static_assert(Shape::kSlices <= 2, "the slices of a warpgroup are one box or half of one");
+    const auto& who = consumer.who;
+    const auto& memory = consumer.memory;
+    auto& filled = consumer.filled;
+    const uint32_t mine = outermost_rows(0, who.group * Shape::kSlices, who.warp, who.lane);
+    OutermostFragments<kSteps> rows;
+    mbarrier_wait(memory.full(filled.stage), filled.parity);
+    rows.load(memory.tile(filled.stage) + mine);
+    for (int block = 0; block < blocks; ++block) {
+        const int stage = filled.stage;
+        const uint64_t b = wgmma_operand(memory.tile(stage) + Shape::kRowBytes);
+        filled.advance();
+        typename Consumer::Scales scales;
+#pragma unroll
+        for (int slice = 0; slice < Shape::kSlices; ++slice) {
+            typename Consumer::Partial partial;
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+                Wgmma<Shape::kN>::product(partial, rows.k32[step], b + 2 * step, step > 0);
+            }
+            wgmma_commit();
+            const bool inside = slice + 1 < Shape::kSlices, more = inside || block + 1 < blocks;
+            uint32_t next = mine;
+            OutermostFragments<kAhead> fetched;
+            if (inside) {
+                // A slice is half a box: four chunks further, which the swizzle makes a bit of the address.
+                next = memory.tile(stage) + (mine ^ 64);
+            } else if (more) {
+                mbarrier_wait(memory.full(filled.stage), filled.parity);
+                next = memory.tile(filled.stage) + mine;
+            }
+            if (more) fetched.fetch(next);
+            wgmma_wait<0>();
+            wgmma_results(partial);
+            if (slice == 0) scales.load(memory.scales(stage), who);   // not earlier: registers
+            if (more) {
+                if constexpr (kAhead < kSteps) {
+                    OutermostFragments<kSteps - kAhead> rest;
+                    rest.fetch(next + kAhead * 32 * kOutermostBoxRows);
+                    rows.template permute<kAhead>(rest);
+                }
+                rows.template permute<0>(fetched);
+            }
+            if (slice + 1 == Shape::kSlices) consumer.free_stage();
+            scales.promote(sums.total[slice], partial, slice, runs);
+        }
+    }
+}
