@@ -113,8 +113,8 @@ class Kernel:
 
 
 def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = "") -> dict[str, Kernel]:
-    """By label: "own" for this GPU, "check" with trapping waits or as PTX, "late" and "fetch": EARLY_START 0, 2;
-    beside the Hopper kernel of amd_fp8_mm "both" (COPIES=2), "early" (EARLY_COPIES=1) and "mma_sync",
+    """By label: "own" for this GPU, "check" with trapping waits or as PTX, "late" and "plain": EARLY_START 0, 1;
+    beside the Hopper kernel of amd_fp8_mm "one" (COPIES=1), "early" (EARLY_COPIES=1) and "mma_sync",
     the other kernel.
     """
     problem, variant = kernel.split("/")
@@ -125,9 +125,9 @@ def build(kernel: str, candidates: bool, folder: Path, nvcc: str, only: str = ""
     if variant == "wgmma_tma":
         wanted = {"own": [own], "check": [own, "-DWARPWAVE_DEBUG_TRAP"], "late": [own, "-DEARLY_START=0"]}
         if problem == "amd_fp8_mm":
-            wanted |= {"mma_sync": [own], "both": [own, "-DCOPIES=2"], "early": [own, "-DEARLY_COPIES=1"]}
+            wanted |= {"mma_sync": [own], "one": [own, "-DCOPIES=1"], "early": [own, "-DEARLY_COPIES=1"]}
         else:
-            wanted |= {"fetch": [own, "-DEARLY_START=2"]}
+            wanted |= {"plain": [own, "-DEARLY_START=1"]}
         if candidates and problem == "fp8_gemm":
             file = str(ROOT / "benchmarks/dev/wgmma_candidates.cu")
     else:
@@ -208,8 +208,8 @@ def check_all(kernels: dict[str, Kernel]) -> list[dict]:
             # Heavy tails hide a wrong small block; the forced plans get scales of one size, where nothing hides.
             data = Data(*size, seed=number, problem=first.problem, plain_scales=plan is not None)
             cached = (size, data, data.expected())
-        for label in ("check", "own", "both"):   # the one that traps goes first
-            if label not in kernels or (label == "both" and plan is not None and plan[0] >= kernels[label].shapes):
+        for label in ("check", "own", "one"):   # the one that traps goes first
+            if label not in kernels or (label == "one" and plan is not None and plan[0] >= kernels[label].shapes):
                 continue
             if size[0] * size[1] * size[2] > 2e10 and label == "check" and plan is None and "late" not in kernels:
                 continue   # the translated build is about correctness; the small ones cover its code
@@ -246,10 +246,10 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
     if best:
         plan = plans[best[0][0]]
         contestants["best"] = [partial(kernel.call, data, plan) for data in sets]
-        for label in ("late", "fetch", "early"):
+        for label in ("late", "plain", "early"):
             if label in kernels:
                 contestants[label] = [partial(kernels[label].call, data, plan) for data in sets]
-    for label in ("both", "mma_sync"):
+    for label in ("one", "mma_sync"):
         if label in kernels:
             contestants[label] = [partial(kernels[label].call, data) for data in sets]
     contestants.update(torch_calls(sets))

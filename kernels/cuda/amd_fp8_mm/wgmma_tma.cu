@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary the smaller operand transposed first, the other on its way to wgmma; the rest as in fp8_gemm/wgmma_tma
+//!KERNEL summary both operands transposed in registers first, then the product of fp8_gemm/wgmma_tma on the copies
 //!KERNEL arch sm_90a
+//!KERNEL tune COPIES=2,1
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune EARLY_COPIES=0,1
-//!KERNEL tune COPIES=1,2
 //!KERNEL tune ROW_CHUNKS=4,8,2
 //
 // The AMD challenge's FP8 product on Hopper's own units, in e4m3fn.
 //
-// Algorithm. wgmma reads 8-bit operands from shared memory with K contiguous only, and here m and n are. Its A may come from
-// registers, though, and what a warp needs takes four ldmatrix.trans and 16 byte permutes per 16 rows and 128 k
-// (tile/wgmma_outermost.h). For B there is no such way: a first launch transposes it into the workspace, 16 x 16 bytes per
-// thread in registers (tile/transpose_bytes.h), in the order of K that the permutes leave A in. A is tokens or weights, so
-// that what has to be copied is the smaller of the two, unless the tiles then fit badly. The second launch starts beside the
-// end of the first (EARLY_START=1; EARLY_COPIES=1 would start the first beside the end of what was before) and is the product
-// of fp8_gemm/wgmma_tma.cu otherwise. Scales stay where they are: both problems
+// Algorithm. wgmma reads 8-bit operands from shared memory with K contiguous only, and here m and n are. So a first launch
+// transposes a and b into the workspace, 16 x 16 bytes per thread in registers (tile/transpose_bytes.h), at the speed of a
+// copy. The second launch starts beside the end of the first (EARLY_START=1; EARLY_COPIES=1 would start the first beside the
+// end of what was before, which costs) and is the product of fp8_gemm/wgmma_tma.cu. Scales stay where they are: both problems
 // have a scale per token in columns, and the product takes the strides of the weights' as they come.
 //
-// COPIES=2 transposes both and runs that kernel's own instances: (m + n) * k bytes read and written instead of m * k or n * k.
+// COPIES=1 copies only the smaller operand, and no faster so far. wgmma's A may come from registers, and what a warp needs
+// takes four ldmatrix.trans and 16 byte permutes per 16 rows and 128 k (tile/wgmma_outermost.h); the copy of the other operand
+// has K in the order which those leave A in. A is tokens or weights. What that saves in copies its main loop has lost where
+// K is long (benchmarks/fp8_gemm.md, versions 2 to 4; as it is now it has run in the host emulation alone).
 //
-// Shapes. m a multiple of 32, n of 64, k of 128; pointers 16-byte aligned. Workspace: the larger of m * k and n * k bytes, with
-// COPIES=2 both, each rounded up to a multiple of 256. Results repeat to the bit.
+// Shapes. m a multiple of 32, n of 64, k of 128; pointers 16-byte aligned. Workspace: m * k and n * k bytes, or the larger with
+// COPIES=1, each rounded up to a multiple of 256. Results repeat to the bit.
 //
 // Limits. As fp8_gemm/wgmma_tma.cu: a product of two scales below 2^-126 loses bits, and is zero below 2^-150.
 
@@ -30,7 +30,7 @@
 #include "tile/wgmma_transposed.h"
 
 #if !defined(COPIES)
-#define COPIES 1
+#define COPIES 2
 #endif
 
 constexpr Tokens kRows = Tokens::kAreRows;
