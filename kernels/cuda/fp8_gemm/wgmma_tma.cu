@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL summary TMA ring, wgmma on FP8, specialised warps, fp32 promotion per 128 of K, split K inside clusters
 //!KERNEL arch sm_90a
-//!KERNEL tune EARLY_START=1,2,0
+//!KERNEL tune EARLY_START=2,1,0
 //
 // Block-scaled FP8 GEMM for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
 //
@@ -20,8 +20,8 @@
 // Pairs: two blocks with neighbouring columns form a cluster and each loads half of the common rows for both (multicast).
 // Few tokens: weights become the 64 rows of wgmma's A and tokens its N, so that 16 tokens cost 16 columns and not 64 rows.
 // Registers: the compiler gets 168; the producer warpgroup keeps 24 and each of two consumers takes 240 (setmaxnreg).
-// EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends; with 2, it
-// also has its first weights brought into L2.
+// EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends; with 2 and
+// few tokens, it also has its first weights brought into L2. The next kernel may start when all loads are under way.
 //
 // Which instance, and how many parts of K, tile/wgmma_plan.h decides from m, n, k and the number of multiprocessors.
 //
@@ -29,6 +29,10 @@
 // (n % 8 != 0) leave by ordinary stores, which is slower. No workspace. Results repeat to the bit.
 //
 // Limits. A product of two scales below 2^-126 loses bits, and is zero below 2^-150.
+
+#if !defined(EARLY_START)
+#define EARLY_START 2
+#endif
 
 #include "kernel.h"
 #include "tile/wgmma_launch.h"

@@ -47,7 +47,7 @@ __device__ __forceinline__ void consume(
 }
 
 template <class Shape>
-__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident * Shape::kGrids) wgmma_gemm(
+__global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     const __grid_constant__ TensorMap rows, const __grid_constant__ TensorMap columns,
     const __grid_constant__ TensorMap output, const WgmmaProblem p) {
     uint8_t* const start = swizzled_shared();
@@ -67,9 +67,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident * Shape::kGr
     }
     if constexpr (Shape::kPair == 2) cluster_barrier();
     else __syncthreads();
-    if constexpr (EARLY_START >= 2) fetch_weights<Shape>(p, threadIdx.x);
+    if (p.fetched_blocks > 0) fetch_weights<Shape>(p, threadIdx.x);
     grid_dependency_wait();
-    grid_dependency_release();
 
     if (warp < kTileWarp) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();

@@ -13,10 +13,9 @@
 #include "tile/wgmma_gemm.h"
 #include "tile/wgmma_plan.h"
 
-#if !defined(FETCHED_MB)
-#define FETCHED_MB 20   // what L2 surely holds until it is used, beside what the previous kernel still reads
-#endif
-constexpr int kFetchedBytes = FETCHED_MB << 20;
+// Weights fetched into L2 while the previous kernel ends (EARLY_START=2), for products of so few tokens that reading weights
+// is all they do. Measured: 8 MB and more compete with what the previous kernel reads; more tokens gain nothing.
+constexpr int kFetchedBytes = 4 << 20, kFetchingTokens = 128;
 
 /// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
 template <class Shape>
@@ -29,11 +28,14 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     // do not mix, and those outside are never stored.
     const int row_box = Shape::kRowsOutermost ? Shape::kM / Shape::kPair : std::min(Shape::kM / Shape::kPair, rows.rows);
     const int column_box = std::min(Shape::kN, columns.rows);
+    const int fetched =
+        EARLY_START == 2 && g.m <= kFetchingTokens ? std::max(1, kFetchedBytes / (g.n * Shape::kK * splits)) : 0;
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
-        ceil_div(columns.rows, Shape::kN * Shape::kPair), best_band(room, Shape::kM, Shape::kN * Shape::kPair),
+        ceil_div(columns.rows, Shape::kN * Shape::kPair),
+        best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
         g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
-        std::max(1, kFetchedBytes / (g.n * Shape::kK * splits)), g.b_scale_row, g.b_scale_k};
+        fetched, g.b_scale_row, g.b_scale_k};
 
     TensorMap row_map, column_map, output_map = {};
     int error = Shape::kRowsOutermost ? encode_outermost_rows<Shape>(&row_map, rows)
@@ -49,8 +51,8 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const int cluster = Shape::kExchange ? splits : Shape::kPair;
     const int clusters = Shape::kExchange || tiles < room ? tiles : room;
     return launch_cluster(
-        wgmma_gemm<Shape>, clusters * cluster, Shape::kThreads, cluster, Shape::kSharedBytes, EARLY_START != 0, queue, row_map, column_map,
-        output_map, problem);
+        wgmma_gemm<Shape>, clusters * cluster, Shape::kThreads, cluster, Shape::kSharedBytes, EARLY_START != 0, queue,
+        row_map, column_map, output_map, problem);
 }
 
 /// An instance with its fitted constants (WgmmaCost in tile/wgmma_plan.h); one without them gets estimates.

@@ -65,11 +65,18 @@ inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n,
     return kLaunchCycles + std::hypot(work, bytes / kMemoryBytesPerCycle) + out;
 }
 
-/// How many row tiles `room` concurrent tiles of m x n should span, so that together they read the fewest operands.
-inline int best_band(int room, int m, int n) {
+/// How many of `tiles` row tiles to walk together, so that `room` concurrent tiles of m x n read the fewest operands: band of
+/// them by room / band column tiles. Bands are as equal as can be.
+inline int best_band(int room, int tiles, int m, int n) {
     int best = 1;
-    for (int band = 1; band <= 32; ++band) {
-        if (band * m + ceil_div(room, band) * n < best * m + ceil_div(room, best) * n) best = band;
+    double best_rows = 1e300;
+    for (int bands = 1; bands <= tiles; ++bands) {
+        const int band = ceil_div(tiles, bands);
+        const double rows = band * static_cast<double>(m) + static_cast<double>(room) / band * n;
+        if (rows < best_rows) {
+            best = band;
+            best_rows = rows;
+        }
     }
     return best;
 }

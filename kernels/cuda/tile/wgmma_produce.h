@@ -5,6 +5,7 @@
 #pragma once
 
 #include "ptx/cp_async.h"
+#include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
 #include "ptx/tma.h"
@@ -24,14 +25,8 @@ __device__ __forceinline__ void fetch_weights(const WgmmaProblem& p, int thread)
     const int blocks = min(work.blocks, p.fetched_blocks);
     const size_t pitch = static_cast<size_t>(p.blocks) * Shape::kK;
     const uint8_t* const start = p.weights + first * pitch + work.first_block * Shape::kK;
-    if constexpr (EARLY_START == 3) {
-        for (int row = thread; row < rows; row += Shape::kThreads) prefetch_l2_bulk(start + row * pitch, blocks * Shape::kK);
-    } else {
-        constexpr int kStep = EARLY_START == 4 ? 32 : Shape::kK;
-        const unsigned pieces = blocks * (Shape::kK / kStep);
-        for (unsigned i = thread; i < rows * pieces; i += Shape::kThreads) {
-            prefetch_l2(start + i / pieces * pitch + i % pieces * kStep);
-        }
+    for (int i = thread; i < rows * blocks; i += Shape::kThreads) {
+        prefetch_l2(start + i / blocks * pitch + i % blocks * Shape::kK);
     }
 }
 
@@ -58,6 +53,7 @@ __device__ __forceinline__ void produce_tiles(
             tma_load(tile + Shape::kRowBytes, columns, full, x, work.column);
         }
     }
+    grid_dependency_release();   // not before: what the next kernel fetches would compete with these loads
 }
 
 /// Fill the ring's scales: one per token, then those of the first and the second group of 128 weights. One warp.

@@ -8,7 +8,7 @@
 #include <cstdint>
 
 #if !defined(EARLY_START)
-#define EARLY_START 1   // a tunable of the kernel files
+#define EARLY_START 1   // a tunable of the kernel files: 0 not early, 1 early, 2 early and fetching weights
 #endif
 
 enum class Tokens { kAreRows, kAreColumns };
@@ -27,13 +27,12 @@ constexpr int greatest_common_divisor(int a, int b) { return b == 0 ? a : greate
 /// kTurns: two consumers issue their products alternately, so that one promotes while the other multiplies.
 /// kPair: 2 joins two blocks with neighbouring column tiles into a cluster; each loads half of the common rows for both.
 /// kResident: blocks per multiprocessor to compile for.
-/// kGrids: 2 leaves room for as many blocks of the next kernel, which set up and fetch weights while these still run.
 template <
     int kConsumers_, int kSlices_, int kN_, Tokens kTokens_, Finish kFinish_, int kPair_ = 1, int kPartials_ = 1,
-    bool kTurns_ = false, int kResident_ = 1, int kGrids_ = 1>
+    bool kTurns_ = false, int kResident_ = 1>
 struct WgmmaShape {
     static constexpr int kConsumers = kConsumers_, kSlices = kSlices_, kN = kN_;
-    static constexpr int kPair = kPair_, kPartials = kPartials_, kResident = kResident_, kGrids = kGrids_;
+    static constexpr int kPair = kPair_, kPartials = kPartials_, kResident = kResident_;
     static constexpr bool kTurns = kTurns_;
     static constexpr bool kTokensAreRows = kTokens_ == Tokens::kAreRows;
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
@@ -44,7 +43,7 @@ struct WgmmaShape {
     static constexpr int kM = kRowsPerConsumer * kConsumers;
     static constexpr int kConsumerThreads = 128 * kConsumers;
     // One warp drives TMA and one copies scales. To hand on their registers they need a whole warpgroup.
-    static constexpr bool kMovesRegisters = kConsumers > 1 && kResident * kGrids == 1;
+    static constexpr bool kMovesRegisters = kConsumers > 1 && kResident == 1;
     static constexpr int kThreads = kConsumerThreads + (kMovesRegisters ? 128 : 64);
     static constexpr int kConsumerRegisters = kConsumers == 3 ? 160 : 240;
     static constexpr int kProducerRegisters = kConsumers == 3 ? 32 : 24;
@@ -68,7 +67,7 @@ struct WgmmaShape {
     static constexpr int kScales = kTokens + 4;
     static constexpr int kStageBytes = kTileBytes + kScales * 4 + 2 * 8;   // and two barriers
 
-    static constexpr int kRoom = 228 * 1024 / (kResident * kGrids) - 1024;   // a multiprocessor keeps 1 KB per block
+    static constexpr int kRoom = 228 * 1024 / kResident - 1024;   // of a multiprocessor, which keeps 1 KB per block
     static constexpr int kStages = (kRoom - kOutBytes) / kStageBytes;
     static constexpr int kRingBytes = kStages * kTileBytes;
     static constexpr int kScalesAt = kRingBytes + kOutBytes;
