@@ -70,6 +70,8 @@ struct QueryTurn {
     int buffers;
     int buffer = 0, parity = 0;
 
+    /// 0 and 1 in turns.
+    __device__ __forceinline__ int alternate() const { return buffers == 1 ? parity : buffer; }
     __device__ __forceinline__ void advance() {
         buffer = buffer + 1 == buffers ? 0 : buffer + 1;
         parity ^= buffer == 0 ? 1 : 0;
