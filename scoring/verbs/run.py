@@ -13,7 +13,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Generator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from pathlib import Path
 
@@ -197,8 +197,11 @@ def _prepared(
 def kernel_plan(
     settings: config.Config, options: argparse.Namespace, build_only: bool = False,
     expand: Callable[[jobs.Candidate], Sequence[jobs.Candidate]] = lambda candidate: [candidate],
+    built_first: bool = False,
 ) -> Plan:
     """What the selection means, for the devices here; ``expand`` makes what is built of every kernel.
+
+    With ``built_first`` no compiler runs any more beside what is timed.
 
     Raises ``SelectionError`` if it means nothing.
     """
@@ -236,6 +239,9 @@ def kernel_plan(
 
             futures = [pool.submit(compile_one, candidate) for candidate in chosen]
             try:
+                if built_first:
+                    progress(f"compiling {len(futures)} builds")
+                    wait(futures)
                 for candidate, future in zip(chosen, futures, strict=True):
                     yield f"compiling {candidate.source.language}/{candidate.source.name}", _maker(
                         candidate, future, mode, build_only, options

@@ -54,7 +54,7 @@ def _plan(settings: config.Config, options: argparse.Namespace) -> running.Plan:
         return found
 
     try:
-        return running.kernel_plan(settings, options, expand=expand)
+        return running.kernel_plan(settings, options, expand=expand, built_first=True)
     except jobs.SelectionError as error:
         if error.code != ExitCode.NOTHING or not rigid:
             raise
