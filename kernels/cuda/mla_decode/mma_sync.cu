@@ -37,82 +37,27 @@
 // Limits: bandwidth-bound at 16 rows; at 64 and more rows bound by mma.sync and shared memory, well below wgmma.
 #include "kernel.h"
 
-#include "ceil_div.h"
 #include "launch.h"
-#include "tile/combine_splits.h"
-#include "tile/latent_decode.h"
-
-// First choices stand in the table above.
-#ifndef ROWS16_STAGES
-#define ROWS16_STAGES 5
-#endif
-#ifndef ROWS16_BLOCKS
-#define ROWS16_BLOCKS 1
-#endif
-#ifndef ROWS32_STAGES
-#define ROWS32_STAGES 4
-#endif
+#include "tile/latent_plan.h"
 
 namespace {
 
-// The oldest architecture of this build chooses the tiles: nvcc defines the list for host and device passes alike.
-constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
-constexpr bool kHopper = kArchitectures[0] >= 900;
-
-using Rows16 = DecodeTile<1, 1, 2, kHopper ? ROWS16_STAGES : 2, true, kHopper ? ROWS16_BLOCKS : 1>;
-using Rows32 = DecodeTile<2, 1, 2, kHopper ? ROWS32_STAGES : 2, true, 1>;
-using Rows64 = DecodeTile<4, 2, 1, 3, false, 1>;  // Hopper only
-
-// In tiles of 32 tokens: a group's start and end; the second kernel.
-constexpr double kStartCost = 4.0, kMergeCost = 4.0;
-
-/// Groups of blocks that share the line of tokens, or 0 for one group per request.
-int choose_groups(long long batch, int longest_steps, long long row_tiles, long long slots, long long most) {
-    const long long groups = most < slots / row_tiles ? most : slots / row_tiles;
-    if (groups < 2) return 0;
-    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
-    const double whole = rounds * (kStartCost + longest_steps);
-    const long long line = batch * (longest_steps + DecodeSchedule::kStartSteps);
-    const double cut = kStartCost + static_cast<double>(ceil_div<long long>(line, groups)) + kMergeCost;
-    return cut < whole ? static_cast<int>(groups) : 0;
-}
-
 template <typename Tile>
-int launch(DecodeArguments a, void* workspace, size_t workspace_bytes, void* queue) {
-    static_assert(kHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
-    static_assert(Tile::kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+int launch(const DecodeArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     const auto kernel = latent_decode<Tile>;
-    int device = 0, multiprocessors = 0;
-    cudaError_t status = cudaGetDevice(&device);
-    if (status == cudaSuccess) {
-        status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
-    }
-    if (status == cudaSuccess) {
-        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
-    }
+    LatentPlan plan;
+    const int refusal = plan_latent<Tile>(plan, a, workspace, workspace_bytes);
+    if (refusal != kOk) return refusal;
+    const cudaError_t status =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
     if (status != cudaSuccess) return status;
-
-    const int rows = a.seqlen_q * a.heads;  // of a request
-    const int batch = a.schedule.batch;
-    a.row_tiles = rows / Tile::kRows;
-    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, kLatent) - batch;
-    a.schedule.groups = choose_groups(batch, a.max_blocks * (kPage / Tile::kTokens), a.row_tiles,
-                                      static_cast<long long>(multiprocessors) * Tile::kBlocks, most);
-    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
-    if (a.schedule.groups != 0) {
-        a.parts = SplitWorkspace::at(workspace, DecodeSchedule::part_count(groups, batch), rows, kLatent);
-    }
-    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
-    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
-    LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    LAUNCH(kernel, dim3(static_cast<unsigned>(plan.blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(plan.parts);
     const int launched = LAUNCH_STATUS();
-    if (launched != kOk || a.schedule.groups == 0) return launched;
-    const CombineArguments<DecodeParts<>> merge = {
-        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
-    return launch_combine<Bf16, kLatent>(merge, groups / batch + 1, queue);
+    if (launched != kOk || plan.merge_blocks == 0) return launched;
+    const auto merge = combine_splits<Bf16, kLatent, DecodeParts<>>;
+    LAUNCH(merge, dim3(static_cast<unsigned>(plan.merge_blocks)), dim3(kCombineWarps * 32), 0, queue)(plan.merge);
+    return LAUNCH_STATUS();
 }
-
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace
 
@@ -125,7 +70,7 @@ extern "C" int mla_decode(
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
     const int rows = seqlen_q * heads_q;
     if (rows % 16 != 0 || !(softmax_scale > 0.0f)) return kUnsupportedShape;
-    if (!aligned(q) || !aligned(kv_cache) || !aligned(o)) return kUnsupportedShape;
+    if (!latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
     DecodeArguments a{};
     a.q = static_cast<const uint8_t*>(q);
     a.cache = static_cast<const uint8_t*>(kv_cache);
@@ -140,9 +85,9 @@ extern "C" int mla_decode(
     a.max_blocks = max_blocks_per_seq;
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
-    if constexpr (kHopper) {
-        if (rows % 64 == 0) return launch<Rows64>(a, workspace, workspace_bytes, queue);
+    if constexpr (kLatentHopper) {
+        if (rows % 64 == 0) return launch<LatentRows64>(a, workspace, workspace_bytes, queue);
     }
-    if (rows % 32 == 0) return launch<Rows32>(a, workspace, workspace_bytes, queue);
-    return launch<Rows16>(a, workspace, workspace_bytes, queue);
+    if (rows % 32 == 0) return launch<LatentRows32>(a, workspace, workspace_bytes, queue);
+    return launch<LatentRows16>(a, workspace, workspace_bytes, queue);
 }

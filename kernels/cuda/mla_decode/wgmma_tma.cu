@@ -3,10 +3,11 @@
 //
 //!KERNEL summary split-KV MLA decode on wgmma.m64nNk16; pages come by TMA and serve as keys and values
 //!KERNEL arch sm_90a
-//!KERNEL tune FETCHED_PAGES=0,2,4
+//!KERNEL tune SMALL_ROWS=32,0
+//!KERNEL tune FETCHED_PAGES=2,0,3
 //!KERNEL tune GUESSED_PAGES=0,2
 //!KERNEL tune PAIRS=1,0
-//!KERNEL tune RELEASE_AT=2,1,0
+//!KERNEL tune EARLY_PANELS=5,0,1,9
 //!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes up to 64 of them (fewer are padded) and
@@ -38,6 +39,7 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/combine_splits.h"
+#include "tile/latent_plan.h"
 #include "tile/launch_cluster.h"
 #include "tile/tensor_map.h"
 #include "tile/wgmma_latent.h"
@@ -45,25 +47,14 @@
 #ifndef PAIRS
 #define PAIRS 1
 #endif
+#ifndef SMALL_ROWS
+#define SMALL_ROWS 32  // up to so many rows go to mma.sync
+#endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
 
 namespace {
-
-// In pages: a group's start and end; the second kernel.
-constexpr double kStartCost = 3.0, kMergeCost = 3.0;
-
-/// Groups of blocks that share the line of pages, or 0 for one group per request.
-int choose_groups(long long batch, int longest_pages, long long row_tiles, long long slots, long long most) {
-    const long long groups = std::min(most, slots / row_tiles);
-    if (groups < 2) return 0;
-    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
-    const double whole = rounds * (kStartCost + longest_pages);
-    const long long line = batch * (longest_pages + PageSchedule::kStartSteps);
-    const double cut = kStartCost + static_cast<double>(ceil_div<long long>(line, groups)) + kMergeCost;
-    return cut < whole ? static_cast<int>(groups) : 0;
-}
 
 struct LatentTensors {
     Matrix queries, cache;
@@ -75,7 +66,8 @@ int launch(
     void* queue) {
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_groups(batch, a.max_blocks, a.row_tiles, multiprocessors, most);
+    a.schedule.groups = choose_groups(
+        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most, {3.0, 3.0});
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -99,10 +91,21 @@ int launch(
         {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
     const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
     return launch_cluster(
-        combine_latent<Shape>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+        combine_latent<PageSchedule>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
 }
 
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+/// Few rows: mma.sync wastes no products on padding, and its smaller tiles keep more bytes under way.
+template <typename Tile>
+int launch_small(const DecodeArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
+    LatentPlan plan;
+    int status = plan_latent<Tile>(plan, a, workspace, workspace_bytes);
+    if (status != kOk) return status;
+    status = launch_cluster(
+        latent_decode<Tile>, plan.blocks, Tile::kThreads, 1, Tile::kSharedBytes, EARLY_START != 0, queue, plan.parts);
+    if (status != kOk || plan.merge_blocks == 0) return status;
+    return launch_cluster(
+        combine_latent<DecodeSchedule>, plan.merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, plan.merge);
+}
 
 }  // namespace
 
@@ -117,7 +120,25 @@ extern "C" int mla_decode(
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
     const long long rows = static_cast<long long>(seqlen_q) * heads_q;
     if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
-    if (!(softmax_scale > 0.0f) || !aligned(q) || !aligned(kv_cache) || !aligned(o)) return kUnsupportedShape;
+    if (!(softmax_scale > 0.0f) || !latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
+    if (rows <= SMALL_ROWS && rows % 16 == 0) {
+        DecodeArguments few{};
+        few.q = static_cast<const uint8_t*>(q);
+        few.cache = static_cast<const uint8_t*>(kv_cache);
+        few.block_table = block_table;
+        few.o = static_cast<uint8_t*>(o);
+        few.lse = lse;
+        few.schedule.seqlens = seqlens;
+        few.schedule.batch = batch;
+        few.schedule.longest = max_blocks_per_seq * kPage;
+        few.seqlen_q = seqlen_q;
+        few.heads = heads_q;
+        few.max_blocks = max_blocks_per_seq;
+        few.causal = causal != 0;
+        few.scale = softmax_scale * kLog2E;
+        if (rows % 32 == 0) return launch_small<LatentRows32>(few, workspace, workspace_bytes, queue);
+        return launch_small<LatentRows16>(few, workspace, workspace_bytes, queue);
+    }
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
     if (status == 0) {

@@ -101,10 +101,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
 }
 
 /// The merge of parts, which may be launched while the parts are still computed.
-template <class Shape>
+template <class Schedule>
 __global__ void __launch_bounds__(kCombineWarps * 32) combine_latent(
-    const __grid_constant__ CombineArguments<DecodeParts<PageSchedule>> a) {
+    const __grid_constant__ CombineArguments<DecodeParts<Schedule>> a) {
     grid_dependency_release();
     // The lengths were final before the parts' kernel let this one start.
-    combine_block<Bf16, Shape::kLatent>(a, [] { grid_dependency_wait(); });
+    combine_block<Bf16, 512>(a, [] { grid_dependency_wait(); });
 }

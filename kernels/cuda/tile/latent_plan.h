@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Host side of MLA decode on mma.sync: tile shapes, what a kernel is told, and how the batch is cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "launch.h"
+#include "ptx/mma_16bit.h"
+#include "tile/combine_splits.h"
+#include "tile/latent_decode.h"
+
+// Tunables of the kernel files; the first choices stand in mla_decode/mma_sync.cu.
+#ifndef ROWS16_STAGES
+#define ROWS16_STAGES 5
+#endif
+#ifndef ROWS16_BLOCKS
+#define ROWS16_BLOCKS 1
+#endif
+#ifndef ROWS32_STAGES
+#define ROWS32_STAGES 4
+#endif
+
+// The oldest architecture of this build chooses the tiles: nvcc defines the list for host and device passes alike.
+constexpr int kLatentArchitectures[] = {__CUDA_ARCH_LIST__};
+constexpr bool kLatentHopper = kLatentArchitectures[0] >= 900;
+
+using LatentRows16 = DecodeTile<1, 1, 2, kLatentHopper ? ROWS16_STAGES : 2, true, kLatentHopper ? ROWS16_BLOCKS : 1>;
+using LatentRows32 = DecodeTile<2, 1, 2, kLatentHopper ? ROWS32_STAGES : 2, true, 1>;
+using LatentRows64 = DecodeTile<4, 2, 1, 3, false, 1>;  // Hopper only
+
+/// What starting a group and the second kernel cost, in steps of the schedule.
+struct GroupCost {
+    double start, merge;
+};
+
+/// Groups of blocks that share the line of tokens, or 0 for one group per request. `longest` is the steps a request may have,
+/// `starts` what the line counts for each request, `slots` the blocks that run at a time, `most` the workspace's limit.
+inline int choose_groups(
+    long long batch, int longest, int starts, long long row_tiles, long long slots, long long most, GroupCost cost) {
+    const long long groups = most < slots / row_tiles ? most : slots / row_tiles;
+    if (groups < 2) return 0;
+    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
+    const double whole = rounds * (cost.start + longest);
+    const long long line = batch * (longest + starts);
+    const double cut = cost.start + static_cast<double>(ceil_div<long long>(line, groups)) + cost.merge;
+    return cut < whole ? static_cast<int>(groups) : 0;
+}
+
+inline bool latent_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+/// One call, ready to be launched: `blocks` of latent_decode<Tile> and, where merge_blocks is not 0, the second kernel.
+struct LatentPlan {
+    DecodeArguments parts;
+    CombineArguments<DecodeParts<>> merge;
+    int blocks, merge_blocks;
+};
+
+/// Plan `a`, of which all but row_tiles, groups and the workspace is set. Returns 0 or what the caller must return.
+template <typename Tile>
+int plan_latent(LatentPlan& plan, DecodeArguments a, void* workspace, size_t workspace_bytes) {
+    static_assert(kLatentHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
+    static_assert(Tile::kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+    int device = 0, multiprocessors = 0;
+    int status = static_cast<int>(cudaGetDevice(&device));
+    if (status == 0) {
+        status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    }
+    if (status != 0) return status;
+
+    const int rows = a.seqlen_q * a.heads;  // of a request
+    const int batch = a.schedule.batch;
+    a.row_tiles = rows / Tile::kRows;
+    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, kLatent) - batch;
+    a.schedule.groups = choose_groups(
+        batch, a.max_blocks * (kPage / Tile::kTokens), DecodeSchedule::kStartSteps, a.row_tiles,
+        static_cast<long long>(multiprocessors) * Tile::kBlocks, most, {4.0, 4.0});
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
+    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
+    plan.blocks = static_cast<int>(blocks);
+    plan.merge_blocks = 0;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, DecodeSchedule::part_count(groups, batch), rows, kLatent);
+        plan.merge = {{a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
+        plan.merge_blocks = share_segments<kLatent>(plan.merge, groups / batch + 1);
+    }
+    plan.parts = a;
+    return kOk;
+}
