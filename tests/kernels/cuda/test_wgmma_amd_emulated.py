@@ -101,7 +101,8 @@ def test_the_emulation_notices_damage(tmp_path, line, damaged):
         hits += text.count(line)
         header.write_text(text.replace(line, damaged))
     assert hits == 1
-    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, variant="wgmma_tma", kernels=tmp_path / "kernels")
+    flags = ("-DCOPIES=1",)
+    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, variant="wgmma_tma", kernels=tmp_path / "kernels", flags=flags)
     product = gemm.Product.random(128, 128, 256, seed=8)
 
     def every_instance() -> None:

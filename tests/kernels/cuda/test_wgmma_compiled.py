@@ -17,16 +17,20 @@ _spec.loader.exec_module(compiled)
 pytestmark = compiled.pytestmark
 
 
-@pytest.fixture(scope="module", params=["fp8_gemm", "amd_fp8_mm"])
+BUILDS = [("fp8_gemm", ()), ("amd_fp8_mm", ()), ("amd_fp8_mm", ("-DCOPIES=1",))]
+
+
+@pytest.fixture(scope="module", params=BUILDS, ids=lambda build: "".join((build[0], *build[1])))
 def built(request, tmp_path_factory):
     """(ptxas log, library)"""
     library = tmp_path_factory.mktemp("built") / "kernel.so"
     root = compiled.ROOT
+    problem, defines = request.param
     command = [
         compiled.NVCC, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
-        "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "-gencode", compiled.GENCODE["sm_90a"],
-        *(f"-I{root / path}" for path in (f"problems/{request.param}", "kernels/cuda", "kernels/common")),
-        str(root / f"kernels/cuda/{request.param}/wgmma_tma.cu"), "-o", str(library),
+        "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "-gencode", compiled.GENCODE["sm_90a"], *defines,
+        *(f"-I{root / path}" for path in (f"problems/{problem}", "kernels/cuda", "kernels/common")),
+        str(root / f"kernels/cuda/{problem}/wgmma_tma.cu"), "-o", str(library),
     ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
     assert done.returncode == 0, done.stderr
