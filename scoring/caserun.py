@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One case of one problem in one worker: slots of fresh inputs, and checked calls (``scoring.rounds`` times them).
+"""One case of one problem in one worker: slots of fresh inputs, and checked calls (``chain.rounds`` times them).
 
 The judge's side only. Every call gets inputs that never existed before, outputs are poisoned before it, and what it
 leaves is verified before its time counts.
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from scoring import arena, emulation, layout, wire
-from scoring.chain import can_mix
+from scoring.chain.library import can_mix
 from scoring.check import Verdict, verify
 from scoring.model import Case, Status
 from scoring.problem import ProblemError

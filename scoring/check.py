@@ -55,18 +55,18 @@ def verify(
         if good:
             _remember(memory, outputs)
             return Verdict(Status.PASSED, message)
-        from scoring import diagnosis
+        from scoring.diagnosis import explanation
 
-        found = diagnosis.explain_foreign(problem, data, outputs, memory.poisoned(), _LAST.get(memory.arena))
+        found = explanation.explain_foreign(problem, data, outputs, memory.poisoned(), _LAST.get(memory.arena))
         return Verdict(
             Status.INCORRECT_NUMERICAL, found.after(message or "check_implementation refused it and did not say why"))
     verdict = compare(problem, expectations, outputs, names, partial)
     if verdict.passed:
         _remember(memory, outputs)
         return verdict
-    from scoring import diagnosis
+    from scoring.diagnosis import explanation
 
-    found = diagnosis.explain(
+    found = explanation.explain(
         problem, case if case is not None else _case_of(problem, data), data, expectations, outputs, partial or names,
         memory.poisoned(), _LAST.get(memory.arena))
     return Verdict(verdict.status, found.after(verdict.message))
@@ -77,7 +77,7 @@ _LAST: WeakKeyDictionary[Arena, list[torch.Tensor]] = WeakKeyDictionary()
 
 
 def _remember(memory: SlotMemory, outputs: Sequence[torch.Tensor]) -> None:
-    from scoring.likeness import trace
+    from scoring.diagnosis.likeness import trace
 
     _LAST[memory.arena] = [trace(output) for output in outputs]
 

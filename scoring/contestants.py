@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from scoring import arena
-from scoring.chain import ALIGNMENT
+from scoring.chain.library import ALIGNMENT
 from scoring.emulation import Emulator
 
 _CTYPES = {"pointer": ctypes.c_void_p, "int": ctypes.c_int, "float": ctypes.c_float, "size_t": ctypes.c_size_t}

@@ -36,7 +36,7 @@ __all__ = [
 if TYPE_CHECKING:
     from scoring.caserun import Contestant
 
-NATIVE = Path(__file__).with_name("native")      # sources of the judge itself
+NATIVE = Path(__file__).with_name("chain") / "native"      # sources of the judge itself
 _KINDS = {"int": "int", "float": "float", "size_t": "size_t"}
 
 

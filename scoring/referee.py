@@ -13,17 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from scoring import calibration, emulation, exclusive, session, timing
+from scoring import emulation, exclusive, session, timing
 from scoring.arena import ArenaError
-from scoring.calibration import Overhead
 from scoring.caserun import CaseRun, SeedSource, claimed
-from scoring.chain import ChainLibrary
+from scoring.chain import calibration
+from scoring.chain.calibration import Overhead
+from scoring.chain.gate import Gate
+from scoring.chain.library import ChainLibrary
+from scoring.chain.rounds import Rounds
 from scoring.check import Verdict
-from scoring.gate import Gate
 from scoring.layout import UnsupportedData
 from scoring.model import Case, CaseResult, Mode, Stats, Status
 from scoring.problem import ProblemError
-from scoring.rounds import Rounds
 from scoring.session import WorkerFailure
 
 if TYPE_CHECKING:

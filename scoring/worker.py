@@ -22,10 +22,10 @@ from typing import Any
 import torch
 
 from scoring import arena, wire
-from scoring.chain import ChainLibrary
+from scoring.chain.library import ChainLibrary
+from scoring.chain.links import Idle, Links, Runnable
 from scoring.contestants import Failure, NativeKernel, PythonSubmission, Slot, trace
 from scoring.emulation import Emulator, explain
-from scoring.links import Idle, Links, Runnable
 
 
 class Worker:

@@ -28,12 +28,12 @@ MAY = {
 NARROW = {
     "scoring/model.py": (set(), set()),
     "scoring/wire.py": (set(), set()),
-    "scoring/worker.py": ({"scoring.arena", "scoring.chain", "scoring.contestants", "scoring.emulation",
-                           "scoring.links", "scoring.wire"}, {"torch"}),
-    "scoring/contestants.py": ({"scoring.arena", "scoring.chain", "scoring.emulation"}, {"torch"}),
-    "scoring/chain.py": (set(), {"torch"}),
-    "scoring/links.py": ({"scoring.chain", "scoring.contestants"}, {"torch"}),
-    "scoring/calibration.py": ({"scoring.chain"}, set()),
+    "scoring/worker.py": ({"scoring.arena", "scoring.chain.library", "scoring.contestants", "scoring.emulation",
+                           "scoring.chain.links", "scoring.wire"}, {"torch"}),
+    "scoring/contestants.py": ({"scoring.arena", "scoring.chain.library", "scoring.emulation"}, {"torch"}),
+    "scoring/chain/library.py": (set(), {"torch"}),
+    "scoring/chain/links.py": ({"scoring.chain.library", "scoring.contestants"}, {"torch"}),
+    "scoring/chain/calibration.py": ({"scoring.chain.library"}, set()),
     "scoring/emulation.py": (set(), set()),
     "scoring/arena.py": ({"scoring.device_memory"}, {"torch"}),
     "scoring/device_memory.py": (set(), {"torch"}),
@@ -45,20 +45,20 @@ NARROW = {
     "scoring/popcorn_task.py": ({"scoring.popcorn_cases", "scoring.yamltext"}, set()),
     "scoring/yamltext.py": (set(), {"yaml"}),
     "scoring/units.py": (set(), set()),
-    "scoring/patterns.py": (set(), {"torch"}),
-    "scoring/likeness.py": (set(), {"torch"}),
+    "scoring/diagnosis/patterns.py": (set(), {"torch"}),
+    "scoring/diagnosis/likeness.py": (set(), {"torch"}),
 }
 # Everything that shows results reads records and nothing that makes them.
 SHOWS = ("render", "junit", "report", "charts", "store", "tables", "tuning", "units", "progress")
 MAKES = {"scoring.judge", "scoring.referee", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena",
-         "scoring.layout",
-         "scoring.calibration", "scoring.chain", "scoring.gate", "scoring.links", "scoring.rounds",
-         "scoring.contestants", "scoring.emulation", "scoring.check", "scoring.diagnosis", "scoring.jobs", "backends"}
+         "scoring.layout", "scoring.chain.calibration", "scoring.chain.library", "scoring.chain.gate",
+         "scoring.chain.links", "scoring.chain.rounds", "scoring.contestants", "scoring.emulation", "scoring.check",
+         "scoring.diagnosis.explanation", "scoring.jobs", "backends"}
 TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
-    "scoring/arena.py", "scoring/caserun.py", "scoring/chain.py", "scoring/gate.py", "scoring/links.py",
-    "scoring/layout.py", "scoring/referee.py", "scoring/worker.py", "scoring/audit.py",
-    "scoring/contestants.py", "scoring/diagnosis.py", "scoring/likeness.py", "scoring/patterns.py",
-    "scoring/suspects.py",
+    "scoring/arena.py", "scoring/caserun.py", "scoring/chain/library.py", "scoring/chain/gate.py",
+    "scoring/chain/links.py", "scoring/layout.py", "scoring/referee.py", "scoring/worker.py", "scoring/audit.py",
+    "scoring/contestants.py", "scoring/diagnosis/explanation.py", "scoring/diagnosis/likeness.py",
+    "scoring/diagnosis/patterns.py", "scoring/diagnosis/suspects.py",
 }
 
 

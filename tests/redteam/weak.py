@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from scoring import caserun, gate, timing
+from scoring import caserun, timing
+from scoring.chain import gate
 from scoring.check import Verdict
 from scoring.model import Status
 

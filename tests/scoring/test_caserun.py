@@ -15,11 +15,11 @@ import pytest
 
 from scoring import timing
 from scoring.caserun import CaseRun, Contestant, SeedSource, claimed
+from scoring.chain.rounds import Rounds, summary
 from scoring.judge import Job
 from scoring.layout import UnsupportedData
 from scoring.model import Case, Status
 from scoring.problem import Problem, ProblemError
-from scoring.rounds import Rounds, summary
 from scoring.sandbox.policy import Policy
 from scoring.session import WorkerFailure, WorkerProcess
 from tests.scoring.harness import DATA, descriptors, kernel_job, submission_job, toy

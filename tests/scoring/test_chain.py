@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``scoring.chain`` and ``scoring/native``: what seals, mixes and commits promise; and all builds agree to the bit."""
+"""``scoring.chain.library`` and its native code: what seals, mixes and commits promise; all builds agree to the bit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import backends
 from backends.source import KernelSource
 from scoring import jobs
-from scoring.chain import ChainError, ChainLibrary, can_mix
+from scoring.chain.library import ChainError, ChainLibrary, can_mix
 from tests.scoring.harness import ROOT
 
 KEY, OTHER = bytes(range(16)), bytes(range(1, 17))
@@ -168,7 +168,7 @@ def test_a_library_that_is_none(tmp_path):
 ALIKE = """
 import sys
 import torch
-from scoring.chain import ChainLibrary
+from scoring.chain.library import ChainLibrary
 from scoring.emulation import Emulator
 
 emulator = Emulator(sys.argv[1], {"checks": "all", "counters": "0", "strict": "0"})

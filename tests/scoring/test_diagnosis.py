@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from scoring import arena, check, diagnosis, layout, likeness, suspects
+from scoring import arena, check, layout
+from scoring.diagnosis import explanation, likeness, suspects
 from scoring.model import Case, Status
 from scoring.problem import Problem
 from tests.problems.folders import NAMES, problem, small_cases
@@ -32,7 +33,7 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     def direct(function: Any, *arguments: Any) -> Any:
         return function(*arguments)
 
-    monkeypatch.setattr(diagnosis, "_attempt", direct)
+    monkeypatch.setattr(explanation, "_attempt", direct)
     monkeypatch.setattr(suspects, "_attempt", lambda function, *arguments: next(arguments[0], None) if (
         function is next) else function(*arguments))
 
@@ -53,13 +54,13 @@ def scene(name: str, number: int) -> tuple[Any, Any, Any, tuple[Tensor, ...]]:
     return case.params, data, expectations, tuple(expectation.rounded() for expectation in expectations)
 
 
-def diagnose(name: str, number: int, outputs: Any, **options: Any) -> diagnosis.Diagnosis:
+def diagnose(name: str, number: int, outputs: Any, **options: Any) -> explanation.Diagnosis:
     params, data, expectations, _ = scene(name, number)
     names = [expectation.name for expectation in expectations]
-    return diagnosis.explain(problem(name), params, data, expectations, outputs, names, seconds=LONG, **options)
+    return explanation.explain(problem(name), params, data, expectations, outputs, names, seconds=LONG, **options)
 
 
-def looks(found: diagnosis.Diagnosis) -> list[str]:
+def looks(found: explanation.Diagnosis) -> list[str]:
     return [entry["name"] for entry in found.facts["looks_like"]]
 
 
@@ -168,7 +169,7 @@ def test_one_wrong_output_is_told_from_a_right_one() -> None:
 
 def test_time_that_is_over_ends_the_search() -> None:
     params, data, expectations, right = scene("fp8_gemm", 1)
-    found = diagnosis.explain(problem("fp8_gemm"), params, data, expectations, [right[0] * 3], ["c"], seconds=0.0)
+    found = explanation.explain(problem("fp8_gemm"), params, data, expectations, [right[0] * 3], ["c"], seconds=0.0)
     assert "the time for it was over" in found.lines[-1]
 
 
@@ -178,10 +179,10 @@ NOBODY: Any = SimpleNamespace(path=Path("/nowhere"), binding=SimpleNamespace(flo
 utils = problem("fp8_gemm").utils
 
 
-def plain(output: Tensor, values: Tensor, bound: float = 1e-2, **options: Any) -> diagnosis.Diagnosis:
+def plain(output: Tensor, values: Tensor, bound: float = 1e-2, **options: Any) -> explanation.Diagnosis:
     size = torch.full(values.shape, bound, dtype=torch.float64)
     expectation = utils.Expectation("c", values.double(), size, output.dtype, tuple(values.shape))
-    return diagnosis.explain(NOBODY, {}, None, [expectation], [output], ["c"], seconds=LONG, **options)
+    return explanation.explain(NOBODY, {}, None, [expectation], [output], ["c"], seconds=LONG, **options)
 
 
 def matrix(*shape: int) -> Tensor:
@@ -330,7 +331,7 @@ def test_a_wrong_shape_or_dtype_says_whether_the_numbers_would_do() -> None:
     for output, words in ((right.half(), "converted, would be right"),
                           (right.bfloat16().reshape(16, 8), "read in the right shape, would be right"),
                           (right + 1, "converted, would be wrong in 128 of 128 elements"), (None, "is no tensor")):
-        found = diagnosis.explain(NOBODY, {}, None, [expectation], [output], ["c"])
+        found = explanation.explain(NOBODY, {}, None, [expectation], [output], ["c"])
         assert words in found.lines[0]
 
 
@@ -345,11 +346,11 @@ def test_a_foreign_problem_keeps_its_message_and_gets_the_rest(tmp_path: Path) -
         "def check_implementation(data, output):\n    return False, 'no good'\n")
     foreign = Problem(tmp_path)
     data = foreign.generate(foreign.tests[0], 1, "cpu")
-    found = diagnosis.explain_foreign(foreign, data, [data[0].clone()])
+    found = explanation.explain_foreign(foreign, data, [data[0].clone()])
     assert found.after("no good").startswith("no good; looks like: every wrong element is 0.5 (halved) times")
     assert "64 of 64 elements are far from ref_kernel's" in found.lines
     assert float(data[0].sum()) > 0, "ref_kernel got a copy"
-    assert diagnosis.explain_foreign(foreign, data, [data[0] * 2]).lines == ()
+    assert explanation.explain_foreign(foreign, data, [data[0] * 2]).lines == ()
 
 
 # ---- anything at all ------------------------------------------------------------------------------------------------

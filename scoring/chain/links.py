@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from scoring.chain import KEY_BYTES, ChainLibrary
+from scoring.chain.library import KEY_BYTES, ChainLibrary
 from scoring.contestants import NativeKernel, PythonSubmission, Slot
 
 

@@ -2,7 +2,7 @@
 """Timed rounds: what a contestant claims, what the judge's clock allows, and the time that follows from the two.
 
 On a GPU a worker's events tell the time of a graph replay to a fraction of a microsecond, but they are a claim. Chains
-(``scoring.gate``) give a time that is not: an upper bound nobody can talk down. A claim stands where that bound does
+(``gate``) give a time that is not: an upper bound nobody can talk down. A claim stands where that bound does
 not contradict it; else the bound is the time. Without a GPU the chains are all there is, with the worker's claim about
 the calls in them. Peers are trusted code, and their claims are taken as they are.
 """
@@ -16,10 +16,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scoring import timing
-from scoring.calibration import Overhead, quantile
 from scoring.caserun import CaseRun, Contestant, claimed
+from scoring.chain.calibration import Overhead, quantile
+from scoring.chain.gate import Gate
 from scoring.check import Verdict
-from scoring.gate import Gate
 from scoring.model import Stats, Status
 from scoring.session import WorkerFailure
 

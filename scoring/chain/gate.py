@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from scoring.caserun import CaseRun, Slot, claimed
-from scoring.chain import KEY_BYTES, ChainLibrary
+from scoring.chain.library import KEY_BYTES, ChainLibrary
 from scoring.check import Verdict
 from scoring.model import Status
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The arithmetic of the commit chain, by ctypes: ``seal``, ``mix`` and ``commit`` of ``scoring/native`` on tensors.
+"""The arithmetic of the commit chain, by ctypes: ``seal``, ``mix`` and ``commit`` of ``native/`` on tensors.
 
 Judge and worker load the same library, each in its own process: what the worker answers counts for nothing until the
 judge has computed it again from the bytes it was given. What the three are for: docs/judge.md.

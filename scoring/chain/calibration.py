@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from scoring.chain import KEY_BYTES
+from scoring.chain.library import KEY_BYTES
 
 SAMPLES = 12                  # chains
 STALE = {"cpu": 120.0, "cuda": 600.0}        # seconds a result may be used again: a host's speed drifts

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from scoring import likeness, patterns
-from scoring.likeness import Output
-from scoring.suspects import Scene, optional, suspects
+from scoring.diagnosis import likeness, patterns
+from scoring.diagnosis.likeness import Output
+from scoring.diagnosis.suspects import Scene, optional, suspects
 
 if TYPE_CHECKING:
     from scoring.problem import Problem
