@@ -1,130 +1,107 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL summary TMA rings for K and V, wgmma with P in registers, softmax beside products within and between warpgroups
 //!KERNEL arch sm_90a
-//!KERNEL tune KEYS_64=128,192
-//!KERNEL tune KEYS_128=176,128
-//!KERNEL tune KEYS_128_CAUSAL=128,176
-//!KERNEL tune KEYS_256=80
-//!KERNEL tune CAUSAL_BLOCKS=0,1
+//!KERNEL tune SLACK=8,0
 //!KERNEL tune EARLY_START=1,0
+//
+// FlashAttention forward for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
+//
+// Algorithm. A block holds a tile of query rows of one head and walks over the keys from the last it sees to the first. One
+// thread has TMA fill two rings of two stages, one with tiles of K and one with tiles of V. Consumer warpgroups of 64 rows
+// each multiply S = Q K^T (wgmma, both operands in shared memory), turn S into P in registers, which rounded in pairs is the
+// A operand of O += P V (V is the transposed B operand, straight from shared memory).
+//
+// Overlap. Within a warpgroup the next S is on its way while P V of the last step runs, and a step's softmax runs beside P V.
+// Between warpgroups named barriers hand on the turn to issue products (kTurns), so that one's softmax meets the other's
+// products. The correction of O when a row's maximum rises is left out while no score exceeds the maximum by 2^SLACK: sums
+// and P grow that far without losing precision, and after the first steps hardly any is needed.
+//
+//   head_dim  mask    when                      queries x keys   turns  correction   Q from     order of tiles
+//       64    full                                 192 x 128      yes   beside S     shared     persistent
+//       64    causal  up to 16 tiles of 192        128 x 128      yes   before S     registers  persistent, pairs
+//       64    causal  more                         192 x 128      yes   before S     shared     a block per tile
+//      128    full    more than 1024 keys          128 x 176      yes   beside S     shared     persistent
+//      128    full    else                         128 x 128      yes   before S     shared     persistent
+//      128    causal                               128 x 128      yes   before S     registers  persistent, pairs
+//      256    full                                 128 x 64       no    beside S     shared     persistent
+//      256    causal  up to 64 tiles               128 x 64       no    beside S     shared     persistent, pairs
+//      256    causal  more                         128 x 80       no    beside S     shared     a block per tile
+//      all    any     few tiles, all at once        64 x 128 (80)        before S     shared     a block per tile
+//
+// Order. Persistent blocks have equal shares, heads one after the other, so that K and V of a head are read from L2: causal
+// tiles in pairs of a long and a short one. A block per tile leaves the balance to the hardware, the longest first.
+//
+// Few queries (at most 64 of a head) and keys that must be split to fill the device are left to mma_sync's tiles.
+//
+// Registers: the compiler gets 168 (128 with three consumers); the producer warpgroup keeps 24 (32) and a consumer takes 240
+// (160). EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends.
+//
+// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors. Results repeat to the bit.
 #include "kernel.h"
 
 #include <type_traits>
 
 #include "tile/wgmma_flash_launch.h"
 
-#ifndef GROUPS_64
-#define GROUPS_64 3
-#endif
-#ifndef KEYS_64
-#define KEYS_64 128
-#endif
-#ifndef KEYS_128
-#define KEYS_128 176
-#endif
-#ifndef KEYS_128_CAUSAL
-#define KEYS_128_CAUSAL 128
-#endif
-#ifndef KEYS_256
-#define KEYS_256 80
-#endif
-#ifndef TURNS_64
-#define TURNS_64 3
-#endif
-#ifndef TURNS_128
-#define TURNS_128 3
-#endif
-#ifndef TURNS_256
-#define TURNS_256 3
-#endif
-#ifndef EARLY_64
-#define EARLY_64 1
-#endif
-#ifndef EARLY_128
-#define EARLY_128 1
-#endif
-#ifndef EARLY_256
-#define EARLY_256 1
-#endif
 #ifndef SLACK
 #define SLACK 8
-#endif
-#ifndef POLYNOMIAL_64
-#define POLYNOMIAL_64 0
-#endif
-#ifndef POLYNOMIAL_128
-#define POLYNOMIAL_128 0
-#endif
-#ifndef HELD_64
-#define HELD_64 0
-#endif
-#ifndef HELD_128
-#define HELD_128 0
-#endif
-#ifndef PAIR_128
-#define PAIR_128 1
-#endif
-#ifndef PAIR_256
-#define PAIR_256 1
-#endif
-#ifndef SMALL_TILES
-#define SMALL_TILES 1
-#endif
-#ifndef SMALL_KEYS
-#define SMALL_KEYS 128
-#endif
-#ifndef CAUSAL_BLOCKS
-#define CAUSAL_BLOCKS 0
-#endif
-#ifndef FULL_BLOCKS
-#define FULL_BLOCKS 0
 #endif
 
 namespace {
 
-template <typename Element, int kHeadDim>
-struct Instances;
+constexpr TileOrder kPersistent = TileOrder::kPersistent, kOwnBlocks = TileOrder::kOwnBlocks;
 
-template <typename Element>
-struct Instances<Element, 64> {
-    using Full = FlashShape<Element, 64, GROUPS_64, KEYS_64, TURNS_64, EARLY_64, SLACK, POLYNOMIAL_64, HELD_64>;
-    using Causal = Full;
-    using Few = FlashShape<Element, 64, 1, SMALL_KEYS, false, EARLY_64, SLACK>;
-};
-template <typename Element>
-struct Instances<Element, 128> {
-    using Full = FlashShape<Element, 128, 2, KEYS_128, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128, false, PAIR_128>;
-    using Causal = FlashShape<Element, 128, 2, KEYS_128_CAUSAL, TURNS_128, EARLY_128, SLACK, POLYNOMIAL_128, HELD_128>;
-    using Few = FlashShape<Element, 128, 1, SMALL_KEYS, false, EARLY_128, SLACK>;
-};
-template <typename Element>
-struct Instances<Element, 256> {
-    using Full = FlashShape<Element, 256, 2, KEYS_256, TURNS_256, EARLY_256, SLACK, 0, false, PAIR_256>;
-    using Causal = FlashShape<Element, 256, 2, KEYS_256, TURNS_256, EARLY_256, SLACK>;
-    using Few = FlashShape<Element, 256, 1, KEYS_256, false, EARLY_256, SLACK>;
-};
+/// kTurns, kRescaleEarly and kHeldQuery of FlashShape.
+template <class Element, int kHeadDim, int kGroups, int kKeys, bool kTurns, bool kRescaleEarly, bool kHeldQuery = false>
+using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kTurns, kRescaleEarly, kHeldQuery, SLACK>;
 
-/// wgmma, or the tiles for few queries on mma.sync: where a head has no more queries than theirs, where they all run at once,
-/// and where keys must be split to fill the device.
-template <typename Element, int kHeadDim>
+// The builds that were best in benchmarks/flash_attention.md.
+template <class Element>
+int launch_tiles(std::integral_constant<int, 64>, const ForwardArguments& a, int multiprocessors, void* queue) {
+    if (!a.causal) return launch_flash<Tile<Element, 64, 3, 128, true, true>>(a, kPersistent, multiprocessors, queue);
+    if (a.seqlen_q <= 16 * 192) {
+        return launch_flash<Tile<Element, 64, 2, 128, true, false, true>>(a, kPersistent, multiprocessors, queue);
+    }
+    return launch_flash<Tile<Element, 64, 3, 128, true, false>>(a, kOwnBlocks, multiprocessors, queue);
+}
+
+template <class Element>
+int launch_tiles(std::integral_constant<int, 128>, const ForwardArguments& a, int multiprocessors, void* queue) {
+    if (a.causal) {
+        return launch_flash<Tile<Element, 128, 2, 128, true, false, true>>(a, kPersistent, multiprocessors, queue);
+    }
+    if (a.seqlen_k <= 1024) {
+        return launch_flash<Tile<Element, 128, 2, 128, true, false>>(a, kPersistent, multiprocessors, queue);
+    }
+    return launch_flash<Tile<Element, 128, 2, 176, true, true>>(a, kPersistent, multiprocessors, queue);
+}
+
+template <class Element>
+int launch_tiles(std::integral_constant<int, 256>, const ForwardArguments& a, int multiprocessors, void* queue) {
+    if (a.causal && a.seqlen_q > 64 * 128) {
+        return launch_flash<Tile<Element, 256, 2, 80, false, true>>(a, kOwnBlocks, multiprocessors, queue);
+    }
+    return launch_flash<Tile<Element, 256, 2, 64, false, true>>(a, kPersistent, multiprocessors, queue);
+}
+
+/// wgmma, but mma.sync's tiles for few queries where a head has no more queries than theirs and where keys must be split to
+/// fill the device.
+template <class Element, int kHeadDim>
 int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     using Few = typename Choice<Element, kHeadDim>::Few;
     int error = 0;
     const int multiprocessors = count_multiprocessors(&error);
     if (error != 0) return error;
     const Plan<Few> few(a, multiprocessors, kFewCost, workspace_bytes);
-    const bool at_once = few.units <= multiprocessors && few.splits == 1;
-    if (SMALL_TILES && at_once) {
-        return launch_flash<typename Instances<Element, kHeadDim>::Few>(a, TileOrder::kOwnBlocks, multiprocessors, queue);
+    if (few.units <= multiprocessors && few.splits == 1) {
+        using OneConsumer = Tile<Element, kHeadDim, 1, kHeadDim == 256 ? 80 : 128, false, kHeadDim == 256>;
+        return launch_flash<OneConsumer>(a, kOwnBlocks, multiprocessors, queue);
     }
-    if (a.seqlen_q <= Few::kQueries || at_once || few.splits > 2) return launch<Few>(a, few, workspace, queue);
-    const TileOrder order =
-        (a.causal ? CAUSAL_BLOCKS : FULL_BLOCKS) ? TileOrder::kOwnBlocks : TileOrder::kPersistent;
-    if (a.causal) return launch_flash<typename Instances<Element, kHeadDim>::Causal>(a, order, multiprocessors, queue);
-    return launch_flash<typename Instances<Element, kHeadDim>::Full>(a, order, multiprocessors, queue);
+    if (a.seqlen_q <= Few::kQueries || few.splits > 2) return launch<Few>(a, few, workspace, queue);
+    return launch_tiles<Element>(std::integral_constant<int, kHeadDim>(), a, multiprocessors, queue);
 }
 
-template <typename Element>
+template <class Element>
 int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     switch (head_dim) {
         case 64: return choose<Element, 64>(a, workspace, workspace_bytes, queue);

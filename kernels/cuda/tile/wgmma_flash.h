@@ -10,9 +10,7 @@
 #include <cstdint>
 
 #include "online_softmax.h"
-#include "ptx/cluster.h"
 #include "ptx/exp2.h"
-#include "ptx/exp2_polynomial.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
@@ -30,21 +28,6 @@
 
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
-/// Load a tile of keys or values to `shared`, or this block's half of the columns to both blocks of the pair.
-template <class Shape>
-__device__ __forceinline__ void load_flash(
-    uint32_t shared, const TensorMap& map, uint32_t full, int position, int head, int batch) {
-    mbarrier_arrive_expect(full, Shape::kKeyBytes);   // both halves
-    if constexpr (Shape::kPair == 2) {
-        const int rank = cluster_rank();
-        constexpr int kBoxes = Shape::kHeadDim / 128;   // 64 columns each
-        tma_load_5d_multicast(
-            shared + rank * (kBoxes * Shape::kKeyPitch), map, full, 0, position, rank * kBoxes, head, batch, 3);
-    } else {
-        tma_load_5d(shared, map, full, 0, position, 0, head, batch);
-    }
-}
-
 /// Fill the ring for all tiles of this block. One thread. Keys run one step ahead of values, as the consumers do.
 template <class Shape>
 __device__ __forceinline__ void produce_flash(
@@ -59,22 +42,21 @@ __device__ __forceinline__ void produce_flash(
         const auto load_keys = [&](int step) {
             mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);
             const uint32_t full = memory.keys_full(key_at.stage);
-            load_flash<Shape>(memory.keys(key_at.stage), keys, full, step * Shape::kKeys, key_head, tile.batch);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.keys(key_at.stage), keys, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
             key_at.advance();
         };
-        load_keys(tile.steps - 1);
-        for (int group = 0; group < Shape::kGroups; ++group) {
-            const uint32_t full = memory.query_full(group);
-            mbarrier_wait(memory.query_empty(group), query_parity ^ 1);
-            mbarrier_arrive_expect(full, Shape::kQueryBytes / Shape::kGroups);
-            tma_load_5d(memory.query(group), queries, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
-        }
+        mbarrier_wait(memory.query_empty(), query_parity ^ 1);
+        mbarrier_arrive_expect(memory.query_full(), Shape::kQueryBytes);
+        tma_load_5d(memory.query(), queries, memory.query_full(), 0, tile.first_query, 0, tile.head, tile.batch);
         query_parity ^= 1;
+        load_keys(tile.steps - 1);
         for (int step = tile.steps - 1; step >= 0; --step) {
             if (step > 0) load_keys(step - 1);
             mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
             const uint32_t full = memory.values_full(value_at.stage);
-            load_flash<Shape>(memory.values(value_at.stage), values, full, step * Shape::kKeys, key_head, tile.batch);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.values(value_at.stage), values, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
             value_at.advance();
         }
     }
@@ -148,8 +130,8 @@ __device__ __forceinline__ float raise_lazily(SoftmaxRow& row, float tile_maximu
 }
 
 /// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
-/// multiplied with. With kPolynomial no score may be masked.
-template <int kSlack, int kPolynomial, int kCount>
+/// multiplied with.
+template <int kSlack, int kCount>
 __device__ __forceinline__ void softmax_scores(
     float (&scores)[kCount], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
 #pragma unroll
@@ -166,9 +148,7 @@ __device__ __forceinline__ void softmax_scores(
     const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-        const float exponent = scores[i] * scale - shifts[i % 4 / 2];
-        const bool polynomial = kPolynomial > 0 && i % (kPolynomial > 0 ? kPolynomial : 1) == kPolynomial - 1;
-        scores[i] = polynomial ? Exp2Polynomial()(exponent) : Exp2()(exponent);
+        scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
         rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
     }
 }
@@ -244,18 +224,9 @@ __device__ __forceinline__ void consume_flash(
     const auto release = [&](uint32_t barrier) {
         if (lane == 0) mbarrier_arrive(barrier);
     };
-    const auto release_stage = [&](uint32_t barrier) {   // whose memory either block of a pair writes into
-        if constexpr (Shape::kPair == 2) {
-            if (lane < 2) mbarrier_arrive_cluster(map_shared(barrier, lane));
-        } else {
-            release(barrier);
-        }
-    };
 
-    FlashWalk<Shape> walk;
-    FlashTile upcoming = walk.tile(p);
-    while (walk.more(p)) {
-        const FlashTile tile = upcoming;
+    for (FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
+        const FlashTile tile = walk.tile(p);
         const int first_row = tile.first_query + group * 64;   // of the warpgroup
         const int row = first_row + warp * 16 + lane / 4;      // of this thread, and eight further on its other one
         float out[Shape::kHeadDim / 2];
@@ -268,12 +239,7 @@ __device__ __forceinline__ void consume_flash(
             const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
             const auto softmax = [&](float (&scores)[Shape::kKeys / 2], float (&corrections)[2], int step) {
                 const int first_key = step * Shape::kKeys;
-                const bool masked = first_key + Shape::kKeys > seen;
-                if (Shape::kPolynomial > 0 && !masked) {
-                    softmax_scores<Shape::kSlack, Shape::kPolynomial>(scores, rows, corrections, p.scale);
-                    return;
-                }
-                if (masked) {
+                if (first_key + Shape::kKeys > seen) {
                     int limits[2];
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
@@ -282,7 +248,7 @@ __device__ __forceinline__ void consume_flash(
                     }
                     mask_scores(scores, limits, lane);
                 }
-                softmax_scores<Shape::kSlack, 0>(scores, rows, corrections, p.scale);
+                softmax_scores<Shape::kSlack>(scores, rows, corrections, p.scale);
             };
             uint32_t probabilities[Shape::kKeys / 16][4];
             const auto pack = [&](const float (&scores)[Shape::kKeys / 2]) {
@@ -297,7 +263,7 @@ __device__ __forceinline__ void consume_flash(
                 wgmma_wait<0>();
                 wgmma_results(out);
                 if (issued) {
-                    release_stage(memory.values_empty(value_at.stage));
+                    release(memory.values_empty(value_at.stage));
                     value_at.advance();
                 }
                 wgmma_results(scores);   // packed only now: until here the product read the last probabilities
@@ -305,53 +271,43 @@ __device__ __forceinline__ void consume_flash(
                 if (!Shape::kRescaleEarly && issued) correct_rows<Shape::kSlack>(out, corrections);
             };
 
-            mbarrier_wait(memory.query_full(group), query_parity);
+            mbarrier_wait(memory.query_full(), query_parity);
             query_parity ^= 1;
-            query.load(memory.query(group), warp, lane);
+            query.load(memory.query() + group * (64 * 128), warp, lane);
             if constexpr (Shape::kHeldQuery) {
                 __syncwarp();
-                release(memory.query_empty(group));
+                release(memory.query_empty());
             }
             mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
             wgmma_fence();
             issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
             wgmma_commit();
-            walk.next(p);   // divisions, here beside a product
-            upcoming = walk.tile(p);
             wgmma_wait<0>();
             wgmma_results(scores);
-            release_stage(memory.keys_empty(key_at.stage));
+            release(memory.keys_empty(key_at.stage));
             key_at.advance();
             softmax(scores, corrections, tile.steps - 1);
             for (int step = tile.steps - 2; step >= 0; --step) {
                 // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
                 mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
                 finish_output(step < tile.steps - 2);
-                mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
-                if constexpr (Shape::kTurns != 0) {
-                    uint32_t packed = 0;
-                    if constexpr (Shape::kTurns >= 3) {
-#pragma unroll
-                        for (int i = 0; i < Shape::kKeys / 4; ++i) packed |= probabilities[i / 4][i % 4];
-                    }
-                    named_barrier_sync(own_turn + (packed & p.zero), 256);
-                }
+                if constexpr (Shape::kTurns) named_barrier_sync(own_turn, 256);
                 wgmma_fence();
                 issue_scores<Shape>(scores, query, memory.keys(key_at.stage));
                 wgmma_commit();
-                if constexpr (Shape::kTurns == 2 || Shape::kTurns == 4) named_barrier_arrive(next_turn, 256);
                 if constexpr (Shape::kRescaleEarly) correct_rows<Shape::kSlack>(out, corrections);
+                mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
                 wgmma_fence();
                 issue_output<Shape>(out, probabilities, memory.values(value_at.stage));
                 wgmma_commit();
-                if constexpr (Shape::kTurns == 1 || Shape::kTurns == 3) named_barrier_arrive(next_turn, 256);
+                if constexpr (Shape::kTurns) named_barrier_arrive(next_turn, 256);
                 wgmma_wait<1>();
                 wgmma_results(scores);
-                release_stage(memory.keys_empty(key_at.stage));
+                release(memory.keys_empty(key_at.stage));
                 key_at.advance();
                 softmax(scores, corrections, step);
             }
-            if constexpr (!Shape::kHeldQuery) release(memory.query_empty(group));
+            if constexpr (!Shape::kHeldQuery) release(memory.query_empty());
             mbarrier_wait(memory.values_full((value_at.stage + (tile.steps > 1)) % Shape::kStages),
                           value_at.parity ^ (tile.steps > 1 && value_at.stage == Shape::kStages - 1));
             finish_output(tile.steps > 1);
@@ -361,11 +317,8 @@ __device__ __forceinline__ void consume_flash(
             wgmma_commit();
             wgmma_wait<0>();
             wgmma_results(out);
-            release_stage(memory.values_empty(value_at.stage));
+            release(memory.values_empty(value_at.stage));
             value_at.advance();
-        } else {
-            walk.next(p);
-            upcoming = walk.tile(p);
         }
         store_rows<Shape>(p, tile, row, out, rows, lane);
     }
@@ -381,23 +334,20 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
 
     if (threadIdx.x == 0) {
         constexpr int kConsumerWarps = Shape::kConsumerThreads / 32;
-        for (int group = 0; group < Shape::kGroups; ++group) {
-            mbarrier_init(memory.query_full(group), 1);
-            mbarrier_init(memory.query_empty(group), 4);
-        }
+        mbarrier_init(memory.query_full(), 1);
+        mbarrier_init(memory.query_empty(), kConsumerWarps);
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
-            mbarrier_init(memory.keys_empty(stage), kConsumerWarps * Shape::kPair);
+            mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
             mbarrier_init(memory.values_full(stage), 1);
-            mbarrier_init(memory.values_empty(stage), kConsumerWarps * Shape::kPair);
+            mbarrier_init(memory.values_empty(stage), kConsumerWarps);
         }
         mbarrier_fence_init();
         tma_prefetch_map(queries);
         tma_prefetch_map(keys);
         tma_prefetch_map(values);
     }
-    if constexpr (Shape::kPair == 2) cluster_barrier();
-    else __syncthreads();
+    __syncthreads();
     grid_dependency_wait();
     grid_dependency_release();
 
@@ -407,7 +357,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp == Shape::kConsumerThreads / 32 && lane == 0) produce_flash<Shape>(memory, queries, keys, values, p);
-        __syncwarp();
+        __syncwarp();   // the warp ends as a whole
     }
-    if constexpr (Shape::kPair == 2) cluster_barrier();   // until here the other block writes to this one's memory
 }

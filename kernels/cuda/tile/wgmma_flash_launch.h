@@ -27,11 +27,10 @@ int launch_flash(const ForwardArguments& a, TileOrder order, int multiprocessors
     const HeadTensor queries = {a.q, a.batch, a.seqlen_q, a.heads_q, Shape::kHeadDim};
     const HeadTensor keys = {a.k, a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
     const HeadTensor values = {a.v, a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
-    constexpr int kColumns = Shape::kHeadDim / Shape::kPair;   // of K and V that a block loads
     TensorMap query_map, key_map, value_map;
-    int error = encode_head_tensor_map(&query_map, queries, 64, Shape::kHeadDim);
-    if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys, kColumns);
-    if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kKeys, kColumns);
+    int error = encode_head_tensor_map(&query_map, queries, Shape::kQueries);
+    if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
+    if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
     if (error != 0) return error;
 
     FlashProblem p{};
@@ -44,8 +43,7 @@ int launch_flash(const ForwardArguments& a, TileOrder order, int multiprocessors
     p.heads_per_key_head = a.heads_q / a.heads_k;
     p.causal = a.causal;
     p.scale = a.scale;
-    if (Shape::kPair == 2 && a.causal) return kUnsupportedShape;
-    p.tiles = ceil_div(a.seqlen_q, Shape::kQueries * Shape::kPair);
+    p.tiles = ceil_div(a.seqlen_q, Shape::kQueries);
     const long long heads = static_cast<long long>(a.batch) * a.heads_q;
     p.pairs = a.causal && order == TileOrder::kPersistent;
     const long long units = heads * (p.pairs ? ceil_div(p.tiles, 2) : p.tiles);
@@ -58,9 +56,8 @@ int launch_flash(const ForwardArguments& a, TileOrder order, int multiprocessors
     }
     if (units > 0x7fffffffLL || static_cast<long long>(p.section) * p.tiles > 0x7fffffffLL) return kUnsupportedShape;
     p.units = static_cast<int>(units);
-    const int room = std::max(1, multiprocessors / Shape::kPair);
-    const int clusters = order == TileOrder::kPersistent ? std::min(p.units, room) : p.units;
+    const int blocks = order == TileOrder::kPersistent ? std::min(p.units, multiprocessors) : p.units;
     return launch_cluster(
-        wgmma_flash<Shape>, clusters * Shape::kPair, Shape::kThreads, Shape::kPair, Shape::kSharedBytes, EARLY_START != 0, queue, query_map, key_map,
+        wgmma_flash<Shape>, blocks, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, query_map, key_map,
         value_map, p);
 }

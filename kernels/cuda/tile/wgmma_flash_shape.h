@@ -7,7 +7,6 @@
 #include <cstdint>
 
 #include "ceil_div.h"
-#include "ptx/cluster.h"
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, and a ring of kStages key and value tiles.
 ///
@@ -15,37 +14,31 @@
 /// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
 /// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections.
 /// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
-/// kPair: 2 joins the blocks of two neighbouring tiles of a head into a cluster; each loads half of the columns of K and V for
-/// both. Only without a causal mask, since both take the same steps.
-/// kPolynomial: one in so many exponentials is computed on the FP32 units (0: none), where steps are not masked.
 template <
-    class Element_, int kHeadDim_, int kGroups_, int kKeys_, int kTurns_, bool kRescaleEarly_, int kSlack_ = 8,
-    int kPolynomial_ = 0, bool kHeldQuery_ = false, int kPair_ = 1, int kStages_ = 2>
+    class Element_, int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_ = false,
+    int kSlack_ = 8>
 struct FlashShape {
     using Element = Element_;
-    static constexpr int kSlack = kSlack_, kPolynomial = kPolynomial_;
+    static constexpr int kSlack = kSlack_;
     static constexpr bool kHeldQuery = kHeldQuery_;
-    static constexpr int kPair = kPair_;
-    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = kStages_;
-    static constexpr int kTurns = kGroups > 1 ? kTurns_ : 0;
-    static constexpr bool kRescaleEarly = kRescaleEarly_;
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = 2;
+    static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives its registers away; one thread works
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232;
-    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 24;
 
-    // Tiles are [kHeadDim / 64][rows] of 128 bytes, in TMA's 128-byte swizzle; every consumer has its own queries.
+    // Tiles are [kHeadDim / 64][rows] of 128 bytes, in TMA's 128-byte swizzle.
     static constexpr int kQueryBytes = kQueries * kHeadDim * 2, kKeyBytes = kKeys * kHeadDim * 2;
-    static constexpr int kQueryPitch = 64 * 128, kKeyPitch = kKeys * 128;   // between columns of 64
+    static constexpr int kQueryPitch = kQueries * 128, kKeyPitch = kKeys * 128;   // between columns of 64
     static constexpr int kKeysAt = kQueryBytes, kValuesAt = kKeysAt + kStages * kKeyBytes;
     static constexpr int kBarriersAt = kValuesAt + kStages * kKeyBytes;
-    static constexpr int kSharedBytes = kBarriersAt + (2 * kGroups + 4 * kStages) * 8;
+    static constexpr int kSharedBytes = kBarriersAt + (2 + 4 * kStages) * 8;
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
-    static_assert(kPair == 1 || kHeadDim % 128 == 0, "half of the columns must be whole swizzled rows");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
@@ -55,19 +48,18 @@ template <class Shape>
 struct FlashMemory {
     uint32_t start;
 
-    __device__ __forceinline__ uint32_t query(int group) const { return start + group * (64 * Shape::kHeadDim * 2); }
+    __device__ __forceinline__ uint32_t query() const { return start; }
     __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kKeyBytes;
     }
     __device__ __forceinline__ uint32_t barrier(int i) const { return start + Shape::kBarriersAt + 8 * i; }
-    __device__ __forceinline__ uint32_t query_full(int group) const { return barrier(group); }
-    __device__ __forceinline__ uint32_t query_empty(int group) const { return barrier(Shape::kGroups + group); }
-    __device__ __forceinline__ uint32_t ring(int i) const { return barrier(2 * Shape::kGroups + i); }
-    __device__ __forceinline__ uint32_t keys_full(int stage) const { return ring(stage); }
-    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return ring(Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t values_full(int stage) const { return ring(2 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t values_empty(int stage) const { return ring(3 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t query_full() const { return barrier(0); }
+    __device__ __forceinline__ uint32_t query_empty() const { return barrier(1); }
+    __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(2 + stage); }
+    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return barrier(2 + Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(2 + 2 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(2 + 3 * Shape::kStages + stage); }
 };
 
 /// What the kernel needs beside the tensor maps.
@@ -76,9 +68,8 @@ struct FlashProblem {
     float* lse;    // [batch, heads, queries]
     int batch, queries, keys, heads, heads_per_key_head;
     bool causal;
-    int zero;
     float scale;   // softmax_scale * log2(e)
-    int tiles;     // of one head, or pairs of them where blocks are paired
+    int tiles;     // of one head
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int units;     // of work, in all
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
@@ -95,12 +86,12 @@ struct FlashWalk {
     int unit;
     bool second = false;   // of a pair
 
-    __device__ __forceinline__ FlashWalk() : unit(static_cast<int>(blockIdx.x) / Shape::kPair) {}
+    __device__ __forceinline__ FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const FlashProblem& p) const { return unit < p.units; }
     __device__ __forceinline__ void next(const FlashProblem& p) {
         const int half = (p.tiles + 1) / 2;
         second = p.pairs && !second && unit % half != p.tiles / 2;
-        if (!second) unit += static_cast<int>(gridDim.x) / Shape::kPair;
+        if (!second) unit += static_cast<int>(gridDim.x);
     }
 
     __device__ __forceinline__ FlashTile tile(const FlashProblem& p) const {
@@ -115,7 +106,6 @@ struct FlashWalk {
             head = first + rest % heads;
             index = rest / heads;
         }
-        if constexpr (Shape::kPair == 2) index = 2 * index + cluster_rank();   // the last one may lie behind the end
         FlashTile t;
         t.batch = head / p.heads;
         t.head = head % p.heads;

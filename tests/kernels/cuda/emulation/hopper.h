@@ -151,10 +151,9 @@ inline void load_box(Block& block, uint32_t shared, const TensorMap& map, uint32
 }
 
 /// A box of five dimensions: the contiguous one, 128 bytes long, is a swizzled row of shared memory, the others follow densely.
-inline void load_box_5d(
-    Block& to_block, uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
+inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
     if (shared % 1024 != 0) fail("a box must start where its swizzle pattern does");
-    deliver(to_block, {barrier, [=](Block& block) {
+    deliver(this_block(), {barrier, [=](Block& block) {
         uint32_t to = shared;
         std::array<int, 5> i{};
         for (i[4] = 0; i[4] < map.box[4]; ++i[4])
