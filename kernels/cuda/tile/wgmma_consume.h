@@ -211,7 +211,7 @@ struct WgmmaConsumer {
         }
         const int runs = (128 - work.column % 128) / Shape::kRun;
         if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
-        else if constexpr (Shape::kRowsOutermost) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
+        else if constexpr (Shape::kRowsOutermost && Shape::kSlices == 1) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
         else one_by_one(sums, work.blocks, runs);
     }
 };

@@ -91,17 +91,17 @@ __device__ __forceinline__ uint32_t outermost_rows(uint32_t tile, int slice, int
     return tile + slice / 2 * kBoxBytes + lane * kOutermostBoxRows + ((chunk ^ lane % 8) << 4);
 }
 
-/// All K blocks of a WgmmaConsumer, each multiplied and promoted before the next: its one_by_one, with the rows of the next
-/// products fetched beside these, as far as registers go.
+/// All K blocks of a WgmmaConsumer, each multiplied and promoted before the next: its one_by_one for one slice, with the rows of
+/// the next products fetched beside these, as far as registers go.
 template <class Shape, class Consumer, class Sums>
 __device__ __forceinline__ void sum_rows_ahead(Consumer& consumer, Sums& sums, int blocks, int runs) {
+    static_assert(Shape::kSlices == 1, "two slices leave no registers for it");
     if (blocks == 0) return;
-    constexpr int kSteps = Shape::kK / 32, kAhead = Shape::kN * (Shape::kSlices + 1) < 384 ? kSteps : 2;
-    static_assert(Shape::kSlices <= 2, "the slices of a warpgroup are one box or half of one");
+    constexpr int kSteps = Shape::kK / 32, kAhead = Shape::kN < 192 ? kSteps : 2;
     const auto& who = consumer.who;
     const auto& memory = consumer.memory;
     auto& filled = consumer.filled;
-    const uint32_t mine = outermost_rows(0, who.group * Shape::kSlices, who.warp, who.lane);
+    const uint32_t mine = outermost_rows(0, who.group, who.warp, who.lane);
     OutermostFragments<kSteps> rows;
     mbarrier_wait(memory.full(filled.stage), filled.parity);
     rows.load(memory.tile(filled.stage) + mine);
@@ -110,39 +110,32 @@ __device__ __forceinline__ void sum_rows_ahead(Consumer& consumer, Sums& sums, i
         const uint64_t b = wgmma_operand(memory.tile(stage) + Shape::kRowBytes);
         filled.advance();
         typename Consumer::Scales scales;
+        typename Consumer::Partial partial;
+        wgmma_fence();
 #pragma unroll
-        for (int slice = 0; slice < Shape::kSlices; ++slice) {
-            typename Consumer::Partial partial;
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                Wgmma<Shape::kN>::product(partial, rows.k32[step], b + 2 * step, step > 0);
-            }
-            wgmma_commit();
-            const bool inside = slice + 1 < Shape::kSlices, more = inside || block + 1 < blocks;
-            uint32_t next = mine;
-            OutermostFragments<kAhead> fetched;
-            if (inside) {
-                // A slice is half a box: four chunks further, which the swizzle makes a bit of the address.
-                next = memory.tile(stage) + (mine ^ 64);
-            } else if (more) {
-                mbarrier_wait(memory.full(filled.stage), filled.parity);
-                next = memory.tile(filled.stage) + mine;
-            }
-            if (more) fetched.fetch(next);
-            wgmma_wait<0>();
-            wgmma_results(partial);
-            if (slice == 0) scales.load(memory.scales(stage), who);   // not earlier: registers
-            if (more) {
-                if constexpr (kAhead < kSteps) {
-                    OutermostFragments<kSteps - kAhead> rest;
-                    rest.fetch(next + kAhead * 32 * kOutermostBoxRows);
-                    rows.template permute<kAhead>(rest);
-                }
-                rows.template permute<0>(fetched);
-            }
-            if (slice + 1 == Shape::kSlices) consumer.free_stage();
-            scales.promote(sums.total[slice], partial, slice, runs);
+        for (int step = 0; step < kSteps; ++step) {
+            Wgmma<Shape::kN>::product(partial, rows.k32[step], b + 2 * step, step > 0);
         }
+        wgmma_commit();
+        const bool more = block + 1 < blocks;
+        const uint32_t next = memory.tile(filled.stage) + mine;
+        OutermostFragments<kAhead> fetched;
+        if (more) {
+            mbarrier_wait(memory.full(filled.stage), filled.parity);
+            fetched.fetch(next);
+        }
+        wgmma_wait<0>();
+        wgmma_results(partial);
+        scales.load(memory.scales(stage), who);   // not earlier: registers
+        if (more) {
+            if constexpr (kAhead < kSteps) {
+                OutermostFragments<kSteps - kAhead> rest;
+                rest.fetch(next + kAhead * 32 * kOutermostBoxRows);
+                rows.template permute<kAhead>(rest);
+            }
+            rows.template permute<0>(fetched);
+        }
+        consumer.free_stage();
+        scales.promote(sums.total[0], partial, 0, runs);
     }
 }
