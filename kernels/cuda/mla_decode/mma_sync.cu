@@ -37,29 +37,7 @@
 // Limits: bandwidth-bound at 16 rows; at 64 and more rows bound by mma.sync and shared memory, well below wgmma.
 #include "kernel.h"
 
-#include "launch.h"
-#include "tile/latent_plan.h"
-
-namespace {
-
-template <typename Tile>
-int launch(const DecodeArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
-    const auto kernel = latent_decode<Tile>;
-    LatentPlan plan;
-    const int refusal = plan_latent<Tile>(plan, a, workspace, workspace_bytes);
-    if (refusal != kOk) return refusal;
-    const cudaError_t status =
-        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
-    if (status != cudaSuccess) return status;
-    LAUNCH(kernel, dim3(static_cast<unsigned>(plan.blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(plan.parts);
-    const int launched = LAUNCH_STATUS();
-    if (launched != kOk || plan.merge_blocks == 0) return launched;
-    const auto merge = combine_splits<Bf16, kLatent, DecodeParts<>>;
-    LAUNCH(merge, dim3(static_cast<unsigned>(plan.merge_blocks)), dim3(kCombineWarps * 32), 0, queue)(plan.merge);
-    return LAUNCH_STATUS();
-}
-
-}  // namespace
+#include "tile/latent_launch.h"
 
 extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
@@ -86,8 +64,8 @@ extern "C" int mla_decode(
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
     if constexpr (kLatentHopper) {
-        if (rows % 64 == 0) return launch<LatentRows64>(a, workspace, workspace_bytes, queue);
+        if (rows % 64 == 0) return launch_latent<LatentRows64>(a, workspace, workspace_bytes, queue);
     }
-    if (rows % 32 == 0) return launch<LatentRows32>(a, workspace, workspace_bytes, queue);
-    return launch<LatentRows16>(a, workspace, workspace_bytes, queue);
+    if (rows % 32 == 0) return launch_latent<LatentRows32>(a, workspace, workspace_bytes, queue);
+    return launch_latent<LatentRows16>(a, workspace, workspace_bytes, queue);
 }

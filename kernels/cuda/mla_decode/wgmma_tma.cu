@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: MIT
 // MLA decode on wgmma and TMA: split-KV over the paged latent cache, every page read once for scores and values.
 //
-//!KERNEL summary split-KV MLA decode on wgmma.m64nNk16; pages come by TMA and serve as keys and values
+//!KERNEL summary split-KV MLA decode on wgmma.m64nNk16, pages by TMA as keys and values; few rows on mma.sync
 //!KERNEL arch sm_90a
 //!KERNEL tune SMALL_ROWS=32,0
-//!KERNEL tune FETCHED_PAGES=2,0,3
-//!KERNEL tune GUESSED_PAGES=0,2
-//!KERNEL tune PAIRS=1,0
-//!KERNEL tune EARLY_PANELS=5,0,1,9
+//!KERNEL tune FETCHED_PAGES=3,2,0
+//!KERNEL tune RELEASE_AT=1,0,2
+//!KERNEL tune EARLY_PANELS=-1,5,0
+//!KERNEL tune PAIRS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
-// Algorithm. The rows of a request are its heads times its queries; a block takes up to 64 of them (fewer are padded) and
-// a range of pages of 64 tokens. A token's 576 columns are its key, the first 512 its value, so one tile in shared memory,
+// Up to 32 rows (heads times queries of a request) run the code of mma_sync.cu, which keeps more bytes under way there.
+//
+// Algorithm for more rows. A block takes 64 of them and a range of pages of 64 tokens. A token's 576 columns are its key, the first 512 its value, so one tile in shared memory,
 // nine panels of 64 columns in TMA's 128-byte swizzle, serves both products: as B with K innermost for the scores, and
 // transposed for the output. The output of 64 x 512 fills the registers of two warpgroups, 256 columns each. They take
 // turns with the tiles' scores and softmax, so that one's exponentials fall into the other's products
@@ -19,17 +20,18 @@
 //
 // Memory: 72 KB of queries, two pages of 72 KB, 8 KB of probabilities. Each half of a page has its own barrier and is
 // loaded again as soon as its warpgroup has used it; products start with the first panel that has landed. Page numbers
-// are read up to 64 pages ahead.
+// are read up to 64 pages ahead. Where several blocks read the same pages, the tensor cores are the bound, and one of the
+// blocks asks pages into L2 ahead (FETCHED_PAGES).
 //
-// Pairs. With an even number of row tiles two neighbouring blocks read the same pages: each loads half of the tokens of
-// every panel and TMA writes them to both (PAIRS), which halves what is read from L2.
+// Not run on a GPU so far, hence not the default: PAIRS (two neighbouring blocks read the same pages; each loads half of
+// the tokens of every panel and TMA writes them to both) and EARLY_PANELS from 0 on (benchmarks/mla_decode.md, version 2).
 //
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
 // Balance as in mma_sync.cu, in steps of pages (tile/decode_schedule.h); a second kernel merges parts in a fixed order.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
-// Limits: one block per multiprocessor; with 16 rows three quarters of the products are padding, hidden behind the loads.
+// Limits: one block per multiprocessor; a page takes about twice the tensor cores' own time.
 #include "kernel.h"
 
 #include <algorithm>
@@ -39,13 +41,22 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/combine_splits.h"
-#include "tile/latent_plan.h"
+#include "tile/latent_launch.h"
 #include "tile/launch_cluster.h"
 #include "tile/tensor_map.h"
 #include "tile/wgmma_latent.h"
 
+#ifndef FETCHED_PAGES
+#define FETCHED_PAGES 3
+#endif
+#ifndef RELEASE_AT
+#define RELEASE_AT 1
+#endif
+#ifndef EARLY_PANELS
+#define EARLY_PANELS -1
+#endif
 #ifndef PAIRS
-#define PAIRS 1
+#define PAIRS 0
 #endif
 #ifndef SMALL_ROWS
 #define SMALL_ROWS 32  // up to so many rows go to mma.sync
@@ -91,20 +102,7 @@ int launch(
         {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
     const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
     return launch_cluster(
-        combine_latent<PageSchedule>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
-}
-
-/// Few rows: mma.sync wastes no products on padding, and its smaller tiles keep more bytes under way.
-template <typename Tile>
-int launch_small(const DecodeArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
-    LatentPlan plan;
-    int status = plan_latent<Tile>(plan, a, workspace, workspace_bytes);
-    if (status != kOk) return status;
-    status = launch_cluster(
-        latent_decode<Tile>, plan.blocks, Tile::kThreads, 1, Tile::kSharedBytes, EARLY_START != 0, queue, plan.parts);
-    if (status != kOk || plan.merge_blocks == 0) return status;
-    return launch_cluster(
-        combine_latent<DecodeSchedule>, plan.merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, plan.merge);
+        combine_latent<Shape::kLatent>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
 }
 
 }  // namespace
@@ -113,8 +111,9 @@ extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Single = LatentShape<1>;
-    using Pair = LatentShape<2>;
+    // One row tile: memory is the bound. Several: blocks share pages.
+    using Single = LatentShape<1, 2, 0, EARLY_PANELS>;
+    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, EARLY_PANELS>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -136,8 +135,8 @@ extern "C" int mla_decode(
         few.max_blocks = max_blocks_per_seq;
         few.causal = causal != 0;
         few.scale = softmax_scale * kLog2E;
-        if (rows % 32 == 0) return launch_small<LatentRows32>(few, workspace, workspace_bytes, queue);
-        return launch_small<LatentRows16>(few, workspace, workspace_bytes, queue);
+        if (rows % 32 == 0) return launch_latent<LatentRows32>(few, workspace, workspace_bytes, queue);
+        return launch_latent<LatentRows16>(few, workspace, workspace_bytes, queue);
     }
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
@@ -157,7 +156,6 @@ extern "C" int mla_decode(
     a.schedule.longest = max_blocks_per_seq * Single::kTokens;
     a.seqlen_q = seqlen_q;
     a.heads = heads_q;
-    a.num_blocks = num_blocks;
     a.max_blocks = max_blocks_per_seq;
     a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     a.causal = causal != 0;
@@ -165,8 +163,10 @@ extern "C" int mla_decode(
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
-    if (PAIRS && a.row_tiles % 2 == 0) {
-        return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    }
+#if PAIRS
+    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, EARLY_PANELS>;
+    if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+#endif
+    if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     return launch<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }

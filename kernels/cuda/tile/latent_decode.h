@@ -10,7 +10,6 @@
 #include "online_softmax.h"
 #include "ptx/cp_async.h"
 #include "ptx/exp2.h"
-#include "ptx/grid_dependency.h"
 #include "ptx/ldmatrix.h"
 #include "ptx/mma_16bit.h"
 #include "split_kv.h"
@@ -359,10 +358,6 @@ __device__ __forceinline__ void decode_piece(
 template <typename Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
 latent_decode(const __grid_constant__ DecodeArguments a) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
-    grid_dependency_wait();  // neither does anything in a plain launch
-    grid_dependency_release();
-#endif
     uint8_t* const shared = dynamic_shared();
     const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
     DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);

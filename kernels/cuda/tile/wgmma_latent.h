@@ -15,10 +15,6 @@
 #include "tile/wgmma_latent_produce.h"
 #include "tile/wgmma_latent_shape.h"
 
-#ifndef GUESSED_PAGES
-#define GUESSED_PAGES 0  // a tunable of the kernel file; at most 32
-#endif
-
 /// Ask queries, page numbers and lengths into L2, all blocks together. Part of a block's threads.
 template <class Shape>
 __device__ __forceinline__ void fetch_inputs(const LatentArguments& a, int thread, int threads) {
@@ -32,21 +28,6 @@ __device__ __forceinline__ void fetch_inputs(const LatentArguments& a, int threa
     fetch(a.schedule.seqlens, batch * 4);
     fetch(a.block_table, batch * a.max_blocks * 4);
     fetch(a.q, batch * a.seqlen_q * a.heads * Shape::kWidth * 2);
-}
-
-/// Ask the first pages of this block's first piece into L2 while the previous kernel still runs. Lengths and page numbers
-/// may be old ones then, so these are guesses: they stay inside the cache, and nothing else comes of them. One warp.
-template <class Shape>
-__device__ __forceinline__ void guess_first_pages(const LatentArguments& a, int group, int lane) {
-    const EarlyPageSchedule schedule = {a.schedule.seqlens, a.schedule.batch, a.schedule.longest, a.schedule.groups};
-    DecodeWalk walk(schedule, group, lane);
-    DecodePiece piece;
-    if (!walk.next(schedule, piece)) return;
-    if (lane >= min(piece.steps.end - piece.steps.begin, GUESSED_PAGES)) return;
-    const int* const table = a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
-    const int number = __ldcg(table + lane);
-    if (number < 0 || number >= a.num_blocks) return;
-    prefetch_l2_bulk(a.cache + static_cast<size_t>(number) * Shape::kPageBytes, Shape::kPageBytes);
 }
 
 template <class Shape>
@@ -75,17 +56,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     else __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    if constexpr (GUESSED_PAGES > 0) {
-        const int block = static_cast<int>(blockIdx.x);
-        if (warp == kWarps && block % a.row_tiles == 0) guess_first_pages<Shape>(a, block / a.row_tiles, lane);
-    }
     grid_dependency_wait();
     grid_dependency_release();
 
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
         const LatentConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
-        consumer.consume();
+        const int block = static_cast<int>(blockIdx.x);
+        consumer.consume(block / a.row_tiles, block % a.row_tiles);
     } else {
         give_registers<Shape::kProducerRegisters>();
         if (warp == kWarps) {
@@ -101,10 +79,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
 }
 
 /// The merge of parts, which may be launched while the parts are still computed.
-template <class Schedule>
+template <int kColumns>
 __global__ void __launch_bounds__(kCombineWarps * 32) combine_latent(
-    const __grid_constant__ CombineArguments<DecodeParts<Schedule>> a) {
+    const __grid_constant__ CombineArguments<DecodeParts<PageSchedule>> a) {
     grid_dependency_release();
     // The lengths were final before the parts' kernel let this one start.
-    combine_block<Bf16, 512>(a, [] { grid_dependency_wait(); });
+    combine_block<Bf16, kColumns>(a, [] { grid_dependency_wait(); });
 }

@@ -7,9 +7,27 @@
 #include "ptx/tma.h"
 #include "tile/wgmma_latent_shape.h"
 
-#ifndef FETCHED_PAGES
-#define FETCHED_PAGES 2  // a tunable of the kernel file: how far ahead pairs ask pages into L2
-#endif
+/// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
+struct PageNumbers {
+    const int* table;
+    int count, lane;
+    int now, next;  // of pages 32 i + lane and 32 (i + 1) + lane
+
+    __device__ __forceinline__ PageNumbers(const int* table_, int count_, int lane_)
+        : table(table_), count(count_), lane(lane_), now(read(lane_)), next(read(32 + lane_)) {}
+    __device__ __forceinline__ int read(int page) const { return page < count ? __ldg(table + page) : 0; }
+    /// Of page `page`, or, with `ahead` (at most 32), of one further on. The whole warp asks, in order.
+    __device__ __forceinline__ int of(int page, int ahead = 0) const {
+        const int at = page % 32 + ahead;
+        const int near = __shfl_sync(0xffffffffu, now, at % 32), far = __shfl_sync(0xffffffffu, next, at % 32);
+        return at < 32 ? near : far;
+    }
+    __device__ __forceinline__ void pass(int page) {
+        if (page % 32 != 31) return;
+        now = next;
+        next = read(page + 33 + lane);
+    }
+};
 
 /// Load all pages of all pieces. One warp.
 template <class Shape>
@@ -17,7 +35,7 @@ __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
     int group, int row_tile, int rank, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
-    constexpr int kAhead = Shape::kPair == 2 ? FETCHED_PAGES : 0;
+    constexpr int kAhead = Shape::kFetched;
     uint32_t tile = 0;  // so many so far
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     DecodeWalk walk(a.schedule, group, lane);
@@ -27,7 +45,17 @@ __device__ __forceinline__ void produce_pages(
         if (count <= 0) continue;
         const int* const table =
             a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
-        int next = __ldg(table);  // page number; always read one page ahead, and never behind the piece
+        PageNumbers numbers(table, count, lane);
+        // Neither waits for anything, nor counts anywhere: what comes later is on its way to L2.
+        const auto fetch = [&](int page, int ahead) {
+            const int number = numbers.of(page, ahead);
+            if (lane == 0 && page + ahead < count && row_tile == 0) {
+                prefetch_l2_bulk(a.cache + static_cast<size_t>(number) * Shape::kPageBytes, Shape::kPageBytes);
+            }
+        };
+        if constexpr (kAhead > Shape::kStages) {
+            for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);
+        }
 
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
@@ -41,8 +69,7 @@ __device__ __forceinline__ void produce_pages(
         }
         turn.advance();
         for (int page = 0; page < count; ++page, ++tile) {
-            const int token = next * Shape::kTokens + rank * kTokens;
-            if (page + 1 < count) next = __ldg(table + page + 1);
+            const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = tile % 2, parity = tile / 2 % 2;
 #pragma unroll 1
             for (int order = 0; order < Shape::kParts; ++order) {
@@ -62,10 +89,8 @@ __device__ __forceinline__ void produce_pages(
                     }
                 }
             }
-            if (kAhead > 0 && lane == 0 && row_tile == 0 && page + kAhead < count) {
-                const size_t number = __ldg(table + page + kAhead);
-                prefetch_l2_bulk(a.cache + number * Shape::kPageBytes, Shape::kPageBytes);
-            }
+            if constexpr (kAhead > 0) fetch(page, kAhead);
+            numbers.pass(page);
         }
     }
 }

@@ -14,14 +14,8 @@
 #define START_PAGES 2  // a tunable of the kernel file
 #endif
 
-/// Past L1: what is read before the kernel may rely on it must not stay there.
-struct EarlyLength {
-    static __device__ __forceinline__ int load(const int* at) { return __ldcg(at); }
-};
-
 /// Steps of the schedule are whole pages.
 using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
-using EarlyPageSchedule = DecodeScheduleOf<64, START_PAGES, 1, EarlyLength>;
 
 struct LatentArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
@@ -31,7 +25,7 @@ struct LatentArguments {
     float* lse;              // [batch, heads, seqlen_q]
     PageSchedule schedule;
     SplitWorkspace parts;  // rows as DecodeParts orders them
-    int seqlen_q, heads, num_blocks, max_blocks;
+    int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
@@ -39,10 +33,14 @@ struct LatentArguments {
     float scale;  // softmax_scale * log2(e)
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both.
-template <int kPair_>
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how many
+/// pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the tile before
+/// is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them. kEarlyPanels:
+/// negative, or another order (wgmma_latent_consume.h): so many panels are multiplied before the other's probabilities
+/// are awaited, and the stage is handed back before the remaining ones are.
+template <int kPair_, int kReleaseAt_, int kFetched_, int kEarlyPanels_>
 struct LatentShape {
-    static constexpr int kPair = kPair_;
+    static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_, kEarlyPanels = kEarlyPanels_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
@@ -70,8 +68,6 @@ struct QueryTurn {
     int buffers;
     int buffer = 0, parity = 0;
 
-    /// 0 and 1 in turns.
-    __device__ __forceinline__ int alternate() const { return buffers == 1 ? parity : buffer; }
     __device__ __forceinline__ void advance() {
         buffer = buffer + 1 == buffers ? 0 : buffer + 1;
         parity ^= buffer == 0 ? 1 : 0;

@@ -52,4 +52,3 @@ def test_products_are_wgmma_on_one_tile_and_pages_come_by_tma(built):
         assert re.search(r"HGMMA\.64x256x16\.F32\.BF16 .*tnspB", body)   # values: the keys' tile, transposed
         assert "UTMALDG.2D" in body
         assert not re.search(r"\b(LDL|STL)\b", body)
-    assert any("UTMALDG.2D.MULTICAST" in body for body in bodies)

@@ -18,7 +18,13 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulati
 
 @pytest.fixture(scope="module")
 def mla(tmp_path_factory):
-    return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {})
+    """The wgmma path for any number of rows, in pairs of blocks where it can be."""
+    return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {"SMALL_ROWS": 0, "PAIRS": 1})
+
+
+@pytest.fixture(scope="module")
+def shipped(tmp_path_factory):
+    return EmulatedLatent(tmp_path_factory.mktemp("shipped"), {})
 
 
 def case(batch, hq, sk, lens="uniform", sq=1, causal=0):
@@ -68,17 +74,35 @@ def test_it_gives_the_same_bits_however_copies_are_timed(mla):
         assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
 
 
-@pytest.mark.parametrize("defines", [{"PAIRS": 0, "FETCHED_PAGES": 3}, {"EARLY_START": 0}], ids=name)
+@pytest.mark.parametrize("size", [
+    case(4, 16, 130, "mixed"),               # the code of mma_sync
+    case(3, 16, 100, "mixed", 2, 1),
+    case(2, 64, 330, "ragged"),
+    case(2, 128, 330, "mixed", 2, 1),
+], ids=name)
+def test_the_shipped_choice_for_each_number_of_rows(shipped, size):
+    for eager in (False, True):
+        shipped.check(size, eager=eager)
+    part = size["sq"] * size["hq"] * 513 * 4
+    shipped.check(size, processors=16, workspace_bytes=(size["batch"] + 32) * part)
+
+
+@pytest.mark.parametrize("defines", [
+    {"SMALL_ROWS": 0, "PAIRS": 1, "EARLY_PANELS": 5},
+    {"SMALL_ROWS": 0, "EARLY_PANELS": 0, "FETCHED_PAGES": 2, "EARLY_START": 0},
+], ids=name)
 def test_tunables(tmp_path, defines):
     kernel = EmulatedLatent(tmp_path, defines)
-    kernel.check(case(2, 128, 330, "ragged"))
+    for eager in (False, True):
+        kernel.check(case(2, 128, 330, "ragged"), eager=eager)
+        kernel.check(case(3, 16, 400, "mixed", 2, 1), eager=eager, processors=8, workspace_bytes=1 << 21)
 
 
 RUN = """
 import sys; sys.path.insert(0, {root!r})
 import pathlib
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
-kernel = EmulatedLatent(pathlib.Path({out!r}), {{}}, pathlib.Path({kernels!r}))
+kernel = EmulatedLatent(pathlib.Path({out!r}), {{"SMALL_ROWS": 0, "PAIRS": 1}}, pathlib.Path({kernels!r}))
 for eager in (False, True):
     for heads in (16, 128):
         case = dict(batch=2, sq=1, hq=heads, sk=500, lens="ragged", causal=0)
@@ -91,7 +115,7 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
         "wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, part), parity ^ 1);", ""),
     "scores before their panel": ("wgmma_latent_consume.h", "mbarrier_wait(full + panel * 8, parity);", ""),
     "softmax before the scores": (
-        "wgmma_latent_consume.h", "wgmma_wait<1>();\n                wgmma_results(scores);", ""),
+        "wgmma_latent_consume.h", "                    wgmma_wait<1>();\n", ""),
     "P before it is there": (
         "wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),

@@ -15,7 +15,12 @@ enum { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCou
 
 template <class Kernel>
 int cudaFuncSetAttribute(Kernel, int, int bytes) {
+#if defined(__CUDA_ARCH_LIST__)
+    constexpr int kOldest[] = {__CUDA_ARCH_LIST__};
+    return bytes <= (kOldest[0] >= 900 ? 227 : 99) * 1024 ? 0 : 1;
+#else
     return bytes <= 99 * 1024 ? 0 : 1;   // the smallest limit of the targets
+#endif
 }
 inline int cudaGetDevice(int* device) { return *device = 0; }
 inline int cudaDeviceGetAttribute(int* value, int, int) {

@@ -50,24 +50,22 @@ inline int choose_groups(
 
 inline bool latent_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
-/// One call, ready to be launched: `blocks` of latent_decode<Tile> and, where merge_blocks is not 0, the second kernel.
-struct LatentPlan {
-    DecodeArguments parts;
-    CombineArguments<DecodeParts<>> merge;
-    int blocks, merge_blocks;
-};
-
-/// Plan `a`, of which all but row_tiles, groups and the workspace is set. Returns 0 or what the caller must return.
+/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Returns 0 or
+/// what the caller must return.
 template <typename Tile>
-int plan_latent(LatentPlan& plan, DecodeArguments a, void* workspace, size_t workspace_bytes) {
+int launch_latent(DecodeArguments a, void* workspace, size_t workspace_bytes, void* queue) {
     static_assert(kLatentHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
     static_assert(Tile::kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+    const auto kernel = latent_decode<Tile>;
     int device = 0, multiprocessors = 0;
-    int status = static_cast<int>(cudaGetDevice(&device));
-    if (status == 0) {
-        status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    cudaError_t status = cudaGetDevice(&device);
+    if (status == cudaSuccess) {
+        status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     }
-    if (status != 0) return status;
+    if (status == cudaSuccess) {
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
+    }
+    if (status != cudaSuccess) return status;
 
     const int rows = a.seqlen_q * a.heads;  // of a request
     const int batch = a.schedule.batch;
@@ -77,15 +75,15 @@ int plan_latent(LatentPlan& plan, DecodeArguments a, void* workspace, size_t wor
         batch, a.max_blocks * (kPage / Tile::kTokens), DecodeSchedule::kStartSteps, a.row_tiles,
         static_cast<long long>(multiprocessors) * Tile::kBlocks, most, {4.0, 4.0});
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
-    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
-    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
-    plan.blocks = static_cast<int>(blocks);
-    plan.merge_blocks = 0;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, DecodeSchedule::part_count(groups, batch), rows, kLatent);
-        plan.merge = {{a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
-        plan.merge_blocks = share_segments<kLatent>(plan.merge, groups / batch + 1);
     }
-    plan.parts = a;
-    return kOk;
+    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
+    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
+    LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    const int launched = LAUNCH_STATUS();
+    if (launched != kOk || a.schedule.groups == 0) return launched;
+    const CombineArguments<DecodeParts<>> merge = {
+        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
+    return launch_combine<Bf16, kLatent>(merge, groups / batch + 1, queue);
 }
