@@ -12,19 +12,20 @@
 //
 // Up to 32 rows (heads times queries of a request) run the code of mma_sync.cu, which keeps more bytes under way there.
 //
-// Algorithm for more rows. A block takes 64 of them and a range of pages of 64 tokens. A token's 576 columns are its key, the first 512 its value, so one tile in shared memory,
-// nine panels of 64 columns in TMA's 128-byte swizzle, serves both products: as B with K innermost for the scores, and
-// transposed for the output. The output of 64 x 512 fills the registers of two warpgroups, 256 columns each. They take
-// turns with the tiles' scores and softmax, so that one's exponentials fall into the other's products
-// (tile/wgmma_latent_consume.h).
+// Algorithm for more rows. A block takes 64 of them and a range of pages of 64 tokens. A token's 576 columns are its key,
+// the first 512 its value, so one tile in shared memory, nine panels of 64 columns in TMA's 128-byte swizzle, serves both
+// products: as B with K innermost for the scores, and transposed for the output. The output of 64 x 512 fills the
+// registers of two warpgroups, 256 columns each. They take turns with the tiles' scores and softmax, so that one's
+// exponentials fall into the other's products (tile/wgmma_latent_consume.h).
 //
 // Memory: 72 KB of queries, two pages of 72 KB, 8 KB of probabilities. Each half of a page has its own barrier and is
 // loaded again as soon as its warpgroup has used it; products start with the first panel that has landed. Page numbers
-// are read up to 64 pages ahead. Where several blocks read the same pages, the tensor cores are the bound, and one of the
-// blocks asks pages into L2 ahead (FETCHED_PAGES).
+// are read up to 64 pages ahead. Where several blocks read the same pages, memory is not the bound, and one of the blocks
+// asks pages into L2 ahead (FETCHED_PAGES).
 //
-// Not run on a GPU so far, hence not the default: PAIRS (two neighbouring blocks read the same pages; each loads half of
-// the tokens of every panel and TMA writes them to both) and EARLY_PANELS from 0 on (benchmarks/mla_decode.md, version 2).
+// Not run on a GPU as they are, hence not the default: PAIRS (two neighbouring blocks read the same pages; each loads half
+// of the tokens of every panel, and TMA writes them to both) and EARLY_PANELS from 0 on (another order of the products).
+// See version 2 in benchmarks/mla_decode.md.
 //
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
@@ -119,7 +120,8 @@ extern "C" int mla_decode(
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
     const long long rows = static_cast<long long>(seqlen_q) * heads_q;
     if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
-    if (!(softmax_scale > 0.0f) || !latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
+    if (!(softmax_scale > 0.0f)) return kUnsupportedShape;
+    if (!latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
     if (rows <= SMALL_ROWS && rows % 16 == 0) {
         DecodeArguments few{};
         few.q = static_cast<const uint8_t*>(q);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Host side of MLA decode on mma.sync: tile shapes, what a kernel is told, and how the batch is cut.
+// Host side of MLA decode on mma.sync: tile shapes, how the batch is cut, and the launch.
 #pragma once
 
 #include <cstddef>
@@ -35,8 +35,9 @@ struct GroupCost {
     double start, merge;
 };
 
-/// Groups of blocks that share the line of tokens, or 0 for one group per request. `longest` is the steps a request may have,
-/// `starts` what the line counts for each request, `slots` the blocks that run at a time, `most` the workspace's limit.
+/// Groups of blocks that share the line of tokens, or 0 for one group per request. `longest` is the steps a request may
+/// have, `starts` what the line counts for each request, `slots` the blocks that run at a time, `most` the workspace's
+/// limit.
 inline int choose_groups(
     long long batch, int longest, int starts, long long row_tiles, long long slots, long long most, GroupCost cost) {
     const long long groups = most < slots / row_tiles ? most : slots / row_tiles;
@@ -50,8 +51,8 @@ inline int choose_groups(
 
 inline bool latent_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
-/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Returns 0 or
-/// what the caller must return.
+/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Returns
+/// 0 or what the caller must return.
 template <typename Tile>
 int launch_latent(DecodeArguments a, void* workspace, size_t workspace_bytes, void* queue) {
     static_assert(kLatentHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");

@@ -6,6 +6,8 @@
 //   accept(t - 1): the other's probabilities times its own half of the values, started behind the scores of t;
 //   softmax of t while that runs, then P for the other, then P (still in registers) times its own half of the values;
 //   the scores of t + 2 as their panels land.
+// With kEarlyPanels the scores of t are started over so many panels, then comes accept(t - 1), which is waited for, then the
+// other panels: a page that is late does not keep the other's P, and the stage it belongs to, waiting.
 // So one warpgroup's softmax falls into the other's products. There is one buffer for P: the owner of t + 1 is the only
 // one who reads P of t there, and does so before it writes its own.
 #pragma once
@@ -44,7 +46,7 @@ struct LatentConsumer {
     __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
 
     /// Start the scores of tile `tile` over the panels kBegin to kEnd - 1 as they land, in the order in which they are
-    /// loaded: panel 8, this warpgroup's half of the values, the other half. All addresses come from few registers, plus
+    /// loaded: panel 8, this warpgroup's half of the values, the other half. Addresses come from few registers, plus
     /// constants.
     template <int kBegin, int kEnd>
     __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile, int buffer) const {

@@ -33,11 +33,11 @@ struct LatentArguments {
     float scale;  // softmax_scale * log2(e)
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how many
-/// pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the tile before
-/// is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them. kEarlyPanels:
-/// negative, or another order (wgmma_latent_consume.h): so many panels are multiplied before the other's probabilities
-/// are awaited, and the stage is handed back before the remaining ones are.
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how
+/// many pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the tile
+/// before is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them.
+/// kEarlyPanels: negative, or another order (wgmma_latent_consume.h): so many panels are multiplied before the other's
+/// probabilities are awaited, and the stage is handed back before the remaining ones are.
 template <int kPair_, int kReleaseAt_, int kFetched_, int kEarlyPanels_>
 struct LatentShape {
     static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_, kEarlyPanels = kEarlyPanels_;
@@ -97,7 +97,7 @@ struct LatentMemory {
     __device__ __forceinline__ uint32_t full(int stage, int panel) const {
         return base + Shape::kBarriers + (stage * Shape::kPanels + panel) * 8;
     }
-    /// A part's panels are free: 0 to 3 or 4 to 7, which warpgroup 0 or 1 is the last to read, or 8, which has no values.
+    /// A part's panels are free: 0 to 3 or 4 to 7, which warpgroup 0 or 1 reads last, or 8, which has no values.
     __device__ __forceinline__ uint32_t empty(int stage, int part) const {
         return base + Shape::kBarriers + (Shape::kStages * Shape::kPanels + Shape::kParts * stage + part) * 8;
     }
