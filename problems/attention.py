@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -12,6 +14,16 @@ from utils import CHUNK, reference_dtype
 UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
 
+class Rows(NamedTuple):
+    """Query rows and how far roundings move them; ``drift`` and ``lse_drift`` are None unless asked for."""
+
+    o: Tensor                 # [r, dv]
+    spread: Tensor            # [r, dv]
+    lse: Tensor               # [r]
+    drift: Tensor | None      # [r, dv]
+    lse_drift: Tensor | None  # [r]
+
+
 def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
     """(o [r, dv], spread [r, dv], lse [r]) for query rows that see a prefix of the keys, in ``reference_dtype``: fp64.
 
@@ -19,12 +31,30 @@ def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: floa
     sqrt(sum_j p_j^2 v_j^2): the standard deviation of o, in units of the roundoff, if every p_j is rounded
     independently. A row that sees no key has o = 0, spread = 0 and lse = -inf.
     """
+    return _rows(q, k, v, visible, scale, 0.0, False)[:3]
+
+
+def drifting_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float, floor: float = 0.0) -> Rows:
+    """As ``attention_rows``, and what it does to o and lse if the scores themselves are rounded.
+
+    A score whose products q_c k_c are wrong by a relative error of their own, with standard deviation 1 (in units of
+    the roundoff), is wrong by r_j = scale * sqrt(sum_c q_c^2 k_c^2), and p_j with it. So ``lse_drift`` is
+    sqrt(sum_j p_j^2 r_j^2), and ``drift``, as the weights still add up to 1, sqrt(sum_j p_j^2 r_j^2 (v_j - o)^2).
+    ``floor``: a p_j below that share of the row's largest is as wrong as this share would be (a format's subnormals).
+    """
+    return _rows(q, k, v, visible, scale, floor, True)
+
+
+def _rows(
+    q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float, floor: float, drifting: bool,
+) -> Rows:
     dtype = reference_dtype(q.device)
     k, v = k.to(dtype), v.to(dtype)
     squares = v.square()
     o = torch.zeros(len(q), v.shape[1], dtype=dtype, device=q.device)
-    spread = torch.zeros_like(o)
+    spread, drift = torch.zeros_like(o), torch.zeros_like(o) if drifting else None
     lse = torch.full((len(q),), -torch.inf, dtype=dtype, device=q.device)
+    lse_drift = torch.zeros_like(lse) if drifting else None
     keys = torch.arange(len(k), device=q.device)
     step = max(1, CHUNK // max(1, len(k)))
     for r in range(0, len(q), step):
@@ -32,17 +62,29 @@ def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: floa
         seen = int(visible[part].max())          # keys that some row of this part sees
         if seen <= 0:
             continue
-        p = (q[part].to(dtype) @ k[:seen].T).mul_(scale)
-        p.masked_fill_(keys[:seen] >= visible[part, None], -torch.inf)
+        rows = q[part].to(dtype)
+        p = (rows @ k[:seen].T).mul_(scale)
+        hidden = keys[:seen] >= visible[part, None]
+        p.masked_fill_(hidden, -torch.inf)
         top = p.amax(1, keepdim=True)
         top = torch.where(torch.isinf(top), 0.0, top)
         p.sub_(top).exp_()
         total = p.sum(1, keepdim=True)
         lse[part] = (top + total.log()).squeeze(1)
-        p.div_(torch.where(total == 0, 1.0, total))
+        total = torch.where(total == 0, 1.0, total)
+        p.div_(total)
         o[part] = p @ v[:seen]
-        spread[part] = (p.square_() @ squares[:seen]).sqrt_()
-    return o, spread, lse
+        p.square_()
+        if drift is not None and lse_drift is not None:
+            moved = (rows.square() @ k[:seen].square().T).mul_(scale**2).mul_(p)
+            sums = moved.sum(1, keepdim=True)
+            lse_drift[part] = sums.squeeze(1).sqrt()
+            variance = moved @ squares[:seen] + o[part] * (o[part] * sums - 2 * (moved @ v[:seen]))
+            drift[part] = variance.clamp_min_(0.0).sqrt_()
+        if floor:
+            p.add_((floor / total).square()).masked_fill_(hidden, 0.0)
+        spread[part] = (p @ squares[:seen]).sqrt_()
+    return Rows(o, spread, lse, drift, lse_drift)
 
 
 def attention_bounds(o: Tensor, spread: Tensor, lse: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

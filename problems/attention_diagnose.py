@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Mistakes that an attention kernel is likely to hold, as the values they would give: for flash_attention, mla_decode.
+"""Mistakes that an attention kernel is likely to hold, as the values they would give: for flash_attention, mla_decode
+and their fp8 sisters.
 
 Beside the mutants, which a check has to refuse: which block of keys is missing, what the mask hides too much, what
 happened to the softmax. The judge's: staged on no runner.
@@ -62,18 +63,26 @@ def _pair(rows: Tensor, heads_per_group: int) -> Tensor:
     return rows[:, 0] * 65536 + rows[:, 2] // heads_per_group
 
 
+def plain(groups: Sequence[Group]) -> Answer:
+    """(o, lse) of the groups as they are, rows in the order of ``here``: for operands that are wrong themselves."""
+    return _over_all(groups, lambda each: _softmax(each.scores * each.scale, each.values, each.visible))
+
+
+def _over_all(groups: Sequence[Group], function: Callable[[Group], Answer]) -> Answer:
+    count = sum(len(each.here) for each in groups)
+    device, dtype = groups[0].values.device, groups[0].values.dtype
+    o = torch.empty(count, groups[0].values.shape[1], dtype=dtype, device=device)
+    lse = torch.empty(count, dtype=dtype, device=device)
+    for each in groups:
+        o[each.here], lse[each.here] = function(each)
+    return o, lse
+
+
 def hypotheses(groups: Sequence[Group], causal: bool, longest: int) -> Iterator[Hypothesis]:
     """(name, sentence, (o, lse)) of each mistake, rows in the order of ``here``; ``longest``: keys of the longest row.
     """
-    count = sum(len(each.here) for each in groups)
-    device, dtype = groups[0].values.device, groups[0].values.dtype
-
     def over_all(function: Callable[[Group], Answer]) -> Answer:
-        o = torch.empty(count, groups[0].values.shape[1], dtype=dtype, device=device)
-        lse = torch.empty(count, dtype=dtype, device=device)
-        for each in groups:
-            o[each.here], lse[each.here] = function(each)
-        return o, lse
+        return _over_all(groups, function)
 
     yield from _of_softmax(over_all)
     yield from _of_mask(over_all, causal)

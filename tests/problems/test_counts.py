@@ -14,6 +14,7 @@ from tests.problems.folders import NAMES, generate, problem
 MIB = 1 << 20
 flash = problem("flash_attention").binding
 mla = problem("mla_decode").binding
+mla_fp8 = problem("mla_decode_fp8").binding
 size = st.integers(1, 40)
 
 
@@ -38,6 +39,8 @@ def test_visible_pairs_of_decoding(batch: int, sk: int, lens: str, sq: int, caus
     pages = sum(len(range(0, length, 64)) for length in lengths)
     rows = batch * sq * 16
     assert mla.bytes_moved(case) == 1152 * sum(lengths) + 4 * pages + 4 * batch + rows * (1152 + 1024 + 4)
+    assert mla_fp8.flops(case) == mla.flops(case)
+    assert mla.bytes_moved(case) - mla_fp8.bytes_moved(case) == (1152 - 656) * sum(lengths)
 
 
 def test_decode_counts_are_those_of_the_data_a_seed_makes() -> None:
@@ -55,6 +58,7 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 0, "half": 1},
     ],
     "mla_decode": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
+    "mla_decode_fp8": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
 }
 
 
@@ -100,6 +104,7 @@ def test_gemm_counts_are_the_sizes_of_the_tensors(name: str) -> None:
     ("flash_attention", {"batch": 64, "sq": 128, "hq": 32, "dim": 256}, 272 * MIB),
     ("mla_decode", {"batch": 1, "sq": 1, "hq": 16}, MIB + (304 + 1) * 16 * 514 * 4),
     ("mla_decode", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
+    ("mla_decode_fp8", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
     ("mla_decode", {"batch": 1024, "sq": 2, "hq": 128}, MIB + 2 * 1024 * 2 * 128 * 514 * 4),
 ])
 def test_workspace(name: str, case: dict[str, Any], want: int) -> None:
@@ -108,7 +113,7 @@ def test_workspace(name: str, case: dict[str, Any], want: int) -> None:
 
 def test_peaks_follow_the_data_type() -> None:
     assert [flash.PEAK({"half": half}) for half in (0, 1)] == ["bf16", "fp16"]
-    assert mla.PEAK({}) == "bf16"
+    assert mla.PEAK({}) == mla_fp8.PEAK({}) == "bf16"
 
 
 @pytest.mark.parametrize("name", NAMES)

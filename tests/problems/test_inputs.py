@@ -24,7 +24,7 @@ decode_cases = st.fixed_dictionaries({
     "batch": st.integers(1, 6), "sq": st.integers(1, 2), "hq": st.sampled_from([16, 64]), "sk": st.integers(1, 200),
     "lens": st.sampled_from(["uniform", "ragged", "mixed"]), "causal": st.integers(0, 1)})
 CASES = {"fp8_gemm": gemm_cases, "amd_fp8_mm": gemm_cases, "flash_attention": attention_cases,
-         "mla_decode": decode_cases}
+         "mla_decode": decode_cases, "mla_decode_fp8": decode_cases}
 any_case = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), CASES[name]))
 
 
@@ -178,10 +178,49 @@ def test_a_paged_cache_is_live_where_requests_own_it_and_nan_elsewhere(case: dic
     assert not bool(live.all(1).all())
 
 
-def test_the_last_token_of_every_request_matters() -> None:
+@FEW
+@given(decode_cases, st.sampled_from(["e4m3fn", "e4m3fnuz"]))
+def test_an_fp8_cache_holds_the_bf16_caches_tokens_and_their_scales(case: dict[str, Any], fp8: str) -> None:
+    """Row by row: codes, scales and rotary columns where kernel.h says, NaN in all three where no request owns one."""
+    q, kv_cache, block_table, seqlens, *_ = generate("mla_decode_fp8", case, fp8=fp8)
+    dtype = getattr(torch, f"float8_{fp8}")
+    assert (kv_cache.dtype, kv_cache.shape[1:], kv_cache.is_contiguous()) == (dtype, (64, 1, 656), True)
+    latent = problem("mla_decode_fp8").reference.paged_batch
+    plain = latent(**{key: case[key] for key in ("batch", "sq", "hq", "sk", "lens")}, seed=1, place=q.device,
+                   levels=True)
+    assert all(torch.equal(a, b) for a, b in zip((q, block_table, seqlens), (plain[0], *plain[2:]), strict=True))
+    raw, tokens = kv_cache.view(torch.uint8), plain[1]
+    codes = raw[..., :512].contiguous().view(dtype).float()
+    scales = raw[..., 512:528].contiguous().view(torch.float32)
+    rotary = raw[..., 528:].contiguous().view(torch.bfloat16)
+    live = ~torch.isnan(tokens[..., 0])
+    assert not bool(live[0].any())
+    assert all(bool(torch.isnan(part[~live]).all()) for part in (codes, scales, rotary))
+    assert torch.equal(rotary[live], tokens[..., 512:][live])
+    assert bool((scales[live] > 0).all())
+    back = codes.unflatten(-1, (4, 128)) * scales.unsqueeze(-1)
+    wanted = tokens[..., :512].float().unflatten(-1, (4, 128))
+    largest = wanted.abs().amax(-1, keepdim=True)
+    room = 2.0**-4 * wanted.abs() + 2.0**-8 * largest / torch.finfo(dtype).max       # half a step, subnormals too
+    assert bool(((back - wanted).abs() <= room)[live].all())
+
+
+def test_an_fp8_caches_scales_differ_from_block_to_block() -> None:
+    case = {"batch": 2, "sq": 1, "hq": 16, "sk": 500, "lens": "uniform", "causal": 0}
+    data = generate("mla_decode_fp8", case)
+    reference = problem("mla_decode_fp8").reference
+    scales = reference.unpack(reference.rows_of_request(data, 0))[1]
+    ratios = (scales[:, 0] / scales[:, 1]).log2()
+    assert float(ratios.std()) > 0.6
+    exponents = scales.log2()
+    assert float((exponents - exponents.round()).abs().median()) > 0.1       # not powers of two
+
+
+@pytest.mark.parametrize("name", ["mla_decode", "mla_decode_fp8"])
+def test_the_last_token_of_every_request_matters(name: str) -> None:
     case = {"batch": 3, "sq": 2, "hq": 16, "sk": 3000, "lens": "ragged", "causal": 0}
-    reference = problem("mla_decode").reference
-    q, kv_cache, block_table, seqlens, causal, scale = generate("mla_decode", case)
+    reference = problem(name).reference
+    q, kv_cache, block_table, seqlens, causal, scale = generate(name, case)
     lse = reference.expected((q, kv_cache, block_table, seqlens, causal, scale))[1].values
     stale = reference.expected((q, kv_cache, block_table, seqlens - 1, causal, scale))[1].values
     assert bool(((lse - stale)[:, [0, 15]] > 4 * 2.0**-10).all())

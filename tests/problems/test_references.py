@@ -83,6 +83,51 @@ def test_decoding_is_attention_over_the_gathered_tokens(case: Any) -> None:
         torch.testing.assert_close(want_lse.values[b].double(), lse[0], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("case", small_cases("mla_decode_fp8"), ids=case_id)
+def test_decoding_from_fp8_is_attention_over_the_dequantised_tokens(case: Any) -> None:
+    data = generate("mla_decode_fp8", case.params, seed=3)
+    q, _, _, seqlens, causal, scale = data
+    want_o, want_lse = problem("mla_decode_fp8").reference.expected(data)
+    for b in range(len(seqlens)):
+        tokens = fp8_tokens(data, b)
+        o, lse = models.attention(q[b : b + 1], tokens, tokens[..., :512], causal, scale)
+        torch.testing.assert_close(want_o.values[b].double(), o[0], rtol=1e-5, atol=1e-6)
+        torch.testing.assert_close(want_lse.values[b].double(), lse[0], rtol=1e-6, atol=1e-6)
+
+
+def fp8_tokens(data: Any, request: int) -> torch.Tensor:
+    """[1, tokens, 1, 576] fp64: a request's tokens read from the bytes one by one."""
+    _, kv_cache, block_table, seqlens, *_ = data
+    tokens = torch.empty(int(seqlens[request]), 576, dtype=torch.float64)
+    for t, token in enumerate(tokens):
+        row = kv_cache[int(block_table[request, t // 64]), t % 64, 0].view(torch.uint8)
+        scales = row[512:528].view(torch.float32).double()
+        token[:512] = row[:512].view(kv_cache.dtype).double() * scales.repeat_interleave(128)
+        token[512:] = row[528:].view(torch.bfloat16).double()
+    return tokens[None, :, None]
+
+
+def test_what_a_rounded_score_does_to_a_row() -> None:
+    """``drift`` and ``lse_drift`` against finite differences, key by key."""
+    rng = torch.Generator().manual_seed(4)
+    q, k, v = (torch.randn(*shape, generator=rng, dtype=torch.float64) for shape in ((3, 16), (20, 16), (20, 8)))
+    visible, scale = torch.tensor([20, 7, 1]), 0.7
+    rows = problem("mla_decode_fp8").reference.drifting_rows(q, k, v, visible, scale)
+    for i, seen in enumerate(visible.tolist()):
+        scores = scale * q[i] @ k[:seen].T
+        sizes = scale * (q[i].square() @ k[:seen].square().T).sqrt()
+        moves, lse_moves = [], []
+        for j in range(seen):
+            step = torch.zeros(seen, dtype=torch.float64)
+            step[j] = 1e-6 * sizes[j]
+            up, down = ((scores + s).softmax(0) @ v[:seen] for s in (step, -step))
+            moves.append((up - down) / 2e-6)
+            lse_moves.append(((scores + step).logsumexp(0) - (scores - step).logsumexp(0)) / 2e-6)
+        torch.testing.assert_close(rows.drift[i], torch.stack(moves).square().sum(0).sqrt(), rtol=1e-6, atol=1e-7)
+        lse_moved = torch.stack(lse_moves).square().sum().sqrt()
+        torch.testing.assert_close(rows.lse_drift[i], lse_moved, rtol=1e-6, atol=1e-9)
+
+
 def test_rows_that_see_nothing_are_zero_to_the_bit() -> None:
     case = {"batch": 1, "sq": 5, "sk": 2, "hq": 2, "hk": 1, "dim": 64, "causal": 1, "half": 0}
     data = generate("flash_attention", case)
@@ -127,7 +172,8 @@ def test_seeds_choose_different_samples_and_ends_are_in_all() -> None:
 def test_references_in_fp32_say_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """As on GPUs with hardly any fp64: values within a hundredth of the bounds, bounds within a thousandth."""
     reference = problem(name).reference
-    helper = reference.block_scaled_product if name in GEMMS else reference.attention_rows
+    helpers = ("block_scaled_product", "attention_rows", "drifting_rows")
+    helper = next(getattr(reference, helper) for helper in helpers if hasattr(reference, helper))
     for case in small_cases(name):
         data = generate(name, case.params, seed=9)
         exact = reference.expected(data)
@@ -249,6 +295,59 @@ def test_decoding_with_rounded_weights_passes_twice_over(case: Any) -> None:
     o_share, lse_share = shares("mla_decode", data, (o, lse))
     assert o_share < 0.5
     assert lse_share < 0.05
+
+
+@pytest.mark.parametrize("case", small_cases("mla_decode_fp8"), ids=case_id)
+def test_decoding_from_a_cache_dequantised_to_bf16_passes_twice_over(case: Any) -> None:
+    data = generate("mla_decode_fp8", case.params, seed=8)
+    o_share, lse_share = shares("mla_decode_fp8", data, decoded(data, torch.bfloat16))
+    assert o_share < 0.5
+    assert lse_share < 0.5
+
+
+@pytest.mark.parametrize("case", small_cases("mla_decode_fp8")[:6], ids=case_id)
+def test_decoding_with_scales_in_fp32_is_within_the_bounds_of_mla_decode(case: Any) -> None:
+    """A kernel that rounds no dequantised column needs nothing of what the bound allows for it."""
+    data = generate("mla_decode_fp8", case.params, seed=8)
+    reference = problem("mla_decode_fp8").reference
+    answers = decoded(data, torch.float32)
+    rows = [torch.arange(size) for size in data[0].shape[:3]]
+    for b, i, h in torch.cartesian_prod(*rows)[:: 7].tolist():
+        tokens = fp8_tokens(data, b)[0, :, 0]
+        visible = len(tokens) - (data[0].shape[1] - 1 - i if data[4] else 0)
+        exact = models_rows(data[0][b, i, h], tokens, visible, data[5])
+        o_bound, lse_bound = reference.drifting_rows.__globals__["attention_bounds"](*exact, torch.bfloat16)
+        assert bool(((answers[0][b, i, h].double() - exact[0][0]).abs() <= o_bound[0]).all())
+        difference = answers[1][b, h, i].double() - exact[2][0]
+        assert visible <= 0 or abs(float(difference)) <= float(lse_bound[0])
+
+
+def models_rows(q: torch.Tensor, tokens: torch.Tensor, visible: int, scale: float) -> Any:
+    attention_rows = problem("mla_decode").reference.attention_rows
+    return attention_rows(q[None], tokens, tokens[:, :512], torch.tensor([visible]), scale)
+
+
+def decoded(data: Any, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """(o, lse) of an fp8 cache dequantised to ``dtype``, weights in bf16."""
+    q, _, _, seqlens, causal, scale = data
+    o = torch.empty(*q.shape[:3], 512, dtype=torch.bfloat16)
+    lse = torch.empty(q.shape[0], q.shape[2], q.shape[1])
+    for b in range(len(seqlens)):
+        tokens = fp8_tokens(data, b).to(dtype)
+        o[b : b + 1], lse[b : b + 1] = models.online_attention(q[b : b + 1], tokens, tokens[..., :512], causal, scale)
+    return o, lse
+
+
+def test_queries_in_fp8_do_not_pass() -> None:
+    case = {"batch": 1, "sq": 1, "hq": 16, "sk": 500, "lens": "uniform", "causal": 0}
+    data = generate("mla_decode_fp8", case)
+    q = data[0].float()
+    size = q.abs().amax(-1, keepdim=True) / 448
+    narrow = ((q / size).to(torch.float8_e4m3fn).float() * size).to(torch.bfloat16)
+    passed, message = problem("mla_decode_fp8").reference.check_implementation(
+        data, decoded((narrow, *data[1:]), torch.bfloat16))
+    assert not passed
+    assert message.startswith("o: ")
 
 
 def test_weights_in_fp8_do_not_pass() -> None:

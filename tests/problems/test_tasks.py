@@ -22,6 +22,7 @@ PARAMETERS = {
     "amd_fp8_mm": ["m", "n", "k", "seed"],
     "flash_attention": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
+    "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
 }
 CHALLENGE = [(n, k) for n, k in (
     (1536, 7168), (3072, 1536), (576, 7168), (7168, 256), (7168, 2048), (4608, 7168), (7168, 2304), (512, 7168),
@@ -111,15 +112,16 @@ def test_attention_cases_reach_the_corners() -> None:
     assert all(case["hq"] % case["hk"] == 0 for case in cases)
 
 
-def test_decode_cases_reach_the_corners() -> None:
-    cases = task("mla_decode")["tests"]
+@pytest.mark.parametrize("name", ["mla_decode", "mla_decode_fp8"])
+def test_decode_cases_reach_the_corners(name: str) -> None:
+    cases = task(name)["tests"]
     assert {case["hq"] for case in cases} == {16, 64, 128}
     assert {case["lens"] for case in cases} == {"uniform", "ragged", "mixed"}
     assert {1, 128} <= {case["batch"] for case in cases}
     assert any(case["sq"] == 2 and case["causal"] and case["lens"] == "mixed" for case in cases)
 
 
-@pytest.mark.parametrize("name", ["fp8_gemm", "mla_decode"])
+@pytest.mark.parametrize("name", ["fp8_gemm", "mla_decode", "mla_decode_fp8"])
 def test_a_runner_that_stages_the_files_flat_can_use_the_reference(name: str, tmp_path: Path) -> None:
     for entry in task(name)["files"]:
         if entry["name"] not in ("submission.py", "eval.py"):

@@ -34,8 +34,10 @@ def here(*devices: Device) -> Availability:
 # Selecting -----------------------------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize(("patterns", "expected"), [
-    (["fp8_gemm"], ["fp8_gemm"]), (["*mm"], ["amd_fp8_mm", "fp8_gemm"]), (["mla*", "mla_decode"], ["mla_decode"]),
-    (["*"], ["amd_fp8_mm", "flash_attention", "fp8_gemm", "mla_decode"]), (["nothing*"], []), ([], []),
+    (["fp8_gemm"], ["fp8_gemm"]), (["*mm"], ["amd_fp8_mm", "fp8_gemm"]),
+    (["mla*", "mla_decode"], ["mla_decode", "mla_decode_fp8"]),
+    (["*"], ["amd_fp8_mm", "flash_attention", "fp8_gemm", "mla_decode", "mla_decode_fp8"]),
+    (["nothing*"], []), ([], []),
 ])
 def test_problems_by_pattern(patterns, expected):
     assert [found.name for found in jobs.select_problems(OURS, patterns)] == expected

@@ -65,6 +65,7 @@ def test_naive_kernels_are_right(name: str, case: Any, call: Caller) -> None:
 @pytest.mark.parametrize(("name", "overrides"), [
     ("fp8_gemm", {"k": 192}), ("fp8_gemm", {"m": 0}), ("amd_fp8_mm", {"k": 64}),
     ("flash_attention", {"head_dim": 257}), ("flash_attention", {"heads_k": 3}), ("mla_decode", {"batch": 0}),
+    ("mla_decode_fp8", {"batch": 0}),
 ])
 def test_what_they_cannot_do_they_decline_untouched(name: str, overrides: dict[str, int], call: Caller) -> None:
     case = problem(name).tests[0].params
