@@ -394,7 +394,8 @@ def main() -> int:
     parser.add_argument("--no-time", action="store_true", help="checks only")
     parser.add_argument("--no-variants", action="store_true", help="the shipped tile shapes only")
     parser.add_argument(
-        "--build", action="append", default=[], metavar="LABEL=VARIANT,KEY=VALUE", help="one more, of the problem of --only")
+        "--build", action="append", default=[], metavar="LABEL=VARIANT,KEY=VALUE",
+        help="one more, of the problem of --only")
     parser.add_argument("--labels", default=".*", help="a pattern: only builds whose labels match")
     parser.add_argument("--nvcc", default=os.environ.get("NVCC", "nvcc"))
     options = parser.parse_args()

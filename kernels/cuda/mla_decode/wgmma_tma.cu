@@ -6,26 +6,24 @@
 //!KERNEL tune SMALL_ROWS=32,0
 //!KERNEL tune FETCHED_PAGES=3,2,0
 //!KERNEL tune RELEASE_AT=1,0,2
-//!KERNEL tune EARLY_PANELS=-1,5,0
 //!KERNEL tune PAIRS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
 // Up to 32 rows (heads times queries of a request) run the code of mma_sync.cu, which keeps more bytes under way there.
 //
-// Algorithm for more rows. A block takes 64 of them and a range of pages of 64 tokens. A token's 576 columns are its key,
-// the first 512 its value, so one tile in shared memory, nine panels of 64 columns in TMA's 128-byte swizzle, serves both
-// products: as B with K innermost for the scores, and transposed for the output. The output of 64 x 512 fills the
-// registers of two warpgroups, 256 columns each. They take turns with the tiles' scores and softmax, so that one's
-// exponentials fall into the other's products (tile/wgmma_latent_consume.h).
+// Algorithm for more rows. A block takes 64 of them and a range of pages of 64 tokens. A token's 576 columns are its
+// key, the first 512 its value, so one tile in shared memory, nine panels of 64 columns in TMA's 128-byte swizzle,
+// serves both products: as B with K innermost for the scores, and transposed for the output. The output of 64 x 512
+// fills the registers of two warpgroups, 256 columns each. They take turns with the tiles' scores and softmax, so that
+// one's exponentials fall into the other's products (tile/wgmma_latent_consume.h).
 //
 // Memory: 72 KB of queries, two pages of 72 KB, 8 KB of probabilities. Each half of a page has its own barrier and is
 // loaded again as soon as its warpgroup has used it; products start with the first panel that has landed. Page numbers
-// are read up to 64 pages ahead. Where several blocks read the same pages, memory is not the bound, and one of the blocks
+// are read up to 64 pages ahead. Where several blocks read the same pages, memory is not the bound, and one of them
 // asks pages into L2 ahead (FETCHED_PAGES).
 //
-// Not run on a GPU as they are, hence not the default: PAIRS (two neighbouring blocks read the same pages; each loads half
-// of the tokens of every panel, and TMA writes them to both) and EARLY_PANELS from 0 on (another order of the products).
-// See version 2 in benchmarks/mla_decode.md.
+// Not run on a GPU as it is, hence not the default: PAIRS. Two neighbouring blocks read the same pages; each loads half
+// of the tokens of every panel, and TMA writes them to both. See benchmarks/mla_decode.md, also for a better order.
 //
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
@@ -52,9 +50,6 @@
 #endif
 #ifndef RELEASE_AT
 #define RELEASE_AT 1
-#endif
-#ifndef EARLY_PANELS
-#define EARLY_PANELS -1
 #endif
 #ifndef PAIRS
 #define PAIRS 0
@@ -113,8 +108,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, 2, 0, EARLY_PANELS>;
-    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, EARLY_PANELS>;
+    using Single = LatentShape<1, 2, 0>;
+    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -166,7 +161,7 @@ extern "C" int mla_decode(
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if PAIRS
-    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, EARLY_PANELS>;
+    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES>;
     if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
     if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);

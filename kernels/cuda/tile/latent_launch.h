@@ -51,8 +51,8 @@ inline int choose_groups(
 
 inline bool latent_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
-/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Returns
-/// 0 or what the caller must return.
+/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut.
+/// Returns 0 or what the caller must return.
 template <typename Tile>
 int launch_latent(DecodeArguments a, void* workspace, size_t workspace_bytes, void* queue) {
     static_assert(kLatentHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");

@@ -6,8 +6,6 @@
 //   accept(t - 1): the other's probabilities times its own half of the values, started behind the scores of t;
 //   softmax of t while that runs, then P for the other, then P (still in registers) times its own half of the values;
 //   the scores of t + 2 as their panels land.
-// With kEarlyPanels the scores of t are started over so many panels, then comes accept(t - 1), which is waited for, then the
-// other panels: a page that is late does not keep the other's P, and the stage it belongs to, waiting.
 // So one warpgroup's softmax falls into the other's products. There is one buffer for P: the owner of t + 1 is the only
 // one who reads P of t there, and does so before it writes its own.
 #pragma once
@@ -38,19 +36,14 @@ struct LatentConsumer {
     const LatentArguments& a;
     int group, warp, lane;
 
-    static constexpr bool kReordered = Shape::kEarlyPanels >= 0;
-
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
 
     __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
 
-    /// Start the scores of tile `tile` over the panels kBegin to kEnd - 1 as they land, in the order in which they are
-    /// loaded: panel 8, this warpgroup's half of the values, the other half. Addresses come from few registers, plus
-    /// constants.
-    template <int kBegin, int kEnd>
+    /// Start the scores of tile `tile` as its panels land, in the order in which they are loaded: panel 8, this
+    /// warpgroup's half of the values, the other half. Addresses come from few registers, plus constants.
     __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile, int buffer) const {
-        if constexpr (kBegin == kEnd) return;
         const int stage = group, parity = tile / 2 % 2;
         const int first = group * Shape::kHalfPanels;
         const int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
@@ -60,7 +53,7 @@ struct LatentConsumer {
         const uint32_t full = memory.full(stage, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
 #pragma unroll
-        for (int i = kBegin; i < kEnd; ++i) {
+        for (int i = 0; i < Shape::kPanels; ++i) {
             const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
             mbarrier_wait(full + panel * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
@@ -202,7 +195,7 @@ struct LatentConsumer {
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
             const auto finish_values = [&](int place) {  // of the tile before: its half of the stage is free
-                if (kReordered || place != Shape::kReleaseAt) return;
+                if (place != Shape::kReleaseAt) return;
                 wgmma_wait<0>();
                 wgmma_results(out);
                 if (accepts) release(group ^ 1, group);
@@ -244,33 +237,24 @@ struct LatentConsumer {
             release(group, group);
         };
 
-        constexpr int kFirst = kReordered ? Shape::kEarlyPanels : Shape::kPanels;
         int own = static_cast<int>((tile + group) % 2);
         if (own == 0 && pages > 0) {
-            start_scores<0, Shape::kPanels>(scores, tile, buffer);
+            start_scores(scores, tile, buffer);
             wgmma_wait<0>();
             wgmma_results(scores);
             compute(0, false);
             own = 2;
         }
         if (own < pages) {
-            start_scores<0, kFirst>(scores, tile + own, buffer);
+            start_scores(scores, tile + own, buffer);
             while (true) {
                 accept();
-                if constexpr (kReordered) {
-                    wgmma_wait<0>();
-                    wgmma_results(out);
-                    release(group ^ 1, group);
-                    start_scores<kFirst, Shape::kPanels>(scores, tile + own, buffer);
-                    wgmma_wait<0>();
-                } else {
-                    wgmma_wait<1>();
-                }
+                wgmma_wait<1>();
                 wgmma_results(scores);
                 compute(own, true);
                 own += 2;
                 if (own >= pages) break;
-                start_scores<0, kFirst>(scores, tile + own, buffer);
+                start_scores(scores, tile + own, buffer);
             }
         } else if (own == pages) {
             if (own == 1) release_query(buffer);  // its only tile is the other's

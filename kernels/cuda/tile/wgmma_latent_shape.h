@@ -34,13 +34,11 @@ struct LatentArguments {
 };
 
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how
-/// many pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the tile
-/// before is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them.
-/// kEarlyPanels: negative, or another order (wgmma_latent_consume.h): so many panels are multiplied before the other's
-/// probabilities are awaited, and the stage is handed back before the remaining ones are.
-template <int kPair_, int kReleaseAt_, int kFetched_, int kEarlyPanels_>
+/// many pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the
+/// tile before is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them.
+template <int kPair_, int kReleaseAt_, int kFetched_>
 struct LatentShape {
-    static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_, kEarlyPanels = kEarlyPanels_;
+    static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each

@@ -88,8 +88,8 @@ def test_the_shipped_choice_for_each_number_of_rows(shipped, size):
 
 
 @pytest.mark.parametrize("defines", [
-    {"SMALL_ROWS": 0, "PAIRS": 1, "EARLY_PANELS": 5},
-    {"SMALL_ROWS": 0, "EARLY_PANELS": 0, "FETCHED_PAGES": 2, "EARLY_START": 0},
+    {"SMALL_ROWS": 0, "PAIRS": 1, "RELEASE_AT": 0, "FETCHED_PAGES": 0},
+    {"SMALL_ROWS": 0, "RELEASE_AT": 2, "FETCHED_PAGES": 2, "EARLY_START": 0},
 ], ids=name)
 def test_tunables(tmp_path, defines):
     kernel = EmulatedLatent(tmp_path, defines)
@@ -115,7 +115,7 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
         "wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, part), parity ^ 1);", ""),
     "scores before their panel": ("wgmma_latent_consume.h", "mbarrier_wait(full + panel * 8, parity);", ""),
     "softmax before the scores": (
-        "wgmma_latent_consume.h", "                    wgmma_wait<1>();\n", ""),
+        "wgmma_latent_consume.h", "                wgmma_wait<1>();\n", ""),
     "P before it is there": (
         "wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
