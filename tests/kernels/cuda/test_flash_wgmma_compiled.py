@@ -36,7 +36,7 @@ def built(tmp_path_factory):
 def test_nothing_spills_and_nothing_is_serialised(built):
     log, _ = built
     reports = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
-    assert len(reports) >= 14
+    assert len(reports) >= 28
     assert set(reports) == {("0", "0", "0")}
     assert not [line for line in log.splitlines() if re.search(r"\b(warning|error)\b|Performance Loss", line)]
 
@@ -46,7 +46,7 @@ def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(built):
     command = [compiled.CUOBJDUMP, "-sass", str(built[1])]
     sass = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     bodies = [body for body in re.split(r"Function : ", sass)[1:] if "wgmma_flash" in body.split("\n", 1)[0]]
-    assert len(bodies) >= 8
+    assert len(bodies) >= 22
     for body in bodies:
         assert re.search(r"HGMMA\.64x\d+x16\.F32", body)
         assert ".tnspB" in body
@@ -55,4 +55,4 @@ def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(built):
         # The loop: scores have come, the last output has not. The exponentials must stand before the wait for the latter.
         _, _, loop = body.partition("WARPGROUP.DEPBAR.LE gsb0, 0x1")
         between, _, _ = loop.partition("WARPGROUP.DEPBAR.LE gsb0, 0x0")
-        assert between.count("MUFU.EX2") >= 40
+        assert between.count("MUFU.EX2") >= 32   # 64 x 64 scores or more
