@@ -30,7 +30,8 @@ class EmulatedFlash:
         library = folder / "flash_attention.so"
         includes = [EMULATION, ROOT / "problems/flash_attention", kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++20", f"-O{optimise}", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            compiler, "-std=c++20", f"-O{optimise}", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall",
+            "-Wno-unknown-pragmas",
             "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
             "-include", str(EMULATION / "launch.h"), *(f"-I{path}" for path in includes),
             str(kernels / "cuda/flash_attention/wgmma_tma.cu"), "-o", str(library),

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-_spec = importlib.util.spec_from_file_location("attention_compiled", Path(__file__).with_name("test_attention_compiled.py"))
+_path = Path(__file__).with_name("test_attention_compiled.py")
+_spec = importlib.util.spec_from_file_location("attention_compiled", _path)
 compiled = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(compiled)
 
@@ -52,7 +53,7 @@ def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(built):
         assert ".tnspB" in body
         assert "UTMALDG.5D" in body
         assert "LDL" not in body
-        # The loop: scores have come, the last output has not. The exponentials must stand before the wait for the latter.
+        # The loop: scores have come, the last output has not. Exponentials must stand before the wait for the latter.
         _, _, loop = body.partition("WARPGROUP.DEPBAR.LE gsb0, 0x1")
         between, _, _ = loop.partition("WARPGROUP.DEPBAR.LE gsb0, 0x0")
         assert between.count("MUFU.EX2") >= 32   # 64 x 64 scores or more

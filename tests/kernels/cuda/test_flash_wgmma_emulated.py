@@ -62,7 +62,8 @@ def test_blocks_share_the_tiles(kernel):
 
 
 @pytest.mark.parametrize("size", [
-    case(1, 1, 1, 1, 1, 64, 0), case(2, 100, 300, 2, 1, 64, 1, 1), case(1, 130, 150, 1, 1, 128, 1), case(1, 65, 170, 1, 1, 256, 0),
+    case(1, 1, 1, 1, 1, 64, 0), case(2, 100, 300, 2, 1, 64, 1, 1), case(1, 130, 150, 1, 1, 128, 1),
+    case(1, 65, 170, 1, 1, 256, 0),
 ], ids=name)
 @pytest.mark.parametrize("eager", [False, True])
 def test_few_queries_match_the_reference(kernel, size, eager):
