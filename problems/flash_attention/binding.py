@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from attention_queries import visible_pairs
+
 SYMBOL = "flash_attention"
 DATA_OUTPUTS: dict[str, int] = {}
 FRESH = ("q",)                # what every link of the judge's chain draws anew: all outputs depend on it
@@ -54,16 +56,6 @@ def workspace_bytes(case: Mapping[str, Any]) -> int:
         return 16 * _MIB
     rows = case["batch"] * case["hq"] * case["sq"]
     return 16 * _MIB + min(256 * _MIB, 32 * rows * (case["dim"] + 2) * 4)
-
-
-def visible_pairs(sq: int, sk: int, causal: bool) -> int:
-    """How many (query, key) pairs a head computes: exactly, mask included."""
-    if not causal:
-        return sq * sk
-    first = max(0, sq - sk)                      # rows before it see no key
-    few = first + 1 + sk - sq                    # keys the first of the others sees
-    rows = sq - first
-    return rows * (few + sk) // 2
 
 
 def flops(case: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import attention_diagnose
-from reference import visible_keys
+from attention_queries import visible_keys
 
 AXES = {"o": ("batch", "query", "head", "column"), "lse": ("batch", "head", "query")}
 

@@ -13,9 +13,8 @@ from torch import Tensor
 
 from task import input_t, output_t
 from attention import attention_bounds, attention_rows
-from utils import Expectation, check_outputs, default_device, generator, sample_positions
-
-TILE = 64                     # granularity of "the last tile" in samples
+from attention_queries import random_operands, sample_rows, visible_keys
+from utils import Expectation, check_outputs, default_device, generator
 
 
 def generate_input(
@@ -23,28 +22,12 @@ def generate_input(
 ) -> input_t:
     """(q, k, v, causal, softmax_scale) as ``task.input_t`` says. Deterministic in ``seed`` per device.
 
-    All standard normal and softmax_scale = dim^-0.5, so scores are standard normal: far enough from uniform (an
-    average of v is off by e-fold weights) while a long row still spreads over thousands of keys, so that power draw is
-    that of real runs. A random sixteenth of the query rows is four times larger: sharp rows, which rescale an online
-    softmax again and again.
+    Drawn as ``attention_queries.random_operands`` says; softmax_scale = dim^-0.5.
     """
     place = default_device(device)
-    rng = generator(seed, place)
     dtype = torch.float16 if half else torch.bfloat16
-
-    def normal(length: int, heads: int) -> Tensor:
-        return torch.randn(batch, length, heads, dim, generator=rng, device=place)
-
-    q = normal(sq, hq)
-    sharp = torch.rand(batch, sq, hq, 1, generator=rng, device=place) < 1 / 16
-    q = torch.where(sharp, 4 * q, q).to(dtype)
-    k, v = (normal(sk, hk).to(dtype) for _ in range(2))
+    q, k, v = random_operands(batch, sq, sk, hq, hk, dim, dtype, generator(seed, place))
     return q, k, v, bool(causal), dim**-0.5
-
-
-def visible_keys(rows: Tensor, sq: int, sk: int, causal: bool) -> Tensor:
-    """How many keys (a prefix) each query row sees: all, or bottom-right aligned min(sk, max(0, i + 1 + sk - sq))."""
-    return (rows + 1 + sk - sq).clamp(0, sk) if causal else torch.full_like(rows, sk)
 
 
 def expected(
@@ -60,7 +43,7 @@ def expected(
     sk, hk, dim = v.shape[1:]
     group = hq // hk
     if index is None and sample is not None and sample < batch * sq * hq:
-        index = tuple(part.to(q.device) for part in _sample_rows(batch, sq, hq, sample, seed))
+        index = tuple(part.to(q.device) for part in sample_rows(batch, sq, hq, sample, seed))
 
     if index is None:
         o = torch.empty(batch, sq, hq, dim, device=q.device)
@@ -97,24 +80,6 @@ def expected(
         Expectation("o", o, o_bound, q.dtype, (batch, sq, hq, dim), index),
         Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq), lse_index),
     )
-
-
-def _sample_rows(batch: int, sq: int, hq: int, sample: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """About ``sample`` rows as (batch, query, head) index vectors: few (batch, head) pairs with many queries each,
-    since a pair costs a pass over its keys. Heads 0, 1, a random one and the last, first and last batch are included.
-    """
-    rng = torch.Generator().manual_seed(seed)
-    pairs = max(4, sample // 16)
-    heads = [0, min(1, hq - 1), int(torch.randint(0, hq, (), generator=rng)), hq - 1]
-    batches = [0, batch - 1, int(torch.randint(0, batch, (), generator=rng)), batch - 1]
-    for _ in range(4, pairs):
-        batches.append(int(torch.randint(0, batch, (), generator=rng)))
-        heads.append(int(torch.randint(0, hq, (), generator=rng)))
-    rows = []
-    for b, h in sorted(set(zip(batches, heads, strict=True))):
-        queries = sample_positions(sq, max(8, sample // pairs), TILE, rng)
-        rows.append(torch.stack([torch.full_like(queries, b), queries, torch.full_like(queries, h)]))
-    return tuple(torch.cat(rows, dim=1))
 
 
 def ref_kernel(data: input_t) -> output_t:

@@ -47,6 +47,32 @@ def online_attention(
     return o, (top + total.log()).squeeze(-1)
 
 
+def tiled_gradients(
+    q: Tensor, k: Tensor, v: Tensor, o: Tensor, dout: Tensor, lse: Tensor, causal: bool, scale: float, tile: int = 64,
+    weights: torch.dtype | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(dq, dk, dv) as a fused kernel computes them: fp32 scores and sums, tile of keys by tile, p and ds rounded to the
+    data's dtype (or ``weights``) before they meet dout, k and q.
+    """
+    b, sq, hq, d = q.shape
+    sk, hk, half = k.shape[1], k.shape[2], weights or q.dtype
+    queries, grown, out = (x.float().transpose(1, 2).reshape(b, hk, -1, d) for x in (q, dout, o))    # (head, row) rows
+    delta, shift = (grown * out).sum(-1, keepdim=True), lse.reshape(b, hk, -1, 1)
+    row = torch.arange(sq).repeat(hq // hk)[:, None]
+    dq, dk, dv = torch.zeros_like(queries), torch.empty(k.shape), torch.empty(v.shape)
+    for start in range(0, sk, tile):
+        keys, values = (x[:, start : start + tile].float().transpose(1, 2) for x in (k, v))
+        p = torch.exp(queries @ keys.transpose(2, 3) * scale - shift)
+        if causal:
+            p = p.masked_fill(torch.arange(start, start + keys.shape[2]) > row + sk - sq, 0.0)
+        ds = (p * (grown @ values.transpose(2, 3) - delta)).to(half).float()
+        dq += ds @ keys
+        dk[:, start : start + tile] = (ds.transpose(2, 3) @ queries).transpose(1, 2)
+        dv[:, start : start + tile] = (p.to(half).float().transpose(2, 3) @ grown).transpose(1, 2)
+    dq = dq.reshape(b, hq, sq, d).transpose(1, 2)
+    return (scale * dq).to(q.dtype).contiguous(), (scale * dk).to(q.dtype), dv.to(q.dtype)
+
+
 def short_accumulator_gemm(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor, promoted: int = 128) -> Tensor:
     """c [m, n] bf16 as Hopper's fp8 tensor cores give it: 32 products at a time, with a promotion to fp32 per 128.
 

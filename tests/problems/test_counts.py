@@ -13,6 +13,7 @@ from tests.problems.folders import NAMES, generate, problem
 
 MIB = 1 << 20
 flash = problem("flash_attention").binding
+backward = problem("flash_attention_bwd").binding
 mla = problem("mla_decode").binding
 mla_fp8 = problem("mla_decode_fp8").binding
 size = st.integers(1, 40)
@@ -24,8 +25,11 @@ def test_visible_pairs_of_attention(sq: int, sk: int, causal: bool) -> None:
     case = {"batch": 3, "sq": sq, "sk": sk, "hq": 4, "hk": 2, "dim": 64, "causal": int(causal), "half": 0}
     assert flash.visible_pairs(sq, sk, causal) == pairs
     assert flash.flops(case) == 3 * 4 * pairs * 4 * 64
+    assert backward.flops(case) == 3 * 4 * pairs * 10 * 64
     rows = sum(1 for i in range(sq) if not causal or i + sk - sq >= 0)
     assert flash.bytes_moved(case) == 3 * (2 * 64 * (4 * rows + 2 * 2 * sk + 4 * sq) + 4 * 4 * sq)
+    queries, keys = 2 * 64 * 4 * (3 * rows + sq), 2 * 64 * 2 * 4 * sk
+    assert backward.bytes_moved(case) == 3 * (queries + keys + 4 * 4 * rows)
 
 
 @given(st.integers(1, 9), st.integers(1, 300), st.sampled_from(["uniform", "ragged", "mixed"]), st.integers(1, 2),
@@ -54,6 +58,10 @@ def test_decode_counts_are_those_of_the_data_a_seed_makes() -> None:
 CASES: dict[str, list[dict[str, Any]]] = {
     "fp8_gemm": [{"m": 7, "n": 200, "k": 256}], "amd_fp8_mm": [{"m": 64, "n": 192, "k": 256}],
     "flash_attention": [
+        {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
+        {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 0, "half": 1},
+    ],
+    "flash_attention_bwd": [
         {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 0, "half": 1},
     ],
@@ -102,6 +110,8 @@ def test_gemm_counts_are_the_sizes_of_the_tensors(name: str) -> None:
     ("flash_attention", {"batch": 1, "sq": 129, "hq": 8, "dim": 64}, 16 * MIB),
     ("flash_attention", {"batch": 2, "sq": 1, "hq": 8, "dim": 128}, 16 * MIB + 32 * 2 * 8 * 130 * 4),
     ("flash_attention", {"batch": 64, "sq": 128, "hq": 32, "dim": 256}, 272 * MIB),
+    ("flash_attention_bwd", {"batch": 2, "sq": 129, "sk": 1, "hq": 8, "hk": 4, "dim": 64},
+     MIB + 4 * (2 * 256 * 8 * 66 + 2 * 2 * 128 * 4 * 64)),
     ("mla_decode", {"batch": 1, "sq": 1, "hq": 16}, MIB + (304 + 1) * 16 * 514 * 4),
     ("mla_decode", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
     ("mla_decode_fp8", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
@@ -112,7 +122,8 @@ def test_workspace(name: str, case: dict[str, Any], want: int) -> None:
 
 
 def test_peaks_follow_the_data_type() -> None:
-    assert [flash.PEAK({"half": half}) for half in (0, 1)] == ["bf16", "fp16"]
+    for binding in (flash, backward):
+        assert [binding.PEAK({"half": half}) for half in (0, 1)] == ["bf16", "fp16"]
     assert mla.PEAK({}) == mla_fp8.PEAK({}) == "bf16"
 
 

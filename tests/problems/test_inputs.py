@@ -20,11 +20,12 @@ attention_cases = st.fixed_dictionaries({
     "batch": st.integers(1, 3), "sq": st.integers(1, 70), "sk": st.integers(1, 70), "hq": st.just(8),
     "hk": st.sampled_from([1, 2, 8]), "dim": st.sampled_from([64, 128, 256]), "causal": st.integers(0, 1),
     "half": st.integers(0, 1)})
+backward_cases = attention_cases.filter(lambda case: case["dim"] < 256)
 decode_cases = st.fixed_dictionaries({
     "batch": st.integers(1, 6), "sq": st.integers(1, 2), "hq": st.sampled_from([16, 64]), "sk": st.integers(1, 200),
     "lens": st.sampled_from(["uniform", "ragged", "mixed"]), "causal": st.integers(0, 1)})
 CASES = {"fp8_gemm": gemm_cases, "amd_fp8_mm": gemm_cases, "flash_attention": attention_cases,
-         "mla_decode": decode_cases, "mla_decode_fp8": decode_cases}
+         "flash_attention_bwd": backward_cases, "mla_decode": decode_cases, "mla_decode_fp8": decode_cases}
 any_case = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), CASES[name]))
 
 
@@ -153,6 +154,17 @@ def test_flash_attention_has_sharp_rows_among_normal_ones() -> None:
     assert float(v.float().std()) == pytest.approx(1, abs=0.02)
 
 
+def test_the_backward_pass_gets_what_the_forward_pass_returns() -> None:
+    case = {"batch": 2, "sq": 70, "sk": 50, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0}
+    q, k, v, o, dout, lse, causal, scale = generate("flash_attention_bwd", case)
+    passed, message = problem("flash_attention").reference.check_implementation((q, k, v, causal, scale), (o, lse))
+    assert passed, message
+    assert bool((lse[:, :, :20] == -torch.inf).all())
+    assert float(dout.float().std()) == pytest.approx(1, abs=0.02)
+    assert dout.shape == q.shape
+    assert dout.dtype == q.dtype
+
+
 @FEW
 @given(decode_cases, st.integers(0, 1000))
 def test_a_paged_cache_is_live_where_requests_own_it_and_nan_elsewhere(case: dict[str, Any], seed: int) -> None:
@@ -249,8 +261,8 @@ def test_every_input_tensor_matters(name: str, case: Any) -> None:
     reference = problem(name).reference
     data = generate(name, case.params)
     want = reference.expected(data)
-    sensitive = (0, 1, 2, 3) if name in GEMMS else (0, 1, 2) if name == "flash_attention" else (0, 1)
-    for at in sensitive:
+    sensitive = 4 if name in GEMMS else {"flash_attention": 3, "flash_attention_bwd": 6}.get(name, 2)
+    for at in range(sensitive):
         x = data[at]
         changed = (-x.float()).to(x.dtype) if x.dtype.itemsize > 1 else (x.view(torch.uint8) ^ 1).view(x.dtype)
         wrong = reference.expected((*data[:at], changed, *data[at + 1 :]))

@@ -70,6 +70,18 @@ def test_attention_is_softmax_times_v(case: Any) -> None:
     torch.testing.assert_close(want_lse.values.double(), lse, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("case", small_cases("flash_attention_bwd"), ids=case_id)
+def test_gradients_are_those_of_autograd(case: Any) -> None:
+    """With the o and lse of fp64 in the place of the rounded ones, which are operands of their own."""
+    data = q, k, v, _, dout, _, causal, scale = generate("flash_attention_bwd", case.params, seed=3)
+    leaves = [x.double().requires_grad_() for x in (q, k, v)]
+    o, lse = models.attention(*leaves, causal, scale)
+    wanted = torch.autograd.grad(o, leaves, dout.double())
+    exact = (*data[:3], o.detach(), dout, lse.detach(), causal, scale)
+    for found, want in zip(problem("flash_attention_bwd").reference.expected(exact), wanted, strict=True):
+        torch.testing.assert_close(found.values.double(), want.nan_to_num(0.0), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("case", small_cases("mla_decode"), ids=case_id)
 def test_decoding_is_attention_over_the_gathered_tokens(case: Any) -> None:
     data = generate("mla_decode", case.params, seed=3)
@@ -139,6 +151,19 @@ def test_rows_that_see_nothing_are_zero_to_the_bit() -> None:
     assert bool((o.bound[:, 3:] > 0).all())
 
 
+def test_gradients_of_rows_that_see_nothing_are_zero_to_the_bit() -> None:
+    case = {"batch": 1, "sq": 5, "sk": 2, "hq": 2, "hk": 1, "dim": 64, "causal": 1, "half": 0}
+    data = generate("flash_attention_bwd", case)
+    dq, dk, dv = problem("flash_attention_bwd").reference.expected(data)
+    assert bool((dq.values[:, :3] == 0).all())
+    assert bool((dq.bound[:, :3] == 0).all())
+    for seen in (dq.bound[:, 3:], dk.bound, dv.bound):
+        assert bool((seen > 0).all())
+    data[4][:, :3] = 1e4          # nor do they add to anything
+    for before, after in zip((dk, dv), problem("flash_attention_bwd").reference.expected(data)[1:], strict=True):
+        assert torch.equal(before.values, after.values)
+
+
 @pytest.mark.parametrize(("name", "case"), small_parameters(), ids=case_id)
 def test_a_sample_is_a_part_of_the_whole_and_data_stays_as_it_was(name: str, case: Any) -> None:
     reference = problem(name).reference
@@ -179,6 +204,7 @@ def test_references_in_fp32_say_the_same(name: str, monkeypatch: pytest.MonkeyPa
         exact = reference.expected(data)
         with monkeypatch.context() as patch:
             patch.setitem(helper.__globals__, "reference_dtype", lambda device: torch.float32)
+            patch.setattr(reference, "reference_dtype", lambda device: torch.float32, raising=False)
             rough = reference.expected(data)
         for want, found in zip(exact, rough, strict=True):
             finite = torch.isfinite(want.values)
@@ -281,6 +307,44 @@ def test_an_online_softmax_with_rounded_weights_passes_twice_over(
     o_share, lse_share = shares("flash_attention", data, models.online_attention(*data))
     assert o_share < 0.5
     assert lse_share < 0.05
+
+
+@pytest.mark.parametrize("case", small_cases("flash_attention_bwd"), ids=case_id)
+def test_torchs_own_gradients_pass(case: Any) -> None:
+    """An implementation that is not ours: torch's flash kernel for CPUs; heads of a group are rounded, then summed."""
+    q, k, v, o, dout, lse, causal, scale = data = generate("flash_attention_bwd", case.params, seed=6)
+    sq, sk, hk, group = q.shape[1], k.shape[1], k.shape[2], q.shape[2] // k.shape[2]
+    mask = torch.zeros(sq, sk, dtype=q.dtype)
+    if causal:
+        mask.masked_fill_(torch.ones(sq, sk, dtype=torch.bool).triu(sk - sq + 1), -torch.inf)
+    seen = mask[:, 0] == 0                                   # torch leaves rows that see no key undefined
+    rows = [x.transpose(1, 2)[:, :, seen].contiguous() for x in (dout, q, o)]
+    heads = [x.transpose(1, 2).repeat_interleave(group, 1) for x in (k, v)]
+    dq, *of_heads = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward(
+        rows[0], rows[1], *heads, rows[2], lse[:, :, seen].contiguous(), 0.0, False, attn_mask=mask[seen], scale=scale)
+    whole = torch.zeros_like(q)
+    whole[:, seen] = dq.transpose(1, 2)
+    dk, dv = (x.unflatten(1, (hk, group)).float().sum(2).transpose(1, 2).to(q.dtype).contiguous() for x in of_heads)
+    assert max(shares("flash_attention_bwd", data, (whole, dk, dv))) < 0.75
+
+
+@FEW
+@given(st.integers(1, 90), st.integers(1, 200), st.sampled_from([64, 128]), st.integers(0, 1), st.integers(0, 1),
+       st.integers(0, 99))
+def test_gradients_from_rounded_weights_pass_twice_over(
+    sq: int, sk: int, dim: int, causal: int, half: int, seed: int,
+) -> None:
+    case = {"batch": 1, "sq": sq, "sk": sk, "hq": 4, "hk": 2, "dim": dim, "causal": causal, "half": half}
+    data = generate("flash_attention_bwd", case, seed)
+    assert max(shares("flash_attention_bwd", data, models.tiled_gradients(*data))) < 0.55
+
+
+def test_gradients_from_weights_in_fp8_do_not_pass() -> None:
+    case = {"batch": 1, "sq": 64, "sk": 512, "hq": 2, "hk": 2, "dim": 64, "causal": 0, "half": 0}
+    data = generate("flash_attention_bwd", case)
+    _, message = problem("flash_attention_bwd").reference.check_implementation(
+        data, models.tiled_gradients(*data, weights=torch.float8_e5m2))
+    assert all(f"{name}: " in message and "are wrong" in message for name in ("dq", "dk", "dv"))
 
 
 @pytest.mark.parametrize("case", small_cases("mla_decode"), ids=case_id)

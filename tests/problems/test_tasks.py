@@ -21,6 +21,7 @@ PARAMETERS = {
     "fp8_gemm": ["m", "n", "k", "seed"],
     "amd_fp8_mm": ["m", "n", "k", "seed"],
     "flash_attention": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
+    "flash_attention_bwd": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
 }
@@ -112,6 +113,20 @@ def test_attention_cases_reach_the_corners() -> None:
     assert all(case["hq"] % case["hk"] == 0 for case in cases)
 
 
+def test_backward_cases_reach_the_corners() -> None:
+    loaded = task("flash_attention_bwd")
+    cases = loaded["tests"]
+    assert {(case["dim"], case["causal"], case["half"]) for case in cases} == {
+        (d, c, f) for d in (64, 128) for c in (0, 1) for f in (0, 1)}
+    assert {1, 2, 4, 8} <= {case["hq"] // case["hk"] for case in cases}
+    assert any(case["causal"] and case["sq"] > case["sk"] > 1 for case in cases)
+    assert any(case["causal"] and case["sq"] < case["sk"] for case in cases)
+    shapes = [(case["dim"], case["sq"], case["causal"]) for case in loaded["benchmarks"]]
+    assert shapes == [(d, s, c) for d in (64, 128) for s in (2048, 8192) for c in (0, 1)]
+    for case in loaded["benchmarks"]:
+        assert (case["batch"] * case["sq"], case["hq"] * case["dim"]) == (16384, 2048)
+
+
 @pytest.mark.parametrize("name", ["mla_decode", "mla_decode_fp8"])
 def test_decode_cases_reach_the_corners(name: str) -> None:
     cases = task(name)["tests"]
@@ -121,7 +136,7 @@ def test_decode_cases_reach_the_corners(name: str) -> None:
     assert any(case["sq"] == 2 and case["causal"] and case["lens"] == "mixed" for case in cases)
 
 
-@pytest.mark.parametrize("name", ["fp8_gemm", "mla_decode", "mla_decode_fp8"])
+@pytest.mark.parametrize("name", ["fp8_gemm", "flash_attention", "flash_attention_bwd", "mla_decode", "mla_decode_fp8"])
 def test_a_runner_that_stages_the_files_flat_can_use_the_reference(name: str, tmp_path: Path) -> None:
     for entry in task(name)["files"]:
         if entry["name"] not in ("submission.py", "eval.py"):

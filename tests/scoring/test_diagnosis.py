@@ -22,7 +22,7 @@ from scoring.diagnosis import explanation, likeness, suspects
 from scoring.model import Case, Status
 from scoring.problem import Problem
 from tests.problems.folders import NAMES, problem, small_cases
-from tests.problems.models import attention
+from tests.problems.models import attention, tiled_gradients
 
 LONG = 60.0             # seconds: the tests ask whether something is found, not how fast
 
@@ -146,6 +146,25 @@ def test_attention_mistakes_are_named() -> None:
     scores = torch.einsum("bihd,bjxd->bhij", q.double(), k.double()) * scale
     assert "the row maximum is not added" in told(o, lse - scores.amax(-1))
     assert "not divided" in told(o * (lse - scores.amax(-1)).exp().transpose(1, 2)[..., None], lse)
+
+
+def test_mistakes_of_a_backward_pass_are_named() -> None:
+    number = 1          # 17 queries, 113 keys, 4 heads on 1
+    _, data, _, right = scene("flash_attention_bwd", number)
+    q, k, v, o, dout, lse, causal, scale = data
+
+    def told(made: Any, *only: int) -> str:
+        outputs = [x if at in only else y for at, (x, y) in enumerate(zip(made, right, strict=True))]
+        return diagnose("flash_attention_bwd", number, outputs).headline
+
+    def gradients(o: Tensor = o, k: Tensor = k, v: Tensor = v) -> Any:
+        return tiled_gradients(q, k, v, o, dout, lse, causal, scale)
+
+    assert "delta is added" in told(gradients(o=-o), 0, 1)
+    assert "delta is multiplied by the softmax scale" in told(gradients(o=o.float() * scale), 1)
+    assert "keys 0..63 (0 of 2) is missing" in told(gradients(k=k[:, 64:], v=v[:, 64:])[:1] + right[1:], 0)
+    unscaled = right[1].float().div(scale).to(q.dtype)
+    assert "not multiplied by the softmax scale" in told([right[0], unscaled, right[2]], 1)
 
 
 def test_a_page_that_is_missing_is_named() -> None:

@@ -64,7 +64,8 @@ def test_naive_kernels_are_right(name: str, case: Any, call: Caller) -> None:
 
 @pytest.mark.parametrize(("name", "overrides"), [
     ("fp8_gemm", {"k": 192}), ("fp8_gemm", {"m": 0}), ("amd_fp8_mm", {"k": 64}),
-    ("flash_attention", {"head_dim": 257}), ("flash_attention", {"heads_k": 3}), ("mla_decode", {"batch": 0}),
+    ("flash_attention", {"head_dim": 257}), ("flash_attention", {"heads_k": 3}),
+    ("flash_attention_bwd", {"head_dim": 257}), ("flash_attention_bwd", {"heads_k": 3}), ("mla_decode", {"batch": 0}),
     ("mla_decode_fp8", {"batch": 0}),
 ])
 def test_what_they_cannot_do_they_decline_untouched(name: str, overrides: dict[str, int], call: Caller) -> None:
@@ -81,6 +82,11 @@ def test_a_head_that_64_does_not_divide(call: Caller) -> None:
     status, (o, lse) = (lambda status, outputs: (status, tuple(outputs.values())))(*call("flash_attention", case, data))
     assert status == 0
     passed, message = problem("flash_attention").reference.check_implementation(data, (o, lse))
+    assert passed, message
+    data = generate("flash_attention_bwd", case)
+    status, gradients = call("flash_attention_bwd", case, data)
+    assert status == 0
+    passed, message = problem("flash_attention_bwd").reference.check_implementation(data, tuple(gradients.values()))
     assert passed, message
 
 
