@@ -21,6 +21,9 @@
 /// The B operand whose K lies outermost, as TMA's 128-byte swizzle leaves boxes of 64 columns: at `shared` 64 of the N
 /// columns of k = 0 in 128 bytes, then those of k = 1, eight of which make a swizzle pattern of 1024 bytes, aligned; the
 /// next 64 columns lie `box_pitch` bytes further on. Adding 128 (2048 bytes) moves 16 rows along K.
+///
+/// `shared` has 18 bits. In a cluster a block's own addresses may carry its rank above them, which would end up in the pitch:
+/// callers there mask it.
 __device__ __forceinline__ uint64_t wgmma_operand_transposed(uint32_t shared, uint32_t box_pitch) {
     constexpr uint64_t kSwizzle128 = 1ull << 62;
     constexpr uint64_t kGroupPitch = (1024ull >> 4) << 32;   // the stride offset: between groups of eight k
