@@ -77,6 +77,7 @@ def _rows(
         p.square_()
         if drift is not None and lse_drift is not None:
             moved = (rows.square() @ k[:seen].square().T).mul_(scale**2).mul_(p)
+            moved.masked_fill_(p == 0, 0.0)      # a key of -inf, or a hidden one, has no weight to move
             sums = moved.sum(1, keepdim=True)
             lse_drift[part] = sums.squeeze(1).sqrt()
             variance = moved @ squares[:seen] + o[part] * (o[part] * sums - 2 * (moved @ v[:seen]))

@@ -85,12 +85,13 @@ def short_accumulator_gemm(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tenso
     total = torch.zeros(len(a), len(b))
     for t in range(0, a_scale.shape[1], promoted // 128):
         block = slice(128 * t, 128 * t + promoted)
-        partial = _short_dot(a[:, block].double(), b[:, block].double())
+        partial = short_dot(a[:, block].double(), b[:, block].double())
         total += partial.float() * (a_scale[:, t, None] * b_scale[columns, t])
     return total.to(torch.bfloat16)
 
 
-def _short_dot(a: Tensor, b: Tensor, bits: int = 13) -> Tensor:
+def short_dot(a: Tensor, b: Tensor, bits: int = 13) -> Tensor:
+    """a [m, k] times b [n, k] transposed, both fp64, as such tensor cores add it up: no promotion."""
     acc = torch.zeros(len(a), len(b), dtype=torch.float64)
     for k in range(0, a.shape[1], 32):
         addends = torch.cat([a[:, None, k : k + 32] * b[None, :, k : k + 32], acc[..., None]], -1)

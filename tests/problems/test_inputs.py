@@ -21,11 +21,17 @@ attention_cases = st.fixed_dictionaries({
     "hk": st.sampled_from([1, 2, 8]), "dim": st.sampled_from([64, 128, 256]), "causal": st.integers(0, 1),
     "half": st.integers(0, 1)})
 backward_cases = attention_cases.filter(lambda case: case["dim"] < 256)
+fp8_attention_cases = st.fixed_dictionaries({
+    "batch": st.integers(1, 3), "sq": st.integers(1, 140), "sk": st.integers(1, 140), "hq": st.just(4),
+    "hk": st.sampled_from([1, 2, 4]), "dim": st.sampled_from([64, 128, 256]), "causal": st.integers(0, 1),
+    "scales": st.sampled_from(["tensor", "head", "block"]), "rotated": st.integers(0, 1),
+    "outliers": st.integers(0, 1)})
 decode_cases = st.fixed_dictionaries({
     "batch": st.integers(1, 6), "sq": st.integers(1, 2), "hq": st.sampled_from([16, 64]), "sk": st.integers(1, 200),
     "lens": st.sampled_from(["uniform", "ragged", "mixed"]), "causal": st.integers(0, 1)})
 CASES = {"fp8_gemm": gemm_cases, "amd_fp8_mm": gemm_cases, "flash_attention": attention_cases,
-         "flash_attention_bwd": backward_cases, "mla_decode": decode_cases, "mla_decode_fp8": decode_cases}
+         "flash_attention_bwd": backward_cases, "mla_decode": decode_cases, "mla_decode_fp8": decode_cases,
+         "flash_attention_fp8": fp8_attention_cases}
 any_case = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), CASES[name]))
 
 
@@ -261,9 +267,10 @@ def test_every_input_tensor_matters(name: str, case: Any) -> None:
     reference = problem(name).reference
     data = generate(name, case.params)
     want = reference.expected(data)
-    sensitive = 4 if name in GEMMS else {"flash_attention": 3, "flash_attention_bwd": 6}.get(name, 2)
+    attention = {"flash_attention": 3, "flash_attention_bwd": 6, "flash_attention_fp8": 6}
+    sensitive = 4 if name in GEMMS else attention.get(name, 2)
     for at in range(sensitive):
         x = data[at]
-        changed = (-x.float()).to(x.dtype) if x.dtype.itemsize > 1 else (x.view(torch.uint8) ^ 1).view(x.dtype)
+        changed = (-x.float()).to(x.dtype) if x.dtype.itemsize > 1 else (x.view(torch.uint8) ^ 128).view(x.dtype)
         wrong = reference.expected((*data[:at], changed, *data[at + 1 :]))
         assert not all(problem(name).utils.compare(e, w.rounded()) is None for e, w in zip(want, wrong, strict=True))

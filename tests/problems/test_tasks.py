@@ -22,6 +22,7 @@ PARAMETERS = {
     "amd_fp8_mm": ["m", "n", "k", "seed"],
     "flash_attention": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
     "flash_attention_bwd": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
+    "flash_attention_fp8": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "scales", "rotated", "outliers", "seed"],
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
 }
@@ -125,6 +126,16 @@ def test_backward_cases_reach_the_corners() -> None:
     assert shapes == [(d, s, c) for d in (64, 128) for s in (2048, 8192) for c in (0, 1)]
     for case in loaded["benchmarks"]:
         assert (case["batch"] * case["sq"], case["hq"] * case["dim"]) == (16384, 2048)
+
+
+def test_fp8_attention_cases_reach_the_corners() -> None:
+    cases = task("flash_attention_fp8")["tests"]
+    for key, values in (("dim", (64, 128, 256)), ("rotated", (0, 1)), ("outliers", (0, 1)), ("causal", (0, 1))):
+        assert {(case["scales"], case[key]) for case in cases} >= {
+            (scales, value) for scales in ("head", "block") for value in values}
+    assert {(case["rotated"], case["outliers"]) for case in cases} == {(0, 0), (0, 1), (1, 0), (1, 1)}
+    assert any(case["causal"] and case["sq"] > case["sk"] for case in cases)
+    assert any(case["scales"] == "block" and case["sk"] % 128 and case["sq"] % 128 == 1 for case in cases)
 
 
 @pytest.mark.parametrize("name", ["mla_decode", "mla_decode_fp8"])

@@ -28,6 +28,10 @@ CASES = {
         {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 1, "half": 1},
     ],
+    "flash_attention_fp8": [
+        {"batch": 2, "sq": 17, "sk": 133, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "scales": scales, "rotated": 0,
+         "outliers": 1} for scales in ("tensor", "head", "block")
+    ],
     "mla_decode_fp8": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
     "flash_attention_bwd": [
         {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: MIT
+"""flash_attention_fp8 (forward): softmax(scale · q kᵀ + mask) v and the log-sum-exp per row, from e4m3 operands.
+
+One descale per tensor, per head or per 128 tokens and head. Grouped heads, bottom-right causal mask, any sequence
+lengths; rows that see no key give o = 0 and lse = -inf.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from task import input_t, output_t
+from attention import UNIT_ROUNDOFF, drifting_rows
+from attention_queries import random_operands, sample_rows, visible_keys
+from utils import Expectation, check_outputs, default_device, default_fp8, generator, reference_dtype
+
+BLOCK = 128                   # tokens that share a scale, where blocks do
+E4M3_ROUNDOFF = 2.0**-4       # of a significand of 4 bits
+E4M3_FLOOR = 2.0**-13         # smallest normal weight if the largest is at least 2^7
+
+
+def generate_input(
+    *, batch: int, sq: int, sk: int, hq: int, hk: int, dim: int, causal: int, scales: str, rotated: int, outliers: int,
+    seed: int, device: Any = None, fp8: str | None = None,
+) -> input_t:
+    """(q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, scales) as ``task.input_t`` says. Deterministic in
+    ``seed`` per device.
+
+    Operands begin as those of flash_attention (``random_operands``), in fp32, v 1.75 times larger, so that its scale is
+    not that of k. Then, in this order:
+
+    * with scales of more than one element, what shares one is larger or smaller by 2^U(1/4, 1/2), in turns along blocks
+      and heads: the scales of neighbours differ by a factor of 1.4 to 2, so none can stand for another one;
+    * ``outliers``: 0.1 % of all entries are 10 to 100 times larger, and the softmax scale is dim^-0.5 / 8 in place of
+      dim^-0.5: else the few keys with an outlier would take all the weight, and leaving out others could not be seen;
+    * ``rotated``: q and k are multiplied by the same orthogonal matrix, random signs times a Hadamard matrix, which
+      leaves q·k as it is and spreads an outlier over all columns ("incoherent processing" of FlashAttention-3);
+    * quantised: a scale is the largest magnitude of what shares it over the largest code.
+    """
+    place, dtype = default_device(device), default_fp8(fp8)
+    rng = generator(seed, place)
+    q, k, v = random_operands(batch, sq, sk, hq, hk, dim, torch.float32, rng)
+    v = 1.75 * v
+    q, k, v = (_levelled(x, scales, rng) for x in (q, k, v))
+    if outliers:
+        q, k, v = (_with_outliers(x, rng) for x in (q, k, v))
+    if rotated:
+        rotation = hadamard(dim, place) * torch.randint(0, 2, (dim, 1), generator=rng, device=place).mul_(2).sub_(1)
+        q, k = q @ rotation, k @ rotation
+    codes, descales = zip(*(quantise(x, scales, dtype) for x in (q, k, v)), strict=True)
+    return *codes, *descales, bool(causal), dim**-0.5 / (8 if outliers else 1), scales
+
+
+def shared(x: Tensor, scales: str) -> tuple[int, int, int]:
+    """The shape of the scales of x [batch, tokens, heads, dim]."""
+    batch, tokens, heads, _ = x.shape
+    shapes = {"tensor": (1, 1, 1), "head": (batch, 1, heads), "block": (batch, (tokens + BLOCK - 1) // BLOCK, heads)}
+    if scales not in shapes:
+        raise ValueError(f"unknown scales {scales!r}; there are {', '.join(shapes)}")
+    return shapes[scales]
+
+
+def spread_out(scale: Tensor, tokens: int) -> Tensor:
+    """Scales as [batch or 1, tokens or 1, heads or 1, 1], one per token where blocks have them."""
+    return (scale if scale.shape[1] == 1 else scale.repeat_interleave(BLOCK, 1)[:, :tokens]).unsqueeze(-1)
+
+
+def _levelled(x: Tensor, scales: str, rng: torch.Generator) -> Tensor:
+    shape = shared(x, scales)
+    if shape == (1, 1, 1):
+        return x
+    steps = [torch.arange(size, device=x.device).view(*(-1 if i == axis else 1 for i in range(3)))
+             for axis, size in enumerate(shape)]
+    signs = 1 - 2 * ((steps[0] + steps[1] + steps[2]) % 2)
+    exponents = signs * (1 + torch.rand(shape, generator=rng, device=x.device)) / 4
+    return x * spread_out(exponents.exp2(), x.shape[1])
+
+
+def _with_outliers(x: Tensor, rng: torch.Generator) -> Tensor:
+    chosen = torch.rand(x.shape, generator=rng, device=x.device) < 1e-3
+    return torch.where(chosen, x * (10 + 90 * torch.rand(x.shape, generator=rng, device=x.device)), x)
+
+
+def hadamard(size: int, device: torch.device) -> Tensor:
+    """Sylvester's matrix [size, size], orthonormal, fp32; ``size`` is a power of two."""
+    matrix = torch.ones(1, 1, device=device)
+    while len(matrix) < size:
+        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
+    return matrix * size**-0.5
+
+
+def quantise(x: Tensor, scales: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """(codes of ``dtype`` in the shape of x, scales fp32): x is about codes · scales."""
+    shape, largest = shared(x, scales), torch.finfo(dtype).max
+    size = x.abs().amax(-1)                      # [batch, tokens, heads]
+    if scales == "block":
+        size = torch.nn.functional.pad(size, (0, 0, 0, -size.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK)).amax(2)
+    else:
+        size = size.amax(1, keepdim=True) if scales == "head" else size.amax().view(1, 1, 1)
+    scale = (size.clamp_min(1e-4) / largest).view(shape).contiguous()
+    codes = (x / spread_out(scale, x.shape[1])).clamp_(-largest, largest).to(dtype)
+    return codes, scale
+
+
+def dequantised(x: Tensor, scale: Tensor, b: int, tokens: Tensor | slice, heads: Tensor | int) -> Tensor:
+    """Rows of x [batch, tokens, heads, dim] of batch ``b`` times their scales, exact in fp64: x[b, tokens, heads]."""
+    wide = reference_dtype(x.device)
+    raw = x.view(torch.uint8) if x.dtype.itemsize == 1 else x        # torch gathers bytes on every device, fp8 not
+    rows = raw[b, tokens, heads].view(x.dtype).to(wide)
+    each = spread_out(scale, x.shape[1]).expand(*x.shape[:3], 1)
+    return rows * each[b, tokens, heads].to(wide)
+
+
+def expected(
+    data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
+) -> tuple[Expectation, ...]:
+    """What (o, lse) must be: two Expectations, fp64 mathematics on the dequantised operands.
+
+    ``sample`` limits both to about that many rows (batch, query, head), chosen by ``seed``; ``index`` asks for exactly
+    the rows of an o-Expectation's index instead.
+
+    The bounds allow for two products in fp8 and everything else in fp32:
+
+    * 2·2^-8·|o|: o is rounded once to bf16 (2^-8); the other half is for fp32 and for a systematic error of P against
+      its row sum, as in ``attention.attention_bounds``.
+    * 3u·sqrt(Σ (p² + f²)v²), u = 2^-4: P is rounded to e4m3 before it meets V, each p by at most u·p, standard
+      deviation 0.42u·p; 3u is seven of those (none is off by more than u, so the tail is no longer than a normal one).
+      e5m2 (u = 2^-3) does not pass. Weights must be scaled so that the largest of a row is at least 2^7: then one below
+      f = 2^-13 of the largest is subnormal, and as wrong as f would be. An accumulator of 13 fraction bits (Hopper's
+      and Ada's fp8 tensor cores) adds some 2^-13·3·sqrt(keys / 32) of o: 1 % at 16384 keys, where 3u is 19 %.
+    * 5·2^-8·drift, 2^-10 + 5·2^-8·lse_drift (``attention.drifting_rows``): the same accumulator makes a score wrong.
+      32 products at a time are cut at 2^-13 of the largest or of the sum so far, which over dim / 32 instructions is
+      about 2^-11 to 2^-10 of r = scale·sqrt(Σ_c q_c²k_c²); 0.42·2^-8 of it is the standard deviation that is allowed.
+    * lse ± 2^-10 for fp32, as in ``attention_bounds``: the row sum is that of the weights before they are rounded.
+
+    o and lse refuse a scale together: lse one of q or k that is wrong by a few per cent, o one of v by 30 %.
+    """
+    q, k, v, q_scale, k_scale, v_scale, causal, scale, _ = data
+    batch, sq, hq, _ = q.shape
+    sk, hk, dim = v.shape[1:]
+    whole, group, place = index is None, hq // hk, q.device
+    if index is None and sample is not None and sample < batch * sq * hq:
+        index, whole = sample_rows(batch, sq, hq, sample, seed), False
+    if index is None:
+        grid = torch.meshgrid(*(torch.arange(size) for size in (batch, sq, hq)), indexing="ij")
+        index = tuple(part.flatten() for part in grid)
+    b_of, i_of, h_of = (part.to(place) for part in index)
+    visible = visible_keys(i_of, sq, sk, causal)
+    o = torch.empty(len(b_of), dim, device=place)
+    lse = torch.empty(len(b_of), device=place)
+    o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
+    for b, h in torch.unique(torch.stack([b_of, h_of // group]), dim=1).T.tolist():
+        here = ((b_of == b) & (h_of // group == h)).nonzero().squeeze(1)
+        seen = slice(0, int(visible[here].max()))        # spares converting keys that nobody sees
+        rows = dequantised(q, q_scale, b, i_of[here], h_of[here])
+        keys, values = dequantised(k, k_scale, b, seen, h), dequantised(v, v_scale, b, seen, h)
+        answer = _rows(rows, keys, values, visible[here], scale)
+        for full, part in zip((o, lse, o_bound, lse_bound), answer, strict=True):
+            full[here] = part.float()
+    shape = (batch, sq, hq, dim)
+    if whole:
+        o, o_bound = o.view(shape), o_bound.view(shape)
+        lse, lse_bound = (part.view(shape[:3]).transpose(1, 2) for part in (lse, lse_bound))
+    return (
+        Expectation("o", o, o_bound, torch.bfloat16, shape, None if whole else (b_of, i_of, h_of)),
+        Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq), None if whole else (b_of, h_of, i_of)),
+    )
+
+
+def _rows(rows: Tensor, keys: Tensor, values: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, ...]:
+    """(o, lse, bound of o, bound of lse): see ``expected``."""
+    o, spread, lse, drift, lse_drift = drifting_rows(rows, keys, values, visible, scale, E4M3_FLOOR)
+    assert drift is not None
+    assert lse_drift is not None
+    u = UNIT_ROUNDOFF[torch.bfloat16]
+    noise = ((3 * E4M3_ROUNDOFF * spread).square() + (5 * u * drift).square()).sqrt_()
+    o_bound = (2 * u * o.abs() + noise + 2.0**-22) * torch.isfinite(lse).unsqueeze(-1)
+    return o, lse, o_bound, 2.0**-10 + 5 * u * lse_drift
+
+
+def ref_kernel(data: input_t) -> output_t:
+    """(o, lse) in the output dtypes."""
+    o, lse = expected(data)
+    return o.rounded(), lse.rounded().contiguous()
+
+
+def check_implementation(data: input_t, output: output_t) -> tuple[bool, str]:
+    """(passed, message): compare ``output`` with ``expected(data)`` in every element."""
+    return check_outputs(expected(data), output)
