@@ -41,7 +41,8 @@ extern "C" int flash_attention_fp8(
     const void* q, const void* k, const void* v, const float* q_scale, const float* k_scale, const float* v_scale,
     void* o, float* lse, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int scales,
     int causal, float softmax_scale, void* /*workspace*/, size_t /*workspace_bytes*/, void* /*queue*/) {
-    if (batch <= 0 || seqlen_q <= 0 || seqlen_k <= 0 || heads_k <= 0 || heads_q % heads_k != 0) return kUnsupportedShape;
+    if (batch <= 0 || seqlen_q <= 0 || seqlen_k <= 0) return kUnsupportedShape;
+    if (heads_k <= 0 || heads_q % heads_k != 0) return kUnsupportedShape;
     if (head_dim <= 0 || head_dim > 256 || scales < 0 || scales > 2) return kUnsupportedShape;
 
     const ScaledTokens queries = {static_cast<const uint8_t*>(q), q_scale, seqlen_q, heads_q, head_dim, scales};
