@@ -33,8 +33,7 @@ rounding a number errs by u·max(|number|, t) at most:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -75,8 +74,7 @@ def generate_input(
 
 # ---- mathematics ----------------------------------------------------------------------------------------------------
 
-@dataclass(frozen=True)
-class Rows:
+class Rows(NamedTuple):
     """Query rows that share their keys, in high precision: q and dout [r, d], delta, lse and visible [r]."""
 
     q: Tensor

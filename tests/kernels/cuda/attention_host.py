@@ -114,6 +114,9 @@ class EmulatedKernel:
 PARAMETERS = {
     "flash_attention": ("q", "k", "v", "o", "lse", "batch", "seqlen_q", "seqlen_k", "heads_q", "heads_k", "head_dim",
                         "half", "causal", "softmax_scale", "workspace", "workspace_bytes", "queue"),
+    "flash_attention_bwd": ("q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "batch", "seqlen_q", "seqlen_k",
+                            "heads_q", "heads_k", "head_dim", "half", "causal", "softmax_scale", "workspace",
+                            "workspace_bytes", "queue"),
     "mla_decode": ("q", "kv_cache", "block_table", "seqlens", "o", "lse", "batch", "seqlen_q", "heads_q", "num_blocks",
                    "max_blocks_per_seq", "causal", "softmax_scale", "workspace", "workspace_bytes", "queue"),
 }

@@ -13,7 +13,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
-KERNELS = {"flash_attention": ("flash_forward", 10), "mla_decode": ("latent_decode", 2)}   # device function, how many
+KERNELS = {             # device function, how many; there are more functions than those
+    "flash_attention": ("flash_forward", 10), "flash_attention_bwd": ("backward_", 7),
+    "mla_decode": ("latent_decode", 2),
+}
 GENCODE = {"sm_89": "arch=compute_89,code=[sm_89,compute_89]", "sm_90a": "arch=compute_90a,code=sm_90a"}
 
 

@@ -19,6 +19,11 @@ def flash(request, tmp_path_factory):
     return EmulatedKernel("flash_attention", tmp_path_factory.mktemp("emulated"), request.param)
 
 
+@pytest.fixture(scope="module")
+def backward(tmp_path_factory):
+    return EmulatedKernel("flash_attention_bwd", tmp_path_factory.mktemp("emulated"), 89)      # one build serves both
+
+
 @pytest.fixture(scope="module", params=[89, 90], ids=["sm_89", "sm_90"])
 def mla(request, tmp_path_factory):
     return EmulatedKernel("mla_decode", tmp_path_factory.mktemp("emulated"), request.param)
@@ -118,6 +123,27 @@ def test_mla_decode_gives_the_same_bits_however_copies_and_warps_are_timed(mla):
         assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
 
 
+@pytest.mark.parametrize("case", [
+    flash_case(1, 1, 1, 1, 1, 64, 0),
+    flash_case(1, 40, 70, 2, 1, 64, 1),             # grouped heads, bottom-right mask
+    flash_case(1, 140, 33, 2, 2, 64, 1, 1),         # rows that see no key, a tile of queries without any
+    flash_case(1, 200, 200, 1, 1, 64, 1),           # key tiles that start behind the first queries
+    flash_case(2, 50, 130, 1, 1, 128, 0),
+    flash_case(1, 131, 131, 2, 1, 128, 1, 1),
+    flash_case(1, 30, 260, 4, 2, 128, 1),
+], ids=lambda case: "-".join(map(str, case.values())))
+def test_flash_attention_bwd_matches_the_reference(backward, case):
+    backward.check(case, workspace_bytes=8 * case["batch"] * case["hq"] * case["sq"])
+    assert backward.used_workspace
+
+
+def test_flash_attention_bwd_gives_the_same_bits_however_copies_and_warps_are_timed(backward):
+    case = flash_case(1, 130, 150, 2, 1, 64, 1)
+    data = backward.reference.generate_input(**case, seed=3, device="cpu")
+    late, early = (backward.run(case, data, 1 << 16, options) for options in ("late", "early"))
+    assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+
+
 FAULTS = {   # file under kernels/cuda, text, its replacement: faults that the runs above must be able to see
     "copies overwrite a stage in use": (
         "flash_attention", "tile/flash_forward.h",
@@ -125,6 +151,11 @@ FAULTS = {   # file under kernels/cuda, text, its replacement: faults that the r
     "mask one key late": (
         "flash_attention", "tile/flash_forward.h", "a.seqlen_k - a.seqlen_q + 1 : a.seqlen_k",
         "a.seqlen_k - a.seqlen_q + 2 : a.seqlen_k"),
+    "gradients of keys: mask one key late": (
+        "flash_attention_bwd", "tile/flash_backward.h", "key > first_query + column + ahead",
+        "key > first_query + column + ahead + 1"),
+    "gradients of queries: mask one key late": (
+        "flash_attention_bwd", "tile/flash_backward.h", "8 * half + ahead + 1", "8 * half + ahead + 2"),
     "unused slots are read": (
         "mla_decode", "tile/latent_decode.h", "length - step * Tile::kTokens);", "Tile::kTokens);"),
     "softmax before all parts of the scores": (
@@ -142,11 +173,11 @@ def test_the_emulation_notices(fault, tmp_path: Path):
     assert source.count(text) == 1
     (kernels / "cuda" / file).write_text(source.replace(text, replacement))
     kernel = EmulatedKernel(problem, tmp_path, 90, kernels)
-    case = flash_case(1, 40, 200, 1, 1, 64, 1) if problem == "flash_attention" else mla_case(2, 16, 100, "ragged")
+    case = mla_case(2, 16, 100, "ragged") if problem == "mla_decode" else flash_case(1, 40, 200, 1, 1, 64, 1)
     verdicts = []
     for options in ("late", "early"):
         try:
-            kernel.check(case, options=options)
+            kernel.check(case, workspace_bytes=1 << 10 if "bwd" in problem else 0, options=options)
             verdicts.append("passed")
         except AssertionError:
             verdicts.append("refused")

@@ -9,6 +9,7 @@
 // Each block runs to its end before the next; warp-wide operations must be reached by all 32 lanes.
 #pragma once
 
+#include <bit>
 #include <math.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -267,7 +268,11 @@ Value shuffle(Value value, From from) {
 }  // namespace emulated
 template <typename Value>
 Value __shfl_sync(uint32_t, Value value, int lane) {
-    return emulated::shuffle(value, [=](int) { return lane; });
+    static_assert(sizeof(Value) == 4);
+    const uint32_t in[2] = {std::bit_cast<uint32_t>(value), static_cast<uint32_t>(lane)};   // each lane has its own source
+    return std::bit_cast<Value>(*emulated::warp_wide(in, 2, [](emulated::Lane* lanes, int parity) {
+        for (int l = 0; l < 32; ++l) lanes[l].out[parity][0] = lanes[lanes[l].in[1] % 32].in[0];
+    }));
 }
 template <typename Value>
 Value __shfl_xor_sync(uint32_t, Value value, int mask) {

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: MIT
+// Attention backward on mma.sync: the tensor core instructions that Ada and Hopper share.
+//
+//!KERNEL summary attention backward on mma.sync.m16n8k16, a pass by queries and one by keys: deterministic, no atomics
+//!KERNEL arch sm_89 sm_90a
+//
+// Algorithm. Two kernels. `backward_queries`: a block owns 128 query rows of one head, with Q and dO in shared memory, and
+// walks over the keys: S = Q K^T and dP = dO V^T accumulate in registers, P = exp2(S * scale - lse), dS = P (dP - delta)
+// is rounded in place, where two neighbouring accumulators already are the A fragment of dQ += dS K. It also computes
+// delta = rowsum(dO * O) and leaves it in the workspace, with lse in base 2. `backward_keys`: a block owns 128 keys of one
+// key head and walks over the queries of all heads of the group with everything transposed: S^T = K Q^T, dP^T = V dO^T, so
+// that P^T and dS^T are the A fragments of dV += P^T dO and dK += dS^T Q. P and dS never leave the registers, every sum has
+// one owner and one order, and groups of heads need nothing extra.
+//
+// Cost. Seven products where a single pass needs five: S and dP are computed twice, in exchange for no atomic additions to
+// dQ in fp32, no zeroing before and no conversion after them.
+//
+//   head_dim   fixed x moving rows   warps x rows   shared memory
+//      64           128 x 64            8 x 16          65 KB
+//     128           128 x 32            8 x 16          97 KB
+//
+// Memory. Moving tiles are double-buffered: the copy of tile n+1 (cp.async, 16 bytes, zero-fill behind the end) runs under
+// the products of tile n; one barrier per tile. Rows are swizzled by 16-byte chunks (tile/wide_rows.h).
+//
+// Shapes: all of kernel.h with 16-byte aligned tensors.
+// Limits: not yet run or timed on a GPU.
+#include "kernel.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "launch.h"
+#include "status.h"
+#include "tile/flash_backward.h"
+
+namespace {
+
+template <typename Tile>
+int launch(const BackwardArguments& a, void* queue) {
+    static_assert(Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
+    const auto by_queries = backward_queries<Tile>;
+    const auto by_keys = backward_keys<Tile>;
+    cudaError_t status = cudaFuncSetAttribute(
+        by_queries, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
+    if (status == cudaSuccess) {
+        status = cudaFuncSetAttribute(by_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
+    }
+    if (status != cudaSuccess) return status;
+    const long long query_tiles = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, Tile::kFixed);
+    const long long key_tiles = static_cast<long long>(a.batch) * a.heads_k * ceil_div(a.seqlen_k, Tile::kFixed);
+    if (query_tiles > 0x7fffffffLL || key_tiles > 0x7fffffffLL) return kUnsupportedShape;
+    LAUNCH(by_queries, dim3(static_cast<unsigned>(query_tiles)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    const int launched = LAUNCH_STATUS();
+    if (launched != kOk) return launched;
+    LAUNCH(by_keys, dim3(static_cast<unsigned>(key_tiles)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    return LAUNCH_STATUS();
+}
+
+template <typename Element>
+int dispatch(int head_dim, const BackwardArguments& a, void* queue) {
+    switch (head_dim) {
+        case 64: return launch<BackwardTile<Element, 64, 8, 64>>(a, queue);
+        case 128: return launch<BackwardTile<Element, 128, 8, 32>>(a, queue);
+        default: return kUnsupportedShape;
+    }
+}
+
+}  // namespace
+
+extern "C" int flash_attention_bwd(
+    const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
+    void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
+    float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
+    if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0) {
+        return kUnsupportedShape;
+    }
+    for (const void* tensor : {q, k, v, o, dout, static_cast<const void*>(dq), static_cast<const void*>(dk),
+                               static_cast<const void*>(dv)}) {
+        if (reinterpret_cast<uintptr_t>(tensor) % 16 != 0) return kUnsupportedShape;
+    }
+    const size_t rows = static_cast<size_t>(batch) * heads_q * seqlen_q;
+    if (workspace_bytes < 2 * rows * sizeof(float)) return kWorkspaceTooSmall;
+    float* const numbers = static_cast<float*>(workspace);
+    const BackwardArguments a = {
+        static_cast<const uint8_t*>(q), static_cast<const uint8_t*>(k), static_cast<const uint8_t*>(v),
+        static_cast<const uint8_t*>(o), static_cast<const uint8_t*>(dout), lse, static_cast<uint8_t*>(dq),
+        static_cast<uint8_t*>(dk), static_cast<uint8_t*>(dv), numbers, numbers + rows, batch, seqlen_q, seqlen_k, heads_q,
+        heads_k, causal != 0, softmax_scale};
+    return half != 0 ? dispatch<Fp16>(head_dim, a, queue) : dispatch<Bf16>(head_dim, a, queue);
+}
