@@ -79,7 +79,7 @@ for _at, _name, _tokens, _count in ((Q, "q", "sq", "hq"), (K, "k", "sk", "hk"), 
         f"{_name}_scale_of_next_block": Mutant(
             f"every block of {_name} uses the scales of the next", transform_data=_scales(_at, lambda s: s.roll(-1, 1)),
             applies=_blocks(_tokens)),
-        f"{_name}_scale_of_first_head": Mutant(
-            f"all heads use the scales of {_name} of the first", transform_data=_scales(_at, lambda s: s[..., :1]),
+        f"{_name}_scale_of_next_head": Mutant(
+            f"every head of {_name} uses the scales of the next", transform_data=_scales(_at, lambda s: s.roll(-1, -1)),
             applies=_heads(_count)),
     }
