@@ -13,7 +13,7 @@ from scoring.audit import HONEST, AuditRow, audit, audit_case
 from tests.problems.folders import NAMES, case_id, generate, problem, small_cases, small_parameters
 
 LONG = {"flash_attention_bwd", "flash_attention_fp8", "mla_decode_fp8"}
-AFFORDABLE = 10**10           # FLOP
+AFFORDABLE = 10**9            # FLOP
 
 
 @pytest.mark.parametrize(("name", "case"), small_parameters(), ids=case_id)
