@@ -12,9 +12,6 @@ import pytest
 from scoring.audit import HONEST, AuditRow, audit, audit_case
 from tests.problems.folders import NAMES, case_id, generate, problem, small_cases, small_parameters
 
-LONG = {"flash_attention_bwd", "flash_attention_fp8", "mla_decode_fp8"}
-AFFORDABLE = 10**9            # FLOP
-
 
 @pytest.mark.parametrize(("name", "case"), small_parameters(), ids=case_id)
 def test_every_wrong_answer_is_refused_and_the_right_one_passes(name: str, case: Any) -> None:
@@ -102,14 +99,3 @@ def test_selection_and_progress() -> None:
     assert {row.problem for row in rows} == set(NAMES)
     assert {row.case for row in rows} == chosen
     assert all(row.good for row in rows)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", NAMES)
-def test_every_case_of_every_problem(name: str) -> None:
-    """But for the largest benchmarks of the problems of LONG, which `python -m scoring audit` does in many minutes."""
-    def chosen(case: Any) -> bool:
-        return name not in LONG or case.group == "tests" or problem(name).binding.flops(case.params) <= AFFORDABLE
-
-    assert [row for row in audit([problem(name)], select=chosen, device="cpu") if not row.good] == []
