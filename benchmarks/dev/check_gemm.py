@@ -27,7 +27,9 @@ from functools import partial
 from pathlib import Path
 
 import torch
-from gemm_race import GUARD, POISON, UNAVAILABLE, WORKSPACE, Data, race, rotating, torch_calls, workspace
+from gemm_race import (
+    GUARD, POISON, UNAVAILABLE, WORKSPACE, Data, deepgemm_calls, race, rotating, torch_calls, workspace,
+)
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ("fp8_gemm/wgmma_tma", "amd_fp8_mm/wgmma_tma", "fp8_gemm/mma_sync", "amd_fp8_mm/mma_sync")
@@ -253,6 +255,8 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
         if label in kernels:
             contestants[label] = [partial(kernels[label].call, data) for data in sets]
     contestants.update(torch_calls(sets))
+    if kernel.problem == "fp8_gemm":
+        contestants.update(deepgemm_calls(sets))
     times = race(contestants, rounds=9 if m * n * k > 1e11 else 15)
     cells = " ".join(f"{name} {us:.1f}" for name, us in times.items())
     top = min(times.get("best", math.inf), times["ours"])

@@ -14,8 +14,9 @@
 #include "tile/wgmma_plan.h"
 
 // Weights fetched into L2 while the previous kernel ends (EARLY_START=2), for products of so few tokens that reading weights
-// is all they do. Measured: 8 MB and more compete with what the previous kernel reads; more tokens gain nothing.
-constexpr int kFetchedBytes = 4 << 20, kFetchingTokens = 128;
+// is all they do. Measured: 12 MB compete with what the previous kernel reads; 1024 tokens gain nothing.
+constexpr size_t kFetchedBytes = 4 << 20;
+constexpr int kFetchingTokens = 128;
 
 /// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
 template <class Shape>
@@ -28,8 +29,9 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     // do not mix, and those outside are never stored.
     const int row_box = Shape::kRowsOutermost ? Shape::kM / Shape::kPair : std::min(Shape::kM / Shape::kPair, rows.rows);
     const int column_box = std::min(Shape::kN, columns.rows);
+    const size_t slice = static_cast<size_t>(g.n) * Shape::kK * splits;   // bytes of one K block in every part
     const int fetched =
-        EARLY_START == 2 && g.m <= kFetchingTokens ? std::max(1, kFetchedBytes / (g.n * Shape::kK * splits)) : 0;
+        EARLY_START == 2 && g.m <= kFetchingTokens ? std::max(1, static_cast<int>(kFetchedBytes / slice)) : 0;
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair),
