@@ -28,7 +28,16 @@ from pathlib import Path
 
 import torch
 from gemm_race import (
-    GUARD, POISON, UNAVAILABLE, WORKSPACE, Data, deepgemm_calls, race, rotating, torch_calls, workspace,
+    GUARD,
+    POISON,
+    UNAVAILABLE,
+    WORKSPACE,
+    Data,
+    deepgemm_calls,
+    race,
+    rotating,
+    torch_calls,
+    workspace,
 )
 
 ROOT = Path(__file__).resolve().parents[2]
