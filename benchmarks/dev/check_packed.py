@@ -54,7 +54,8 @@ def prepared(names: list[str], home: Path) -> dict[str, Path]:
         folder = folders[name] = home / name.replace("/", "-")
         folder.mkdir()
         packed = home / f"{folder.name}.py"
-        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "-o", str(packed)], cwd=ROOT, check=True,
+        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any",
+                        "-o", str(packed)], cwd=ROOT, check=True,
                        stdout=subprocess.DEVNULL)
         stage(ROOT / "problems" / name.split("/")[0], packed, folder)
 
