@@ -2,14 +2,15 @@
 """Packed submissions under compute-sanitizer, and timed beside the tree's builds, on a machine with an NVIDIA GPU.
 
     python benchmarks/dev/check_packed.py [--only REGEX] [--sanitize] [--speed] [--cases 4] [--jobs 12]
-        [--tools memcheck,racecheck,synccheck] [--seconds 100]
+        [--tools memcheck,racecheck,synccheck] [--seconds 100] [--folder DIR]
 
 Packs every CUDA kernel whose name (problem/variant) matches, stages it beside its problem as a leaderboard would and
 builds it once. ``--sanitize`` then calls it on test cases (every n-th, at most ``--cases`` of them) under each tool,
 several processes at a time; only the kernels defined in the packed file are instrumented, and every result is checked.
 ``--speed`` races the packed build with the tree's (backends compile) on a few benchmark cases: graph replays that
 rotate over more than twice the L2 cache, in turns. Exit status 1 if a tool finds anything, a result is wrong, or a
-child fails or runs out of time.
+child fails or runs out of time. ``--folder`` keeps what was packed and built; without ``--sanitize`` and ``--speed``
+that is all that happens.
 """
 
 from __future__ import annotations
@@ -46,24 +47,25 @@ def kernel_names(text: str) -> list[str]:
 
 
 def prepared(names: list[str], home: Path) -> dict[str, Path]:
-    """name -> folder with the problem's files and the packed file, built."""
+    """name -> folder with the problem's files and the packed file, built; folders that are there stay as they are."""
     from submissions.stage import stage
 
-    folders: dict[str, Path] = {}
-    for name in names:
-        folder = folders[name] = home / name.replace("/", "-")
-        folder.mkdir()
+    folders = {name: home / name.replace("/", "-") for name in names}
+    new = [name for name in names if not folders[name].exists()]
+    for name in new:
+        folder = folders[name]
+        folder.mkdir(parents=True)
         packed = home / f"{folder.name}.py"
-        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any",
-                        "-o", str(packed)], cwd=ROOT, check=True,
-                       stdout=subprocess.DEVNULL)
+        # A made-up leaderboard: the real one of amd_fp8_mm, say, has no NVIDIA GPU.
+        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any", "-o", str(packed)],
+                       cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         stage(ROOT / "problems" / name.split("/")[0], packed, folder)
 
     def build(folder: Path) -> None:
         subprocess.run([sys.executable, "-c", "import submission"], cwd=folder, check=True, capture_output=True)
 
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(build, folders.values()))
+        list(pool.map(build, [folders[name] for name in new]))
     return folders
 
 
@@ -208,6 +210,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 1))
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--seconds", type=float, default=100)
+    parser.add_argument("--folder", type=Path, help="where to pack and build; default: a temporary folder")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--race", help=argparse.SUPPRESS)
@@ -225,7 +228,7 @@ def main() -> int:
         parser.error("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
     with tempfile.TemporaryDirectory() as home:
         begin = time.monotonic()
-        folders = prepared(names, Path(home))
+        folders = prepared(names, options.folder or Path(home))
         print(f"{len(folders)} packed and built in {time.monotonic() - begin:.0f} s", flush=True)
         bad = sanitize(folders, options) if options.sanitize else 0
         bad += speed(folders, options) if options.speed else 0
