@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # outputs: o
-"""FlashAttention-3 for Hopper, where `flash_attn_interface` is installed; its causal mask is aligned as the problem's."""
+"""FlashAttention-3 for Hopper, where `flash_attn_interface` is installed; its causal mask is aligned as ours is."""
 
 from flash_attn_interface import flash_attn_func
 
