@@ -5,7 +5,7 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune SMALL_ROWS=32,0
 //!KERNEL tune FETCHED_PAGES=3,2,0
-//!KERNEL tune RELEASE_AT=1,0,2
+//!KERNEL tune EARLY_PANELS=5,0
 //!KERNEL tune PAIRS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
@@ -48,8 +48,11 @@
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 3
 #endif
-#ifndef RELEASE_AT
-#define RELEASE_AT 1
+#ifndef EARLY_PANELS
+#define EARLY_PANELS 5
+#endif
+#ifndef SINGLE_EARLY
+#define SINGLE_EARLY 0
 #endif
 #ifndef PAIRS
 #define PAIRS 0
@@ -108,8 +111,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, 2, 0>;
-    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES>;
+    using Single = LatentShape<1, SINGLE_EARLY, 0>;
+    using Several = LatentShape<1, EARLY_PANELS, FETCHED_PAGES>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -161,7 +164,7 @@ extern "C" int mla_decode(
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if PAIRS
-    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES>;
+    using Pair = LatentShape<2, EARLY_PANELS, FETCHED_PAGES>;
     if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
     if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);

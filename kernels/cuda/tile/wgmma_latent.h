@@ -62,8 +62,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
         const LatentConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
-        const int block = static_cast<int>(blockIdx.x);
-        consumer.consume(block / a.row_tiles, block % a.row_tiles);
+        consumer.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
         if (warp == kWarps) {
