@@ -44,6 +44,7 @@
 #include "tile/launch_cluster.h"
 #include "tile/tensor_map.h"
 #include "tile/wgmma_latent.h"
+#include "tile/wgmma_latent_few.h"
 
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 3
@@ -58,7 +59,13 @@
 #define PAIRS 0
 #endif
 #ifndef SMALL_ROWS
-#define SMALL_ROWS 32  // up to so many rows go to mma.sync
+#define SMALL_ROWS 0  // up to so many rows go to mma.sync
+#endif
+#ifndef FEW_ROWS
+#define FEW_ROWS 32  // requests of 16 or 32 rows, up to so many: tokens as the rows of products
+#endif
+#ifndef FEW_CUT
+#define FEW_CUT 3  // what starting a chunk, and merging, cost them in pages
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
@@ -95,6 +102,33 @@ int launch(
         error = launch_cluster(
             latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
             EARLY_START != 0, queue, queries, cache, a);
+    }
+    if (error != 0 || a.schedule.groups == 0) return error;
+    CombineArguments<DecodeParts<PageSchedule>> merge = {
+        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
+    const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
+    return launch_cluster(
+        combine_latent<Shape::kLatent>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+}
+
+template <class Shape>
+int launch_few(
+    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
+    void* queue) {
+    const int rows = Shape::kRows, batch = a.schedule.batch;
+    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
+    a.schedule.groups = choose_groups(
+        batch, a.max_blocks, PageSchedule::kStartSteps, 1, multiprocessors, most, {FEW_CUT, FEW_CUT});
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
+    }
+    TensorMap queries, cache;
+    int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64);
+    if (error == 0) {
+        error = launch_cluster(
+            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     CombineArguments<DecodeParts<PageSchedule>> merge = {
@@ -163,6 +197,12 @@ extern "C" int mla_decode(
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
+    if (rows == 16 && FEW_ROWS >= 16) {
+        return launch_few<FewShape<1, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
+    if (rows == 32 && FEW_ROWS >= 32) {
+        return launch_few<FewShape<2, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
 #if PAIRS
     using Pair = LatentShape<2, EARLY_PANELS, FETCHED_PAGES>;
     if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
