@@ -31,7 +31,7 @@ PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3,
 TIMED = lib.TIMED["mla_decode"] + [lib.mla(128, 128, 8192)]
 
 
-def builds(folder: Path, specs: list[str], nvcc: str, quiet: bool = False) -> dict[str, Path]:
+def builds(folder: Path, specs: list[str], nvcc: str) -> dict[str, Path]:
     """Compile every label; those that fail are reported and left out."""
     jobs = []
     for spec in specs:
@@ -169,15 +169,22 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=80)
     parser.add_argument("--cases", default=".*", help="a pattern of batch,heads,tokens to time")
     parser.add_argument("--checked", default="", help="check these labels only (a pattern); default all")
+    parser.add_argument("--folder", help="where builds go, or come from when no specs are given")
+    parser.add_argument("--build-only", action="store_true")
     parser.add_argument("--probe", help=argparse.SUPPRESS)
     parser.add_argument("--nvcc", default=os.environ.get("NVCC", "nvcc"))
     options = parser.parse_args()
     if options.probe:
         return probe(options.probe)
     lib.say(lib.clocks())
-    with tempfile.TemporaryDirectory() as folder:
-        made = builds(Path(folder), options.specs, options.nvcc)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(options.folder or temporary)
+        folder.mkdir(exist_ok=True)
+        made = builds(folder, options.specs, options.nvcc)
+        made = made or {path.stem: path for path in sorted(folder.glob("*.so"))}
         lib.say(f"built after {lib.elapsed():.1f} s")
+        if options.build_only:
+            return 0
         alive = probed(made)
         lib.say(f"probed after {lib.elapsed():.1f} s")
         problem = lib.Problem("mla_decode")

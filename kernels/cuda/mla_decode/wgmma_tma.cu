@@ -5,7 +5,8 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune SMALL_ROWS=32,0
 //!KERNEL tune FETCHED_PAGES=3,2,0
-//!KERNEL tune EARLY_PANELS=5,0
+//!KERNEL tune RELEASE_AT=2,1,0
+//!KERNEL tune TURNS=0,1
 //!KERNEL tune PAIRS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
@@ -49,11 +50,14 @@
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 3
 #endif
-#ifndef EARLY_PANELS
-#define EARLY_PANELS 5
+#ifndef RELEASE_AT
+#define RELEASE_AT 2
 #endif
-#ifndef SINGLE_EARLY
-#define SINGLE_EARLY 0
+#ifndef TURNS
+#define TURNS 0
+#endif
+#ifndef MERGE_COST
+#define MERGE_COST 3  // of starting a chunk, and of merging, in pages
 #endif
 #ifndef PAIRS
 #define PAIRS 0
@@ -84,7 +88,8 @@ int launch(
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
     a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most, {3.0, 3.0});
+        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most,
+        {3.0, MERGE_COST});
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -118,7 +123,7 @@ int launch_few(
     const int rows = Shape::kRows, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
     a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, 1, multiprocessors, most, {FEW_CUT, FEW_CUT});
+        batch, a.max_blocks, PageSchedule::kStartSteps, 1, multiprocessors, most, {3.0, FEW_CUT});
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -145,8 +150,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, SINGLE_EARLY, 0>;
-    using Several = LatentShape<1, EARLY_PANELS, FETCHED_PAGES>;
+    using Single = LatentShape<1, RELEASE_AT, 0, TURNS != 0>;
+    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -204,7 +209,7 @@ extern "C" int mla_decode(
         return launch_few<FewShape<2, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #if PAIRS
-    using Pair = LatentShape<2, EARLY_PANELS, FETCHED_PAGES>;
+    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
     if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
     if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);

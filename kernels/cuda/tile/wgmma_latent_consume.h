@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns.
 //
-// Tiles alternate between the warpgroups. A tile's owner computes its scores and probabilities; the other gets these
-// and the maxima of the rows through shared memory. Per tile t of its own a warpgroup goes through
-//   accept(t - 1): the other's probabilities times its own half of the values, started behind the scores of t;
-//   softmax of t while that runs, then P for the other, then P (still in registers) times its own half of the values;
-//   the scores of t + 2 as their panels land.
-// So one warpgroup's softmax falls into the other's products. There is one buffer for P: the owner of t + 1 is the only
-// one who reads P of t there, and does so before it writes its own.
+// Warpgroup 0 owns the even pages of a piece, 1 the odd ones. A page's owner computes its scores and probabilities; the
+// other gets these and the maxima of the rows through shared memory. For pages t (even) and t + 1
+//   0: accept(t - 1); scores of t; softmax, P for the other; P (still in registers) times its own half of the values;
+//   1: scores of t + 1; behind them accept(t); softmax while that runs, P for the other; P times its own half;
+// where accept is the other's probabilities times one's own half of the values. So the scores of both pages come one after
+// the other, then each page's two halves of values, and one warpgroup's softmax falls into the other's products. There is one
+// buffer for P: the owner of t + 1 is the only one who reads P of t there, and has done so before it writes its own.
 #pragma once
 
 #include "online_softmax.h"
@@ -26,16 +26,17 @@
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // the sums of both
+constexpr int kTurnBarrier = 6;   // the even page's scores are on their way
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
 /// up to 1, and accumulators are rarely rescaled.
 constexpr float kSlack = 8.0f;
 
-template <class Shape>
+template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
     const LatentArguments& a;
-    int group, warp, lane;
+    int warp, lane;
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
@@ -49,22 +50,26 @@ struct LatentConsumer {
         return thread / 32 * 16 + half * 8 + thread % 32 / 4;
     }
 
-    /// Start the scores of tile `tile` over the panels kBegin to kEnd - 1 as they land, in the order in which they are
-    /// loaded: panel 8, this warpgroup's half of the values, the other half. All addresses come from few registers, plus
-    /// constants.
-    template <int kBegin, int kEnd>
-    __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile, int buffer) const {
-        if constexpr (kBegin == kEnd) return;
-        const int stage = group, parity = tile / 2 % 2;
-        const int first = group * Shape::kHalfPanels;
-        const int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
-        const int back = group * (2 * Shape::kHalfPanels);
+    /// The same memory, hidden from the compiler, which would compute every operand's address once and spill it.
+    __device__ __forceinline__ LatentMemory<Shape> hidden_memory() const {
+        LatentMemory<Shape> hidden = memory;
+        asm volatile("" : "+r"(hidden.base));
+        return hidden;
+    }
+
+    /// Start the scores of this warpgroup's page as its panels land, in the order in which they are loaded: panel 8, this
+    /// warpgroup's half of the values, the other half. All addresses come from few registers, plus constants.
+    __device__ __forceinline__ void start_scores(Scores& scores, int parity, int buffer) const {
+        constexpr int first = group * Shape::kHalfPanels;
+        constexpr int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
+        constexpr int back = group * (2 * Shape::kHalfPanels);
+        const LatentMemory<Shape> memory = hidden_memory();
         const uint64_t queries = wgmma_operand(memory.query(first) + buffer * Shape::kSecondQuery);
-        const uint64_t keys = wgmma_operand(memory.tokens(stage, first));
-        const uint32_t full = memory.full(stage, first);
+        const uint64_t keys = wgmma_operand(memory.tokens(group, first));
+        const uint32_t full = memory.full(group, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
 #pragma unroll
-        for (int i = kBegin; i < kEnd; ++i) {
+        for (int i = 0; i < Shape::kPanels; ++i) {
             const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
             mbarrier_wait(full + panel * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
@@ -79,7 +84,8 @@ struct LatentConsumer {
 
     /// This warpgroup's half of a tile's values. Addresses in a cluster's second block have bits beyond a descriptor's.
     __device__ __forceinline__ uint64_t values(int stage) const {
-        return wgmma_operand_transposed(memory.tokens(stage, group * Shape::kHalfPanels) & 0x3ffff, Shape::kPanelBytes);
+        const uint32_t start = hidden_memory().tokens(stage, group * Shape::kHalfPanels) & 0x3ffff;
+        return wgmma_operand_transposed(start, Shape::kPanelBytes);
     }
 
     /// This warp reads no more of this part of `stage`.
@@ -159,9 +165,9 @@ struct LatentConsumer {
         named_barrier_sync(kOwnBarrier + group, 128);
     }
 
-    /// One piece of a request; `tile` counts all tiles so far.
+    /// One piece of a request; `uses` counts this warpgroup's pages so far.
     __device__ __forceinline__ void piece(
-        const DecodePiece& piece, const QueryTurn& queries, uint32_t& tile) const {
+        const DecodePiece& piece, const QueryTurn& queries, uint32_t& uses) const {
         const int buffer = queries.buffer;
         const int first_row = row_tile() * Shape::kRows;
         // Else this warp takes part in products and barriers only.
@@ -189,7 +195,7 @@ struct LatentConsumer {
             wgmma_commit();
         };
 
-        const auto accept = [&] {
+        const auto start_accepting = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
             float factor[2];
 #pragma unroll
@@ -202,21 +208,29 @@ struct LatentConsumer {
             rescale(out, factor);
             const uint64_t p = wgmma_operand(memory.probabilities());
             multiply_values(group ^ 1, [&](int step) { return p + 2 * step; });
+        };
+        const auto finish_accepting = [&] {
             wgmma_wait<0>();
             wgmma_results(out);
             release(group ^ 1, group);
         };
 
+        // The scores are complete. Warpgroup 1 is accepting meanwhile.
         const auto compute = [&](int own) {
-            release(group, Shape::kParts - 1);  // the scores are complete
+            const auto accepted = [&](int place) {
+                if (group == 1 && place == Shape::kReleaseAt) finish_accepting();
+            };
+            release(group, Shape::kParts - 1);
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
+            accepted(0);
             if (live) {
                 if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
                 raise_maxima(scores, rows, factor);
-                exponentials(scores, rows);
             }
+            accepted(1);
+            if (live) exponentials(scores, rows);
             uint32_t p[Shape::kTokens / 16][4];
 #pragma unroll
             for (int step = 0; step < Shape::kTokens / 16; ++step) {
@@ -225,6 +239,7 @@ struct LatentConsumer {
                     p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
                 }
             }
+            accepted(2);
             if (live) {
                 const int thread = recomputed_thread() % 128;
                 const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
@@ -247,31 +262,29 @@ struct LatentConsumer {
             release(group, group);
         };
 
-        constexpr int kEarly = Shape::kEarly;
-        int own = static_cast<int>((tile + group) % 2);
-        if (own == 0 && pages > 0) {
-            start_scores<0, Shape::kPanels>(scores, tile, buffer);
-            wgmma_wait<0>();
-            wgmma_results(scores);
-            compute(0);
-            own = 2;
-        }
-        if (own < pages) {
-            while (true) {
-                start_scores<0, kEarly>(scores, tile + own, buffer);
-                accept();
-                start_scores<kEarly, Shape::kPanels>(scores, tile + own, buffer);
+        if (group >= pages && pages > 0) release_query(buffer);  // the only page is the other's
+        for (int own = group; own < pages; own += 2, ++uses) {
+            if constexpr (group == 0) {
+                if (own > 0) {
+                    start_accepting();
+                    finish_accepting();
+                }
+                start_scores(scores, uses % 2, buffer);
+                if (Shape::kTurns && own + 1 < pages) named_barrier_arrive(kTurnBarrier, 256);
                 wgmma_wait<0>();
-                wgmma_results(scores);
-                compute(own);
-                own += 2;
-                if (own >= pages) break;
+            } else {
+                if (Shape::kTurns) named_barrier_sync(kTurnBarrier, 256);
+                start_scores(scores, uses % 2, buffer);
+                start_accepting();
+                wgmma_wait<1>();
             }
-        } else if (own == 1 && pages == 1) {
-            release_query(buffer);  // the only tile is the other's
+            wgmma_results(scores);
+            compute(own);
         }
-        if (own == pages && pages > 0) accept();
-        tile += pages;
+        if (pages % 2 == group && pages > 0) {  // the last page is the other's
+            start_accepting();
+            finish_accepting();
+        }
         finish(out, rows, piece, queries.alternate());
     }
 
@@ -319,7 +332,7 @@ struct LatentConsumer {
 
     /// All pieces of this block.
     __device__ __forceinline__ void consume() const {
-        uint32_t tile = 0;
+        uint32_t uses = 0;
         QueryTurn queries = {Shape::kPair == 2 ? 1 : a.query_buffers};
         DecodeWalk walk(a.schedule, block_group(), lane);
         DecodePiece next;
@@ -336,7 +349,7 @@ struct LatentConsumer {
                 continue;
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, queries, tile);
+            piece(next, queries, uses);
             if (!empty) queries.advance();
         }
     }
