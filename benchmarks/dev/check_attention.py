@@ -9,7 +9,7 @@ L4 build runs, too) and, for flash_attention, with other tile shapes. Checks eve
 reference and bounds, with poisoned outputs and workspaces, guard bands and a second run that must give the same bits;
 each case runs with no workspace, a small one and the problem's. Then times by CUDA-graph replays that rotate over more
 than twice the L2 cache, in turns with torch's cuDNN and FlashAttention-2 backends, or with the absorbed products in
-plain torch and, where `flash_mla` can be imported, FlashMLA. Exit status 1 if any check fails. With $OUT set, everything
+plain torch and, where `flash_mla` can be imported, FlashMLA. Exit status 1 if any check fails. With $OUT set, all that
 is written to $OUT/check_attention.json, too.
 """
 
