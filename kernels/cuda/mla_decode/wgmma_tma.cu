@@ -56,8 +56,8 @@
 #ifndef TURNS
 #define TURNS 0
 #endif
-#ifndef MERGE_COST
-#define MERGE_COST 3  // of starting a chunk, and of merging, in pages
+#ifndef SLACK
+#define SLACK 8  // the same for more rows
 #endif
 #ifndef PAIRS
 #define PAIRS 0
@@ -68,8 +68,11 @@
 #ifndef FEW_ROWS
 #define FEW_ROWS 32  // requests of 16 or 32 rows, up to so many: tokens as the rows of products
 #endif
-#ifndef FEW_CUT
-#define FEW_CUT 3  // what starting a chunk, and merging, cost them in pages
+#ifndef FEW_SLACK
+#define FEW_SLACK 4  // pages by which their chunks may grow so that equal requests need not be merged
+#endif
+#ifndef ONCE
+#define ONCE 1  // L2 drops pages first
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
@@ -81,15 +84,21 @@ struct LatentTensors {
     Matrix queries, cache;
 };
 
+/// Groups of blocks that share the line of pages; 0, one per request, where the workspace is too small. Whether a batch is worth
+/// cutting depends on its lengths, which the device knows (DecodeScheduleOf::slack).
+int choose_pages(int row_tiles, int multiprocessors, long long most) {
+    const long long groups = std::min<long long>(most, multiprocessors / row_tiles);
+    return groups < 2 ? 0 : static_cast<int>(groups);
+}
+
 template <class Shape>
 int launch(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
     void* queue) {
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most,
-        {3.0, MERGE_COST});
+    a.schedule.groups = choose_pages(a.row_tiles, multiprocessors, most);
+    a.schedule.slack = SLACK;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -122,8 +131,8 @@ int launch_few(
     void* queue) {
     const int rows = Shape::kRows, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, 1, multiprocessors, most, {3.0, FEW_CUT});
+    a.schedule.groups = choose_pages(1, multiprocessors, most);
+    a.schedule.slack = FEW_SLACK;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -150,8 +159,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, RELEASE_AT, 0, TURNS != 0>;
-    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
+    using Single = LatentShape<1, RELEASE_AT, 0, TURNS != 0, ONCE != 0>;
+    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, ONCE != 0>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -203,13 +212,13 @@ extern "C" int mla_decode(
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
     if (rows == 16 && FEW_ROWS >= 16) {
-        return launch_few<FewShape<1, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
     if (rows == 32 && FEW_ROWS >= 32) {
-        return launch_few<FewShape<2, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #if PAIRS
-    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
+    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, TURNS != 0, ONCE != 0>;
     if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
     if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);

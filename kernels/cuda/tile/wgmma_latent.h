@@ -67,10 +67,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
+        const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
         if (warp == kWarps) {
-            const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
-            produce_pages<Shape>(
-                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+            produce_pages<Shape>(memory, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+        } else if (warp == kWarps + 1) {
+            produce_queries<Shape>(memory, queries, a, block / a.row_tiles, block % a.row_tiles, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {
