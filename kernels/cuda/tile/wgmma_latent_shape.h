@@ -33,14 +33,13 @@ struct LatentArguments {
     float scale;  // softmax_scale * log2(e)
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kReleaseAt: where
-/// in its page's softmax warpgroup 1 hands back the page it accepted: 0 before the maxima, 1 before the exponentials, 2 behind
-/// them. kFetched: how many pages ahead they are asked into L2; 0: not at all. kTurns: whether the scores of an odd page wait
-/// until those of the even one are on their way. kOnce: whether L2 is told to drop pages first.
-template <int kPair_, int kReleaseAt_, int kFetched_, bool kTurns_, bool kOnce_>
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kSpread: whether
+/// warpgroup 1 starts the products it owes the other's page between the steps of its softmax, or all before. kFetched: how many
+/// pages ahead they are asked into L2; 0: not at all. kOnce: whether L2 is told to drop pages first.
+template <int kPair_, bool kSpread_, int kFetched_, bool kOnce_>
 struct LatentShape {
-    static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
-    static constexpr bool kTurns = kTurns_, kOnce = kOnce_;
+    static constexpr int kPair = kPair_, kFetched = kFetched_;
+    static constexpr bool kSpread = kSpread_, kOnce = kOnce_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
