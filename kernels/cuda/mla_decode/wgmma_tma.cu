@@ -53,7 +53,7 @@
 #define SPREAD 1
 #endif
 #ifndef SLACK
-#define SLACK 8  // the same for more rows
+#define SLACK 4  // the same for more rows
 #endif
 #ifndef PAIRS
 #define PAIRS 0
@@ -65,7 +65,7 @@
 #define FEW_ROWS 32  // requests of 16 or 32 rows, up to so many: tokens as the rows of products
 #endif
 #ifndef FEW_SLACK
-#define FEW_SLACK 4  // pages by which their chunks may grow so that equal requests need not be merged
+#define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
 #endif
 #ifndef FLIGHT
 #define FLIGHT 6  // thirds of pages they have under way
@@ -161,6 +161,7 @@ extern "C" int mla_decode(
     if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
     if (!(softmax_scale > 0.0f)) return kUnsupportedShape;
     if (!latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
+#if SMALL_ROWS
     if (rows <= SMALL_ROWS && rows % 16 == 0) {
         DecodeArguments few{};
         few.q = static_cast<const uint8_t*>(q);
@@ -179,6 +180,7 @@ extern "C" int mla_decode(
         if (rows % 32 == 0) return launch_latent<LatentRows32>(few, workspace, workspace_bytes, queue);
         return launch_latent<LatentRows16>(few, workspace, workspace_bytes, queue);
     }
+#endif
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
     if (status == 0) {
@@ -204,12 +206,16 @@ extern "C" int mla_decode(
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
-    if (rows == 16 && FEW_ROWS >= 16) {
+#if FEW_ROWS >= 16
+    if (rows == 16) {
         return launch_few<FewShape<1, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
-    if (rows == 32 && FEW_ROWS >= 32) {
+#endif
+#if FEW_ROWS >= 32
+    if (rows == 32) {
         return launch_few<FewShape<2, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
+#endif
 #if PAIRS
     using Pair = LatentShape<2, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
     if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
