@@ -145,9 +145,8 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
         "wgmma_latent_consume.h", "memory.maxima(group ^ 1)[row(half)];", "memory.maxima(group)[row(half)];"),
     "few rows: a page is loaded while it is read": (
         "wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);", ""),
-    "few rows: P before all warps stored it": (
-        "wgmma_latent_few_consume.h", "            group_barrier();\n            multiply_values",
-        "            multiply_values"),
+    "few rows: maxima before all warps stored theirs": (
+        "wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised", "        bool raised"),
     "few rows: one warpgroup's sums": (
         "wgmma_latent_few_consume.h", "sum = group == 0 ? x + y : y + x;", "sum = x;"),
 }
