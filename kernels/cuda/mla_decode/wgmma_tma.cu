@@ -70,6 +70,9 @@
 #ifndef FLIGHT
 #define FLIGHT 6  // thirds of pages they have under way
 #endif
+#ifndef FETCHED_BYTES
+#define FETCHED_BYTES 256  // that L2 fetches of pages at a time
+#endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
 #endif
@@ -110,7 +113,7 @@ int launch(
     a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
             latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
@@ -118,7 +121,7 @@ int launch(
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, 1}, multiprocessors, EARLY_START != 0, queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
 }
 
 template <class Shape>
@@ -135,14 +138,14 @@ int launch_few(
     }
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
             latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, 1}, multiprocessors, EARLY_START != 0, queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace
