@@ -70,6 +70,9 @@
 #ifndef FLIGHT
 #define FLIGHT 6  // thirds of pages they have under way
 #endif
+#ifndef PACE
+#define PACE 0  // nanoseconds between their pages, at least
+#endif
 #ifndef FETCHED_BYTES
 #define FETCHED_BYTES 256  // that L2 fetches of pages at a time
 #endif
@@ -211,12 +214,12 @@ extern "C" int mla_decode(
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if FEW_ROWS >= 16
     if (rows == 16) {
-        return launch_few<FewShape<1, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if FEW_ROWS >= 32
     if (rows == 32) {
-        return launch_few<FewShape<2, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<2, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if PAIRS
