@@ -33,12 +33,13 @@ struct LatentArguments {
     float scale;  // softmax_scale * log2(e)
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how
-/// many pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the
-/// tile before is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them.
-template <int kPair_, int kReleaseAt_, int kFetched_>
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kSpread: whether
+/// warpgroup 1 starts the products it owes the other's page between the steps of its softmax, or all before. kFetched: how many
+/// pages ahead they are asked into L2; 0: not at all. kOnce: whether L2 is told to drop pages first.
+template <int kPair_, bool kSpread_, int kFetched_, bool kOnce_>
 struct LatentShape {
-    static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
+    static constexpr int kPair = kPair_, kFetched = kFetched_;
+    static constexpr bool kSpread = kSpread_, kOnce = kOnce_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
@@ -66,6 +67,8 @@ struct QueryTurn {
     int buffers;
     int buffer = 0, parity = 0;
 
+    /// 0 and 1 in turns.
+    __device__ __forceinline__ int alternate() const { return buffers == 1 ? parity : buffer; }
     __device__ __forceinline__ void advance() {
         buffer = buffer + 1 == buffers ? 0 : buffer + 1;
         parity ^= buffer == 0 ? 1 : 0;
