@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """amd_mla_decode on the GPU that is here: checked, then timed beside the plain absorbed form of torch.
 
-    python benchmarks/dev/layer_race.py [--library FILE] [--compile] [--parts] [PREFILL ...]
+    python benchmarks/dev/layer_race.py [--library FILE] [--compile] [--parts] [--profile] [PREFILL ...]
 
 Every contestant is captured in graphs, one per set of inputs; sets take turns, so that weights and cache (1 GB and more)
 are never in L2 when a call begins. Prints microseconds: the median of all rounds, the fastest, and the SM clock.
@@ -128,6 +128,25 @@ def race(contestants: dict[str, Any], prefill: int, seconds: float) -> None:
               flush=True)
 
 
+def profile(contestants: dict[str, Any], prefill: int) -> None:
+    """Microseconds by kernel, sets in turn, as the profiler's activity records have them."""
+    case = {"batchsize": 128, "dim": 7168, "dq": 1536, "prefill": prefill}
+    sets = [reference.generate_input(**case, seed=seed, device="cuda") for seed in range(SETS)]
+    for name, function in contestants.items():
+        for data in sets:
+            function(data)
+        torch.cuda.synchronize()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as recorded:
+            for turn in range(2 * SETS):
+                function(sets[turn % SETS])
+            torch.cuda.synchronize()
+        found = [event for event in recorded.key_averages() if event.device_time_total > 0]
+        print(f"  {name}, prefill {prefill}: {sum(e.device_time_total for e in found) / (2 * SETS):.1f} us in kernels")
+        for event in sorted(found, key=lambda e: -e.device_time_total)[:16]:
+            print(f"    {event.device_time_total / (2 * SETS):7.1f}  x{event.count / (2 * SETS):.0f}  {event.key[:100]}")
+    sys.stdout.flush()
+
+
 def parts(prefill: int) -> None:
     """The products of the plain form, each by itself, weights not in L2."""
     sets = [reference.generate_input(batchsize=128, dim=7168, dq=1536, prefill=prefill, seed=s, device="cuda")
@@ -164,7 +183,9 @@ def main() -> None:
     parser.add_argument("--library", action="append", default=[])
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--parts", action="store_true")
+    parser.add_argument("--profile", action="store_true")
     parser.add_argument("--check-only", action="store_true")
+    parser.add_argument("--quick-check", action="store_true", help="one case of each contestant only")
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
     small = [dict(zip(("batchsize", "dim", "dq", "prefill"), numbers, strict=True)) for numbers in (
@@ -173,11 +194,11 @@ def main() -> None:
     contestants: dict[str, Any] = {}
     for path in options.library:
         name = Path(path).stem
-        if check(name, native(path), small):
+        if check(name, native(path), small[-2:-1] if options.quick_check else small):
             contestants[name] = native(path)
     if options.check_only:
         return
-    if check("torch", torch_absorbed.custom_kernel, small[-3:]):
+    if check("torch", torch_absorbed.custom_kernel, small[-2:-1] if options.quick_check else small[-3:]):
         contestants["torch eager"] = torch_absorbed.custom_kernel
     if options.compile:
         compiled = torch.compile(torch_absorbed.layer, dynamic=False)
@@ -191,11 +212,13 @@ def main() -> None:
             return y[:, None], row[:, None]
 
         started = time.monotonic()
-        if check("torch.compile", custom_kernel, small[-1:]):
+        if check("torch.compile", custom_kernel, small[-2:-1]):
             contestants["torch.compile"] = custom_kernel
         print(f"compiled in {time.monotonic() - started:.0f} s", flush=True)
     if options.parts:
         parts(options.prefill[0])
+    if options.profile:
+        profile(contestants, options.prefill[-1])
     for prefill in options.prefill:
         race(contestants, prefill, options.seconds)
 

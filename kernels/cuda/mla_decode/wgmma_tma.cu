@@ -33,17 +33,13 @@
 // Limits: one block per multiprocessor; a page takes about twice the tensor cores' own time.
 #include "kernel.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "ceil_div.h"
 #include "launch.h"
 #include "ptx/mma_16bit.h"
-#include "tile/combine_splits.h"
 #include "tile/latent_launch.h"
-#include "tile/launch_cluster.h"
-#include "tile/tensor_map.h"
-#include "tile/wgmma_latent.h"
+#include "tile/wgmma_latent_launch.h"
 
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 3
@@ -57,51 +53,6 @@
 #ifndef SMALL_ROWS
 #define SMALL_ROWS 32  // up to so many rows go to mma.sync
 #endif
-#ifndef EARLY_START
-#define EARLY_START 1  // kernels start beside the end of the one before
-#endif
-
-namespace {
-
-struct LatentTensors {
-    Matrix queries, cache;
-};
-
-template <class Shape>
-int launch(
-    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
-    void* queue) {
-    const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
-    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most, {3.0, 3.0});
-    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
-    if (a.schedule.groups != 0) {
-        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
-    }
-    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
-    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
-
-    const int box_rows = std::min(rows, Shape::kRows);
-    a.query_bytes = box_rows * Shape::kWidth * 2;
-    a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
-    TensorMap queries, cache;
-    int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
-    if (error == 0) {
-        error = launch_cluster(
-            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
-            EARLY_START != 0, queue, queries, cache, a);
-    }
-    if (error != 0 || a.schedule.groups == 0) return error;
-    CombineArguments<DecodeParts<PageSchedule>> merge = {
-        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
-    const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
-    return launch_cluster(
-        combine_latent<Shape::kLatent>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
-}
-
-}  // namespace
 
 extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
@@ -162,8 +113,8 @@ extern "C" int mla_decode(
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if PAIRS
     using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES>;
-    if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
-    if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    return launch<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    if (a.row_tiles > 1) return launch_latent_wgmma<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }

@@ -13,6 +13,7 @@
 #include "tile/combine_splits.h"
 #include "tile/wgmma_latent_consume.h"
 #include "tile/wgmma_latent_produce.h"
+#include "tile/wgmma_latent_rotate.h"
 #include "tile/wgmma_latent_shape.h"
 
 /// Ask queries, page numbers and lengths into L2, all blocks together. Part of a block's threads.
@@ -41,8 +42,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < Shape::kStages; ++stage) {
-            for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
+            for (int panel = 0; panel < Shape::kPanels - Shape::kRotates; ++panel) mbarrier_init(memory.full(stage, panel), 1);
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
+            if constexpr (Shape::kRotates) {
+                mbarrier_init(memory.landed(stage), 1);
+                mbarrier_init(memory.full(stage, Shape::kPanels - 1), kRotatingWarps);
+            }
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
             mbarrier_init(memory.query_full(buffer), 1);
@@ -70,6 +75,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
             produce_pages<Shape>(
                 memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+        } else if constexpr (Shape::kRotates) {
+            rotate_pages<Shape>(memory, a, static_cast<int>(blockIdx.x) / a.row_tiles, warp - kWarps - 1, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {

@@ -80,7 +80,9 @@ __device__ __forceinline__ void produce_pages(
                 const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
 #pragma unroll 1
                 for (int panel = first; panel < last; ++panel) {
-                    const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
+                    const bool raw = Shape::kRotates && panel == Shape::kPanels - 1;
+                    const uint32_t full = raw ? memory.landed(stage) : memory.full(stage, panel);
+                    const uint32_t to = memory.tokens(stage, panel);
                     mbarrier_arrive_expect(full, Shape::kPanelBytes);
                     if constexpr (Shape::kPair == 2) {
                         tma_load_multicast(to + rank * kTokens * 128, cache, full, panel * 64, token, 3);

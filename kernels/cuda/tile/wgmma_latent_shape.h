@@ -31,13 +31,16 @@ struct LatentArguments {
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
     bool causal;
     float scale;  // softmax_scale * log2(e)
+    const uint8_t* rotations;  // for Shape::kRotates: [tokens of max_blocks pages, 64] bf16, 32 cosines and 32 sines each
 };
 
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how
 /// many pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the
 /// tile before is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them.
-template <int kPair_, int kReleaseAt_, int kFetched_>
+/// kRotates: the last 64 columns of cached tokens are not rotated to their positions yet; the block does so in shared memory.
+template <int kPair_, int kReleaseAt_, int kFetched_, bool kRotates_ = false>
 struct LatentShape {
+    static constexpr bool kRotates = kRotates_;
     static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
@@ -56,7 +59,7 @@ struct LatentShape {
     static constexpr int kMaxima = kProbabilities + kPanelBytes;
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
+    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts + (kRotates ? 1 : 0)) + 4) * 8;
     static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
@@ -103,4 +106,6 @@ struct LatentMemory {
         return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + Shape::kParts) + buffer) * 8;
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
+    /// With Shape::kRotates: the last panel of a stage has landed; it is full when it is rotated.
+    __device__ __forceinline__ uint32_t landed(int stage) const { return query_empty(2) + stage * 8; }
 };
