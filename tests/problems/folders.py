@@ -16,7 +16,7 @@ from scoring.problem import Problem
 ROOT = Path(__file__).parents[2]
 NAMES = (
     "fp8_gemm", "amd_fp8_mm", "flash_attention", "flash_attention_bwd", "flash_attention_fp8", "mla_decode",
-    "mla_decode_fp8",
+    "mla_decode_fp8", "amd_mla_decode",
 )
 GEMMS = ("fp8_gemm", "amd_fp8_mm")
 
