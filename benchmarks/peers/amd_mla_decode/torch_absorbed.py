@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""The absorbed form in plain torch: the key map goes to the queries, the value map behind the attention; not fused."""
+"""The absorbed form in plain torch: the key map goes to the queries, the value map behind the attention; not fused.
+
+The newest token is kept apart and mixed in at the end: with it the products would have an odd number of tokens, for which
+the vendor's library only has kernels of a fraction of the speed.
+"""
 
 import torch
 
@@ -22,17 +26,23 @@ def _rotate(x, cos, sin):
 
 def layer(x, q_down, q_up, kv_down, kv_up, wo, kv_cache, cos, sin, prefill):
     """One step; x [batch, dim]. Writes row ``prefill`` of the cache."""
-    batch, tokens = x.shape[0], prefill + 1
+    batch = x.shape[0]
     row = x @ kv_down.T
     kv_cache[:, prefill] = row
     q = ((x @ q_down.T) @ q_up.T).view(batch, 128, 192)
     maps = kv_up.view(128, 256, 512)
     q_latent = torch.bmm(q[..., :128].transpose(0, 1), maps[:, :128]).transpose(0, 1)       # [batch, head, 512]
     q_rope = _rotate(q[..., 128:], cos[prefill], sin[prefill])
-    latent, rope = kv_cache[:, :tokens, :512], _rotate(kv_cache[:, :tokens, 512:], cos[:tokens], sin[:tokens])
-    scores = torch.baddbmm(q_rope @ rope.transpose(1, 2), q_latent, latent.transpose(1, 2))
-    weights = torch.softmax(scores * 192**-0.5, -1)
-    o = torch.bmm(weights, latent)                                                          # [batch, head, 512]
+    newest = torch.cat([row[:, :512], _rotate(row[:, 512:], cos[prefill], sin[prefill])], -1)
+    new_score = torch.cat([q_latent, q_rope], -1) @ newest[:, :, None] * 192**-0.5          # [batch, head, 1]
+    latent = kv_cache[:, :prefill, :512]
+    rope = _rotate(kv_cache[:, :prefill, 512:], cos[:prefill], sin[:prefill])
+    scores = torch.baddbmm(q_rope @ rope.transpose(1, 2), q_latent, latent.transpose(1, 2)) * 192**-0.5
+    weights = torch.softmax(scores, -1)
+    # The logarithm of the scores' sum of exponentials, from the largest of them and its weight.
+    lse = scores.amax(-1, keepdim=True).float() - weights.amax(-1, keepdim=True).float().log()
+    share = torch.sigmoid(new_score.float() - lse).to(x.dtype)
+    o = torch.lerp(torch.bmm(weights, latent), row[:, None, :512].expand(-1, 128, -1), share)      # [batch, head, 512]
     heads = torch.bmm(o.transpose(0, 1), maps[:, 128:].transpose(1, 2)).transpose(0, 1)     # [batch, head, 128]
     return heads.reshape(batch, -1) @ wo.T, row
 

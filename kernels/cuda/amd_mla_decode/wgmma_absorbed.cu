@@ -4,7 +4,10 @@
 //!KERNEL summary absorbed MLA layer: cuBLASLt projections, one small kernel, attention of mla_decode/wgmma_tma with RoPE in it
 //!KERNEL arch sm_90a
 //!KERNEL tune FETCHED_PAGES=3,2,0
-//!KERNEL tune RELEASE_AT=1,0,2
+//!KERNEL tune RELEASE_AT=2,0,1
+//!KERNEL tune TURNS=0,1
+//!KERNEL tune PAIRS=0,1
+//!KERNEL tune WHOLE=0,1
 //!KERNEL tune LIBRARY_CHOICE=0,1,2
 //
 // Absorbed form: keys are W_k c and values W_v c of a cached latent c (512 columns), so q·(W_k c) = (W_k^T q)·c, and the
@@ -34,7 +37,16 @@
 #define FETCHED_PAGES 3
 #endif
 #ifndef RELEASE_AT
-#define RELEASE_AT 1
+#define RELEASE_AT 2
+#endif
+#ifndef TURNS
+#define TURNS 0
+#endif
+#ifndef PAIRS
+#define PAIRS 0
+#endif
+#ifndef WHOLE
+#define WHOLE 0  // no request is cut into parts, whatever the balance
 #endif
 
 namespace {
@@ -65,7 +77,7 @@ extern "C" int amd_mla_decode(
     const void* x, const void* q_down, const void* q_up, const void* kv_down, const void* kv_up, const void* wo,
     void* kv_cache, void* y, void* kv_row, int batch, int dim, int q_rank, int length, int max_len, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Shape = LatentShape<1, RELEASE_AT, FETCHED_PAGES, true>;
+    using Shape = LatentShape<PAIRS + 1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, true>;
     if (batch < 1 || dim < 8 || dim % 8 != 0 || q_rank < 8 || q_rank % 8 != 0) return kUnsupportedShape;
     if (length < 0 || length >= max_len || max_len % 64 != 0) return kUnsupportedShape;
     if (static_cast<long long>(batch) * max_len > 0x7fffffffLL) return kUnsupportedShape;
@@ -128,7 +140,7 @@ extern "C" int amd_mla_decode(
     const LatentTensors tensors = {
         {queries, batch * kHeads, kColumns, 2}, {kv_cache, batch * max_len, kColumns, 2}};
     status = launch_latent_wgmma<Shape>(
-        a, tensors, multiprocessors, room.at, static_cast<size_t>(room.end - room.at), queue);
+        a, tensors, multiprocessors, room.at, WHOLE ? 0 : static_cast<size_t>(room.end - room.at), queue);
     multiply({outputs, value_maps, heads, batch, kValue, kLatentColumns, kRow * kLatentColumns, kLatentColumns,
               kRow * kValue, false, kHeads, kLatentColumns, kMapStep, kValue});
     multiply({heads, wo, y, batch, dim, kHeads * kValue, kHeads * kValue, kHeads * kValue, dim});

@@ -5,7 +5,8 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune SMALL_ROWS=32,0
 //!KERNEL tune FETCHED_PAGES=3,2,0
-//!KERNEL tune RELEASE_AT=1,0,2
+//!KERNEL tune RELEASE_AT=2,1,0
+//!KERNEL tune TURNS=0,1
 //!KERNEL tune PAIRS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
@@ -39,28 +40,69 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/latent_launch.h"
+#include "tile/wgmma_latent_few.h"
 #include "tile/wgmma_latent_launch.h"
 
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 3
 #endif
 #ifndef RELEASE_AT
-#define RELEASE_AT 1
+#define RELEASE_AT 2
+#endif
+#ifndef TURNS
+#define TURNS 0
 #endif
 #ifndef PAIRS
 #define PAIRS 0
 #endif
 #ifndef SMALL_ROWS
-#define SMALL_ROWS 32  // up to so many rows go to mma.sync
+#define SMALL_ROWS 0  // up to so many rows go to mma.sync
 #endif
+#ifndef FEW_ROWS
+#define FEW_ROWS 32  // requests of 16 or 32 rows, up to so many: tokens as the rows of products
+#endif
+#ifndef FEW_CUT
+#define FEW_CUT 3  // what starting a chunk, and merging, cost them in pages
+#endif
+
+namespace {
+
+template <class Shape>
+int launch_few(
+    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
+    void* queue) {
+    const int rows = Shape::kRows, batch = a.schedule.batch;
+    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
+    a.schedule.groups = choose_groups(
+        batch, a.max_blocks, PageSchedule::kStartSteps, 1, multiprocessors, most, {3.0, FEW_CUT});
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
+    }
+    TensorMap queries, cache;
+    int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64);
+    if (error == 0) {
+        error = launch_cluster(
+            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
+    }
+    if (error != 0 || a.schedule.groups == 0) return error;
+    CombineArguments<DecodeParts<PageSchedule>> merge = {
+        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
+    const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
+    return launch_cluster(
+        combine_latent<Shape::kLatent>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+}
+
+}  // namespace
 
 extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, 2, 0>;
-    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES>;
+    using Single = LatentShape<1, RELEASE_AT, 0, TURNS != 0>;
+    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -111,8 +153,14 @@ extern "C" int mla_decode(
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
+    if (rows == 16 && FEW_ROWS >= 16) {
+        return launch_few<FewShape<1, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
+    if (rows == 32 && FEW_ROWS >= 32) {
+        return launch_few<FewShape<2, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
 #if PAIRS
-    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES>;
+    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
     if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
     if (a.row_tiles > 1) return launch_latent_wgmma<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);

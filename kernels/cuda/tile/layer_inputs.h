@@ -43,12 +43,12 @@ __device__ __forceinline__ void angles(int position, int pair, uint32_t& cosines
 
 constexpr int kLayerThreads = 256;
 
-/// Threads of work: two pairs' angles, eight pairs of a query, 16 bytes of a row, a page or a length.
+/// Threads of work: two pairs' angles, four pairs of a query, 16 bytes of a row, a page or a length.
 struct LayerSections {
     long long angles, queries, rows, pages, lengths;
 
     __host__ __device__ explicit LayerSections(const LayerInputs& a)
-        : angles(a.pages * 64LL * 16), queries(a.batch * 4LL * a.heads), rows(a.batch * 72LL),
+        : angles(a.pages * 64LL * 16), queries(a.batch * 8LL * a.heads), rows(a.batch * 72LL),
           pages(static_cast<long long>(a.batch) * a.pages), lengths(a.batch) {}
     __host__ __device__ long long all() const { return angles + queries + rows + pages + lengths; }
 };
@@ -64,18 +64,16 @@ __global__ void __launch_bounds__(kLayerThreads) prepare_attention(const __grid_
     }
     at -= sections.angles;
     if (at < sections.queries) {
-        const long long head = at / 4;
-        const int chunk = static_cast<int>(at % 4);
-        const uint4* const from = reinterpret_cast<const uint4*>(a.q + head * 384 + 256) + chunk;
-        uint4* const to = reinterpret_cast<uint4*>(a.queries + head * 1152 + 1024) + chunk;
-        uint4 low = from[0], high = from[4], cosines, sines;
-        angles(a.length, chunk * 8, cosines.x, sines.x);
-        angles(a.length, chunk * 8 + 2, cosines.y, sines.y);
-        angles(a.length, chunk * 8 + 4, cosines.z, sines.z);
-        angles(a.length, chunk * 8 + 6, cosines.w, sines.w);
+        const long long head = at / 8;
+        const int chunk = static_cast<int>(at % 8);
+        const uint2* const from = reinterpret_cast<const uint2*>(a.q + head * 384 + 256) + chunk;
+        uint2* const to = reinterpret_cast<uint2*>(a.queries + head * 1152 + 1024) + chunk;
+        uint2 low = from[0], high = from[8], cosines, sines;
+        angles(a.length, chunk * 4, cosines.x, sines.x);
+        angles(a.length, chunk * 4 + 2, cosines.y, sines.y);
         rotate_pairs(low, high, cosines, sines);
         to[0] = low;
-        to[4] = high;
+        to[8] = high;
         return;
     }
     at -= sections.queries;

@@ -64,11 +64,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     grid_dependency_wait();
     grid_dependency_release();
 
-    if (warp < kWarps) {
+    if (warp < 4) {
         take_registers<Shape::kConsumerRegisters>();
-        const LatentConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
-        const int block = static_cast<int>(blockIdx.x);
-        consumer.consume(block / a.row_tiles, block % a.row_tiles);
+        LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
+    } else if (warp < kWarps) {
+        take_registers<Shape::kConsumerRegisters>();
+        LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
         if (warp == kWarps) {

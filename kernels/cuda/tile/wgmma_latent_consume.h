@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns.
 //
-// Tiles alternate between the warpgroups. A tile's owner computes its scores and probabilities; the other gets these
-// and the maxima of the rows through shared memory. Per tile t of its own a warpgroup goes through
-//   accept(t - 1): the other's probabilities times its own half of the values, started behind the scores of t;
-//   softmax of t while that runs, then P for the other, then P (still in registers) times its own half of the values;
-//   the scores of t + 2 as their panels land.
-// So one warpgroup's softmax falls into the other's products. There is one buffer for P: the owner of t + 1 is the only
-// one who reads P of t there, and does so before it writes its own.
+// Warpgroup 0 owns the even pages of a piece, 1 the odd ones. A page's owner computes its scores and probabilities; the
+// other gets these and the maxima of the rows through shared memory. For pages t (even) and t + 1
+//   0: accept(t - 1); scores of t; softmax, P for the other; P (still in registers) times its own half of the values;
+//   1: scores of t + 1; behind them accept(t); softmax while that runs, P for the other; P times its own half;
+// where accept is the other's probabilities times one's own half of the values. So the scores of both pages come one after
+// the other, then each page's two halves of values, and one warpgroup's softmax falls into the other's products. There is one
+// buffer for P: the owner of t + 1 is the only one who reads P of t there, and has done so before it writes its own.
 #pragma once
 
 #include "online_softmax.h"
@@ -20,37 +20,53 @@
 #include "ptx/wgmma_16bit.h"
 #include "tile/attention_mma.h"
 #include "tile/swizzle.h"
+#include "tile/wide_rows.h"
 #include "tile/wgmma_latent_shape.h"
 
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // the sums of both
+constexpr int kTurnBarrier = 6;   // the even page's scores are on their way
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
 /// up to 1, and accumulators are rarely rescaled.
 constexpr float kSlack = 8.0f;
 
-template <class Shape>
+template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
     const LatentArguments& a;
-    int group, warp, lane;
+    int warp, lane;
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
 
-    __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
+    // Computed anew where needed: registers are scarce.
+    __device__ __forceinline__ int block_group() const { return static_cast<int>(blockIdx.x) / a.row_tiles; }
+    __device__ __forceinline__ int row_tile() const { return static_cast<int>(blockIdx.x) % a.row_tiles; }
 
-    /// Start the scores of tile `tile` as its panels land, in the order in which they are loaded: panel 8, this
-    /// warpgroup's half of the values, the other half. Addresses come from few registers, plus constants.
-    __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile, int buffer) const {
-        const int stage = group, parity = tile / 2 % 2;
-        const int first = group * Shape::kHalfPanels;
-        const int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
-        const int back = group * (2 * Shape::kHalfPanels);
+    __device__ __forceinline__ int row(int half) const {
+        const int thread = recomputed_thread() % 128;
+        return thread / 32 * 16 + half * 8 + thread % 32 / 4;
+    }
+
+    /// The same memory, hidden from the compiler, which would compute every operand's address once and spill it.
+    __device__ __forceinline__ LatentMemory<Shape> hidden_memory() const {
+        LatentMemory<Shape> hidden = memory;
+        asm volatile("" : "+r"(hidden.base));
+        return hidden;
+    }
+
+    /// Start the scores of this warpgroup's page as its panels land, in the order in which they are loaded: panel 8, this
+    /// warpgroup's half of the values, the other half. All addresses come from few registers, plus constants.
+    __device__ __forceinline__ void start_scores(Scores& scores, int parity, int buffer) const {
+        constexpr int first = group * Shape::kHalfPanels;
+        constexpr int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
+        constexpr int back = group * (2 * Shape::kHalfPanels);
+        const LatentMemory<Shape> memory = hidden_memory();
         const uint64_t queries = wgmma_operand(memory.query(first) + buffer * Shape::kSecondQuery);
-        const uint64_t keys = wgmma_operand(memory.tokens(stage, first));
-        const uint32_t full = memory.full(stage, first);
+        const uint64_t keys = wgmma_operand(memory.tokens(group, first));
+        const uint32_t full = memory.full(group, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
@@ -66,11 +82,9 @@ struct LatentConsumer {
         wgmma_commit();
     }
 
-    /// This warpgroup's half of a tile's values.
+    /// This warpgroup's half of a tile's values. Addresses in a cluster's second block have bits beyond a descriptor's.
     __device__ __forceinline__ uint64_t values(int stage) const {
-        uint32_t start = memory.tokens(stage, group * Shape::kHalfPanels);
-        // In the second block of a pair addresses have bits above those of a descriptor's field.
-        if constexpr (Shape::kPair == 2) start &= 0x3ffff;
+        const uint32_t start = hidden_memory().tokens(stage, group * Shape::kHalfPanels) & 0x3ffff;
         return wgmma_operand_transposed(start, Shape::kPanelBytes);
     }
 
@@ -97,22 +111,26 @@ struct LatentConsumer {
         for (int i = 0; i < Shape::kHalf / 2; ++i) out[i] *= factor[i / 2 % 2];
     }
 
-    /// Mask a tile's scores and take its maxima; returns the factors for what was accumulated before.
-    __device__ __forceinline__ void raise_maxima(
-        Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2], const int (&limits)[2], int first_token,
-        bool masked) const {
+    /// Take the maxima of a tile's scores; returns the factors for what was accumulated before.
+    __device__ __forceinline__ void raise_maxima(Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2]) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float largest = -INFINITY;
+            float largest[2] = {-INFINITY, -INFINITY};
 #pragma unroll
             for (int i = 0; i < Shape::kTokens / 4; ++i) {
-                float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-                if (masked && first_token + i / 2 * 8 + lane % 4 * 2 + i % 2 >= limits[half]) score = -INFINITY;
-                largest = fmaxf(largest, score);
+                largest[i % 2] = fmaxf(largest[i % 2], scores[i / 2 * 4 + 2 * half + i % 2]);
             }
-            largest = quad_maximum(largest);
-            if (largest * a.scale <= rows[half].maximum * a.scale + kSlack) largest = rows[half].maximum;
-            factor[half] = rows[half].raise(largest, a.scale, Exp2());
+            float most = quad_maximum(fmaxf(largest[0], largest[1]));
+            if (most * a.scale <= rows[half].maximum * a.scale + kSlack) most = rows[half].maximum;
+            factor[half] = rows[half].raise(most, a.scale, Exp2());
+        }
+    }
+
+    /// Hide the tokens from the rows' limits on.
+    __device__ __forceinline__ void mask(Scores& scores, const int (&limits)[2], int first_token) const {
+#pragma unroll
+        for (int i = 0; i < Shape::kTokens / 2; ++i) {
+            if (first_token + i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i / 2 % 2]) scores[i] = -INFINITY;
         }
     }
 
@@ -121,12 +139,14 @@ struct LatentConsumer {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const float shift = rows[half].shift(a.scale);
+            float sum[2] = {};
 #pragma unroll
             for (int i = 0; i < Shape::kTokens / 4; ++i) {
                 float& score = scores[i / 2 * 4 + 2 * half + i % 2];
                 score = Exp2()(score * a.scale - shift);
-                rows[half].sum += score;
+                sum[i % 2] += score;
             }
+            rows[half].sum += sum[0] + sum[1];
         }
     }
 
@@ -145,12 +165,13 @@ struct LatentConsumer {
         named_barrier_sync(kOwnBarrier + group, 128);
     }
 
-    /// One piece of a request, whose queries lie in `buffer`; `tile` counts all tiles so far, `ends` all pieces.
+    /// One piece of a request; `uses` counts this warpgroup's pages so far.
     __device__ __forceinline__ void piece(
-        const DecodePiece& piece, int part, int row_tile, int buffer, uint32_t& tile, int ends) const {
-        const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
-        const int live_rows = min(Shape::kRows, request_rows - first_row);
-        const bool live = warp * 16 < live_rows;  // else this warp takes part in products and barriers only
+        const DecodePiece& piece, const QueryTurn& queries, uint32_t& uses) const {
+        const int buffer = queries.buffer;
+        const int first_row = row_tile() * Shape::kRows;
+        // Else this warp takes part in products and barriers only.
+        const bool live = first_row + warp * 16 < a.seqlen_q * a.heads;
         const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
         int limits[2];
@@ -174,7 +195,7 @@ struct LatentConsumer {
             wgmma_commit();
         };
 
-        const auto accept = [&] {
+        const auto start_accepting = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
             float factor[2];
 #pragma unroll
@@ -188,23 +209,27 @@ struct LatentConsumer {
             const uint64_t p = wgmma_operand(memory.probabilities());
             multiply_values(group ^ 1, [&](int step) { return p + 2 * step; });
         };
+        const auto finish_accepting = [&] {
+            wgmma_wait<0>();
+            wgmma_results(out);
+            release(group ^ 1, group);
+        };
 
-        const auto compute = [&](int own, bool accepts) {
-            release(group, Shape::kParts - 1);  // the scores are complete
+        // The scores are complete. Warpgroup 1 is accepting meanwhile.
+        const auto compute = [&](int own) {
+            const auto accepted = [&](int place) {
+                if (group == 1 && place == Shape::kReleaseAt) finish_accepting();
+            };
+            release(group, Shape::kParts - 1);
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
-            const auto finish_values = [&](int place) {  // of the tile before: its half of the stage is free
-                if (place != Shape::kReleaseAt) return;
-                wgmma_wait<0>();
-                wgmma_results(out);
-                if (accepts) release(group ^ 1, group);
-            };
-            finish_values(0);
+            accepted(0);
             if (live) {
-                raise_maxima(scores, rows, factor, limits, first_token, first_token + Shape::kTokens > least_limit);
+                if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
+                raise_maxima(scores, rows, factor);
             }
-            finish_values(1);
+            accepted(1);
             if (live) exponentials(scores, rows);
             uint32_t p[Shape::kTokens / 16][4];
 #pragma unroll
@@ -214,10 +239,10 @@ struct LatentConsumer {
                     p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
                 }
             }
-            finish_values(2);
-
+            accepted(2);
             if (live) {
-                const int chunk_row = warp * 16 + lane % 16, chunk = lane / 16;
+                const int thread = recomputed_thread() % 128;
+                const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
 #pragma unroll
                 for (int step = 0; step < Shape::kTokens / 16; ++step) {
                     stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
@@ -237,56 +262,53 @@ struct LatentConsumer {
             release(group, group);
         };
 
-        int own = static_cast<int>((tile + group) % 2);
-        if (own == 0 && pages > 0) {
-            start_scores(scores, tile, buffer);
-            wgmma_wait<0>();
-            wgmma_results(scores);
-            compute(0, false);
-            own = 2;
-        }
-        if (own < pages) {
-            start_scores(scores, tile + own, buffer);
-            while (true) {
-                accept();
+        if (group >= pages && pages > 0) release_query(buffer);  // the only page is the other's
+        for (int own = group; own < pages; own += 2, ++uses) {
+            if constexpr (group == 0) {
+                if (own > 0) {
+                    start_accepting();
+                    finish_accepting();
+                }
+                start_scores(scores, uses % 2, buffer);
+                if (Shape::kTurns && own + 1 < pages) named_barrier_arrive(kTurnBarrier, 256);
+                wgmma_wait<0>();
+            } else {
+                if (Shape::kTurns) named_barrier_sync(kTurnBarrier, 256);
+                start_scores(scores, uses % 2, buffer);
+                start_accepting();
                 wgmma_wait<1>();
-                wgmma_results(scores);
-                compute(own, true);
-                own += 2;
-                if (own >= pages) break;
-                start_scores(scores, tile + own, buffer);
             }
-        } else if (own == pages) {
-            if (own == 1) release_query(buffer);  // its only tile is the other's
+            wgmma_results(scores);
+            compute(own);
         }
-        if (own == pages && pages > 0) {
-            accept();
-            wgmma_wait<0>();
-            wgmma_results(out);
-            release(group ^ 1, group);
+        if (pages % 2 == group && pages > 0) {  // the last page is the other's
+            start_accepting();
+            finish_accepting();
         }
-        tile += pages;
-        finish(out, rows, piece, part, first_row, live_rows, ends % 2);
+        finish(out, rows, piece, queries.alternate());
     }
 
     /// Add up both warpgroups' sums, and store this one's half of the output.
     __device__ __forceinline__ void finish(
-        Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int part, int first_row, int live_rows,
-        int parity) const {
-        const int request_rows = a.seqlen_q * a.heads;
+        Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int parity) const {
+        const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
+        const int live_rows = min(Shape::kRows, request_rows - first_row), part = piece.part(a.schedule, block_group());
         const size_t part_row = static_cast<size_t>(part) * request_rows + first_row;
         const size_t output_row = static_cast<size_t>(piece.request) * request_rows + first_row;
+        const bool empty = piece.steps.begin >= piece.steps.end;  // then nothing was added up
+        if (!empty) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            rows[half].sum = quad_sum(rows[half].sum);
-            if (lane % 4 == 0) memory.sums(parity, group)[row(half)] = rows[half].sum;
+            for (int half = 0; half < 2; ++half) {
+                rows[half].sum = quad_sum(rows[half].sum);
+                if (lane % 4 == 0) memory.sums(parity, group)[row(half)] = rows[half].sum;
+            }
+            named_barrier_sync(kSumBarrier, 256);
         }
-        named_barrier_sync(kSumBarrier, 256);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
             if (at >= live_rows) continue;
-            rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
+            if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
             if (group == 0 && lane % 4 == 0) {
                 const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
@@ -309,18 +331,17 @@ struct LatentConsumer {
     }
 
     /// All pieces of this block.
-    __device__ __forceinline__ void consume(int block_group, int row_tile) const {
-        uint32_t tile = 0;
-        int ends = 0;
+    __device__ __forceinline__ void consume() const {
+        uint32_t uses = 0;
         QueryTurn queries = {Shape::kPair == 2 ? 1 : a.query_buffers};
-        DecodeWalk walk(a.schedule, block_group, lane);
+        DecodeWalk walk(a.schedule, block_group(), lane);
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
-            const int part = next.part(a.schedule, block_group);
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
-                const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
+                const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
+                const int part = next.part(a.schedule, block_group());
                 const int at = warp * 32 + lane;
                 if (group == 0 && at < min(Shape::kRows, request_rows - first_row)) {
                     a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
@@ -328,9 +349,8 @@ struct LatentConsumer {
                 continue;
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, part, row_tile, queries.buffer, tile, ends);
+            piece(next, queries, uses);
             if (!empty) queries.advance();
-            ++ends;
         }
     }
 };

@@ -16,6 +16,9 @@
 #ifndef EARLY_START
 #define EARLY_START 1  // a tunable of the kernel files: kernels start beside the end of the one before
 #endif
+#ifndef MERGE_COST
+#define MERGE_COST 3  // of starting a chunk, and of merging, in pages
+#endif
 
 struct LatentTensors {
     Matrix queries, cache;
@@ -30,7 +33,8 @@ int launch_latent_wgmma(
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
     a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most, {3.0, 3.0});
+        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most,
+        {3.0, MERGE_COST});
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);

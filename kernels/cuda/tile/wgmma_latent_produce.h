@@ -36,7 +36,7 @@ __device__ __forceinline__ void produce_pages(
     int group, int row_tile, int rank, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     constexpr int kAhead = Shape::kFetched;
-    uint32_t tile = 0;  // so many so far
+    uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
@@ -68,9 +68,10 @@ __device__ __forceinline__ void produce_pages(
             }
         }
         turn.advance();
-        for (int page = 0; page < count; ++page, ++tile) {
+        for (int page = 0; page < count; ++page) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
-            const int stage = tile % 2, parity = tile / 2 % 2;
+            const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
+            uses ^= 1u << stage;
 #pragma unroll 1
             for (int order = 0; order < Shape::kParts; ++order) {
                 // The last part is free first, then the owner's half: the order in which the scores take them.

@@ -34,14 +34,16 @@ struct LatentArguments {
     const uint8_t* rotations;  // for Shape::kRotates: [tokens of max_blocks pages, 64] bf16, 32 cosines and 32 sines each
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how
-/// many pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the
-/// tile before is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them.
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kReleaseAt: where
+/// in its page's softmax warpgroup 1 hands back the page it accepted: 0 before the maxima, 1 before the exponentials, 2 behind
+/// them. kFetched: how many pages ahead they are asked into L2; 0: not at all. kTurns: whether the scores of an odd page wait
+/// until those of the even one are on their way.
 /// kRotates: the last 64 columns of cached tokens are not rotated to their positions yet; the block does so in shared memory.
-template <int kPair_, int kReleaseAt_, int kFetched_, bool kRotates_ = false>
+template <int kPair_, int kReleaseAt_, int kFetched_, bool kTurns_, bool kRotates_ = false>
 struct LatentShape {
     static constexpr bool kRotates = kRotates_;
     static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
+    static constexpr bool kTurns = kTurns_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
@@ -69,6 +71,8 @@ struct QueryTurn {
     int buffers;
     int buffer = 0, parity = 0;
 
+    /// 0 and 1 in turns.
+    __device__ __forceinline__ int alternate() const { return buffers == 1 ? parity : buffer; }
     __device__ __forceinline__ void advance() {
         buffer = buffer + 1 == buffers ? 0 : buffer + 1;
         parity ^= buffer == 0 ? 1 : 0;

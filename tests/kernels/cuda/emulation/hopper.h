@@ -58,6 +58,7 @@ struct Multiplication {
     int n;
     Format format = Format::kE4m3;
     bool b_transposed = false;
+    bool a_transposed = false;
     std::vector<uint32_t> a_registers;   // of the 128 threads, four each, instead of a
 };
 
@@ -256,7 +257,7 @@ inline double short_sum(const double* addends, int count, int bits) {
 
 inline void perform(const Multiplication& m) {
     static std::vector<float> a, b;
-    if (m.a_registers.empty()) read_operand(m.a, 64, m.format, false, a);
+    if (m.a_registers.empty()) read_operand(m.a, 64, m.format, m.a_transposed, a);
     else read_registers(m.a_registers, m.format, a);
     read_operand(m.b, m.n, m.format, m.b_transposed, b);
     const int steps = depth(m.format), bits = m.format == Format::kE4m3 ? adder_bits() : 0;
