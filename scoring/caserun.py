@@ -238,15 +238,14 @@ class CaseRun:
         return tuple(redrawn)
 
     def _updated(self, values: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[layout.Update]:
-        """What the binding's ``UPDATED`` lets a call rewrite; raises ``ProblemError`` for what is no tensor of the data.
-        """
+        """What the binding's ``UPDATED`` lets a call rewrite; raises ``ProblemError`` for no tensor of the data."""
         names = {id(tensor): name for name, tensor in tensors.items()}
         updates = []
         for parameter, (part, output) in getattr(self.problem.binding, "UPDATED", lambda case: {})(
                 self.case.params).items():
             if id(values.get(parameter)) not in names:
                 raise ProblemError(
-                    f"{self.problem.path}/binding.py: UPDATED names {parameter!r}, which is no tensor of generate_input")
+                    f"{self.problem.path}/binding.py: UPDATED names {parameter!r}, no tensor of generate_input")
             updates.append(layout.Update(names[id(values[parameter])], part, output))
         return updates
 

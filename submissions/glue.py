@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The Python around a C symbol in a packed file: argument-building code, and the call that ``kernel.h`` implies.
 
-Outputs are the pointers of the prototype that are not const, but for those that binding.py updates in place (``UPDATED``);
-everything else comes from ``arguments`` there.
+Outputs are the pointers of the prototype that are not const, but for those that binding.py updates in place
+(``UPDATED``); everything else comes from ``arguments`` there.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 
     python benchmarks/dev/layer_race.py [--library FILE] [--compile] [--parts] [--profile] [PREFILL ...]
 
-Every contestant is captured in graphs, one per set of inputs; sets take turns, so that weights and cache (1 GB and more)
-are never in L2 when a call begins. Prints microseconds: the median of all rounds, the fastest, and the SM clock.
+Every contestant is captured in graphs, one per set of inputs; sets take turns, so that weights and cache (1 GB and
+more) are never in L2 when a call begins. Prints microseconds: the median of all rounds, the fastest, and the SM clock.
 ``--library``: the kernel file built as a shared library. ``--parts``: the plain form's products by themselves.
 """
 
@@ -143,7 +143,8 @@ def profile(contestants: dict[str, Any], prefill: int) -> None:
         found = [event for event in recorded.key_averages() if event.device_time_total > 0]
         print(f"  {name}, prefill {prefill}: {sum(e.device_time_total for e in found) / (2 * SETS):.1f} us in kernels")
         for event in sorted(found, key=lambda e: -e.device_time_total)[:16]:
-            print(f"    {event.device_time_total / (2 * SETS):7.1f}  x{event.count / (2 * SETS):.0f}  {event.key[:100]}")
+            each = event.device_time_total / (2 * SETS)
+            print(f"    {each:7.1f}  x{event.count / (2 * SETS):.0f}  {event.key[:100]}")
     sys.stdout.flush()
 
 

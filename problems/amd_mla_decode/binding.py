@@ -61,7 +61,7 @@ def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
 
 
 def returned(data: Any, values: Any) -> Any:
-    """What ``custom_kernel`` returns of the outputs' ``values``: with the challenge's objects the cache, not its row."""
+    """What ``custom_kernel`` returns of the outputs' ``values``: for the challenge's objects the cache, not its row."""
     if isinstance(data[0], dict):
         return values
     return values[0], data[2].data

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The absorbed form in plain torch: the key map goes to the queries, the value map behind the attention; not fused.
 
-The newest token is kept apart and mixed in at the end: with it the products would have an odd number of tokens, for which
-the vendor's library only has kernels of a fraction of the speed.
+The newest token is kept apart and mixed in at the end: with it the products would have an odd number of tokens, for
+which the vendor's library only has kernels of a fraction of the speed.
 """
 
 import torch
