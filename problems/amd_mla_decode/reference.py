@@ -79,8 +79,8 @@ def rotations(positions: Tensor, dtype: torch.dtype, rounded: bool = True) -> tu
     """(cos, sin) of the positions' angles, [n, 32], as the challenge has them.
 
     Frequencies, positions, angles, sines and cosines are each rounded to bf16. From position 256 on several tokens
-    share an angle, which is part of the definition: a kernel with exact angles gets other scores. ``rounded`` False leaves
-    the roundings out.
+    share an angle, which is part of the definition: a kernel with exact angles gets other scores. ``rounded`` False
+    leaves the roundings out.
     """
     def bf16(x: Tensor) -> Tensor:
         return x.to(torch.bfloat16).to(torch.float64) if rounded else x
@@ -115,8 +115,8 @@ def _attention(queries: Tensor, keys: Tensor) -> tuple[Tensor, Tensor]:
     * of the factors of the scores, five in a row at most (latent query, query, absorbed query, rotation, the score
       itself): a score is off by r = scale sqrt(sum q^2 k^2), the output by sqrt(sum p^2 r^2 (v - o)^2);
     * but an error of one query column moves the scores of all tokens together, by its key, and a key's first 512
-      columns are the value: the output's column d is off by scale q_d times the variance of column d under p. This does not
-      shrink with the number of tokens.
+      columns are the value: the output's column d is off by scale q_d times the variance of column d under p. This does
+      not shrink with the number of tokens.
     """
     values = keys[:, :LATENT]
     squares = values.square()
