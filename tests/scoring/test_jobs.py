@@ -45,7 +45,7 @@ def test_problems_by_pattern(patterns, expected):
 
 
 def test_a_problem_that_does_not_exist_is_a_usage_error():
-    with pytest.raises(SelectionError, match=r"unknown problem 'fp9'; .* has: amd_fp8_mm, flash") as caught:
+    with pytest.raises(SelectionError, match=r"unknown problem 'fp9'; .* has: amd_fp8_mm, amd_mla") as caught:
         jobs.select_problems(OURS, ["fp9", "fp8_gemm"])
     assert caught.value.code == 2
 
