@@ -8,6 +8,7 @@
 //!KERNEL tune TURNS=0,1
 //!KERNEL tune PAIRS=0,1
 //!KERNEL tune WHOLE=0,1
+//!KERNEL tune ROTATED_APART=0,1
 //!KERNEL tune LIBRARY_CHOICE=0,1,2
 //
 // Absorbed form: keys are W_k c and values W_v c of a cached latent c (512 columns), so q·(W_k c) = (W_k^T q)·c, and the
@@ -45,6 +46,9 @@
 #ifndef PAIRS
 #define PAIRS 0
 #endif
+#ifndef ROTATED_APART
+#define ROTATED_APART 0  // a copy of the cached rotary columns, rotated, in front of the attention
+#endif
 #ifndef WHOLE
 #define WHOLE 0  // no request is cut into parts, whatever the balance
 #endif
@@ -53,6 +57,7 @@ namespace {
 
 constexpr int kHeads = 128, kNope = 128, kQuery = 192, kValue = 128, kMap = 256;  // columns of a head; rows of its maps
 constexpr int kLatentColumns = 512, kColumns = 576;
+constexpr Rotary kRotary = ROTATED_APART ? Rotary::kApart : Rotary::kHere;
 constexpr size_t kLibraryBytes = size_t{64} << 20;
 
 /// Takes pieces of the workspace, 256-byte aligned.
@@ -77,7 +82,7 @@ extern "C" int amd_mla_decode(
     const void* x, const void* q_down, const void* q_up, const void* kv_down, const void* kv_up, const void* wo,
     void* kv_cache, void* y, void* kv_row, int batch, int dim, int q_rank, int length, int max_len, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Shape = LatentShape<PAIRS + 1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, true>;
+    using Shape = LatentShape<PAIRS + 1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, kRotary>;
     if (batch < 1 || dim < 8 || dim % 8 != 0 || q_rank < 8 || q_rank % 8 != 0) return kUnsupportedShape;
     if (length < 0 || length >= max_len || max_len % 64 != 0) return kUnsupportedShape;
     if (static_cast<long long>(batch) * max_len > 0x7fffffffLL) return kUnsupportedShape;
@@ -98,6 +103,7 @@ extern "C" int amd_mla_decode(
     uint8_t* const rotations = room.take(pages * size_t{64 * 128});
     int* const block_table = reinterpret_cast<int*>(room.take(static_cast<size_t>(batch) * pages * 4));
     int* const seqlens = reinterpret_cast<int*>(room.take(static_cast<size_t>(batch) * 4));
+    uint8_t* const rotary = ROTATED_APART ? room.take(static_cast<size_t>(batch) * pages * 64 * 128) : nullptr;
     if (!room.enough()) return kWorkspaceTooSmall;
 
     int device = 0, multiprocessors = 0;
@@ -120,6 +126,7 @@ extern "C" int amd_mla_decode(
     const LayerInputs inputs = {q, queries, static_cast<const uint8_t*>(kv_row), static_cast<uint8_t*>(kv_cache), rotations,
                                 block_table, seqlens, batch, kHeads, length, max_len, pages};
     status = launch_prepare_attention(inputs, queue);
+    if (status == 0 && ROTATED_APART) status = launch_rotate_cache(inputs, rotary, queue);
     if (status != 0) return status;
 
     LatentArguments a{};
@@ -137,6 +144,10 @@ extern "C" int amd_mla_decode(
     a.row_tiles = kHeads / Shape::kRows;
     a.scale = kLog2E / 13.856406461f;  // sqrt(192)
     a.rotations = rotations;
+    if (ROTATED_APART) {
+        status = encode_tensor_map(&a.rotary, {rotary, batch * pages * 64, 64, 2}, Shape::kTokens / Shape::kPair, 64);
+        if (status != 0) return status;
+    }
     const LatentTensors tensors = {
         {queries, batch * kHeads, kColumns, 2}, {kv_cache, batch * max_len, kColumns, 2}};
     status = launch_latent_wgmma<Shape>(

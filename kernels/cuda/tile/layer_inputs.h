@@ -93,6 +93,48 @@ __global__ void __launch_bounds__(kLayerThreads) prepare_attention(const __grid_
     if (at < sections.lengths) a.seqlens[at] = a.length + 1;
 }
 
+constexpr int kRotatedRequests = 8;  // of a block of rotate_cache
+
+/// The rotary columns of all tokens up to the newest, rotated, in an array of their own: `rotary` [batch, pages * 64, 64] bf16.
+/// Rows behind the newest token are not written. A block takes a page's positions of some requests.
+__global__ void __launch_bounds__(kLayerThreads) rotate_cache(
+    const __grid_constant__ LayerInputs a, uint8_t* rotary, int blocks_per_page) {
+    __shared__ uint32_t turns[64 * 32];  // of a position 16 words of cosines, 16 of sines
+    const int page = static_cast<int>(blockIdx.x) / blocks_per_page;
+    const int first = static_cast<int>(blockIdx.x) % blocks_per_page * kRotatedRequests;
+    const int thread = static_cast<int>(threadIdx.x);
+    for (int item = thread; item < 64 * 16; item += kLayerThreads) {
+        uint32_t* const to = turns + item / 16 * 32 + item % 16;
+        angles(page * 64 + item / 16, item % 16 * 2, to[0], to[16]);
+    }
+    __syncthreads();
+    for (int request = first; request < min(first + kRotatedRequests, a.batch); ++request) {
+#pragma unroll
+        for (int item = thread; item < 64 * 8; item += kLayerThreads) {
+            const int token = page * 64 + item / 8, chunk = item % 8;
+            if (token > a.length) continue;
+            const size_t row = static_cast<size_t>(request) * a.max_len + token;
+            const uint8_t* const cached = token == a.length ? a.row + request * size_t{1152} : a.cache + row * 1152;
+            const uint2* const from = reinterpret_cast<const uint2*>(cached + 1024) + chunk;
+            uint2 low = from[0], high = from[8];
+            const uint2* const turn = reinterpret_cast<const uint2*>(turns + item / 8 * 32) + chunk;
+            rotate_pairs(low, high, turn[0], turn[8]);
+            const size_t target = static_cast<size_t>(request) * a.pages * 64 + token;
+            uint2* const to = reinterpret_cast<uint2*>(rotary + target * 128) + chunk;
+            to[0] = low;
+            to[8] = high;
+        }
+    }
+}
+
+/// Returns the vendor's status.
+inline int launch_rotate_cache(const LayerInputs& a, uint8_t* rotary, void* queue) {
+    const int blocks_per_page = ceil_div(a.batch, kRotatedRequests);
+    LAUNCH(rotate_cache, dim3(static_cast<unsigned>(a.pages * blocks_per_page)), dim3(kLayerThreads), 0, queue)
+    (a, rotary, blocks_per_page);
+    return LAUNCH_STATUS();
+}
+
 /// Returns the vendor's status.
 inline int launch_prepare_attention(const LayerInputs& a, void* queue) {
     const long long blocks = ceil_div<long long>(LayerSections(a).all(), kLayerThreads);

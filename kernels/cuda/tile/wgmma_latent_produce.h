@@ -85,6 +85,15 @@ __device__ __forceinline__ void produce_pages(
                     const uint32_t full = raw ? memory.landed(stage) : memory.full(stage, panel);
                     const uint32_t to = memory.tokens(stage, panel);
                     mbarrier_arrive_expect(full, Shape::kPanelBytes);
+                    if (Shape::kRotary == Rotary::kApart && panel == Shape::kPanels - 1) {
+                        const int row = (piece.request * a.max_blocks + piece.steps.begin + page) * Shape::kTokens;
+                        if constexpr (Shape::kPair == 2) {
+                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row + rank * kTokens, 3);
+                        } else {
+                            tma_load(to, a.rotary, full, 0, row);
+                        }
+                        continue;
+                    }
                     if constexpr (Shape::kPair == 2) {
                         tma_load_multicast(to + rank * kTokens * 128, cache, full, panel * 64, token, 3);
                     } else {

@@ -35,6 +35,8 @@ template <class Shape>
 __device__ __forceinline__ void rotate_pages(
     const LatentMemory<Shape>& memory, const LatentArguments& a, int group, int warp, int lane) {
     constexpr int kItems = Shape::kTokens * 8;  // four pairs each: the registers of these warps are few
+    constexpr int kThreads = kRotatingWarps * 32, kBatch = 3;
+    const int thread = warp * 32 + lane;
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
@@ -46,18 +48,30 @@ __device__ __forceinline__ void rotate_pages(
                 a.rotations + static_cast<size_t>(piece.steps.begin + page) * Shape::kTokens * 128;
             uint8_t* const panel =
                 memory.start + Shape::kStage + ((stage + 1) * Shape::kPanels - 1) * Shape::kPanelBytes;
-            mbarrier_wait(memory.landed(stage), parity);
-#pragma unroll 1
-            for (int item = warp * 32 + lane; item < kItems; item += kRotatingWarps * 32) {
-                const int token = item / 8, chunk = item % 8 / 2, half = item % 2 * 8;
-                const uint2* const row = reinterpret_cast<const uint2*>(rotations + token * 128) + item % 8;
-                const uint2 cosines = __ldg(row), sines = __ldg(row + 8);
-                uint2* const first = reinterpret_cast<uint2*>(panel + Swizzle<8>::offset(token, chunk) + half);
-                uint2* const second = reinterpret_cast<uint2*>(panel + Swizzle<8>::offset(token, chunk + 4) + half);
-                uint2 low = *first, high = *second;
-                rotate_pairs(low, high, cosines, sines);
-                *first = low;
-                *second = high;
+#pragma unroll
+            for (int begin = 0; begin * kThreads < kItems; begin += kBatch) {
+                // Angles come from L2: some at a time, the first ones while the panel is on its way.
+                uint2 cosines[kBatch], sines[kBatch];
+#pragma unroll
+                for (int i = 0; i < kBatch; ++i) {
+                    const int item = min(thread + (begin + i) * kThreads, kItems - 1);
+                    const uint2* const row = reinterpret_cast<const uint2*>(rotations + item / 8 * 128) + item % 8;
+                    cosines[i] = __ldg(row);
+                    sines[i] = __ldg(row + 8);
+                }
+                if (begin == 0) mbarrier_wait(memory.landed(stage), parity);
+#pragma unroll
+                for (int i = 0; i < kBatch; ++i) {
+                    const int item = thread + (begin + i) * kThreads;
+                    if (item >= kItems) continue;
+                    const int token = item / 8, chunk = item % 8 / 2, half = item % 2 * 8;
+                    uint2* const first = reinterpret_cast<uint2*>(panel + Swizzle<8>::offset(token, chunk) + half);
+                    uint2* const second = reinterpret_cast<uint2*>(panel + Swizzle<8>::offset(token, chunk + 4) + half);
+                    uint2 low = *first, high = *second;
+                    rotate_pairs(low, high, cosines[i], sines[i]);
+                    *first = low;
+                    *second = high;
+                }
             }
             fence_async_shared();  // products read through the asynchronous proxy, and so does the next load write
             __syncwarp();

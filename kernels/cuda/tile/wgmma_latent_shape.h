@@ -9,6 +9,7 @@
 
 #include "split_kv.h"
 #include "tile/decode_schedule.h"
+#include "tile/tensor_map.h"
 
 #ifndef START_PAGES
 #define START_PAGES 2  // a tunable of the kernel file
@@ -16,6 +17,10 @@
 
 /// Steps of the schedule are whole pages.
 using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
+
+/// The last 64 columns of a key: as cached; cached, but not yet rotated to the token's position, which the block does in shared
+/// memory; or rotated, in a matrix of their own.
+enum class Rotary { kCached, kHere, kApart };
 
 struct LatentArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
@@ -31,17 +36,19 @@ struct LatentArguments {
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
     bool causal;
     float scale;  // softmax_scale * log2(e)
-    const uint8_t* rotations;  // for Shape::kRotates: [tokens of max_blocks pages, 64] bf16, 32 cosines and 32 sines each
+    const uint8_t* rotations;  // Rotary::kHere: [tokens of max_blocks pages, 64] bf16, 32 cosines and 32 sines each
+    TensorMap rotary;          // Rotary::kApart: [batch, tokens of max_blocks pages, 64] bf16, as one matrix
 };
 
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kReleaseAt: where
 /// in its page's softmax warpgroup 1 hands back the page it accepted: 0 before the maxima, 1 before the exponentials, 2 behind
 /// them. kFetched: how many pages ahead they are asked into L2; 0: not at all. kTurns: whether the scores of an odd page wait
 /// until those of the even one are on their way.
-/// kRotates: the last 64 columns of cached tokens are not rotated to their positions yet; the block does so in shared memory.
-template <int kPair_, int kReleaseAt_, int kFetched_, bool kTurns_, bool kRotates_ = false>
+/// kRotary: where the last 64 columns of keys come from.
+template <int kPair_, int kReleaseAt_, int kFetched_, bool kTurns_, Rotary kRotary_ = Rotary::kCached>
 struct LatentShape {
-    static constexpr bool kRotates = kRotates_;
+    static constexpr Rotary kRotary = kRotary_;
+    static constexpr bool kRotates = kRotary == Rotary::kHere;
     static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
     static constexpr bool kTurns = kTurns_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
