@@ -43,6 +43,9 @@
 #ifndef TURNS
 #define TURNS 0
 #endif
+#ifndef ONCE
+#define ONCE 1
+#endif
 #ifndef PAIRS
 #define PAIRS 0
 #endif
@@ -82,7 +85,7 @@ extern "C" int amd_mla_decode(
     const void* x, const void* q_down, const void* q_up, const void* kv_down, const void* kv_up, const void* wo,
     void* kv_cache, void* y, void* kv_row, int batch, int dim, int q_rank, int length, int max_len, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Shape = LatentShape<PAIRS + 1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, kRotary>;
+    using Shape = LatentShape<PAIRS + 1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, ONCE != 0, kRotary>;
     if (batch < 1 || dim < 8 || dim % 8 != 0 || q_rank < 8 || q_rank % 8 != 0) return kUnsupportedShape;
     if (length < 0 || length >= max_len || max_len % 64 != 0) return kUnsupportedShape;
     if (static_cast<long long>(batch) * max_len > 0x7fffffffLL) return kUnsupportedShape;

@@ -61,8 +61,11 @@
 #ifndef FEW_ROWS
 #define FEW_ROWS 32  // requests of 16 or 32 rows, up to so many: tokens as the rows of products
 #endif
-#ifndef FEW_CUT
-#define FEW_CUT 3  // what starting a chunk, and merging, cost them in pages
+#ifndef FEW_SLACK
+#define FEW_SLACK 4  // pages by which their chunks may grow so that equal requests need not be merged
+#endif
+#ifndef ONCE
+#define ONCE 1  // L2 drops pages first
 #endif
 
 namespace {
@@ -73,8 +76,8 @@ int launch_few(
     void* queue) {
     const int rows = Shape::kRows, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, 1, multiprocessors, most, {3.0, FEW_CUT});
+    a.schedule.groups = choose_pages(1, multiprocessors, most);
+    a.schedule.slack = FEW_SLACK;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -101,8 +104,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, RELEASE_AT, 0, TURNS != 0>;
-    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
+    using Single = LatentShape<1, RELEASE_AT, 0, TURNS != 0, ONCE != 0>;
+    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, ONCE != 0>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -154,13 +157,13 @@ extern "C" int mla_decode(
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
     if (rows == 16 && FEW_ROWS >= 16) {
-        return launch_few<FewShape<1, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
     if (rows == 32 && FEW_ROWS >= 32) {
-        return launch_few<FewShape<2, 2>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #if PAIRS
-    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, TURNS != 0>;
+    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, TURNS != 0, ONCE != 0>;
     if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
     if (a.row_tiles > 1) return launch_latent_wgmma<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);

@@ -72,12 +72,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
+        const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
         if (warp == kWarps) {
-            const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
-            produce_pages<Shape>(
-                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+            produce_pages<Shape>(memory, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+        } else if (warp == kWarps + 1) {
+            produce_queries<Shape>(memory, queries, a, block / a.row_tiles, block % a.row_tiles, lane);
         } else if constexpr (Shape::kRotates) {
-            rotate_pages<Shape>(memory, a, static_cast<int>(blockIdx.x) / a.row_tiles, warp - kWarps - 1, lane);
+            rotate_pages<Shape>(memory, a, block / a.row_tiles, warp - kWarps - 2, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {

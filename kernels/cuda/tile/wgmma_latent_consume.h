@@ -307,7 +307,7 @@ struct LatentConsumer {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
-            if (at >= live_rows) continue;
+            if (warp * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
             if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
             if (group == 0 && lane % 4 == 0) {
@@ -315,18 +315,61 @@ struct LatentConsumer {
                 const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
                 (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale);
             }
-            const int column = group * Shape::kHalf + lane % 4 * 2;
+            if (piece.whole()) {
+                uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
+                store_rounded(out, half, inverse, to);
+            } else {
+                float* const to = a.parts.o + (part_row + at) * Shape::kLatent + group * Shape::kHalf;
+                store_exact(out, half, inverse, to);
+            }
+        }
+    }
+
+    /// Store one row of this quad of lanes, 256 columns from `to` on, rounded to bf16: 64 bytes at a time. A quad's lanes
+    /// exchange accumulators so that each has eight neighbouring columns.
+    __device__ __forceinline__ void store_rounded(const Output& out, int half, float inverse, uint8_t* to) const {
+        const int place = recomputed_thread() % 4;
 #pragma unroll
-            for (int j = 0; j < Shape::kHalf / 8; ++j) {
-                const float left = out[4 * j + 2 * half] * inverse, right = out[4 * j + 2 * half + 1] * inverse;
-                if (piece.whole()) {
-                    uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + column + 8 * j) * 2;
-                    *reinterpret_cast<uint32_t*>(to) = Bf16::pack(left, right);
-                } else {
-                    float* const to = a.parts.o + (part_row + at) * Shape::kLatent + column + 8 * j;
-                    *reinterpret_cast<float2*>(to) = make_float2(left, right);
+        for (int j = 0; j < Shape::kHalf / 8; j += 4) {
+            uint32_t x[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int at = 4 * (j + i) + 2 * half;
+                x[i] = Bf16::pack(out[at] * inverse, out[at + 1] * inverse);
+            }
+            // Transpose the 4 x 4 words of the quad: blocks of one, then of two.
+#pragma unroll
+            for (int step = 1; step < 4; step *= 2) {
+#pragma unroll
+                for (int pair = 0; pair < 2; ++pair) {
+                    uint32_t& low = x[step == 1 ? 2 * pair : pair];
+                    uint32_t& high = x[step == 1 ? 2 * pair + 1 : pair + 2];
+                    const bool upper = (place & step) != 0;
+                    const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? low : high, step);
+                    (upper ? low : high) = got;
                 }
             }
+            *reinterpret_cast<uint4*>(to + (8 * (j + place)) * 2) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+    }
+
+    /// The same in fp32; two lanes exchange.
+    __device__ __forceinline__ void store_exact(const Output& out, int half, float inverse, float* to) const {
+        const int place = recomputed_thread() % 4;
+        const bool odd = place % 2 != 0;
+#pragma unroll
+        for (int j = 0; j < Shape::kHalf / 8; j += 2) {
+            const int even_at = 4 * j + 2 * half, odd_at = even_at + 4;
+            float got[2], own[2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const float x = out[even_at + i] * inverse, y = out[odd_at + i] * inverse;
+                got[i] = __shfl_xor_sync(0xffffffffu, odd ? x : y, 1);
+                own[i] = odd ? y : x;
+            }
+            const float4 four = odd ? make_float4(got[0], got[1], own[0], own[1])
+                                    : make_float4(own[0], own[1], got[0], got[1]);
+            *reinterpret_cast<float4*>(to + 8 * (j + place % 2) + place / 2 * 4) = four;
         }
     }
 

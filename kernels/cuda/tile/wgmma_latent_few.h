@@ -14,24 +14,20 @@
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
-#include "ptx/tma.h"
+#include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 
-/// Load all queries and pages of all pieces. One warp.
+/// Load the queries of all pieces. One warp.
 template <class Shape>
-__device__ __forceinline__ void produce_few(
-    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int lane) {
-    uint32_t tile = 0;  // so many so far
+__device__ __forceinline__ void produce_few_queries(
+    const FewMemory<Shape>& memory, const TensorMap& queries, const LatentArguments& a, int lane) {
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
-        const int count = piece.steps.end - piece.steps.begin;
-        if (count <= 0) continue;
-        PageNumbers numbers(
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
+        if (piece.steps.begin >= piece.steps.end) continue;
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer);
@@ -42,6 +38,22 @@ __device__ __forceinline__ void produce_few(
             }
         }
         turn.advance();
+    }
+}
+
+/// Load the pages of all pieces. One warp.
+template <class Shape>
+__device__ __forceinline__ void produce_few_pages(
+    const FewMemory<Shape>& memory, const TensorMap& cache, const LatentArguments& a, int lane) {
+    uint32_t tile = 0;  // so many so far
+    const uint64_t policy = policy_evict_first();
+    DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
+    DecodePiece piece;
+    while (walk.next(a.schedule, piece)) {
+        const int count = piece.steps.end - piece.steps.begin;
+        if (count <= 0) continue;
+        PageNumbers numbers(
+            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
         for (int page = 0; page < count; ++page, ++tile) {
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
@@ -54,7 +66,11 @@ __device__ __forceinline__ void produce_few(
 #pragma unroll
                     for (int i = 0; i < Shape::kPartPanels; ++i) {
                         const int panel = part * Shape::kPartPanels + i;
-                        tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token);
+                        if constexpr (Shape::kOnce) {
+                            tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token, policy);
+                        } else {
+                            tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token);
+                        }
                     }
                 }
             }
@@ -97,6 +113,8 @@ __global__ void __maxnreg__(144) latent_few(
         const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
         consumer.consume();
     } else if (warp == kWarps) {
-        produce_few<Shape>(memory, queries, cache, a, lane);
+        produce_few_pages<Shape>(memory, cache, a, lane);
+    } else if (warp == kWarps + 1) {
+        produce_few_queries<Shape>(memory, queries, a, lane);
     }
 }

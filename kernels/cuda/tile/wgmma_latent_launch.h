@@ -13,16 +13,24 @@
 #include "tile/tensor_map.h"
 #include "tile/wgmma_latent.h"
 
-#ifndef EARLY_START
-#define EARLY_START 1  // a tunable of the kernel files: kernels start beside the end of the one before
+// Tunables of the kernel files.
+#ifndef SLACK
+#define SLACK 8  // the same for more rows
 #endif
-#ifndef MERGE_COST
-#define MERGE_COST 3  // of starting a chunk, and of merging, in pages
+#ifndef EARLY_START
+#define EARLY_START 1  // kernels start beside the end of the one before
 #endif
 
 struct LatentTensors {
     Matrix queries, cache;
 };
+
+/// Groups of blocks that share the line of pages; 0, one per request, where the workspace is too small. Whether a batch is worth
+/// cutting depends on its lengths, which the device knows (DecodeScheduleOf::slack).
+inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
+    const long long groups = std::min<long long>(most, multiprocessors / row_tiles);
+    return groups < 2 ? 0 : static_cast<int>(groups);
+}
 
 /// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set, and the merge where the batch is
 /// cut. Returns 0 or what the caller must return.
@@ -32,9 +40,8 @@ int launch_latent_wgmma(
     void* queue) {
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most,
-        {3.0, MERGE_COST});
+    a.schedule.groups = choose_pages(a.row_tiles, multiprocessors, most);
+    a.schedule.slack = SLACK;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);

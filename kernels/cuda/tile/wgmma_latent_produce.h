@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
-// The warp that brings queries and pages to shared memory.
+// The warps that bring queries and pages to shared memory.
 #pragma once
 
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
-#include "ptx/tma.h"
+#include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
 
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
@@ -29,15 +29,40 @@ struct PageNumbers {
     }
 };
 
+/// Load the queries of all pieces. One warp.
+template <class Shape>
+__device__ __forceinline__ void produce_queries(
+    const LatentMemory<Shape>& memory, const TensorMap& queries, const LatentArguments& a, int group, int row_tile,
+    int lane) {
+    QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
+    DecodeWalk walk(a.schedule, group, lane);
+    DecodePiece piece;
+    while (walk.next(a.schedule, piece)) {
+        if (piece.steps.begin >= piece.steps.end) continue;
+        mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
+        if (lane == 0) {
+            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
+            mbarrier_arrive_expect(full, a.query_bytes);
+            const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
+#pragma unroll 1
+            for (int i = 0; i < Shape::kPanels; ++i) {
+                const int panel = i == 0 ? Shape::kPanels - 1 : i - 1;  // the one that is multiplied first
+                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
+            }
+        }
+        turn.advance();
+    }
+}
+
 /// Load all pages of all pieces. One warp.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
-    const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    int group, int row_tile, int rank, int lane) {
+    const LatentMemory<Shape>& memory, const TensorMap& cache, const LatentArguments& a, int group, int row_tile,
+    int rank, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     constexpr int kAhead = Shape::kFetched;
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
-    QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
+    const uint64_t policy = policy_evict_first();
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
@@ -56,18 +81,6 @@ __device__ __forceinline__ void produce_pages(
         if constexpr (kAhead > Shape::kStages) {
             for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);
         }
-
-        mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
-        if (lane == 0) {
-            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
-            mbarrier_arrive_expect(full, a.query_bytes);
-            const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
-#pragma unroll 1
-            for (int panel = 0; panel < Shape::kPanels; ++panel) {
-                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
-            }
-        }
-        turn.advance();
         for (int page = 0; page < count; ++page) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
@@ -95,7 +108,14 @@ __device__ __forceinline__ void produce_pages(
                         continue;
                     }
                     if constexpr (Shape::kPair == 2) {
-                        tma_load_multicast(to + rank * kTokens * 128, cache, full, panel * 64, token, 3);
+                        const uint32_t half = to + rank * kTokens * 128;
+                        if constexpr (Shape::kOnce) {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3, policy);
+                        } else {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3);
+                        }
+                    } else if constexpr (Shape::kOnce) {
+                        tma_load(to, cache, full, panel * 64, token, policy);
                     } else {
                         tma_load(to, cache, full, panel * 64, token);
                     }

@@ -14,7 +14,7 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_shape.h"
 
-constexpr int kRotatingWarps = 3;  // those beside the one that loads
+constexpr int kRotatingWarps = 2;  // those beside the two that load
 
 __device__ __forceinline__ float bf16_low(uint32_t pair) { return __uint_as_float(pair << 16); }
 __device__ __forceinline__ float bf16_high(uint32_t pair) { return __uint_as_float(pair & 0xffff0000u); }
@@ -35,7 +35,7 @@ template <class Shape>
 __device__ __forceinline__ void rotate_pages(
     const LatentMemory<Shape>& memory, const LatentArguments& a, int group, int warp, int lane) {
     constexpr int kItems = Shape::kTokens * 8;  // four pairs each: the registers of these warps are few
-    constexpr int kThreads = kRotatingWarps * 32, kBatch = 3;
+    constexpr int kThreads = kRotatingWarps * 32, kBatch = 2;
     const int thread = warp * 32 + lane;
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     DecodeWalk walk(a.schedule, group, lane);
@@ -48,7 +48,7 @@ __device__ __forceinline__ void rotate_pages(
                 a.rotations + static_cast<size_t>(piece.steps.begin + page) * Shape::kTokens * 128;
             uint8_t* const panel =
                 memory.start + Shape::kStage + ((stage + 1) * Shape::kPanels - 1) * Shape::kPanelBytes;
-#pragma unroll
+#pragma unroll 1
             for (int begin = 0; begin * kThreads < kItems; begin += kBatch) {
                 // Angles come from L2: some at a time, the first ones while the panel is on its way.
                 uint2 cosines[kBatch], sines[kBatch];

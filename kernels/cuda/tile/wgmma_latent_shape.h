@@ -43,14 +43,15 @@ struct LatentArguments {
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kReleaseAt: where
 /// in its page's softmax warpgroup 1 hands back the page it accepted: 0 before the maxima, 1 before the exponentials, 2 behind
 /// them. kFetched: how many pages ahead they are asked into L2; 0: not at all. kTurns: whether the scores of an odd page wait
-/// until those of the even one are on their way.
+/// until those of the even one are on their way. kOnce: whether L2 is told to drop pages first.
 /// kRotary: where the last 64 columns of keys come from.
-template <int kPair_, int kReleaseAt_, int kFetched_, bool kTurns_, Rotary kRotary_ = Rotary::kCached>
+template <
+    int kPair_, int kReleaseAt_, int kFetched_, bool kTurns_, bool kOnce_, Rotary kRotary_ = Rotary::kCached>
 struct LatentShape {
     static constexpr Rotary kRotary = kRotary_;
     static constexpr bool kRotates = kRotary == Rotary::kHere;
     static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
-    static constexpr bool kTurns = kTurns_;
+    static constexpr bool kTurns = kTurns_, kOnce = kOnce_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
