@@ -5,18 +5,20 @@
 
 Every contestant is captured in graphs, one per set of inputs; sets take turns, so that weights and cache (1 GB and
 more) are never in L2 when a call begins. Prints microseconds: the median of all rounds, the fastest, and the SM clock.
-``--library``: the kernel file built as a shared library. ``--parts``: the plain form's products by themselves.
+``--packed FILE`` looks at a packed submission instead. ``--library``: the kernel file built as a shared library. ``--parts``: the plain form's products by themselves.
 """
 
 from __future__ import annotations
 
 import argparse
 import ctypes
+import importlib.util
 import statistics
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -58,6 +60,27 @@ def native(path: str) -> Any:
     return call
 
 
+def packed(path: str) -> Any:
+    """``custom_kernel`` of a packed file, which is built when it is imported."""
+    spec = importlib.util.spec_from_file_location("packed_layer", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.custom_kernel
+
+
+def as_in_the_challenge(function: Any) -> Any:
+    """Gives ``function`` the challenge's kind of objects, and this problem's outputs back."""
+    def call(data: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        config, x, kv_cache = data
+        at = config["prefill"]
+        y, cache = function((SimpleNamespace(**config), x, SimpleNamespace(data=kv_cache, seq_len=at)))
+        assert cache is kv_cache
+        return y, cache[:, at : at + 1].clone()
+    return call
+
+
 def check(name: str, function: Any, cases: list[dict[str, int]]) -> bool:
     good = True
     for case in cases:
@@ -95,6 +118,23 @@ def capture(function: Any, sets: list[Any]) -> list[Any]:
             keep = function(data)
         graphs.append((graph, keep))
     return graphs
+
+
+def launched(contestants: dict[str, Any], prefill: int) -> None:
+    """Calls one by one, without graphs, between events: how a leaderboard times them, launches and all."""
+    case = {"batchsize": 128, "dim": 7168, "dq": 1536, "prefill": prefill}
+    sets = [reference.generate_input(**case, seed=seed, device="cuda") for seed in range(SETS)]
+    for name, function in contestants.items():
+        times = []
+        for turn in range(24):
+            begin, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+            torch.cuda.synchronize()
+            begin.record()
+            function(sets[turn % SETS])
+            stop.record()
+            stop.synchronize()
+            times.append(begin.elapsed_time(stop) * 1e3)
+        print(f"  launched {name:24s} prefill {prefill} median {statistics.median(times[6:]):8.1f}", flush=True)
 
 
 def race(contestants: dict[str, Any], prefill: int, seconds: float) -> None:
@@ -182,6 +222,8 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("prefill", type=int, nargs="*", default=[4096, 6144])
     parser.add_argument("--library", action="append", default=[])
+    parser.add_argument("--packed", help="a packed file: checked with both kinds of data, timed without graphs")
+    parser.add_argument("--small", action="store_true", help="only the small cases, and no times")
     parser.add_argument("--compile", action="store_true")
     parser.add_argument("--parts", action="store_true")
     parser.add_argument("--profile", action="store_true")
@@ -192,12 +234,21 @@ def main() -> None:
     small = [dict(zip(("batchsize", "dim", "dq", "prefill"), numbers, strict=True)) for numbers in (
         (2, 256, 128, 64), (1, 128, 64, 1), (3, 192, 64, 191), (2, 256, 192, 500), (128, 7168, 1536, 128),
         (128, 7168, 1536, 1024), (128, 7168, 1536, 6144))]
+    if options.small:
+        small = small[:4]
     contestants: dict[str, Any] = {}
     for path in options.library:
         name = Path(path).stem
         if check(name, native(path), small[-2:-1] if options.quick_check else small):
             contestants[name] = native(path)
-    if options.check_only:
+    if options.packed:
+        function = packed(options.packed)
+        check("packed", function, small)
+        if check("challenge", as_in_the_challenge(function), small[-1:]) and not options.small:
+            for prefill in options.prefill:
+                launched({**contestants, "packed": function, "torch": torch_absorbed.custom_kernel}, prefill)
+        return
+    if options.check_only or options.small:
         return
     if check("torch", torch_absorbed.custom_kernel, small[-2:-1] if options.quick_check else small[-3:]):
         contestants["torch eager"] = torch_absorbed.custom_kernel
