@@ -5,7 +5,8 @@
 
 Every contestant is captured in graphs, one per set of inputs; sets take turns, so that weights and cache (1 GB and
 more) are never in L2 when a call begins. Prints microseconds: the median of all rounds, the fastest, and the SM clock.
-``--packed FILE`` looks at a packed submission instead. ``--library``: the kernel file built as a shared library. ``--parts``: the plain form's products by themselves.
+``--library``: the kernel file built as a shared library. ``--parts``: the plain form's products by themselves.
+``--packed FILE`` looks at a packed submission instead.
 """
 
 from __future__ import annotations
