@@ -69,14 +69,13 @@ def returned(data: Any, values: Any) -> Any:
 
 def workspace_bytes(case: Mapping[str, Any]) -> int:
     """64 MiB for libraries; bf16: the latent query, the queries, the absorbed queries, the latent outputs, the heads'
-    outputs, and the rotary columns of all tokens; 32 sines and cosines for each of 8192 rows, page numbers of 4 bytes;
-    partial results of the attention as for mla_decode: one piece per thread block of the largest GPU (304
-    multiprocessors), one more per request.
+    outputs, and the rotary columns of all tokens; page numbers of 4 bytes; partial results of the attention as for
+    mla_decode: one piece per thread block of the largest GPU (304 multiprocessors), one more per request.
     """
     batch, heads = case["batchsize"], case["batchsize"] * _HEADS
     stages = 2 * (batch * case["dq"] + heads * (_QUERY + _WIDTH + _LATENT + _VALUE))
     stages += 128 * batch * (case["prefill"] // 64 + 1) * 64
-    tables = 8192 * 128 + batch * (8192 // 64 + 2) * 4
+    tables = batch * (8192 // 64 + 2) * 4
     parts = (304 + batch) * _HEADS * (_LATENT + 2) * 4
     return 64 * _MIB + stages + tables + parts + _MIB
 

@@ -5,8 +5,7 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune SMALL_ROWS=32,0
 //!KERNEL tune FETCHED_PAGES=3,2,0
-//!KERNEL tune RELEASE_AT=2,1,0
-//!KERNEL tune TURNS=0,1
+//!KERNEL tune SPREAD=1,0
 //!KERNEL tune PAIRS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
@@ -46,11 +45,8 @@
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 3
 #endif
-#ifndef RELEASE_AT
-#define RELEASE_AT 2
-#endif
-#ifndef TURNS
-#define TURNS 0
+#ifndef SPREAD
+#define SPREAD 1
 #endif
 #ifndef PAIRS
 #define PAIRS 0
@@ -62,7 +58,10 @@
 #define FEW_ROWS 32  // requests of 16 or 32 rows, up to so many: tokens as the rows of products
 #endif
 #ifndef FEW_SLACK
-#define FEW_SLACK 4  // pages by which their chunks may grow so that equal requests need not be merged
+#define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
+#endif
+#ifndef FLIGHT
+#define FLIGHT 6  // thirds of pages they have under way
 #endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
@@ -90,11 +89,8 @@ int launch_few(
             latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
-    CombineArguments<DecodeParts<PageSchedule>> merge = {
-        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
-    const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
-    return launch_cluster(
-        combine_latent<Shape::kLatent>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+    return launch_latent_merge(
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, 1}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace
@@ -104,8 +100,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, RELEASE_AT, 0, TURNS != 0, ONCE != 0>;
-    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES, TURNS != 0, ONCE != 0>;
+    using Single = LatentShape<1, SPREAD != 0, 0, ONCE != 0>;
+    using Several = LatentShape<1, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -113,6 +109,7 @@ extern "C" int mla_decode(
     if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
     if (!(softmax_scale > 0.0f)) return kUnsupportedShape;
     if (!latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
+#if SMALL_ROWS
     if (rows <= SMALL_ROWS && rows % 16 == 0) {
         DecodeArguments few{};
         few.q = static_cast<const uint8_t*>(q);
@@ -131,6 +128,7 @@ extern "C" int mla_decode(
         if (rows % 32 == 0) return launch_latent<LatentRows32>(few, workspace, workspace_bytes, queue);
         return launch_latent<LatentRows16>(few, workspace, workspace_bytes, queue);
     }
+#endif
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
     if (status == 0) {
@@ -156,14 +154,18 @@ extern "C" int mla_decode(
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
-    if (rows == 16 && FEW_ROWS >= 16) {
-        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+#if FEW_ROWS >= 16
+    if (rows == 16) {
+        return launch_few<FewShape<1, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
-    if (rows == 32 && FEW_ROWS >= 32) {
-        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+#endif
+#if FEW_ROWS >= 32
+    if (rows == 32) {
+        return launch_few<FewShape<2, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
+#endif
 #if PAIRS
-    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES, TURNS != 0, ONCE != 0>;
+    using Pair = LatentShape<2, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
     if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
     if (a.row_tiles > 1) return launch_latent_wgmma<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);

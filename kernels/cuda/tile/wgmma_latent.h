@@ -10,10 +10,8 @@
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
-#include "tile/combine_splits.h"
 #include "tile/wgmma_latent_consume.h"
 #include "tile/wgmma_latent_produce.h"
-#include "tile/wgmma_latent_rotate.h"
 #include "tile/wgmma_latent_shape.h"
 
 /// Ask queries, page numbers and lengths into L2, all blocks together. Part of a block's threads.
@@ -42,12 +40,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < Shape::kStages; ++stage) {
-            for (int panel = 0; panel < Shape::kPanels - Shape::kRotates; ++panel) mbarrier_init(memory.full(stage, panel), 1);
+            for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
-            if constexpr (Shape::kRotates) {
-                mbarrier_init(memory.landed(stage), 1);
-                mbarrier_init(memory.full(stage, Shape::kPanels - 1), kRotatingWarps);
-            }
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
             mbarrier_init(memory.query_full(buffer), 1);
@@ -72,26 +66,14 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
-        const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
         if (warp == kWarps) {
-            produce_pages<Shape>(memory, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
-        } else if (warp == kWarps + 1) {
-            produce_queries<Shape>(memory, queries, a, block / a.row_tiles, block % a.row_tiles, lane);
-        } else if constexpr (Shape::kRotates) {
-            rotate_pages<Shape>(memory, a, block / a.row_tiles, warp - kWarps - 2, lane);
+            const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
+            produce_pages<Shape>(
+                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {
         __syncwarp();
         cluster_barrier();  // until here the other block loads into this one's memory and arrives there
     }
-}
-
-/// The merge of parts, which may be launched while the parts are still computed.
-template <int kColumns>
-__global__ void __launch_bounds__(kCombineWarps * 32) combine_latent(
-    const __grid_constant__ CombineArguments<DecodeParts<PageSchedule>> a) {
-    grid_dependency_release();
-    // The lengths were final before the parts' kernel let this one start.
-    combine_block<Bf16, kColumns>(a, [] { grid_dependency_wait(); });
 }

@@ -26,7 +26,6 @@
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // the sums of both
-constexpr int kTurnBarrier = 6;   // the even page's scores are on their way
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
 /// up to 1, and accumulators are rarely rescaled.
@@ -134,20 +133,17 @@ struct LatentConsumer {
         }
     }
 
-    /// Probabilities in place of scores.
-    __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2]) const {
+    /// Probabilities in place of the scores of row `half`.
+    __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2], int half) const {
+        const float shift = rows[half].shift(a.scale);
+        float sum[2] = {};
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float shift = rows[half].shift(a.scale);
-            float sum[2] = {};
-#pragma unroll
-            for (int i = 0; i < Shape::kTokens / 4; ++i) {
-                float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-                score = Exp2()(score * a.scale - shift);
-                sum[i % 2] += score;
-            }
-            rows[half].sum += sum[0] + sum[1];
+        for (int i = 0; i < Shape::kTokens / 4; ++i) {
+            float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+            score = Exp2()(score * a.scale - shift);
+            sum[i % 2] += score;
         }
+        rows[half].sum += sum[0] + sum[1];
     }
 
     /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
@@ -170,8 +166,6 @@ struct LatentConsumer {
         const DecodePiece& piece, const QueryTurn& queries, uint32_t& uses) const {
         const int buffer = queries.buffer;
         const int first_row = row_tile() * Shape::kRows;
-        // Else this warp takes part in products and barriers only.
-        const bool live = first_row + warp * 16 < a.seqlen_q * a.heads;
         const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
         int limits[2];
@@ -182,32 +176,32 @@ struct LatentConsumer {
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
 
+        constexpr int kSteps = Shape::kTokens / 16;  // of a product with values
         Output out = {};
         Scores scores;
         SoftmaxRow rows[2];
-        const auto multiply_values = [&](int stage, const auto& probabilities) {
-            const uint64_t b = values(stage);
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < Shape::kTokens / 16; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, probabilities(step), b + 128 * step, true);
-            }
-            wgmma_commit();
-        };
-
-        const auto start_accepting = [&] {
+        // The other's probabilities times one's own half of its page, step by step.
+        const auto begin_accepting = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
             float factor[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float maximum = memory.maxima(group ^ 1)[row(half)];
-                factor[half] = live ? rows[half].raise(maximum, a.scale, Exp2()) : 1.0f;
+                factor[half] = rows[half].raise(maximum, a.scale, Exp2());
             }
             wgmma_wait<1>();  // already so; but the compiler does not see beyond the scores
             wgmma_results(out);
             rescale(out, factor);
-            const uint64_t p = wgmma_operand(memory.probabilities());
-            multiply_values(group ^ 1, [&](int step) { return p + 2 * step; });
+        };
+        const auto accept = [&](int first, int last) {
+            const uint64_t p = wgmma_operand(memory.probabilities()), b = values(group ^ 1);
+            wgmma_fence();  // again, since the compiler wants one behind every branch
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+                if (step < first || step >= last) continue;
+                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p + 2 * step, b + 128 * step, true);
+            }
+            if (last == kSteps) wgmma_commit();
         };
         const auto finish_accepting = [&] {
             wgmma_wait<0>();
@@ -215,48 +209,60 @@ struct LatentConsumer {
             release(group ^ 1, group);
         };
 
-        // The scores are complete. Warpgroup 1 is accepting meanwhile.
+        // The scores are complete. Warpgroup 1 accepts meanwhile: an instruction that finds the tensor cores busy makes its
+        // warp wait, hence few at a time.
         const auto compute = [&](int own) {
-            const auto accepted = [&](int place) {
-                if (group == 1 && place == Shape::kReleaseAt) finish_accepting();
-            };
+            constexpr bool kAccepts = group == 1;
             release(group, Shape::kParts - 1);
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
-            accepted(0);
-            if (live) {
-                if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
-                raise_maxima(scores, rows, factor);
+            if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
+            raise_maxima(scores, rows, factor);
+            if (kAccepts && Shape::kSpread) {
+                wgmma_results(factor);  // no such results: keeps what follows behind the maxima
+                accept(1, 2);
             }
-            accepted(1);
-            if (live) exponentials(scores, rows);
-            uint32_t p[Shape::kTokens / 16][4];
+            exponentials(scores, rows, 0);
+            if (kAccepts && Shape::kSpread) {
+                wgmma_results(scores);
+                accept(2, 3);
+            }
+            exponentials(scores, rows, 1);
+            if (kAccepts && Shape::kSpread) {
+                wgmma_results(scores);
+                accept(3, 4);
+            }
+            uint32_t p[kSteps][4];
 #pragma unroll
-            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+            for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
                 }
             }
-            accepted(2);
-            if (live) {
-                const int thread = recomputed_thread() % 128;
-                const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
+            if (kAccepts) finish_accepting();
+            const int thread = recomputed_thread() % 128;
+            const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
 #pragma unroll
-                for (int step = 0; step < Shape::kTokens / 16; ++step) {
-                    stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
-                }
-                if (lane % 4 == 0) {
-#pragma unroll
-                    for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
-                }
-                fence_async_shared();
+            for (int step = 0; step < kSteps; ++step) {
+                stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
             }
+            if (lane % 4 == 0) {
+#pragma unroll
+                for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
+            }
+            fence_async_shared();
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
             rescale(out, factor);
-            multiply_values(group, [&](int step) -> const uint32_t(&)[4] { return p[step]; });
+            const uint64_t b = values(group);
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p[step], b + 128 * step, true);
+            }
+            wgmma_commit();
             wgmma_wait<0>();
             wgmma_results(out);
             release(group, group);
@@ -266,23 +272,24 @@ struct LatentConsumer {
         for (int own = group; own < pages; own += 2, ++uses) {
             if constexpr (group == 0) {
                 if (own > 0) {
-                    start_accepting();
+                    begin_accepting();
+                    accept(0, kSteps);
                     finish_accepting();
                 }
                 start_scores(scores, uses % 2, buffer);
-                if (Shape::kTurns && own + 1 < pages) named_barrier_arrive(kTurnBarrier, 256);
                 wgmma_wait<0>();
             } else {
-                if (Shape::kTurns) named_barrier_sync(kTurnBarrier, 256);
                 start_scores(scores, uses % 2, buffer);
-                start_accepting();
-                wgmma_wait<1>();
+                begin_accepting();
+                wgmma_wait<0>();
+                accept(0, Shape::kSpread ? 1 : kSteps);
             }
             wgmma_results(scores);
             compute(own);
         }
         if (pages % 2 == group && pages > 0) {  // the last page is the other's
-            start_accepting();
+            begin_accepting();
+            accept(0, kSteps);
             finish_accepting();
         }
         finish(out, rows, piece, queries.alternate());

@@ -19,15 +19,22 @@
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 
-/// Load the queries of all pieces. One warp.
+/// Load all queries and pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
+/// At most kFlight parts are under way: more do not come sooner, and multiprocessors whose neighbours are fewer would be served
+/// better than others.
 template <class Shape>
-__device__ __forceinline__ void produce_few_queries(
-    const FewMemory<Shape>& memory, const TensorMap& queries, const LatentArguments& a, int lane) {
+__device__ __forceinline__ void produce_few(
+    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int lane) {
+    uint32_t tile = 0;  // so many so far
+    const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
-        if (piece.steps.begin >= piece.steps.end) continue;
+        const int count = piece.steps.end - piece.steps.begin;
+        if (count <= 0) continue;
+        PageNumbers numbers(
+            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer);
@@ -38,22 +45,6 @@ __device__ __forceinline__ void produce_few_queries(
             }
         }
         turn.advance();
-    }
-}
-
-/// Load the pages of all pieces. One warp.
-template <class Shape>
-__device__ __forceinline__ void produce_few_pages(
-    const FewMemory<Shape>& memory, const TensorMap& cache, const LatentArguments& a, int lane) {
-    uint32_t tile = 0;  // so many so far
-    const uint64_t policy = policy_evict_first();
-    DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
-    DecodePiece piece;
-    while (walk.next(a.schedule, piece)) {
-        const int count = piece.steps.end - piece.steps.begin;
-        if (count <= 0) continue;
-        PageNumbers numbers(
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
         for (int page = 0; page < count; ++page, ++tile) {
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
@@ -61,6 +52,14 @@ __device__ __forceinline__ void produce_few_pages(
             if (lane == 0) {
 #pragma unroll 1
                 for (int part = 0; part < Shape::kParts; ++part) {
+                    if constexpr (Shape::kFlight < Shape::kStages * Shape::kParts) {
+                        const uint32_t parts = tile * Shape::kParts + part;
+                        if (parts >= Shape::kFlight) {
+                            const uint32_t landed = parts - Shape::kFlight, at = landed / Shape::kParts;
+                            mbarrier_wait(
+                                memory.full(at % Shape::kStages, landed % Shape::kParts), at / Shape::kStages % 2);
+                        }
+                    }
                     const uint32_t full = memory.full(stage, part);
                     mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
 #pragma unroll
@@ -113,8 +112,6 @@ __global__ void __maxnreg__(144) latent_few(
         const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
         consumer.consume();
     } else if (warp == kWarps) {
-        produce_few_pages<Shape>(memory, cache, a, lane);
-    } else if (warp == kWarps + 1) {
-        produce_few_queries<Shape>(memory, queries, a, lane);
+        produce_few<Shape>(memory, queries, cache, a, lane);
     }
 }

@@ -7,15 +7,15 @@
 
 #include "launch.h"
 #include "ptx/mma_16bit.h"
-#include "tile/combine_splits.h"
 #include "tile/latent_launch.h"
+#include "tile/latent_merge.h"
 #include "tile/launch_cluster.h"
 #include "tile/tensor_map.h"
 #include "tile/wgmma_latent.h"
 
 // Tunables of the kernel files.
 #ifndef SLACK
-#define SLACK 8  // the same for more rows
+#define SLACK 4  // pages by which chunks may grow so that equal requests need not be merged
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
@@ -61,9 +61,6 @@ int launch_latent_wgmma(
             EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
-    CombineArguments<DecodeParts<PageSchedule>> merge = {
-        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
-    const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
-    return launch_cluster(
-        combine_latent<Shape::kLatent>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+    return launch_latent_merge(
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, 1}, multiprocessors, EARLY_START != 0, queue);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The warps that bring queries and pages to shared memory.
+// The warp that brings queries and pages to shared memory.
 #pragma once
 
 #include "ptx/mbarrier.h"
@@ -29,40 +29,16 @@ struct PageNumbers {
     }
 };
 
-/// Load the queries of all pieces. One warp.
-template <class Shape>
-__device__ __forceinline__ void produce_queries(
-    const LatentMemory<Shape>& memory, const TensorMap& queries, const LatentArguments& a, int group, int row_tile,
-    int lane) {
-    QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
-    DecodeWalk walk(a.schedule, group, lane);
-    DecodePiece piece;
-    while (walk.next(a.schedule, piece)) {
-        if (piece.steps.begin >= piece.steps.end) continue;
-        mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
-        if (lane == 0) {
-            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
-            mbarrier_arrive_expect(full, a.query_bytes);
-            const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
-#pragma unroll 1
-            for (int i = 0; i < Shape::kPanels; ++i) {
-                const int panel = i == 0 ? Shape::kPanels - 1 : i - 1;  // the one that is multiplied first
-                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
-            }
-        }
-        turn.advance();
-    }
-}
-
-/// Load all pages of all pieces. One warp.
+/// Load all pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
-    const LatentMemory<Shape>& memory, const TensorMap& cache, const LatentArguments& a, int group, int row_tile,
-    int rank, int lane) {
+    const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
+    int group, int row_tile, int rank, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     constexpr int kAhead = Shape::kFetched;
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
+    QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
@@ -81,6 +57,18 @@ __device__ __forceinline__ void produce_pages(
         if constexpr (kAhead > Shape::kStages) {
             for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);
         }
+
+        mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
+        if (lane == 0) {
+            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
+            mbarrier_arrive_expect(full, a.query_bytes);
+            const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
+#pragma unroll 1
+            for (int panel = 0; panel < Shape::kPanels; ++panel) {
+                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
+            }
+        }
+        turn.advance();
         for (int page = 0; page < count; ++page) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
@@ -94,14 +82,12 @@ __device__ __forceinline__ void produce_pages(
                 const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
 #pragma unroll 1
                 for (int panel = first; panel < last; ++panel) {
-                    const bool raw = Shape::kRotates && panel == Shape::kPanels - 1;
-                    const uint32_t full = raw ? memory.landed(stage) : memory.full(stage, panel);
-                    const uint32_t to = memory.tokens(stage, panel);
+                    const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
                     mbarrier_arrive_expect(full, Shape::kPanelBytes);
-                    if (Shape::kRotary == Rotary::kApart && panel == Shape::kPanels - 1) {
-                        const int row = (piece.request * a.max_blocks + piece.steps.begin + page) * Shape::kTokens;
+                    if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
+                        const int row = (static_cast<int>(table - a.block_table) + page) * Shape::kTokens + rank * kTokens;
                         if constexpr (Shape::kPair == 2) {
-                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row + rank * kTokens, 3);
+                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
                         } else {
                             tma_load(to, a.rotary, full, 0, row);
                         }

@@ -18,10 +18,6 @@
 /// Steps of the schedule are whole pages.
 using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
 
-/// The last 64 columns of a key: as cached; cached, but not yet rotated to the token's position, which the block does in shared
-/// memory; or rotated, in a matrix of their own.
-enum class Rotary { kCached, kHere, kApart };
-
 struct LatentArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
     const uint8_t* cache;    // [num_blocks, 64, 576] bf16
@@ -36,22 +32,18 @@ struct LatentArguments {
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
     bool causal;
     float scale;  // softmax_scale * log2(e)
-    const uint8_t* rotations;  // Rotary::kHere: [tokens of max_blocks pages, 64] bf16, 32 cosines and 32 sines each
-    TensorMap rotary;          // Rotary::kApart: [batch, tokens of max_blocks pages, 64] bf16, as one matrix
+    TensorMap rotary;  // with Shape::kRotaryApart: [batch, tokens of max_blocks pages, 64] bf16, as one matrix
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kReleaseAt: where
-/// in its page's softmax warpgroup 1 hands back the page it accepted: 0 before the maxima, 1 before the exponentials, 2 behind
-/// them. kFetched: how many pages ahead they are asked into L2; 0: not at all. kTurns: whether the scores of an odd page wait
-/// until those of the even one are on their way. kOnce: whether L2 is told to drop pages first.
-/// kRotary: where the last 64 columns of keys come from.
-template <
-    int kPair_, int kReleaseAt_, int kFetched_, bool kTurns_, bool kOnce_, Rotary kRotary_ = Rotary::kCached>
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kSpread: whether
+/// warpgroup 1 starts the products it owes the other's page between the steps of its softmax, or all before. kFetched: how many
+/// pages ahead they are asked into L2; 0: not at all. kOnce: whether L2 is told to drop pages first.
+/// kRotaryApart: the last 64 columns of keys are not those of the cache, but lie in an array of their own.
+template <int kPair_, bool kSpread_, int kFetched_, bool kOnce_, bool kRotaryApart_ = false>
 struct LatentShape {
-    static constexpr Rotary kRotary = kRotary_;
-    static constexpr bool kRotates = kRotary == Rotary::kHere;
-    static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
-    static constexpr bool kTurns = kTurns_, kOnce = kOnce_;
+    static constexpr int kPair = kPair_, kFetched = kFetched_;
+    static constexpr bool kSpread = kSpread_, kOnce = kOnce_;
+    static constexpr bool kRotaryApart = kRotaryApart_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
@@ -69,7 +61,7 @@ struct LatentShape {
     static constexpr int kMaxima = kProbabilities + kPanelBytes;
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts + (kRotates ? 1 : 0)) + 4) * 8;
+    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
     static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
@@ -118,6 +110,4 @@ struct LatentMemory {
         return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + Shape::kParts) + buffer) * 8;
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
-    /// With Shape::kRotates: the last panel of a stage has landed; it is full when it is rotated.
-    __device__ __forceinline__ uint32_t landed(int stage) const { return query_empty(2) + stage * 8; }
 };

@@ -15,6 +15,8 @@ inline float __uint_as_float(uint32_t bits) {
     std::memcpy(&value, &bits, sizeof value);
     return value;
 }
+inline float __cosf(float x) { return std::cos(x); }
+inline float __sinf(float x) { return std::sin(x); }
 inline int __ffs(int value) { return __builtin_ffs(value); }
 
 template <class Value>
