@@ -83,14 +83,14 @@ int launch_few(
     }
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
             latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, 1}, multiprocessors, EARLY_START != 0, queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace

@@ -20,6 +20,9 @@
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
+#ifndef FETCHED_BYTES
+#define FETCHED_BYTES 256  // that L2 fetches of pages at a time
+#endif
 
 struct LatentTensors {
     Matrix queries, cache;
@@ -54,7 +57,7 @@ int launch_latent_wgmma(
     a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
             latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
@@ -62,5 +65,5 @@ int launch_latent_wgmma(
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, 1}, multiprocessors, EARLY_START != 0, queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
 }
