@@ -31,7 +31,6 @@
 
 #include <cstdint>
 
-#include "ceil_div.h"
 #include "launch.h"
 #include "tile/layer_inputs.h"
 #include "tile/library_product.h"
@@ -84,7 +83,7 @@ extern "C" int amd_mla_decode(
     if (static_cast<long long>(batch) * max_len > 0x7fffffffLL) return kUnsupportedShape;
     for (const void* tensor : {x, q_down, q_up, kv_down, kv_up, wo, static_cast<const void*>(kv_cache),
                                static_cast<const void*>(y), static_cast<const void*>(kv_row)}) {
-        if (!latent_aligned(tensor)) return kUnsupportedShape;
+        if (reinterpret_cast<uintptr_t>(tensor) % 16 != 0) return kUnsupportedShape;
     }
     const int pages = length / 64 + 1;
     const size_t rows = static_cast<size_t>(batch) * kHeads;
