@@ -35,18 +35,14 @@
 // of a saturated memory, and equal chunks end up to 14 % apart.
 #include "kernel.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "ceil_div.h"
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/latent_launch.h"
-#include "tile/latent_merge.h"
-#include "tile/launch_cluster.h"
-#include "tile/tensor_map.h"
-#include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few.h"
+#include "tile/wgmma_latent_launch.h"
 
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 0  // of 64 rows and more: how far ahead pages are asked into L2
@@ -81,53 +77,8 @@
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
 #endif
-#ifndef EARLY_START
-#define EARLY_START 1  // kernels start beside the end of the one before
-#endif
 
 namespace {
-
-struct LatentTensors {
-    Matrix queries, cache;
-};
-
-/// Groups of blocks that share the line of pages; 0, one per request, where the workspace is too small. Whether a batch is worth
-/// cutting depends on its lengths, which the device knows (DecodeScheduleOf::slack).
-int choose_pages(int row_tiles, int multiprocessors, long long most) {
-    const long long groups = std::min<long long>(most, multiprocessors / row_tiles);
-    return groups < 2 ? 0 : static_cast<int>(groups);
-}
-
-template <class Shape>
-int launch(
-    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
-    void* queue) {
-    const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
-    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_pages(a.row_tiles, multiprocessors, most);
-    a.schedule.slack = SLACK;
-    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
-    if (a.schedule.groups != 0) {
-        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
-    }
-    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
-    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
-
-    const int box_rows = std::min(rows, Shape::kRows);
-    a.query_bytes = box_rows * Shape::kWidth * 2;
-    a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
-    TensorMap queries, cache;
-    int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
-    if (error == 0) {
-        error = launch_cluster(
-            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
-            EARLY_START != 0, queue, queries, cache, a);
-    }
-    if (error != 0 || a.schedule.groups == 0) return error;
-    return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
-}
 
 template <class Shape>
 int launch_few(
@@ -226,8 +177,8 @@ extern "C" int mla_decode(
 #endif
 #if PAIRS
     using Pair = LatentShape<2, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
-    if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
-    if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    return launch<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    if (a.row_tiles > 1) return launch_latent_wgmma<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }

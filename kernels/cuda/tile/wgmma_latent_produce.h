@@ -84,6 +84,15 @@ __device__ __forceinline__ void produce_pages(
                 for (int panel = first; panel < last; ++panel) {
                     const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
                     mbarrier_arrive_expect(full, Shape::kPanelBytes);
+                    if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
+                        const int row = (static_cast<int>(table - a.block_table) + page) * Shape::kTokens + rank * kTokens;
+                        if constexpr (Shape::kPair == 2) {
+                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
+                        } else {
+                            tma_load(to, a.rotary, full, 0, row);
+                        }
+                        continue;
+                    }
                     if constexpr (Shape::kPair == 2) {
                         const uint32_t half = to + rank * kTokens * 128;
                         if constexpr (Shape::kOnce) {
