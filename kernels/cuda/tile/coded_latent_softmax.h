@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: MIT
+// MLA decode over e4m3 codes: the softmax, and the weights that the codes of values are multiplied with.
+//
+// A value is code * scale, so the weight of group g's codes is w = p * scale[token][g], one plane for each group, in fp16.
+// Scales may be any size: weights are divided by `reference`, the largest scale seen so far rounded up to a power of two,
+// and lie in 0 .. 2^15. Those down to 2^-17, a part in 2^32 of the largest, keep the 8 bits that bf16 would have.
+#pragma once
+
+#include <cstdint>
+
+#include "fp8.h"
+#include "online_softmax.h"
+#include "ptx/exp2.h"
+#include "ptx/mma_16bit.h"
+#include "tile/attention_mma.h"
+#include "tile/coded_latent_scores.h"
+#include "tile/coded_latent_shape.h"
+
+/// One thread's share of the softmax: four neighbouring tokens of one or more rows; kLanes lanes share a row.
+template <class Tile>
+struct CodedSoftmax {
+    static constexpr int kLanes = Tile::kTokens / 4, kRowsPerPass = Tile::kThreads / kLanes;
+    static constexpr int kPasses = (Tile::kRows + kRowsPerPass - 1) / kRowsPerPass;
+    static constexpr float kSmallestReference = 7.8886090522101181e-31f;  // 2^-100
+
+    SoftmaxRow rows[kPasses];
+    int limits[kPasses];  // tokens each row sees
+    float reference = kSmallestReference;
+
+    static __device__ __forceinline__ bool takes_part() {
+        return static_cast<int>(threadIdx.x) < Tile::kRows * kLanes;  // whole warps
+    }
+    static __device__ __forceinline__ int row(int pass) {
+        return static_cast<int>(threadIdx.x) / kLanes + kRowsPerPass * pass;
+    }
+
+    __device__ __forceinline__ CodedSoftmax(const typename Tile::Arguments& a, int first_row, int length) {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+            const int query = (first_row + row(pass)) / a.heads;
+            limits[pass] = length - (a.causal ? a.seqlen_q - 1 - query : 0);
+        }
+    }
+
+    /// Over the lanes of a row.
+    static __device__ __forceinline__ float maximum(float x) {
+#pragma unroll
+        for (int step = kLanes / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
+        return x;
+    }
+
+    /// Raise the reference to the scales of a step. Returns what everything accumulated so far is multiplied with. All lanes
+    /// of all warps hold the same reference, since each row's lanes see all tokens.
+    __device__ __forceinline__ float raise_reference(const float4 (&scales)[CodedRow::kGroups]) {
+        float largest = 0.0f;
+#pragma unroll
+        for (const float4& s : scales) largest = fmaxf(fmaxf(largest, fmaxf(s.x, s.y)), fmaxf(s.z, s.w));
+        if (!__any_sync(0xffffffffu, largest > reference)) return 1.0f;
+        const float before = reference;
+        const uint32_t up = (bits_from_float(maximum(largest)) + 0x7fffffu) & 0x7f800000u;
+        reference = fmaxf(before, float_from_bits(up));
+        return before / reference;
+    }
+
+    /// Add the groups' parts of the scores, and leave weights and the factors for what was accumulated so far.
+    __device__ __forceinline__ void step(uint8_t* shared, int first_token, float scale) {
+        const int share = static_cast<int>(threadIdx.x) % kLanes * 4;
+        float4 scales[CodedRow::kGroups];
+#pragma unroll
+        for (int g = 0; g < CodedRow::kGroups; ++g) {
+            scales[g] = *reinterpret_cast<const float4*>(shared + Tile::kTokenScales + (g * Tile::kTokens + share) * 4);
+        }
+        const float change = raise_reference(scales);
+        const float multiplier = float_from_bits((269u << 23) - bits_from_float(reference));  // 2^15 / reference
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+            float s[4] = {};
+#pragma unroll
+            for (int g = 0; g < CodedRow::kGroups; ++g) {
+                const float4 x = *reinterpret_cast<const float4*>(
+                    shared + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share) * 4);
+                s[0] += x.x;
+                s[1] += x.y;
+                s[2] += x.z;
+                s[3] += x.w;
+            }
+            float largest = -INFINITY;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                if (first_token + share + i >= limits[pass]) s[i] = -INFINITY;
+                largest = fmaxf(largest, s[i]);
+            }
+            const float factor = rows[pass].raise(maximum(largest), scale, Exp2());
+            const float shift = rows[pass].shift(scale);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                s[i] = Exp2()(s[i] * scale - shift);
+                rows[pass].sum += s[i];
+                s[i] *= multiplier;
+            }
+            uint8_t* const w = shared + Tile::kWeights + row(pass) * Tile::kWeightPitch + share * 2;
+#pragma unroll
+            for (int g = 0; g < CodedRow::kGroups; ++g) {
+                *reinterpret_cast<uint2*>(w + g * Tile::kWeightPlane) = make_uint2(
+                    Fp16::pack(s[0] * scales[g].x, s[1] * scales[g].y), Fp16::pack(s[2] * scales[g].z, s[3] * scales[g].w));
+            }
+            if (share == 0) reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = factor * change;
+        }
+    }
+
+    /// Add up the lanes' shares, and leave the factors that normalise the output. `lse(row, value)` takes the result.
+    template <typename Store>
+    __device__ __forceinline__ void finish(uint8_t* shared, float scale, Store lse) {
+        const float unit = float_from_bits(bits_from_float(reference) - (15u << 23));  // of a weight
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+#pragma unroll
+            for (int step = kLanes / 2; step > 0; step /= 2) {
+                rows[pass].sum += __shfl_xor_sync(0xffffffffu, rows[pass].sum, step);
+            }
+            if (static_cast<int>(threadIdx.x) % kLanes != 0) continue;
+            reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = rows[pass].inverse() * unit;
+            lse(row(pass), rows[pass].lse(scale));
+        }
+    }
+};
