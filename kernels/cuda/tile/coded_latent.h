@@ -15,6 +15,7 @@
 #include "tile/coded_latent_scores.h"
 #include "tile/coded_latent_softmax.h"
 #include "tile/combine_splits.h"
+#include "tile/wide_rows.h"
 
 /// Multiply accumulators by their row's factor from shared memory; nothing to do where all are 1.
 template <class Tile>
@@ -100,14 +101,16 @@ __device__ __forceinline__ void decode_coded_piece(
         ring.begin({a.cache, a.block_table + static_cast<size_t>(piece.request) * a.max_blocks, length, piece.steps.begin,
                     piece.steps.end});
     }
-    const CodedRole<Tile> role(warp);
-    uint8_t* const query_share = shared + Tile::kQuery + warp * (Tile::kQueryBytes / Tile::kWarps);
     CodedQuery<Tile> query;
-    query.load(a.q + output_row * (CodedRow::kWidth * 2), role, lane, query_share);
+    query.load(a.q + output_row * (CodedRow::kWidth * 2), CodedRole<Tile>(warp), lane,
+               shared + Tile::kQuery + warp * (Tile::kQueryBytes / Tile::kWarps));
 
     float out[Tile::kRowTiles][Tile::kOutTiles][4] = {};
     CodedSoftmax<Tile> softmax(a, first_row, length);
     for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
+        const int thread = recomputed_thread(), lane = thread % 32, warp = thread / 32;
+        const CodedRole<Tile> role(warp);
+        const uint8_t* const query_share = shared + Tile::kQuery + warp * (Tile::kQueryBytes / Tile::kWarps);
         ring.acquire(step);
         score_codes<Tile>(shared, ring, role, lane, query, query_share);
         __syncthreads();  // all groups' parts of the scores are there
