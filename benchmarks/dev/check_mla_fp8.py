@@ -4,6 +4,7 @@
     python benchmarks/dev/check_mla_fp8.py build FOLDER bf16 ours early0=mma_sync,EARLY_START=0 ada
     timeout 60 python benchmarks/dev/check_mla_fp8.py check FOLDER ours
     python benchmarks/dev/check_mla_fp8.py time FOLDER bf16 ours early0 [--seconds 40]
+    python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
 
 LABEL is "bf16" (mla_decode/wgmma_tma), "ada" (the sm_89 code, translated by the driver) or a name with a variant and
 defines. Checks are those of check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns
@@ -90,6 +91,36 @@ def check(folder: Path, label: str, problems: dict[str, Problem]) -> int:
     return int(wrong > 0)
 
 
+def answer(kernel: Kernel, case: dict[str, Any], data: Any) -> torch.Tensor:
+    """The kernel's o."""
+    keep: list[Any] = []
+    status = bound(kernel, case, [data], kernel.problem.binding.workspace_bytes(case), keep)[0]()
+    torch.cuda.synchronize()
+    assert status == 0
+    o = keep[0][1]["o"]
+    assert isinstance(o, torch.Tensor)
+    return o.double()
+
+
+def accuracy(folder: Path, labels: list[str], problems: dict[str, Problem]) -> None:
+    """Errors of o over its rms: of both kernels against their own caches' exact answers, and of one against the other."""
+    exact, coded = problems["mla_decode"], problems["mla_decode_fp8"]
+    for case in (mla(8, 16, 1024), mla(8, 16, 8192), mla(4, 128, 4096)):
+        wide = exact.data(case, seed=1)
+        narrow = (wide[0], coded.reference.quantise(wide[1], torch.float8_e4m3fn), *wide[2:])
+        truth = exact.reference.expected(wide)[0].values.double()
+        of_codes = coded.reference.expected(narrow)[0].values.double()
+
+        def rms(a: torch.Tensor, b: torch.Tensor, size: torch.Tensor = truth) -> str:
+            return f"{float((a - b).square().mean().sqrt() / size.square().mean().sqrt()):.2e}"
+
+        bf16 = answer(load(folder, problems, "bf16"), case, wide)
+        for label in labels:
+            fp8 = answer(load(folder, problems, label), case, narrow)
+            base.say(f"{case}: bf16 from its exact answer {rms(bf16, truth)}, {label} from its own {rms(fp8, of_codes)}, "
+                     f"{label} from bf16 {rms(fp8, bf16)}, exact answers {rms(of_codes, truth)}")
+
+
 def bound(
     kernel: Kernel, case: dict[str, Any], inputs: list[Any], space_bytes: int, keep: list[Any],
 ) -> list[Callable[[], int]]:
@@ -130,7 +161,7 @@ def time_all(folder: Path, labels: list[str], problems: dict[str, Problem], seco
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["build", "check", "time"])
+    parser.add_argument("what", choices=["build", "check", "time", "accuracy"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
@@ -142,6 +173,9 @@ def main() -> int:
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
         return max(check(options.folder, label, problems) for label in options.labels)
+    if options.what == "accuracy":
+        accuracy(options.folder, options.labels, problems)
+        return 0
     base.say(base.clocks())
     time_all(options.folder, options.labels, problems, options.seconds, options.whole)
     base.say(f"{base.clocks()} | {base.elapsed():.1f} s")
