@@ -103,7 +103,7 @@ def answer(kernel: Kernel, case: dict[str, Any], data: Any) -> torch.Tensor:
 
 
 def accuracy(folder: Path, labels: list[str], problems: dict[str, Problem]) -> None:
-    """Errors of o over its rms: of both kernels against their own caches' exact answers, and of one against the other."""
+    """Errors of o over its rms: of both kernels from the exact answers of their caches, and of one from the other."""
     exact, coded = problems["mla_decode"], problems["mla_decode_fp8"]
     for case in (mla(8, 16, 1024), mla(8, 16, 8192), mla(4, 128, 4096)):
         wide = exact.data(case, seed=1)
@@ -117,7 +117,8 @@ def accuracy(folder: Path, labels: list[str], problems: dict[str, Problem]) -> N
         bf16 = answer(load(folder, problems, "bf16"), case, wide)
         for label in labels:
             fp8 = answer(load(folder, problems, label), case, narrow)
-            base.say(f"{case}: bf16 from its exact answer {rms(bf16, truth)}, {label} from its own {rms(fp8, of_codes)}, "
+            base.say(f"{case}: bf16 from its exact answer {rms(bf16, truth)}, "
+                     f"{label} from its own {rms(fp8, of_codes)}, "
                      f"{label} from bf16 {rms(fp8, bf16)}, exact answers {rms(of_codes, truth)}")
 
 
