@@ -135,10 +135,12 @@ def bound(
     return calls
 
 
-def time_all(folder: Path, labels: list[str], problems: dict[str, Problem], seconds: float, whole: bool) -> None:
+def time_all(
+    folder: Path, labels: list[str], problems: dict[str, Problem], seconds: float, whole: bool, cases: str,
+) -> None:
     kernels = [load(folder, problems, label) for label in labels]
     cache = torch.cuda.get_device_properties(0).L2_cache_size
-    for case in TIMED:
+    for case in (TIMED[int(i)] for i in cases.split(",")) if cases else TIMED:
         if base.elapsed() > seconds:
             base.say("out of time")
             return
@@ -166,6 +168,7 @@ def main() -> int:
     parser.add_argument("folder", type=Path)
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
+    parser.add_argument("--cases", default="", help="numbers of the timed cases, with commas between; all by default")
     parser.add_argument("--whole", action="store_true", help="time bf16 and ours without a workspace, too")
     parser.add_argument("--nvcc", default="nvcc")
     options = parser.parse_args()
@@ -178,7 +181,7 @@ def main() -> int:
         accuracy(options.folder, options.labels, problems)
         return 0
     base.say(base.clocks())
-    time_all(options.folder, options.labels, problems, options.seconds, options.whole)
+    time_all(options.folder, options.labels, problems, options.seconds, options.whole, options.cases)
     base.say(f"{base.clocks()} | {base.elapsed():.1f} s")
     return 0
 

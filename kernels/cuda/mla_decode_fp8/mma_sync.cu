@@ -6,6 +6,28 @@
 //!KERNEL tune ROWS16_TOKENS=64,32
 //!KERNEL tune ROWS16_SLOTS=9,8,4
 //!KERNEL tune EARLY_START=1,0
+//
+// Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
+// tokens, 64 or 32 at a time. A token's latent columns are 512 e4m3 codes with a scale for each group of 128, the rotary
+// ones bf16. Codes are never multiplied by scales: as fp16, which holds every code, they go to the tensor cores, and
+//   1. scores: a warp takes one group of half of the tokens; what comes out is multiplied by the tokens' scales of that
+//      group, a quarter of the rotary columns is added in bf16, and the four groups meet in shared memory in fp32;
+//   2. softmax: online, exp2 domain; the probabilities times a group's scales are that group's weights, fp16, four planes
+//      in shared memory (tile/coded_latent_softmax.h says how scales of any size fit);
+//   3. output: each warp owns 64 of the 512 columns for all rows, O += weights x codes, by transposing ldmatrix.
+// Every code is converted twice, once per product: 1024 instructions per 64 tokens, less than writing and reading 16-bit
+// tiles would cost. Fragments of bytes are described in tile/coded_latent_scores.h and tile/coded_latent.h.
+//
+// Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks, and
+// 32 tokens are one bulk copy (tile/coded_latent_ring.h; cp.async on Ada). Slots behind the length hold NaN, as codes, scales
+// and rotary columns: they are not read, their rows in shared memory are zero.
+//
+// Balance as in mla_decode/mma_sync.cu (tile/decode_schedule.h): equal chunks of all tokens, a second kernel merges parts in a
+// fixed order. On Hopper kernels start beside the end of the one before.
+//
+// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
+// Accuracy: codes, scales and queries enter exactly, weights are rounded to fp16's 11 bits. A token whose weight is less
+// than 2^-32 of the largest scale's loses bits.
 #include "kernel.h"
 
 #include <algorithm>
