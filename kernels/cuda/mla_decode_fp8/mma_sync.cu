@@ -4,7 +4,8 @@
 //!KERNEL summary split-KV MLA decode over e4m3 codes on mma.sync.m16n8k16.f16; scales applied to scores and weights
 //!KERNEL arch sm_89 sm_90a
 //!KERNEL tune ROWS16_TOKENS=64,32
-//!KERNEL tune ROWS16_SLOTS=9,8,4
+//!KERNEL tune ROWS16_SLOTS=9,8,6
+//!KERNEL tune ROWS16_WARPS=16,8
 //!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
@@ -41,8 +42,20 @@
 #ifndef ROWS16_SLOTS
 #define ROWS16_SLOTS 9
 #endif
-#ifndef ROWS16_BLOCKS
-#define ROWS16_BLOCKS 1
+#ifndef ROWS16_WARPS
+#define ROWS16_WARPS 8
+#endif
+#ifndef ROWS32_WARPS
+#define ROWS32_WARPS 8
+#endif
+#ifndef ROWS32_QUERY
+#define ROWS32_QUERY 1
+#endif
+#ifndef ROWS32_SLOTS
+#define ROWS32_SLOTS 8
+#endif
+#ifndef ROWS64_WARPS
+#define ROWS64_WARPS 8
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
@@ -59,14 +72,14 @@ constexpr bool kHopper = kArchitectures[0] >= 900;
 
 template <bool kBulk>
 struct Tiles {
-    using Rows16 = CodedTile<1, ROWS16_TOKENS, ROWS16_SLOTS, true, ROWS16_BLOCKS>;
-    using Rows32 = CodedTile<2, 32, 8, true>;
-    using Rows64 = CodedTile<4, 32, 4, true>;
+    using Rows16 = CodedTile<1, ROWS16_TOKENS, ROWS16_SLOTS, ROWS16_WARPS, ROWS16_WARPS == 8, true>;
+    using Rows32 = CodedTile<2, 64, ROWS32_SLOTS, ROWS32_WARPS, ROWS32_QUERY, true>;
+    using Rows64 = CodedTile<4, 32, 4, ROWS64_WARPS, false, true>;
 };
 template <>
 struct Tiles<false> {
-    using Rows16 = CodedTile<1, 32, 3, false>;
-    using Rows32 = CodedTile<2, 32, 3, false>;
+    using Rows16 = CodedTile<1, 32, 3, 8, true, false>;
+    using Rows32 = CodedTile<2, 32, 3, 8, true, false>;
     using Rows64 = Rows32;
 };
 

@@ -11,6 +11,8 @@
 #include "ptx/grid_dependency.h"
 #include "ptx/permute_bytes.h"
 #include "ptx/shared_address.h"
+#include "ptx/warp_uniform.h"
+#include "ptx/warpgroup_registers.h"
 #include "tile/coded_latent_ring.h"
 #include "tile/coded_latent_scores.h"
 #include "tile/coded_latent_softmax.h"
@@ -43,7 +45,7 @@ __device__ __forceinline__ void scale_coded_rows(
     }
 }
 
-/// out += weights x codes for this warp's 64 columns.
+/// out += weights x codes for this warp's columns.
 ///
 /// The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each. Sorted by column they
 /// are the fragments of two products: one for the even columns of 16, one for the odd ones. Accumulators 2c and 2c + 1 thus
@@ -51,7 +53,7 @@ __device__ __forceinline__ void scale_coded_rows(
 template <class Tile, class Ring>
 __device__ __forceinline__ void multiply_codes(
     float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], const Ring& ring, int warp, int lane) {
-    constexpr int kColumns = CodedRow::kLatent / Tile::kWarps;
+    constexpr int kColumns = Tile::kColumns;
     const uint32_t weights = ring.base + Tile::kWeights + warp * kColumns / CodedRow::kGroup * Tile::kWeightPlane +
         lane % 16 * Tile::kWeightPitch + lane / 16 * 16;
     // Matrices: tokens 0-7 | tokens 8-15 | tokens 0-7, 16 bytes on | tokens 8-15, 16 bytes on.
@@ -97,31 +99,27 @@ __device__ __forceinline__ void decode_coded_piece(
     }
     const int length = a.schedule.tokens(piece.request);
     const size_t output_row = static_cast<size_t>(piece.request) * rows + first_row;
-    if (!empty) {
-        ring.begin({a.cache, a.block_table + static_cast<size_t>(piece.request) * a.max_blocks, length, piece.steps.begin,
-                    piece.steps.end});
-    }
+    if (!empty) ring.begin(TokenSource::of(a, piece.request, piece.steps));
     CodedQuery<Tile> query;
     query.load(a.q + output_row * (CodedRow::kWidth * 2), CodedRole<Tile>(warp), lane,
-               shared + Tile::kQuery + warp * (Tile::kQueryBytes / Tile::kWarps));
+               shared + CodedRole<Tile>(warp).query_share());
 
     float out[Tile::kRowTiles][Tile::kOutTiles][4] = {};
     CodedSoftmax<Tile> softmax(a, first_row, length);
     for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
         const int thread = recomputed_thread(), lane = thread % 32, warp = thread / 32;
         const CodedRole<Tile> role(warp);
-        const uint8_t* const query_share = shared + Tile::kQuery + warp * (Tile::kQueryBytes / Tile::kWarps);
         ring.acquire(step);
-        score_codes<Tile>(shared, ring, role, lane, query, query_share);
-        __syncthreads();  // all groups' parts of the scores are there
+        score_codes<Tile>(shared, ring, role, lane, query, shared + role.query_share());
+        Tile::meet();  // all groups' parts of the scores are there; everyone is done with the last weights
         if (softmax.takes_part()) softmax.step(shared, step * Tile::kTokens, a.scale);
-        __syncthreads();  // weights and factors are there
+        Tile::meet();  // weights and factors are there; everyone is done with the scores
         scale_coded_rows<Tile>(out, shared, lane);
         multiply_codes<Tile>(out, ring, warp, lane);
+        ring.release();
     }
 
-    __syncthreads();  // the last factors are read, all slots are free
-    if (!empty) ring.end();
+    Tile::meet();  // the last factors are read, all slots are free
     if (softmax.takes_part()) {
         softmax.finish(shared, a.scale, [&](int row, float lse) {
             const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
@@ -129,7 +127,7 @@ __device__ __forceinline__ void decode_coded_piece(
             (piece.whole() ? a.lse[index] : a.parts.lse[part_row + row]) = lse;
         });
     }
-    __syncthreads();
+    Tile::meet();
     scale_coded_rows<Tile>(out, shared, lane);
 #pragma unroll
     for (int r = 0; r < Tile::kRowTiles; ++r) {
@@ -138,7 +136,7 @@ __device__ __forceinline__ void decode_coded_piece(
             const int row = 16 * r + 8 * half + lane / 4;
 #pragma unroll
             for (int c = 0; c < Tile::kOutTiles / 2; ++c) {
-                const int column = warp * (CodedRow::kLatent / Tile::kWarps) + 16 * c + lane % 4 * 4;
+                const int column = warp * Tile::kColumns + 16 * c + lane % 4 * 4;
                 const float(&even)[4] = out[r][2 * c];
                 const float(&odd)[4] = out[r][2 * c + 1];
                 const float x[4] = {even[2 * half], odd[2 * half], even[2 * half + 1], odd[2 * half + 1]};
@@ -152,23 +150,46 @@ __device__ __forceinline__ void decode_coded_piece(
             }
         }
     }
-    __syncthreads();  // the next piece writes factors
+    Tile::meet();  // the next piece writes factors and queries
 }
 
 template <class Tile>
-__global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-coded_latent(const __grid_constant__ typename Tile::Arguments a) {
+__global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_constant__ typename Tile::Arguments a) {
     uint8_t* const shared = dynamic_shared();
     using Ring = std::conditional_t<Tile::kBulk, BulkRing<Tile>, AsyncRing<Tile>>;
     Ring ring(shared_address(shared));
     if constexpr (Tile::kBulk) {
+        if (threadIdx.x == 0) {
+            for (int slot = 0; slot < Tile::kSlots; ++slot) {
+                mbarrier_init(ring.full(slot), 1);
+                mbarrier_init(ring.empty(slot), Tile::kWarps);
+            }
+            mbarrier_fence_init();
+        }
+        __syncthreads();
         grid_dependency_wait();
         grid_dependency_release();
     }
     const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
     DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);
     DecodePiece piece;
-    while (walk.next(a.schedule, piece)) decode_coded_piece<Tile>(a, piece, group, row_tile, shared, ring);
+    const auto work = [&] {
+        while (walk.next(a.schedule, piece)) decode_coded_piece<Tile>(a, piece, group, row_tile, shared, ring);
+    };
+    if constexpr (Tile::kBulk) {
+        const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
+        if (warp < Tile::kWarps) {
+            take_registers<Tile::kWorkerRegisters>();
+            work();
+        } else {
+            give_registers<Tile::kProducerRegisters>();
+            if (warp > Tile::kWarps) return;
+            BulkProducer<Tile> producer{ring, static_cast<int>(threadIdx.x) % 32, {}};
+            while (walk.next(a.schedule, piece)) producer.produce(TokenSource::of(a, piece.request, piece.steps));
+        }
+    } else {
+        work();
+    }
 }
 
 /// The merge of parts, which on Hopper may be launched while the parts are still computed.

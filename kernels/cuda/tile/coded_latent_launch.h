@@ -52,7 +52,7 @@ int launch_coded(
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch;
     a.schedule.groups = cut_into_groups(
         batch, a.max_blocks * (CodedRow::kPage / Tile::kTokens), Schedule::kStartSteps, a.row_tiles,
-        static_cast<long long>(multiprocessors) * Tile::kBlocks, most,
+        multiprocessors, most,
         {cost.start / Tile::kTokens, cost.merge / Tile::kTokens});
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {

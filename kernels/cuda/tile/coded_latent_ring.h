@@ -6,9 +6,10 @@
 // use, and never behind the length.
 //
 //   Ring ring(...);                      // once per block
-//   ring.begin(piece ...);               // copies start
-//   for each step: ring.acquire(step);   // its tokens are there, the ones before are let go
-//   ring.end();
+//   ring.begin(source);                  // of a piece
+//   for each step: ring.acquire(step);   // its tokens are there
+//                  ...
+//                  ring.release();       // this warp is done with them
 #pragma once
 
 #include <cstdint>
@@ -16,6 +17,7 @@
 #include "ptx/bulk_copy.h"
 #include "ptx/cp_async.h"
 #include "ptx/mbarrier.h"
+#include "ptx/shared_address.h"
 #include "ptx/tma.h"
 #include "tile/coded_latent_shape.h"
 
@@ -25,111 +27,116 @@ struct TokenSource {
     const int* table;  // the request's
     int length;        // tokens of the request
     int begin, end;    // steps of the piece
+
+    template <class Arguments>
+    static __device__ __forceinline__ TokenSource of(const Arguments& a, int request, KvRange steps) {
+        return {a.cache, a.block_table + static_cast<size_t>(request) * a.max_blocks, a.schedule.tokens(request),
+                steps.begin, steps.end};
+    }
 };
 
-/// Bulk copies (sm_90): warp 0 issues them, every thread waits for the slots' barriers.
-template <class Tile>
-struct BulkRing {
-    uint32_t base;          // shared address
-    int slot = 0;           // the step's first
-    uint32_t parity = 0;    // of that slot's current round
-    // Warp 0: what is copied next.
-    int filled_slot = 0, filled = 0;       // ring slot; slots of the piece so far
-    int pages = 0, next_pages = 0;         // page numbers, one per lane: of this run of 32 pages and the next one
-    TokenSource source{};
-
-    __device__ __forceinline__ explicit BulkRing(uint32_t shared) : base(shared) {
-        if (threadIdx.x == 0) {
-            for (int i = 0; i < Tile::kSlots; ++i) mbarrier_init(barrier(i), 1);
-            mbarrier_fence_init();
-        }
-        __syncthreads();
-    }
-
-    __device__ __forceinline__ uint32_t barrier(int slot_) const { return base + Tile::kBarriers + slot_ * 8; }
-    /// Slot `i` of the step.
-    __device__ __forceinline__ uint32_t tokens(int i) const {
-        const int at = slot + i < Tile::kSlots ? slot + i : slot + i - Tile::kSlots;
-        return base + at * Tile::kSlotBytes;
-    }
-
-    /// Page numbers of this lane in the run that starts `first` pages into the piece.
-    __device__ __forceinline__ int read_pages(int first) const {
-        const int page = source.begin * Tile::kTokens / CodedRow::kPage + first + static_cast<int>(threadIdx.x) % 32;
-        return page * CodedRow::kPage < source.length && page * CodedRow::kPage < source.end * Tile::kTokens
-            ? __ldg(source.table + page) : 0;
-    }
-
-    /// Ask for the piece's slots up to `count`. Warp 0.
-    __device__ __forceinline__ void fill(int count) {
-        count = min(count, (source.end - source.begin) * Tile::kStepSlots);
-        for (; filled < count; ++filled) {
-            const int token = source.begin * Tile::kTokens + filled * kSlotTokens;
-            const int page = token / CodedRow::kPage - source.begin * Tile::kTokens / CodedRow::kPage;
-            const bool starts_page = token % CodedRow::kPage == 0;
-            if (starts_page && filled > 0 && page % 32 == 0) {
-                pages = next_pages;
-                next_pages = read_pages(page + 32);
-            }
-            const int number = __shfl_sync(0xffffffffu, pages, page % 32);
-            if (threadIdx.x == 0) {
-                const uint32_t bytes = max(0, min(kSlotTokens, source.length - token)) * CodedRow::kBytes;
-                mbarrier_arrive_expect(barrier(filled_slot), bytes);
-                if (bytes > 0) {
-                    const size_t row = static_cast<size_t>(number) * CodedRow::kPage + token % CodedRow::kPage;
-                    bulk_copy(base + filled_slot * Tile::kSlotBytes, source.cache + row * CodedRow::kBytes, bytes,
-                              barrier(filled_slot));
-                }
-            }
-            filled_slot = filled_slot + 1 < Tile::kSlots ? filled_slot + 1 : 0;
-        }
-    }
-
-    /// Start a piece. Every thread is done with the one before.
-    __device__ __forceinline__ void begin(const TokenSource& piece) {
-        source = piece;
-        filled = 0;
-        if (threadIdx.x < 32) {
-            pages = read_pages(0);
-            next_pages = read_pages(32);
-            fill(Tile::kSlots);
-        }
-    }
-
-    /// Wait for the tokens of a step. All threads.
-    __device__ __forceinline__ void acquire(int step) {
-        const int before = (step - source.begin) * Tile::kStepSlots;  // slots of the piece that are used up
-        if (before > 0) {
-            __syncthreads();  // everyone is done with the step before
-            if (threadIdx.x < 32) fill(before + Tile::kSlots);
-            advance();
-        }
-        const bool wraps = Tile::kStepSlots > 1 && slot + 1 == Tile::kSlots;
-        mbarrier_wait(barrier(slot), parity);
-        if (Tile::kStepSlots > 1) mbarrier_wait(barrier(wraps ? 0 : slot + 1), wraps ? parity ^ 1 : parity);
-        const int valid = source.length - step * Tile::kTokens;
-        if (valid < Tile::kTokens) {  // the request's last step: codes, scales and rotary columns behind it become zero
-            constexpr int kChunks = CodedRow::kBytes / 16;
-            for (int i = valid * kChunks + static_cast<int>(threadIdx.x); i < Tile::kTokens * kChunks; i += Tile::kThreads) {
-                const int half = i / (kSlotTokens * kChunks), at = slot + half < Tile::kSlots ? slot + half : 0;
-                uint8_t* const to = dynamic_shared() + at * Tile::kSlotBytes + i % (kSlotTokens * kChunks) * 16;
-                *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
-            }
-            fence_async_shared();  // a later copy into these slots comes behind these writes
-            __syncthreads();
-        }
-    }
+/// Place in a ring of slots, and the parity of its current round.
+template <int kSlots>
+struct RingPlace {
+    int slot = 0;
+    uint32_t parity = 0;
 
     __device__ __forceinline__ void advance() {
-        slot += Tile::kStepSlots;
-        if (slot >= Tile::kSlots) {
-            slot -= Tile::kSlots;
+        if (++slot == kSlots) {
+            slot = 0;
             parity ^= 1;
         }
     }
+};
 
-    /// All steps of the piece have been acquired; everyone is done with the last one.
-    __device__ __forceinline__ void end() { advance(); }
+/// Bulk copies (sm_90), for the warps that compute: every thread waits for the slots' barriers.
+template <class Tile>
+struct BulkRing {
+    uint32_t base;  // shared address
+    RingPlace<Tile::kSlots> place;
+    TokenSource source{};
+
+    __device__ __forceinline__ explicit BulkRing(uint32_t shared) : base(shared) {}
+
+    /// Full barriers of all slots, then empty ones.
+    __device__ __forceinline__ uint32_t full(int slot) const { return base + Tile::kBarriers + slot * 8; }
+    __device__ __forceinline__ uint32_t empty(int slot) const { return full(Tile::kSlots + slot); }
+
+    /// Slot `i` of the step.
+    __device__ __forceinline__ int slot(int i) const {
+        return place.slot + i < Tile::kSlots ? place.slot + i : place.slot + i - Tile::kSlots;
+    }
+    __device__ __forceinline__ uint32_t tokens(int i) const { return base + slot(i) * Tile::kSlotBytes; }
+
+    __device__ __forceinline__ void begin(const TokenSource& piece) { source = piece; }
+
+    __device__ __forceinline__ void acquire(int step) {
+        RingPlace<Tile::kSlots> at = place;
+#pragma unroll
+        for (int i = 0; i < Tile::kStepSlots; ++i) {
+            mbarrier_wait(full(at.slot), at.parity);
+            at.advance();
+        }
+        const int valid = source.length - step * Tile::kTokens;
+        if (valid < Tile::kTokens) {  // the request's last step: codes, scales and rotary columns behind it become zero
+            constexpr int kChunks = CodedRow::kBytes / 16, kSlotChunks = kSlotTokens * kChunks;
+            int i = valid * kChunks + static_cast<int>(threadIdx.x);
+#pragma unroll 1
+            for (; i < Tile::kTokens * kChunks; i += Tile::kWorkers) {
+                uint8_t* const to = dynamic_shared() + slot(i / kSlotChunks) * Tile::kSlotBytes + i % kSlotChunks * 16;
+                *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
+            }
+            fence_async_shared();  // a later copy into these slots comes behind these writes
+            Tile::meet();
+        }
+    }
+
+    __device__ __forceinline__ void release() {
+        __syncwarp();
+#pragma unroll
+        for (int i = 0; i < Tile::kStepSlots; ++i) {
+            if (threadIdx.x % 32 == 0) mbarrier_arrive(empty(place.slot));
+            place.advance();
+        }
+    }
+};
+
+/// The warp that issues bulk copies: slot after slot of all pieces, as soon as the slot is empty.
+template <class Tile>
+struct BulkProducer {
+    const BulkRing<Tile> ring;
+    const int lane;
+    RingPlace<Tile::kSlots> place;
+
+    /// Page number of this lane in the run of 32 that starts `first` pages into the piece.
+    __device__ __forceinline__ int read_pages(const TokenSource& source, int first) const {
+        const int page = source.begin * Tile::kTokens / CodedRow::kPage + first + lane;
+        return page * CodedRow::kPage < min(source.length, source.end * Tile::kTokens) ? __ldg(source.table + page) : 0;
+    }
+
+    __device__ __forceinline__ void produce(const TokenSource& source) {
+        int pages = read_pages(source, 0), next_pages = read_pages(source, 32);
+        const int first = source.begin * Tile::kTokens, first_page = first / CodedRow::kPage;
+        for (int token = first; token < source.end * Tile::kTokens; token += kSlotTokens) {
+            const int page = token / CodedRow::kPage - first_page;
+            if (token % CodedRow::kPage == 0 && page > 0 && page % 32 == 0) {
+                pages = next_pages;
+                next_pages = read_pages(source, page + 32);
+            }
+            const int number = __shfl_sync(0xffffffffu, pages, page % 32);
+            const size_t row = static_cast<size_t>(number) * CodedRow::kPage + token % CodedRow::kPage;
+            const uint32_t bytes = max(0, min(kSlotTokens, source.length - token)) * CodedRow::kBytes;
+            const uint32_t full = ring.full(place.slot);
+            mbarrier_wait(ring.empty(place.slot), place.parity ^ 1);
+            if (lane == 0) {
+                mbarrier_arrive_expect(full, bytes);
+                if (bytes > 0) {
+                    bulk_copy(ring.base + place.slot * Tile::kSlotBytes, source.cache + row * CodedRow::kBytes, bytes, full);
+                }
+            }
+            place.advance();
+        }
+    }
 };
 
 /// cp.async by all threads (Ada).
@@ -163,6 +170,7 @@ struct AsyncRing {
         cp_async_commit();  // also when empty: the waits count groups
     }
 
+    /// Every warp is done with the piece before.
     __device__ __forceinline__ void begin(const TokenSource& piece) {
         source = piece;
         slot = 0;
@@ -176,10 +184,10 @@ struct AsyncRing {
     __device__ __forceinline__ void acquire(int step) {
         if (step > source.begin) slot = slot + 1 < Tile::kSlots ? slot + 1 : 0;
         cp_async_wait<Tile::kSlots - 2>();
-        __syncthreads();  // the step's tokens are there; everyone is done with the slot that is filled next
+        Tile::meet();  // the step's tokens are there; everyone is done with the slot that is filled next
         fill(step + Tile::kSlots - 1, page, slot > 0 ? slot - 1 : Tile::kSlots - 1);
         page = page_of(step + Tile::kSlots);
     }
 
-    __device__ __forceinline__ void end() { cp_async_wait<0>(); }
+    __device__ __forceinline__ void release() {}
 };

@@ -27,6 +27,10 @@ struct CodedRole {
 
     __device__ __forceinline__ int first_token() const { return token_part * Tile::kWarpTokens; }
     __device__ __forceinline__ int first_row() const { return row_part * Tile::kWarpRowTiles * 16; }
+    /// Where its queries lie in shared memory, if they do: warps of other tokens use the same.
+    __device__ __forceinline__ int query_share() const {
+        return Tile::kQuery + (row_part * CodedRow::kGroups + group) * Tile::kQueryShare;
+    }
 };
 
 /// A warp's queries as A fragments, for rows g and g + 8 of each row tile (g = lane / 4).
@@ -45,7 +49,7 @@ struct CodedQuery {
         return static_cast<uint32_t>(max(1, min(253, 268 - exponent))) << 23;
     }
 
-    /// Fragments from global memory; `shared` is the warp's share of Tile::kQuery where they do not stay in registers.
+    /// Fragments from global memory; `shared` is role.query_share() where they do not stay in registers.
     __device__ __forceinline__ void load(const uint8_t* q, const CodedRole<Tile>& role, int lane, uint8_t* shared) {
         const uint8_t* const corner = q + (role.first_row() + lane / 4) * (CodedRow::kWidth * 2);
 #pragma unroll
@@ -98,7 +102,7 @@ struct CodedQuery {
         }
     }
 
-    /// The fragments of product `c`: kept or read again by the lane that wrote them.
+    /// The fragments of product `c`: kept, or read again.
     __device__ __forceinline__ uint32_t (&at(int c, const uint8_t* shared, int lane))[Tile::kWarpRowTiles][4] {
         if constexpr (Tile::kQueryInRegisters) {
             return fragments[c];

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "ptx/named_barrier.h"
 #include "split_kv.h"
 #include "tile/decode_schedule.h"
 
@@ -37,46 +38,51 @@ struct CodedArguments {
     float scale;  // softmax_scale * log2(e)
 };
 
-/// 16 * kRowTiles query rows (seqlen_q x heads, flattened) by kTokens tokens a step, on eight warps.
+/// 16 * kRowTiles query rows (seqlen_q x heads, flattened) by kTokens tokens a step, on kWarps warps.
 ///
-/// For the scores a warp takes one scale's 128 columns (and a quarter of the rotary ones) of half of the tokens or rows;
-/// the four groups' parts meet in shared memory. For the output it takes 64 of the 512 columns. kSlots slots of 32 tokens
-/// wait in shared memory; kBulk fills them by bulk copies, else by cp.async.
-template <int kRowTiles_, int kTokens_, int kSlots_, bool kBulk_, int kBlocks_ = 1>
+/// For the scores a warp takes one scale's 128 columns (and a quarter of the rotary ones) of a part of the tokens and rows;
+/// the four groups' parts meet in shared memory. For the output it takes 512 / kWarps columns. kSlots slots of 32 tokens
+/// wait in shared memory; kBulk fills them by bulk copies, which one more warp issues, else by cp.async.
+template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, bool kQueryInRegisters_, bool kBulk_>
 struct CodedTile {
-    static constexpr int kRowTiles = kRowTiles_, kTokens = kTokens_, kSlots = kSlots_, kBlocks = kBlocks_;
-    static constexpr bool kBulk = kBulk_;
-    static constexpr int kWarps = 8, kThreads = 32 * kWarps;
+    static constexpr int kRowTiles = kRowTiles_, kTokens = kTokens_, kSlots = kSlots_, kWarps = kWarps_;
+    static constexpr bool kQueryInRegisters = kQueryInRegisters_, kBulk = kBulk_;
+    static constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + (kBulk ? 128 : 0);
+    // A warpgroup of its own for the warp that issues copies, so that it can leave its registers to the others.
+    static constexpr int kWorkerRegisters = kWarps == 8 ? 232 : 104, kProducerRegisters = 40;
     static constexpr int kRows = 16 * kRowTiles;
     static constexpr int kStepSlots = kTokens / kSlotTokens;
     using Row = CodedRow;
     using Schedule = DecodeScheduleOf<kTokens, 64 / kTokens, 64 / kTokens>;
     using Arguments = CodedArguments<Schedule>;
 
-    static constexpr int kTokenParts = kRowTiles <= 2 ? 2 : 1, kRowParts = 2 / kTokenParts;
+    static constexpr int kRowParts = kRowTiles <= 2 ? 1 : 2, kTokenParts = kWarps / Row::kGroups / kRowParts;
     static constexpr int kWarpRowTiles = kRowTiles / kRowParts, kWarpTokens = kTokens / kTokenParts;
-    static constexpr int kGroupSteps = Row::kGroup / 16;                 // products along a group's columns
-    static constexpr int kQueryFragments = kGroupSteps + 1;              // and one for the rotary ones
-    static constexpr bool kQueryInRegisters = kRowTiles <= 2;
-    static constexpr int kOutTiles = Row::kLatent / kWarps / 8;
+    static constexpr int kGroupSteps = Row::kGroup / 16;     // products along a group's columns
+    static constexpr int kQueryFragments = kGroupSteps + 1;  // and one for the rotary ones
+    static constexpr int kColumns = Row::kLatent / kWarps, kOutTiles = kColumns / 8;  // a warp's share of the output
 
     static constexpr int kSlotBytes = kSlotTokens * Row::kBytes;
     // A row of weights is padded, so that the eight rows of one ldmatrix start at different banks.
     static constexpr int kWeightPitch = kTokens * 2 + 16, kWeightPlane = kRows * kWeightPitch;
     static constexpr int kScorePlane = kRows * kTokens * 4;
+    static constexpr int kQueryShare = kQueryInRegisters ? 0 : kWarpRowTiles * kQueryFragments * 32 * 16;  // of a warp
     // In this order.
-    static constexpr int kScores = kSlots * kSlotBytes;                   // [group][row][token], fp32
-    static constexpr int kWeights = kScores + Row::kGroups * kScorePlane;  // [group][row][token], fp16, padded
-    static constexpr int kQuery = kWeights + Row::kGroups * kWeightPlane;  // fragments of all warps
-    static constexpr int kQueryBytes =
-        kQueryInRegisters ? 0 : kWarps * kWarpRowTiles * kQueryFragments * 32 * 16;
-    static constexpr int kTokenScales = kQuery + kQueryBytes;  // [group][token], fp32
+    static constexpr int kScores = kSlots * kSlotBytes;                         // [group][row][token], fp32
+    static constexpr int kWeights = kScores + Row::kGroups * kScorePlane;       // [group][row][token], fp16, padded
+    static constexpr int kQuery = kWeights + Row::kGroups * kWeightPlane;       // [group, row part], fragments
+    static constexpr int kTokenScales = kQuery + Row::kGroups * kRowParts * kQueryShare;  // [group][token], fp32
     static constexpr int kFactors = kTokenScales + Row::kGroups * kTokens * 4;  // [row]
-    static constexpr int kBarriers = kFactors + kRows * 4;                      // [slot]
-    static constexpr int kSharedBytes = kBarriers + (kBulk ? kSlots * 8 : 0);
+    static constexpr int kBarriers = kFactors + kRows * 4;                      // [slot] full, [slot] empty
+    static constexpr int kSharedBytes = kBarriers + (kBulk ? kSlots * 16 : 0);
 
     static_assert(kTokens == 32 || kTokens == 64, "a page is a whole number of steps");
+    static_assert(kWarpTokens % 16 == 0 && kColumns % 32 == 0, "ldmatrix.x4 brings 16 tokens, and 32 columns");
     static_assert(kSlots > kStepSlots, "the next tokens are copied under the current ones' products");
+    static_assert(kWarps == 8 || kWarps == 16, "the registers are shared out for these");
     static_assert(kBulk || kStepSlots == 1, "groups of cp.async count steps");
-    static_assert(kSharedBytes <= (kBulk ? 227 : 99) * 1024 / kBlocks, "Hopper offers a block 227 KB, Ada 99 KB");
+    static_assert(kSharedBytes <= (kBulk ? 227 : 99) * 1024, "Hopper offers a block 227 KB, Ada 99 KB");
+
+    /// A barrier among the warps that compute.
+    static __device__ __forceinline__ void meet() { named_barrier_sync(1, kWorkers); }
 };

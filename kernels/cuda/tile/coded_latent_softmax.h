@@ -19,7 +19,7 @@
 /// One thread's share of the softmax: four neighbouring tokens of one or more rows; kLanes lanes share a row.
 template <class Tile>
 struct CodedSoftmax {
-    static constexpr int kLanes = Tile::kTokens / 4, kRowsPerPass = Tile::kThreads / kLanes;
+    static constexpr int kLanes = Tile::kTokens / 4, kRowsPerPass = Tile::kWorkers / kLanes;
     static constexpr int kPasses = (Tile::kRows + kRowsPerPass - 1) / kRowsPerPass;
     static constexpr float kSmallestReference = 7.8886090522101181e-31f;  // 2^-100
 
