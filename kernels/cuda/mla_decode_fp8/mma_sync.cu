@@ -40,13 +40,19 @@
 #define ROWS16_TOKENS 64
 #endif
 #ifndef ROWS16_SLOTS
-#define ROWS16_SLOTS 9
+#define ROWS16_SLOTS 8
 #endif
 #ifndef ROWS16_WARPS
 #define ROWS16_WARPS 8
 #endif
-#ifndef ROWS32_WARPS
-#define ROWS32_WARPS 8
+#ifndef ROWS16_BUFFERS
+#define ROWS16_BUFFERS 2
+#endif
+#ifndef ROWS32_BUFFERS
+#define ROWS32_BUFFERS 2
+#endif
+#ifndef ROWS32_TOKENS
+#define ROWS32_TOKENS 32
 #endif
 #ifndef ROWS32_QUERY
 #define ROWS32_QUERY 1
@@ -72,14 +78,14 @@ constexpr bool kHopper = kArchitectures[0] >= 900;
 
 template <bool kBulk>
 struct Tiles {
-    using Rows16 = CodedTile<1, ROWS16_TOKENS, ROWS16_SLOTS, ROWS16_WARPS, ROWS16_WARPS == 8, true>;
-    using Rows32 = CodedTile<2, 64, ROWS32_SLOTS, ROWS32_WARPS, ROWS32_QUERY, true>;
-    using Rows64 = CodedTile<4, 32, 4, ROWS64_WARPS, false, true>;
+    using Rows16 = CodedTile<1, ROWS16_TOKENS, ROWS16_SLOTS, ROWS16_WARPS, ROWS16_BUFFERS, ROWS16_WARPS == 8, true>;
+    using Rows32 = CodedTile<2, ROWS32_TOKENS, ROWS32_SLOTS, 8, ROWS32_BUFFERS, ROWS32_QUERY, true>;
+    using Rows64 = CodedTile<4, 32, 4, ROWS64_WARPS, 1, false, true>;
 };
 template <>
 struct Tiles<false> {
-    using Rows16 = CodedTile<1, 32, 3, 8, true, false>;
-    using Rows32 = CodedTile<2, 32, 3, 8, true, false>;
+    using Rows16 = CodedTile<1, 32, 3, 8, 1, true, false>;
+    using Rows32 = CodedTile<2, 32, 3, 8, 1, true, false>;
     using Rows64 = Rows32;
 };
 

@@ -22,8 +22,8 @@
 /// Multiply accumulators by their row's factor from shared memory; nothing to do where all are 1.
 template <class Tile>
 __device__ __forceinline__ void scale_coded_rows(
-    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], const uint8_t* shared, int lane) {
-    const float* const factors = reinterpret_cast<const float*>(shared + Tile::kFactors);
+    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], const uint8_t* buffer, int lane) {
+    const float* const factors = reinterpret_cast<const float*>(buffer + Tile::kFactors);
     float factor[Tile::kRowTiles][2];
     bool needed = false;
 #pragma unroll
@@ -50,17 +50,17 @@ __device__ __forceinline__ void scale_coded_rows(
 /// The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each. Sorted by column they
 /// are the fragments of two products: one for the even columns of 16, one for the odd ones. Accumulators 2c and 2c + 1 thus
 /// belong to columns 16c + 4t + {0, 2} and {1, 3}.
-template <class Tile, class Ring>
+template <class Tile>
 __device__ __forceinline__ void multiply_codes(
-    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], const Ring& ring, int warp, int lane) {
+    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], uint32_t buffer, const StepTokens<Tile>& tokens, int warp, int lane) {
     constexpr int kColumns = Tile::kColumns;
-    const uint32_t weights = ring.base + Tile::kWeights + warp * kColumns / CodedRow::kGroup * Tile::kWeightPlane +
+    const uint32_t weights = buffer + Tile::kWeights + warp * kColumns / CodedRow::kGroup * Tile::kWeightPlane +
         lane % 16 * Tile::kWeightPitch + lane / 16 * 16;
     // Matrices: tokens 0-7 | tokens 8-15 | tokens 0-7, 16 bytes on | tokens 8-15, 16 bytes on.
     const uint32_t in_block = lane % 16 * CodedRow::kBytes + lane / 16 * 16 + warp * kColumns;
 #pragma unroll
     for (int token = 0; token < Tile::kTokens; token += 16) {
-        const uint32_t values = ring.tokens(token / kSlotTokens) + token % kSlotTokens * CodedRow::kBytes + in_block;
+        const uint32_t values = tokens.row(token) + in_block;
         uint32_t w[Tile::kRowTiles][4];
 #pragma unroll
         for (int r = 0; r < Tile::kRowTiles; ++r) ldmatrix_x4(w[r], weights + r * 16 * Tile::kWeightPitch + token * 2);
@@ -101,34 +101,62 @@ __device__ __forceinline__ void decode_coded_piece(
     const size_t output_row = static_cast<size_t>(piece.request) * rows + first_row;
     if (!empty) ring.begin(TokenSource::of(a, piece.request, piece.steps));
     CodedQuery<Tile> query;
-    query.load(a.q + output_row * (CodedRow::kWidth * 2), CodedRole<Tile>(warp), lane,
-               shared + CodedRole<Tile>(warp).query_share());
+    const CodedRole<Tile> role(warp);
+    query.load(a.q + output_row * (CodedRow::kWidth * 2), role, lane, shared + role.query_share());
 
     float out[Tile::kRowTiles][Tile::kOutTiles][4] = {};
     CodedSoftmax<Tile> softmax(a, first_row, length);
-    for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
+    const auto score = [&](int step, const StepTokens<Tile>& tokens) {
+        const int thread = recomputed_thread();
+        score_codes<Tile>(
+            shared, ring.base, Tile::buffer(step), tokens, CodedRole<Tile>(thread / 32), thread % 32, query);
+    };
+    const auto weigh = [&](int step) {
+        if (softmax.takes_part()) softmax.step(shared + Tile::buffer(step), step * Tile::kTokens, a.scale);
+    };
+    const auto multiply = [&](int step, const StepTokens<Tile>& tokens) {
         const int thread = recomputed_thread(), lane = thread % 32, warp = thread / 32;
-        const CodedRole<Tile> role(warp);
-        ring.acquire(step);
-        score_codes<Tile>(shared, ring, role, lane, query, shared + role.query_share());
-        Tile::meet();  // all groups' parts of the scores are there; everyone is done with the last weights
-        if (softmax.takes_part()) softmax.step(shared, step * Tile::kTokens, a.scale);
-        Tile::meet();  // weights and factors are there; everyone is done with the scores
-        scale_coded_rows<Tile>(out, shared, lane);
-        multiply_codes<Tile>(out, ring, warp, lane);
+        scale_coded_rows<Tile>(out, shared + Tile::buffer(step), lane);
+        multiply_codes<Tile>(out, ring.base + Tile::buffer(step), tokens, warp, lane);
         ring.release();
+    };
+    if constexpr (Tile::kBuffers == 1) {
+        for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
+            const StepTokens<Tile> tokens = ring.acquire(step);
+            score(step, tokens);
+            Tile::meet();  // all groups' parts of the scores are there; everyone is done with the last weights
+            weigh(step);
+            Tile::meet();  // weights and factors are there; everyone is done with the scores
+            multiply(step, tokens);
+        }
+    } else if (!empty) {
+        StepTokens<Tile> tokens = ring.acquire(piece.steps.begin);
+        score(piece.steps.begin, tokens);
+        Tile::meet();  // the first scores are there
+        int step = piece.steps.begin;
+        for (; step + 1 < piece.steps.end; ++step) {
+            const StepTokens<Tile> next = ring.acquire(step + 1);
+            weigh(step);
+            score(step + 1, next);
+            Tile::meet();  // weights of this step and scores of the next are there; the other buffers may be written
+            multiply(step, tokens);
+            tokens = next;
+        }
+        weigh(step);
+        Tile::meet();  // the last weights are there
+        multiply(step, tokens);
     }
 
     Tile::meet();  // the last factors are read, all slots are free
     if (softmax.takes_part()) {
-        softmax.finish(shared, a.scale, [&](int row, float lse) {
+        softmax.finish(shared + Tile::buffer(0), a.scale, [&](int row, float lse) {
             const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
             const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query_index;
             (piece.whole() ? a.lse[index] : a.parts.lse[part_row + row]) = lse;
         });
     }
     Tile::meet();
-    scale_coded_rows<Tile>(out, shared, lane);
+    scale_coded_rows<Tile>(out, shared + Tile::buffer(0), lane);
 #pragma unroll
     for (int r = 0; r < Tile::kRowTiles; ++r) {
 #pragma unroll

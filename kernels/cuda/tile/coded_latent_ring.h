@@ -5,11 +5,11 @@
 // a request's length: those rows are not read, and are zero before a step uses them. Page numbers are read ahead of their
 // use, and never behind the length.
 //
-//   Ring ring(...);                      // once per block
-//   ring.begin(source);                  // of a piece
-//   for each step: ring.acquire(step);   // its tokens are there
+//   Ring ring(...);                                  // once per block
+//   ring.begin(source);                              // of a piece
+//   for each step: tokens = ring.acquire(step);      // they are there
 //                  ...
-//                  ring.release();       // this warp is done with them
+//                  ring.release();                   // this warp is done with the oldest step it has
 #pragma once
 
 #include <cstdint>
@@ -49,11 +49,23 @@ struct RingPlace {
     }
 };
 
+/// Shared addresses of a step's slots.
+template <class Tile>
+struct StepTokens {
+    uint32_t slots[Tile::kStepSlots];
+
+    /// Address of a token's row. (No index that is computed: the array would leave the registers.)
+    __device__ __forceinline__ uint32_t row(int token) const {
+        const uint32_t slot = token < kSlotTokens ? slots[0] : slots[Tile::kStepSlots - 1];
+        return slot + token % kSlotTokens * CodedRow::kBytes;
+    }
+};
+
 /// Bulk copies (sm_90), for the warps that compute: every thread waits for the slots' barriers.
 template <class Tile>
 struct BulkRing {
     uint32_t base;  // shared address
-    RingPlace<Tile::kSlots> place;
+    RingPlace<Tile::kSlots> next, oldest;
     TokenSource source{};
 
     __device__ __forceinline__ explicit BulkRing(uint32_t shared) : base(shared) {}
@@ -62,41 +74,37 @@ struct BulkRing {
     __device__ __forceinline__ uint32_t full(int slot) const { return base + Tile::kBarriers + slot * 8; }
     __device__ __forceinline__ uint32_t empty(int slot) const { return full(Tile::kSlots + slot); }
 
-    /// Slot `i` of the step.
-    __device__ __forceinline__ int slot(int i) const {
-        return place.slot + i < Tile::kSlots ? place.slot + i : place.slot + i - Tile::kSlots;
-    }
-    __device__ __forceinline__ uint32_t tokens(int i) const { return base + slot(i) * Tile::kSlotBytes; }
-
     __device__ __forceinline__ void begin(const TokenSource& piece) { source = piece; }
 
-    __device__ __forceinline__ void acquire(int step) {
-        RingPlace<Tile::kSlots> at = place;
+    __device__ __forceinline__ StepTokens<Tile> acquire(int step) {
+        StepTokens<Tile> tokens;
 #pragma unroll
         for (int i = 0; i < Tile::kStepSlots; ++i) {
-            mbarrier_wait(full(at.slot), at.parity);
-            at.advance();
+            mbarrier_wait(full(next.slot), next.parity);
+            tokens.slots[i] = base + next.slot * Tile::kSlotBytes;
+            next.advance();
         }
         const int valid = source.length - step * Tile::kTokens;
         if (valid < Tile::kTokens) {  // the request's last step: codes, scales and rotary columns behind it become zero
-            constexpr int kChunks = CodedRow::kBytes / 16, kSlotChunks = kSlotTokens * kChunks;
+            constexpr int kChunks = CodedRow::kBytes / 16;
             int i = valid * kChunks + static_cast<int>(threadIdx.x);
 #pragma unroll 1
             for (; i < Tile::kTokens * kChunks; i += Tile::kWorkers) {
-                uint8_t* const to = dynamic_shared() + slot(i / kSlotChunks) * Tile::kSlotBytes + i % kSlotChunks * 16;
-                *reinterpret_cast<uint4*>(to) = make_uint4(0, 0, 0, 0);
+                const uint32_t to = tokens.row(i / kChunks) - base + i % kChunks * 16;
+                *reinterpret_cast<uint4*>(dynamic_shared() + to) = make_uint4(0, 0, 0, 0);
             }
             fence_async_shared();  // a later copy into these slots comes behind these writes
             Tile::meet();
         }
+        return tokens;
     }
 
     __device__ __forceinline__ void release() {
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < Tile::kStepSlots; ++i) {
-            if (threadIdx.x % 32 == 0) mbarrier_arrive(empty(place.slot));
-            place.advance();
+            if (threadIdx.x % 32 == 0) mbarrier_arrive(empty(oldest.slot));
+            oldest.advance();
         }
     }
 };
@@ -139,17 +147,16 @@ struct BulkProducer {
     }
 };
 
-/// cp.async by all threads (Ada).
+/// cp.async by all threads (Ada). A step is a slot.
 template <class Tile>
 struct AsyncRing {
+    static constexpr int kAhead = Tile::kSlots - Tile::kBuffers;  // steps under way besides those in use
     uint32_t base;
-    int slot = 0;
+    int slot = 0;  // of the next step
     int page = 0;  // of the step that is copied next
     TokenSource source{};
 
     __device__ __forceinline__ explicit AsyncRing(uint32_t shared) : base(shared) {}
-
-    __device__ __forceinline__ uint32_t tokens(int) const { return base + slot * Tile::kSlotBytes; }
 
     __device__ __forceinline__ int page_of(int step) const {
         return step < source.end ? __ldg(source.table + step * Tile::kTokens / CodedRow::kPage) : 0;
@@ -175,18 +182,18 @@ struct AsyncRing {
         source = piece;
         slot = 0;
 #pragma unroll
-        for (int ahead = 0; ahead < Tile::kSlots - 1; ++ahead) {
-            fill(source.begin + ahead, page_of(source.begin + ahead), ahead);
-        }
-        page = page_of(source.begin + Tile::kSlots - 1);
+        for (int ahead = 0; ahead < kAhead; ++ahead) fill(source.begin + ahead, page_of(source.begin + ahead), ahead);
+        page = page_of(source.begin + kAhead);
     }
 
-    __device__ __forceinline__ void acquire(int step) {
-        if (step > source.begin) slot = slot + 1 < Tile::kSlots ? slot + 1 : 0;
-        cp_async_wait<Tile::kSlots - 2>();
+    __device__ __forceinline__ StepTokens<Tile> acquire(int step) {
+        cp_async_wait<kAhead - 1>();
         Tile::meet();  // the step's tokens are there; everyone is done with the slot that is filled next
-        fill(step + Tile::kSlots - 1, page, slot > 0 ? slot - 1 : Tile::kSlots - 1);
-        page = page_of(step + Tile::kSlots);
+        fill(step + kAhead, page, slot + kAhead < Tile::kSlots ? slot + kAhead : slot + kAhead - Tile::kSlots);
+        page = page_of(step + kAhead + 1);
+        const StepTokens<Tile> tokens = {{base + slot * Tile::kSlotBytes}};
+        slot = slot + 1 < Tile::kSlots ? slot + 1 : 0;
+        return tokens;
     }
 
     __device__ __forceinline__ void release() {}

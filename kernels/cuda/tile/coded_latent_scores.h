@@ -15,6 +15,7 @@
 #include "ptx/mma_16bit.h"
 #include "ptx/unpack_fp8.h"
 #include "tile/attention_mma.h"
+#include "tile/coded_latent_ring.h"
 #include "tile/coded_latent_shape.h"
 
 /// Where a warp works while it computes scores.
@@ -129,18 +130,22 @@ __device__ __forceinline__ int coded_score_index(int row, int token) {
 }
 
 /// One warp's part of a step's scores, stored to its group's plane; and the group's scales, gathered from the tokens' rows.
-template <class Tile, class Ring>
+///
+/// `base` is the shared address of `shared`, `buffer` where the step's buffer starts.
+template <class Tile>
 __device__ __forceinline__ void score_codes(
-    uint8_t* shared, const Ring& ring, const CodedRole<Tile>& role, int lane, CodedQuery<Tile>& query,
-    const uint8_t* query_share) {
+    uint8_t* shared, uint32_t base, int buffer, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
+    CodedQuery<Tile>& query) {
+    const uint8_t* const query_share = shared + role.query_share();
     constexpr int kPairs = Tile::kWarpTokens / 16;  // ldmatrix.x4 brings 16 tokens
     float scores[Tile::kWarpRowTiles][2 * kPairs][4] = {};
-    float* const scales = reinterpret_cast<float*>(shared + Tile::kTokenScales) + role.group * Tile::kTokens;
+    float* const scales = reinterpret_cast<float*>(shared + buffer + Tile::kTokenScales) + role.group * Tile::kTokens;
     // Matrices: tokens 0-7 | the same, 16 bytes on | tokens 8-15 | the same, 16 bytes on.
     const uint32_t in_block = (lane % 8 + lane / 16 * 8) * CodedRow::kBytes + lane / 8 % 2 * 16;
+    const uint32_t first = tokens.row(role.first_token()) + in_block;
     const auto keys = [&](int pair) {
-        const int token = role.first_token() + 16 * pair;
-        return ring.tokens(token / kSlotTokens) + token % kSlotTokens * CodedRow::kBytes + in_block;
+        if constexpr (Tile::kWarpTokens <= kSlotTokens) return first + 16 * pair * CodedRow::kBytes;
+        else return tokens.row(16 * pair) + in_block;
     };
 #pragma unroll
     for (int c = 0; c < Tile::kGroupSteps; c += 2) {
@@ -164,8 +169,8 @@ __device__ __forceinline__ void score_codes(
 #pragma unroll
     for (int tile = 0; tile < 2 * kPairs; ++tile) {
         const int token = role.first_token() + 8 * tile + lane % 4 * 2;
-        const uint8_t* const at = shared + (ring.tokens(token / kSlotTokens) - ring.base) +
-            token % kSlotTokens * CodedRow::kBytes + CodedRow::kScales + role.group * 4;
+        const uint8_t* const at = shared + (keys(tile / 2) - in_block - base) +
+            (tile % 2 * 8 + lane % 4 * 2) * CodedRow::kBytes + CodedRow::kScales + role.group * 4;
         const float left = *reinterpret_cast<const float*>(at);
         const float right = *reinterpret_cast<const float*>(at + CodedRow::kBytes);
         if (lane < 4 && role.row_part == 0) *reinterpret_cast<float2*>(scales + token) = make_float2(left, right);
@@ -188,7 +193,7 @@ __device__ __forceinline__ void score_codes(
             }
         }
     }
-    float* const plane = reinterpret_cast<float*>(shared + Tile::kScores + role.group * Tile::kScorePlane);
+    float* const plane = reinterpret_cast<float*>(shared + buffer + Tile::kScores + role.group * Tile::kScorePlane);
 #pragma unroll
     for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
 #pragma unroll

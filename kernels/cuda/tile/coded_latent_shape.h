@@ -42,10 +42,12 @@ struct CodedArguments {
 ///
 /// For the scores a warp takes one scale's 128 columns (and a quarter of the rotary ones) of a part of the tokens and rows;
 /// the four groups' parts meet in shared memory. For the output it takes 512 / kWarps columns. kSlots slots of 32 tokens
-/// wait in shared memory; kBulk fills them by bulk copies, which one more warp issues, else by cp.async.
-template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, bool kQueryInRegisters_, bool kBulk_>
+/// wait in shared memory; kBulk fills them by bulk copies, which one more warp issues, else by cp.async. With two kBuffers of
+/// scores and weights a step's softmax and the next step's scores are one stretch of work between two barriers.
+template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, int kBuffers_, bool kQueryInRegisters_, bool kBulk_>
 struct CodedTile {
     static constexpr int kRowTiles = kRowTiles_, kTokens = kTokens_, kSlots = kSlots_, kWarps = kWarps_;
+    static constexpr int kBuffers = kBuffers_;
     static constexpr bool kQueryInRegisters = kQueryInRegisters_, kBulk = kBulk_;
     static constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + (kBulk ? 128 : 0);
     // A warpgroup of its own for the warp that issues copies, so that it can leave its registers to the others.
@@ -67,18 +69,25 @@ struct CodedTile {
     static constexpr int kWeightPitch = kTokens * 2 + 16, kWeightPlane = kRows * kWeightPitch;
     static constexpr int kScorePlane = kRows * kTokens * 4;
     static constexpr int kQueryShare = kQueryInRegisters ? 0 : kWarpRowTiles * kQueryFragments * 32 * 16;  // of a warp
-    // In this order.
-    static constexpr int kScores = kSlots * kSlotBytes;                         // [group][row][token], fp32
+    // A buffer, in this order.
+    static constexpr int kScores = 0;                                           // [group][row][token], fp32
     static constexpr int kWeights = kScores + Row::kGroups * kScorePlane;       // [group][row][token], fp16, padded
-    static constexpr int kQuery = kWeights + Row::kGroups * kWeightPlane;       // [group, row part], fragments
-    static constexpr int kTokenScales = kQuery + Row::kGroups * kRowParts * kQueryShare;  // [group][token], fp32
+    static constexpr int kTokenScales = kWeights + Row::kGroups * kWeightPlane;  // [group][token], fp32
     static constexpr int kFactors = kTokenScales + Row::kGroups * kTokens * 4;  // [row]
-    static constexpr int kBarriers = kFactors + kRows * 4;                      // [slot] full, [slot] empty
+    static constexpr int kBufferBytes = kFactors + kRows * 4;
+    // Shared memory, in this order.
+    static constexpr int kFirstBuffer = kSlots * kSlotBytes;
+    static constexpr int kQuery = kFirstBuffer + kBuffers * kBufferBytes;                 // [row part, group], fragments
+    static constexpr int kBarriers = kQuery + Row::kGroups * kRowParts * kQueryShare;  // [slot] full, [slot] empty
     static constexpr int kSharedBytes = kBarriers + (kBulk ? kSlots * 16 : 0);
+
+    /// Byte where a step's buffer starts.
+    static __device__ __forceinline__ int buffer(int step) { return kFirstBuffer + step % kBuffers * kBufferBytes; }
 
     static_assert(kTokens == 32 || kTokens == 64, "a page is a whole number of steps");
     static_assert(kWarpTokens % 16 == 0 && kColumns % 32 == 0, "ldmatrix.x4 brings 16 tokens, and 32 columns");
-    static_assert(kSlots > kStepSlots, "the next tokens are copied under the current ones' products");
+    static_assert(kBufferBytes % 16 == 0, "buffers and fragments are read 16 bytes at a time");
+    static_assert(kSlots > kBuffers * kStepSlots, "the next tokens are copied under the current ones' products");
     static_assert(kWarps == 8 || kWarps == 16, "the registers are shared out for these");
     static_assert(kBulk || kStepSlots == 1, "groups of cp.async count steps");
     static_assert(kSharedBytes <= (kBulk ? 227 : 99) * 1024, "Hopper offers a block 227 KB, Ada 99 KB");

@@ -62,7 +62,8 @@ struct CodedSoftmax {
         return before / reference;
     }
 
-    /// Add the groups' parts of the scores, and leave weights and the factors for what was accumulated so far.
+    /// Add the groups' parts of the scores, and leave weights and the factors for what was accumulated so far. `shared` is the
+    /// step's buffer.
     __device__ __forceinline__ void step(uint8_t* shared, int first_token, float scale) {
         const int share = static_cast<int>(threadIdx.x) % kLanes * 4;
         float4 scales[CodedRow::kGroups];
@@ -108,7 +109,8 @@ struct CodedSoftmax {
         }
     }
 
-    /// Add up the lanes' shares, and leave the factors that normalise the output. `lse(row, value)` takes the result.
+    /// Add up the lanes' shares, and leave the factors that normalise the output. `shared` is a buffer that
+    /// nobody uses, `lse(row, value)` takes the result.
     template <typename Store>
     __device__ __forceinline__ void finish(uint8_t* shared, float scale, Store lse) {
         const float unit = float_from_bits(bits_from_float(reference) - (15u << 23));  // of a weight
