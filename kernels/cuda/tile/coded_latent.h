@@ -10,6 +10,7 @@
 
 #include "ptx/grid_dependency.h"
 #include "ptx/permute_bytes.h"
+#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
@@ -106,14 +107,24 @@ __device__ __forceinline__ void decode_coded_piece(
 
     float out[Tile::kRowTiles][Tile::kOutTiles][4] = {};
     CodedSoftmax<Tile> softmax(a, first_row, length);
-    const auto score = [&](int step, const StepTokens<Tile>& tokens) {
+    const auto score = [&](int step, const StepTokens<Tile>& tokens, auto beside) {
         const int thread = recomputed_thread();
-        score_codes<Tile>(
-            shared, ring.base, Tile::buffer(step), tokens, CodedRole<Tile>(thread / 32), thread % 32, query);
+        const CodedRole<Tile> role(thread / 32);
+        CodedScores<Tile> scores;
+        scores.multiply(shared, ring.base, tokens, role, thread % 32, query);
+        beside();
+        scores.store(shared + Tile::buffer(step), role, thread % 32);
     };
-    const auto weigh = [&](int step) {
-        if (softmax.takes_part()) softmax.step(shared + Tile::buffer(step), step * Tile::kTokens, a.scale);
+    const auto weigh = [&](int step, auto beside) {
+        uint8_t* const buffer = shared + Tile::buffer(step);
+        if (softmax.takes_part()) {
+            const auto scores = softmax.load(buffer);
+            beside([&] { softmax.store(buffer, softmax.weigh(scores, step * Tile::kTokens, a.scale)); });
+        } else {
+            beside([] {});
+        }
     };
+    const auto nothing = [](auto rest) { rest(); };
     const auto multiply = [&](int step, const StepTokens<Tile>& tokens) {
         const int thread = recomputed_thread(), lane = thread % 32, warp = thread / 32;
         scale_coded_rows<Tile>(out, shared + Tile::buffer(step), lane);
@@ -123,26 +134,25 @@ __device__ __forceinline__ void decode_coded_piece(
     if constexpr (Tile::kBuffers == 1) {
         for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
             const StepTokens<Tile> tokens = ring.acquire(step);
-            score(step, tokens);
+            score(step, tokens, [] {});
             Tile::meet();  // all groups' parts of the scores are there; everyone is done with the last weights
-            weigh(step);
+            weigh(step, nothing);
             Tile::meet();  // weights and factors are there; everyone is done with the scores
             multiply(step, tokens);
         }
     } else if (!empty) {
         StepTokens<Tile> tokens = ring.acquire(piece.steps.begin);
-        score(piece.steps.begin, tokens);
+        score(piece.steps.begin, tokens, [] {});
         Tile::meet();  // the first scores are there
         int step = piece.steps.begin;
         for (; step + 1 < piece.steps.end; ++step) {
             const StepTokens<Tile> next = ring.acquire(step + 1);
-            weigh(step);
-            score(step + 1, next);
+            weigh(step, [&](auto rest) { score(step + 1, next, rest); });
             Tile::meet();  // weights of this step and scores of the next are there; the other buffers may be written
             multiply(step, tokens);
             tokens = next;
         }
-        weigh(step);
+        weigh(step, nothing);
         Tile::meet();  // the last weights are there
         multiply(step, tokens);
     }
@@ -181,6 +191,22 @@ __device__ __forceinline__ void decode_coded_piece(
     Tile::meet();  // the next piece writes factors and queries
 }
 
+/// Ask queries, page numbers and lengths into L2, all blocks together; hints, so also before the kernels this one depends on
+/// have ended: L2 is where their writes go. Some warps of a block.
+template <class Arguments>
+__device__ __forceinline__ void fetch_coded_inputs(const Arguments& a, int thread, int threads) {
+    const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
+    const auto fetch = [&](const void* array, long long bytes) {
+        for (long long at = first * 128LL; at < bytes; at += stride * 128LL) {
+            prefetch_l2(static_cast<const uint8_t*>(array) + at);
+        }
+    };
+    const long long batch = a.schedule.batch;
+    fetch(a.schedule.seqlens, batch * 4);
+    fetch(a.block_table, batch * a.max_blocks * 4);
+    fetch(a.q, batch * a.seqlen_q * a.heads * CodedRow::kWidth * 2);
+}
+
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_constant__ typename Tile::Arguments a) {
     uint8_t* const shared = dynamic_shared();
@@ -195,6 +221,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_c
             mbarrier_fence_init();
         }
         __syncthreads();
+        const int spare = Tile::kWorkers + 32;  // the first thread without other work
+        if (static_cast<int>(threadIdx.x) >= spare) {
+            fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - spare, Tile::kThreads - spare);
+        }
         grid_dependency_wait();
         grid_dependency_release();
     }

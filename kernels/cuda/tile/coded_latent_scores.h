@@ -129,17 +129,33 @@ __device__ __forceinline__ int coded_score_index(int row, int token) {
     return row * Tile::kTokens + (token ^ (row % 4 * 8));
 }
 
-/// One warp's part of a step's scores, stored to its group's plane; and the group's scales, gathered from the tokens' rows.
-///
-/// `base` is the shared address of `shared`, `buffer` where the step's buffer starts.
+/// One warp's part of a step's scores: computed and stored apart, so that other work may hide the products' latency.
 template <class Tile>
-__device__ __forceinline__ void score_codes(
-    uint8_t* shared, uint32_t base, int buffer, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
+struct CodedScores {
+    static constexpr int kPairs = Tile::kWarpTokens / 16;  // ldmatrix.x4 brings 16 tokens
+    float scores[Tile::kWarpRowTiles][2 * kPairs][4];
+    float2 scales[2 * kPairs];  // of this lane's tokens, 2t and 2t + 1 of each eight
+
+    __device__ __forceinline__ void multiply(
+        const uint8_t* shared, uint32_t base, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
+        CodedQuery<Tile>& query);
+    __device__ __forceinline__ void store(uint8_t* buffer, const CodedRole<Tile>& role, int lane) const;
+};
+
+/// `base` is the shared address of `shared`. Reads shared memory only.
+template <class Tile>
+__device__ __forceinline__ void CodedScores<Tile>::multiply(
+    const uint8_t* shared, uint32_t base, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
     CodedQuery<Tile>& query) {
     const uint8_t* const query_share = shared + role.query_share();
-    constexpr int kPairs = Tile::kWarpTokens / 16;  // ldmatrix.x4 brings 16 tokens
-    float scores[Tile::kWarpRowTiles][2 * kPairs][4] = {};
-    float* const scales = reinterpret_cast<float*>(shared + buffer + Tile::kTokenScales) + role.group * Tile::kTokens;
+#pragma unroll
+    for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+#pragma unroll
+        for (int tile = 0; tile < 2 * kPairs; ++tile) {
+#pragma unroll
+            for (int e = 0; e < 4; ++e) scores[r][tile][e] = 0.0f;
+        }
+    }
     // Matrices: tokens 0-7 | the same, 16 bytes on | tokens 8-15 | the same, 16 bytes on.
     const uint32_t in_block = (lane % 8 + lane / 16 * 8) * CodedRow::kBytes + lane / 8 % 2 * 16;
     const uint32_t first = tokens.row(role.first_token()) + in_block;
@@ -168,12 +184,11 @@ __device__ __forceinline__ void score_codes(
     }
 #pragma unroll
     for (int tile = 0; tile < 2 * kPairs; ++tile) {
-        const int token = role.first_token() + 8 * tile + lane % 4 * 2;
         const uint8_t* const at = shared + (keys(tile / 2) - in_block - base) +
             (tile % 2 * 8 + lane % 4 * 2) * CodedRow::kBytes + CodedRow::kScales + role.group * 4;
         const float left = *reinterpret_cast<const float*>(at);
         const float right = *reinterpret_cast<const float*>(at + CodedRow::kBytes);
-        if (lane < 4 && role.row_part == 0) *reinterpret_cast<float2*>(scales + token) = make_float2(left, right);
+        scales[tile] = make_float2(left, right);
 #pragma unroll
         for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
 #pragma unroll
@@ -193,7 +208,18 @@ __device__ __forceinline__ void score_codes(
             }
         }
     }
-    float* const plane = reinterpret_cast<float*>(shared + buffer + Tile::kScores + role.group * Tile::kScorePlane);
+}
+
+/// To the group's plane of the step's buffer; and the group's scales, gathered from the tokens' rows.
+template <class Tile>
+__device__ __forceinline__ void CodedScores<Tile>::store(uint8_t* buffer, const CodedRole<Tile>& role, int lane) const {
+    float* const plane = reinterpret_cast<float*>(buffer + Tile::kScores + role.group * Tile::kScorePlane);
+    float* const gathered = reinterpret_cast<float*>(buffer + Tile::kTokenScales) + role.group * Tile::kTokens;
+#pragma unroll
+    for (int tile = 0; tile < 2 * kPairs; ++tile) {
+        const int token = role.first_token() + 8 * tile + lane % 4 * 2;
+        if (lane < 4 && role.row_part == 0) *reinterpret_cast<float2*>(gathered + token) = scales[tile];
+    }
 #pragma unroll
     for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
 #pragma unroll

@@ -28,7 +28,7 @@ struct CodedSoftmax {
     float reference = kSmallestReference;
 
     static __device__ __forceinline__ bool takes_part() {
-        return static_cast<int>(threadIdx.x) < Tile::kRows * kLanes;  // whole warps
+        return Tile::kRows * kLanes >= Tile::kWorkers || static_cast<int>(threadIdx.x) < Tile::kRows * kLanes;  // whole warps
     }
     static __device__ __forceinline__ int row(int pass) {
         return static_cast<int>(threadIdx.x) / kLanes + kRowsPerPass * pass;
@@ -49,63 +49,85 @@ struct CodedSoftmax {
         return x;
     }
 
-    /// Raise the reference to the scales of a step. Returns what everything accumulated so far is multiplied with. All lanes
-    /// of all warps hold the same reference, since each row's lanes see all tokens.
-    __device__ __forceinline__ float raise_reference(const float4 (&scales)[CodedRow::kGroups]) {
+    /// What a step starts from: the groups' parts of the scores, the tokens' scales.
+    struct Scores {
+        float4 parts[kPasses][CodedRow::kGroups], scales[CodedRow::kGroups];
+        float change;  // for everything accumulated so far, because the reference was raised
+    };
+    /// What it leaves: weights, and the factors for what was accumulated so far.
+    struct Weights {
+        uint2 weights[kPasses][CodedRow::kGroups];
+        float factors[kPasses];
+    };
+
+    static __device__ __forceinline__ int share() { return static_cast<int>(threadIdx.x) % kLanes * 4; }
+
+    __device__ __forceinline__ Scores load(const uint8_t* buffer) {
+        Scores scores;
         float largest = 0.0f;
 #pragma unroll
-        for (const float4& s : scales) largest = fmaxf(fmaxf(largest, fmaxf(s.x, s.y)), fmaxf(s.z, s.w));
-        if (!__any_sync(0xffffffffu, largest > reference)) return 1.0f;
-        const float before = reference;
-        const uint32_t up = (bits_from_float(maximum(largest)) + 0x7fffffu) & 0x7f800000u;
-        reference = fmaxf(before, float_from_bits(up));
-        return before / reference;
+        for (int g = 0; g < CodedRow::kGroups; ++g) {
+            scores.scales[g] =
+                *reinterpret_cast<const float4*>(buffer + Tile::kTokenScales + (g * Tile::kTokens + share()) * 4);
+#pragma unroll
+            for (int pass = 0; pass < kPasses; ++pass) {
+                scores.parts[pass][g] = *reinterpret_cast<const float4*>(
+                    buffer + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share()) * 4);
+            }
+            const float4& s = scores.scales[g];
+            largest = fmaxf(fmaxf(largest, fmaxf(s.x, s.y)), fmaxf(s.z, s.w));
+        }
+        // All lanes of all warps hold the same reference, since each row's lanes see all tokens.
+        scores.change = 1.0f;
+        if (__any_sync(0xffffffffu, largest > reference)) {
+            const float before = reference;
+            const uint32_t up = (bits_from_float(maximum(largest)) + 0x7fffffu) & 0x7f800000u;
+            reference = fmaxf(before, float_from_bits(up));
+            scores.change = before / reference;
+        }
+        return scores;
     }
 
-    /// Add the groups' parts of the scores, and leave weights and the factors for what was accumulated so far. `shared` is the
-    /// step's buffer.
-    __device__ __forceinline__ void step(uint8_t* shared, int first_token, float scale) {
-        const int share = static_cast<int>(threadIdx.x) % kLanes * 4;
-        float4 scales[CodedRow::kGroups];
-#pragma unroll
-        for (int g = 0; g < CodedRow::kGroups; ++g) {
-            scales[g] = *reinterpret_cast<const float4*>(shared + Tile::kTokenScales + (g * Tile::kTokens + share) * 4);
-        }
-        const float change = raise_reference(scales);
+    /// Touches no memory.
+    __device__ __forceinline__ Weights weigh(const Scores& scores, int first_token, float scale) {
+        Weights result;
         const float multiplier = float_from_bits((269u << 23) - bits_from_float(reference));  // 2^15 / reference
 #pragma unroll
         for (int pass = 0; pass < kPasses; ++pass) {
-            float s[4] = {};
-#pragma unroll
-            for (int g = 0; g < CodedRow::kGroups; ++g) {
-                const float4 x = *reinterpret_cast<const float4*>(
-                    shared + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share) * 4);
-                s[0] += x.x;
-                s[1] += x.y;
-                s[2] += x.z;
-                s[3] += x.w;
-            }
-            float largest = -INFINITY;
+            const float4(&x)[CodedRow::kGroups] = scores.parts[pass];
+            float s[4] = {(x[0].x + x[1].x) + (x[2].x + x[3].x), (x[0].y + x[1].y) + (x[2].y + x[3].y),
+                          (x[0].z + x[1].z) + (x[2].z + x[3].z), (x[0].w + x[1].w) + (x[2].w + x[3].w)};
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                if (first_token + share + i >= limits[pass]) s[i] = -INFINITY;
-                largest = fmaxf(largest, s[i]);
+                if (first_token + share() + i >= limits[pass]) s[i] = -INFINITY;
             }
-            const float factor = rows[pass].raise(maximum(largest), scale, Exp2());
+            const float largest = maximum(fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3])));
+            result.factors[pass] = rows[pass].raise(largest, scale, Exp2()) * scores.change;
             const float shift = rows[pass].shift(scale);
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                s[i] = Exp2()(s[i] * scale - shift);
-                rows[pass].sum += s[i];
-                s[i] *= multiplier;
-            }
-            uint8_t* const w = shared + Tile::kWeights + row(pass) * Tile::kWeightPitch + share * 2;
+            for (int i = 0; i < 4; ++i) s[i] = Exp2()(s[i] * scale - shift);
+            rows[pass].sum += (s[0] + s[1]) + (s[2] + s[3]);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) s[i] *= multiplier;
 #pragma unroll
             for (int g = 0; g < CodedRow::kGroups; ++g) {
-                *reinterpret_cast<uint2*>(w + g * Tile::kWeightPlane) = make_uint2(
-                    Fp16::pack(s[0] * scales[g].x, s[1] * scales[g].y), Fp16::pack(s[2] * scales[g].z, s[3] * scales[g].w));
+                const float4& by = scores.scales[g];
+                result.weights[pass][g] =
+                    make_uint2(Fp16::pack(s[0] * by.x, s[1] * by.y), Fp16::pack(s[2] * by.z, s[3] * by.w));
             }
-            if (share == 0) reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = factor * change;
+        }
+        return result;
+    }
+
+    static __device__ __forceinline__ void store(uint8_t* buffer, const Weights& result) {
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+            uint8_t* const w = buffer + Tile::kWeights + row(pass) * Tile::kWeightPitch + share() * 2;
+#pragma unroll
+            for (int g = 0; g < CodedRow::kGroups; ++g) {
+                *reinterpret_cast<uint2*>(w + g * Tile::kWeightPlane) = result.weights[pass][g];
+            }
+            if (share() == 0) reinterpret_cast<float*>(buffer + Tile::kFactors)[row(pass)] = result.factors[pass];
         }
     }
 
