@@ -28,7 +28,7 @@
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: codes, scales and queries enter exactly, weights are rounded to fp16's 11 bits. A token whose weight is less
-// than 2^-32 of the largest scale's loses bits.
+// than 2^-27 of the largest scale seen loses bits.
 #include "kernel.h"
 
 #include <algorithm>

@@ -18,7 +18,6 @@
 #include "tile/coded_latent_scores.h"
 #include "tile/coded_latent_softmax.h"
 #include "tile/combine_splits.h"
-#include "tile/wide_rows.h"
 
 /// Multiply accumulators by their row's factor from shared memory; nothing to do where all are 1.
 template <class Tile>
@@ -108,7 +107,7 @@ __device__ __forceinline__ void decode_coded_piece(
     float out[Tile::kRowTiles][Tile::kOutTiles][4] = {};
     CodedSoftmax<Tile> softmax(a, first_row, length);
     const auto score = [&](int step, const StepTokens<Tile>& tokens, auto beside) {
-        const int thread = recomputed_thread();
+        const int thread = Tile::thread();
         const CodedRole<Tile> role(thread / 32);
         CodedScores<Tile> scores;
         scores.multiply(shared, ring.base, tokens, role, thread % 32, query);
@@ -126,7 +125,7 @@ __device__ __forceinline__ void decode_coded_piece(
     };
     const auto nothing = [](auto rest) { rest(); };
     const auto multiply = [&](int step, const StepTokens<Tile>& tokens) {
-        const int thread = recomputed_thread(), lane = thread % 32, warp = thread / 32;
+        const int thread = Tile::thread(), lane = thread % 32, warp = thread / 32;
         scale_coded_rows<Tile>(out, shared + Tile::buffer(step), lane);
         multiply_codes<Tile>(out, ring.base + Tile::buffer(step), tokens, warp, lane);
         ring.release();

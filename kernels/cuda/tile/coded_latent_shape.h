@@ -8,6 +8,7 @@
 #include "ptx/named_barrier.h"
 #include "split_kv.h"
 #include "tile/decode_schedule.h"
+#include "tile/wide_rows.h"
 
 /// A row of the cache: 512 codes, 4 scales, 64 bf16 columns. Its 41 chunks of 16 bytes are one more than a multiple of
 /// the banks' eight, so eight neighbouring rows spread over all banks: ldmatrix reads them as they lie in memory.
@@ -92,6 +93,10 @@ struct CodedTile {
     static_assert(kBulk || kStepSlots == 1, "groups of cp.async count steps");
     static_assert(kSharedBytes <= (kBulk ? 227 : 99) * 1024, "Hopper offers a block 227 KB, Ada 99 KB");
 
+    /// threadIdx.x in a loop over steps: where registers are short, addresses are made of it anew in every step.
+    static __device__ __forceinline__ int thread() {
+        return kRowTiles > 2 ? recomputed_thread() : static_cast<int>(threadIdx.x);
+    }
     /// A barrier among the warps that compute.
     static __device__ __forceinline__ void meet() { named_barrier_sync(1, kWorkers); }
 };

@@ -2,8 +2,8 @@
 // MLA decode over e4m3 codes: the softmax, and the weights that the codes of values are multiplied with.
 //
 // A value is code * scale, so the weight of group g's codes is w = p * scale[token][g], one plane for each group, in fp16.
-// Scales may be any size: weights are divided by `reference`, the largest scale seen so far rounded up to a power of two,
-// and lie in 0 .. 2^15. Those down to 2^-17, a part in 2^32 of the largest, keep the 8 bits that bf16 would have.
+// Scales may be any size: weights are divided by `reference`, a power of two that no scale seen so far exceeds (and the
+// largest is no less than 1/32 of), and lie in 0 .. 2^15. Those down to 2^-17 keep the 8 bits that bf16 would have.
 #pragma once
 
 #include <cstdint>
@@ -64,7 +64,7 @@ struct CodedSoftmax {
 
     __device__ __forceinline__ Scores load(const uint8_t* buffer) {
         Scores scores;
-        float largest = 0.0f;
+        float bound = 0.0f;  // a sum: no less than the largest, and additions are cheaper than maxima
 #pragma unroll
         for (int g = 0; g < CodedRow::kGroups; ++g) {
             scores.scales[g] =
@@ -75,13 +75,13 @@ struct CodedSoftmax {
                     buffer + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share()) * 4);
             }
             const float4& s = scores.scales[g];
-            largest = fmaxf(fmaxf(largest, fmaxf(s.x, s.y)), fmaxf(s.z, s.w));
+            bound += (s.x + s.y) + (s.z + s.w);
         }
         // All lanes of all warps hold the same reference, since each row's lanes see all tokens.
         scores.change = 1.0f;
-        if (__any_sync(0xffffffffu, largest > reference)) {
+        if (__any_sync(0xffffffffu, bound > reference)) {
             const float before = reference;
-            const uint32_t up = (bits_from_float(maximum(largest)) + 0x7fffffu) & 0x7f800000u;
+            const uint32_t up = (bits_from_float(maximum(bound)) + 0x7fffffu) & 0x7f800000u;
             reference = fmaxf(before, float_from_bits(up));
             scores.change = before / reference;
         }
