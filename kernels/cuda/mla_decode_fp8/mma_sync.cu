@@ -55,10 +55,10 @@
 #define ROWS32_TOKENS 32
 #endif
 #ifndef ROWS32_QUERY
-#define ROWS32_QUERY 1
+#define ROWS32_QUERY 0
 #endif
 #ifndef ROWS32_SLOTS
-#define ROWS32_SLOTS 8
+#define ROWS32_SLOTS 6
 #endif
 #ifndef ROWS64_WARPS
 #define ROWS64_WARPS 8

@@ -110,7 +110,7 @@ __device__ __forceinline__ void decode_coded_piece(
         const int thread = Tile::thread();
         const CodedRole<Tile> role(thread / 32);
         CodedScores<Tile> scores;
-        scores.multiply(shared, ring.base, tokens, role, thread % 32, query);
+        scores.multiply(shared, ring.base, Tile::buffer(step), tokens, role, thread % 32, query);
         beside();
         scores.store(shared + Tile::buffer(step), role, thread % 32);
     };

@@ -49,9 +49,10 @@ struct CodedSoftmax {
         return x;
     }
 
-    /// What a step starts from: the groups' parts of the scores, the tokens' scales.
+    /// What a step starts from: this lane's scores, its tokens' scales.
     struct Scores {
-        float4 parts[kPasses][CodedRow::kGroups], scales[CodedRow::kGroups];
+        float s[kPasses][4];
+        float4 scales[CodedRow::kGroups];
         float change;  // for everything accumulated so far, because the reference was raised
     };
     /// What it leaves: weights, and the factors for what was accumulated so far.
@@ -69,13 +70,21 @@ struct CodedSoftmax {
         for (int g = 0; g < CodedRow::kGroups; ++g) {
             scores.scales[g] =
                 *reinterpret_cast<const float4*>(buffer + Tile::kTokenScales + (g * Tile::kTokens + share()) * 4);
-#pragma unroll
-            for (int pass = 0; pass < kPasses; ++pass) {
-                scores.parts[pass][g] = *reinterpret_cast<const float4*>(
-                    buffer + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share()) * 4);
-            }
             const float4& s = scores.scales[g];
             bound += (s.x + s.y) + (s.z + s.w);
+        }
+#pragma unroll
+        for (int pass = 0; pass < kPasses; ++pass) {
+            float4 x[CodedRow::kGroups];
+#pragma unroll
+            for (int g = 0; g < CodedRow::kGroups; ++g) {
+                x[g] = *reinterpret_cast<const float4*>(
+                    buffer + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share()) * 4);
+            }
+            scores.s[pass][0] = (x[0].x + x[1].x) + (x[2].x + x[3].x);
+            scores.s[pass][1] = (x[0].y + x[1].y) + (x[2].y + x[3].y);
+            scores.s[pass][2] = (x[0].z + x[1].z) + (x[2].z + x[3].z);
+            scores.s[pass][3] = (x[0].w + x[1].w) + (x[2].w + x[3].w);
         }
         // All lanes of all warps hold the same reference, since each row's lanes see all tokens.
         scores.change = 1.0f;
@@ -94,12 +103,10 @@ struct CodedSoftmax {
         const float multiplier = float_from_bits((269u << 23) - bits_from_float(reference));  // 2^15 / reference
 #pragma unroll
         for (int pass = 0; pass < kPasses; ++pass) {
-            const float4(&x)[CodedRow::kGroups] = scores.parts[pass];
-            float s[4] = {(x[0].x + x[1].x) + (x[2].x + x[3].x), (x[0].y + x[1].y) + (x[2].y + x[3].y),
-                          (x[0].z + x[1].z) + (x[2].z + x[3].z), (x[0].w + x[1].w) + (x[2].w + x[3].w)};
+            float s[4];
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                if (first_token + share() + i >= limits[pass]) s[i] = -INFINITY;
+                s[i] = first_token + share() + i < limits[pass] ? scores.s[pass][i] : -INFINITY;
             }
             const float largest = maximum(fmaxf(fmaxf(s[0], s[1]), fmaxf(s[2], s[3])));
             result.factors[pass] = rows[pass].raise(largest, scale, Exp2()) * scores.change;
