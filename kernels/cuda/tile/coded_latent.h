@@ -228,10 +228,14 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_c
         grid_dependency_release();
     }
     const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
-    DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);
-    DecodePiece piece;
+    // Each role walks by itself, with its own number of registers.
+    const auto each_piece = [&](auto act) {
+        DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);
+        DecodePiece piece;
+        while (walk.next(a.schedule, piece)) act(piece);
+    };
     const auto work = [&] {
-        while (walk.next(a.schedule, piece)) decode_coded_piece<Tile>(a, piece, group, row_tile, shared, ring);
+        each_piece([&](const DecodePiece& piece) { decode_coded_piece<Tile>(a, piece, group, row_tile, shared, ring); });
     };
     if constexpr (Tile::kBulk) {
         const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
@@ -242,7 +246,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_c
             give_registers<Tile::kProducerRegisters>();
             if (warp > Tile::kWarps) return;
             BulkProducer<Tile> producer{ring, static_cast<int>(threadIdx.x) % 32, {}};
-            while (walk.next(a.schedule, piece)) producer.produce(TokenSource::of(a, piece.request, piece.steps));
+            each_piece([&](const DecodePiece& piece) { producer.produce(TokenSource::of(a, piece.request, piece.steps)); });
         }
     } else {
         work();
