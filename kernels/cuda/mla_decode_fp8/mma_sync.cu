@@ -4,8 +4,9 @@
 //!KERNEL summary split-KV MLA decode over e4m3 codes on mma.sync.m16n8k16.f16; scales applied to scores and weights
 //!KERNEL arch sm_89 sm_90a
 //!KERNEL tune ROWS16_TOKENS=64,32
-//!KERNEL tune ROWS16_SLOTS=9,8,6
-//!KERNEL tune ROWS16_WARPS=16,8
+//!KERNEL tune ROWS16_SLOTS=8,6
+//!KERNEL tune ROWS16_BUFFERS=2,1
+//!KERNEL tune ROWS16_EXCHANGE=1,0
 //!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
@@ -42,8 +43,8 @@
 #ifndef ROWS16_SLOTS
 #define ROWS16_SLOTS 8
 #endif
-#ifndef ROWS16_WARPS
-#define ROWS16_WARPS 8
+#ifndef ROWS16_EXCHANGE
+#define ROWS16_EXCHANGE 1
 #endif
 #ifndef ROWS16_BUFFERS
 #define ROWS16_BUFFERS 2
@@ -60,9 +61,6 @@
 #ifndef ROWS32_SLOTS
 #define ROWS32_SLOTS 6
 #endif
-#ifndef ROWS64_WARPS
-#define ROWS64_WARPS 8
-#endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
@@ -78,14 +76,15 @@ constexpr bool kHopper = kArchitectures[0] >= 900;
 
 template <bool kBulk>
 struct Tiles {
-    using Rows16 = CodedTile<1, ROWS16_TOKENS, ROWS16_SLOTS, ROWS16_WARPS, ROWS16_BUFFERS, ROWS16_WARPS == 8, true>;
-    using Rows32 = CodedTile<2, ROWS32_TOKENS, ROWS32_SLOTS, 8, ROWS32_BUFFERS, ROWS32_QUERY, true>;
-    using Rows64 = CodedTile<4, 32, 4, ROWS64_WARPS, 1, false, true>;
+    using Rows16 = CodedTile<
+        1, ROWS16_TOKENS, ROWS16_SLOTS, 8, ROWS16_BUFFERS, true, ROWS16_EXCHANGE ? Copies::kWarpgroup : Copies::kWarp>;
+    using Rows32 = CodedTile<2, ROWS32_TOKENS, ROWS32_SLOTS, 8, ROWS32_BUFFERS, ROWS32_QUERY, Copies::kWarpgroup>;
+    using Rows64 = CodedTile<4, 32, 4, 8, 1, false, Copies::kWarpgroup>;
 };
 template <>
 struct Tiles<false> {
-    using Rows16 = CodedTile<1, 32, 3, 8, 1, true, false>;
-    using Rows32 = CodedTile<2, 32, 3, 8, 1, true, false>;
+    using Rows16 = CodedTile<1, 32, 3, 8, 1, true, Copies::kThreads>;
+    using Rows32 = CodedTile<2, 32, 3, 8, 1, true, Copies::kThreads>;
     using Rows64 = Rows32;
 };
 

@@ -191,7 +191,7 @@ __device__ __forceinline__ void decode_coded_piece(
 }
 
 /// Ask queries, page numbers and lengths into L2, all blocks together; hints, so also before the kernels this one depends on
-/// have ended: L2 is where their writes go. Some warps of a block.
+/// have ended: L2 is where their writes go.
 template <class Arguments>
 __device__ __forceinline__ void fetch_coded_inputs(const Arguments& a, int thread, int threads) {
     const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
@@ -220,9 +220,8 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_c
             mbarrier_fence_init();
         }
         __syncthreads();
-        const int spare = Tile::kWorkers + 32;  // the first thread without other work
-        if (static_cast<int>(threadIdx.x) >= spare) {
-            fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - spare, Tile::kThreads - spare);
+        if (threadIdx.x >= Tile::kWorkers) {
+            fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - Tile::kWorkers, Tile::kThreads - Tile::kWorkers);
         }
         grid_dependency_wait();
         grid_dependency_release();
@@ -240,10 +239,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_c
     if constexpr (Tile::kBulk) {
         const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
         if (warp < Tile::kWarps) {
-            take_registers<Tile::kWorkerRegisters>();
+            if constexpr (Tile::kExchange) take_registers<Tile::kWorkerRegisters>();
             work();
         } else {
-            give_registers<Tile::kProducerRegisters>();
+            if constexpr (Tile::kExchange) give_registers<Tile::kProducerRegisters>();
             if (warp > Tile::kWarps) return;
             BulkProducer<Tile> producer{ring, static_cast<int>(threadIdx.x) % 32, {}};
             each_piece([&](const DecodePiece& piece) { producer.produce(TokenSource::of(a, piece.request, piece.steps)); });

@@ -39,19 +39,23 @@ struct CodedArguments {
     float scale;  // softmax_scale * log2(e)
 };
 
+/// Who brings tokens to shared memory: all threads by cp.async; or by bulk copies a warp of its own, or one in a warpgroup of
+/// its own, which leaves its registers to the others where these are short.
+enum class Copies { kThreads, kWarp, kWarpgroup };
+
 /// 16 * kRowTiles query rows (seqlen_q x heads, flattened) by kTokens tokens a step, on kWarps warps.
 ///
 /// For the scores a warp takes one scale's 128 columns (and a quarter of the rotary ones) of a part of the tokens and rows;
 /// the four groups' parts meet in shared memory. For the output it takes 512 / kWarps columns. kSlots slots of 32 tokens
-/// wait in shared memory; kBulk fills them by bulk copies, which one more warp issues, else by cp.async. With two kBuffers of
-/// scores and weights a step's softmax and the next step's scores are one stretch of work between two barriers.
-template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, int kBuffers_, bool kQueryInRegisters_, bool kBulk_>
+/// wait in shared memory. With two kBuffers of scores and weights a step's softmax and the next step's scores are one stretch
+/// of work between two barriers.
+template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, int kBuffers_, bool kQueryInRegisters_, Copies kCopies>
 struct CodedTile {
     static constexpr int kRowTiles = kRowTiles_, kTokens = kTokens_, kSlots = kSlots_, kWarps = kWarps_;
     static constexpr int kBuffers = kBuffers_;
-    static constexpr bool kQueryInRegisters = kQueryInRegisters_, kBulk = kBulk_;
-    static constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + (kBulk ? 128 : 0);
-    // A warpgroup of its own for the warp that issues copies, so that it can leave its registers to the others.
+    static constexpr bool kQueryInRegisters = kQueryInRegisters_;
+    static constexpr bool kBulk = kCopies != Copies::kThreads, kExchange = kCopies == Copies::kWarpgroup;
+    static constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + (kExchange ? 128 : kBulk ? 32 : 0);
     static constexpr int kWorkerRegisters = kWarps == 8 ? 232 : 104, kProducerRegisters = 40;
     static constexpr int kRows = 16 * kRowTiles;
     static constexpr int kStepSlots = kTokens / kSlotTokens;
