@@ -106,54 +106,62 @@ __device__ __forceinline__ void decode_coded_piece(
 
     float out[Tile::kRowTiles][Tile::kOutTiles][4] = {};
     CodedSoftmax<Tile> softmax(a, first_row, length);
-    const auto score = [&](int step, const StepTokens<Tile>& tokens, auto beside) {
-        const int thread = Tile::thread();
-        const CodedRole<Tile> role(thread / 32);
-        CodedScores<Tile> scores;
-        scores.multiply(shared, ring.base, Tile::buffer(step), tokens, role, thread % 32, query);
-        beside();
-        scores.store(shared + Tile::buffer(step), role, thread % 32);
-    };
-    const auto weigh = [&](int step, auto beside) {
-        uint8_t* const buffer = shared + Tile::buffer(step);
-        if (softmax.takes_part()) {
-            const auto scores = softmax.load(buffer);
-            beside([&] { softmax.store(buffer, softmax.weigh(scores, step * Tile::kTokens, a.scale)); });
-        } else {
-            beside([] {});
-        }
-    };
-    const auto nothing = [](auto rest) { rest(); };
-    const auto multiply = [&](int step, const StepTokens<Tile>& tokens) {
+    // Any of: a step's product with values, the softmax of the one behind it, and the scores of the one behind that. They do
+    // not depend on each other, so each fills the others' waiting times.
+    StepTokens<Tile> oldest{}, middle{};
+    const auto stretch = [&](int step, auto multiplies, auto weighs, auto scores) {
         const int thread = Tile::thread(), lane = thread % 32, warp = thread / 32;
-        scale_coded_rows<Tile>(out, shared + Tile::buffer(step), lane);
-        multiply_codes<Tile>(out, ring.base + Tile::buffer(step), tokens, warp, lane);
-        ring.release();
+        const CodedRole<Tile> role(warp);
+        uint8_t* const step_buffer = shared + Tile::buffer(step);
+        uint8_t* const next_buffer = shared + Tile::buffer(step + 1);
+        StepTokens<Tile> newest{};
+        typename CodedSoftmax<Tile>::Scores loaded;
+        CodedScores<Tile> scored;
+        if constexpr (scores) newest = ring.acquire(step + 2);
+        if constexpr (multiplies) scale_coded_rows<Tile>(out, step_buffer, lane);
+        if constexpr (weighs) loaded = softmax.load(next_buffer);
+        if constexpr (scores) scored.multiply(shared, ring.base, newest, role, lane, query);
+        if constexpr (multiplies) {
+            multiply_codes<Tile>(out, ring.base + Tile::buffer(step), Tile::kBuffers == 1 ? middle : oldest, warp, lane);
+        }
+        if constexpr (weighs) softmax.store(next_buffer, softmax.weigh(loaded, (step + 1) * Tile::kTokens, a.scale));
+        if constexpr (scores) scored.store(shared + Tile::buffer(step + 2), role, lane);
+        if constexpr (multiplies) ring.release();
+        oldest = middle;
+        middle = newest;
     };
+    constexpr std::true_type kDo{};
+    constexpr std::false_type kSkip{};
+    const int begin = piece.steps.begin, end = piece.steps.end;
     if constexpr (Tile::kBuffers == 1) {
-        for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
-            const StepTokens<Tile> tokens = ring.acquire(step);
-            score(step, tokens, [] {});
+        for (int step = begin; step < end; ++step) {
+            stretch(step - 2, kSkip, kSkip, kDo);
             Tile::meet();  // all groups' parts of the scores are there; everyone is done with the last weights
-            weigh(step, nothing);
+            if (softmax.takes_part()) {
+                uint8_t* const buffer = shared + Tile::buffer(step);
+                softmax.store(buffer, softmax.weigh(softmax.load(buffer), step * Tile::kTokens, a.scale));
+            }
             Tile::meet();  // weights and factors are there; everyone is done with the scores
-            multiply(step, tokens);
+            stretch(step, kDo, kSkip, kSkip);
         }
     } else if (!empty) {
-        StepTokens<Tile> tokens = ring.acquire(piece.steps.begin);
-        score(piece.steps.begin, tokens, [] {});
-        Tile::meet();  // the first scores are there
-        int step = piece.steps.begin;
-        for (; step + 1 < piece.steps.end; ++step) {
-            const StepTokens<Tile> next = ring.acquire(step + 1);
-            weigh(step, [&](auto rest) { score(step + 1, next, rest); });
-            Tile::meet();  // weights of this step and scores of the next are there; the other buffers may be written
-            multiply(step, tokens);
-            tokens = next;
+        constexpr int kSoftmaxThreads = Tile::kRows * CodedSoftmax<Tile>::kLanes;
+        static_assert(Tile::kBuffers == 1 || kSoftmaxThreads >= Tile::kWorkers, "all warps do the same");
+        stretch(begin - 2, kSkip, kSkip, kDo);
+        Tile::meet();
+        if (begin + 1 < end) {
+            stretch(begin - 1, kSkip, kDo, kDo);
+            Tile::meet();
+            for (int step = begin; step + 2 < end; ++step) {
+                stretch(step, kDo, kDo, kDo);
+                Tile::meet();  // weights of the next step, scores of the one behind it; the other buffers may be written
+            }
+            stretch(end - 2, kDo, kDo, kSkip);
+        } else {
+            stretch(begin - 1, kSkip, kDo, kSkip);
         }
-        weigh(step, nothing);
-        Tile::meet();  // the last weights are there
-        multiply(step, tokens);
+        Tile::meet();
+        stretch(end - 1, kDo, kSkip, kSkip);
     }
 
     Tile::meet();  // the last factors are read, all slots are free

@@ -134,22 +134,21 @@ template <class Tile>
 struct CodedScores {
     static constexpr int kPairs = Tile::kWarpTokens / 16;  // ldmatrix.x4 brings 16 tokens
     float scores[Tile::kWarpRowTiles][2 * kPairs][4];
+    float2 scales[2 * kPairs];  // of this lane's tokens, 2t and 2t + 1 of each eight
 
     __device__ __forceinline__ void multiply(
-        uint8_t* shared, uint32_t base, int buffer, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
+        const uint8_t* shared, uint32_t base, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
         CodedQuery<Tile>& query);
-    /// To the group's plane of the step's buffer.
+    /// To the group's plane of the step's buffer; and the group's scales, gathered from the tokens' rows.
     __device__ __forceinline__ void store(uint8_t* buffer, const CodedRole<Tile>& role, int lane) const;
 };
 
-/// `base` is the shared address of `shared`, `buffer` where the step's buffer starts. The group's scales are gathered there
-/// from the tokens' rows.
+/// `base` is the shared address of `shared`. Reads shared memory only.
 template <class Tile>
 __device__ __forceinline__ void CodedScores<Tile>::multiply(
-    uint8_t* shared, uint32_t base, int buffer, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
+    const uint8_t* shared, uint32_t base, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
     CodedQuery<Tile>& query) {
     const uint8_t* const query_share = shared + role.query_share();
-    float* const gathered = reinterpret_cast<float*>(shared + buffer + Tile::kTokenScales) + role.group * Tile::kTokens;
 #pragma unroll
     for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
 #pragma unroll
@@ -190,9 +189,7 @@ __device__ __forceinline__ void CodedScores<Tile>::multiply(
             (tile % 2 * 8 + lane % 4 * 2) * CodedRow::kBytes + CodedRow::kScales + role.group * 4;
         const float left = *reinterpret_cast<const float*>(at);
         const float right = *reinterpret_cast<const float*>(at + CodedRow::kBytes);
-        if (lane < 4 && role.row_part == 0) {
-            *reinterpret_cast<float2*>(gathered + role.first_token() + 8 * tile + lane * 2) = make_float2(left, right);
-        }
+        scales[tile] = make_float2(left, right);
 #pragma unroll
         for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
 #pragma unroll
@@ -217,6 +214,13 @@ __device__ __forceinline__ void CodedScores<Tile>::multiply(
 template <class Tile>
 __device__ __forceinline__ void CodedScores<Tile>::store(uint8_t* buffer, const CodedRole<Tile>& role, int lane) const {
     float* const plane = reinterpret_cast<float*>(buffer + Tile::kScores + role.group * Tile::kScorePlane);
+    float* const gathered = reinterpret_cast<float*>(buffer + Tile::kTokenScales) + role.group * Tile::kTokens;
+    if (lane < 4 && role.row_part == 0) {
+#pragma unroll
+        for (int tile = 0; tile < 2 * kPairs; ++tile) {
+            *reinterpret_cast<float2*>(gathered + role.first_token() + 8 * tile + lane * 2) = scales[tile];
+        }
+    }
 #pragma unroll
     for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
 #pragma unroll

@@ -87,7 +87,7 @@ struct CodedTile {
     static constexpr int kSharedBytes = kBarriers + (kBulk ? kSlots * 16 : 0);
 
     /// Byte where a step's buffer starts.
-    static __device__ __forceinline__ int buffer(int step) { return kFirstBuffer + step % kBuffers * kBufferBytes; }
+    static __device__ __forceinline__ int buffer(int step) { return kFirstBuffer + (step & (kBuffers - 1)) * kBufferBytes; }
 
     static_assert(kTokens == 32 || kTokens == 64, "a page is a whole number of steps");
     static_assert(kWarpTokens % 16 == 0 && kColumns % 32 == 0, "ldmatrix.x4 brings 16 tokens, and 32 columns");
