@@ -92,10 +92,10 @@ def test_it_gives_the_same_bits_however_copies_are_timed(mla):
 
 FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "a slot is filled while it is read": (
-        "coded_latent_ring.h", "fill(before + Tile::kSlots);", "fill(before + Tile::kSlots + 1);"),
+        "coded_latent_ring.h", "mbarrier_wait(ring.empty(place.slot), place.parity ^ 1);", ""),
     "NaN behind the length": ("coded_latent_ring.h", "if (valid < Tile::kTokens) {", "if (false) {"),
     "the reference changes, what was accumulated does not": (
-        "coded_latent_softmax.h", "return before / reference;", "return 1.0f;"),
+        "coded_latent_softmax.h", "scores.change = before / reference;", ""),
 }
 RUN = """
 import sys; sys.path.insert(0, {root!r})
