@@ -68,8 +68,7 @@ def test_pages_are_read_ahead_in_order(mla):
     mla.check(case(1, 16, 64 * 66 + 1))      # more than the page numbers of two reads
 
 
-@emulated
-def test_scales_of_any_size(mla):
+def check_late_scale(mla):
     """The largest scale comes late, in one group only, and is 2^20 times those before."""
     size = case(1, 16, 300)
     q, cache, *rest = mla.reference.generate_input(**size, seed=3, device="cpu")
@@ -80,6 +79,11 @@ def test_scales_of_any_size(mla):
     data = (q * 2.0**-100, cache, *rest)     # queries below fp16's range, too: probabilities are equal
     passed, message = mla.reference.check_implementation(data, tuple(mla.run(size, data)))
     assert passed, message
+
+
+@emulated
+def test_scales_of_any_size(mla):
+    check_late_scale(mla)
 
 
 @emulated
@@ -101,8 +105,10 @@ RUN = """
 import sys; sys.path.insert(0, {root!r})
 import pathlib
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
+from tests.kernels.cuda.test_coded_latent import check_late_scale
 kernel = EmulatedLatent(pathlib.Path({out!r}), {{"ONLY_ROWS16": 1}}, pathlib.Path({kernels!r}),
                         problem="mla_decode_fp8", variant="mma_sync")
+check_late_scale(kernel)
 for tokens in (90, 700):
     for eager in (False, True):
         kernel.check(dict(batch=1, sq=1, hq=16, sk=tokens, lens="uniform", causal=0), eager=eager)
