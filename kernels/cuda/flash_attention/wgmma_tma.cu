@@ -46,69 +46,87 @@
 #ifndef SLACK
 #define SLACK 8
 #endif
+// groups keys(3) options(2) after(1) order(1)
+#ifndef F64
+#define F64 31282700
+#endif
+#ifndef C64
+#define C64 31282501
+#endif
+#ifndef F128
+#define F128 21761900
+#endif
+#ifndef C128
+#define C128 21282101
+#endif
+#ifndef F256
+#define F256 20640200
+#endif
+#ifndef C256
+#define C256 20640201
+#endif
+#ifndef STAGES_64
+#define STAGES_64 2
+#endif
 
 namespace {
 
 constexpr TileOrder kPersistent = TileOrder::kPersistent, kOwnBlocks = TileOrder::kOwnBlocks;
 
-/// kTurns, kRescaleEarly and kHeldQuery of FlashShape.
-template <class Element, int kHeadDim, int kGroups, int kKeys, bool kTurns, bool kRescaleEarly, bool kHeldQuery = false>
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kTurns, kRescaleEarly, kHeldQuery, SLACK>;
+template <class Element, int kHeadDim, int kCode>
+using Coded = FlashShape<Element, kHeadDim, kCode / 10000000, kCode / 10000 % 1000, kCode / 100 % 100, kCode / 10 % 10, kHeadDim == 64 ? STAGES_64 : 2, SLACK>;
 
-// The builds that were best in benchmarks/flash_attention.md.
-template <class Element>
-int launch_tiles(std::integral_constant<int, 64>, const ForwardArguments& a, int multiprocessors, void* queue) {
-    if (!a.causal) return launch_flash<Tile<Element, 64, 3, 128, true, true>>(a, kPersistent, multiprocessors, queue);
-    if (a.seqlen_q <= 16 * 192) {
-        return launch_flash<Tile<Element, 64, 2, 128, true, false, true>>(a, kPersistent, multiprocessors, queue);
-    }
-    return launch_flash<Tile<Element, 64, 3, 128, true, false>>(a, kOwnBlocks, multiprocessors, queue);
+template <class Element, int kHeadDim, int kFull, int kCausal>
+int launch_coded(const ForwardArguments& a, int multiprocessors, void* workspace, size_t bytes, void* queue) {
+    constexpr TileOrder kOrders[] = {kPersistent, TileOrder::kDynamic, kOwnBlocks};
+    if (a.causal) return launch_flash<Coded<Element, kHeadDim, kCausal>>(a, kOrders[kCausal % 10], multiprocessors, workspace, bytes, queue);
+    return launch_flash<Coded<Element, kHeadDim, kFull>>(a, kOrders[kFull % 10], multiprocessors, workspace, bytes, queue);
 }
 
-template <class Element>
-int launch_tiles(std::integral_constant<int, 128>, const ForwardArguments& a, int multiprocessors, void* queue) {
-    if (a.causal) {
-        return launch_flash<Tile<Element, 128, 2, 128, true, false, true>>(a, kPersistent, multiprocessors, queue);
-    }
-    if (a.seqlen_k <= 1024) {
-        return launch_flash<Tile<Element, 128, 2, 128, true, false>>(a, kPersistent, multiprocessors, queue);
-    }
-    return launch_flash<Tile<Element, 128, 2, 176, true, true>>(a, kPersistent, multiprocessors, queue);
-}
-
-template <class Element>
-int launch_tiles(std::integral_constant<int, 256>, const ForwardArguments& a, int multiprocessors, void* queue) {
-    if (a.causal && a.seqlen_q > 64 * 128) {
-        return launch_flash<Tile<Element, 256, 2, 80, false, true>>(a, kOwnBlocks, multiprocessors, queue);
-    }
-    return launch_flash<Tile<Element, 256, 2, 64, false, true>>(a, kPersistent, multiprocessors, queue);
+template <class Element, int kHeadDim>
+int launch_tiles(const ForwardArguments& a, int multiprocessors, void* workspace, size_t bytes, void* queue) {
+    if constexpr (kHeadDim == 64) return launch_coded<Element, 64, F64, C64>(a, multiprocessors, workspace, bytes, queue);
+    else if constexpr (kHeadDim == 128) return launch_coded<Element, 128, F128, C128>(a, multiprocessors, workspace, bytes, queue);
+    else return launch_coded<Element, 256, F256, C256>(a, multiprocessors, workspace, bytes, queue);
 }
 
 /// wgmma, but mma.sync's tiles for few queries where a head has no more queries than theirs and where keys must be split to
 /// fill the device.
 template <class Element, int kHeadDim>
 int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
+#if defined(ONLY_DIM)
+    {
+        int error = 0;
+        const int multiprocessors = count_multiprocessors(&error);
+        return error != 0 ? error : launch_tiles<Element, kHeadDim>(a, multiprocessors, workspace, workspace_bytes, queue);
+    }
+#else
     using Few = typename Choice<Element, kHeadDim>::Few;
     int error = 0;
     const int multiprocessors = count_multiprocessors(&error);
     if (error != 0) return error;
     const Plan<Few> few(a, multiprocessors, kFewCost, workspace_bytes);
     if (few.units <= multiprocessors && few.splits == 1) {
-        using OneConsumer = Tile<Element, kHeadDim, 1, kHeadDim == 256 ? 80 : 128, false, kHeadDim == 256>;
-        return launch_flash<OneConsumer>(a, kOwnBlocks, multiprocessors, queue);
+        using OneConsumer = FlashShape<Element, kHeadDim, 1, kHeadDim == 256 ? 80 : 128, kHeadDim == 256 ? kFlashEarlyFactors : 0>;
+        return launch_flash<OneConsumer>(a, kOwnBlocks, multiprocessors, workspace, workspace_bytes, queue);
     }
     if (a.seqlen_q <= Few::kQueries || few.splits > 2) return launch<Few>(a, few, workspace, queue);
-    return launch_tiles<Element>(std::integral_constant<int, kHeadDim>(), a, multiprocessors, queue);
+    return launch_tiles<Element, kHeadDim>(a, multiprocessors, workspace, workspace_bytes, queue);
+#endif
 }
 
 template <class Element>
 int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
+#if defined(ONLY_DIM)
+    return head_dim == ONLY_DIM ? choose<Element, ONLY_DIM>(a, workspace, workspace_bytes, queue) : kUnsupportedShape;
+#else
     switch (head_dim) {
         case 64: return choose<Element, 64>(a, workspace, workspace_bytes, queue);
         case 128: return choose<Element, 128>(a, workspace, workspace_bytes, queue);
         case 256: return choose<Element, 256>(a, workspace, workspace_bytes, queue);
         default: return kUnsupportedShape;
     }
+#endif
 }
 
 }  // namespace
@@ -122,6 +140,10 @@ extern "C" int flash_attention(
             &a, q, k, v, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale)) {
         return kUnsupportedShape;
     }
+#if defined(ONLY_DIM)
+    return half != 0 ? kUnsupportedShape : dispatch<Bf16>(head_dim, a, workspace, workspace_bytes, queue);
+#else
     return half != 0 ? dispatch<Fp16>(head_dim, a, workspace, workspace_bytes, queue)
                      : dispatch<Bf16>(head_dim, a, workspace, workspace_bytes, queue);
+#endif
 }

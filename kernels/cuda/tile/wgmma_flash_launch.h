@@ -17,22 +17,32 @@
 
 /// How blocks come by their tiles.
 enum class TileOrder {
+    kDynamic,      // as many blocks as multiprocessors, which take the next tile when they are ready for one, the longest first
     kPersistent,   // as many blocks as multiprocessors, equal shares: causal tiles in pairs of a long and a short one
     kOwnBlocks,    // a block per tile, the longest first: the hardware balances, but tiles no longer overlap
 };
 
-/// Launch one instance. Returns 0 or the runtime's or the driver's error.
+/// Begins a count in the workspace anew. One thread.
+__global__ void clear_count(unsigned* count) {
+    grid_dependency_wait();
+    grid_dependency_release();
+    if (threadIdx.x == 0) *count = 0;
+}
+
+/// Launch one instance. kDynamic needs four bytes of workspace and is kPersistent without them. Returns 0 or the runtime's or the driver's error.
 template <class Shape>
-int launch_flash(const ForwardArguments& a, TileOrder order, int multiprocessors, void* queue) {
+int launch_flash(
+    const ForwardArguments& a, TileOrder order, int multiprocessors, void* workspace, size_t workspace_bytes, void* queue) {
     const HeadTensor queries = {a.q, a.batch, a.seqlen_q, a.heads_q, Shape::kHeadDim};
     const HeadTensor keys = {a.k, a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
     const HeadTensor values = {a.v, a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
     TensorMap query_map, key_map, value_map;
-    int error = encode_head_tensor_map(&query_map, queries, Shape::kQueries);
+    int error = encode_head_tensor_map(&query_map, queries, 64);
     if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
     if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
     if (error != 0) return error;
 
+    if (order == TileOrder::kDynamic && workspace_bytes < sizeof(unsigned)) order = TileOrder::kPersistent;
     FlashProblem p{};
     p.o = a.o;
     p.lse = a.lse;
@@ -56,7 +66,12 @@ int launch_flash(const ForwardArguments& a, TileOrder order, int multiprocessors
     }
     if (units > 0x7fffffffLL || static_cast<long long>(p.section) * p.tiles > 0x7fffffffLL) return kUnsupportedShape;
     p.units = static_cast<int>(units);
-    const int blocks = order == TileOrder::kPersistent ? std::min(p.units, multiprocessors) : p.units;
+    const int blocks = order == TileOrder::kOwnBlocks ? p.units : std::min(p.units, multiprocessors);
+    if (order == TileOrder::kDynamic && blocks < p.units) {
+        p.taken = static_cast<unsigned*>(workspace);
+        error = launch_cluster(clear_count, 1, 32, 1, 0, EARLY_START != 0, queue, p.taken);
+        if (error != 0) return error;
+    }
     return launch_cluster(
         wgmma_flash<Shape>, blocks, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, query_map, key_map,
         value_map, p);
