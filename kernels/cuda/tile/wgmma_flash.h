@@ -20,13 +20,12 @@
 /// Tell all consumers the tile and load their queries, if there are any.
 template <class Shape>
 __device__ __forceinline__ void send_tile(
-    const FlashMemory<Shape>& memory, const TensorMap& queries, const FlashTile& tile,
-    const RingPosition<Shape::kQueryStages>& at) {
+    const FlashMemory<Shape>& memory, const TensorMap& queries, const FlashTile& tile, unsigned number) {
     for (int group = 0; group < Shape::kGroups; ++group) {
-        const int slot = FlashMemory<Shape>::slot(group, at.stage);
+        const int slot = memory.slot(group, number);
         const uint32_t full = memory.query_full(slot);
-        mbarrier_wait(memory.query_empty(slot), at.parity ^ 1);
-        *memory.tile(slot) = tile;
+        mbarrier_wait(memory.query_empty(slot), memory.parity(number) ^ 1);
+        memory.tile(group, number) = tile;
         if (tile.steps > 0) {
             mbarrier_arrive_expect(full, Shape::kQueryBytes);
             tma_load_5d(memory.query(slot), queries, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
@@ -42,7 +41,7 @@ __device__ __forceinline__ void produce_flash(
     const FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
     const FlashProblem& p) {
     RingPosition<Shape::kStages> key_at, value_at;
-    RingPosition<Shape::kQueryStages> query_at;
+    unsigned number = 0;   // of the tile
     for (FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
         const FlashTile tile = walk.tile(p);
         walk.fetch(p);
@@ -55,10 +54,10 @@ __device__ __forceinline__ void produce_flash(
             key_at.advance();
         };
         // What is free first: the place of the tile before last, or that of the keys of the last step but one.
-        if (Shape::kQueryStages > 1) send_tile(memory, queries, tile, query_at);
+        if (Shape::kQueryStages > 1) send_tile(memory, queries, tile, number);
         if (tile.steps > 0) load_keys(tile.steps - 1);
-        if (Shape::kQueryStages == 1) send_tile(memory, queries, tile, query_at);
-        query_at.advance();
+        if (Shape::kQueryStages == 1) send_tile(memory, queries, tile, number);
+        ++number;
         for (int step = tile.steps - 1; step >= 0; --step) {
             if (step > 0) load_keys(step - 1);
             mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
@@ -68,7 +67,7 @@ __device__ __forceinline__ void produce_flash(
             value_at.advance();
         }
     }
-    send_tile(memory, queries, {0, 0, 0, kFlashNoTile}, query_at);
+    send_tile(memory, queries, {0, 0, 0, kFlashNoTile}, number);
 }
 
 template <class Shape>

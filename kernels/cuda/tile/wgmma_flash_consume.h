@@ -76,21 +76,20 @@ struct FlashConsumer {
     const FlashProblem& p;
     int group, lane;
     RingPosition<Shape::kStages> key_at, value_at;
-    RingPosition<Shape::kQueryStages> query_at;   // of the next tile
 
     __device__ __forceinline__ void release(uint32_t barrier) const {
         if (lane == 0) mbarrier_arrive(barrier);
     }
-    __device__ __forceinline__ int slot() const { return FlashMemory<Shape>::slot(group, query_at.stage); }
 
-    /// Wait for the next tile and its queries.
-    __device__ __forceinline__ FlashTile receive() const {
-        mbarrier_wait(memory.query_full(slot()), query_at.parity);
-        return *memory.tile(slot());
+    /// Wait for a tile and its queries.
+    __device__ __forceinline__ FlashTile receive(unsigned number) const {
+        mbarrier_wait(memory.query_full(memory.slot(group, number)), memory.parity(number));
+        return memory.tile(group, number);
     }
-    __device__ __forceinline__ void release_query(int slot) const {
+    __device__ __forceinline__ uint32_t query(unsigned number) const { return memory.query(memory.slot(group, number)); }
+    __device__ __forceinline__ void release_query(unsigned number) const {
         __syncwarp();   // all lanes have read what they wanted
-        release(memory.query_empty(slot));
+        release(memory.query_empty(memory.slot(group, number)));
     }
     /// Steps of a tile in which this warpgroup sees keys. Others see up to one more, in the beginning, or have rows where it
     /// has none.
@@ -132,7 +131,7 @@ template <class Shape>
 __device__ __forceinline__ void consume_flash(
     const FlashMemory<Shape>& memory, const FlashProblem& p, int group, int warp, int lane) {
     constexpr int kBefore = Shape::kKeys / 16 - Shape::kAfterTurn;
-    FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}, {}};
+    FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
     FlashQuery<Shape> query;
     // A step leaves for the next one: probabilities yet to be packed, and what out is yet to be multiplied with.
@@ -140,9 +139,9 @@ __device__ __forceinline__ void consume_flash(
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
 
-    const auto softmax = [&](const FlashTile& tile, int step) {
+    const auto softmax = [&](int first_query, int step) {
         // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
-        const int first_row = tile.first_query + group * 64, first_key = step * Shape::kKeys;
+        const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
         const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
         if (first_key + Shape::kKeys > seen) {
             int limits[2];
@@ -155,7 +154,8 @@ __device__ __forceinline__ void consume_flash(
         }
         softmax_scores<Shape::kSlack>(scores, rows, corrections, p.scale);
     };
-    const auto store = [&](const FlashTile& tile, SoftmaxRow (&state)[2]) {
+    const auto store = [&](unsigned number, SoftmaxRow (&state)[2]) {
+        const FlashTile& tile = memory.tile(group, number);
         store_rows<Shape>(p, tile, tile.first_query + group * 64 + warp * 16 + lane / 4, out, state, lane);
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
@@ -163,28 +163,28 @@ __device__ __forceinline__ void consume_flash(
 #pragma unroll
     for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
 
-    FlashTile tile = at.receive();
-    while (tile.steps != kFlashNoTile) {
-        int step = at.own_steps(tile) - 1;
-        int slot = at.slot();
-        at.query_at.advance();
+    unsigned number = 0;   // of the tile
+    while (true) {
+        const FlashTile first = at.receive(number);
+        if (first.steps == kFlashNoTile) break;
+        int step = at.own_steps(first) - 1, first_query = first.first_query;
         rows[0] = rows[1] = SoftmaxRow();
         if (step < 0) {   // no rows here, or none that sees a key
-            at.release_query(slot);
-            for (int i = 0; i < tile.steps; ++i) {
+            for (int i = 0; i < first.steps; ++i) {
                 at.skip_keys();
                 at.skip_values();
             }
-            store(tile, rows);
-            tile = at.receive();
+            store(number, rows);
+            at.release_query(number);
+            ++number;
             continue;
         }
 
         // A first step, beside which nothing runs.
-        int skipped = tile.steps - 1 - step, skipped_next = 0;   // whose values are yet to be let pass
+        int skipped = first.steps - 1 - step, skipped_next = 0;   // whose values are yet to be let pass
         for (int i = 0; i < skipped; ++i) at.skip_keys();
-        query.load(memory.query(slot), warp, lane);
-        if constexpr (Shape::kHeldQuery) at.release_query(slot);
+        query.load(at.query(number), warp, lane);
+        if constexpr (Shape::kHeldQuery) at.release_query(number);
         mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
         wgmma_fence();
         issue_scores<Shape>(scores, query, memory.keys(at.key_at.stage));
@@ -192,11 +192,10 @@ __device__ __forceinline__ void consume_flash(
         wgmma_wait<0>();
         wgmma_results(scores);
         at.release_keys();
-        if (!Shape::kHeldQuery && step == 0) at.release_query(slot);
-        softmax(tile, step);
+        if (!Shape::kHeldQuery && step == 0) at.release_query(number);
+        softmax(first_query, step);
 
         bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
-        FlashTile done = tile;
         SoftmaxRow done_rows[2];
         const auto finish_output = [&] {
             wgmma_wait<0>();
@@ -209,7 +208,7 @@ __device__ __forceinline__ void consume_flash(
             }
             for (; skipped > 0; --skipped) at.skip_values();
             if (finished) {
-                store(done, done_rows);
+                store(number - 1, done_rows);
                 finished = false;
             } else if (!Shape::kEarlyFactors && issued) {
                 correct_rows<Shape::kSlack>(out, corrections);
@@ -226,22 +225,21 @@ __device__ __forceinline__ void consume_flash(
             }
         };
 
-        FlashTile next = tile;
+        int next_query = 0;
         while (true) {
             const bool last = step == 0;
             if (last) {
                 // The next tile may come only after values that are yet to be let pass: then, and before a tile that is none of
                 // this warpgroup's, the sequence ends.
                 if (skipped > 0) break;
-                next = at.receive();
+                const FlashTile next = at.receive(number + 1);
                 step = at.own_steps(next);
                 if (step == 0) break;
-                slot = at.slot();
-                at.query_at.advance();
+                next_query = next.first_query;
                 skipped_next = next.steps - step;
                 for (int i = 0; i < skipped_next; ++i) at.skip_keys();
-                query.load(memory.query(slot), warp, lane);
-                if constexpr (Shape::kHeldQuery) at.release_query(slot);
+                query.load(at.query(number + 1), warp, lane);
+                if constexpr (Shape::kHeldQuery) at.release_query(number + 1);
             }
             --step;
             // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
@@ -261,16 +259,16 @@ __device__ __forceinline__ void consume_flash(
             wgmma_results(scores);
             at.release_keys();
             if (last) {
-                done = tile;
                 done_rows[0] = rows[0];
                 done_rows[1] = rows[1];
                 rows[0] = rows[1] = SoftmaxRow();
-                tile = next;
+                first_query = next_query;
+                ++number;
                 skipped = skipped_next;
                 finished = true;
             }
-            if (!Shape::kHeldQuery && step == 0) at.release_query(slot);
-            softmax(tile, step);
+            if (!Shape::kHeldQuery && step == 0) at.release_query(number);
+            softmax(first_query, step);
         }
 
         // A last step, beside which nothing runs.
@@ -283,8 +281,8 @@ __device__ __forceinline__ void consume_flash(
         wgmma_wait<0>();
         wgmma_results(out);
         at.release_values();
-        store(tile, rows);
-        tile = at.receive();
+        store(number, rows);
+        ++number;
     }
     if (Shape::kTurns && group == 0) at.wait_for_turn(0);   // takes the turn that nobody needs
 }

@@ -45,7 +45,10 @@ struct FlashShape {
     static constexpr int kQuerySlots = kGroups * kQueryStages;
     static constexpr int kKeysAt = kQuerySlots * kQueryBytes, kValuesAt = kKeysAt + kStages * kKeyBytes;
     static constexpr int kTilesAt = kValuesAt + kStages * kKeyBytes;
-    static constexpr int kBarriersAt = kTilesAt + kQuerySlots * static_cast<int>(sizeof(FlashTile));
+    // What is known of a tile is read once more when its output is stored, after the first step of the next one. Tiles that
+    // follow may be known by then, as many as there is room for the queries of and two that had but one step.
+    static constexpr int kTiles = 8;
+    static constexpr int kBarriersAt = kTilesAt + kGroups * kTiles * static_cast<int>(sizeof(FlashTile));
     static constexpr int kSharedBytes = kBarriersAt + (2 * kQuerySlots + 4 * kStages) * 8;
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
@@ -56,16 +59,20 @@ struct FlashShape {
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
 
-/// Addresses in one block's shared memory. A slot is a place for one warpgroup's queries and for the tile they belong to.
+/// Addresses in one block's shared memory. `group` is a consumer warpgroup; a block's tiles have the numbers 0, 1, ...
 template <class Shape>
 struct FlashMemory {
     uint32_t start;
 
-    __device__ __forceinline__ static int slot(int group, int stage) { return group * Shape::kQueryStages + stage; }
-    __device__ __forceinline__ uint32_t query(int slot) const { return start + slot * Shape::kQueryBytes; }
-    __device__ __forceinline__ FlashTile* tile(int slot) const {
-        return reinterpret_cast<FlashTile*>(swizzled_shared() + Shape::kTilesAt) + slot;
+    /// What the producer tells a warpgroup about a tile, and the place of its queries.
+    __device__ __forceinline__ FlashTile& tile(int group, unsigned number) const {
+        return reinterpret_cast<FlashTile*>(swizzled_shared() + Shape::kTilesAt)[group * Shape::kTiles + number % Shape::kTiles];
     }
+    __device__ __forceinline__ static int slot(int group, unsigned number) {
+        return group * Shape::kQueryStages + static_cast<int>(number % Shape::kQueryStages);
+    }
+    __device__ __forceinline__ static uint32_t parity(unsigned number) { return number / Shape::kQueryStages % 2; }
+    __device__ __forceinline__ uint32_t query(int slot) const { return start + slot * Shape::kQueryBytes; }
     __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kKeyBytes;
