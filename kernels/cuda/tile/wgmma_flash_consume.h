@@ -170,12 +170,12 @@ __device__ __forceinline__ void consume_flash(
         int step = at.own_steps(first) - 1, first_query = first.first_query;
         rows[0] = rows[1] = SoftmaxRow();
         if (step < 0) {   // no rows here, or none that sees a key
+            at.release_query(number);   // at once: others may wait for keys that are loaded after the next tile's queries
             for (int i = 0; i < first.steps; ++i) {
                 at.skip_keys();
                 at.skip_values();
             }
             store(number, rows);
-            at.release_query(number);
             ++number;
             continue;
         }
