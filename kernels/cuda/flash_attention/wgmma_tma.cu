@@ -46,27 +46,24 @@
 #ifndef SLACK
 #define SLACK 8
 #endif
-// groups keys(3) options(2) after(1) order(1)
+// groups keys(3) options(2) key stages, value stages, order
 #ifndef F64
-#define F64 31282700
+#define F64 312811330
 #endif
 #ifndef C64
-#define C64 31282501
+#define C64 312809331
 #endif
 #ifndef F128
-#define F128 21761900
+#define F128 217603220
 #endif
 #ifndef C128
-#define C128 21282101
+#define C128 212805331
 #endif
 #ifndef F256
-#define F256 20640200
+#define F256 206402220
 #endif
 #ifndef C256
-#define C256 20640201
-#endif
-#ifndef STAGES_64
-#define STAGES_64 2
+#define C256 206402221
 #endif
 
 namespace {
@@ -74,7 +71,7 @@ namespace {
 constexpr TileOrder kPersistent = TileOrder::kPersistent, kOwnBlocks = TileOrder::kOwnBlocks;
 
 template <class Element, int kHeadDim, int kCode>
-using Coded = FlashShape<Element, kHeadDim, kCode / 10000000, kCode / 10000 % 1000, kCode / 100 % 100, kCode / 10 % 10, kHeadDim == 64 ? STAGES_64 : 2, SLACK>;
+using Coded = FlashShape<Element, kHeadDim, kCode / 100000000, kCode / 100000 % 1000, kCode / 1000 % 100, kCode / 100 % 10, kCode / 10 % 10, SLACK>;
 
 template <class Element, int kHeadDim, int kFull, int kCausal>
 int launch_coded(const ForwardArguments& a, int multiprocessors, void* workspace, size_t bytes, void* queue) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The device code of attention forward on wgmma: TMA fills a ring of key and value tiles, consumer warpgroups multiply.
 //
-// Roles in a block: kGroups warpgroups with 64 query rows each, then one thread that decides on tiles and drives TMA. They meet
+// Roles in a block: kGroups warpgroups with 64 query rows each, then two threads that drive TMA, one for queries and keys,
+// which also decides on tiles, and one for values. They meet
 // at mbarriers: full (the bytes have landed) and empty (every consumer warp has read them), for each stage of the keys and of the
 // values, and for each warpgroup's queries, along with which it is told the tile. See flash_attention/wgmma_tma.cu for the
 // algorithm, the instances and the launch.
@@ -35,13 +36,17 @@ __device__ __forceinline__ void send_tile(
     }
 }
 
-/// Fill the rings for all tiles of this block. One thread. Keys run one step ahead of values, as the consumers do.
+/// Decide on this block's tiles, tell everybody, load queries and keys. One thread.
 template <class Shape>
 __device__ __forceinline__ void produce_flash(
-    const FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
-    const FlashProblem& p) {
-    RingPosition<Shape::kStages> key_at, value_at;
+    const FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const FlashProblem& p) {
+    RingPosition<Shape::kKeyStages> key_at;
     unsigned number = 0;   // of the tile
+    const auto announce = [&](const FlashTile& tile) {
+        mbarrier_wait(memory.tile_empty(number), number / 2 % 2 ^ 1);
+        memory.tile(Shape::kGroups, number) = tile;
+        mbarrier_arrive(memory.tile_full(number));
+    };
     for (FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
         const FlashTile tile = walk.tile(p);
         walk.fetch(p);
@@ -53,13 +58,31 @@ __device__ __forceinline__ void produce_flash(
             tma_load_5d(memory.keys(key_at.stage), keys, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
             key_at.advance();
         };
+        announce(tile);
         // What is free first: the place of the tile before last, or that of the keys of the last step but one.
         if (Shape::kQueryStages > 1) send_tile(memory, queries, tile, number);
         if (tile.steps > 0) load_keys(tile.steps - 1);
         if (Shape::kQueryStages == 1) send_tile(memory, queries, tile, number);
         ++number;
+        for (int step = tile.steps - 2; step >= 0; --step) load_keys(step);
+    }
+    const FlashTile end = {0, 0, 0, kFlashNoTile};
+    announce(end);
+    send_tile(memory, queries, end, number);
+}
+
+/// Load values. Another thread, since a step's values find room later than the next step's keys, which must not wait.
+template <class Shape>
+__device__ __forceinline__ void produce_values(
+    const FlashMemory<Shape>& memory, const TensorMap& values, const FlashProblem& p) {
+    RingPosition<Shape::kValueStages> value_at;
+    for (unsigned number = 0;; ++number) {
+        mbarrier_wait(memory.tile_full(number), number / 2 % 2);
+        const FlashTile tile = memory.tile(Shape::kGroups, number);
+        mbarrier_arrive(memory.tile_empty(number));
+        if (tile.steps == kFlashNoTile) break;
+        const int key_head = tile.head / p.heads_per_key_head;
         for (int step = tile.steps - 1; step >= 0; --step) {
-            if (step > 0) load_keys(step - 1);
             mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
             const uint32_t full = memory.values_full(value_at.stage);
             mbarrier_arrive_expect(full, Shape::kKeyBytes);
@@ -67,7 +90,6 @@ __device__ __forceinline__ void produce_flash(
             value_at.advance();
         }
     }
-    send_tile(memory, queries, {0, 0, 0, kFlashNoTile}, number);
 }
 
 template <class Shape>
@@ -83,11 +105,17 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
             mbarrier_init(memory.query_full(slot), 1);
             mbarrier_init(memory.query_empty(slot), 4);
         }
-        for (int stage = 0; stage < Shape::kStages; ++stage) {
+        for (int stage = 0; stage < Shape::kKeyStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
             mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
+        }
+        for (int stage = 0; stage < Shape::kValueStages; ++stage) {
             mbarrier_init(memory.values_full(stage), 1);
             mbarrier_init(memory.values_empty(stage), kConsumerWarps);
+        }
+        for (unsigned number = 0; number < 2; ++number) {
+            mbarrier_init(memory.tile_full(number), 1);
+            mbarrier_init(memory.tile_empty(number), 1);
         }
         mbarrier_fence_init();
         tma_prefetch_map(queries);
@@ -103,7 +131,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         consume_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
-        if (warp == Shape::kConsumerThreads / 32 && lane == 0) produce_flash<Shape>(memory, queries, keys, values, p);
-        __syncwarp();   // the warp ends as a whole
+        if (warp == Shape::kConsumerThreads / 32 && lane == 0) produce_flash<Shape>(memory, queries, keys, p);
+        if (warp == Shape::kConsumerThreads / 32 + 1 && lane == 0) produce_values<Shape>(memory, values, p);
+        __syncwarp();   // a warp ends as a whole
     }
 }

@@ -14,6 +14,7 @@
 #include "ptx/named_barrier.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/swizzle.h"
+#include "tile/wide_rows.h"
 #include "tile/wgmma_flash_shape.h"
 #include "tile/wgmma_flash_softmax.h"
 #include "tile/wgmma_shape.h"
@@ -58,13 +59,13 @@ __device__ __forceinline__ void issue_scores(
     }
 }
 
-/// Issue out += P V, of the keys from 16 kFirst to 16 kEnd of the tile.
-template <class Shape, int kFirst = 0, int kEnd = Shape::kKeys / 16>
+/// Issue out += P V.
+template <class Shape>
 __device__ __forceinline__ void issue_output(
     float (&out)[Shape::kHeadDim / 2], const uint32_t (&probabilities)[Shape::kKeys / 16][4], uint32_t values) {
     const uint64_t b = wgmma_operand_transposed(values, Shape::kKeyPitch);
 #pragma unroll
-    for (int i = kFirst; i < kEnd; ++i) {
+    for (int i = 0; i < Shape::kKeys / 16; ++i) {
         Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(out, probabilities[i], b + i * 128, true);
     }
 }
@@ -75,7 +76,8 @@ struct FlashConsumer {
     const FlashMemory<Shape>& memory;
     const FlashProblem& p;
     int group, lane;
-    RingPosition<Shape::kStages> key_at, value_at;
+    RingPosition<Shape::kKeyStages> key_at;
+    RingPosition<Shape::kValueStages> value_at;
 
     __device__ __forceinline__ void release(uint32_t barrier) const {
         if (lane == 0) mbarrier_arrive(barrier);
@@ -130,7 +132,6 @@ struct FlashConsumer {
 template <class Shape>
 __device__ __forceinline__ void consume_flash(
     const FlashMemory<Shape>& memory, const FlashProblem& p, int group, int warp, int lane) {
-    constexpr int kBefore = Shape::kKeys / 16 - Shape::kAfterTurn;
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
     FlashQuery<Shape> query;
@@ -139,24 +140,33 @@ __device__ __forceinline__ void consume_flash(
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
 
-    const auto softmax = [&](int first_query, int step) {
+    const auto softmax = [&](int first_query, int step, const auto& amid) {
         // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
         const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
         const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
         if (first_key + Shape::kKeys > seen) {
+            const int thread = recomputed_thread();
             int limits[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const int row = first_row + warp * 16 + lane / 4 + 8 * half;
+                const int row = first_query + thread / 32 * 16 + thread % 32 / 4 + 8 * half;
                 limits[half] = min(p.keys, p.causal ? row + 1 + p.keys - p.queries : p.keys) - first_key;
             }
-            mask_scores(scores, limits, lane);
+            mask_scores(scores, limits, thread % 32);
         }
-        softmax_scores<Shape::kSlack>(scores, rows, corrections, p.scale);
+        softmax_scores<Shape::kSlack>(scores, rows, corrections, p.scale, amid);
     };
-    const auto store = [&](unsigned number, SoftmaxRow (&state)[2]) {
+    float factors[2];   // of a finished output
+    const auto first_row_of = [&](const FlashTile& tile) {   // of this thread
+        return tile.first_query + recomputed_thread() / 32 * 16 + recomputed_thread() % 32 / 4;
+    };
+    const auto finish = [&](unsigned number) {
         const FlashTile& tile = memory.tile(group, number);
-        store_rows<Shape>(p, tile, tile.first_query + group * 64 + warp * 16 + lane / 4, out, state, lane);
+        finish_rows(p, tile, first_row_of(tile), rows, factors, recomputed_thread() % 32);
+    };
+    const auto store = [&](unsigned number) {
+        const FlashTile& tile = memory.tile(group, number);
+        store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
     };
@@ -175,7 +185,8 @@ __device__ __forceinline__ void consume_flash(
                 at.skip_keys();
                 at.skip_values();
             }
-            store(number, rows);
+            finish(number);
+            store(number);
             ++number;
             continue;
         }
@@ -193,14 +204,13 @@ __device__ __forceinline__ void consume_flash(
         wgmma_results(scores);
         at.release_keys();
         if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-        softmax(first_query, step);
+        softmax(first_query, step, [] {});
 
         bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
-        SoftmaxRow done_rows[2];
         const auto finish_output = [&] {
             wgmma_wait<0>();
             wgmma_results(out);
-            if (issued) at.release_values();
+            if (issued && !Shape::kEarlyRelease) at.release_values();
             wgmma_results(scores);   // packed only now: until here the product read the last probabilities
 #pragma unroll
             for (int i = 0; i < Shape::kKeys / 4; ++i) {
@@ -208,12 +218,11 @@ __device__ __forceinline__ void consume_flash(
             }
             for (; skipped > 0; --skipped) at.skip_values();
             if (finished) {
-                store(number - 1, done_rows);
+                store(number - 1);
                 finished = false;
             } else if (!Shape::kEarlyFactors && issued) {
                 correct_rows<Shape::kSlack>(out, corrections);
             }
-            mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             if constexpr (Shape::kTurns) {
                 uint32_t packed = 0;
                 if constexpr (Shape::kPackFirst) {
@@ -229,12 +238,11 @@ __device__ __forceinline__ void consume_flash(
         while (true) {
             const bool last = step == 0;
             if (last) {
-                // The next tile may come only after values that are yet to be let pass: then, and before a tile that is none of
-                // this warpgroup's, the sequence ends.
+                // Not while a turn is yet to be let pass: others need it to get as far as the next tile.
                 if (skipped > 0) break;
                 const FlashTile next = at.receive(number + 1);
                 step = at.own_steps(next);
-                if (step == 0) break;
+                if (step == 0) break;   // a tile that is none of this warpgroup's
                 next_query = next.first_query;
                 skipped_next = next.steps - step;
                 for (int i = 0; i < skipped_next; ++i) at.skip_keys();
@@ -249,18 +257,17 @@ __device__ __forceinline__ void consume_flash(
             issue_scores<Shape>(scores, query, memory.keys(at.key_at.stage));
             wgmma_commit();
             if constexpr (Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
+            mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();
-            issue_output<Shape, 0, kBefore>(out, probabilities, memory.values(at.value_at.stage));
-            if constexpr (Shape::kTurns) at.hand_on_turn();
-            issue_output<Shape, kBefore>(out, probabilities, memory.values(at.value_at.stage));
+            issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
             wgmma_commit();
+            if constexpr (Shape::kTurns) at.hand_on_turn();
             issued = true;
             wgmma_wait<1>();
             wgmma_results(scores);
             at.release_keys();
             if (last) {
-                done_rows[0] = rows[0];
-                done_rows[1] = rows[1];
+                finish(number);
                 rows[0] = rows[1] = SoftmaxRow();
                 first_query = next_query;
                 ++number;
@@ -268,12 +275,22 @@ __device__ __forceinline__ void consume_flash(
                 finished = true;
             }
             if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-            softmax(first_query, step);
+            softmax(first_query, step, [&] {
+                if constexpr (Shape::kEarlyRelease) {
+                    // As a loop, across which the compiler moves neither this wait nor exponentials.
+#pragma unroll 1
+                    for (int once = 0; once <= p.zero; ++once) {
+                        wgmma_wait<0>();
+                        at.release_values();
+                    }
+                }
+            });
         }
 
         // A last step, beside which nothing runs.
         finish_output();
         if constexpr (Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
+        mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
         wgmma_fence();
         issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
         wgmma_commit();
@@ -281,7 +298,8 @@ __device__ __forceinline__ void consume_flash(
         wgmma_wait<0>();
         wgmma_results(out);
         at.release_values();
-        store(number, rows);
+        finish(number);
+        store(number);
         ++number;
     }
     if (Shape::kTurns && group == 0) at.wait_for_turn(0);   // takes the turn that nobody needs

@@ -14,27 +14,29 @@ enum FlashOptions {
     kFlashEarlyFactors = 2,   // the output is corrected beside the product with the keys instead of before it
     kFlashHeldQuery = 4,      // queries are read once, into registers, instead of from shared memory in every step
     kFlashPackFirst = 16,     // a step's probabilities are rounded before its turn
+    kFlashEarlyRelease = 32,  // a step's values are given back amid the next step's exponentials, not after them
     kFlashTwoQueries = 8,     // room for two tiles of queries: the next one's come while this one is at work
 };
 
-/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, and rings of kStages key and value tiles.
+/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
 ///
-/// kAfterTurn: of the products with the values, how many (of 16 keys each) follow after the turn has been handed on.
 /// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections.
 template <
-    class Element_, int kHeadDim_, int kGroups_, int kKeys_, int kOptions_, int kAfterTurn_ = 0, int kStages_ = 2,
-    int kSlack_ = 8>
+    class Element_, int kHeadDim_, int kGroups_, int kKeys_, int kOptions_, int kKeyStages_ = 2,
+    int kValueStages_ = 2, int kSlack_ = 8>
 struct FlashShape {
     using Element = Element_;
-    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = kStages_, kSlack = kSlack_;
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kSlack = kSlack_;
+    static constexpr int kKeyStages = kKeyStages_, kValueStages = kValueStages_;
     static constexpr bool kTurns = (kOptions_ & kFlashTurns) != 0 && kGroups > 1;
     static constexpr bool kEarlyFactors = (kOptions_ & kFlashEarlyFactors) != 0;
     static constexpr bool kHeldQuery = (kOptions_ & kFlashHeldQuery) != 0;
     static constexpr bool kPackFirst = (kOptions_ & kFlashPackFirst) != 0;
-    static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1, kAfterTurn = kAfterTurn_;
+    static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
+    static constexpr bool kEarlyRelease = (kOptions_ & kFlashEarlyRelease) != 0;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
-    static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives its registers away; one thread works
+    static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives its registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
     static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240;
     static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 24;
@@ -43,19 +45,17 @@ struct FlashShape {
     static constexpr int kQueryBytes = 64 * kHeadDim * 2, kKeyBytes = kKeys * kHeadDim * 2;
     static constexpr int kQueryPitch = 64 * 128, kKeyPitch = kKeys * 128;   // between columns of 64
     static constexpr int kQuerySlots = kGroups * kQueryStages;
-    static constexpr int kKeysAt = kQuerySlots * kQueryBytes, kValuesAt = kKeysAt + kStages * kKeyBytes;
-    static constexpr int kTilesAt = kValuesAt + kStages * kKeyBytes;
+    static constexpr int kKeysAt = kQuerySlots * kQueryBytes, kValuesAt = kKeysAt + kKeyStages * kKeyBytes;
+    static constexpr int kTilesAt = kValuesAt + kValueStages * kKeyBytes;
     // What is known of a tile is read once more when its output is stored, after the first step of the next one. Tiles that
     // follow may be known by then, as many as there is room for the queries of and two that had but one step.
     static constexpr int kTiles = 8;
-    static constexpr int kBarriersAt = kTilesAt + kGroups * kTiles * static_cast<int>(sizeof(FlashTile));
-    static constexpr int kSharedBytes = kBarriersAt + (2 * kQuerySlots + 4 * kStages) * 8;
+    static constexpr int kBarriersAt = kTilesAt + (kGroups + 1) * kTiles * static_cast<int>(sizeof(FlashTile));
+    static constexpr int kSharedBytes = kBarriersAt + (2 * kQuerySlots + 2 * kKeyStages + 2 * kValueStages + 4) * 8;
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
-    static_assert(64 * (kGroups - 1) <= kKeys, "a causal tile's first rows see at most one step less than its last ones");
-    static_assert(kAfterTurn >= 0 && kAfterTurn <= kKeys / 16, "of so many products");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
 
@@ -64,7 +64,7 @@ template <class Shape>
 struct FlashMemory {
     uint32_t start;
 
-    /// What the producer tells a warpgroup about a tile, and the place of its queries.
+    /// What a warpgroup is told about a tile (or, as one more group, the producer of values), and the place of its queries.
     __device__ __forceinline__ FlashTile& tile(int group, unsigned number) const {
         return reinterpret_cast<FlashTile*>(swizzled_shared() + Shape::kTilesAt)[group * Shape::kTiles + number % Shape::kTiles];
     }
@@ -82,7 +82,14 @@ struct FlashMemory {
     __device__ __forceinline__ uint32_t query_empty(int slot) const { return barrier(Shape::kQuerySlots + slot); }
     __device__ __forceinline__ uint32_t ring(int i) const { return barrier(2 * Shape::kQuerySlots + i); }
     __device__ __forceinline__ uint32_t keys_full(int stage) const { return ring(stage); }
-    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return ring(Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t values_full(int stage) const { return ring(2 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t values_empty(int stage) const { return ring(3 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return ring(Shape::kKeyStages + stage); }
+    __device__ __forceinline__ uint32_t values_full(int stage) const { return ring(2 * Shape::kKeyStages + stage); }
+    __device__ __forceinline__ uint32_t values_empty(int stage) const {
+        return ring(2 * Shape::kKeyStages + Shape::kValueStages + stage);
+    }
+    /// Between the two producers: a tile whose values are to be loaded. Two of them may be under way.
+    __device__ __forceinline__ uint32_t tile_full(unsigned number) const {
+        return ring(2 * (Shape::kKeyStages + Shape::kValueStages) + static_cast<int>(number % 2));
+    }
+    __device__ __forceinline__ uint32_t tile_empty(unsigned number) const { return tile_full(number) + 16; }
 };

@@ -29,10 +29,11 @@ __device__ __forceinline__ float raise_lazily(SoftmaxRow& row, float tile_maximu
 }
 
 /// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
-/// multiplied with.
-template <int kSlack, int kCount>
+/// multiplied with. Calls `amid` when most exponentials are under way.
+template <int kSlack, int kCount, class Amid>
 __device__ __forceinline__ void softmax_scores(
-    float (&scores)[kCount], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
+    float (&scores)[kCount], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, const Amid& amid) {
+    constexpr int kBefore = kCount * 5 / 8;
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         float largest = scores[2 * half];
@@ -47,6 +48,7 @@ __device__ __forceinline__ void softmax_scores(
     const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
+        if (i == kBefore) amid();
         scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
         rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
     }
@@ -77,21 +79,30 @@ __device__ __forceinline__ void transpose_quad(uint32_t (&d)[4], int lane) {
     }
 }
 
+/// After a tile's last step: write the log-sum-exp of this thread's two rows, of which the first is `query`. `factors` are what
+/// the output is yet to be multiplied with.
+__device__ __forceinline__ void finish_rows(
+    const FlashProblem& p, const FlashTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        rows[half].sum = quad_sum(rows[half].sum);
+        factors[half] = rows[half].inverse();
+        const int row = query + 8 * half;
+        if (row < p.queries && lane % 4 == 0) {
+            p.lse[(static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + row] = rows[half].lse(p.scale);
+        }
+    }
+}
+
 /// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
 template <class Shape>
 __device__ __forceinline__ void store_rows(
-    const FlashProblem& p, const FlashTile& tile, int query, float (&out)[Shape::kHeadDim / 2], SoftmaxRow (&rows)[2],
-    int lane) {
+    const FlashProblem& p, const FlashTile& tile, int query, const float (&out)[Shape::kHeadDim / 2],
+    const float (&factors)[2], int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        SoftmaxRow& state = rows[half];
-        state.sum = quad_sum(state.sum);
-        const float inverse = state.inverse();
         const int row = query + 8 * half;
         const bool valid = row < p.queries;
-        if (valid && lane % 4 == 0) {
-            p.lse[(static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + row] = state.lse(p.scale);
-        }
         uint8_t* const to =
             p.o + ((static_cast<size_t>(tile.batch) * p.queries + row) * p.heads + tile.head) * (Shape::kHeadDim * 2) +
             lane % 4 * 16;
@@ -101,7 +112,7 @@ __device__ __forceinline__ void store_rows(
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
                 const float* const pair = out + 16 * i + 4 * j + 2 * half;
-                packed[j] = Shape::Element::pack(pair[0] * inverse, pair[1] * inverse);
+                packed[j] = Shape::Element::pack(pair[0] * factors[half], pair[1] * factors[half]);
             }
             transpose_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
             if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
