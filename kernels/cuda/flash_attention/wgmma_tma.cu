@@ -48,32 +48,32 @@
 #endif
 // groups keys(3) options(2) key stages, value stages, order
 #ifndef F64
-#define F64 312811330
+#define F64 312843330
 #endif
 #ifndef C64
-#define C64 312809331
+#define C64 312859331
 #endif
 #ifndef F128
-#define F128 217603220
+#define F128 217651220
 #endif
 #ifndef C128
-#define C128 212805331
+#define C128 212854331
 #endif
 #ifndef F256
-#define F256 206402220
+#define F256 206450230
 #endif
 #ifndef C256
-#define C256 206402221
+#define C256 206418221
 #endif
 
 namespace {
 
 constexpr TileOrder kPersistent = TileOrder::kPersistent, kOwnBlocks = TileOrder::kOwnBlocks;
 
-template <class Element, int kHeadDim, int kCode>
+template <class Element, int kHeadDim, long long kCode>
 using Coded = FlashShape<Element, kHeadDim, kCode / 100000000, kCode / 100000 % 1000, kCode / 1000 % 100, kCode / 100 % 10, kCode / 10 % 10, SLACK>;
 
-template <class Element, int kHeadDim, int kFull, int kCausal>
+template <class Element, int kHeadDim, long long kFull, long long kCausal>
 int launch_coded(const ForwardArguments& a, int multiprocessors, void* workspace, size_t bytes, void* queue) {
     constexpr TileOrder kOrders[] = {kPersistent, TileOrder::kDynamic, kOwnBlocks};
     if (a.causal) return launch_flash<Coded<Element, kHeadDim, kCausal>>(a, kOrders[kCausal % 10], multiprocessors, workspace, bytes, queue);

@@ -131,8 +131,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         consume_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
-        if (warp == Shape::kConsumerThreads / 32 && lane == 0) produce_flash<Shape>(memory, queries, keys, p);
-        if (warp == Shape::kConsumerThreads / 32 + 1 && lane == 0) produce_values<Shape>(memory, values, p);
+        if (lane == 0) {
+            if (warp == Shape::kConsumerThreads / 32) produce_flash<Shape>(memory, queries, keys, p);
+            else if (warp == Shape::kConsumerThreads / 32 + 1) produce_values<Shape>(memory, values, p);
+        }
         __syncwarp();   // a warp ends as a whole
     }
 }

@@ -115,14 +115,11 @@ struct FlashConsumer {
         mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
         release_values();
         if constexpr (Shape::kTurns) {
-            wait_for_turn(0);
+            wait_for_turn();
             hand_on_turn();
         }
     }
-    /// `after` is 0; the compiler does not know and computes it before the wait.
-    __device__ __forceinline__ void wait_for_turn(uint32_t after) const {
-        named_barrier_sync(kFlashTurnBarrier + group + static_cast<int>(after), 256);
-    }
+    __device__ __forceinline__ void wait_for_turn() const { named_barrier_sync(kFlashTurnBarrier + group, 256); }
     __device__ __forceinline__ void hand_on_turn() const {
         named_barrier_arrive(kFlashTurnBarrier + (group + 1 == Shape::kGroups ? 0 : group + 1), 256);
     }
@@ -140,7 +137,7 @@ __device__ __forceinline__ void consume_flash(
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
 
-    const auto softmax = [&](int first_query, int step, const auto& amid) {
+    const auto softmax = [&](int first_query, int step) {
         // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
         const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
         const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
@@ -154,7 +151,7 @@ __device__ __forceinline__ void consume_flash(
             }
             mask_scores(scores, limits, thread % 32);
         }
-        softmax_scores<Shape::kSlack>(scores, rows, corrections, p.scale, amid);
+        softmax_scores<Shape::kSlack, Shape::kHalves>(scores, rows, corrections, p.scale);
     };
     float factors[2];   // of a finished output
     const auto first_row_of = [&](const FlashTile& tile) {   // of this thread
@@ -204,13 +201,13 @@ __device__ __forceinline__ void consume_flash(
         wgmma_results(scores);
         at.release_keys();
         if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-        softmax(first_query, step, [] {});
+        softmax(first_query, step);
 
         bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
         const auto finish_output = [&] {
             wgmma_wait<0>();
             wgmma_results(out);
-            if (issued && !Shape::kEarlyRelease) at.release_values();
+            if (issued) at.release_values();
             wgmma_results(scores);   // packed only now: until here the product read the last probabilities
 #pragma unroll
             for (int i = 0; i < Shape::kKeys / 4; ++i) {
@@ -223,15 +220,7 @@ __device__ __forceinline__ void consume_flash(
             } else if (!Shape::kEarlyFactors && issued) {
                 correct_rows<Shape::kSlack>(out, corrections);
             }
-            if constexpr (Shape::kTurns) {
-                uint32_t packed = 0;
-                if constexpr (Shape::kPackFirst) {
-#pragma unroll
-                    for (int i = 0; i < Shape::kKeys / 4; ++i) packed |= probabilities[i / 4][i % 4];
-                    packed &= p.zero;
-                }
-                at.wait_for_turn(packed);
-            }
+            if constexpr (Shape::kTurns) at.wait_for_turn();
         };
 
         int next_query = 0;
@@ -239,7 +228,7 @@ __device__ __forceinline__ void consume_flash(
             const bool last = step == 0;
             if (last) {
                 // Not while a turn is yet to be let pass: others need it to get as far as the next tile.
-                if (skipped > 0) break;
+                if (!Shape::kSeamless || skipped > 0) break;
                 const FlashTile next = at.receive(number + 1);
                 step = at.own_steps(next);
                 if (step == 0) break;   // a tile that is none of this warpgroup's
@@ -275,16 +264,7 @@ __device__ __forceinline__ void consume_flash(
                 finished = true;
             }
             if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-            softmax(first_query, step, [&] {
-                if constexpr (Shape::kEarlyRelease) {
-                    // As a loop, across which the compiler moves neither this wait nor exponentials.
-#pragma unroll 1
-                    for (int once = 0; once <= p.zero; ++once) {
-                        wgmma_wait<0>();
-                        at.release_values();
-                    }
-                }
-            });
+            softmax(first_query, step);
         }
 
         // A last step, beside which nothing runs.
@@ -302,5 +282,5 @@ __device__ __forceinline__ void consume_flash(
         store(number);
         ++number;
     }
-    if (Shape::kTurns && group == 0) at.wait_for_turn(0);   // takes the turn that nobody needs
+    if (Shape::kTurns && group == 0) at.wait_for_turn();   // takes the turn that nobody needs
 }

@@ -13,8 +13,8 @@ enum FlashOptions {
     kFlashTurns = 1,          // consumers issue their products in turns, so that one's softmax meets the other's products
     kFlashEarlyFactors = 2,   // the output is corrected beside the product with the keys instead of before it
     kFlashHeldQuery = 4,      // queries are read once, into registers, instead of from shared memory in every step
-    kFlashPackFirst = 16,     // a step's probabilities are rounded before its turn
-    kFlashEarlyRelease = 32,  // a step's values are given back amid the next step's exponentials, not after them
+    kFlashHalves = 16,        // a step's softmax in two halves: one's maximum beside the other's exponentials
+    kFlashSeamless = 32,      // a tile's first product with keys is issued together with the last product of the one before
     kFlashTwoQueries = 8,     // room for two tiles of queries: the next one's come while this one is at work
 };
 
@@ -31,9 +31,8 @@ struct FlashShape {
     static constexpr bool kTurns = (kOptions_ & kFlashTurns) != 0 && kGroups > 1;
     static constexpr bool kEarlyFactors = (kOptions_ & kFlashEarlyFactors) != 0;
     static constexpr bool kHeldQuery = (kOptions_ & kFlashHeldQuery) != 0;
-    static constexpr bool kPackFirst = (kOptions_ & kFlashPackFirst) != 0;
+    static constexpr bool kHalves = (kOptions_ & kFlashHalves) != 0, kSeamless = (kOptions_ & kFlashSeamless) != 0;
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
-    static constexpr bool kEarlyRelease = (kOptions_ & kFlashEarlyRelease) != 0;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives its registers away; two threads work

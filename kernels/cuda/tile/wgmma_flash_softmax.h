@@ -28,36 +28,78 @@ __device__ __forceinline__ float raise_lazily(SoftmaxRow& row, float tile_maximu
     return row.raise(tile_maximum, scale, Exp2());
 }
 
-/// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
-/// multiplied with. Calls `amid` when most exponentials are under way.
-template <int kSlack, int kCount, class Amid>
-__device__ __forceinline__ void softmax_scores(
-    float (&scores)[kCount], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, const Amid& amid) {
-    constexpr int kBefore = kCount * 5 / 8;
+/// Scores kBegin to kEnd - 1 of a thread in its two rows, a step or a part of one. All are multiples of 4.
+template <int kBegin, int kEnd>
+struct SoftmaxPart {
+    /// The largest scores this thread has.
+    template <int kCount>
+    static __device__ __forceinline__ void look(const float (&scores)[kCount], float (&largest)[2]) {
 #pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        float largest = scores[2 * half];
+        for (int half = 0; half < 2; ++half) {
+            largest[half] = fmaxf(scores[kBegin + 2 * half], scores[kBegin + 2 * half + 1]);
 #pragma unroll
-        for (int i = 0; i < kCount; i += 4) {
-            largest = fmaxf(largest, fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+            for (int i = kBegin + 4; i < kEnd; i += 4) {
+                largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+            }
         }
-        largest = quad_maximum(largest);
-        corrections[half] = kSlack > 0 ? raise_lazily<kSlack>(rows[half], largest, scale)
-                                       : rows[half].raise(largest, scale, Exp2());
     }
-    const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
+
+    /// Raise the rows' maxima if some score of the warp exceeds its row's by more than kSlack; only then do the lanes that
+    /// share a row compare. What came before, in this step too, is then to be corrected.
+    template <int kSlack, int kCount>
+    static __device__ __forceinline__ void raise(
+        float (&scores)[kCount], SoftmaxRow (&rows)[2], const float (&largest)[2], float (&corrections)[2], float scale) {
+        // Infinite at the first key, NaN before it.
+        const bool within = (largest[0] - rows[0].maximum) * scale <= static_cast<float>(kSlack) &&
+                            (largest[1] - rows[1].maximum) * scale <= static_cast<float>(kSlack);
+        if (!__any_sync(0xffffffffu, !within)) return;
+        const float factors[2] = {raise_lazily<kSlack>(rows[0], quad_maximum(largest[0]), scale),
+                                  raise_lazily<kSlack>(rows[1], quad_maximum(largest[1]), scale)};
+        corrections[0] *= factors[0];
+        corrections[1] *= factors[1];
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        if (i == kBefore) amid();
-        scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
-        rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
+        for (int i = 0; i < kBegin; ++i) scores[i] *= factors[i % 4 / 2];
+    }
+
+    template <int kCount>
+    static __device__ __forceinline__ void exponentiate(float (&scores)[kCount], SoftmaxRow (&rows)[2], float scale) {
+        const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
+#pragma unroll
+        for (int i = kBegin; i < kEnd; ++i) {
+            scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
+            rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
+        }
+    }
+};
+
+/// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
+/// multiplied with. With kHalves the second half's maxima are looked for beside the first half's exponentials.
+template <int kSlack, bool kHalves, int kCount>
+__device__ __forceinline__ void softmax_scores(
+    float (&scores)[kCount], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
+    float largest[2];
+    corrections[0] = corrections[1] = 1.0f;
+    if constexpr (kHalves) {
+        using First = SoftmaxPart<0, kCount / 8 * 4>;
+        using Second = SoftmaxPart<kCount / 8 * 4, kCount>;
+        First::look(scores, largest);
+        First::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        Second::look(scores, largest);
+        First::exponentiate(scores, rows, scale);
+        Second::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        Second::exponentiate(scores, rows, scale);
+    } else {
+        using Whole = SoftmaxPart<0, kCount>;
+        Whole::look(scores, largest);
+        Whole::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        Whole::exponentiate(scores, rows, scale);
     }
 }
 
 /// Multiply accumulators with what softmax_scores left; with slack that is 1 for most warps in most steps.
 template <int kSlack, int kCount>
 __device__ __forceinline__ void correct_rows(float (&out)[kCount], const float (&corrections)[2]) {
-    if (kSlack > 0 && !__any_sync(0xffffffffu, corrections[0] != 1.0f || corrections[1] != 1.0f)) return;
+    if (!__any_sync(0xffffffffu, corrections[0] != 1.0f || corrections[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
 }

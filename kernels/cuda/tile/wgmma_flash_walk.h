@@ -13,7 +13,6 @@ struct FlashProblem {
     float* lse;    // [batch, heads, queries]
     int batch, queries, keys, heads, heads_per_key_head;
     bool causal;
-    int zero;      // is zero, which the compiler does not know
     float scale;   // softmax_scale * log2(e)
     int tiles;     // of one head
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
