@@ -29,9 +29,8 @@ import torch
 
 HEADS = {64: 32, 128: 16, 256: 8}
 SMALL = [
-    (2, 193, 130, 2, 1, 0), (1, 400, 400, 1, 1, 1), (1, 300, 420, 2, 1, 1), (2, 300, 100, 1, 1, 1), (3, 1000, 1000, 50, 25, 0),
-    (3, 1000, 1000, 50, 25, 1), (2, 512, 512, 150, 150, 0), (2, 512, 512, 150, 150, 1), (1, 4100, 4100, 8, 8, 1),
-    (1, 2200, 2200, 16, 8, 0), (1, 64, 200, 300, 300, 1),
+    (2, 193, 130, 2, 1, 0), (1, 400, 400, 1, 1, 1), (1, 300, 420, 2, 1, 1), (2, 300, 100, 1, 1, 1),
+    (2, 600, 600, 80, 40, 0), (2, 600, 600, 80, 40, 1), (1, 2100, 2100, 8, 8, 1), (1, 64, 200, 300, 300, 1),
 ]
 
 
@@ -102,7 +101,7 @@ def race(folder: Path, deadline: float, dims: list[int], lengths: list[int], bud
     right = []
     for path, process in checks.items():
         try:
-            log, _ = process.communicate(timeout=max(1.0, 30 - lib.elapsed()))
+            log, _ = process.communicate(timeout=max(1.0, 20 - lib.elapsed()))
         except subprocess.TimeoutExpired:
             process.kill()
             log = "out of time"
