@@ -28,27 +28,30 @@ __device__ __forceinline__ float raise_lazily(SoftmaxRow& row, float tile_maximu
     return row.raise(tile_maximum, scale, Exp2());
 }
 
-/// Scores kBegin to kEnd - 1 of a thread in its two rows, a step or a part of one. All are multiples of 4.
-template <int kBegin, int kEnd>
+/// Of a thread's scores those from kBegin on, kCount of them, in its two rows: a step's or half of one's. Both are multiples
+/// of 4.
+template <int kBegin, int kCount>
 struct SoftmaxPart {
-    /// The largest scores this thread has.
-    template <int kCount>
-    static __device__ __forceinline__ void look(const float (&scores)[kCount], float (&largest)[2]) {
+    static constexpr int kEnd = kBegin + kCount;
+
+    /// The largest that this thread has.
+    template <int kAll>
+    static __device__ __forceinline__ void look(const float (&scores)[kAll], float (&largest)[2]) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            largest[half] = fmaxf(scores[kBegin + 2 * half], scores[kBegin + 2 * half + 1]);
+            largest[half] = scores[kBegin + 2 * half];
 #pragma unroll
-            for (int i = kBegin + 4; i < kEnd; i += 4) {
+            for (int i = kBegin; i < kEnd; i += 4) {
                 largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
             }
         }
     }
 
-    /// Raise the rows' maxima if some score of the warp exceeds its row's by more than kSlack; only then do the lanes that
-    /// share a row compare. What came before, in this step too, is then to be corrected.
-    template <int kSlack, int kCount>
+    /// Raise the rows' maxima and correct what this step has already, but only where some score of the warp exceeds its row's
+    /// maximum by more than kSlack; elsewhere the lanes that share a row need not compare.
+    template <int kSlack, int kAll>
     static __device__ __forceinline__ void raise(
-        float (&scores)[kCount], SoftmaxRow (&rows)[2], const float (&largest)[2], float (&corrections)[2], float scale) {
+        float (&scores)[kAll], SoftmaxRow (&rows)[2], const float (&largest)[2], float (&corrections)[2], float scale) {
         // Infinite at the first key, NaN before it.
         const bool within = (largest[0] - rows[0].maximum) * scale <= static_cast<float>(kSlack) &&
                             (largest[1] - rows[1].maximum) * scale <= static_cast<float>(kSlack);
@@ -61,8 +64,8 @@ struct SoftmaxPart {
         for (int i = 0; i < kBegin; ++i) scores[i] *= factors[i % 4 / 2];
     }
 
-    template <int kCount>
-    static __device__ __forceinline__ void exponentiate(float (&scores)[kCount], SoftmaxRow (&rows)[2], float scale) {
+    template <int kAll>
+    static __device__ __forceinline__ void exponentiate(float (&scores)[kAll], SoftmaxRow (&rows)[2], float scale) {
         const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
 #pragma unroll
         for (int i = kBegin; i < kEnd; ++i) {
@@ -74,14 +77,15 @@ struct SoftmaxPart {
 
 /// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
 /// multiplied with. With kHalves the second half's maxima are looked for beside the first half's exponentials.
-template <int kSlack, bool kHalves, int kCount>
+template <int kSlack, bool kHalves, int kAll>
 __device__ __forceinline__ void softmax_scores(
-    float (&scores)[kCount], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
+    float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
     float largest[2];
-    corrections[0] = corrections[1] = 1.0f;
     if constexpr (kHalves) {
-        using First = SoftmaxPart<0, kCount / 8 * 4>;
-        using Second = SoftmaxPart<kCount / 8 * 4, kCount>;
+        constexpr int kFirst = kAll / 8 * 4;
+        using First = SoftmaxPart<0, kFirst>;
+        using Second = SoftmaxPart<kFirst, kAll - kFirst>;
+        corrections[0] = corrections[1] = 1.0f;
         First::look(scores, largest);
         First::template raise<kSlack>(scores, rows, largest, corrections, scale);
         Second::look(scores, largest);
@@ -89,9 +93,14 @@ __device__ __forceinline__ void softmax_scores(
         Second::template raise<kSlack>(scores, rows, largest, corrections, scale);
         Second::exponentiate(scores, rows, scale);
     } else {
-        using Whole = SoftmaxPart<0, kCount>;
+        using Whole = SoftmaxPart<0, kAll>;
         Whole::look(scores, largest);
-        Whole::template raise<kSlack>(scores, rows, largest, corrections, scale);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            largest[half] = quad_maximum(largest[half]);
+            corrections[half] = kSlack > 0 ? raise_lazily<kSlack>(rows[half], largest[half], scale)
+                                           : rows[half].raise(largest[half], scale, Exp2());
+        }
         Whole::exponentiate(scores, rows, scale);
     }
 }
@@ -99,7 +108,7 @@ __device__ __forceinline__ void softmax_scores(
 /// Multiply accumulators with what softmax_scores left; with slack that is 1 for most warps in most steps.
 template <int kSlack, int kCount>
 __device__ __forceinline__ void correct_rows(float (&out)[kCount], const float (&corrections)[2]) {
-    if (!__any_sync(0xffffffffu, corrections[0] != 1.0f || corrections[1] != 1.0f)) return;
+    if (kSlack > 0 && !__any_sync(0xffffffffu, corrections[0] != 1.0f || corrections[1] != 1.0f)) return;
 #pragma unroll
     for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
 }
