@@ -1,0 +1,333 @@
+// SPDX-License-Identifier: MIT
+// The device code of attention forward from e4m3 on wgmma.
+//
+// Roles in a block: kGroups warpgroups with 64 query rows each, then a warpgroup of which one thread drives TMA and three warps
+// turn over the values. They meet at mbarriers, a full and an empty one for each stage of four rings: queries, keys, values as
+// they come (TMA to the transposers) and values transposed (to the consumers). See flash_attention_fp8/wgmma_tma.cu for the
+// algorithm, the instances and the launch.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ptx/grid_dependency.h"
+#include "ptx/ldmatrix.h"
+#include "ptx/mbarrier.h"
+#include "ptx/named_barrier.h"
+#include "ptx/shared_address.h"
+#include "ptx/tma.h"
+#include "ptx/tma_5d.h"
+#include "ptx/warp_uniform.h"
+#include "ptx/warpgroup_registers.h"
+#include "ptx/wgmma.h"
+#include "tile/swizzle.h"
+#include "tile/wgmma_flash_fp8_shape.h"
+#include "tile/wgmma_flash_fp8_softmax.h"
+#include "tile/wgmma_flash_fp8_transpose.h"
+
+constexpr int kFp8TurnBarrier = 1;   // and those after it, one per consumer warpgroup
+
+/// Fill the rings for all tiles of this block. One thread. Keys run one step ahead of values, as the consumers do.
+template <class Shape>
+__device__ __forceinline__ void produce_fp8_flash(
+    const Fp8FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
+    const Fp8FlashProblem& p) {
+    Fp8Ring<Shape::kStages> key_at, raw_at;
+    Fp8Ring<Shape::kQueryStages> query_at;
+    for (Fp8FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
+        const Fp8FlashTile tile = walk.tile(p);
+        if (tile.steps == 0) continue;
+        const int key_head = tile.head / p.heads_per_key_head;
+        const auto load_keys = [&](int step) {
+            mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);
+            const uint32_t full = memory.keys_full(key_at.stage);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.keys(key_at.stage), keys, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
+            key_at.advance();
+        };
+        load_keys(tile.steps - 1);
+        mbarrier_wait(memory.query_empty(query_at.stage), query_at.parity ^ 1);
+        const uint32_t query_full = memory.query_full(query_at.stage);
+        mbarrier_arrive_expect(query_full, Shape::kQueryBytes);
+        tma_load_5d(memory.query(query_at.stage), queries, query_full, 0, tile.first_query, 0, tile.head, tile.batch);
+        query_at.advance();
+        for (int step = tile.steps - 1; step >= 0; --step) {
+            if (step > 0) load_keys(step - 1);
+            mbarrier_wait(memory.raw_empty(raw_at.stage), raw_at.parity ^ 1);
+            const uint32_t full = memory.raw_full(raw_at.stage);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.raw(raw_at.stage), values, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
+            raw_at.advance();
+        }
+    }
+}
+
+/// Transpose the values of all tiles of this block. `warp` counts the transposers.
+template <class Shape>
+__device__ __forceinline__ void transpose_fp8_flash(
+    const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int warp, int lane) {
+    Fp8Ring<Shape::kStages> raw_at, value_at;
+    for (Fp8FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
+        const int steps = walk.tile(p).steps;
+        for (int step = 0; step < steps; ++step) {
+            mbarrier_wait(memory.raw_full(raw_at.stage), raw_at.parity);
+            mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
+            transpose_values<Shape>(memory.raw(raw_at.stage), memory.values(value_at.stage), warp, lane);
+            fence_async_shared();   // what ordinary stores wrote, wgmma reads
+            __syncwarp();
+            if (lane == 0) {
+                mbarrier_arrive(memory.raw_empty(raw_at.stage));
+                mbarrier_arrive(memory.values_full(value_at.stage));
+            }
+            raw_at.advance();
+            value_at.advance();
+        }
+    }
+}
+
+/// The operand of rows as TMA brought them, and how far 32 columns further are (in units of a descriptor).
+template <class Shape>
+__device__ __forceinline__ uint64_t fp8_rows_operand(uint32_t rows) {
+    return Shape::kRowBytes == 128 ? wgmma_operand(rows) : wgmma_operand_64(rows);
+}
+template <class Shape>
+__device__ __forceinline__ constexpr uint32_t fp8_columns_offset(int c, int pitch) {
+    return c * 32 / Shape::kRowBytes * (pitch >> 4) + c * 32 % Shape::kRowBytes / 16;
+}
+
+/// The 64 query rows of a warpgroup as the A operand: where they lie in shared memory, or this thread's fragments of them.
+template <class Shape, bool kHeld = Shape::kHeldQuery>
+struct Fp8FlashQuery {
+    uint64_t operand;
+
+    __device__ __forceinline__ void load(uint32_t rows, int, int) { operand = fp8_rows_operand<Shape>(rows); }
+    __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
+        Wgmma<Shape::kKeys>::product(scores, operand + fp8_columns_offset<Shape>(c, Shape::kQueryPitch), keys, c > 0);
+    }
+};
+template <class Shape>
+struct Fp8FlashQuery<Shape, true> {
+    uint32_t fragments[Shape::kHeadDim / 32][4];
+
+    __device__ __forceinline__ void load(uint32_t rows, int warp, int lane) {
+        constexpr int kPieces = Shape::kRowBytes / 32;
+#pragma unroll
+        for (int c = 0; c < Shape::kHeadDim / 32; ++c) {
+            ldmatrix_x4(
+                fragments[c], rows + c / kPieces * Shape::kQueryPitch +
+                    Swizzle<Shape::kRowChunks>::offset(warp * 16 + lane % 16, c % kPieces * 2 + lane / 16));
+        }
+    }
+    __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
+        Wgmma<Shape::kKeys>::product(scores, fragments[c], keys, c > 0);
+    }
+};
+
+/// Issue scores = Q K^T.
+template <class Shape>
+__device__ __forceinline__ void issue_fp8_scores(
+    float (&scores)[Shape::kKeys / 2], const Fp8FlashQuery<Shape>& query, uint32_t keys) {
+    const uint64_t b = fp8_rows_operand<Shape>(keys);
+#pragma unroll
+    for (int c = 0; c < Shape::kHeadDim / 32; ++c) {
+        query.multiply(scores, c, b + fp8_columns_offset<Shape>(c, Shape::kKeyPitch));
+    }
+}
+
+/// Issue out += P V.
+template <class Shape>
+__device__ __forceinline__ void issue_fp8_output(
+    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[Shape::kKeys / 32][4], uint32_t values) {
+    const uint64_t b = wgmma_operand(values);
+#pragma unroll
+    for (int i = 0; i < Shape::kKeys / 32; ++i) {
+        Wgmma<Shape::kHeadDim>::product(out, weights[i], b + i / 4 * (Shape::kValuePitch >> 4) + i % 4 * 2, true);
+    }
+}
+
+/// Whether the sign of any packed weight is set: never, but only the packed registers tell. Makes what follows wait for them.
+template <int kCount>
+__device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount][4]) {
+    uint32_t all = 0;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) all |= weights[i][0] | weights[i][1] | weights[i][2] | weights[i][3];
+    return static_cast<int>(all >> 31);
+}
+
+/// All tiles of one consumer warpgroup. The scores of the next step are on their way while the values of the last one are
+/// multiplied.
+template <class Shape>
+__device__ __forceinline__ void consume_fp8_flash(
+    const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
+    Fp8Ring<Shape::kStages> key_at, value_at;
+    Fp8Ring<Shape::kQueryStages> query_at;
+    Fp8FlashQuery<Shape> query;
+    const int own_turn = kFp8TurnBarrier + group;
+    const int next_turn = kFp8TurnBarrier + (group + 1) % Shape::kGroups;
+    if (Shape::kTurns && group == Shape::kGroups - 1) named_barrier_arrive(next_turn, 256);   // the first turn is 0's
+    const auto release = [&](uint32_t barrier) {
+        if (lane == 0) mbarrier_arrive(barrier);
+    };
+
+    for (Fp8FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
+        const Fp8FlashTile tile = walk.tile(p);
+        const int first_row = tile.first_query + group * 64;   // of the warpgroup
+        const int row = first_row + warp * 16 + lane / 4;      // of this thread, and eight further on its other one
+        const int key_head = tile.head / p.heads_per_key_head;
+        float out[Shape::kHeadDim / 2];
+        WeightRow rows[2];
+        float value_scale = 1.0f;
+#pragma unroll
+        for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+
+        if (tile.steps > 0) {
+            // Scores times factors are exponents of two. With scales per block, those of keys and values join in each step.
+            float factors[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                factors[half] = p.scale * p.query_scale.of(tile.batch, min(row + 8 * half, p.queries - 1), tile.head);
+                if (!Shape::kBlockScales) factors[half] *= p.key_scale.of(tile.batch, 0, key_head);
+            }
+            if (!Shape::kBlockScales) value_scale = p.value_scale.of(tile.batch, 0, key_head);
+            float step_scales[2] = {1.0f, 1.0f};
+            const auto fetch_scales = [&](int step) {
+                if constexpr (Shape::kBlockScales) {
+                    step_scales[0] = p.key_scale.of(tile.batch, step * Shape::kKeys, key_head);
+                    step_scales[1] = p.value_scale.of(tile.batch, step * Shape::kKeys, key_head);
+                }
+            };
+            // How many keys the warpgroup's first row sees; each further one sees one more, up to the end.
+            const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
+            const auto softmax = [&](float (&scores)[Shape::kKeys / 2], float (&corrections)[2], int step) {
+                const int first_key = step * Shape::kKeys;
+                if (first_key + Shape::kKeys > seen) {
+                    int limits[2];
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const int last = p.causal ? row + 8 * half + 1 + p.keys - p.queries : p.keys;
+                        limits[half] = min(p.keys, last) - first_key;
+                    }
+                    mask_fp8_scores(scores, limits, lane);
+                }
+                if constexpr (Shape::kBlockScales) {
+                    const float scaled[2] = {factors[0] * step_scales[0], factors[1] * step_scales[0]};
+                    weigh_scores<true>(
+                        scores, rows, corrections, scaled, {log2f(step_scales[1]), 1.0f / step_scales[1]});
+                } else {
+                    weigh_scores<false>(scores, rows, corrections, factors, {});
+                }
+            };
+            uint32_t weights[Shape::kKeys / 32][4];
+            // What a step leaves for the next one: weights to be packed, and what out is yet to be multiplied with.
+            float scores[Shape::kKeys / 2], corrections[2];
+            const auto finish_output = [&](bool issued) {
+                wgmma_wait<0>();
+                wgmma_results(out);
+                if (issued) {
+                    release(memory.values_empty(value_at.stage));
+                    value_at.advance();
+                }
+                wgmma_results(scores);   // packed only now: until here the product read the last weights
+                pack_weights(weights, scores);
+                if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
+            };
+
+            fetch_scales(tile.steps - 1);
+            mbarrier_wait(memory.query_full(query_at.stage), query_at.parity);
+            query.load(memory.query(query_at.stage) + group * 64 * Shape::kRowBytes, warp, lane);
+            if constexpr (Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
+            mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
+            wgmma_fence();
+            issue_fp8_scores<Shape>(scores, query, memory.keys(key_at.stage));
+            wgmma_commit();
+            wgmma_wait<0>();
+            wgmma_results(scores);
+            release(memory.keys_empty(key_at.stage));
+            key_at.advance();
+            softmax(scores, corrections, tile.steps - 1);
+            for (int step = tile.steps - 2; step >= 0; --step) {
+                fetch_scales(step);
+                // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
+                mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
+                finish_output(step < tile.steps - 2);
+                if constexpr (Shape::kTurns) named_barrier_sync(own_turn + sign_of_weights(weights), 256);
+                wgmma_fence();
+                issue_fp8_scores<Shape>(scores, query, memory.keys(key_at.stage));
+                wgmma_commit();
+                if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
+                mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
+                wgmma_fence();
+                issue_fp8_output<Shape>(out, weights, memory.values(value_at.stage));
+                wgmma_commit();
+                if constexpr (Shape::kTurns) named_barrier_arrive(next_turn, 256);
+                wgmma_wait<1>();
+                wgmma_results(scores);
+                release(memory.keys_empty(key_at.stage));
+                key_at.advance();
+                softmax(scores, corrections, step);
+            }
+            if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
+            query_at.advance();
+            // The last values come after those still being multiplied.
+            const bool issued = tile.steps > 1;
+            Fp8Ring<Shape::kStages> last_at = value_at;
+            if (issued) last_at.advance();
+            mbarrier_wait(memory.values_full(last_at.stage), last_at.parity);
+            finish_output(issued);
+            if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
+            wgmma_fence();
+            issue_fp8_output<Shape>(out, weights, memory.values(value_at.stage));
+            wgmma_commit();
+            wgmma_wait<0>();
+            wgmma_results(out);
+            release(memory.values_empty(value_at.stage));
+            value_at.advance();
+        }
+        store_fp8_rows<Shape>(p, tile, row, out, rows, value_scale, lane);
+    }
+    if (Shape::kTurns && group == 0) named_barrier_sync(own_turn, 256);   // takes the turn that nobody needs
+}
+
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
+    const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap keys,
+    const __grid_constant__ TensorMap values, const __grid_constant__ Fp8FlashProblem p) {
+    const Fp8FlashMemory<Shape> memory = {shared_address(swizzled_shared())};
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
+    constexpr int kConsumerWarps = Shape::kConsumerThreads / 32;
+
+    if (threadIdx.x == 0) {
+        for (int stage = 0; stage < Shape::kQueryStages; ++stage) {
+            mbarrier_init(memory.query_full(stage), 1);
+            mbarrier_init(memory.query_empty(stage), kConsumerWarps);
+        }
+        for (int stage = 0; stage < Shape::kStages; ++stage) {
+            mbarrier_init(memory.keys_full(stage), 1);
+            mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
+            mbarrier_init(memory.raw_full(stage), 1);
+            mbarrier_init(memory.raw_empty(stage), Shape::kTransposers);
+            mbarrier_init(memory.values_full(stage), Shape::kTransposers);
+            mbarrier_init(memory.values_empty(stage), kConsumerWarps);
+        }
+        mbarrier_fence_init();
+        tma_prefetch_map(queries);
+        tma_prefetch_map(keys);
+        tma_prefetch_map(values);
+    }
+    __syncthreads();
+    grid_dependency_wait();
+    grid_dependency_release();
+
+    if (warp < kConsumerWarps) {
+        if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
+        consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
+    } else {
+        if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
+        if (warp > kConsumerWarps) {
+            transpose_fp8_flash<Shape>(memory, p, warp - kConsumerWarps - 1, lane);
+        } else if (lane == 0) {
+            produce_fp8_flash<Shape>(memory, queries, keys, values, p);
+        }
+        __syncwarp();   // the warp ends as a whole
+    }
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT
+// One instance of the Hopper attention forward from e4m3: its tile, its warps, where everything lies in shared memory, and the
+// order in which blocks take tiles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+
+constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
+
+/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
+///
+/// kTurns: the consumers issue their products in turns, so that one's softmax runs beside the other's products.
+/// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
+/// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
+/// kBlockScales: scales of keys and values change every 128 of them; without it there is one per head.
+template <
+    int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_, bool kBlockScales_>
+struct Fp8FlashShape {
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = 2;
+    static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
+    static constexpr bool kBlockScales = kBlockScales_;
+    static constexpr int kQueries = 64 * kGroups;
+    static constexpr int kConsumerThreads = 128 * kGroups;
+    static constexpr int kTransposers = 3;   // warps that transpose values; the fourth of their warpgroup drives TMA
+    static constexpr int kThreads = kConsumerThreads + 128;
+    static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
+
+    // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
+    static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;
+    static constexpr int kRowChunks = kRowBytes / 16;
+    static constexpr int kQueryBytes = kQueries * kHeadDim, kKeyBytes = kKeys * kHeadDim;
+    static constexpr int kQueryPitch = kQueries * kRowBytes, kKeyPitch = kKeys * kRowBytes;   // between rows' pieces
+    // V transposed is [kKeys / 128, rounded up][kHeadDim] rows of 128 keys, in the 128-byte swizzle.
+    static constexpr int kValuePitch = kHeadDim * 128;
+    static constexpr int kValueBytes = ceil_div(kKeys, 128) * kValuePitch;
+
+    static constexpr int kRoom = 227 * 1024;   // what a block can have
+    static constexpr int kRingBytes = kStages * (2 * kKeyBytes + kValueBytes);   // K, V as it comes, V transposed
+    static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
+    static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
+    static constexpr int kValuesAt = kRawAt + kStages * kKeyBytes;
+    static constexpr int kBarriersAt = kValuesAt + kStages * kValueBytes;
+    static constexpr int kSharedBytes = kBarriersAt + (2 * kQueryStages + 6 * kStages) * 8;
+
+    static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
+    static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
+    static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
+    static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
+    static_assert(kGroups >= 1 && kGroups <= 3, "registers");
+    static_assert(kSharedBytes <= kRoom, "shared memory");
+};
+
+/// A place in a ring and the parity of its use there.
+template <int kStages>
+struct Fp8Ring {
+    int stage = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        if (++stage == kStages) {
+            stage = 0;
+            parity ^= 1;
+        }
+    }
+};
+
+/// Addresses in one block's shared memory. Every ring has a full and an empty barrier per stage.
+template <class Shape>
+struct Fp8FlashMemory {
+    uint32_t start;
+
+    __device__ __forceinline__ uint32_t query(int stage) const { return start + stage * Shape::kQueryBytes; }
+    __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
+    __device__ __forceinline__ uint32_t raw(int stage) const { return start + Shape::kRawAt + stage * Shape::kKeyBytes; }
+    __device__ __forceinline__ uint32_t values(int stage) const {
+        return start + Shape::kValuesAt + stage * Shape::kValueBytes;
+    }
+    __device__ __forceinline__ uint32_t barrier(int i) const { return start + Shape::kBarriersAt + 8 * i; }
+    __device__ __forceinline__ uint32_t query_full(int stage) const { return barrier(6 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t query_empty(int stage) const {
+        return barrier(6 * Shape::kStages + Shape::kQueryStages + stage);
+    }
+    __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(stage); }
+    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return barrier(Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t raw_full(int stage) const { return barrier(2 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t raw_empty(int stage) const { return barrier(3 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(4 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(5 * Shape::kStages + stage); }
+};
+
+/// The scales of one operand and how far apart they are; 0 where neighbours share one.
+struct ScaleGrid {
+    const float* start;
+    int batch, block, head;   // pitches
+
+    __device__ __forceinline__ float of(int b, int token, int h) const {
+        return start[static_cast<size_t>(b) * batch + token / kScaleBlock * block + h * head];
+    }
+};
+
+/// What the kernel needs beside the tensor maps.
+struct Fp8FlashProblem {
+    uint8_t* o;    // [batch, queries, heads, head_dim] bf16
+    float* lse;    // [batch, heads, queries]
+    ScaleGrid query_scale, key_scale, value_scale;
+    int batch, queries, keys, heads, heads_per_key_head;
+    bool causal;
+    float scale;   // softmax_scale * log2(e)
+    int tiles;     // of one head
+    int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
+    int units;     // of work, in all
+    bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
+};
+
+/// One tile of queries and how many steps of keys it sees.
+struct Fp8FlashTile {
+    int batch, head, first_query, steps;
+};
+
+/// The tiles of one block, in order.
+template <class Shape>
+struct Fp8FlashWalk {
+    int unit;
+    bool second = false;   // of a pair
+
+    __device__ __forceinline__ Fp8FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ bool more(const Fp8FlashProblem& p) const { return unit < p.units; }
+    __device__ __forceinline__ void next(const Fp8FlashProblem& p) {
+        const int half = (p.tiles + 1) / 2;
+        second = p.pairs && !second && unit % half != p.tiles / 2;
+        if (!second) unit += static_cast<int>(gridDim.x);
+    }
+
+    __device__ __forceinline__ Fp8FlashTile tile(const Fp8FlashProblem& p) const {
+        int head, index;   // index: place among the head's tiles, the longest first
+        if (p.pairs) {
+            const int half = (p.tiles + 1) / 2, pair = unit % half;
+            head = unit / half;
+            index = second ? p.tiles - 1 - pair : pair;
+        } else {
+            const int in_section = p.section * p.tiles, first = unit / in_section * p.section, rest = unit % in_section;
+            const int heads = min(p.section, p.batch * p.heads - first);
+            head = first + rest % heads;
+            index = rest / heads;
+        }
+        Fp8FlashTile t;
+        t.batch = head / p.heads;
+        t.head = head % p.heads;
+        t.first_query = (p.causal ? p.tiles - 1 - index : index) * Shape::kQueries;
+        // Causal: query i sees keys j <= i + keys - queries.
+        const int last = min(t.first_query + Shape::kQueries, p.queries) - 1;
+        const int seen = p.causal ? min(p.keys, last + 1 + p.keys - p.queries) : p.keys;
+        t.steps = seen <= 0 ? 0 : ceil_div(seen, Shape::kKeys);
+        return t;
+    }
+};
