@@ -32,55 +32,67 @@ template <class Shape>
 __device__ __forceinline__ void produce_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
     const Fp8FlashProblem& p) {
-    Fp8Ring<Shape::kStages> key_at, raw_at;
-    Fp8Ring<Shape::kQueryStages> query_at;
+    uint32_t key_count = 0, raw_count = 0, tile_count = 0;
+    const auto announce = [&](const Fp8FlashTile& tile, uint32_t bytes) {
+        const Fp8Place<Shape::kQueryStages> at(tile_count);
+        mbarrier_wait(memory.query_empty(at.stage), at.parity ^ 1);
+        memory.tile(tile_count) = tile;
+        mbarrier_arrive_expect(memory.query_full(at.stage), bytes);
+        ++tile_count;
+        return at.stage;
+    };
     for (Fp8FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
-        const Fp8FlashTile tile = walk.tile(p);
-        if (tile.steps == 0) continue;
+        Fp8FlashTile tile = walk.tile(p);
+        if (tile.steps == 0) {
+            announce(tile, 0);
+            continue;
+        }
         const int key_head = tile.head / p.heads_per_key_head;
         const auto load_keys = [&](int step) {
-            mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);
-            const uint32_t full = memory.keys_full(key_at.stage);
-            mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.keys(key_at.stage), keys, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
-            key_at.advance();
+            const Fp8Place<Shape::kStages> at(key_count++);
+            mbarrier_wait(memory.keys_empty(at.stage), at.parity ^ 1);
+            mbarrier_arrive_expect(memory.keys_full(at.stage), Shape::kKeyBytes);
+            tma_load_5d(
+                memory.keys(at.stage), keys, memory.keys_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
         };
         load_keys(tile.steps - 1);
-        mbarrier_wait(memory.query_empty(query_at.stage), query_at.parity ^ 1);
-        const uint32_t query_full = memory.query_full(query_at.stage);
-        mbarrier_arrive_expect(query_full, Shape::kQueryBytes);
-        tma_load_5d(memory.query(query_at.stage), queries, query_full, 0, tile.first_query, 0, tile.head, tile.batch);
-        query_at.advance();
+        if constexpr (!Shape::kBlockScales) {
+            tile.key_scale = p.key_scale.of(tile.batch, 0, key_head);
+            tile.value_scale = p.value_scale.of(tile.batch, 0, key_head);
+        }
+        const int query = announce(tile, Shape::kQueryBytes);
+        tma_load_5d(
+            memory.query(query), queries, memory.query_full(query), 0, tile.first_query, 0, tile.head, tile.batch);
         for (int step = tile.steps - 1; step >= 0; --step) {
             if (step > 0) load_keys(step - 1);
-            mbarrier_wait(memory.raw_empty(raw_at.stage), raw_at.parity ^ 1);
-            const uint32_t full = memory.raw_full(raw_at.stage);
-            mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.raw(raw_at.stage), values, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
-            raw_at.advance();
+            const Fp8Place<Shape::kStages> at(raw_count++);
+            mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
+            mbarrier_arrive_expect(memory.raw_full(at.stage), Shape::kKeyBytes);
+            tma_load_5d(
+                memory.raw(at.stage), values, memory.raw_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
         }
     }
+    announce({0, 0, 0, -1, 1.0f, 1.0f}, 0);
+    const Fp8Place<Shape::kStages> at(raw_count);
+    mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
+    memory.ends(at.stage) = 1;
+    mbarrier_arrive(memory.raw_full(at.stage));
 }
 
 /// Transpose the values of all tiles of this block. `warp` counts the transposers.
 template <class Shape>
-__device__ __forceinline__ void transpose_fp8_flash(
-    const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int warp, int lane) {
-    Fp8Ring<Shape::kStages> raw_at, value_at;
-    for (Fp8FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
-        const int steps = walk.tile(p).steps;
-        for (int step = 0; step < steps; ++step) {
-            mbarrier_wait(memory.raw_full(raw_at.stage), raw_at.parity);
-            mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
-            transpose_values<Shape>(memory.raw(raw_at.stage), memory.values(value_at.stage), warp, lane);
-            fence_async_shared();   // what ordinary stores wrote, wgmma reads
-            __syncwarp();
-            if (lane == 0) {
-                mbarrier_arrive(memory.raw_empty(raw_at.stage));
-                mbarrier_arrive(memory.values_full(value_at.stage));
-            }
-            raw_at.advance();
-            value_at.advance();
+__device__ __forceinline__ void transpose_fp8_flash(const Fp8FlashMemory<Shape>& memory, int warp, int lane) {
+    for (uint32_t count = 0;; ++count) {
+        const Fp8Place<Shape::kStages> at(count);   // in both rings of values
+        mbarrier_wait(memory.raw_full(at.stage), at.parity);
+        if (memory.ends(at.stage) != 0) break;
+        mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
+        transpose_values<Shape>(memory.raw(at.stage), memory.values(at.stage), warp, lane);
+        fence_async_shared();   // what ordinary stores wrote, wgmma reads
+        __syncwarp();
+        if (lane == 0) {
+            mbarrier_arrive(memory.raw_empty(at.stage));
+            mbarrier_arrive(memory.values_full(at.stage));
         }
     }
 }
@@ -159,8 +171,8 @@ __device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount]
 template <class Shape>
 __device__ __forceinline__ void consume_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
-    Fp8Ring<Shape::kStages> key_at, value_at;
-    Fp8Ring<Shape::kQueryStages> query_at;
+    using Place = Fp8Place<Shape::kStages>;
+    uint32_t key_count = 0, tile_count = 0;   // values are those of the step before
     Fp8FlashQuery<Shape> query;
     const int own_turn = kFp8TurnBarrier + group;
     const int next_turn = kFp8TurnBarrier + (group + 1) % Shape::kGroups;
@@ -169,43 +181,45 @@ __device__ __forceinline__ void consume_fp8_flash(
         if (lane == 0) mbarrier_arrive(barrier);
     };
 
-    for (Fp8FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
-        const Fp8FlashTile tile = walk.tile(p);
-        const int first_row = tile.first_query + group * 64;   // of the warpgroup
-        const int row = first_row + warp * 16 + lane / 4;      // of this thread, and eight further on its other one
-        const int key_head = tile.head / p.heads_per_key_head;
+    for (;; ++tile_count) {
+        const Fp8Place<Shape::kQueryStages> query_at(tile_count);
+        mbarrier_wait(memory.query_full(query_at.stage), query_at.parity);
+        const Fp8FlashTile& tile = memory.tile(tile_count);   // read whenever needed, to save registers
+        const int steps = tile.steps;
+        if (steps < 0) break;
+        // The query of this thread; its other one is eight further on.
+        const auto row = [&] { return tile.first_query + group * 64 + warp * 16 + lane / 4; };
         float out[Shape::kHeadDim / 2];
         WeightRow rows[2];
-        float value_scale = 1.0f;
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
 
-        if (tile.steps > 0) {
+        if (steps > 0) {
             // Scores times factors are exponents of two. With scales per block, those of keys and values join in each step.
             float factors[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                factors[half] = p.scale * p.query_scale.of(tile.batch, min(row + 8 * half, p.queries - 1), tile.head);
-                if (!Shape::kBlockScales) factors[half] *= p.key_scale.of(tile.batch, 0, key_head);
+                factors[half] = p.scale * p.query_scale.of(tile.batch, min(row() + 8 * half, p.queries - 1), tile.head);
+                if (!Shape::kBlockScales) factors[half] *= tile.key_scale;
             }
-            if (!Shape::kBlockScales) value_scale = p.value_scale.of(tile.batch, 0, key_head);
-            float step_scales[2] = {1.0f, 1.0f};
+            float step_scales[2];   // of keys and values
             const auto fetch_scales = [&](int step) {
                 if constexpr (Shape::kBlockScales) {
+                    const int key_head = tile.head / p.heads_per_key_head;
                     step_scales[0] = p.key_scale.of(tile.batch, step * Shape::kKeys, key_head);
                     step_scales[1] = p.value_scale.of(tile.batch, step * Shape::kKeys, key_head);
                 }
             };
-            // How many keys the warpgroup's first row sees; each further one sees one more, up to the end.
-            const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
+            // The warpgroup's first row sees all keys of so many steps; each further one sees one more, up to the end.
+            const int whole =
+                (p.causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) / Shape::kKeys;
             const auto softmax = [&](float (&scores)[Shape::kKeys / 2], float (&corrections)[2], int step) {
-                const int first_key = step * Shape::kKeys;
-                if (first_key + Shape::kKeys > seen) {
+                if (step >= whole) {
                     int limits[2];
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
-                        const int last = p.causal ? row + 8 * half + 1 + p.keys - p.queries : p.keys;
-                        limits[half] = min(p.keys, last) - first_key;
+                        const int last = p.causal ? row() + 8 * half + 1 + p.keys - p.queries : p.keys;
+                        limits[half] = min(p.keys, last) - step * Shape::kKeys;
                     }
                     mask_fp8_scores(scores, limits, lane);
                 }
@@ -220,70 +234,68 @@ __device__ __forceinline__ void consume_fp8_flash(
             uint32_t weights[Shape::kKeys / 32][4];
             // What a step leaves for the next one: weights to be packed, and what out is yet to be multiplied with.
             float scores[Shape::kKeys / 2], corrections[2];
-            const auto finish_output = [&](bool issued) {
+            const auto start_scores = [&] {
+                wgmma_fence();
+                issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
+                wgmma_commit();
+            };
+            const auto finish_scores = [&] {
+                wgmma_results(scores);
+                release(memory.keys_empty(Place(key_count).stage));
+                ++key_count;
+            };
+            const auto start_output = [&](uint32_t count) {
+                const Place at(count);
+                mbarrier_wait(memory.values_full(at.stage), at.parity);
+                wgmma_fence();
+                issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
+                wgmma_commit();
+            };
+            // `issued`: a product with values was, those of step `count`.
+            const auto finish_output = [&](bool issued, uint32_t count) {
                 wgmma_wait<0>();
                 wgmma_results(out);
-                if (issued) {
-                    release(memory.values_empty(value_at.stage));
-                    value_at.advance();
-                }
+                if (issued) release(memory.values_empty(Place(count).stage));
                 wgmma_results(scores);   // packed only now: until here the product read the last weights
                 pack_weights(weights, scores);
                 if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
             };
 
-            fetch_scales(tile.steps - 1);
-            mbarrier_wait(memory.query_full(query_at.stage), query_at.parity);
+            fetch_scales(steps - 1);
             query.load(memory.query(query_at.stage) + group * 64 * Shape::kRowBytes, warp, lane);
             if constexpr (Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
-            mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
-            wgmma_fence();
-            issue_fp8_scores<Shape>(scores, query, memory.keys(key_at.stage));
-            wgmma_commit();
+            mbarrier_wait(memory.keys_full(Place(key_count).stage), Place(key_count).parity);
+            start_scores();
             wgmma_wait<0>();
-            wgmma_results(scores);
-            release(memory.keys_empty(key_at.stage));
-            key_at.advance();
-            softmax(scores, corrections, tile.steps - 1);
-            for (int step = tile.steps - 2; step >= 0; --step) {
+            finish_scores();
+            softmax(scores, corrections, steps - 1);
+            for (int step = steps - 2; step >= 0; --step) {
                 fetch_scales(step);
                 // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
-                mbarrier_wait(memory.keys_full(key_at.stage), key_at.parity);
-                finish_output(step < tile.steps - 2);
+                mbarrier_wait(memory.keys_full(Place(key_count).stage), Place(key_count).parity);
+                finish_output(step < steps - 2, key_count - 2);
                 if constexpr (Shape::kTurns) named_barrier_sync(own_turn + sign_of_weights(weights), 256);
-                wgmma_fence();
-                issue_fp8_scores<Shape>(scores, query, memory.keys(key_at.stage));
-                wgmma_commit();
+                start_scores();
                 if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-                mbarrier_wait(memory.values_full(value_at.stage), value_at.parity);
-                wgmma_fence();
-                issue_fp8_output<Shape>(out, weights, memory.values(value_at.stage));
-                wgmma_commit();
+                start_output(key_count - 1);
                 if constexpr (Shape::kTurns) named_barrier_arrive(next_turn, 256);
                 wgmma_wait<1>();
-                wgmma_results(scores);
-                release(memory.keys_empty(key_at.stage));
-                key_at.advance();
+                finish_scores();
                 softmax(scores, corrections, step);
             }
             if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
-            query_at.advance();
-            // The last values come after those still being multiplied.
-            const bool issued = tile.steps > 1;
-            Fp8Ring<Shape::kStages> last_at = value_at;
-            if (issued) last_at.advance();
-            mbarrier_wait(memory.values_full(last_at.stage), last_at.parity);
-            finish_output(issued);
+            // Here, too, a wait in front: the last values come after those still being multiplied.
+            mbarrier_wait(memory.values_full(Place(key_count - 1).stage), Place(key_count - 1).parity);
+            finish_output(steps > 1, key_count - 2);
             if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-            wgmma_fence();
-            issue_fp8_output<Shape>(out, weights, memory.values(value_at.stage));
-            wgmma_commit();
+            start_output(key_count - 1);
             wgmma_wait<0>();
             wgmma_results(out);
-            release(memory.values_empty(value_at.stage));
-            value_at.advance();
+            release(memory.values_empty(Place(key_count - 1).stage));
+        } else {
+            release(memory.query_empty(query_at.stage));
         }
-        store_fp8_rows<Shape>(p, tile, row, out, rows, value_scale, lane);
+        store_fp8_rows<Shape>(p, tile, row(), out, rows, lane);
     }
     if (Shape::kTurns && group == 0) named_barrier_sync(own_turn, 256);   // takes the turn that nobody needs
 }
@@ -292,7 +304,7 @@ template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap keys,
     const __grid_constant__ TensorMap values, const __grid_constant__ Fp8FlashProblem p) {
-    const Fp8FlashMemory<Shape> memory = {shared_address(swizzled_shared())};
+    const Fp8FlashMemory<Shape> memory = {swizzled_shared(), shared_address(swizzled_shared())};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
     constexpr int kConsumerWarps = Shape::kConsumerThreads / 32;
 
@@ -309,6 +321,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
             mbarrier_init(memory.values_full(stage), Shape::kTransposers);
             mbarrier_init(memory.values_empty(stage), kConsumerWarps);
         }
+        for (int stage = 0; stage < Shape::kStages; ++stage) memory.ends(stage) = 0;
         mbarrier_fence_init();
         tma_prefetch_map(queries);
         tma_prefetch_map(keys);
@@ -324,7 +337,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp > kConsumerWarps) {
-            transpose_fp8_flash<Shape>(memory, p, warp - kConsumerWarps - 1, lane);
+            transpose_fp8_flash<Shape>(memory, warp - kConsumerWarps - 1, lane);
         } else if (lane == 0) {
             produce_fp8_flash<Shape>(memory, queries, keys, values, p);
         }

@@ -27,8 +27,8 @@ struct Fp8FlashShape {
     static constexpr int kTransposers = 3;   // warps that transpose values; the fourth of their warpgroup drives TMA
     static constexpr int kThreads = kConsumerThreads + 128;
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 232;
-    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 40;
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 ? 240 : 232;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 ? 24 : 40;
 
     // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
     static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;
@@ -45,7 +45,11 @@ struct Fp8FlashShape {
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
     static constexpr int kValuesAt = kRawAt + kStages * kKeyBytes;
     static constexpr int kBarriersAt = kValuesAt + kStages * kValueBytes;
-    static constexpr int kSharedBytes = kBarriersAt + (2 * kQueryStages + 6 * kStages) * 8;
+    static constexpr int kTilesAt = kBarriersAt + (2 * kQueryStages + 6 * kStages) * 8;
+    // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
+    static constexpr int kTileSlots = 2 * kQueryStages;
+    static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
+    static constexpr int kSharedBytes = kEndsAt + kStages * 4;
 
     static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
     static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
@@ -55,24 +59,36 @@ struct Fp8FlashShape {
     static_assert(kSharedBytes <= kRoom, "shared memory");
 };
 
-/// A place in a ring and the parity of its use there.
+/// A place in a ring of one, two or four stages and the parity of its use there, from how many came before: all of a thread's
+/// rings share one count.
 template <int kStages>
-struct Fp8Ring {
-    int stage = 0;
-    uint32_t parity = 0;
+struct Fp8Place {
+    static_assert(kStages == 1 || kStages == 2 || kStages == 4, "powers of two");
+    int stage;
+    uint32_t parity;
 
-    __device__ __forceinline__ void advance() {
-        if (++stage == kStages) {
-            stage = 0;
-            parity ^= 1;
-        }
-    }
+    __device__ __forceinline__ explicit Fp8Place(uint32_t count)
+        : stage(static_cast<int>(count % kStages)), parity(count / kStages % 2) {}
+};
+
+/// One tile of queries, how many steps of keys it sees (-1: there was no further tile), and unless they change from block to
+/// block the scales of its keys and values.
+struct alignas(32) Fp8FlashTile {
+    int batch, head, first_query, steps;
+    float key_scale, value_scale;
 };
 
 /// Addresses in one block's shared memory. Every ring has a full and an empty barrier per stage.
 template <class Shape>
 struct Fp8FlashMemory {
+    uint8_t* pointer;
     uint32_t start;
+
+    __device__ __forceinline__ Fp8FlashTile& tile(uint32_t count) const {
+        return reinterpret_cast<Fp8FlashTile*>(pointer + Shape::kTilesAt)[count % Shape::kTileSlots];
+    }
+    /// Whether this stage of the values, as they come, is none: the end.
+    __device__ __forceinline__ int& ends(int stage) const { return reinterpret_cast<int*>(pointer + Shape::kEndsAt)[stage]; }
 
     __device__ __forceinline__ uint32_t query(int stage) const { return start + stage * Shape::kQueryBytes; }
     __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
@@ -117,12 +133,7 @@ struct Fp8FlashProblem {
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
 };
 
-/// One tile of queries and how many steps of keys it sees.
-struct Fp8FlashTile {
-    int batch, head, first_query, steps;
-};
-
-/// The tiles of one block, in order.
+/// The tiles of one block, in order, for the thread that announces them.
 template <class Shape>
 struct Fp8FlashWalk {
     int unit;
@@ -148,7 +159,7 @@ struct Fp8FlashWalk {
             head = first + rest % heads;
             index = rest / heads;
         }
-        Fp8FlashTile t;
+        Fp8FlashTile t{};
         t.batch = head / p.heads;
         t.head = head % p.heads;
         t.first_query = (p.causal ? p.tiles - 1 - index : index) * Shape::kQueries;

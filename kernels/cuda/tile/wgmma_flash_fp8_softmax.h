@@ -133,15 +133,14 @@ __device__ __forceinline__ void exchange_quad(uint32_t (&d)[4], int lane) {
 }
 
 /// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
-/// `value_scale` is what all values have in common.
 template <class Shape>
 __device__ __forceinline__ void store_fp8_rows(
     const Fp8FlashProblem& p, const Fp8FlashTile& tile, int query, float (&out)[Shape::kHeadDim / 2],
-    const WeightRow (&rows)[2], float value_scale, int lane) {
+    const WeightRow (&rows)[2], int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_total(rows[half].sum);
-        const float inverse = sum == 0.0f ? 0.0f : value_scale / sum;   // a broken row, of NaN, must not look like an empty one
+        const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;   // a broken row, of NaN, must not look like an empty one
         const int row = query + 8 * half;
         const bool valid = row < p.queries;
         if (valid && lane % 4 == 0) {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds the Hopper attention forward from e4m3 for the host emulation (emulation/machine.h) and runs it on torch tensors."""
+"""Builds the Hopper attention from e4m3 for the host emulation (emulation/machine.h) and runs it on torch tensors."""
 
 from __future__ import annotations
 
