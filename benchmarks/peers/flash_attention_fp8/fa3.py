@@ -2,7 +2,8 @@
 # outputs: o
 """FlashAttention-3's FP8 forward, where its module is installed.
 
-It takes a scale per batch and key head, not per block of tokens. Query heads of a group share a scale there; here each has its own. So it answers for groups of one head only.
+It takes a scale per batch and key head, not per block of tokens, and query heads of a group share theirs; here each has
+its own. So it answers for groups of one head only.
 """
 
 from flash_attn_interface import flash_attn_func
