@@ -185,7 +185,7 @@ __device__ __forceinline__ void consume_fp8_flash(
         const Fp8Place<Shape::kQueryStages> query_at(tile_count);
         mbarrier_wait(memory.query_full(query_at.stage), query_at.parity);
         const Fp8FlashTile& tile = memory.tile(tile_count);   // read whenever needed, to save registers
-        const int steps = tile.steps;
+        const int steps = warp_uniform(tile.steps);
         if (steps < 0) break;
         // The query of this thread; its other one is eight further on.
         const auto row = [&] { return tile.first_query + group * 64 + warp * 16 + lane / 4; };
