@@ -14,12 +14,17 @@
 
 #include "online_softmax.h"
 #include "ptx/exp2.h"
+#include "ptx/exponent.h"
 #include "ptx/mma_16bit.h"
 #include "ptx/pack_fp8.h"
 #include "tile/wgmma_flash_fp8_shape.h"
 
 #if !defined(SLACK_TENTHS)
 #define SLACK_TENTHS 18   // a tunable of the kernel file
+#endif
+
+#if !defined(POLYNOMIAL)
+#define POLYNOMIAL 0   // a tunable of the kernel file: of so many exponentials one is a polynomial; 0: none
 #endif
 
 constexpr float kWeightBits = 7.0f;
@@ -51,6 +56,19 @@ __device__ __forceinline__ float quad_total(float x) {
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
+#if !defined(FAST_MAX)
+#define FAST_MAX 1
+#endif
+
+/// 2^x for x below 127 on the ordinary arithmetic units, relative error 7.5e-5; below 2^-126 not smaller than that.
+__device__ __forceinline__ float polynomial_exp2(float x) {
+    constexpr float kShifter = 12582912.0f;   // 1.5 * 2^23: what is added to it is rounded to an integer
+    const float bounded = fmaxf(x, -126.0f), shifted = bounded + kShifter;
+    const float rest = bounded - (shifted - kShifter);   // -0.5 .. 0.5
+    const float power = fmaf(fmaf(fmaf(0.05550411f, rest, 0.24022651f), rest, 0.69314718f), rest, 1.0f);
+    return add_exponent(power, shifted);
+}
+
 /// Mask scores from key `limits[row]` of the tile on.
 template <int kCount>
 __device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const int (&limits)[2], int lane) {
@@ -58,6 +76,29 @@ __device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const i
     for (int i = 0; i < kCount; ++i) {
         if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i % 4 / 2]) scores[i] = -INFINITY;
     }
+}
+
+/// The largest score of a thread's row `half`. The order of non-negative floats is that of their bits as integers, for which there
+/// is an instruction that compares three; rows with nothing else are rare and compared once more.
+template <int kCount>
+__device__ __forceinline__ float largest_score(const float (&scores)[kCount], int half) {
+#if FAST_MAX
+    int first = -1, second = -1;   // bits of negative numbers, which both say nothing
+#pragma unroll
+    for (int i = 0; i < kCount; i += 8) {
+        const float* const pair = scores + i + 2 * half;
+        first = max(max(first, float_bits(pair[0])), float_bits(pair[1]));
+        second = max(max(second, float_bits(pair[4])), float_bits(pair[5]));
+    }
+    first = max(first, second);
+    if (first >= 0) return bits_float(first);
+#endif
+    float largest = scores[2 * half];
+#pragma unroll
+    for (int i = 0; i < kCount; i += 4) {
+        largest = fmaxf(largest, fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+    }
+    return largest;
 }
 
 /// The scale of a step's values: `log` is added to every x, and weights times `inverse` are free of it.
@@ -73,12 +114,7 @@ __device__ __forceinline__ void weigh_scores(
     float shifts[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        float largest = scores[2 * half];
-#pragma unroll
-        for (int i = 0; i < kCount; i += 4) {
-            largest = fmaxf(largest, fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
-        }
-        largest = quad_largest(largest) * factors[half];
+        const float largest = quad_largest(largest_score(scores, half)) * factors[half];
         corrections[half] = rows[half].raise(kBlockScales ? largest + values.log : largest);
         // Before the first key: anything finite, as -inf - -inf would be NaN.
         const float maximum = rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum;
@@ -88,7 +124,8 @@ __device__ __forceinline__ void weigh_scores(
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
         const int half = i % 4 / 2;
-        scores[i] = Exp2()(fmaf(scores[i], factors[half], shifts[half]));
+        const float x = fmaf(scores[i], factors[half], shifts[half]);
+        scores[i] = POLYNOMIAL > 0 && i % (2 * POLYNOMIAL) / 2 == 0 ? polynomial_exp2(x) : Exp2()(x);
         (kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
     }
     if constexpr (kBlockScales) {
