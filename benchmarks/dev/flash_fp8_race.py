@@ -107,14 +107,14 @@ def check_one(folder: Path, label: str, dim: int) -> int:
     return wrong
 
 
-def check(folder: Path, seconds: float) -> int:
+def check(folder: Path, seconds: float, unchecked: str) -> int:
     builds = json.loads((folder / "builds.json").read_text())
     start = time.monotonic()
     running = {
         label: subprocess.Popen(
             [sys.executable, __file__, "check", str(folder), "--one", label, "--dim", str(dim)],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for label, dim in builds.items()}
+        for label, dim in builds.items() if not re.fullmatch(unchecked, label)}
     for label, process in running.items():
         try:
             out, _ = process.communicate(timeout=max(1.0, seconds - (time.monotonic() - start)))
@@ -130,11 +130,11 @@ def check(folder: Path, seconds: float) -> int:
     return 0
 
 
-def race(folder: Path, seconds: float, lengths: list[int], budget: float) -> int:
+def race(folder: Path, seconds: float, lengths: list[int], budget: float, unchecked: str) -> int:
     builds = json.loads((folder / "builds.json").read_text())
     problem = attention.Problem(NAME)
     kernels = [attention.Kernel(problem, label, folder / f"{label}.so")
-               for label in builds if (folder / f"{label}.right").exists()]
+               for label in builds if (folder / f"{label}.right").exists() or re.fullmatch(unchecked, label)]
     rows = []
     start = time.monotonic()
     sizes = [case(16384 // s, s, 2048 // dim, dim, causal)
@@ -196,6 +196,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=40)
     parser.add_argument("--budget", type=float, default=200, help="milliseconds per row of the race")
     parser.add_argument("--rows", default="2048,16384", help="sequence lengths")
+    parser.add_argument("--unchecked", default="", help="a pattern: race these builds without a check, to see what a part costs")
     parser.add_argument("--one", help="check this build only, in this process")
     parser.add_argument("--dim", type=int, default=0)
     options = parser.parse_args()
@@ -204,8 +205,8 @@ def main() -> int:
     if options.action == "check":
         if options.one:
             return check_one(options.folder, options.one, options.dim)
-        return check(options.folder, options.seconds)
-    return race(options.folder, options.seconds, [int(s) for s in options.rows.split(",")], options.budget)
+        return check(options.folder, options.seconds, options.unchecked)
+    return race(options.folder, options.seconds, [int(s) for s in options.rows.split(",")], options.budget, options.unchecked)
 
 
 if __name__ == "__main__":

@@ -51,8 +51,8 @@ __device__ __forceinline__ void produce_fp8_flash(
         const auto load_keys = [&](int step) {
             const Fp8Place<Shape::kStages> at(key_count++);
             mbarrier_wait(memory.keys_empty(at.stage), at.parity ^ 1);
-            mbarrier_arrive_expect(memory.keys_full(at.stage), Shape::kKeyBytes);
-            tma_load_5d(
+            mbarrier_arrive_expect(memory.keys_full(at.stage), (DIAG & 4) ? 0 : Shape::kKeyBytes);
+            if (!(DIAG & 4)) tma_load_5d(
                 memory.keys(at.stage), keys, memory.keys_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
         };
         load_keys(tile.steps - 1);
@@ -67,8 +67,8 @@ __device__ __forceinline__ void produce_fp8_flash(
             if (step > 0) load_keys(step - 1);
             const Fp8Place<Shape::kStages> at(raw_count++);
             mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
-            mbarrier_arrive_expect(memory.raw_full(at.stage), Shape::kKeyBytes);
-            tma_load_5d(
+            mbarrier_arrive_expect(memory.raw_full(at.stage), (DIAG & 4) ? 0 : Shape::kKeyBytes);
+            if (!(DIAG & 4)) tma_load_5d(
                 memory.raw(at.stage), values, memory.raw_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
         }
     }
@@ -87,7 +87,7 @@ __device__ __forceinline__ void transpose_fp8_flash(const Fp8FlashMemory<Shape>&
         mbarrier_wait(memory.raw_full(at.stage), at.parity);
         if (memory.ends(at.stage) != 0) break;
         mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
-        transpose_values<Shape>(memory.raw(at.stage), memory.values(at.stage), warp, lane);
+        if (!(DIAG & 1)) transpose_values<Shape>(memory.raw(at.stage), memory.values(at.stage), warp, lane);
         fence_async_shared();   // what ordinary stores wrote, wgmma reads
         __syncwarp();
         if (lane == 0) {
@@ -236,7 +236,7 @@ __device__ __forceinline__ void consume_fp8_flash(
             float scores[Shape::kKeys / 2], corrections[2];
             const auto start_scores = [&] {
                 wgmma_fence();
-                issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
+                if (!(DIAG & 16)) issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
                 wgmma_commit();
             };
             const auto finish_scores = [&] {
@@ -248,7 +248,7 @@ __device__ __forceinline__ void consume_fp8_flash(
                 const Place at(count);
                 mbarrier_wait(memory.values_full(at.stage), at.parity);
                 wgmma_fence();
-                issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
+                if (!(DIAG & 8)) issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
                 wgmma_commit();
             };
             // `issued`: a product with values was, those of step `count`.

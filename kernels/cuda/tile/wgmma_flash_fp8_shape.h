@@ -8,6 +8,9 @@
 
 #include "ceil_div.h"
 
+#ifndef DIAG
+#define DIAG 0
+#endif
 constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.

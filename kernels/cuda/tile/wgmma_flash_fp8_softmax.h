@@ -125,7 +125,7 @@ __device__ __forceinline__ void weigh_scores(
     for (int i = 0; i < kCount; ++i) {
         const int half = i % 4 / 2;
         const float x = fmaf(scores[i], factors[half], shifts[half]);
-        scores[i] = POLYNOMIAL > 0 && i % (2 * POLYNOMIAL) / 2 == 0 ? polynomial_exp2(x) : Exp2()(x);
+        scores[i] = POLYNOMIAL > 0 && i % (2 * POLYNOMIAL) / 2 == 0 ? polynomial_exp2(x) : (DIAG & 2) ? x : Exp2()(x);
         (kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
     }
     if constexpr (kBlockScales) {
