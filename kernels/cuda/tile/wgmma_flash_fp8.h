@@ -50,7 +50,14 @@ __device__ __forceinline__ void produce_fp8_flash(
         const int key_head = tile.head / p.heads_per_key_head;
         const auto load_keys = [&](int step) {
             const Fp8Place<Shape::kStages> at(key_count++);
+            Fp8StepScales scales;
+            if constexpr (Shape::kBlockScales) {
+                const float of_values = p.value_scale.of(tile.batch, step * Shape::kKeys, key_head);
+                scales = {
+                    p.key_scale.of(tile.batch, step * Shape::kKeys, key_head), log2f(of_values), 1.0f / of_values};
+            }
             mbarrier_wait(memory.keys_empty(at.stage), at.parity ^ 1);
+            if constexpr (Shape::kBlockScales) memory.step_scales(at.stage) = scales;
             mbarrier_arrive_expect(memory.keys_full(at.stage), (DIAG & 4) ? 0 : Shape::kKeyBytes);
             if (!(DIAG & 4)) tma_load_5d(
                 memory.keys(at.stage), keys, memory.keys_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
@@ -202,13 +209,11 @@ __device__ __forceinline__ void consume_fp8_flash(
                 factors[half] = p.scale * p.query_scale.of(tile.batch, min(row() + 8 * half, p.queries - 1), tile.head);
                 if (!Shape::kBlockScales) factors[half] *= tile.key_scale;
             }
-            float step_scales[2];   // of keys and values
-            const auto fetch_scales = [&](int step) {
-                if constexpr (Shape::kBlockScales) {
-                    const int key_head = tile.head / p.heads_per_key_head;
-                    step_scales[0] = p.key_scale.of(tile.batch, step * Shape::kKeys, key_head);
-                    step_scales[1] = p.value_scale.of(tile.batch, step * Shape::kKeys, key_head);
-                }
+            Fp8StepScales step_scales;
+            const auto wait_for_keys = [&] {
+                const Place at(key_count);
+                mbarrier_wait(memory.keys_full(at.stage), at.parity);
+                if constexpr (Shape::kBlockScales) step_scales = memory.step_scales(at.stage);
             };
             // The warpgroup's first row sees all keys of so many steps; each further one sees one more, up to the end.
             const int whole =
@@ -224,9 +229,8 @@ __device__ __forceinline__ void consume_fp8_flash(
                     mask_fp8_scores(scores, limits, lane);
                 }
                 if constexpr (Shape::kBlockScales) {
-                    const float scaled[2] = {factors[0] * step_scales[0], factors[1] * step_scales[0]};
-                    weigh_scores<true>(
-                        scores, rows, corrections, scaled, {log2f(step_scales[1]), 1.0f / step_scales[1]});
+                    const float scaled[2] = {factors[0] * step_scales.keys, factors[1] * step_scales.keys};
+                    weigh_scores<true>(scores, rows, corrections, scaled, step_scales);
                 } else {
                     weigh_scores<false>(scores, rows, corrections, factors, {});
                 }
@@ -261,18 +265,15 @@ __device__ __forceinline__ void consume_fp8_flash(
                 if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
             };
 
-            fetch_scales(steps - 1);
             query.load(memory.query(query_at.stage) + group * 64 * Shape::kRowBytes, warp, lane);
             if constexpr (Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
-            mbarrier_wait(memory.keys_full(Place(key_count).stage), Place(key_count).parity);
+            wait_for_keys();
             start_scores();
             wgmma_wait<0>();
             finish_scores();
             softmax(scores, corrections, steps - 1);
             for (int step = steps - 2; step >= 0; --step) {
-                fetch_scales(step);
-                // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
-                mbarrier_wait(memory.keys_full(Place(key_count).stage), Place(key_count).parity);
+                wait_for_keys();   // first, which also keeps the compiler from waiting for out before the exponentials
                 finish_output(step < steps - 2, key_count - 2);
                 if constexpr (Shape::kTurns) named_barrier_sync(own_turn + sign_of_weights(weights), 256);
                 start_scores();

@@ -52,7 +52,8 @@ struct Fp8FlashShape {
     // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
     static constexpr int kTileSlots = 2 * kQueryStages;
     static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
-    static constexpr int kSharedBytes = kEndsAt + kStages * 4;
+    static constexpr int kStepScalesAt = kEndsAt + 16;
+    static constexpr int kSharedBytes = kStepScalesAt + kStages * 16;
 
     static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
     static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
@@ -81,6 +82,12 @@ struct alignas(32) Fp8FlashTile {
     float key_scale, value_scale;
 };
 
+/// The scales of one step, where they change by block.
+struct alignas(16) Fp8StepScales {
+    float keys;
+    float value_log, value_inverse;   // of the values' scale: in base 2, and 1 / it
+};
+
 /// Addresses in one block's shared memory. Every ring has a full and an empty barrier per stage.
 template <class Shape>
 struct Fp8FlashMemory {
@@ -89,6 +96,10 @@ struct Fp8FlashMemory {
 
     __device__ __forceinline__ Fp8FlashTile& tile(uint32_t count) const {
         return reinterpret_cast<Fp8FlashTile*>(pointer + Shape::kTilesAt)[count % Shape::kTileSlots];
+    }
+    /// Those of the keys in this stage and of their values.
+    __device__ __forceinline__ Fp8StepScales& step_scales(int stage) const {
+        return reinterpret_cast<Fp8StepScales*>(pointer + Shape::kStepScalesAt)[stage];
     }
     /// Whether this stage of the values, as they come, is none: the end.
     __device__ __forceinline__ int& ends(int stage) const { return reinterpret_cast<int*>(pointer + Shape::kEndsAt)[stage]; }

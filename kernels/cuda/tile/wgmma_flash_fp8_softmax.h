@@ -101,24 +101,19 @@ __device__ __forceinline__ float largest_score(const float (&scores)[kCount], in
     return largest;
 }
 
-/// The scale of a step's values: `log` is added to every x, and weights times `inverse` are free of it.
-struct StepValueScale {
-    float log = 0.0f, inverse = 1.0f;
-};
-
 /// Turn the scores of a thread's two rows into weights. `corrections`: what everything before is to be multiplied with.
 template <bool kBlockScales, int kCount>
 __device__ __forceinline__ void weigh_scores(
     float (&scores)[kCount], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
-    const StepValueScale& values) {
+    const Fp8StepScales& step) {
     float shifts[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float largest = quad_largest(largest_score(scores, half)) * factors[half];
-        corrections[half] = rows[half].raise(kBlockScales ? largest + values.log : largest);
+        corrections[half] = rows[half].raise(kBlockScales ? largest + step.value_log : largest);
         // Before the first key: anything finite, as -inf - -inf would be NaN.
         const float maximum = rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum;
-        shifts[half] = kWeightBits - maximum + (kBlockScales ? values.log : 0.0f);
+        shifts[half] = kWeightBits - maximum + (kBlockScales ? step.value_log : 0.0f);
     }
     float sums[2] = {0.0f, 0.0f};
 #pragma unroll
@@ -130,7 +125,7 @@ __device__ __forceinline__ void weigh_scores(
     }
     if constexpr (kBlockScales) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) rows[half].sum += sums[half] * values.inverse;
+        for (int half = 0; half < 2; ++half) rows[half].sum += sums[half] * step.value_inverse;
     }
 }
 
