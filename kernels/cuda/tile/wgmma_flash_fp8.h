@@ -72,15 +72,18 @@ __device__ __forceinline__ void produce_fp8_flash(
             memory.query(query), queries, memory.query_full(query), 0, tile.first_query, 0, tile.head, tile.batch);
         for (int step = tile.steps - 1; step >= 0; --step) {
             if (step > 0) load_keys(step - 1);
-            const Fp8Place<Shape::kStages> at(raw_count++);
-            mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
-            mbarrier_arrive_expect(memory.raw_full(at.stage), (DIAG & 4) ? 0 : Shape::kKeyBytes);
-            if (!(DIAG & 4)) tma_load_5d(
-                memory.raw(at.stage), values, memory.raw_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
+            for (int piece = 0; piece < Shape::kPieces; ++piece) {
+                const Fp8Place<Shape::kRawStages> at(raw_count++);
+                mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
+                mbarrier_arrive_expect(memory.raw_full(at.stage), (DIAG & 4) ? 0 : Shape::kRawBytes);
+                if (!(DIAG & 4)) tma_load_5d(
+                    memory.raw(at.stage), values, memory.raw_full(at.stage), 0, step * Shape::kKeys + piece * Shape::kRawKeys, 0,
+                    key_head, tile.batch);
+            }
         }
     }
     announce({0, 0, 0, -1, 1.0f, 1.0f}, 0);
-    const Fp8Place<Shape::kStages> at(raw_count);
+    const Fp8Place<Shape::kRawStages> at(raw_count);
     mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
     memory.ends(at.stage) = 1;
     mbarrier_arrive(memory.raw_full(at.stage));
@@ -89,18 +92,21 @@ __device__ __forceinline__ void produce_fp8_flash(
 /// Transpose the values of all tiles of this block. `warp` counts the transposers.
 template <class Shape>
 __device__ __forceinline__ void transpose_fp8_flash(const Fp8FlashMemory<Shape>& memory, int warp, int lane) {
+    uint32_t raw_count = 0;
     for (uint32_t count = 0;; ++count) {
-        const Fp8Place<Shape::kStages> at(count);   // in both rings of values
-        mbarrier_wait(memory.raw_full(at.stage), at.parity);
-        if (memory.ends(at.stage) != 0) break;
-        mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
-        if (!(DIAG & 1)) transpose_values<Shape>(memory.raw(at.stage), memory.values(at.stage), warp, lane);
+        const Fp8Place<Shape::kValueStages> to(count);
+        for (int piece = 0; piece < Shape::kPieces; ++piece, ++raw_count) {
+            const Fp8Place<Shape::kRawStages> from(raw_count);
+            mbarrier_wait(memory.raw_full(from.stage), from.parity);
+            if (memory.ends(from.stage) != 0) return;
+            if (piece == 0) mbarrier_wait(memory.values_empty(to.stage), to.parity ^ 1);
+            if (!(DIAG & 1)) transpose_values<Shape>(memory.raw(from.stage), memory.values(to.stage), piece, warp, lane);
+            __syncwarp();
+            if (lane == 0) mbarrier_arrive(memory.raw_empty(from.stage));
+        }
         fence_async_shared();   // what ordinary stores wrote, wgmma reads
         __syncwarp();
-        if (lane == 0) {
-            mbarrier_arrive(memory.raw_empty(at.stage));
-            mbarrier_arrive(memory.values_full(at.stage));
-        }
+        if (lane == 0) mbarrier_arrive(memory.values_full(to.stage));
     }
 }
 
@@ -179,6 +185,7 @@ template <class Shape>
 __device__ __forceinline__ void consume_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
     using Place = Fp8Place<Shape::kStages>;
+    using ValuePlace = Fp8Place<Shape::kValueStages>;
     uint32_t key_count = 0, tile_count = 0;   // values are those of the step before
     Fp8FlashQuery<Shape> query;
     const int own_turn = kFp8TurnBarrier + group;
@@ -249,7 +256,7 @@ __device__ __forceinline__ void consume_fp8_flash(
                 ++key_count;
             };
             const auto start_output = [&](uint32_t count) {
-                const Place at(count);
+                const ValuePlace at(count);
                 mbarrier_wait(memory.values_full(at.stage), at.parity);
                 wgmma_fence();
                 if (!(DIAG & 8)) issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
@@ -259,7 +266,7 @@ __device__ __forceinline__ void consume_fp8_flash(
             const auto finish_output = [&](bool issued, uint32_t count) {
                 wgmma_wait<0>();
                 wgmma_results(out);
-                if (issued) release(memory.values_empty(Place(count).stage));
+                if (issued) release(memory.values_empty(ValuePlace(count).stage));
                 wgmma_results(scores);   // packed only now: until here the product read the last weights
                 pack_weights(weights, scores);
                 if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
@@ -286,13 +293,13 @@ __device__ __forceinline__ void consume_fp8_flash(
             }
             if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
             // Here, too, a wait in front: the last values come after those still being multiplied.
-            mbarrier_wait(memory.values_full(Place(key_count - 1).stage), Place(key_count - 1).parity);
+            mbarrier_wait(memory.values_full(ValuePlace(key_count - 1).stage), ValuePlace(key_count - 1).parity);
             finish_output(steps > 1, key_count - 2);
             if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
             start_output(key_count - 1);
             wgmma_wait<0>();
             wgmma_results(out);
-            release(memory.values_empty(Place(key_count - 1).stage));
+            release(memory.values_empty(ValuePlace(key_count - 1).stage));
         } else {
             release(memory.query_empty(query_at.stage));
         }
@@ -317,12 +324,16 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
             mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
+        }
+        for (int stage = 0; stage < Shape::kRawStages; ++stage) {
             mbarrier_init(memory.raw_full(stage), 1);
             mbarrier_init(memory.raw_empty(stage), Shape::kTransposers);
+            memory.ends(stage) = 0;
+        }
+        for (int stage = 0; stage < Shape::kValueStages; ++stage) {
             mbarrier_init(memory.values_full(stage), Shape::kTransposers);
             mbarrier_init(memory.values_empty(stage), kConsumerWarps);
         }
-        for (int stage = 0; stage < Shape::kStages; ++stage) memory.ends(stage) = 0;
         mbarrier_fence_init();
         tma_prefetch_map(queries);
         tma_prefetch_map(keys);

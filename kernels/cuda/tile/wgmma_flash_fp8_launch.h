@@ -52,7 +52,7 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     TensorMap query_map, key_map, value_map;
     int error = encode_head_tensor_map(&query_map, queries, Shape::kQueries);
     if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
-    if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
+    if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kRawKeys);
     if (error != 0) return error;
 
     Fp8FlashProblem p{};

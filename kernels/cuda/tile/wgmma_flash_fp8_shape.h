@@ -11,6 +11,9 @@
 #ifndef DIAG
 #define DIAG 0
 #endif
+#ifndef VSTAGES
+#define VSTAGES 3
+#endif
 constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
@@ -43,16 +46,21 @@ struct Fp8FlashShape {
     static constexpr int kValueBytes = ceil_div(kKeys, 128) * kValuePitch;
 
     static constexpr int kRoom = 227 * 1024;   // what a block can have
-    static constexpr int kRingBytes = kStages * (2 * kKeyBytes + kValueBytes);   // K, V as it comes, V transposed
+    // Values come in pieces of kRawKeys keys, so that one is transposed while the next is on its way. A consumer gives a transposed
+    // tile back only after the next one's scores; with a third one the transposers need not wait for that.
+    static constexpr int kRawKeys = kKeys % 64 == 0 ? 64 : 32, kPieces = kKeys / kRawKeys;
+    static constexpr int kRawBytes = kRawKeys * kHeadDim, kRawStages = kHeadDim == 256 && kRawKeys == 64 ? 2 : 4;
+    static constexpr int kValueStages = VSTAGES;
+    static constexpr int kRingBytes = kStages * kKeyBytes + kRawStages * kRawBytes + kValueStages * kValueBytes;
     static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
-    static constexpr int kValuesAt = kRawAt + kStages * kKeyBytes;
-    static constexpr int kBarriersAt = kValuesAt + kStages * kValueBytes;
-    static constexpr int kTilesAt = kBarriersAt + (2 * kQueryStages + 6 * kStages) * 8;
+    static constexpr int kValuesAt = ceil_div(kRawAt + kRawStages * kRawBytes, 1024) * 1024;
+    static constexpr int kBarriersAt = kValuesAt + kValueStages * kValueBytes;
+    static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + kStages + kRawStages + kValueStages) * 8;
     // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
     static constexpr int kTileSlots = 2 * kQueryStages;
     static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
-    static constexpr int kStepScalesAt = kEndsAt + 16;
+    static constexpr int kStepScalesAt = kEndsAt + ceil_div(kRawStages, 4) * 16;
     static constexpr int kSharedBytes = kStepScalesAt + kStages * 16;
 
     static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
@@ -63,11 +71,9 @@ struct Fp8FlashShape {
     static_assert(kSharedBytes <= kRoom, "shared memory");
 };
 
-/// A place in a ring of one, two or four stages and the parity of its use there, from how many came before: all of a thread's
-/// rings share one count.
+/// A place in a ring and the parity of its use there, from how many came before.
 template <int kStages>
 struct Fp8Place {
-    static_assert(kStages == 1 || kStages == 2 || kStages == 4, "powers of two");
     int stage;
     uint32_t parity;
 
@@ -106,21 +112,24 @@ struct Fp8FlashMemory {
 
     __device__ __forceinline__ uint32_t query(int stage) const { return start + stage * Shape::kQueryBytes; }
     __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
-    __device__ __forceinline__ uint32_t raw(int stage) const { return start + Shape::kRawAt + stage * Shape::kKeyBytes; }
+    __device__ __forceinline__ uint32_t raw(int stage) const { return start + Shape::kRawAt + stage * Shape::kRawBytes; }
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kValueBytes;
     }
-    __device__ __forceinline__ uint32_t barrier(int i) const { return start + Shape::kBarriersAt + 8 * i; }
-    __device__ __forceinline__ uint32_t query_full(int stage) const { return barrier(6 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t query_empty(int stage) const {
-        return barrier(6 * Shape::kStages + Shape::kQueryStages + stage);
+    /// Barriers in pairs: full and empty of queries, keys, values as they come, values transposed.
+    __device__ __forceinline__ uint32_t barrier(int before, int stage, int empty) const {
+        return start + Shape::kBarriersAt + 16 * (before + stage) + 8 * empty;
     }
-    __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(stage); }
-    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return barrier(Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t raw_full(int stage) const { return barrier(2 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t raw_empty(int stage) const { return barrier(3 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(4 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(5 * Shape::kStages + stage); }
+    static constexpr int kKeysBefore = Shape::kQueryStages, kRawBefore = kKeysBefore + Shape::kStages;
+    static constexpr int kValuesBefore = kRawBefore + Shape::kRawStages;
+    __device__ __forceinline__ uint32_t query_full(int stage) const { return barrier(0, stage, 0); }
+    __device__ __forceinline__ uint32_t query_empty(int stage) const { return barrier(0, stage, 1); }
+    __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(kKeysBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return barrier(kKeysBefore, stage, 1); }
+    __device__ __forceinline__ uint32_t raw_full(int stage) const { return barrier(kRawBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t raw_empty(int stage) const { return barrier(kRawBefore, stage, 1); }
+    __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(kValuesBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(kValuesBefore, stage, 1); }
 };
 
 /// The scales of one operand and how far apart they are; 0 where neighbours share one.
