@@ -93,7 +93,8 @@ def run(problem: Any, kernel: Any, data: Any) -> Tensor:
     case = {**problem.binding.case_of(data)}
     outputs = {name: torch.empty(shape, dtype=attention.dtype_of(dtype), device="cuda")
                for name, (shape, dtype) in problem.binding.outputs(case).items()}
-    status = kernel.bind(problem.binding.arguments(case, data), outputs, None)()
+    space = torch.empty(problem.binding.workspace_bytes(case), dtype=torch.uint8, device="cuda")
+    status = kernel.bind(problem.binding.arguments(case, data), outputs, space)()
     torch.cuda.synchronize()
     assert status == 0, f"status {status}"
     return outputs["o"]

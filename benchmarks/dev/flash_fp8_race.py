@@ -6,7 +6,7 @@
     python benchmarks/dev/flash_fp8_race.py race FOLDER [--seconds 40] [--rows 2048,16384]
 
 A build holds one head dimension (0: all of them) and takes its defines from NAME:VALUE, where dots in VALUE stand for
-commas: 128a=128/T128:2.224.1.1.0/C128:2.128.1.1.1. ``check`` runs each build in a process of its own, so that one that
+commas: 128a=128/T128:2.224.1.1.0.0/C128:2.128.1.1.1.0. ``check`` runs each build in a process of its own, so that one that
 hangs can be ended, against the problem's reference: its test cases of that head dimension and larger ones, with
 poisoned outputs and guard bands, twice for the same bits. ``race`` times the builds that passed, in turns with the
 problem's peers.
@@ -96,7 +96,8 @@ def check_one(folder: Path, label: str, dim: int) -> int:
     for size, seed in cases_of(dim):
         data = problem.data(size, seed)
         sample = None if size["sk"] * size["sq"] * size["hq"] * size["batch"] < 3e7 else 3000
-        found = attention.check(kernel, size, data, problem.reference.expected(data, sample=sample), 0)
+        expected, space = problem.reference.expected(data, sample=sample), problem.binding.workspace_bytes(size)
+        found = attention.check(kernel, size, data, expected, space) or attention.check(kernel, size, data, expected, 0)
         if found:
             wrong += 1
             print(f"WRONG [{label}] {' '.join(map(str, size.values()))}: {found[:600]}", flush=True)
@@ -156,8 +157,9 @@ def race(folder: Path, seconds: float, lengths: list[int], budget: float, unchec
             for data in sets:
                 outputs = {name: torch.empty(shape, dtype=attention.dtype_of(dtype), device=attention.DEVICE)
                            for name, (shape, dtype) in problem.binding.outputs(size).items()}
-                keep.append(outputs)
-                contestants[kernel.label].append(kernel.bind(problem.binding.arguments(size, data), outputs, None))
+                space = torch.empty(problem.binding.workspace_bytes(size), dtype=torch.uint8, device=attention.DEVICE)
+                keep.append((outputs, space))
+                contestants[kernel.label].append(kernel.bind(problem.binding.arguments(size, data), outputs, space))
         contestants.update(peers(sets))
         result = attention.race(contestants, budget)
         best = min((us for name, us in result.items() if name in builds), default=math.nan)
@@ -196,7 +198,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=40)
     parser.add_argument("--budget", type=float, default=200, help="milliseconds per row of the race")
     parser.add_argument("--rows", default="2048,16384", help="sequence lengths")
-    parser.add_argument("--unchecked", default="", help="a pattern: race these builds without a check, to see what a part costs")
+    parser.add_argument("--unchecked", default="", help="a pattern: builds to race without a check")
     parser.add_argument("--one", help="check this build only, in this process")
     parser.add_argument("--dim", type=int, default=0)
     options = parser.parse_args()

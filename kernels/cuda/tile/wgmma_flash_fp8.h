@@ -72,7 +72,19 @@ __device__ __forceinline__ void produce_fp8_flash(
             memory.query(query), queries, memory.query_full(query), 0, tile.first_query, 0, tile.head, tile.batch);
         for (int step = tile.steps - 1; step >= 0; --step) {
             if (step > 0) load_keys(step - 1);
-            for (int piece = 0; piece < Shape::kPieces; ++piece) {
+            if constexpr (Shape::kFirstPass) {
+                const Fp8Place<Shape::kValueStages> at(raw_count++);
+                mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
+                mbarrier_arrive_expect(memory.values_full(at.stage), Shape::kValueBytes);
+                for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
+                    tma_load(
+                        memory.values(at.stage) + piece * Shape::kValuePitch, values, memory.values_full(at.stage),
+                        step * Shape::kKeys + piece * Shape::kValueRow,
+                        (tile.batch * p.key_heads + key_head) * Shape::kHeadDim);
+                }
+                continue;
+            }
+            if constexpr (!Shape::kFirstPass) for (int piece = 0; piece < Shape::kPieces; ++piece) {
                 const Fp8Place<Shape::kRawStages> at(raw_count++);
                 mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
                 mbarrier_arrive_expect(memory.raw_full(at.stage), (DIAG & 4) ? 0 : Shape::kRawBytes);
@@ -83,10 +95,12 @@ __device__ __forceinline__ void produce_fp8_flash(
         }
     }
     announce({0, 0, 0, -1, 1.0f, 1.0f}, 0);
-    const Fp8Place<Shape::kRawStages> at(raw_count);
-    mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
-    memory.ends(at.stage) = 1;
-    mbarrier_arrive(memory.raw_full(at.stage));
+    if constexpr (!Shape::kFirstPass) {
+        const Fp8Place<Shape::kRawStages> at(raw_count);
+        mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
+        memory.ends(at.stage) = 1;
+        mbarrier_arrive(memory.raw_full(at.stage));
+    }
 }
 
 /// Transpose the values of all tiles of this block. `warp` counts the transposers.
@@ -163,10 +177,10 @@ __device__ __forceinline__ void issue_fp8_scores(
 template <class Shape>
 __device__ __forceinline__ void issue_fp8_output(
     float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[Shape::kKeys / 32][4], uint32_t values) {
-    const uint64_t b = wgmma_operand(values);
+    const uint64_t b = Shape::kValueRow == 128 ? wgmma_operand(values) : wgmma_operand_64(values);
 #pragma unroll
     for (int i = 0; i < Shape::kKeys / 32; ++i) {
-        Wgmma<Shape::kHeadDim>::product(out, weights[i], b + i / 4 * (Shape::kValuePitch >> 4) + i % 4 * 2, true);
+        Wgmma<Shape::kHeadDim>::product(out, weights[i], b + i * 32 / Shape::kValueRow * (Shape::kValuePitch >> 4) + i * 32 % Shape::kValueRow / 16, true);
     }
 }
 
@@ -331,7 +345,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
             memory.ends(stage) = 0;
         }
         for (int stage = 0; stage < Shape::kValueStages; ++stage) {
-            mbarrier_init(memory.values_full(stage), Shape::kTransposers);
+            mbarrier_init(memory.values_full(stage), Shape::kFirstPass ? 1 : Shape::kTransposers);
             mbarrier_init(memory.values_empty(stage), kConsumerWarps);
         }
         mbarrier_fence_init();
@@ -349,7 +363,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp > kConsumerWarps) {
-            transpose_fp8_flash<Shape>(memory, warp - kConsumerWarps - 1, lane);
+            if constexpr (!Shape::kFirstPass) transpose_fp8_flash<Shape>(memory, warp - kConsumerWarps - 1, lane);
         } else if (lane == 0) {
             produce_fp8_flash<Shape>(memory, queries, keys, values, p);
         }

@@ -10,6 +10,7 @@
 #include "status.h"
 #include "tile/head_tensor_map.h"
 #include "tile/launch_cluster.h"
+#include "tile/transpose_values.h"
 #include "tile/wgmma_flash_fp8.h"
 
 #if !defined(EARLY_START)
@@ -31,6 +32,7 @@ struct Fp8FlashArguments {
     int batch, seqlen_q, seqlen_k, heads_q, heads_k, scales;
     bool causal;
     float scale;   // softmax_scale * log2(e)
+    void* workspace;   // of transposed values
 
     static constexpr int kPerTensor = 0, kPerHead = 1, kPerBlock = 2;
 
@@ -52,7 +54,15 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     TensorMap query_map, key_map, value_map;
     int error = encode_head_tensor_map(&query_map, queries, Shape::kQueries);
     if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
-    if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kRawKeys);
+    if (error == 0 && Shape::kFirstPass) {
+        const ValueTransposition t = {
+            static_cast<const uint8_t*>(a.v), static_cast<uint8_t*>(a.workspace), a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
+        const Matrix rows = {a.workspace, t.rows(), t.row(), 1};
+        error = encode_tensor_map(&value_map, rows, Shape::kHeadDim, Shape::kValueRow);
+        if (error == 0) error = launch_value_transposition(t, queue);
+    } else if (error == 0) {
+        error = encode_head_tensor_map(&value_map, values, Shape::kRawKeys);
+    }
     if (error != 0) return error;
 
     Fp8FlashProblem p{};
@@ -66,6 +76,7 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     p.keys = a.seqlen_k;
     p.heads = a.heads_q;
     p.heads_per_key_head = a.heads_q / a.heads_k;
+    p.key_heads = a.heads_k;
     p.causal = a.causal;
     p.scale = a.scale;
     p.tiles = ceil_div(a.seqlen_q, Shape::kQueries);

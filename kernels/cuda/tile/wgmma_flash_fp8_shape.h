@@ -22,35 +22,38 @@ constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 /// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
 /// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
 /// kBlockScales: scales of keys and values change every 128 of them; without it there is one per head.
+/// kFirstPass: values come transposed, from a kernel before (tile/transpose_values.h); else three warps of the block transpose.
 template <
-    int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_, bool kBlockScales_>
+    int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_, bool kFirstPass_,
+    bool kBlockScales_>
 struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = 2;
     static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
-    static constexpr bool kBlockScales = kBlockScales_;
+    static constexpr bool kFirstPass = kFirstPass_, kBlockScales = kBlockScales_;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
-    static constexpr int kTransposers = 3;   // warps that transpose values; the fourth of their warpgroup drives TMA
+    static constexpr int kTransposers = kFirstPass ? 0 : 3;   // warps of the last warpgroup, whose first one drives TMA
     static constexpr int kThreads = kConsumerThreads + 128;
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 ? 240 : 232;
-    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 ? 24 : 40;
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 || kFirstPass ? 240 : 232;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 || kFirstPass ? 24 : 40;
 
     // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
     static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;
     static constexpr int kRowChunks = kRowBytes / 16;
     static constexpr int kQueryBytes = kQueries * kHeadDim, kKeyBytes = kKeys * kHeadDim;
     static constexpr int kQueryPitch = kQueries * kRowBytes, kKeyPitch = kKeys * kRowBytes;   // between rows' pieces
-    // V transposed is [kKeys / 128, rounded up][kHeadDim] rows of 128 keys, in the 128-byte swizzle.
-    static constexpr int kValuePitch = kHeadDim * 128;
-    static constexpr int kValueBytes = ceil_div(kKeys, 128) * kValuePitch;
+    // V transposed is [kKeys / kValueRow, rounded up][kHeadDim] rows of kValueRow keys, swizzled.
+    static constexpr int kValueRow = kFirstPass && kKeys % 128 != 0 ? 64 : 128;
+    static constexpr int kValuePitch = kHeadDim * kValueRow;
+    static constexpr int kValueBytes = ceil_div(kKeys, kValueRow) * kValuePitch;
 
     static constexpr int kRoom = 227 * 1024;   // what a block can have
     // Values come in pieces of kRawKeys keys, so that one is transposed while the next is on its way. A consumer gives a transposed
     // tile back only after the next one's scores; with a third one the transposers need not wait for that.
     static constexpr int kRawKeys = kKeys % 64 == 0 ? 64 : 32, kPieces = kKeys / kRawKeys;
-    static constexpr int kRawBytes = kRawKeys * kHeadDim, kRawStages = kHeadDim == 256 && kRawKeys == 64 ? 2 : 4;
-    static constexpr int kValueStages = VSTAGES;
+    static constexpr int kRawBytes = kRawKeys * kHeadDim, kRawStages = kFirstPass ? 0 : kHeadDim == 256 && kRawKeys == 64 ? 2 : 4;
+    static constexpr int kValueStages = kFirstPass ? 2 : VSTAGES;
     static constexpr int kRingBytes = kStages * kKeyBytes + kRawStages * kRawBytes + kValueStages * kValueBytes;
     static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
@@ -67,6 +70,7 @@ struct Fp8FlashShape {
     static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
     static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
+    static_assert(!kFirstPass || kKeys % 64 == 0, "rows of a TMA box");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
     static_assert(kSharedBytes <= kRoom, "shared memory");
 };
@@ -147,7 +151,7 @@ struct Fp8FlashProblem {
     uint8_t* o;    // [batch, queries, heads, head_dim] bf16
     float* lse;    // [batch, heads, queries]
     ScaleGrid query_scale, key_scale, value_scale;
-    int batch, queries, keys, heads, heads_per_key_head;
+    int batch, queries, keys, heads, heads_per_key_head, key_heads;
     bool causal;
     float scale;   // softmax_scale * log2(e)
     int tiles;     // of one head

@@ -23,7 +23,7 @@ PARAMETERS = [
 def _c(name: str, value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return ctypes.c_void_p(value.data_ptr())
-    if name in ("workspace", "queue"):
+    if name == "queue" or value is None:
         return ctypes.c_void_p(None)
     if name == "workspace_bytes":
         return ctypes.c_size_t(value)
@@ -53,11 +53,18 @@ class EmulatedFp8Flash:
         self.library = ctypes.CDLL(str(library))
         self.library.emulation_allow.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
-    def run(self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 4) -> list[torch.Tensor]:
-        """Call the kernel; asserts success and intact guard bands. Returns its outputs."""
+    def run(
+        self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 4, workspace: bool = True,
+    ) -> list[torch.Tensor]:
+        """Call the kernel, with the workspace of the problem; asserts success and intact guard bands. Returns its outputs.
+
+        ``workspace`` False hands it none.
+        """
         arguments = self.binding.arguments(case, data)
         outputs = {
             name: Poisoned(shape, getattr(torch, dtype)) for name, (shape, dtype) in self.binding.outputs(case).items()}
+        size = case["batch"] * case["hk"] * case["dim"] * (-(-case["sk"] // 128) * 128) if workspace else 0
+        space = Poisoned((size,), torch.uint8)
         self.library.emulation_eager(int(eager))
         self.library.emulation_processors(processors)
         self.library.emulation_allow(None, 0)
@@ -65,9 +72,11 @@ class EmulatedFp8Flash:
             if isinstance(value, torch.Tensor):
                 self.library.emulation_allow(value.data_ptr(), value.numel() * value.element_size())
         values = {**arguments, **{name: output.tensor for name, output in outputs.items()}}
-        values |= {"workspace": None, "workspace_bytes": 0, "queue": None}
+        self.library.emulation_allow(space.tensor.data_ptr(), size)
+        values |= {"workspace": space.tensor if workspace else None, "workspace_bytes": size, "queue": None}
         status = self.library.flash_attention_fp8(*(_c(name, values[name]) for name in PARAMETERS))
         assert status == 0, f"status {status}"
+        assert space.intact
         assert all(output.intact for output in outputs.values())
         return [output.tensor for output in outputs.values()]
 
