@@ -6,10 +6,10 @@
     python benchmarks/dev/flash_fp8_race.py race FOLDER [--seconds 40] [--rows 2048,16384]
 
 A build holds one head dimension (0: all of them) and takes its defines from NAME:VALUE, where dots in VALUE stand for
-commas: 128a=128/T128:2.224.1.1.0.0/C128:2.128.1.1.1.0. ``check`` runs each build in a process of its own, so that one that
-hangs can be ended, against the problem's reference: its test cases of that head dimension and larger ones, with
-poisoned outputs and guard bands, twice for the same bits. ``race`` times the builds that passed, in turns with the
-problem's peers.
+commas: 128a=128/T128:2.224.1.1.0.0/C128:2.128.1.1.1.0. ``check`` runs each build in a process of its own, so that one
+that hangs can be ended, against the problem's reference: its test cases of that head dimension and larger ones, with
+and without a workspace, with poisoned outputs and guard bands, twice for the same bits. ``race`` times the builds that
+passed, in turns with the problem's peers.
 """
 
 from __future__ import annotations
@@ -208,7 +208,8 @@ def main() -> int:
         if options.one:
             return check_one(options.folder, options.one, options.dim)
         return check(options.folder, options.seconds, options.unchecked)
-    return race(options.folder, options.seconds, [int(s) for s in options.rows.split(",")], options.budget, options.unchecked)
+    lengths = [int(s) for s in options.rows.split(",")]
+    return race(options.folder, options.seconds, lengths, options.budget, options.unchecked)
 
 
 if __name__ == "__main__":
