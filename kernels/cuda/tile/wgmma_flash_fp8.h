@@ -129,6 +129,10 @@ template <class Shape>
 __device__ __forceinline__ uint64_t fp8_rows_operand(uint32_t rows) {
     return Shape::kRowBytes == 128 ? wgmma_operand(rows) : wgmma_operand_64(rows);
 }
+/// An operand further on by `offset`, in units of 16 bytes: only the low half, which has room, is added to.
+__device__ __forceinline__ uint64_t operand_at(uint64_t operand, uint32_t offset) {
+    return (operand & 0xffffffff00000000ull) | (static_cast<uint32_t>(operand) + offset);
+}
 template <class Shape>
 __device__ __forceinline__ constexpr uint32_t fp8_columns_offset(int c, int pitch) {
     return c * 32 / Shape::kRowBytes * (pitch >> 4) + c * 32 % Shape::kRowBytes / 16;
@@ -141,7 +145,7 @@ struct Fp8FlashQuery {
 
     __device__ __forceinline__ void load(uint32_t rows, int, int) { operand = fp8_rows_operand<Shape>(rows); }
     __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
-        Wgmma<Shape::kKeys>::product(scores, operand + fp8_columns_offset<Shape>(c, Shape::kQueryPitch), keys, c > 0);
+        Wgmma<Shape::kKeys>::product(scores, operand_at(operand, fp8_columns_offset<Shape>(c, Shape::kQueryPitch)), keys, c > 0);
     }
 };
 template <class Shape>
@@ -169,7 +173,7 @@ __device__ __forceinline__ void issue_fp8_scores(
     const uint64_t b = fp8_rows_operand<Shape>(keys);
 #pragma unroll
     for (int c = 0; c < Shape::kHeadDim / 32; ++c) {
-        query.multiply(scores, c, b + fp8_columns_offset<Shape>(c, Shape::kKeyPitch));
+        query.multiply(scores, c, operand_at(b, fp8_columns_offset<Shape>(c, Shape::kKeyPitch)));
     }
 }
 
@@ -180,7 +184,8 @@ __device__ __forceinline__ void issue_fp8_output(
     const uint64_t b = Shape::kValueRow == 128 ? wgmma_operand(values) : wgmma_operand_64(values);
 #pragma unroll
     for (int i = 0; i < Shape::kKeys / 32; ++i) {
-        Wgmma<Shape::kHeadDim>::product(out, weights[i], b + i * 32 / Shape::kValueRow * (Shape::kValuePitch >> 4) + i * 32 % Shape::kValueRow / 16, true);
+        const uint32_t offset = i * 32 / Shape::kValueRow * (Shape::kValuePitch >> 4) + i * 32 % Shape::kValueRow / 16;
+        Wgmma<Shape::kHeadDim>::product(out, weights[i], operand_at(b, offset), true);
     }
 }
 
@@ -262,6 +267,7 @@ __device__ __forceinline__ void consume_fp8_flash(
             const auto start_scores = [&] {
                 wgmma_fence();
                 if (!(DIAG & 16)) issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
+                else for (int i = 0; i < Shape::kKeys / 2; ++i) scores[i] = 1.0f * lane;
                 wgmma_commit();
             };
             const auto finish_scores = [&] {

@@ -78,27 +78,31 @@ __device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const i
     }
 }
 
-/// The largest score of a thread's row `half`. The order of non-negative floats is that of their bits as integers, for which there
-/// is an instruction that compares three; rows with nothing else are rare and compared once more.
+/// The largest scores of a thread's two rows. The order of numbers that are not negative is that of their bits as integers, for
+/// which there is an instruction that compares three. A row with no such number is rare and compared once more.
 template <int kCount>
-__device__ __forceinline__ float largest_score(const float (&scores)[kCount], int half) {
+__device__ __forceinline__ void largest_scores(const float (&scores)[kCount], float (&largest)[2]) {
 #if FAST_MAX
-    int first = -1, second = -1;   // bits of negative numbers, which both say nothing
+    int bits[2][2] = {{-1, -1}, {-1, -1}};   // those of negative numbers, which all say nothing
 #pragma unroll
-    for (int i = 0; i < kCount; i += 8) {
-        const float* const pair = scores + i + 2 * half;
-        first = max(max(first, float_bits(pair[0])), float_bits(pair[1]));
-        second = max(max(second, float_bits(pair[4])), float_bits(pair[5]));
+    for (int i = 0; i < kCount; i += 2) {
+        int& most = bits[i % 4 / 2][i / 4 % 2];
+        most = max(max(most, float_bits(scores[i])), float_bits(scores[i + 1]));
     }
-    first = max(first, second);
-    if (first >= 0) return bits_float(first);
+    bits[0][0] = max(bits[0][0], bits[0][1]);
+    bits[1][0] = max(bits[1][0], bits[1][1]);
+    largest[0] = bits_float(bits[0][0]);
+    largest[1] = bits_float(bits[1][0]);
+    if (min(bits[0][0], bits[1][0]) >= 0) return;
 #endif
-    float largest = scores[2 * half];
 #pragma unroll
-    for (int i = 0; i < kCount; i += 4) {
-        largest = fmaxf(largest, fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+    for (int half = 0; half < 2; ++half) {
+        largest[half] = scores[2 * half];
+#pragma unroll
+        for (int i = 0; i < kCount; i += 4) {
+            largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+        }
     }
-    return largest;
 }
 
 /// Turn the scores of a thread's two rows into weights. `corrections`: what everything before is to be multiplied with.
@@ -106,11 +110,12 @@ template <bool kBlockScales, int kCount>
 __device__ __forceinline__ void weigh_scores(
     float (&scores)[kCount], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
     const Fp8StepScales& step) {
-    float shifts[2];
+    float shifts[2], largest[2];
+    largest_scores(scores, largest);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const float largest = quad_largest(largest_score(scores, half)) * factors[half];
-        corrections[half] = rows[half].raise(kBlockScales ? largest + step.value_log : largest);
+        largest[half] = quad_largest(largest[half]) * factors[half];
+        corrections[half] = rows[half].raise(kBlockScales ? largest[half] + step.value_log : largest[half]);
         // Before the first key: anything finite, as -inf - -inf would be NaN.
         const float maximum = rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum;
         shifts[half] = kWeightBits - maximum + (kBlockScales ? step.value_log : 0.0f);
@@ -120,7 +125,7 @@ __device__ __forceinline__ void weigh_scores(
     for (int i = 0; i < kCount; ++i) {
         const int half = i % 4 / 2;
         const float x = fmaf(scores[i], factors[half], shifts[half]);
-        scores[i] = POLYNOMIAL > 0 && i % (2 * POLYNOMIAL) / 2 == 0 ? polynomial_exp2(x) : (DIAG & 2) ? x : Exp2()(x);
+        scores[i] = POLYNOMIAL > 0 && i % (2 * POLYNOMIAL) / 2 == 0 ? polynomial_exp2(x) : (DIAG & 2) ? fabsf(x) : Exp2()(x);
         (kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
     }
     if constexpr (kBlockScales) {
