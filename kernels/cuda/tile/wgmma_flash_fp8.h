@@ -52,9 +52,10 @@ __device__ __forceinline__ void produce_fp8_flash(
             const Fp8Place<Shape::kStages> at(key_count++);
             Fp8StepScales scales;
             if constexpr (Shape::kBlockScales) {
-                const float of_values = p.value_scale.of(tile.batch, step * Shape::kKeys, key_head);
-                scales = {
-                    p.key_scale.of(tile.batch, step * Shape::kKeys, key_head), log2f(of_values), 1.0f / of_values};
+                const int scale_at = p.key_grid.at(tile.batch, step * Shape::kKeys, key_head);
+                scales.keys = p.key_scales[scale_at];
+                scales.value_log = log2f(p.value_scales[scale_at]);
+                scales.value_inverse = Exp2()(-scales.value_log);
             }
             mbarrier_wait(memory.keys_empty(at.stage), at.parity ^ 1);
             if constexpr (Shape::kBlockScales) memory.step_scales(at.stage) = scales;
@@ -64,8 +65,9 @@ __device__ __forceinline__ void produce_fp8_flash(
         };
         load_keys(tile.steps - 1);
         if constexpr (!Shape::kBlockScales) {
-            tile.key_scale = p.key_scale.of(tile.batch, 0, key_head);
-            tile.value_scale = p.value_scale.of(tile.batch, 0, key_head);
+            const int scale_at = p.key_grid.at(tile.batch, 0, key_head);
+            tile.key_scale = p.key_scales[scale_at];
+            tile.value_scale = p.value_scales[scale_at];
         }
         const int query = announce(tile, Shape::kQueryBytes);
         tma_load_5d(
@@ -84,7 +86,8 @@ __device__ __forceinline__ void produce_fp8_flash(
                 }
                 continue;
             }
-            if constexpr (!Shape::kFirstPass) for (int piece = 0; piece < Shape::kPieces; ++piece) {
+#pragma unroll 1
+            for (int piece = 0; piece < Shape::kPieces; ++piece) {
                 const Fp8Place<Shape::kRawStages> at(raw_count++);
                 mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
                 mbarrier_arrive_expect(memory.raw_full(at.stage), (DIAG & 4) ? 0 : Shape::kRawBytes);
@@ -232,7 +235,8 @@ __device__ __forceinline__ void consume_fp8_flash(
             float factors[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                factors[half] = p.scale * p.query_scale.of(tile.batch, min(row() + 8 * half, p.queries - 1), tile.head);
+                const int query = min(row() + 8 * half, p.queries - 1);
+                factors[half] = p.scale * p.query_scales[p.query_grid.at(tile.batch, query, tile.head)];
                 if (!Shape::kBlockScales) factors[half] *= tile.key_scale;
             }
             Fp8StepScales step_scales;

@@ -37,10 +37,10 @@ struct Fp8FlashArguments {
     static constexpr int kPerTensor = 0, kPerHead = 1, kPerBlock = 2;
 
     /// The scales of an operand of so many tokens and heads.
-    ScaleGrid grid(const float* start, int tokens, int heads) const {
-        if (scales == kPerTensor) return {start, 0, 0, 0};
-        if (scales == kPerHead) return {start, heads, 0, 1};
-        return {start, ceil_div(tokens, kScaleBlock) * heads, heads, 1};
+    ScaleGrid grid(int tokens, int heads) const {
+        if (scales == kPerTensor) return {0, 0, 0};
+        if (scales == kPerHead) return {heads, 0, 1};
+        return {ceil_div(tokens, kScaleBlock) * heads, heads, 1};
     }
 };
 
@@ -68,9 +68,11 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     Fp8FlashProblem p{};
     p.o = static_cast<uint8_t*>(a.o);
     p.lse = a.lse;
-    p.query_scale = a.grid(a.q_scale, a.seqlen_q, a.heads_q);
-    p.key_scale = a.grid(a.k_scale, a.seqlen_k, a.heads_k);
-    p.value_scale = a.grid(a.v_scale, a.seqlen_k, a.heads_k);
+    p.query_scales = a.q_scale;
+    p.key_scales = a.k_scale;
+    p.value_scales = a.v_scale;
+    p.query_grid = a.grid(a.seqlen_q, a.heads_q);
+    p.key_grid = a.grid(a.seqlen_k, a.heads_k);
     p.batch = a.batch;
     p.queries = a.seqlen_q;
     p.keys = a.seqlen_k;

@@ -136,13 +136,12 @@ struct Fp8FlashMemory {
     __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(kValuesBefore, stage, 1); }
 };
 
-/// The scales of one operand and how far apart they are; 0 where neighbours share one.
+/// How far apart an operand's scales are; 0 where neighbours share one.
 struct ScaleGrid {
-    const float* start;
-    int batch, block, head;   // pitches
+    int batch, block, head;
 
-    __device__ __forceinline__ float of(int b, int token, int h) const {
-        return start[static_cast<size_t>(b) * batch + token / kScaleBlock * block + h * head];
+    __device__ __forceinline__ int at(int b, int token, int h) const {
+        return b * batch + token / kScaleBlock * block + h * head;
     }
 };
 
@@ -150,7 +149,8 @@ struct ScaleGrid {
 struct Fp8FlashProblem {
     uint8_t* o;    // [batch, queries, heads, head_dim] bf16
     float* lse;    // [batch, heads, queries]
-    ScaleGrid query_scale, key_scale, value_scale;
+    const float *query_scales, *key_scales, *value_scales;
+    ScaleGrid query_grid, key_grid;   // that of the keys is the values', too
     int batch, queries, keys, heads, heads_per_key_head, key_heads;
     bool causal;
     float scale;   // softmax_scale * log2(e)
