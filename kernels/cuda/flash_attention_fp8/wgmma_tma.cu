@@ -13,22 +13,25 @@
 #include "tile/wgmma_flash_fp8_launch.h"
 
 #ifndef T64
-#define T64 3, 128, true, true, false, false
+#define T64 3, 128, true, true, false, true
 #endif
 #ifndef T128
-#define T128 2, 192, true, true, false, false
+#define T128 2, 192, false, true, true, true
 #endif
 #ifndef T256
-#define T256 2, 128, true, true, false, false
+#define T256 2, 128, true, true, false, true
 #endif
 #ifndef C64
-#define C64 3, 128, true, true, false, false
+#define C64 3, 128, true, true, false, true
 #endif
 #ifndef C128
-#define C128 2, 128, true, true, true, false
+#define C128 2, 192, true, true, false, true
 #endif
 #ifndef C256
-#define C256 2, 128, true, true, false, false
+#define C256 2, 128, true, true, false, true
+#endif
+#ifndef B128
+#define B128 2, 128, true, true, false, true
 #endif
 #ifndef CORDER
 #define CORDER kPersistent
@@ -45,35 +48,34 @@ template <>
 struct Tiles<64> {
     using Full = Fp8FlashShape<64, T64, false>;
     using Causal = Fp8FlashShape<64, C64, false>;
-    using Blocks = Fp8FlashShape<64, 3, 128, true, true, false, false, true>;
+    using Blocks = Fp8FlashShape<64, 3, 128, true, true, false, true, true>;
     using Few = Fp8FlashShape<64, 1, 128, false, false, false, false, true>;
 };
 template <>
 struct Tiles<128> {
     using Full = Fp8FlashShape<128, T128, false>;
     using Causal = Fp8FlashShape<128, C128, false>;
-    using Blocks = Fp8FlashShape<128, 2, 128, true, true, false, false, true>;
+    using Blocks = Fp8FlashShape<128, B128, true>;
     using Few = Fp8FlashShape<128, 1, 128, false, false, false, false, true>;
 };
 template <>
 struct Tiles<256> {
     using Full = Fp8FlashShape<256, T256, false>;
     using Causal = Fp8FlashShape<256, C256, false>;
-    using Blocks = Fp8FlashShape<256, 2, 128, true, true, false, false, true>;
-    using Few = Fp8FlashShape<256, 1, 128, false, true, false, false, true>;
+    using Blocks = Fp8FlashShape<256, 2, 128, true, true, false, true, true>;
+    using Few = Fp8FlashShape<256, 1, 64, false, true, false, false, true>;
 };
 
 template <int kHeadDim>
 int choose(const Fp8FlashArguments& a, size_t workspace_bytes, int multiprocessors, void* queue) {
     using T = Tiles<kHeadDim>;
     const long long units = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, 64);
-    if (a.seqlen_q <= 64 || units <= multiprocessors) {
+    const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim};
+    if (a.seqlen_q <= 64 || units <= multiprocessors || workspace_bytes < copy.bytes()) {
         return launch_fp8_flash<typename T::Few>(a, Fp8TileOrder::kOwnBlocks, multiprocessors, queue);
     }
     const Fp8TileOrder order = a.causal ? Fp8TileOrder::CORDER : Fp8TileOrder::TORDER;
-    const bool first = a.causal ? T::Causal::kFirstPass : T::Full::kFirstPass;
-    const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim};
-    if (a.scales == Fp8FlashArguments::kPerBlock || (first && workspace_bytes < copy.bytes())) {
+    if (a.scales == Fp8FlashArguments::kPerBlock) {
         return launch_fp8_flash<typename T::Blocks>(a, order, multiprocessors, queue);
     }
     return a.causal ? launch_fp8_flash<typename T::Causal>(a, order, multiprocessors, queue)

@@ -11,8 +11,8 @@
 #ifndef DIAG
 #define DIAG 0
 #endif
-#ifndef VSTAGES
-#define VSTAGES 3
+#ifndef STAGES
+#define STAGES 2
 #endif
 constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 
@@ -27,7 +27,8 @@ template <
     int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_, bool kFirstPass_,
     bool kBlockScales_>
 struct Fp8FlashShape {
-    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kStages = 2;
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
+    static constexpr int kStages = kFirstPass_ ? STAGES : 2;   // of each ring but the queries'
     static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
     static constexpr bool kFirstPass = kFirstPass_, kBlockScales = kBlockScales_;
     static constexpr int kQueries = 64 * kGroups;
@@ -35,8 +36,8 @@ struct Fp8FlashShape {
     static constexpr int kTransposers = kFirstPass ? 0 : 3;   // warps of the last warpgroup, whose first one drives TMA
     static constexpr int kThreads = kConsumerThreads + 128;
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 || kFirstPass ? 240 : 232;
-    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 || kFirstPass ? 24 : 40;
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 ? 240 : 232;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 ? 24 : 40;
 
     // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
     static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;
@@ -53,7 +54,7 @@ struct Fp8FlashShape {
     // tile back only after the next one's scores; with a third one the transposers need not wait for that.
     static constexpr int kRawKeys = kKeys % 64 == 0 ? 64 : 32, kPieces = kKeys / kRawKeys;
     static constexpr int kRawBytes = kRawKeys * kHeadDim, kRawStages = kFirstPass ? 0 : kHeadDim == 256 && kRawKeys == 64 ? 2 : 4;
-    static constexpr int kValueStages = kFirstPass ? 2 : VSTAGES;
+    static constexpr int kValueStages = kFirstPass ? STAGES : 2;
     static constexpr int kRingBytes = kStages * kKeyBytes + kRawStages * kRawBytes + kValueStages * kValueBytes;
     static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;

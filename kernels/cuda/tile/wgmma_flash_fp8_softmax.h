@@ -57,7 +57,7 @@ __device__ __forceinline__ float quad_total(float x) {
 }
 
 #if !defined(FAST_MAX)
-#define FAST_MAX 1
+#define FAST_MAX 0
 #endif
 
 /// 2^x for x below 127 on the ordinary arithmetic units, relative error 7.5e-5; below 2^-126 not smaller than that.
