@@ -6,6 +6,8 @@
 
 inline uint64_t wgmma_operand(uint32_t shared) { return 1ull << 62 | 64ull << 32 | 1ull << 16 | shared >> 4; }
 
+inline uint64_t wgmma_operand_64(uint32_t shared) { return 2ull << 62 | 32ull << 32 | 1ull << 16 | shared >> 4; }
+
 inline void wgmma_fence() {
     emulation::warpgroup_wide(nullptr, [](emulation::Warpgroup& group, void**) { group.fenced = true; });
 }
