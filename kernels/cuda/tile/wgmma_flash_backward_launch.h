@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: MIT
+// Host side of attention backward on wgmma (tile/wgmma_flash_backward.h): workspace, tensor maps, order of tiles, launches.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "launch.h"
+#include "online_softmax.h"
+#include "status.h"
+#include "tile/head_tensor_map.h"
+#include "tile/launch_cluster.h"
+#include "tile/wgmma_flash_backward.h"
+#include "tile/wgmma_flash_backward_rows.h"
+
+#if !defined(EARLY_START)
+#define EARLY_START 1   // a tunable of the kernel file
+#endif
+
+/// The arguments of kernel.h.
+struct BackwardCall {
+    const void *q, *k, *v, *o, *dout;
+    const float* lse;
+    void *dq, *dk, *dv;
+    int batch, queries, keys, heads, key_heads;
+    bool causal;
+    float softmax_scale;
+    void* workspace;
+    size_t workspace_bytes;
+};
+
+/// Lay the workspace out: sums, shifts, deltas, turns, the count of units. Returns false if it is too small.
+inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {
+    const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
+    const uintptr_t start = (reinterpret_cast<uintptr_t>(a.workspace) + 127) / 128 * 128;
+    p->sums = reinterpret_cast<float*>(start);
+    p->shifts = p->sums + lines * head_dim;
+    p->deltas = p->shifts + lines;
+    p->turns = reinterpret_cast<int*>(p->deltas + lines);
+    p->next = p->turns + lines / 64;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(p->next + 1);
+    return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
+}
+
+/// Launch the three kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
+template <class Shape, bool kInOrder, bool kStaggered>
+int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
+    using Element = typename Shape::Element;
+    constexpr int kHeadDim = Shape::kHeadDim;
+    BackwardProblem p{};
+    p.dk = static_cast<uint8_t*>(a.dk);
+    p.dv = static_cast<uint8_t*>(a.dv);
+    p.batch = a.batch;
+    p.queries = a.queries;
+    p.keys = a.keys;
+    p.heads = a.heads;
+    p.key_heads = a.key_heads;
+    p.group = a.heads / a.key_heads;
+    p.rows = ceil_div(a.queries, 128) * 128;
+    p.causal = a.causal;
+    p.softmax_scale = a.softmax_scale;
+    p.scale = a.softmax_scale * kLog2E;
+    p.tiles = ceil_div(a.keys, Shape::kKeys);
+    if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
+
+    // So many heads that Q, dO and the sums of their queries stay in L2, so that all their long tiles come before short ones.
+    constexpr long long kRoom = 32 << 20;
+    const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim * p.group;
+    p.section = static_cast<int>(std::min(heads, std::max(1LL, kRoom / bytes)));
+    const long long units = heads * p.tiles, lines = static_cast<long long>(a.batch) * a.heads * p.rows;
+    if (units > 0x7fffffffLL || lines / 64 > 0x7fffffffLL) return kUnsupportedShape;
+    p.units = static_cast<int>(units);
+
+    TensorMap queries, out, keys, values;
+    int error = encode_head_tensor_map(&queries, {a.q, a.batch, a.queries, a.heads, kHeadDim}, Shape::kQueries);
+    if (error == 0) error = encode_head_tensor_map(&out, {a.dout, a.batch, a.queries, a.heads, kHeadDim}, Shape::kQueries);
+    if (error == 0) error = encode_head_tensor_map(&keys, {a.k, a.batch, a.keys, a.key_heads, kHeadDim}, Shape::kKeys);
+    if (error == 0) error = encode_head_tensor_map(&values, {a.v, a.batch, a.keys, a.key_heads, kHeadDim}, Shape::kKeys);
+    if (error != 0) return error;
+
+    constexpr bool kEarly = EARLY_START != 0;
+    const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
+    error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
+                           kEarly, queue, rows, p);
+    if (error != 0) return error;
+    error = launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, std::min(p.units, multiprocessors),
+                           Shape::kThreads, 1, Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
+    if (error != 0) return error;
+    return launch_cluster(finish_queries<Element, kHeadDim>, static_cast<int>(lines / 64), 128, 1, 0, kEarly, queue,
+                          static_cast<uint8_t*>(a.dq), p);
+}
