@@ -40,7 +40,7 @@ class EmulatedBackward:
     def run(
         self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 1, short: int = 0,
     ) -> list[torch.Tensor]:
-        """Call the kernel with ``short`` bytes less workspace than the problem offers; asserts success and intact guard bands."""
+        """Call the kernel, with ``short`` bytes of workspace less; asserts success and intact guard bands."""
         arguments = self.binding.arguments(case, data)
         outputs = {
             name: Poisoned(shape, getattr(torch, dtype)) for name, (shape, dtype) in self.binding.outputs(case).items()}
