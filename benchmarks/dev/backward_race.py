@@ -78,7 +78,7 @@ def load(problem: shared.Problem, folder: Path, labels: str) -> list[shared.Kern
 def test_cases(problem: str) -> list[dict[str, int]]:
     """The tests of task.yml, which are written one per line."""
     text = (shared.ROOT / "problems" / problem / "task.yml").read_text()
-    lines = re.findall(r"^  - \{(.*)\}$", text.split("\nbenchmarks:")[0], re.MULTILINE)
+    lines = re.findall(r"^  - \{(.*)\}$", text.split("\ntests:")[1].split("\nbenchmarks:")[0], re.MULTILINE)
     return [{key: int(value) for key, value in re.findall(r"(\w+): (\d+)", line)} for line in lines]
 
 
@@ -192,7 +192,8 @@ def parts(call: Callable[[], Any]) -> str:
                 call()
             torch.cuda.synchronize()
         events = profile.key_averages()
-        return ", ".join(f"{re.sub('<.*', '', e.key).split()[-1]} {e.device_time_total / e.count:.1f}" for e in events)
+        return ", ".join(f"{re.sub('<.*', '', e.key).split()[-1]} {e.device_time_total / e.count:.1f}"
+                         for e in events if e.device_time_total > 0)
     except RuntimeError as error:
         return str(error)[:100]
 

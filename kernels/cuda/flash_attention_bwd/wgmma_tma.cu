@@ -2,6 +2,7 @@
 //!KERNEL summary one pass by keys: TMA rings of Q and dO, wgmma with P and dS in registers, dQ by a warpgroup of its own
 //!KERNEL arch sm_90a
 //!KERNEL tune IN_ORDER=0,1
+//!KERNEL tune BULK=1,0
 //!KERNEL tune STAGGERED=1,0
 //!KERNEL tune EARLY_START=1,0
 //
@@ -41,8 +42,14 @@
 #ifndef STAGGERED
 #define STAGGERED 1
 #endif
-#ifndef STAGES
-#define STAGES 3
+#ifndef BULK
+#define BULK 1
+#endif
+#ifndef D64_STAGES
+#define D64_STAGES (BULK ? 2 : 3)
+#endif
+#ifndef D128_STAGES
+#define D128_STAGES 3
 #endif
 
 namespace {
@@ -62,8 +69,8 @@ int dispatch(int head_dim, const BackwardCall& a, void* queue) {
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return static_cast<int>(status);
     switch (head_dim) {
-        case 64: return launch<BackwardShape<Element, 64, 128, STAGES>>(a, multiprocessors, queue);
-        case 128: return launch<BackwardShape<Element, 128, 64, STAGES>>(a, multiprocessors, queue);
+        case 64: return launch<BackwardShape<Element, 64, 128, D64_STAGES, BULK != 0>>(a, multiprocessors, queue);
+        case 128: return launch<BackwardShape<Element, 128, 64, D128_STAGES, BULK != 0>>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 }

@@ -11,3 +11,17 @@ __device__ __forceinline__ void bulk_load(uint32_t shared, const void* global, i
                  "l"(global), "r"(bytes), "r"(barrier)
                  : "memory");
 }
+
+/// Add `bytes` of fp32 numbers in shared memory to those at `global`, in L2: each addition is atomic, their order is not
+/// defined. Addresses and `bytes` are multiples of 16. Belongs to this thread's group of stores (ptx/tma.h).
+__device__ __forceinline__ void bulk_reduce_add(float* global, uint32_t shared, int bytes) {
+    asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group.add.f32 [%0], [%1], %2;\n" ::"l"(global), "r"(shared),
+                 "r"(bytes)
+                 : "memory");
+}
+
+/// Wait until at most `kPending` groups of this thread's stores and additions are not yet done.
+template <int kPending>
+__device__ __forceinline__ void bulk_wait_done() {
+    asm volatile("cp.async.bulk.wait_group %0;\n" ::"n"(kPending) : "memory");
+}

@@ -96,17 +96,63 @@ __device__ __forceinline__ void load_keys(
     }
 }
 
-/// All tiles of the warpgroup of dQ: a product per step, whose sums go to global memory as they come.
+/// Add a warp's rows of a part of dQ to the sums: [8][32][4] numbers at `to`.
+template <class Shape>
+__device__ __forceinline__ void add_part(
+    const BackwardMemory<Shape>& memory, float* to, const float (&d)[32], int part, int warp, int lane) {
+    if constexpr (Shape::kBulk) {
+        if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
+        __syncwarp();
+        const uint32_t place = memory.sums(part, warp);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            *reinterpret_cast<float4*>(memory.start + (place - memory.address) + i * 512 + lane * 16) =
+                make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+        }
+        fence_async_shared();
+        __syncwarp();
+        if (lane == 0) {
+            bulk_reduce_add(to, place, Shape::kPartBytes / 4);
+            tma_store_commit();
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            reduce_add_x4(to + i * 128 + lane * 4, d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+        }
+    }
+}
+
+/// Wait until this warp's additions are done and can be seen by others.
+template <class Shape>
+__device__ __forceinline__ void settle_additions(int lane) {
+    if constexpr (Shape::kBulk) {
+        if (lane == 0) bulk_wait_done<0>();
+        __syncwarp();
+    }
+    fence_device();
+}
+
+/// All tiles of the warpgroup of dQ: a product per step, added to the sums as it comes.
+///
+/// In order: the turn at a tile of queries is passed on when the next step's product is done, since additions take so long.
 template <class Shape, bool kInOrder, bool kStaggered>
 __device__ __forceinline__ void add_queries(
-    const BackwardMemory<Shape>& memory, const BackwardProblem& p, int thread) {
-    constexpr int kParts = Shape::kSlices * Shape::kHeadDim / 64;   // of 64 x 64
+    const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
     RingPosition<Shape::kGradientStages> at;
     uint32_t parity = 0;
-    const int lane = thread % 32;
+    int* turn = nullptr;   // to be passed on
+    int next_turn = 0;
+    const auto pass = [&] {
+        if (turn == nullptr) return;
+        settle_additions<Shape>(lane);
+        named_barrier_sync(kBackwardTurnBarrier, 128);
+        if (warp == 0 && lane == 0) pass_turn(turn, next_turn);
+        turn = nullptr;
+    };
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
-        if (tile.head < 0) return;
+        if (tile.head < 0) break;
         const int steps = tile.steps(p);
         if (steps == 0) continue;
         QueryWalk<kStaggered> walk(p, tile);
@@ -117,10 +163,9 @@ __device__ __forceinline__ void add_queries(
             const uint64_t a = wgmma_operand(memory.gradients(at.stage));
             const uint64_t b = wgmma_operand_transposed(memory.keys(), Shape::kKeyPitch);
             const size_t slices = static_cast<size_t>(walk.head) * (p.rows / 64) + walk.tile * Shape::kSlices;
-            float* const to = p.sums + slices * (64 * Shape::kHeadDim) + thread * 4;
-            if constexpr (kInOrder) wait_for_turn(p.turns + slices, tile.number);
+            float* const to = p.sums + slices * (64 * Shape::kHeadDim) + warp * 1024;
 #pragma unroll
-            for (int part = 0; part < kParts; ++part) {   // slices of 64 queries, or parts of 64 columns
+            for (int part = 0; part < Shape::kParts; ++part) {   // slices of 64 queries, or of 64 columns
                 constexpr uint64_t kNextA = Shape::kSlices > 1 ? 64 * 128 >> 4 : 0;
                 constexpr uint64_t kNextB = Shape::kSlices > 1 ? 0 : Shape::kKeyPitch >> 4;
                 float sums[32];
@@ -134,22 +179,28 @@ __device__ __forceinline__ void add_queries(
                 wgmma_commit();
                 wgmma_wait<0>();
                 wgmma_results(sums);
-                if (part == kParts - 1) {
+                if (part == Shape::kParts - 1) {
                     if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage));
                     if (lane == 0 && step == steps - 1) mbarrier_arrive(memory.keys_empty());
                 }
-#pragma unroll
-                for (int i = 0; i < 8; ++i) {
-                    reduce_add_x4(to + (part * 8 + i) * 512, sums[4 * i], sums[4 * i + 1], sums[4 * i + 2], sums[4 * i + 3]);
+                if constexpr (kInOrder) {
+                    if (part == 0) {
+                        pass();
+                        wait_for_turn(p.turns + slices, tile.number);
+                    }
                 }
+                add_part<Shape>(memory, to + part * 4096, sums, part, warp, lane);
             }
             at.advance();
             if constexpr (kInOrder) {
-                fence_device();
-                named_barrier_sync(kBackwardTurnBarrier, 128);
-                if (thread == 0) pass_turn(p.turns + slices, tile.number + 1);
+                turn = p.turns + slices;
+                next_turn = tile.number + 1;
             }
         }
+        if constexpr (kInOrder) pass();
+    }
+    if constexpr (Shape::kBulk) {
+        if (lane == 0) bulk_wait_done<0>();
     }
 }
 
@@ -178,7 +229,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         consume_keys<Shape, kStaggered>(memory, p, warp / 4, warp % 4, lane);
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        add_queries<Shape, kInOrder, kStaggered>(memory, p, static_cast<int>(threadIdx.x) - 32 * Shape::kKeyWarps);
+        add_queries<Shape, kInOrder, kStaggered>(memory, p, warp - Shape::kKeyWarps, lane);
     } else {
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps;

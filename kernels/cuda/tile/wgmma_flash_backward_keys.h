@@ -127,7 +127,6 @@ __device__ __forceinline__ void consume_keys(
 #pragma unroll
             for (int i = 0; i < kPairs * 2; ++i) weights[i / 4][i % 4] = 0;
             mbarrier_wait(memory.keys_full(), parity);
-            mbarrier_wait(memory.values_full(), parity);
             int before = at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
             for (int step = 0; step < steps; ++step, walk.next(tile)) {
                 const int stage = at.stage;
@@ -160,11 +159,14 @@ __device__ __forceinline__ void consume_keys(
                         pair[1] = Exp2()(pair[1] * p.scale - shift.y);
                     }
                 }
+                // ptxas moves work over the waits for products, but not over the loops that wait at mbarriers: they keep the
+                // exponentials before the wait for dK, and the packing behind it, where dK needs the last weights no more.
+                mbarrier_wait(memory.out_full(stage), at.parity);
                 wgmma_wait<0>();
                 wgmma_results(dk);
                 if (step > 0) release(memory.queries_empty(before));
-                mbarrier_wait(memory.out_full(stage), at.parity);
-                wgmma_results(scores);   // packed only now: until here dK read the last weights
+                mbarrier_wait(memory.values_full(), parity);
+                wgmma_results(scores);
 #pragma unroll
                 for (int i = 0; i < kPairs * 2; ++i) {
                     weights[i / 4][i % 4] = Element::pack(scores[2 * i], scores[2 * i + 1]);

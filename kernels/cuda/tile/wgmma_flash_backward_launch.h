@@ -19,6 +19,10 @@
 #define EARLY_START 1   // a tunable of the kernel file
 #endif
 
+#if !defined(SECTION_ROOM)
+#define SECTION_ROOM 32   // MB
+#endif
+
 /// The arguments of kernel.h.
 struct BackwardCall {
     const void *q, *k, *v, *o, *dout;
@@ -65,10 +69,12 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.tiles = ceil_div(a.keys, Shape::kKeys);
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
-    // So many heads that Q, dO and the sums of their queries stay in L2, so that all their long tiles come before short ones.
-    constexpr long long kRoom = 32 << 20;
-    const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim * p.group;
-    p.section = static_cast<int>(std::min(heads, std::max(1LL, kRoom / bytes)));
+    // So many heads that Q, dO and the sums of their queries stay in L2 (of the group's heads one at a time), so that all their
+    // long tiles come before short ones; but no fewer than blocks need to end at about the same time.
+    constexpr long long kRoom = SECTION_ROOM * (1LL << 20);
+    const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim;
+    const long long balanced = ceil_div(4LL * multiprocessors, static_cast<long long>(p.tiles));
+    p.section = static_cast<int>(std::min(heads, std::max(balanced, kRoom / bytes)));
     const long long units = heads * p.tiles, lines = static_cast<long long>(a.batch) * a.heads * p.rows;
     if (units > 0x7fffffffLL || lines / 64 > 0x7fffffffLL) return kUnsupportedShape;
     p.units = static_cast<int>(units);

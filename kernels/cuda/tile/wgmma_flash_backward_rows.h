@@ -70,7 +70,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     }
 }
 
-/// Write dq of 64 query rows of one head from its sums, which lie as the accumulators of 128 threads.
+/// Write dq of 64 query rows of one head from its sums, which lie as the accumulators of four warps.
 template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(128) finish_queries(uint8_t* dq, const __grid_constant__ BackwardProblem p) {
     grid_dependency_wait();
@@ -79,11 +79,12 @@ __global__ void __launch_bounds__(128) finish_queries(uint8_t* dq, const __grid_
     const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * 64;
     const int row = first + thread / 32 * 16 + thread % 32 / 4;
     const float4* const from =
-        reinterpret_cast<const float4*>(p.sums + (static_cast<size_t>(head) * p.rows + first) * kHeadDim) + thread;
+        reinterpret_cast<const float4*>(p.sums + (static_cast<size_t>(head) * p.rows + first) * kHeadDim) +
+        thread / 32 * 256 + thread % 32;
     float sums[kHeadDim / 2];
 #pragma unroll
     for (int i = 0; i < kHeadDim / 8; ++i) {
-        const float4 four = from[i * 128];
+        const float4 four = from[i / 8 * 1024 + i % 8 * 32];
         sums[4 * i] = four.x;
         sums[4 * i + 1] = four.y;
         sums[4 * i + 2] = four.z;

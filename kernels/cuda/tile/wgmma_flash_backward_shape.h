@@ -12,11 +12,14 @@
 
 /// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one of which three threads load; kQueries at a
 /// time in a ring of kStages tiles of Q and of dO.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_>
+///
+/// kBulk: dQ is added by TMA from shared memory; otherwise by each thread from its registers.
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, bool kBulk_>
 struct BackwardShape {
     using Element = Element_;
+    static constexpr bool kBulk = kBulk_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
-    static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;   // slices of 64 queries, for dQ
+    static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
     // What launch bounds give 512 threads is 128 each.
@@ -27,9 +30,12 @@ struct BackwardShape {
     static constexpr int kKeyPitch = kKeys * 128, kQueryPitch = kQueries * 128;   // between columns of 64
     static constexpr int kGradientStages = 2, kGradientBytes = kQueries * kKeys * 2;   // of dS
     static constexpr int kNumberBytes = kQueries * 4;
+    static constexpr int kParts = kSlices * kHeadDim / 64, kPartBytes = 64 * 64 * 4;   // of dQ in fp32: 64 x 64 at a time
+    static constexpr int kSumBytes = kBulk ? 2 * kPartBytes : 0;
     static constexpr int kValuesAt = kKeyBytes, kQueriesAt = 2 * kKeyBytes, kOutAt = kQueriesAt + kStages * kQueryBytes;
     static constexpr int kGradientsAt = kOutAt + kStages * kQueryBytes;
-    static constexpr int kShiftsAt = kGradientsAt + kGradientStages * kGradientBytes;
+    static constexpr int kSumsAt = kGradientsAt + kGradientStages * kGradientBytes;
+    static constexpr int kShiftsAt = kSumsAt + kSumBytes;
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
     static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
@@ -37,7 +43,7 @@ struct BackwardShape {
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
-    static_assert(kHeadDim * kSlices <= 128, "accumulators of dQ must fit");
+    static_assert(kParts == 2, "parts of dQ alternate between two places");
     static_assert(kGroups * kKeyRegisters + kQueryRegisters + kLoadRegisters <= 4 * 128, "a wait for ever");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
@@ -47,7 +53,7 @@ struct BackwardShape {
 struct BackwardProblem {
     float* shifts;   // [batch, heads, rows]: lse * log2(e), or +inf for a row that sees no key or does not exist
     float* deltas;   // [batch, heads, rows]: rowsum(dout * o)
-    float* sums;     // [batch, heads, rows / 64][head_dim / 8][128][4]: dq in fp32, as the accumulators of 128 threads
+    float* sums;     // [batch, heads, rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
     int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
     int* next;       // the first unit that nobody has taken
     uint8_t* dk;     // [batch, keys, key_heads, head_dim]
@@ -116,6 +122,10 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t out(int stage) const { return address + Shape::kOutAt + stage * Shape::kQueryBytes; }
     __device__ __forceinline__ uint32_t gradients(int stage) const {
         return address + Shape::kGradientsAt + stage * Shape::kGradientBytes;
+    }
+    /// Where a warp of dQ puts a part of its rows for TMA to add: [8][32][4] numbers.
+    __device__ __forceinline__ uint32_t sums(int part, int warp) const {
+        return address + Shape::kSumsAt + part % 2 * Shape::kPartBytes + warp * (Shape::kPartBytes / 4);
     }
     __device__ __forceinline__ uint32_t shifts(int stage) const {
         return address + Shape::kShiftsAt + stage * Shape::kNumberBytes;

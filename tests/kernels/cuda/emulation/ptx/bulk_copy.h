@@ -2,6 +2,7 @@
 #pragma once
 
 #include "hopper.h"
+#include "ptx/tma.h"
 
 inline void bulk_load(uint32_t shared, const void* global, int bytes, uint32_t barrier) {
     if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0) emulation::fail("a bulk copy of odd bytes");
@@ -9,4 +10,22 @@ inline void bulk_load(uint32_t shared, const void* global, int bytes, uint32_t b
         std::memcpy(emulation::shared_at(block, shared, bytes, 16), global, bytes);
         emulation::extension(block).barrier(barrier).land(bytes);
     }});
+}
+
+inline void bulk_reduce_add(float* global, uint32_t shared, int bytes) {
+    if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0) emulation::fail("a bulk addition of odd bytes");
+    auto& block = emulation::this_block();
+    emulation::box_stores()[emulation::machine().current].open.push_back([=, &block] {
+        const auto* from = reinterpret_cast<const float*>(emulation::shared_at(block, shared, bytes, 16));
+        for (int i = 0; i < bytes / 4; ++i) global[i] += from[i];
+    });
+    emulation::machine().at_end = [] {
+        const auto& mine = emulation::box_stores()[emulation::machine().current];
+        if (!mine.open.empty() || !mine.groups.empty()) emulation::fail("a block ends while an addition reads its memory");
+    };
+}
+
+template <int kPending>
+void bulk_wait_done() {
+    tma_store_wait_read<kPending>();
 }
