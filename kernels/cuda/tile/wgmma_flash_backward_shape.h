@@ -14,10 +14,11 @@
 /// time in a ring of kStages tiles of Q and of dO.
 ///
 /// kBulk: dQ is added by TMA from shared memory; otherwise by each thread from its registers.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_, bool kBulk_>
+/// kHeld: K and V are read once, into registers, instead of from shared memory in every step; there is room for P and dS apart.
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, bool kBulk_, bool kHeld_ = false>
 struct BackwardShape {
     using Element = Element_;
-    static constexpr bool kBulk = kBulk_;
+    static constexpr bool kBulk = kBulk_, kHeld = kHeld_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
     static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
@@ -43,7 +44,7 @@ struct BackwardShape {
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
-    static_assert(kParts == 2, "parts of dQ alternate between two places");
+    static_assert(kParts <= 2 && !(kHeld && kHeadDim + kQueries > 128), "accumulators must fit");
     static_assert(kGroups * kKeyRegisters + kQueryRegisters + kLoadRegisters <= 4 * 128, "a wait for ever");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
@@ -124,8 +125,8 @@ struct BackwardMemory {
         return address + Shape::kGradientsAt + stage * Shape::kGradientBytes;
     }
     /// Where a warp of dQ puts a part of its rows for TMA to add: [8][32][4] numbers.
-    __device__ __forceinline__ uint32_t sums(int part, int warp) const {
-        return address + Shape::kSumsAt + part % 2 * Shape::kPartBytes + warp * (Shape::kPartBytes / 4);
+    __device__ __forceinline__ uint32_t sums(int place, int warp) const {
+        return address + Shape::kSumsAt + place * Shape::kPartBytes + warp * (Shape::kPartBytes / 4);
     }
     __device__ __forceinline__ uint32_t shifts(int stage) const {
         return address + Shape::kShiftsAt + stage * Shape::kNumberBytes;
