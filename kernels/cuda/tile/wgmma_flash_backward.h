@@ -28,16 +28,18 @@
 
 constexpr int kBackwardTurnBarrier = 1;
 
-/// Hand out the units of work and load the queries of each, with the numbers that belong to S. One thread.
+/// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
 template <class Shape, bool kStaggered>
 __device__ __forceinline__ void load_queries(
     const BackwardMemory<Shape>& memory, const TensorMap& queries, const BackwardProblem& p) {
     RingPosition<Shape::kStages> at;
     for (Board<Shape> board;;) {
         // Taken only now, when what is left of the last tile lies in the ring: who is late takes less.
-        const int unit = take_number(p.next);
-        KeyTile tile = {-1, 0, 0, 0};
-        if (unit < p.units) tile = key_tile(p, unit, Shape::kQueries, Shape::kKeys);
+        KeyTile tile;
+        int task;
+        do task = take_number(p.next);
+        while (task < p.tasks && !find_task(tile, p, task, Shape::kQueries, Shape::kKeys));
+        if (task >= p.tasks) tile = {-1, 0, 0, 0};
         board.write(memory, tile);
         if (tile.head < 0) return;
         QueryWalk<kStaggered> walk(p, tile);
@@ -133,6 +135,37 @@ __device__ __forceinline__ void settle_additions(int lane) {
     fence_device();
 }
 
+/// Write 128 rows of dq, scaled and rounded, once all key tiles are added, and leave zeros for the head that comes next.
+template <class Shape>
+__device__ __forceinline__ void finish_queries(const BackwardProblem& p, const KeyTile& t, int warp, int lane) {
+    constexpr int kParts = Shape::kHeadDim / 64;   // of 64 x 64
+    const size_t pitch = static_cast<size_t>(p.heads) * (Shape::kHeadDim * 2);
+    wait_for_count(p.added + t.head, p.tiles);
+#pragma unroll 1
+    for (int i = 0; i < 2 * kParts; ++i) {
+        const int row = t.first * 128 + i / kParts * 64 + warp * 16 + lane / 4;
+        float* const from = p.sums + (static_cast<size_t>(p.place(t.last)) * p.rows + t.first * 128) * Shape::kHeadDim +
+                            i * 4096 + warp * 1024 + lane * 4;
+        float sums[32];
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+            const float4 four = load_from_l2(from + j * 128);
+            sums[4 * j] = four.x;
+            sums[4 * j + 1] = four.y;
+            sums[4 * j + 2] = four.z;
+            sums[4 * j + 3] = four.w;
+        }
+#pragma unroll
+        for (int j = 0; j < 8; ++j) *reinterpret_cast<float4*>(from + j * 128) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        uint8_t* const to = p.dq + (static_cast<size_t>(t.last / p.heads) * p.queries + row) * pitch +
+                            static_cast<size_t>(t.last % p.heads) * (Shape::kHeadDim * 2) + i % kParts * 128;
+        store_accumulators<typename Shape::Element>(sums, p.softmax_scale, to, pitch, p.queries - row, lane);
+    }
+    fence_device();
+    named_barrier_sync(kBackwardTurnBarrier, 128);
+    if (warp == 0 && lane == 0) raise_count(p.cleared + t.head);
+}
+
 /// All tiles of the warpgroup of dQ: a product per step, added to the sums as it comes.
 ///
 /// In order: the turn at a tile of queries is passed on when the next step's product is done, since additions take so long.
@@ -153,17 +186,26 @@ __device__ __forceinline__ void add_queries(
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
+        if (tile.number < 0) {
+            finish_queries<Shape>(p, tile, warp, lane);
+            continue;
+        }
         const int steps = tile.steps(p);
-        if (steps == 0) continue;
         QueryWalk<kStaggered> walk(p, tile);
-        mbarrier_wait(memory.keys_full(), parity);
-        parity ^= 1;
+        const int place = p.place(tile.head * p.group) - tile.head * p.group;
+        const int former = tile.head - BackwardProblem::kSections * p.section;   // whose sums lay here
+        if (former >= 0) wait_for_count(p.cleared + former, p.finishes());
+        if (steps > 0) {
+            mbarrier_wait(memory.keys_full(), parity);
+            parity ^= 1;
+        }
         for (int step = 0; step < steps; ++step, walk.next(tile)) {
             mbarrier_wait(memory.gradients_full(at.stage), at.parity);
             const uint64_t a = wgmma_operand(memory.gradients(at.stage));
             const uint64_t b = wgmma_operand_transposed(memory.keys(), Shape::kKeyPitch);
             const size_t slices = static_cast<size_t>(walk.head) * (p.rows / 64) + walk.tile * Shape::kSlices;
-            float* const to = p.sums + slices * (64 * Shape::kHeadDim) + warp * 1024;
+            float* const to = p.sums + (static_cast<size_t>(place + walk.head) * p.rows + walk.tile * Shape::kQueries) *
+                                           Shape::kHeadDim + warp * 1024;
 #pragma unroll
             for (int part = 0; part < Shape::kParts; ++part) {   // slices of 64 queries, or of 64 columns
                 constexpr uint64_t kNextA = Shape::kSlices > 1 ? 64 * 128 >> 4 : 0;
@@ -198,9 +240,9 @@ __device__ __forceinline__ void add_queries(
             }
         }
         if constexpr (kInOrder) pass();
-    }
-    if constexpr (Shape::kBulk) {
-        if (lane == 0) bulk_wait_done<0>();
+        else settle_additions<Shape>(lane);
+        named_barrier_sync(kBackwardTurnBarrier, 128);
+        if (warp == 0 && lane == 0) raise_count(p.added + tile.head);
     }
 }
 

@@ -139,6 +139,7 @@ __device__ __forceinline__ void consume_keys(
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
+        if (tile.number < 0) continue;   // no keys, but dq to be written
         const int steps = tile.steps(p), ahead = p.keys - p.queries;
         const int group_key = tile.number * Shape::kKeys + group * 64, key = group_key + warp * 16 + lane / 4;
         // Queries from here on see all keys of the warpgroup.

@@ -20,7 +20,7 @@
 #endif
 
 #if !defined(SECTION_ROOM)
-#define SECTION_ROOM 32   // MB
+#define SECTION_ROOM 16   // MB
 #endif
 
 /// The arguments of kernel.h.
@@ -35,25 +35,28 @@ struct BackwardCall {
     size_t workspace_bytes;
 };
 
-/// Lay the workspace out: sums, shifts, deltas, turns, the count of units. Returns false if it is too small.
-inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {
+/// Lay the workspace out: sums of `places` heads, shifts, deltas, turns, counts. Returns false if it is too small.
+inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim, size_t places) {
     const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
     const uintptr_t start = (reinterpret_cast<uintptr_t>(a.workspace) + 127) / 128 * 128;
     p->sums = reinterpret_cast<float*>(start);
-    p->shifts = p->sums + lines * head_dim;
+    p->shifts = p->sums + places * p->rows * head_dim;
     p->deltas = p->shifts + lines;
     p->turns = reinterpret_cast<int*>(p->deltas + lines);
     p->next = p->turns + lines / 64;
-    const uintptr_t end = reinterpret_cast<uintptr_t>(p->next + 1);
+    p->added = p->next + 1;
+    p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
 
-/// Launch the three kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
+/// Launch the two kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
 template <class Shape, bool kInOrder, bool kStaggered>
 int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
     using Element = typename Shape::Element;
     constexpr int kHeadDim = Shape::kHeadDim;
     BackwardProblem p{};
+    p.dq = static_cast<uint8_t*>(a.dq);
     p.dk = static_cast<uint8_t*>(a.dk);
     p.dv = static_cast<uint8_t*>(a.dv);
     p.batch = a.batch;
@@ -67,17 +70,21 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.softmax_scale = a.softmax_scale;
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
-    if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
-    // So many heads that Q, dO and the sums of their queries stay in L2 (of the group's heads one at a time), so that all their
-    // long tiles come before short ones; but no fewer than blocks need to end at about the same time.
+    // A section has so many heads that its sums are complete when its dq is written, a section later. Causal sections take long
+    // tiles first and end with short ones: more heads, so that blocks end together, and as many as L2 holds Q, dO and sums of.
     constexpr long long kRoom = SECTION_ROOM * (1LL << 20);
     const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim;
-    const long long balanced = ceil_div(4LL * multiprocessors, static_cast<long long>(p.tiles));
-    p.section = static_cast<int>(std::min(heads, std::max(balanced, kRoom / bytes)));
-    const long long units = heads * p.tiles, lines = static_cast<long long>(a.batch) * a.heads * p.rows;
-    if (units > 0x7fffffffLL || lines / 64 > 0x7fffffffLL) return kUnsupportedShape;
-    p.units = static_cast<int>(units);
+    const long long least = ceil_div((p.causal ? 8LL : 3LL) * multiprocessors, 2LL * p.tiles);
+    p.section = static_cast<int>(std::min(heads, std::max(least, p.causal ? kRoom / bytes : 1LL)));
+    const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
+    const long long section_tasks = static_cast<long long>(p.section) * (p.tiles + p.finishes());
+    const long long tasks = (p.sections() + 1LL) * section_tasks;
+    if (tasks > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;   // every block takes one number too many
+    p.tasks = static_cast<int>(tasks);
+    p.section_tasks = static_cast<int>(section_tasks);
+    const int places = static_cast<int>(std::min(heads, static_cast<long long>(BackwardProblem::kSections) * p.section)) * p.group;
+    if (!place_workspace(&p, a, kHeadDim, places)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
     int error = encode_head_tensor_map(&queries, {a.q, a.batch, a.queries, a.heads, kHeadDim}, Shape::kQueries);
@@ -89,11 +96,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     constexpr bool kEarly = EARLY_START != 0;
     const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
-                           kEarly, queue, rows, p);
+                           kEarly, queue, rows, p, places);
     if (error != 0) return error;
-    error = launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, std::min(p.units, multiprocessors),
-                           Shape::kThreads, 1, Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
-    if (error != 0) return error;
-    return launch_cluster(finish_queries<Element, kHeadDim>, static_cast<int>(lines / 64), 128, 1, 0, kEarly, queue,
-                          static_cast<uint8_t*>(a.dq), p);
+    return launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, multiprocessors, Shape::kThreads, 1,
+                          Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What comes before and after the main kernel of attention backward: numbers per query row and sums of zero before, dQ in 16
-// bits after. Both are bound by memory.
+// What comes before the main kernel of attention backward: numbers per query row, sums and counts of zero. Bound by memory.
 #pragma once
 
 #include <cmath>
@@ -11,7 +10,6 @@
 #include "online_softmax.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/unpack_16bit.h"
-#include "tile/wgmma_flash_backward_keys.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
 /// What `prepare_rows` reads.
@@ -23,10 +21,10 @@ struct BackwardRows {
 
 constexpr int kPrepareThreads = 256, kPrepareRows = 128;   // rows of one head
 
-/// Shifts and deltas of 128 query rows of one head, zeros for their sums and turns; block 0 also starts the count of units.
+/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `places` heads, for sums; and counts.
 template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
-    const __grid_constant__ BackwardRows rows, const __grid_constant__ BackwardProblem p) {
+    const __grid_constant__ BackwardRows rows, const __grid_constant__ BackwardProblem p, int places) {
     grid_dependency_wait();
     grid_dependency_release();
     constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
@@ -37,12 +35,15 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
                          static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + thread % kLanes * 16;
     if (blockIdx.x == 0 && thread == 0) *p.next = 0;
+    if (first == 0 && thread == 0 && head % p.group == 0) p.added[head / p.group] = p.cleared[head / p.group] = 0;
     if (thread < kPrepareRows / 64) p.turns[line / 64 + thread] = 0;
 
-    float4* const sums = reinterpret_cast<float4*>(p.sums + line * kHeadDim);
+    if (head < places) {
+        float4* const sums = reinterpret_cast<float4*>(p.sums + line * kHeadDim);
 #pragma unroll
-    for (int i = 0; i < kPrepareRows * kHeadDim / 4 / kPrepareThreads; ++i) {
-        sums[i * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int i = 0; i < kPrepareRows * kHeadDim / 4 / kPrepareThreads; ++i) {
+            sums[i * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
     }
 #pragma unroll
     for (int i = 0; i < kPrepareRows / kAtOnce; ++i) {
@@ -68,30 +69,4 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
             p.deltas[line + own] = delta;
         }
     }
-}
-
-/// Write dq of 64 query rows of one head from its sums, which lie as the accumulators of four warps.
-template <class Element, int kHeadDim>
-__global__ void __launch_bounds__(128) finish_queries(uint8_t* dq, const __grid_constant__ BackwardProblem p) {
-    grid_dependency_wait();
-    grid_dependency_release();
-    const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / 64;
-    const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * 64;
-    const int row = first + thread / 32 * 16 + thread % 32 / 4;
-    const float4* const from =
-        reinterpret_cast<const float4*>(p.sums + (static_cast<size_t>(head) * p.rows + first) * kHeadDim) +
-        thread / 32 * 256 + thread % 32;
-    float sums[kHeadDim / 2];
-#pragma unroll
-    for (int i = 0; i < kHeadDim / 8; ++i) {
-        const float4 four = from[i / 8 * 1024 + i % 8 * 32];
-        sums[4 * i] = four.x;
-        sums[4 * i + 1] = four.y;
-        sums[4 * i + 2] = four.z;
-        sums[4 * i + 3] = four.w;
-    }
-    const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
-    uint8_t* const to = dq + (static_cast<size_t>(head / p.heads) * p.queries + row) * pitch +
-                        static_cast<size_t>(head % p.heads) * (kHeadDim * 2);
-    store_accumulators<Element>(sums, p.softmax_scale, to, pitch, p.queries - row, thread % 32);
 }

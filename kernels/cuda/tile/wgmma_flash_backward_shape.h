@@ -54,9 +54,12 @@ struct BackwardShape {
 struct BackwardProblem {
     float* shifts;   // [batch, heads, rows]: lse * log2(e), or +inf for a row that sees no key or does not exist
     float* deltas;   // [batch, heads, rows]: rowsum(dout * o)
-    float* sums;     // [batch, heads, rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
+    float* sums;     // [places][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
     int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
-    int* next;       // the first unit that nobody has taken
+    int* next;       // the first task that nobody has taken
+    int* added;      // [batch, key_heads]: tiles of keys whose part of dq is in the sums
+    int* cleared;    // [batch, key_heads]: tasks that have written dq and left zeros in the sums
+    uint8_t* dq;     // [batch, queries, heads, head_dim]
     uint8_t* dk;     // [batch, keys, key_heads, head_dim]
     uint8_t* dv;
     int batch, queries, keys, heads, key_heads, group;   // group: query heads of a key head
@@ -65,31 +68,59 @@ struct BackwardProblem {
     float softmax_scale, scale;   // scale: softmax_scale * log2(e)
     int tiles;     // of keys, of one head
     int section;   // key heads (of all batches) whose tiles are taken together, so that what they read stays in L2
-    int units;     // tiles of keys, in all
+    int tasks, section_tasks;   // in all and of a section, see find_task
+
+    static constexpr int kSections = 3;   // whose sums have a place at a time
+
+    __host__ __device__ int sections() const { return ceil_div(batch * key_heads, section); }
+    /// Tasks that write dq of one key head, 128 query rows each.
+    __host__ __device__ int finishes() const { return rows / 128 * group; }
+    /// Where the sums of a query head are: batch * heads + head.
+    __device__ __forceinline__ int place(int head) const {
+        const int key_head = head / group;
+        return (key_head / section % kSections * section + key_head % section) * group + head % group;
+    }
 };
 
-/// A tile of keys and the tiles of queries it meets: [first, last], of each of the group's heads.
+/// A task: a tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads; or, with a negative
+/// number, 128 rows of dq to be written: tile `first` of query head `last`.
 struct KeyTile {
     int head;          // batch * key_heads + key head; negative: no more work
     int number;        // of the tile among the head's
     int first, last;
 
     /// How many steps the tile takes.
-    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
+    __device__ __forceinline__ int steps(const BackwardProblem& p) const {
+        return number < 0 ? 0 : max(0, last - first + 1) * p.group;
+    }
 };
 
-/// Unit `unit` of the work.
-__device__ __forceinline__ KeyTile key_tile(const BackwardProblem& p, int unit, int queries, int keys) {
-    KeyTile t;
+/// Task `task`. Section by section: the tiles of its keys, then dq of the section before, whose sums should be complete by then.
+/// Tasks that only wait for earlier ones cannot lock each other out. Returns false for one that does not exist.
+__device__ __forceinline__ bool find_task(KeyTile& t, const BackwardProblem& p, int task, int queries, int keys) {
+    int section = task / p.section_tasks;
+    int rest = task - section * p.section_tasks - p.section * p.tiles;
+    const bool finish = rest >= 0;
+    section -= finish;
+    if (!finish) rest += p.section * p.tiles;
+    const int first_head = section * p.section, heads = min(p.section, p.batch * p.key_heads - first_head);
+    if (section < 0 || heads <= 0) return false;
     // Causal tiles near the beginning are seen by most queries: of the heads of a section, those come first.
-    const int in_section = p.section * p.tiles, first_head = unit / in_section * p.section, rest = unit % in_section;
-    const int heads = min(p.section, p.batch * p.key_heads - first_head);
-    t.head = first_head + (p.causal ? rest % heads : rest / p.tiles);
-    t.number = p.causal ? rest / heads : rest % p.tiles;
+    const int divisor = finish ? p.rows / 128 : p.causal ? heads : p.tiles;
+    const int quotient = rest / divisor, remainder = rest - quotient * divisor;
+    if (finish) {
+        t.last = first_head * p.group + quotient;
+        t.head = t.last / p.group;
+        t.number = -1;
+        t.first = remainder;
+        return t.head < first_head + heads;
+    }
+    t.head = first_head + (p.causal ? remainder : quotient);
+    t.number = p.causal ? quotient : remainder;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     t.last = ceil_div(p.queries, queries) - 1;
-    return t;
+    return rest < heads * p.tiles;
 }
 
 /// The steps of a key tile: the tiles of queries of one head from the last to the first, then those of the group's next head.
