@@ -138,17 +138,17 @@ __device__ __forceinline__ void settle_additions(int lane) {
 /// Write 128 rows of dq, scaled and rounded, once all key tiles are added, and leave zeros for the head that comes next.
 template <class Shape>
 __device__ __forceinline__ void finish_queries(const BackwardProblem& p, const KeyTile& t, int warp, int lane) {
-    constexpr int kParts = Shape::kHeadDim / 64;   // of 64 x 64
+    constexpr int kPieces = Shape::kHeadDim / 32;   // of 64 x 32
     const size_t pitch = static_cast<size_t>(p.heads) * (Shape::kHeadDim * 2);
     wait_for_count(p.added + t.head, p.tiles);
+    float* from = p.sums + (static_cast<size_t>(p.place(t.last)) * p.rows + t.first * 128) * Shape::kHeadDim +
+                  warp * 1024 + lane * 4;
 #pragma unroll 1
-    for (int i = 0; i < 2 * kParts; ++i) {
-        const int row = t.first * 128 + i / kParts * 64 + warp * 16 + lane / 4;
-        float* const from = p.sums + (static_cast<size_t>(p.place(t.last)) * p.rows + t.first * 128) * Shape::kHeadDim +
-                            i * 4096 + warp * 1024 + lane * 4;
-        float sums[32];
+    for (int i = 0; i < 2 * kPieces; ++i, from += i % 2 != 0 ? 512 : 4096 - 512) {
+        const int row = t.first * 128 + i / kPieces * 64 + warp * 16 + lane / 4;
+        float sums[16];
 #pragma unroll
-        for (int j = 0; j < 8; ++j) {
+        for (int j = 0; j < 4; ++j) {
             const float4 four = load_from_l2(from + j * 128);
             sums[4 * j] = four.x;
             sums[4 * j + 1] = four.y;
@@ -156,9 +156,9 @@ __device__ __forceinline__ void finish_queries(const BackwardProblem& p, const K
             sums[4 * j + 3] = four.w;
         }
 #pragma unroll
-        for (int j = 0; j < 8; ++j) *reinterpret_cast<float4*>(from + j * 128) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int j = 0; j < 4; ++j) *reinterpret_cast<float4*>(from + j * 128) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         uint8_t* const to = p.dq + (static_cast<size_t>(t.last / p.heads) * p.queries + row) * pitch +
-                            static_cast<size_t>(t.last % p.heads) * (Shape::kHeadDim * 2) + i % kParts * 128;
+                            static_cast<size_t>(t.last % p.heads) * (Shape::kHeadDim * 2) + i % kPieces * 64;
         store_accumulators<typename Shape::Element>(sums, p.softmax_scale, to, pitch, p.queries - row, lane);
     }
     fence_device();
@@ -172,7 +172,7 @@ __device__ __forceinline__ void finish_queries(const BackwardProblem& p, const K
 template <class Shape, bool kInOrder, bool kStaggered>
 __device__ __forceinline__ void add_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
-    RingPosition<Shape::kGradientStages> at;
+    RingOfTwo at;
     uint32_t parity = 0;
     int* turn = nullptr;   // to be passed on
     int next_turn = 0;
@@ -190,18 +190,18 @@ __device__ __forceinline__ void add_queries(
             finish_queries<Shape>(p, tile, warp, lane);
             continue;
         }
-        const int steps = tile.steps(p);
         QueryWalk<kStaggered> walk(p, tile);
         const int place = p.place(tile.head * p.group) - tile.head * p.group;
         const int former = tile.head - BackwardProblem::kSections * p.section;   // whose sums lay here
         if (former >= 0) wait_for_count(p.cleared + former, p.finishes());
-        if (steps > 0) {
+        int left = tile.steps(p);
+        if (left > 0) {
             mbarrier_wait(memory.keys_full(), parity);
             parity ^= 1;
         }
-        for (int step = 0; step < steps; ++step, walk.next(tile)) {
-            mbarrier_wait(memory.gradients_full(at.stage), at.parity);
-            const uint64_t a = wgmma_operand(memory.gradients(at.stage));
+        for (; left > 0; --left, walk.next(tile)) {
+            mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
+            const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(), Shape::kKeyPitch);
             const size_t slices = static_cast<size_t>(walk.head) * (p.rows / 64) + walk.tile * Shape::kSlices;
             float* const to = p.sums + (static_cast<size_t>(place + walk.head) * p.rows + walk.tile * Shape::kQueries) *
@@ -222,8 +222,8 @@ __device__ __forceinline__ void add_queries(
                 wgmma_wait<0>();
                 wgmma_results(sums);
                 if (part == Shape::kParts - 1) {
-                    if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage));
-                    if (lane == 0 && step == steps - 1) mbarrier_arrive(memory.keys_empty());
+                    if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage()));
+                    if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty());
                 }
                 if constexpr (kInOrder) {
                     if (part == 0) {
@@ -231,7 +231,7 @@ __device__ __forceinline__ void add_queries(
                         wait_for_turn(p.turns + slices, tile.number);
                     }
                 }
-                add_part<Shape>(memory, to + part * 4096, sums, Shape::kParts == 1 ? at.stage : part, warp, lane);
+                add_part<Shape>(memory, to + part * 4096, sums, Shape::kParts == 1 ? at.stage() : part, warp, lane);
             }
             at.advance();
             if constexpr (kInOrder) {

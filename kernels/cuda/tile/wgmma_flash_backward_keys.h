@@ -126,7 +126,7 @@ __device__ __forceinline__ void consume_keys(
     using Element = typename Shape::Element;
     constexpr int kPairs = Shape::kQueries / 8;   // of columns, per row of this thread
     RingPosition<Shape::kStages> at;   // of queries and dO
-    RingPosition<Shape::kGradientStages> gradient_at;
+    RingOfTwo gradient_at;
     uint32_t parity = 0;   // of the keys and values
     const auto release = [&](uint32_t barrier) {
         if (lane == 0) mbarrier_arrive(barrier);
@@ -234,7 +234,7 @@ __device__ __forceinline__ void consume_keys(
                     wgmma_wait<0>();
                     wgmma_results(dv);
                 }
-                mbarrier_wait(memory.gradients_empty(gradient_at.stage), gradient_at.parity ^ 1);
+                mbarrier_wait(memory.gradients_empty(gradient_at.stage()), gradient_at.parity() ^ 1);
                 if constexpr (!Shape::kHeld) {
                     wgmma_results(products);   // only now may the weights' registers take dS
                     release(memory.out_empty(stage));
@@ -247,11 +247,11 @@ __device__ __forceinline__ void consume_keys(
                         const float* const pair = products + 8 * i + 2 * j;
                         gradients[i][j] = Element::pack(weight.x * pair[0], weight.y * pair[1]);
                     }
-                    stmatrix_x4_trans(memory.gradients(gradient_at.stage) + own_gradient + i * (16 * 128), gradients[i]);
+                    stmatrix_x4_trans(memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), gradients[i]);
                 }
                 fence_async_shared();
                 __syncwarp();
-                release(memory.gradients_full(gradient_at.stage));
+                release(memory.gradients_full(gradient_at.stage()));
                 gradient_at.advance();
                 at.advance();
                 before = stage;

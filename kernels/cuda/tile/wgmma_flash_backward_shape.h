@@ -140,6 +140,15 @@ struct QueryWalk {
     }
 };
 
+/// A place in a ring of two, in one register.
+struct RingOfTwo {
+    int uses = 0;
+
+    __device__ __forceinline__ int stage() const { return uses & 1; }
+    __device__ __forceinline__ uint32_t parity() const { return uses >> 1 & 1; }
+    __device__ __forceinline__ void advance() { ++uses; }
+};
+
 /// Addresses in one block's shared memory.
 template <class Shape>
 struct BackwardMemory {
@@ -216,33 +225,33 @@ struct BackwardMemory {
 /// The block's queue of work: one thread writes tiles down, the others read them in the same order.
 template <class Shape>
 struct Board {
-    RingPosition<2> at;
+    RingOfTwo at;
 
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
-        mbarrier_wait(memory.board_empty(at.stage), at.parity ^ 1);
-        *memory.board(at.stage) = make_uint4(t.head, t.number, t.first, t.last);
-        mbarrier_arrive(memory.board_full(at.stage));
+        mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);
+        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, t.last);
+        mbarrier_arrive(memory.board_full(at.stage()));
         at.advance();
     }
     /// One thread. A warp reads as read_by_warp.
     __device__ __forceinline__ KeyTile read(const BackwardMemory<Shape>& memory) {
         const KeyTile t = look(memory);
-        mbarrier_arrive(memory.board_empty(at.stage));
+        mbarrier_arrive(memory.board_empty(at.stage()));
         at.advance();
         return t;
     }
     __device__ __forceinline__ KeyTile read_by_warp(const BackwardMemory<Shape>& memory, int lane) {
         const KeyTile t = look(memory);
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(memory.board_empty(at.stage));
+        if (lane == 0) mbarrier_arrive(memory.board_empty(at.stage()));
         at.advance();
         return t;
     }
 
   private:
     __device__ __forceinline__ KeyTile look(const BackwardMemory<Shape>& memory) const {
-        mbarrier_wait(memory.board_full(at.stage), at.parity);
-        const uint4 x = *memory.board(at.stage);
+        mbarrier_wait(memory.board_full(at.stage()), at.parity());
+        const uint4 x = *memory.board(at.stage());
         return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z), static_cast<int>(x.w)};
     }
 };
