@@ -45,11 +45,8 @@
 #ifndef BULK
 #define BULK 1
 #endif
-#ifndef D64_HELD
-#define D64_HELD 0
-#endif
 #ifndef D64_STAGES
-#define D64_STAGES (D64_HELD ? 4 : BULK ? 2 : 3)
+#define D64_STAGES (BULK ? 2 : 3)
 #endif
 #ifndef D128_STAGES
 #define D128_STAGES 3
@@ -59,11 +56,10 @@ namespace {
 
 constexpr bool kInOrder = IN_ORDER != 0, kStaggered = STAGGERED != 0 && !kInOrder;
 
-template <class Shape>
-int launch(const BackwardCall& a, int multiprocessors, void* queue) {
-    if (a.causal) return launch_flash_backward<Shape, kInOrder, kStaggered && STAGGERED == 2>(a, multiprocessors, queue);
-    return launch_flash_backward<Shape, kInOrder, kStaggered>(a, multiprocessors, queue);
-}
+template <class Element>
+using D64 = BackwardShape<Element, 64, 128, D64_STAGES, BULK != 0>;
+template <class Element>
+using D128 = BackwardShape<Element, 128, 64, D128_STAGES, BULK != 0>;
 
 template <class Element>
 int dispatch(int head_dim, const BackwardCall& a, void* queue) {
@@ -72,12 +68,8 @@ int dispatch(int head_dim, const BackwardCall& a, void* queue) {
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return static_cast<int>(status);
     switch (head_dim) {
-#if D64_HELD
-        case 64: return launch<BackwardShape<Element, 64, 64, D64_STAGES, BULK != 0, true>>(a, multiprocessors, queue);
-#else
-        case 64: return launch<BackwardShape<Element, 64, 128, D64_STAGES, BULK != 0>>(a, multiprocessors, queue);
-#endif
-        case 128: return launch<BackwardShape<Element, 128, 64, D128_STAGES, BULK != 0>>(a, multiprocessors, queue);
+        case 64: return launch_flash_backward<D64<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
+        case 128: return launch_flash_backward<D128<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 }

@@ -101,11 +101,11 @@ __device__ __forceinline__ void load_keys(
 /// Add a warp's rows of a part of dQ to the sums: [8][32][4] numbers at `to`.
 template <class Shape>
 __device__ __forceinline__ void add_part(
-    const BackwardMemory<Shape>& memory, float* to, const float (&d)[32], int place, int warp, int lane) {
+    const BackwardMemory<Shape>& memory, float* to, const float (&d)[32], int part, int warp, int lane) {
     if constexpr (Shape::kBulk) {
         if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
         __syncwarp();
-        const uint32_t from = memory.sums(place, warp);
+        const uint32_t from = memory.sums(part, warp);
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             *reinterpret_cast<float4*>(memory.start + (from - memory.address) + i * 512 + lane * 16) =
@@ -231,7 +231,7 @@ __device__ __forceinline__ void add_queries(
                         wait_for_turn(p.turns + slices, tile.number);
                     }
                 }
-                add_part<Shape>(memory, to + part * 4096, sums, Shape::kParts == 1 ? at.stage() : part, warp, lane);
+                add_part<Shape>(memory, to + part * 4096, sums, part, warp, lane);
             }
             at.advance();
             if constexpr (kInOrder) {

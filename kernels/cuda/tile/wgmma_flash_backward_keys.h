@@ -10,7 +10,6 @@
 #include <cstdint>
 
 #include "ptx/exp2.h"
-#include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
@@ -19,41 +18,14 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-/// The 64 keys or values of a warpgroup as the A operand: where they lie in shared memory, or this thread's fragments of them.
-template <class Shape, bool kHeld = Shape::kHeld>
-struct BackwardRowsOperand {
-    uint64_t operand;
-
-    __device__ __forceinline__ void load(uint32_t rows, int, int) { operand = wgmma_operand(rows); }
-    __device__ __forceinline__ void multiply(float (&d)[Shape::kQueries / 2], int c, uint64_t columns) const {
-        Wgmma16<Shape::kQueries, typename Shape::Element>::product(
-            d, operand + c / 4 * (Shape::kKeyPitch >> 4) + c % 4 * 2, columns, c > 0);
-    }
-};
+/// Issue d = (64 rows of `rows`) x (kQueries rows of `columns`)^T over head_dim: S^T or dP^T.
 template <class Shape>
-struct BackwardRowsOperand<Shape, true> {
-    uint32_t fragments[Shape::kHeadDim / 16][4];
-
-    __device__ __forceinline__ void load(uint32_t rows, int warp, int lane) {
-#pragma unroll
-        for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
-            ldmatrix_x4(fragments[c], rows + c / 4 * Shape::kKeyPitch +
-                                          Swizzle<8>::offset(warp * 16 + lane % 16, c % 4 * 2 + lane / 16));
-        }
-    }
-    __device__ __forceinline__ void multiply(float (&d)[Shape::kQueries / 2], int c, uint64_t columns) const {
-        Wgmma16<Shape::kQueries, typename Shape::Element>::product(d, fragments[c], columns, c > 0);
-    }
-};
-
-/// Issue d = (64 rows) x (kQueries rows of `columns`)^T over head_dim: S^T or dP^T.
-template <class Shape>
-__device__ __forceinline__ void issue_by_columns(
-    float (&d)[Shape::kQueries / 2], const BackwardRowsOperand<Shape>& rows, uint32_t columns) {
-    const uint64_t b = wgmma_operand(columns);
+__device__ __forceinline__ void issue_by_columns(float (&d)[Shape::kQueries / 2], uint32_t rows, uint32_t columns) {
+    const uint64_t a = wgmma_operand(rows), b = wgmma_operand(columns);
 #pragma unroll
     for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
-        rows.multiply(d, c, b + c / 4 * (Shape::kQueryPitch >> 4) + c % 4 * 2);
+        Wgmma16<Shape::kQueries, typename Shape::Element>::product(
+            d, a + c / 4 * (Shape::kKeyPitch >> 4) + c % 4 * 2, b + c / 4 * (Shape::kQueryPitch >> 4) + c % 4 * 2, c > 0);
     }
 }
 
@@ -131,7 +103,7 @@ __device__ __forceinline__ void consume_keys(
     const auto release = [&](uint32_t barrier) {
         if (lane == 0) mbarrier_arrive(barrier);
     };
-    BackwardRowsOperand<Shape> own_keys, own_values;
+    const uint32_t own_keys = memory.keys() + group * (64 * 128), own_values = memory.values() + group * (64 * 128);
     // Rows of dS are queries, this warpgroup's 64 keys are columns: where this lane's rows of a transposed store begin.
     const int chunk = warp * 2 + lane / 8 % 2, row = lane / 16 * 8 + lane % 8;
     const uint32_t own_gradient = group * (Shape::kQueries * 128) + Swizzle<8>::offset(row, chunk);
@@ -151,20 +123,10 @@ __device__ __forceinline__ void consume_keys(
         if (steps > 0) {
             QueryWalk<kStaggered> walk(p, tile);
             float scores[Shape::kQueries / 2], products[Shape::kQueries / 2];
-            uint32_t packed[Shape::kHeld ? 2 : 1][kPairs / 2][4];
-            auto& weights = packed[0];                             // P^T
-            auto& gradients = packed[Shape::kHeld ? 1 : 0];        // dS^T, in the same registers where these are short
+            uint32_t weights[kPairs / 2][4];   // P^T, then dS^T
 #pragma unroll
-            for (int i = 0; i < kPairs * 2; ++i) gradients[i / 4][i % 4] = 0;
+            for (int i = 0; i < kPairs * 2; ++i) weights[i / 4][i % 4] = 0;
             mbarrier_wait(memory.keys_full(), parity);
-            own_keys.load(memory.keys() + group * (64 * 128), warp, lane);
-            if constexpr (Shape::kHeld) mbarrier_wait(memory.values_full(), parity);
-            own_values.load(memory.values() + group * (64 * 128), warp, lane);
-            if constexpr (Shape::kHeld) {
-                __syncwarp();
-                release(memory.keys_empty());
-                release(memory.values_empty());
-            }
             int before = at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
             for (int step = 0; step < steps; ++step, walk.next(tile)) {
                 const int stage = at.stage;
@@ -172,12 +134,11 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_fence();
                 issue_by_columns<Shape>(scores, own_keys, memory.queries(stage));
                 wgmma_commit();
-                issue_by_rows<Shape>(dk, gradients, memory.queries(before));
+                issue_by_rows<Shape>(dk, weights, memory.queries(before));
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(scores);
-                if (Shape::kHeld && step > 0) release(memory.out_empty(before));   // dV is older than the scores
-                if (!Shape::kHeld && step == steps - 1) release(memory.keys_empty());
+                if (step == steps - 1) release(memory.keys_empty());
                 const int first_query = walk.tile * Shape::kQueries;
                 if (first_query < clear) {
                     int begins[2];
@@ -199,15 +160,13 @@ __device__ __forceinline__ void consume_keys(
                     }
                 }
                 mbarrier_wait(memory.out_full(stage), at.parity);
-                if constexpr (!Shape::kHeld) {
-                    // ptxas moves work over the waits for products, but not over the loops that wait at mbarriers: they keep the
-                    // exponentials before the wait for dK, and the packing behind it, where dK needs the weights no more.
-                    wgmma_wait<0>();
-                    wgmma_results(dk);
-                    if (step > 0) release(memory.queries_empty(before));
-                    mbarrier_wait(memory.values_full(), parity);
-                    wgmma_results(scores);
-                }
+                // ptxas moves work over the waits for products, but not over the loops that wait at mbarriers: they keep the
+                // exponentials before the wait for dK, and the packing behind it, where dK needs the weights no more.
+                wgmma_wait<0>();
+                wgmma_results(dk);
+                if (step > 0) release(memory.queries_empty(before));
+                mbarrier_wait(memory.values_full(), parity);
+                wgmma_results(scores);
 #pragma unroll
                 for (int i = 0; i < kPairs * 2; ++i) {
                     weights[i / 4][i % 4] = Element::pack(scores[2 * i], scores[2 * i + 1]);
@@ -219,8 +178,7 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(products);
-                if (Shape::kHeld && step > 0) release(memory.queries_empty(before));
-                if (!Shape::kHeld && step == steps - 1) release(memory.values_empty());
+                if (step == steps - 1) release(memory.values_empty());
 #pragma unroll
                 for (int j = 0; j < kPairs; ++j) {
                     const float2 delta = memory.pair(memory.deltas(stage), j, lane);
@@ -230,24 +188,20 @@ __device__ __forceinline__ void consume_keys(
                         products[4 * j + 2 * half + 1] -= delta.y;
                     }
                 }
-                if constexpr (!Shape::kHeld) {
-                    wgmma_wait<0>();
-                    wgmma_results(dv);
-                }
+                wgmma_wait<0>();
+                wgmma_results(dv);
                 mbarrier_wait(memory.gradients_empty(gradient_at.stage()), gradient_at.parity() ^ 1);
-                if constexpr (!Shape::kHeld) {
-                    wgmma_results(products);   // only now may the weights' registers take dS
-                    release(memory.out_empty(stage));
-                }
+                wgmma_results(products);   // only now may the weights' registers take dS
+                release(memory.out_empty(stage));
 #pragma unroll
                 for (int i = 0; i < kPairs / 2; ++i) {
 #pragma unroll
                     for (int j = 0; j < 4; ++j) {
                         const float2 weight = unpack_pair<Element>(weights[i][j]);
                         const float* const pair = products + 8 * i + 2 * j;
-                        gradients[i][j] = Element::pack(weight.x * pair[0], weight.y * pair[1]);
+                        weights[i][j] = Element::pack(weight.x * pair[0], weight.y * pair[1]);
                     }
-                    stmatrix_x4_trans(memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), gradients[i]);
+                    stmatrix_x4_trans(memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), weights[i]);
                 }
                 fence_async_shared();
                 __syncwarp();
@@ -257,12 +211,10 @@ __device__ __forceinline__ void consume_keys(
                 before = stage;
             }
             wgmma_fence();
-            issue_by_rows<Shape>(dk, gradients, memory.queries(before));
+            issue_by_rows<Shape>(dk, weights, memory.queries(before));
             wgmma_commit();
             wgmma_wait<0>();
-            wgmma_results(dv);
             wgmma_results(dk);
-            if constexpr (Shape::kHeld) release(memory.out_empty(before));
             release(memory.queries_empty(before));
             parity ^= 1;
         }

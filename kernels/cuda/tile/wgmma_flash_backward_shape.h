@@ -14,11 +14,10 @@
 /// time in a ring of kStages tiles of Q and of dO.
 ///
 /// kBulk: dQ is added by TMA from shared memory; otherwise by each thread from its registers.
-/// kHeld: K and V are read once, into registers, instead of from shared memory in every step; there is room for P and dS apart.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_, bool kBulk_, bool kHeld_ = false>
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, bool kBulk_>
 struct BackwardShape {
     using Element = Element_;
-    static constexpr bool kBulk = kBulk_, kHeld = kHeld_;
+    static constexpr bool kBulk = kBulk_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
     static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
@@ -44,7 +43,7 @@ struct BackwardShape {
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
-    static_assert(kParts <= 2 && !(kHeld && kHeadDim + kQueries > 128), "accumulators must fit");
+    static_assert(kParts == 2, "parts of dQ alternate between two places");
     static_assert(kGroups * kKeyRegisters + kQueryRegisters + kLoadRegisters <= 4 * 128, "a wait for ever");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
