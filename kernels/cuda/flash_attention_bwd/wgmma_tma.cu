@@ -8,24 +8,28 @@
 //
 // Attention backward for Hopper.
 //
-// Algorithm. Three kernels. `prepare_rows` computes delta = rowsum(dO * O), takes lse to base 2 and zeroes fp32 sums for dQ.
+// Algorithm. Two kernels. `prepare_rows` computes delta = rowsum(dO * O), takes lse to base 2 and clears sums and counts.
 // `wgmma_flash_backward` gives a block tiles of 128 keys of one key head. Two warpgroups have 64 of the keys each, walk over
 // the queries of all heads of the group and work transposed: S^T = K Q^T and dP^T = V dO^T by wgmma, P^T = exp2(S^T * scale -
 // lse) and dS^T = P^T (dP^T - delta) in registers, where rounded pairs are the A operands of dV += P^T dO and dK += dS^T Q. dS
-// also goes to shared memory, transposed by stmatrix; a third warpgroup multiplies dQ = dS K of all 128 keys and adds it to
-// the sums by vector reductions in L2. `finish_queries` scales and rounds the sums. Five products, groups of heads need nothing extra.
+// also goes to shared memory, transposed by stmatrix; a third warpgroup multiplies dQ = dS K of all 128 keys and has TMA add
+// it to fp32 sums in L2. Five products; groups of heads need nothing extra.
+//
+// Tasks. Blocks are persistent and take tasks from a counter: the tiles of keys of a section of heads (causal ones longest
+// first), then pieces of dq of the section before, whose sums are complete by then: scaled, rounded, written, and the sums left
+// at zero for the heads that come three sections later. So the sums stay in L2, and clearing and writing take no time of their own.
 //
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
-// issued before dK. dQ lags behind them by up to two steps. Blocks are persistent and take tiles from a counter, the causal
-// ones longest first; the next tile's queries load while the last one ends.
+// issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends.
 //
 //   head_dim   keys x queries   ring     registers: keys, dQ, loads   shared memory
-//      64        128 x 128      3 + 3          208, 64, 32               195 KB
-//     128        128 x 64       3 + 3          208, 64, 32               194 KB
+//      64        128 x 128      2 + 2          208, 64, 32               194 KB
+//     128        128 x 64       3 + 3          208, 64, 32               226 KB
 //
 // Sums. dQ is added in the order in which blocks come: results differ in the last bits from run to run. IN_ORDER makes them
 // repeat: key tiles take turns at each tile of queries, the first keys first. STAGGERED lets the key tiles of a head begin at
-// different queries, so that blocks do not add to the same sums at the same time (full masks, when not IN_ORDER).
+// different queries (when not IN_ORDER), so that blocks do not add to the same sums at the same time. BULK 0 adds from
+// registers instead of through shared memory.
 //
 // Shapes: all of kernel.h with 16-byte aligned tensors and the problem's workspace.
 #include "kernel.h"
