@@ -139,7 +139,7 @@ struct BulkProducer {
             if (lane == 0) {
                 mbarrier_arrive_expect(full, bytes);
                 if (bytes > 0) {
-                    bulk_copy(ring.base + place.slot * Tile::kSlotBytes, source.cache + row * CodedRow::kBytes, bytes, full);
+                    bulk_load(ring.base + place.slot * Tile::kSlotBytes, source.cache + row * CodedRow::kBytes, bytes, full);
                 }
             }
             place.advance();

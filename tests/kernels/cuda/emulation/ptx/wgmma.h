@@ -43,7 +43,6 @@ inline void wgmma_commit() {
     emulation::warpgroup_wide(nullptr, [](emulation::Warpgroup& group, void**) {
         group.groups.push_back(std::move(group.open));
         group.open.clear();
-        group.fenced = false;
     });
 }
 
@@ -54,6 +53,7 @@ void wgmma_wait() {
             for (const auto& m : group.groups.front()) emulation::perform(m);
             group.groups.pop_front();
         }
+        group.fenced = false;   // from here on registers may be touched
     });
 }
 
