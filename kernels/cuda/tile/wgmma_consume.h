@@ -3,9 +3,11 @@
 #pragma once
 
 #include "ptx/cluster.h"
+#include "ptx/load_shared.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/wgmma.h"
+#include "tile/wgmma_ahead.h"
 #include "tile/wgmma_outermost.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
@@ -41,6 +43,18 @@ struct RowScales {
         }
         weight[0] = scales[Shape::kTokens];
         weight[1] = scales[Shape::kTokens + 1];
+    }
+
+    /// The same by address. Columns of a single run have one weight only.
+    __device__ __forceinline__ void load(uint32_t scales, const Consumer& who) {
+        const uint32_t mine = scales + who.row<Shape>(0) * 4;
+#pragma unroll
+        for (int slice = 0; slice < Shape::kSlices; ++slice) {
+            token[slice][0] = load_shared(mine + slice * 256);
+            token[slice][1] = load_shared(mine + slice * 256 + row_step<Shape> * 4);
+        }
+        weight[0] = load_shared(scales + Shape::kTokens * 4);
+        if constexpr (Shape::kN > Shape::kRun) weight[1] = load_shared(scales + Shape::kTokens * 4 + 4);
     }
 
     /// total += scale * partial. The first `runs` runs of columns belong to the first group of weights.
@@ -106,6 +120,10 @@ struct WgmmaConsumer {
     const Consumer& who;
     RingPosition<Shape::kStages> filled;   // the next K block to multiply
     RingPosition<Shape::kStages> freed;    // the next one to hand back to the producer
+    AheadScales<Scales> ahead = {};
+#if GL_CLOCK
+    unsigned waited = 0, misses = 0;
+#endif
 
     /// Start partial = rows of one slice * columns of the stage at `filled`.
     __device__ __forceinline__ void multiply(Partial& partial, int slice) {
@@ -132,20 +150,31 @@ struct WgmmaConsumer {
 
     /// Wait for the stage at `filled` and read its scales.
     __device__ __forceinline__ void begin(Scales& scales) {
+#if GL_CLOCK
+        const unsigned since = clock();
+#endif
         mbarrier_wait(memory.full(filled.stage), filled.parity);
+#if GL_CLOCK
+        waited += clock() - since; ++misses;
+#endif
         scales.load(memory.scales(filled.stage), who);
     }
 
     /// This warp has read the stage at `freed` for the last time.
     __device__ __forceinline__ void free_stage() {
         __syncwarp();
+        hand_back(memory.empty(freed.stage));
+        freed.advance();
+    }
+
+    /// The same of a stage that lanes last read before products that all of them have waited for; `empty` is its barrier.
+    __device__ __forceinline__ void hand_back(uint32_t empty) {
         if constexpr (Shape::kPair == 2) {
             // Both blocks' producers write here, so both must know. Lane i tells block i.
-            if (who.lane < 2) mbarrier_arrive_cluster(map_shared(memory.empty(freed.stage), who.lane));
+            if (who.lane < 2) mbarrier_arrive_cluster(map_shared(empty, who.lane));
         } else {
-            if (who.lane == 0) mbarrier_arrive(memory.empty(freed.stage));
+            if (who.lane == 0) mbarrier_arrive(empty);
         }
-        freed.advance();
     }
 
     /// All K blocks of `work`, each multiplied and promoted before the next.
@@ -212,6 +241,9 @@ struct WgmmaConsumer {
         const int runs = (128 - work.column % 128) / Shape::kRun;
         if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
         else if constexpr (Shape::kRowsOutermost && Shape::kSlices == 1) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
+#if GL_AHEAD
+        else if constexpr (!Shape::kExchange && !Shape::kRowsOutermost && !Shape::kTurns) sum_ahead<Shape>(*this, sums, work.blocks, runs);
+#endif
         else one_by_one(sums, work.blocks, runs);
     }
 };

@@ -19,18 +19,36 @@
 #include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
+#if GL_CLOCK
+__device__ unsigned gl_stats[132][3][4];
+extern "C" int gl_read(void* to) { return cudaMemcpyFromSymbol(to, gl_stats, sizeof gl_stats); }
+#endif
+
 /// All tiles of this consumer thread. With an exchange there is one, and its sums are left in shared memory.
 template <class Shape>
 __device__ __forceinline__ void consume(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
     WgmmaConsumer<Shape> consumer = {memory, who, {}, {}};
+#if GL_CLOCK
+    const unsigned since = clock();
+    unsigned summing = 0;
+#endif
     if constexpr (Shape::kTurns) {
         if (who.group == 1) named_barrier_arrive(kTurnBarrier, 256);   // the first turn is warpgroup 0's
     }
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
         WgmmaSums<Shape> sums;
+#if GL_SYNC
+        named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
+#endif
+#if GL_CLOCK
+        const unsigned before = clock();
+#endif
         consumer.sum(sums, work);
+#if GL_CLOCK
+        summing += clock() - before;
+#endif
         if constexpr (Shape::kExchange) {
             offer_sums<Shape>(memory, who, sums);
         } else if (p.boxes) {
@@ -43,13 +61,19 @@ __device__ __forceinline__ void consume(
     if constexpr (Shape::kTurns) {
         if (who.group == 0) named_barrier_sync(kTurnBarrier, 256);   // takes the turn that nobody needs
     }
+#if GL_CLOCK
+    if (threadIdx.x % 128 == 0) {
+        unsigned* to = gl_stats[blockIdx.x][who.group];
+        to[0] = clock() - since; to[1] = summing; to[2] = consumer.waited; to[3] = consumer.misses;
+    }
+#endif
     if constexpr (!Shape::kExchange) tma_store_wait_read<0>();
 }
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     const __grid_constant__ TensorMap rows, const __grid_constant__ TensorMap columns,
-    const __grid_constant__ TensorMap output, const WgmmaProblem p) {
+    const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap scales, const WgmmaProblem p) {
     uint8_t* const start = swizzled_shared();
     const WgmmaMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
@@ -79,7 +103,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         }
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
-        if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, p);
+        if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, scales, p);
         if (warp == kScaleWarp) produce_scales<Shape>(memory, p, lane);
         __syncwarp();
         if constexpr (Shape::kExchange) cluster_barrier();

@@ -33,7 +33,8 @@ __device__ __forceinline__ void fetch_weights(const WgmmaProblem& p, int thread)
 /// Fill the ring with all K blocks of all tiles. One thread.
 template <class Shape>
 __device__ __forceinline__ void produce_tiles(
-    const WgmmaMemory<Shape>& memory, const TensorMap& rows, const TensorMap& columns, const WgmmaProblem& p) {
+    const WgmmaMemory<Shape>& memory, const TensorMap& rows, const TensorMap& columns, const TensorMap& scales,
+    const WgmmaProblem& p) {
     RingPosition<Shape::kStages> at;
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
@@ -44,6 +45,10 @@ __device__ __forceinline__ void produce_tiles(
             mbarrier_arrive_expect(full, p.stage_bytes);
             if constexpr (Shape::kRowsOutermost) {
                 load_outermost_rows<Shape>(tile, rows, full, x, work.row, walk.rank);
+#if GL_LEADER
+            } else if constexpr (Shape::kPair == 2) {
+                if (walk.rank == 0) tma_load_multicast(tile, rows, full, x, work.row, 3);
+#endif
             } else if constexpr (Shape::kPair == 2) {
                 const int half = walk.rank * (Shape::kM / 2);
                 tma_load_multicast(tile + half * Shape::kK, rows, full, x, work.row + half, 3);
@@ -51,6 +56,19 @@ __device__ __forceinline__ void produce_tiles(
                 tma_load(tile, rows, full, x, work.row);
             }
             tma_load(tile + Shape::kRowBytes, columns, full, x, work.column);
+#if GL_TMASCALES
+            if constexpr (Shape::kTokensAreRows && !Shape::kRowsOutermost) {
+                const int half = Shape::kPair == 2 ? walk.rank * (Shape::kM / 2) : 0;
+                const uint32_t to = shared_address(memory.scales(at.stage)) + half * 4;
+                if (p.scale_boxes) {
+                    if constexpr (Shape::kPair == 2) {
+                        tma_load_multicast(to, scales, full, work.row + half, work.first_block + block, 3);
+                    } else {
+                        tma_load(to, scales, full, work.row, work.first_block + block);
+                    }
+                }
+            }
+#endif
         }
     }
     grid_dependency_release();   // not before: what the next kernel fetches would compete with these loads
@@ -71,6 +89,7 @@ __device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory,
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t to = shared_address(memory.scales(at.stage)) + lane * 4;
+            if (!p.scale_boxes)
 #pragma unroll
             for (int i = 0; i < Shape::kTokens; i += 32) {
                 if (Shape::kTokens % 32 == 0 || i + lane < Shape::kTokens) {

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: MIT
+// fp8_gemm/wgmma_tma.cu with the instances that compete for M >= 1024, for gemm_variants.py. Compiled by gemm_plan.cu.
+#define Shapes ShippedShapes
+#include "fp8_gemm/wgmma_tma.cu"
+#undef Shapes
+
+template <int kN, int kPair, int kPartials = 1>
+using Boxes = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
+template <int kPair>
+using Tall = WgmmaShape<2, 2, 128, kRows, kBoxes, kPair>;
+template <int kPair>
+using Three = WgmmaShape<3, 1, 128, kRows, kBoxes, kPair>;
+
+using Shapes = WgmmaTable<
+    Tall<2>, Three<2>, Tall<1>, Boxes<192, 2>,                       // 0
+    Boxes<192, 1>, Boxes<160, 1>, Boxes<128, 1, 2>, Boxes<96, 2, 2>, // 4
+    Boxes<96, 1>, Boxes<96, 1, 2>, Boxes<128, 1>, Boxes<64, 1>>;     // 8
