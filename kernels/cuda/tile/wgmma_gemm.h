@@ -14,6 +14,7 @@
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
 #include "tile/wgmma_consume.h"
+#include "tile/wgmma_halves.h"
 #include "tile/wgmma_produce.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_store.h"
@@ -49,6 +50,12 @@ __device__ __forceinline__ void consume(
 #if GL_CLOCK
         summing += clock() - before;
 #endif
+        if constexpr (Shape::kHalves) {
+            send_half<Shape>(memory, who, sums, walk.rank);
+            cluster_barrier();   // all sums are where they are added
+            if (!halves_kept<Shape>(who, walk.rank)) continue;
+            add_half<Shape>(memory, who, sums);
+        }
         if constexpr (Shape::kExchange) {
             offer_sums<Shape>(memory, who, sums);
         } else if (p.boxes) {
@@ -104,9 +111,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, scales, p);
+#if GL_FETCH
+        if constexpr (Shape::kMovesRegisters && Shape::kTokensAreRows) {
+            if (warp == kScaleWarp + 1) fetch_ahead<Shape>(memory, p, lane);
+        }
+#endif
         if (warp == kScaleWarp) produce_scales<Shape>(memory, p, lane);
         __syncwarp();
-        if constexpr (Shape::kExchange) cluster_barrier();
+        if constexpr (Shape::kParts) cluster_barrier();
     }
     // Until here others read, fill or arrive in this block's memory.
     if constexpr (Shape::kExchange || Shape::kPair == 2) cluster_barrier();

@@ -52,7 +52,7 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
         best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
 #endif
         g.n % 8 == 0, (row_box * kShare + column_box) * Shape::kK + scale_bytes, static_cast<const uint8_t*>(weights.start),
-        fetched, g.b_scale_row, g.b_scale_k, scale_boxes};
+        fetched, g.b_scale_row, g.b_scale_k, scale_boxes, static_cast<const uint8_t*>(tokens.start)};
 
     TensorMap row_map, column_map, output_map = {}, scale_map = {};
     int error = Shape::kRowsOutermost ? encode_outermost_rows<Shape>(&row_map, rows)
@@ -68,8 +68,8 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     if (error != 0) return error;
 
     const int tiles = problem.tiles_m * problem.tiles_n;
-    const int cluster = Shape::kExchange ? splits : Shape::kPair;
-    const int clusters = Shape::kExchange || tiles < room ? tiles : room;
+    const int cluster = Shape::kParts ? splits : Shape::kPair;
+    const int clusters = Shape::kParts || tiles < room ? tiles : room;
     return launch_cluster(
         wgmma_gemm<Shape>, clusters * cluster, Shape::kThreads, cluster, Shape::kSharedBytes, EARLY_START != 0, queue,
         row_map, column_map, output_map, scale_map, problem);
@@ -81,7 +81,8 @@ struct Rated;
 
 template <class Shape>
 constexpr WgmmaCost cost_of(int step, int shared, int tile) {
-    return {Shape::kM, Shape::kN, Shape::kTokensAreRows, Shape::kExchange, Shape::kPair, Shape::kResident, step, shared, tile};
+    return {Shape::kM, Shape::kN, Shape::kTokensAreRows, Shape::kParts, Shape::kPair, Shape::kResident, step, shared, tile,
+            Shape::kHalves};
 }
 
 template <class Entry>
@@ -113,8 +114,7 @@ struct WgmmaTable {
 
     /// 0, or why this plan cannot run.
     static int refuse(const BlockScaledGemm& problem, const Plan& plan, size_t) {
-        const bool splits = cost(plan.shape).exchange ? plan.splits <= kMostClusterBlocks : plan.splits == 1;
-        return splits && plan.splits <= problem.k / 128 ? 0 : kUnsupportedShape;
+        return cost(plan.shape).allows(plan.splits) && plan.splits <= kMostClusterBlocks && plan.splits <= problem.k / 128 ? 0 : kUnsupportedShape;
     }
 
     static int launch(const BlockScaledGemm& problem, const Plan& plan, void* queue) {

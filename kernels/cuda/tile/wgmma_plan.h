@@ -20,6 +20,9 @@ struct WgmmaCost {
     int step;                  // cycles per K block with the multiprocessor to itself
     int shared;                // cycles per K block of all residents together
     int tile;                  // cycles per tile beside its K blocks: fill and finish, as far as nothing hides them
+    bool halves = false;       // splits K in two, and only so
+
+    constexpr bool allows(int splits) const { return halves ? splits == 2 : exchange || splits == 1; }
 };
 
 /// Constants for an instance that was never fitted, close enough to tell which are worth a try.
@@ -88,7 +91,7 @@ Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, int k, 
     double best_cycles = 1e300;
     for (int shape = 0; shape < count; ++shape) {
         for (const int splits : kWorthyParts) {
-            if (splits > 1 && (!shapes[shape].exchange || splits > k / 128)) break;
+            if (!shapes[shape].allows(splits) || splits > k / 128) continue;
             const double cycles = predicted_cycles(shapes[shape], splits, m, n, k, processors) + extra(shapes[shape]);
             if (cycles < best_cycles) {
                 best = {shape, splits};

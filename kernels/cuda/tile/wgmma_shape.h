@@ -16,6 +16,7 @@ enum class Tokens { kAreRows, kAreColumns };
 /// What becomes of a finished tile.
 enum class Finish {
     kBoxes,      // bf16 through shared memory and TMA; blocks are persistent and walk many tiles
+    kHalves,     // two blocks in a cluster each had half of K: each stores half of the rows (tile/wgmma_halves.h)
     kExchange,   // the blocks of a cluster each had a part of K: they add their sums through distributed shared memory
 };
 
@@ -36,6 +37,8 @@ struct WgmmaShape {
     static constexpr bool kTurns = kTurns_;
     static constexpr bool kTokensAreRows = kTokens_ == Tokens::kAreRows;
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
+    static constexpr bool kHalves = kFinish_ == Finish::kHalves;
+    static constexpr bool kParts = kExchange || kHalves;   // of K, one per block of the cluster, which has one tile
     static constexpr bool kRowsOutermost = false;   // see RowsOutermost in tile/wgmma_outermost.h
 
     static constexpr int kK = 128;
@@ -87,7 +90,8 @@ struct WgmmaShape {
     static_assert(kM / kPair <= 256, "a TMA box has at most 256 rows");
     static_assert(kTokensAreRows || kM <= 128, "weights as rows share one scale");
     static_assert(kN <= 128 + kRun, "a tile may touch two groups of 128 weights, not three");
-    static_assert(kPair == 1 || (kPair == 2 && !kExchange), "an exchange uses the cluster for parts of K");
+    static_assert(kPair == 1 || (kPair == 2 && !kParts), "the cluster is for parts of K");
+    static_assert(!kHalves || (kConsumers == 2 && kTokensAreRows), "each block keeps one warpgroup's rows");
     static_assert(kPartials == 1 || (kPartials == 2 && kSlices == 1), "no registers for more");
     static_assert(!kTurns || kConsumers == 2, "turns are between two");
     static_assert(!kExchange || kExchangeRows * kExchangePitch * 4 <= kRingBytes, "the ring must hold the exchanged tile");

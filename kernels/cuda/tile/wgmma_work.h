@@ -19,6 +19,7 @@ struct WgmmaProblem {
     int fetched_blocks;        // K blocks of its first tile's weights that a block fetches ahead
     int b_scale_row, b_scale_k;
     bool scale_boxes;
+    const uint8_t* tokens;     // [m][k], likewise
 };
 
 /// One tile, or a part of its K.
@@ -36,7 +37,7 @@ struct WgmmaWalk {
 
     __device__ __forceinline__ explicit WgmmaWalk(const WgmmaProblem& p)
         : index(cluster_index()), step(cluster_count()), count(p.tiles_m * p.tiles_n),
-          rank(Shape::kPair == 1 && !Shape::kExchange ? 0 : cluster_rank()) {}
+          rank(Shape::kPair == 1 && !Shape::kParts ? 0 : cluster_rank()) {}
 
     __device__ __forceinline__ bool more() const { return index < count; }
     __device__ __forceinline__ void next() { index += step; }
@@ -50,7 +51,7 @@ struct WgmmaWalk {
 #endif
         WgmmaWork work = {tile_m * Shape::kM, tile_n * Shape::kN, 0, p.blocks};
         if constexpr (Shape::kPair == 2) work.column = (2 * tile_n + rank) * Shape::kN;
-        if constexpr (Shape::kExchange) {
+        if constexpr (Shape::kParts) {
             const int parts = cluster_blocks();
             work.first_block = p.blocks * rank / parts;
             work.blocks = p.blocks * (rank + 1) / parts - work.first_block;
