@@ -10,9 +10,13 @@
 #include <utility>
 
 #include "ptx/mbarrier.h"
+#include "ptx/named_barrier.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma.h"
 
+#if GL_TURN
+constexpr int kFirstTurn = 7;
+#endif
 /// What such a consumer knows across tiles: whether the scales of the stage at `filled` are here already.
 template <class Scales>
 struct AheadScales {
@@ -53,24 +57,42 @@ struct AheadWalk {
 #endif
             ahead.next.load(memory + kScales + kStage * kScaleBytes, consumer.who);
         }
+#if GL_SYNC == 2
+        named_barrier_sync(6, Shape::kConsumerThreads);
+#endif
         const Scales scales = ahead.next;
 #pragma unroll
         for (int slice = 0; slice < Shape::kSlices; ++slice) {
             typename Consumer::Partial partial;
+#if GL_TURN
+            if constexpr (Shape::kConsumers > 1) named_barrier_sync(kFirstTurn + consumer.who.group, 256);
+#endif
             wgmma_fence();
 #pragma unroll
             for (int k32 = 0; k32 < Shape::kK / 32; ++k32) {
                 const uint32_t at = kAt + 2 * k32;
                 Wgmma<Shape::kN>::product(
                     partial, wgmma_operand_of(a + at + slice * (64 * Shape::kK / 16)), wgmma_operand_of(b + at), k32 > 0);
+#if GL_TURN > 1
+                if (Shape::kConsumers > 1 && k32 == 4 - GL_TURN) wgmma_commit();
+#endif
             }
             wgmma_commit();
+#if GL_TURN == 1
+            if constexpr (Shape::kConsumers > 1) named_barrier_arrive(kFirstTurn + (consumer.who.group + 1) % Shape::kConsumers, 256);
+#endif
             if (slice == Shape::kSlices - 1) {
                 if constexpr (kNext == 0) consumer.filled.parity ^= 1;
                 consumer.filled.stage = kNext;
                 ahead.ready = mbarrier_test_wait(memory + kFull + kNext * 8, consumer.filled.parity);
                 if (ahead.ready) ahead.next.load(memory + kScales + kNext * kScaleBytes, consumer.who);
             }
+#if GL_TURN > 1
+            if constexpr (Shape::kConsumers > 1) {
+                wgmma_wait<1>();
+                named_barrier_arrive(kFirstTurn + (consumer.who.group + 1) % Shape::kConsumers, 256);
+            }
+#endif
             wgmma_wait<0>();
             wgmma_results(partial);
             if (slice == Shape::kSlices - 1) {

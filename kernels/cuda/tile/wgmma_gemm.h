@@ -37,10 +37,14 @@ __device__ __forceinline__ void consume(
     if constexpr (Shape::kTurns) {
         if (who.group == 1) named_barrier_arrive(kTurnBarrier, 256);   // the first turn is warpgroup 0's
     }
+#if GL_TURN
+    constexpr bool kTakesTurns = Shape::kConsumers > 1 && Shape::kPartials == 1 && !Shape::kExchange && !Shape::kRowsOutermost;
+    if (kTakesTurns && who.group == Shape::kConsumers - 1) named_barrier_arrive(kFirstTurn, 256);
+#endif
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
         WgmmaSums<Shape> sums;
-#if GL_SYNC
+#if GL_SYNC == 1
         named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
 #endif
 #if GL_CLOCK
@@ -65,6 +69,9 @@ __device__ __forceinline__ void consume(
             store_elements<Shape>(who, sums, p, work);
         }
     }
+#if GL_TURN
+    if (kTakesTurns && who.group == 0) named_barrier_sync(kFirstTurn, 256);
+#endif
     if constexpr (Shape::kTurns) {
         if (who.group == 0) named_barrier_sync(kTurnBarrier, 256);   // takes the turn that nobody needs
     }
