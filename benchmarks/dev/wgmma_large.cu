@@ -16,7 +16,7 @@ using Halves = WgmmaShape<2, kSlices, kN, kRows, Finish::kHalves, 1, kPartials>;
 
 #if FEW
 using Shapes = WgmmaTable<
-    Tall<2>, Three<2>, Tall<1>, WgmmaShape<3, 1, 144, kRows, kBoxes>, WgmmaShape<3, 1, 144, kRows, kBoxes, 2>>;   // 0
+    Tall<2>, Three<2>, Tall<1>, WgmmaShape<3, 1, 144, kRows, kBoxes>, WgmmaShape<3, 1, 144, kRows, kBoxes, 2>, Boxes<192, 2>, Three<1>>;   // 0
 #else
 using Shapes = WgmmaTable<
     Boxes<192, 2>, Boxes<192, 1>, Boxes<160, 1>, Boxes<128, 1, 2>, Boxes<96, 2, 2>,   // 0

@@ -45,8 +45,7 @@ inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows,
     const int error = find_encoder(&encode);
     if (error != 0) return error;
     const int box_bytes = box_columns * matrix.element_bytes;
-    const CUtensorMapSwizzle swizzle = matrix.element_bytes == 4 ? CU_TENSOR_MAP_SWIZZLE_NONE
-                                       : box_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+    const CUtensorMapSwizzle swizzle = box_bytes == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
                                        : box_bytes == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
                                                          : CU_TENSOR_MAP_SWIZZLE_32B;
     const cuuint64_t sizes[2] = {static_cast<cuuint64_t>(matrix.columns), static_cast<cuuint64_t>(matrix.rows)};
@@ -54,8 +53,7 @@ inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows,
     const cuuint32_t box[2] = {static_cast<cuuint32_t>(box_columns), static_cast<cuuint32_t>(box_rows)};
     const cuuint32_t steps[2] = {1, 1};
     return static_cast<int>(encode(
-        map, matrix.element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8
-             : matrix.element_bytes == 4 ? CU_TENSOR_MAP_DATA_TYPE_FLOAT32 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
+        map, matrix.element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
         const_cast<void*>(matrix.start), sizes, pitch, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
         CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }

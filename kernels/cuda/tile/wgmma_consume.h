@@ -120,7 +120,6 @@ struct WgmmaConsumer {
     const Consumer& who;
     RingPosition<Shape::kStages> filled;   // the next K block to multiply
     RingPosition<Shape::kStages> freed;    // the next one to hand back to the producer
-    AheadScales<Scales> ahead = {};
 #if GL_CLOCK
     unsigned waited = 0, misses = 0;
 #endif

@@ -21,8 +21,13 @@
 #include "tile/wgmma_work.h"
 
 #if GL_CLOCK
-__device__ unsigned gl_stats[132][3][4];
+__device__ unsigned gl_stats[2][132][3][4];
+__device__ unsigned long long gl_times[2][132][4];
 extern "C" int gl_read(void* to) { return cudaMemcpyFromSymbol(to, gl_stats, sizeof gl_stats); }
+extern "C" int gl_read_times(void* to) { return cudaMemcpyFromSymbol(to, gl_times, sizeof gl_times); }
+#define GL_STAMP(i) if (threadIdx.x == 0) { unsigned long long t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t) :: "memory"); gl_times[p.slot][blockIdx.x][i] = t; }
+#else
+#define GL_STAMP(i)
 #endif
 
 /// All tiles of this consumer thread. With an exchange there is one, and its sums are left in shared memory.
@@ -37,15 +42,11 @@ __device__ __forceinline__ void consume(
     if constexpr (Shape::kTurns) {
         if (who.group == 1) named_barrier_arrive(kTurnBarrier, 256);   // the first turn is warpgroup 0's
     }
-#if GL_TURN
-    constexpr bool kTakesTurns = Shape::kConsumers > 1 && Shape::kPartials == 1 && !Shape::kExchange && !Shape::kRowsOutermost;
-    if (kTakesTurns && who.group == Shape::kConsumers - 1) named_barrier_arrive(kFirstTurn, 256);
-#endif
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
         WgmmaSums<Shape> sums;
 #if GL_SYNC == 1
-        named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
+        if constexpr (!Shape::kParts && Shape::kConsumers > 1) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
 #endif
 #if GL_CLOCK
         const unsigned before = clock();
@@ -69,15 +70,12 @@ __device__ __forceinline__ void consume(
             store_elements<Shape>(who, sums, p, work);
         }
     }
-#if GL_TURN
-    if (kTakesTurns && who.group == 0) named_barrier_sync(kFirstTurn, 256);
-#endif
     if constexpr (Shape::kTurns) {
         if (who.group == 0) named_barrier_sync(kTurnBarrier, 256);   // takes the turn that nobody needs
     }
 #if GL_CLOCK
     if (threadIdx.x % 128 == 0) {
-        unsigned* to = gl_stats[blockIdx.x][who.group];
+        unsigned* to = gl_stats[p.slot][blockIdx.x][who.group];
         to[0] = clock() - since; to[1] = summing; to[2] = consumer.waited; to[3] = consumer.misses;
     }
 #endif
@@ -87,7 +85,8 @@ __device__ __forceinline__ void consume(
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     const __grid_constant__ TensorMap rows, const __grid_constant__ TensorMap columns,
-    const __grid_constant__ TensorMap output, const __grid_constant__ TensorMap scales, const WgmmaProblem p) {
+    const __grid_constant__ TensorMap output, const WgmmaProblem p) {
+    GL_STAMP(0)
     uint8_t* const start = swizzled_shared();
     const WgmmaMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
@@ -106,7 +105,9 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     if constexpr (Shape::kPair == 2) cluster_barrier();
     else __syncthreads();
     if (p.fetched_blocks > 0) fetch_weights<Shape>(p, threadIdx.x);
+    GL_STAMP(1)
     grid_dependency_wait();
+    GL_STAMP(2)
 
     if (warp < kTileWarp) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
@@ -117,16 +118,12 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         }
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
-        if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, scales, p);
-#if GL_FETCH
-        if constexpr (Shape::kMovesRegisters && Shape::kTokensAreRows) {
-            if (warp == kScaleWarp + 1) fetch_ahead<Shape>(memory, p, lane);
-        }
-#endif
+        if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, p);
         if (warp == kScaleWarp) produce_scales<Shape>(memory, p, lane);
         __syncwarp();
         if constexpr (Shape::kParts) cluster_barrier();
     }
+    GL_STAMP(3)
     // Until here others read, fill or arrive in this block's memory.
     if constexpr (Shape::kExchange || Shape::kPair == 2) cluster_barrier();
 }

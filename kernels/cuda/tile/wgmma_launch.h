@@ -18,6 +18,13 @@
 constexpr size_t kFetchedBytes = 4 << 20;
 constexpr int kFetchingTokens = 128;
 
+#if GL_CLOCK
+static int gl_slots = 0;
+inline int gl_slot() { return gl_slots++ & 1; }
+#else
+inline int gl_slot() { return 0; }
+#endif
+
 /// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
 template <class Shape>
 int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* queue) {
@@ -27,18 +34,7 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const int room = processors / Shape::kPair;   // clusters at a time
     // Rows outside the matrix would cost TMA as much time as others, and nobody needs their zeros: wgmma's rows and columns
     // do not mix, and those outside are never stored.
-#if GL_LEADER
-    constexpr int kShare = 1;
-#else
-    constexpr int kShare = Shape::kPair;
-#endif
-    const int row_box = Shape::kRowsOutermost ? Shape::kM / Shape::kPair : std::min(Shape::kM / kShare, rows.rows);
-#if GL_TMASCALES
-    const bool scale_boxes = Shape::kTokensAreRows && !Shape::kRowsOutermost && g.m % 4 == 0 && g.m >= Shape::kM;
-#else
-    const bool scale_boxes = false;
-#endif
-    const int scale_bytes = scale_boxes ? Shape::kM * 4 : 0;
+    const int row_box = Shape::kRowsOutermost ? Shape::kM / Shape::kPair : std::min(Shape::kM / Shape::kPair, rows.rows);
     const int column_box = std::min(Shape::kN, columns.rows);
     const size_t slice = static_cast<size_t>(g.n) * Shape::kK * splits;   // bytes of one K block in every part
     const int fetched =
@@ -46,24 +42,17 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair),
-#if GL_ORDER == 1
-        best_band(room, ceil_div(columns.rows, Shape::kN * Shape::kPair), Shape::kN * Shape::kPair, Shape::kM),
-#else
         best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
-#endif
-        g.n % 8 == 0, (row_box * kShare + column_box) * Shape::kK + scale_bytes, static_cast<const uint8_t*>(weights.start),
-        fetched, g.b_scale_row, g.b_scale_k, scale_boxes, static_cast<const uint8_t*>(tokens.start)};
+        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
+        fetched, g.b_scale_row, g.b_scale_k, gl_slot()};
 
-    TensorMap row_map, column_map, output_map = {}, scale_map = {};
+    TensorMap row_map, column_map, output_map = {};
     int error = Shape::kRowsOutermost ? encode_outermost_rows<Shape>(&row_map, rows)
                                       : encode_tensor_map(&row_map, rows, row_box, Shape::kK);
     if (error == 0) error = encode_tensor_map(&column_map, columns, column_box, Shape::kK);
     if (error == 0 && !Shape::kExchange && problem.boxes) {
         error = Shape::kTokensAreRows ? encode_tensor_map(&output_map, product, 64, Shape::kBox)
                                       : encode_tensor_map(&output_map, product, Shape::kBox, 64);
-    }
-    if (error == 0 && scale_boxes) {
-        error = encode_tensor_map(&scale_map, {g.a_scale, g.k / Shape::kK, g.m, 4}, 1, Shape::kM / Shape::kPair);
     }
     if (error != 0) return error;
 
@@ -72,7 +61,7 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const int clusters = Shape::kParts || tiles < room ? tiles : room;
     return launch_cluster(
         wgmma_gemm<Shape>, clusters * cluster, Shape::kThreads, cluster, Shape::kSharedBytes, EARLY_START != 0, queue,
-        row_map, column_map, output_map, scale_map, problem);
+        row_map, column_map, output_map, problem);
 }
 
 /// An instance with its fitted constants (WgmmaCost in tile/wgmma_plan.h); one without them gets estimates.

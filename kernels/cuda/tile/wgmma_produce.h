@@ -33,8 +33,7 @@ __device__ __forceinline__ void fetch_weights(const WgmmaProblem& p, int thread)
 /// Fill the ring with all K blocks of all tiles. One thread.
 template <class Shape>
 __device__ __forceinline__ void produce_tiles(
-    const WgmmaMemory<Shape>& memory, const TensorMap& rows, const TensorMap& columns, const TensorMap& scales,
-    const WgmmaProblem& p) {
+    const WgmmaMemory<Shape>& memory, const TensorMap& rows, const TensorMap& columns, const WgmmaProblem& p) {
     RingPosition<Shape::kStages> at;
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
@@ -45,10 +44,6 @@ __device__ __forceinline__ void produce_tiles(
             mbarrier_arrive_expect(full, p.stage_bytes);
             if constexpr (Shape::kRowsOutermost) {
                 load_outermost_rows<Shape>(tile, rows, full, x, work.row, walk.rank);
-#if GL_LEADER
-            } else if constexpr (Shape::kPair == 2) {
-                if (walk.rank == 0) tma_load_multicast(tile, rows, full, x, work.row, 3);
-#endif
             } else if constexpr (Shape::kPair == 2) {
                 const int half = walk.rank * (Shape::kM / 2);
                 tma_load_multicast(tile + half * Shape::kK, rows, full, x, work.row + half, 3);
@@ -56,51 +51,10 @@ __device__ __forceinline__ void produce_tiles(
                 tma_load(tile, rows, full, x, work.row);
             }
             tma_load(tile + Shape::kRowBytes, columns, full, x, work.column);
-#if GL_TMASCALES
-            if constexpr (Shape::kTokensAreRows && !Shape::kRowsOutermost) {
-                const int half = Shape::kPair == 2 ? walk.rank * (Shape::kM / 2) : 0;
-                const uint32_t to = shared_address(memory.scales(at.stage)) + half * 4;
-                if (p.scale_boxes) {
-                    if constexpr (Shape::kPair == 2) {
-                        tma_load_multicast(to, scales, full, work.row + half, work.first_block + block, 3);
-                    } else {
-                        tma_load(to, scales, full, work.row, work.first_block + block);
-                    }
-                }
-            }
-#endif
         }
     }
     grid_dependency_release();   // not before: what the next kernel fetches would compete with these loads
 }
-
-#if GL_FETCH
-/// Bring what this block's TMA will ask for GL_FETCH K blocks later into L2. Blocks that share rows or columns take turns. One warp.
-template <class Shape>
-__device__ __forceinline__ void fetch_ahead(const WgmmaMemory<Shape>& memory, const WgmmaProblem& p, int lane) {
-    constexpr int kSharers = 4;
-    RingPosition<Shape::kStages> at;
-    const size_t pitch = static_cast<size_t>(p.blocks) * Shape::kK;
-    for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
-        const WgmmaWork work = walk.work(p);
-        const int along = work.column / (Shape::kN * Shape::kPair), down = work.row / Shape::kM;
-        const int row_parts = min(p.tiles_n, kSharers) * Shape::kPair, row_part = along % min(p.tiles_n, kSharers) * Shape::kPair + (Shape::kPair == 2 ? walk.rank : 0);
-        const int column_parts = min(p.tiles_m, kSharers), column_part = down % column_parts;
-        const int row_first = work.row + Shape::kM * row_part / row_parts, row_end = min(p.m, work.row + Shape::kM * (row_part + 1) / row_parts);
-        const int column_first = work.column + Shape::kN * column_part / column_parts,
-                  column_end = min(p.n, work.column + Shape::kN * (column_part + 1) / column_parts);
-        for (int block = 0; block < work.blocks; ++block, at.advance()) {
-            mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
-            if (block + GL_FETCH >= work.blocks) continue;
-            const size_t x = static_cast<size_t>(work.first_block + block + GL_FETCH) * Shape::kK;
-#pragma unroll 1
-            for (int row = row_first + lane; row < row_end; row += 32) prefetch_l2_bulk(p.tokens + row * pitch + x, 128);
-#pragma unroll 1
-            for (int row = column_first + lane; row < column_end; row += 32) prefetch_l2_bulk(p.weights + row * pitch + x, 128);
-        }
-    }
-}
-#endif
 
 /// Fill the ring's scales: one per token, then those of the first and the second group of 128 weights. One warp.
 template <class Shape>
@@ -117,7 +71,6 @@ __device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory,
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t to = shared_address(memory.scales(at.stage)) + lane * 4;
-            if (!p.scale_boxes)
 #pragma unroll
             for (int i = 0; i < Shape::kTokens; i += 32) {
                 if (Shape::kTokens % 32 == 0 || i + lane < Shape::kTokens) {

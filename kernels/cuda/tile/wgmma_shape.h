@@ -67,11 +67,7 @@ struct WgmmaShape {
     static constexpr int kSliceBytes = 64 * kN * 2;
     static constexpr int kOutBytes = kExchange ? 0 : kM * kN * 2;
     // Per stage: a scale per token, then the two of the weights.
-#if GL_TMASCALES
-    static constexpr int kScales = kTokens + 32;
-#else
     static constexpr int kScales = kTokens + 4;
-#endif
     static constexpr int kStageBytes = kTileBytes + kScales * 4 + 2 * 8;   // and two barriers
 
     static constexpr int kRoom = 228 * 1024 / kResident - 1024;   // of a multiprocessor, which keeps 1 KB per block

@@ -18,8 +18,7 @@ struct WgmmaProblem {
     const uint8_t* weights;    // [n][k], for fetching ahead
     int fetched_blocks;        // K blocks of its first tile's weights that a block fetches ahead
     int b_scale_row, b_scale_k;
-    bool scale_boxes;
-    const uint8_t* tokens;     // [m][k], likewise
+    int slot;
 };
 
 /// One tile, or a part of its K.
@@ -44,11 +43,7 @@ struct WgmmaWalk {
 
     __device__ __forceinline__ WgmmaWork work(const WgmmaProblem& p) const {
         int tile_m, tile_n;
-#if GL_ORDER == 1
-        tile_position(index, p.band, p.tiles_n, p.tiles_m, tile_n, tile_m);
-#else
         tile_position(index, p.band, p.tiles_m, p.tiles_n, tile_m, tile_n);
-#endif
         WgmmaWork work = {tile_m * Shape::kM, tile_n * Shape::kN, 0, p.blocks};
         if constexpr (Shape::kPair == 2) work.column = (2 * tile_n + rank) * Shape::kN;
         if constexpr (Shape::kParts) {
