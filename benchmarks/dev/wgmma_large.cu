@@ -22,5 +22,5 @@ using Shapes = WgmmaTable<
     Boxes<192, 2>, Boxes<192, 1>, Boxes<160, 1>, Boxes<128, 1, 2>, Boxes<96, 2, 2>,   // 0
     Boxes<96, 1>, Boxes<96, 1, 2>, Boxes<128, 1>, Boxes<64, 1>, Boxes<64, 1, 2>,      // 5
     Halves<192>, Halves<128>, Halves<128, 2>, Halves<96>, Halves<96, 2>,              // 10
-    Halves<80>, Halves<80, 2>, Halves<64>, Halves<64, 2>, Halves<128, 1, 2>>;         // 15
+    Halves<64>, Halves<64, 2>, Halves<128, 1, 2>, Halves<160>>;                       // 15
 #endif

@@ -55,11 +55,11 @@ __device__ __forceinline__ void consume(
 #if GL_CLOCK
         summing += clock() - before;
 #endif
-        if constexpr (Shape::kHalves) {
-            send_half<Shape>(memory, who, sums, walk.rank);
-            cluster_barrier();   // all sums are where they are added
-            if (!halves_kept<Shape>(who, walk.rank)) continue;
-            add_half<Shape>(memory, who, sums);
+        if constexpr (Shape::kHalves || Shape::kSharesTiles) {
+            if (Shape::kHalves || work.halved) {
+                finish_halves<Shape>(memory, who, sums, output, p, work, walk.rank);
+                continue;
+            }
         }
         if constexpr (Shape::kExchange) {
             offer_sums<Shape>(memory, who, sums);
@@ -102,7 +102,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         tma_prefetch_map(columns);
         if constexpr (!Shape::kExchange) tma_prefetch_map(output);
     }
-    if constexpr (Shape::kPair == 2) cluster_barrier();
+    if constexpr (Shape::kPair == 2 || Shape::kHalves) cluster_barrier();
     else __syncthreads();
     if (p.fetched_blocks > 0) fetch_weights<Shape>(p, threadIdx.x);
     GL_STAMP(1)
@@ -121,7 +121,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, p);
         if (warp == kScaleWarp) produce_scales<Shape>(memory, p, lane);
         __syncwarp();
-        if constexpr (Shape::kParts) cluster_barrier();
+        if constexpr (Shape::kExchange) cluster_barrier();
+        if (Shape::kHalves || WgmmaWalk<Shape>(p).shares(p)) meet_for_halves<Shape>();
     }
     GL_STAMP(3)
     // Until here others read, fill or arrive in this block's memory.

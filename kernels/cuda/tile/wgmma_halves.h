@@ -1,59 +1,67 @@
 // SPDX-License-Identifier: MIT
-// How two blocks that each multiplied half of K finish a tile: each keeps the sums of one half of its consumer warpgroups and
-// sends the others' to the other block, straight from registers into its memory.
+// How two blocks of a cluster that each multiplied half of K finish a tile: each keeps half of the columns, sends the sums of the
+// others to the other block, straight from registers into its memory, and stores what it kept.
 //
-// What a thread sends lands where the thread of the same number in the other block reads it, and that one holds the same
-// elements: 16 bytes per thread side by side, so there is no layout to keep and no bank conflict. The warpgroups that kept
-// then store whole rows by TMA.
+// What a thread sends lands where the thread of the same number in the other block reads it, and that one holds the same rows:
+// 16 bytes per thread side by side, so there is no layout to keep and no bank conflict. The memory is that of tiles on their
+// way out: a warpgroup's part of it holds half of its sums in fp32 just as well as all of them in bf16.
 #pragma once
 
 #include "ptx/cluster.h"
 #include "tile/wgmma_consume.h"
 #include "tile/wgmma_shape.h"
+#include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
-/// Where this thread's sums i .. i + 3 of a slice lie in the memory that receives, in bytes from its start.
+/// All threads of both blocks, the producers' included, where `Shape` shares tiles and this cluster has such a tile.
 template <class Shape>
-__device__ __forceinline__ int halves_offset(const Consumer& who, int slice, int i) {
-    const int group = who.group % (Shape::kConsumers / 2);
-    return (((group * Shape::kSlices + slice) * (Shape::kN / 8) + i / 4) * 128 + who.warp * 32 + who.lane) * 16;
+__device__ __forceinline__ void meet_for_halves() {
+    if constexpr (!Shape::kHalves) cluster_barrier();   // earlier tiles have left the memory
+    cluster_barrier();                                  // all sums are where they are added
 }
 
-/// Whether this warpgroup's rows are stored by this block.
-template <class Shape>
-__device__ __forceinline__ bool halves_kept(const Consumer& who, int rank) {
-    return who.group / (Shape::kConsumers / 2) == rank;
-}
-
-/// To the other block, unless they are kept. A cluster barrier follows.
-template <class Shape>
-__device__ __forceinline__ void send_half(
-    const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, int rank) {
-    if (halves_kept<Shape>(who, rank)) return;
-    const uint32_t to = map_shared(memory.out(), rank ^ 1);
+/// Half `kKept` of the columns by this block, after the exchange. All consumer threads.
+template <class Shape, int kKept>
+__device__ __forceinline__ void finish_half(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, WgmmaSums<Shape>& sums, const TensorMap& output,
+    const WgmmaProblem& p, const WgmmaWork& work) {
+    constexpr int kQuads = Shape::kN / 16;   // of a slice's half, per thread
+    const int mine = who.group * (Shape::kSlices * Shape::kSliceBytes) + (who.warp * 32 + who.lane) * 16;
+    if constexpr (!Shape::kHalves) {
+        tma_store_wait_read<0>();
+        cluster_barrier();
+    }
+    const uint32_t to = map_shared(memory.out(), kKept ^ 1) + mine;
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
 #pragma unroll
-        for (int i = 0; i < Shape::kN / 2; i += 4) {
-            const float* const sum = sums.total[slice] + i;
-            store_cluster(to + halves_offset<Shape>(who, slice, i), {sum[0], sum[1], sum[2], sum[3]});
+        for (int quad = 0; quad < kQuads; ++quad) {
+            const float* const sum = sums.total[slice] + ((kKept ^ 1) * kQuads + quad) * 4;
+            store_cluster(to + (slice * kQuads + quad) * 2048, {sum[0], sum[1], sum[2], sum[3]});
         }
     }
-}
-
-/// Add what the other block sent. Of two numbers, so that the order does not matter.
-template <class Shape>
-__device__ __forceinline__ void add_half(const WgmmaMemory<Shape>& memory, const Consumer& who, WgmmaSums<Shape>& sums) {
-    const uint8_t* const from = memory.start + Shape::kRingBytes;
+    cluster_barrier();
+    const uint8_t* const from = memory.start + Shape::kRingBytes + mine;
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
 #pragma unroll
-        for (int i = 0; i < Shape::kN / 2; i += 4) {
-            const float4 sent = *reinterpret_cast<const float4*>(from + halves_offset<Shape>(who, slice, i));
-            sums.total[slice][i] += sent.x;
-            sums.total[slice][i + 1] += sent.y;
-            sums.total[slice][i + 2] += sent.z;
-            sums.total[slice][i + 3] += sent.w;
+        for (int quad = 0; quad < kQuads; ++quad) {
+            const float4 sent = *reinterpret_cast<const float4*>(from + (slice * kQuads + quad) * 2048);
+            float* const sum = sums.total[slice] + (kKept * kQuads + quad) * 4;
+            sum[0] += sent.x;   // of two numbers: in whichever order
+            sum[1] += sent.y;
+            sum[2] += sent.z;
+            sum[3] += sent.w;
         }
     }
+    if (p.boxes) store_boxes<Shape, kKept, 2>(memory, who, sums, output, work);
+    else store_elements<Shape, kKept, 2>(who, sums, p, work);
+}
+
+template <class Shape>
+__device__ __forceinline__ void finish_halves(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, WgmmaSums<Shape>& sums, const TensorMap& output,
+    const WgmmaProblem& p, const WgmmaWork& work, int rank) {
+    if (rank == 0) finish_half<Shape, 0>(memory, who, sums, output, p, work);
+    else finish_half<Shape, 1>(memory, who, sums, output, p, work);
 }

@@ -24,6 +24,9 @@ inline int gl_slot() { return gl_slots++ & 1; }
 #else
 inline int gl_slot() { return 0; }
 #endif
+#ifndef GL_NOTAIL
+#define GL_NOTAIL 0
+#endif
 
 /// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
 template <class Shape>
@@ -39,11 +42,12 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const size_t slice = static_cast<size_t>(g.n) * Shape::kK * splits;   // bytes of one K block in every part
     const int fetched =
         EARLY_START == 2 && g.m <= kFetchingTokens ? std::max(1, static_cast<int>(kFetchedBytes / slice)) : 0;
+    const int tiles = ceil_div(rows.rows, Shape::kM) * ceil_div(columns.rows, Shape::kN * Shape::kPair);
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair),
         best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
-        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
+        Shape::kSharesTiles && !GL_NOTAIL ? whole_pairs(tiles, room, g.k / Shape::kK) : tiles, g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
         fetched, g.b_scale_row, g.b_scale_k, gl_slot()};
 
     TensorMap row_map, column_map, output_map = {};
@@ -56,7 +60,6 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     }
     if (error != 0) return error;
 
-    const int tiles = problem.tiles_m * problem.tiles_n;
     const int cluster = Shape::kParts ? splits : Shape::kPair;
     const int clusters = Shape::kParts || tiles < room ? tiles : room;
     return launch_cluster(

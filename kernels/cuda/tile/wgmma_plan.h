@@ -51,6 +51,13 @@ inline int clusters_at_once(int blocks, int processors) {
     return std::max(1, of_132[blocks - 1] * processors / 132);
 }
 
+/// How many of `tiles` pairs `clusters` of two blocks walk whole, as many each; what is left they multiply one tile at a time,
+/// each block half of K, if that takes half a round. It takes K in an even number of blocks.
+inline int whole_pairs(int tiles, int clusters, int blocks) {
+    const int left = tiles % clusters;
+    return tiles > clusters && 2 * left <= clusters && blocks % 2 == 0 ? tiles - left : tiles;
+}
+
 /// Predicted cycles of one candidate on `processors` multiprocessors.
 inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n, int k, int processors) {
     const int rows = shape.tokens_are_rows ? m : n, columns = shape.tokens_are_rows ? n : m;
