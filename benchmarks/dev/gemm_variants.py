@@ -19,6 +19,7 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
+CHECKED = ((5, 83, 640), (530, 1096, 2048), (1028, 904, 1152), (2300, 1534, 512), (2300, 1536, 512))   # the last: shared tiles
 
 
 def compile_all(folder: Path, builds: dict[str, list[str]], table: str) -> int:
@@ -60,7 +61,7 @@ def check_inside(library: Path, runs: list[str]) -> int:
 
     kernel = Kernel("fp8_gemm", library.stem, library)
     asked = sorted({plan for run in runs for plan in plans_of(run)[1]})
-    for size in ((530, 1096, 2048), (1028, 904, 1152)):
+    for size in CHECKED:
         data = Data(*size, seed=5, problem="fp8_gemm", plain_scales=True)
         expected = data.expected()
         for plan in asked:
@@ -89,7 +90,7 @@ def checked(folder: Path, names: list[str], runs: list[str], seconds: float) -> 
         lines = [line.split(maxsplit=2) for line in text.splitlines() if line.startswith(("right", "WRONG"))]
         wrong = {line[1] for line in lines if line[0] == "WRONG"}
         seen = [line[1] for line in lines]
-        right[name] = {plan for plan in seen if seen.count(plan) == 2} - wrong
+        right[name] = {plan for plan in seen if seen.count(plan) == len(CHECKED)} - wrong
         print(f"{name}: {len(right[name])} plans right, wrong {sorted(wrong)}; {error[-160:]}", flush=True)
         for line in lines:
             if line[0] == "WRONG":
@@ -102,7 +103,12 @@ def race_all(folder: Path, names: list[str], runs: list[str], options: argparse.
     from gemm_race import UNAVAILABLE, deepgemm_calls, race, rotating
 
     start = time.monotonic()
-    right = checked(folder, names, runs, options.check_seconds) if not options.unchecked else {}
+    also = {}   # by build: the plans, and the sizes they run on
+    for text in options.also:
+        name, plan, sizes = text.split(":")
+        also[name] = (plans_of(f"1x1x1:{plan}")[1], {plans_of(size)[0] for size in sizes.split(",")})
+    every = [*runs, *(f"1x1x1:{text.split(':')[1]}" for text in options.also)]
+    right = checked(folder, names, every, options.check_seconds) if not options.unchecked else {}
     kernels = {name: Kernel("fp8_gemm", name, folder / f"{name}.so") for name in names}
     print(f"checked after {time.monotonic() - start:.1f} s | {clocks()}", flush=True)
     for run in runs:
@@ -113,11 +119,12 @@ def race_all(folder: Path, names: list[str], runs: list[str], options: argparse.
         sets = rotating(size, "fp8_gemm")
         contestants = {}
         for name, kernel in kernels.items():
-            for plan in plans:
+            theirs, sizes = also.get(name, (plans, {size}))
+            for plan in theirs if size in sizes else ():
                 label = f"{plan[0]}x{plan[1]}"
                 if options.unchecked or label in right[name]:
                     contestants[f"{name}:{label}"] = [partial(kernel.call, data, plan) for data in sets]
-            if options.chosen:
+            if options.chosen and name not in also:
                 contestants[f"{name}:chosen"] = [partial(kernel.call, data) for data in sets]
         contestants |= deepgemm_calls(sets)
         times = race(contestants, options.rounds)
@@ -125,6 +132,16 @@ def race_all(folder: Path, names: list[str], runs: list[str], options: argparse.
         cells = " ".join(f"{name} {us:.1f}({peer / us:.3f})" for name, us in times.items())
         print(f"{'x'.join(map(str, size))}: {cells} | {clocks().split(',')[2]}", flush=True)
     print(UNAVAILABLE, f"{time.monotonic() - start:.1f} s")
+
+
+def warm(runs: list[str]) -> None:
+    """Have DeepGEMM compile what a race will call."""
+    from gemm_race import Data, deepgemm_calls
+
+    for run in runs:
+        data = Data(*plans_of(run)[0], seed=1, problem="fp8_gemm", plain_scales=True)
+        for calls in deepgemm_calls([data]).values():
+            calls[0]()
 
 
 def differences(folder: Path, name: str, runs: list[str]) -> None:
@@ -155,11 +172,12 @@ def differences(folder: Path, name: str, runs: list[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("build", "race", "check", "differences"))
+    parser.add_argument("what", choices=("build", "race", "check", "differences", "warm"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--table", default="benchmarks/dev/wgmma_large.cu")
     parser.add_argument("--only", default="", help="race only these builds, separated by commas")
+    parser.add_argument("--also", nargs="*", default=[], metavar="BUILD:PLANS:SIZES", help="a build for some sizes only")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--seconds", type=float, default=40, help="start no new size after this")
     parser.add_argument("--check-seconds", type=float, default=25, help="for all builds")
@@ -172,7 +190,9 @@ def main() -> int:
     if options.what == "check":
         return check_inside(options.folder, options.arguments)
     names = options.only.split(",") if options.only else sorted(path.stem for path in options.folder.glob("*.so"))
-    if options.what == "differences":
+    if options.what == "warm":
+        warm(options.arguments)
+    elif options.what == "differences":
         differences(options.folder, names[0], options.arguments)
     else:
         race_all(options.folder, names, options.arguments, options)

@@ -11,16 +11,15 @@ using Tall = WgmmaShape<2, 2, 128, kRows, kBoxes, kPair>;
 template <int kPair>
 using Three = WgmmaShape<3, 1, 128, kRows, kBoxes, kPair>;
 
+template <int kPair>
+using Tri144 = WgmmaShape<3, 1, 144, kRows, kBoxes, kPair>;
+template <int kN, int kPartials>
+using Split = WgmmaShape<2, 1, kN, kRows, kExchange, 1, kPartials>;
 template <int kN, int kPartials = 1, int kSlices = 1>
 using Halves = WgmmaShape<2, kSlices, kN, kRows, Finish::kHalves, 1, kPartials>;
 
-#if FEW
 using Shapes = WgmmaTable<
-    Tall<2>, Three<2>, Tall<1>, WgmmaShape<3, 1, 144, kRows, kBoxes>, WgmmaShape<3, 1, 144, kRows, kBoxes, 2>, Boxes<192, 2>, Three<1>>;   // 0
-#else
-using Shapes = WgmmaTable<
-    Boxes<192, 2>, Boxes<192, 1>, Boxes<160, 1>, Boxes<128, 1, 2>, Boxes<96, 2, 2>,   // 0
-    Boxes<96, 1>, Boxes<96, 1, 2>, Boxes<128, 1>, Boxes<64, 1>, Boxes<64, 1, 2>,      // 5
-    Halves<192>, Halves<128>, Halves<128, 2>, Halves<96>, Halves<96, 2>,              // 10
-    Halves<64>, Halves<64, 2>, Halves<128, 1, 2>, Halves<160>>;                       // 15
-#endif
+    Tall<2>, Three<2>, Tall<1>, Tri144<1>, Tri144<2>,                                 // 0
+    Boxes<192, 2>, Boxes<192, 1>, Boxes<160, 2>, Boxes<160, 1>, Boxes<128, 1, 2>,     // 5
+    Boxes<96, 2, 2>, Boxes<96, 1, 2>, Halves<192>, Halves<96, 2>, Halves<64, 2>,      // 10
+    Halves<128, 2>, Split<96, 2>>;                                                    // 15

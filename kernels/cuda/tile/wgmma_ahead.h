@@ -43,13 +43,7 @@ struct AheadWalk {
     __device__ __forceinline__ bool step() {
         constexpr int kNext = (kStage + 1) % Shape::kStages;
         if (!ready) {
-#if GL_CLOCK
-            const unsigned since = clock();
-#endif
             mbarrier_wait(memory + kFull + kStage * 8, consumer.filled.parity);
-#if GL_CLOCK
-            consumer.waited += clock() - since; ++consumer.misses;
-#endif
             load<kStage>();
         }
         const Scales now = scales;

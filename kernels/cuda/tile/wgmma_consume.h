@@ -120,9 +120,6 @@ struct WgmmaConsumer {
     const Consumer& who;
     RingPosition<Shape::kStages> filled;   // the next K block to multiply
     RingPosition<Shape::kStages> freed;    // the next one to hand back to the producer
-#if GL_CLOCK
-    unsigned waited = 0, misses = 0;
-#endif
 
     /// Start partial = rows of one slice * columns of the stage at `filled`.
     __device__ __forceinline__ void multiply(Partial& partial, int slice) {
@@ -149,13 +146,7 @@ struct WgmmaConsumer {
 
     /// Wait for the stage at `filled` and read its scales.
     __device__ __forceinline__ void begin(Scales& scales) {
-#if GL_CLOCK
-        const unsigned since = clock();
-#endif
         mbarrier_wait(memory.full(filled.stage), filled.parity);
-#if GL_CLOCK
-        waited += clock() - since; ++misses;
-#endif
         scales.load(memory.scales(filled.stage), who);
     }
 
@@ -240,9 +231,7 @@ struct WgmmaConsumer {
         const int runs = (128 - work.column % 128) / Shape::kRun;
         if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
         else if constexpr (Shape::kRowsOutermost && Shape::kSlices == 1) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
-#if GL_AHEAD
-        else if constexpr (!Shape::kExchange && !Shape::kRowsOutermost && !Shape::kTurns) sum_ahead<Shape>(*this, sums, work.blocks, runs);
-#endif
+        else if constexpr (Shape::kAhead) sum_ahead<Shape>(*this, sums, work.blocks, runs);
         else one_by_one(sums, work.blocks, runs);
     }
 };

@@ -20,41 +20,20 @@
 #include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
-#if GL_CLOCK
-__device__ unsigned gl_stats[2][132][3][4];
-__device__ unsigned long long gl_times[2][132][4];
-extern "C" int gl_read(void* to) { return cudaMemcpyFromSymbol(to, gl_stats, sizeof gl_stats); }
-extern "C" int gl_read_times(void* to) { return cudaMemcpyFromSymbol(to, gl_times, sizeof gl_times); }
-#define GL_STAMP(i) if (threadIdx.x == 0) { unsigned long long t; asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(t) :: "memory"); gl_times[p.slot][blockIdx.x][i] = t; }
-#else
-#define GL_STAMP(i)
-#endif
 
 /// All tiles of this consumer thread. With an exchange there is one, and its sums are left in shared memory.
 template <class Shape>
 __device__ __forceinline__ void consume(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
     WgmmaConsumer<Shape> consumer = {memory, who, {}, {}};
-#if GL_CLOCK
-    const unsigned since = clock();
-    unsigned summing = 0;
-#endif
     if constexpr (Shape::kTurns) {
         if (who.group == 1) named_barrier_arrive(kTurnBarrier, 256);   // the first turn is warpgroup 0's
     }
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
         WgmmaSums<Shape> sums;
-#if GL_SYNC == 1
-        if constexpr (!Shape::kParts && Shape::kConsumers > 1) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
-#endif
-#if GL_CLOCK
-        const unsigned before = clock();
-#endif
+        if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
         consumer.sum(sums, work);
-#if GL_CLOCK
-        summing += clock() - before;
-#endif
         if constexpr (Shape::kHalves || Shape::kSharesTiles) {
             if (Shape::kHalves || work.halved) {
                 finish_halves<Shape>(memory, who, sums, output, p, work, walk.rank);
@@ -73,12 +52,6 @@ __device__ __forceinline__ void consume(
     if constexpr (Shape::kTurns) {
         if (who.group == 0) named_barrier_sync(kTurnBarrier, 256);   // takes the turn that nobody needs
     }
-#if GL_CLOCK
-    if (threadIdx.x % 128 == 0) {
-        unsigned* to = gl_stats[p.slot][blockIdx.x][who.group];
-        to[0] = clock() - since; to[1] = summing; to[2] = consumer.waited; to[3] = consumer.misses;
-    }
-#endif
     if constexpr (!Shape::kExchange) tma_store_wait_read<0>();
 }
 
@@ -86,7 +59,6 @@ template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     const __grid_constant__ TensorMap rows, const __grid_constant__ TensorMap columns,
     const __grid_constant__ TensorMap output, const WgmmaProblem p) {
-    GL_STAMP(0)
     uint8_t* const start = swizzled_shared();
     const WgmmaMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
@@ -105,9 +77,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     if constexpr (Shape::kPair == 2 || Shape::kHalves) cluster_barrier();
     else __syncthreads();
     if (p.fetched_blocks > 0) fetch_weights<Shape>(p, threadIdx.x);
-    GL_STAMP(1)
     grid_dependency_wait();
-    GL_STAMP(2)
 
     if (warp < kTileWarp) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
@@ -124,7 +94,6 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         if constexpr (Shape::kExchange) cluster_barrier();
         if (Shape::kHalves || WgmmaWalk<Shape>(p).shares(p)) meet_for_halves<Shape>();
     }
-    GL_STAMP(3)
     // Until here others read, fill or arrive in this block's memory.
     if constexpr (Shape::kExchange || Shape::kPair == 2) cluster_barrier();
 }

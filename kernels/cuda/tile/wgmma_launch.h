@@ -18,16 +18,6 @@
 constexpr size_t kFetchedBytes = 4 << 20;
 constexpr int kFetchingTokens = 128;
 
-#if GL_CLOCK
-static int gl_slots = 0;
-inline int gl_slot() { return gl_slots++ & 1; }
-#else
-inline int gl_slot() { return 0; }
-#endif
-#ifndef GL_NOTAIL
-#define GL_NOTAIL 0
-#endif
-
 /// Launch one instance with K in `splits` parts (1 unless it exchanges). Returns 0 or the runtime's or the driver's error.
 template <class Shape>
 int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* queue) {
@@ -47,8 +37,8 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair),
         best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
-        Shape::kSharesTiles && !GL_NOTAIL ? whole_pairs(tiles, room, g.k / Shape::kK) : tiles, g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
-        fetched, g.b_scale_row, g.b_scale_k, gl_slot()};
+        Shape::kSharesTiles ? whole_pairs(tiles, room, g.k / Shape::kK) : tiles, g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
+        fetched, g.b_scale_row, g.b_scale_k};
 
     TensorMap row_map, column_map, output_map = {};
     int error = Shape::kRowsOutermost ? encode_outermost_rows<Shape>(&row_map, rows)

@@ -19,7 +19,6 @@ struct WgmmaProblem {
     const uint8_t* weights;    // [n][k], for fetching ahead
     int fetched_blocks;        // K blocks of its first tile's weights that a block fetches ahead
     int b_scale_row, b_scale_k;
-    int slot;
 };
 
 /// One tile, or a part of its K.
