@@ -153,18 +153,13 @@ struct WgmmaConsumer {
     /// This warp has read the stage at `freed` for the last time.
     __device__ __forceinline__ void free_stage() {
         __syncwarp();
-        hand_back(memory.empty(freed.stage));
-        freed.advance();
-    }
-
-    /// The same of a stage that lanes last read before products that all of them have waited for; `empty` is its barrier.
-    __device__ __forceinline__ void hand_back(uint32_t empty) {
         if constexpr (Shape::kPair == 2) {
             // Both blocks' producers write here, so both must know. Lane i tells block i.
-            if (who.lane < 2) mbarrier_arrive_cluster(map_shared(empty, who.lane));
+            if (who.lane < 2) mbarrier_arrive_cluster(map_shared(memory.empty(freed.stage), who.lane));
         } else {
-            if (who.lane == 0) mbarrier_arrive(empty);
+            if (who.lane == 0) mbarrier_arrive(memory.empty(freed.stage));
         }
+        freed.advance();
     }
 
     /// All K blocks of `work`, each multiplied and promoted before the next.

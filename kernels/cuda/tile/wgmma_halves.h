@@ -13,13 +13,6 @@
 #include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
-/// All threads of both blocks, the producers' included, where `Shape` shares tiles and this cluster has such a tile.
-template <class Shape>
-__device__ __forceinline__ void meet_for_halves() {
-    if constexpr (!Shape::kHalves) cluster_barrier();   // earlier tiles have left the memory
-    cluster_barrier();                                  // all sums are where they are added
-}
-
 /// Half `kKept` of the columns by this block, after the exchange. All consumer threads.
 template <class Shape, int kKept>
 __device__ __forceinline__ void finish_half(
@@ -27,10 +20,6 @@ __device__ __forceinline__ void finish_half(
     const WgmmaProblem& p, const WgmmaWork& work) {
     constexpr int kQuads = Shape::kN / 16;   // of a slice's half, per thread
     const int mine = who.group * (Shape::kSlices * Shape::kSliceBytes) + (who.warp * 32 + who.lane) * 16;
-    if constexpr (!Shape::kHalves) {
-        tma_store_wait_read<0>();
-        cluster_barrier();
-    }
     const uint32_t to = map_shared(memory.out(), kKept ^ 1) + mine;
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
@@ -40,7 +29,7 @@ __device__ __forceinline__ void finish_half(
             store_cluster(to + (slice * kQuads + quad) * 2048, {sum[0], sum[1], sum[2], sum[3]});
         }
     }
-    cluster_barrier();
+    cluster_barrier();   // all threads of both blocks: all sums are where they are added
     const uint8_t* const from = memory.start + Shape::kRingBytes + mine;
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {

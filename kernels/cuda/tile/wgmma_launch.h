@@ -32,12 +32,11 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const size_t slice = static_cast<size_t>(g.n) * Shape::kK * splits;   // bytes of one K block in every part
     const int fetched =
         EARLY_START == 2 && g.m <= kFetchingTokens ? std::max(1, static_cast<int>(kFetchedBytes / slice)) : 0;
-    const int tiles = ceil_div(rows.rows, Shape::kM) * ceil_div(columns.rows, Shape::kN * Shape::kPair);
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair),
         best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
-        Shape::kSharesTiles ? whole_pairs(tiles, room, g.k / Shape::kK) : tiles, g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
+        g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
         fetched, g.b_scale_row, g.b_scale_k};
 
     TensorMap row_map, column_map, output_map = {};
@@ -50,6 +49,7 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     }
     if (error != 0) return error;
 
+    const int tiles = problem.tiles_m * problem.tiles_n;
     const int cluster = Shape::kParts ? splits : Shape::kPair;
     const int clusters = Shape::kParts || tiles < room ? tiles : room;
     return launch_cluster(
@@ -96,7 +96,8 @@ struct WgmmaTable {
 
     /// 0, or why this plan cannot run.
     static int refuse(const BlockScaledGemm& problem, const Plan& plan, size_t) {
-        return cost(plan.shape).allows(plan.splits) && plan.splits <= kMostClusterBlocks && plan.splits <= problem.k / 128 ? 0 : kUnsupportedShape;
+        const bool splits = cost(plan.shape).allows(plan.splits) && plan.splits <= kMostClusterBlocks;
+        return splits && plan.splits <= problem.k / 128 ? 0 : kUnsupportedShape;
     }
 
     static int launch(const BlockScaledGemm& problem, const Plan& plan, void* queue) {

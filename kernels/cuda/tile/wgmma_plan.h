@@ -20,7 +20,7 @@ struct WgmmaCost {
     int step;                  // cycles per K block with the multiprocessor to itself
     int shared;                // cycles per K block of all residents together
     int tile;                  // cycles per tile beside its K blocks: fill and finish, as far as nothing hides them
-    bool halves = false;       // splits K in two, and only so
+    bool halves;               // splits K in two, and only so
 
     constexpr bool allows(int splits) const { return halves ? splits == 2 : exchange || splits == 1; }
 };
@@ -39,6 +39,8 @@ constexpr double kMemoryBytesPerCycle = 1805;   // the whole GPU: 3.57 TB/s
 constexpr double kOutCyclesPerSum = 0.030;      // the last tiles' way out of a persistent block, which nothing hides
 constexpr double kMeetingCycles = 800;          // of a cluster that adds up parts of K
 constexpr double kPartCycles = 215;             // more, for each further part and each block on its multiprocessor
+constexpr double kLonePairCycles = 700;         // of a pair that has one tile each: what they wait for each other nothing hides
+constexpr int kHalvesFrom = 129;                // tokens: up to 128 the plan was fitted without instances that halve K
 
 /// Parts of K worth a try. Six and seven were never best: their clusters leave more multiprocessors idle.
 constexpr int kWorthyParts[] = {1, 2, 3, 4, 5, 8};
@@ -49,13 +51,6 @@ inline constexpr int kMostClusterBlocks = 8;   // what every Hopper GPU accepts
 inline int clusters_at_once(int blocks, int processors) {
     const int of_132[] = {132, 66, 36, 28, 22, 17, 14, 14};
     return std::max(1, of_132[blocks - 1] * processors / 132);
-}
-
-/// How many of `tiles` pairs `clusters` of two blocks walk whole, as many each; what is left they multiply one tile at a time,
-/// each block half of K, if that takes half a round. It takes K in an even number of blocks.
-inline int whole_pairs(int tiles, int clusters, int blocks) {
-    const int left = tiles % clusters;
-    return tiles > clusters && 2 * left <= clusters && blocks % 2 == 0 ? tiles - left : tiles;
 }
 
 /// Predicted cycles of one candidate on `processors` multiprocessors.
@@ -69,7 +64,8 @@ inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n,
         ? shape.step
         : shape.step + static_cast<double>(shape.shared - shape.step) * (together - 1) / (shape.resident - 1);
     const double meeting = splits > 1 ? kMeetingCycles + kPartCycles * (splits - 1) * together : 0;
-    const double work = rounds * (ceil_div(k / 128, splits) * step + shape.tile + meeting);
+    const double lone = shape.pair == 2 && rounds == 1 ? kLonePairCycles : 0;
+    const double work = rounds * (ceil_div(k / 128, splits) * step + shape.tile + meeting) + lone;
     const double bytes = (static_cast<double>(m) + n) * k + 2.0 * m * n;
     const double out = shape.exchange ? 0 : kOutCyclesPerSum * shape.m * shape.n;
     return kLaunchCycles + std::hypot(work, bytes / kMemoryBytesPerCycle) + out;
@@ -99,6 +95,7 @@ Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, int k, 
     for (int shape = 0; shape < count; ++shape) {
         for (const int splits : kWorthyParts) {
             if (!shapes[shape].allows(splits) || splits > k / 128) continue;
+            if (shapes[shape].halves && m < kHalvesFrom) continue;
             const double cycles = predicted_cycles(shapes[shape], splits, m, n, k, processors) + extra(shapes[shape]);
             if (cycles < best_cycles) {
                 best = {shape, splits};

@@ -44,10 +44,6 @@ __device__ __forceinline__ void produce_tiles(
             mbarrier_arrive_expect(full, p.stage_bytes);
             if constexpr (Shape::kRowsOutermost) {
                 load_outermost_rows<Shape>(tile, rows, full, x, work.row, walk.rank);
-            } else if (Shape::kSharesTiles && work.halved) {
-                for (int half = 0; half < Shape::kM; half += Shape::kM / 2) {
-                    tma_load(tile + half * Shape::kK, rows, full, x, work.row + half);
-                }
             } else if constexpr (Shape::kPair == 2) {
                 const int half = walk.rank * (Shape::kM / 2);
                 tma_load_multicast(tile + half * Shape::kK, rows, full, x, work.row + half, 3);

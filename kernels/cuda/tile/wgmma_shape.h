@@ -11,10 +11,6 @@
 #define EARLY_START 1   // a tunable of the kernel files: 0 not early, 1 early, 2 early and fetching weights
 #endif
 
-#if !defined(SHARE_TILES)
-#define SHARE_TILES 1
-#endif
-
 enum class Tokens { kAreRows, kAreColumns };
 
 /// What becomes of a finished tile.
@@ -43,12 +39,10 @@ struct WgmmaShape {
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
     static constexpr bool kHalves = kFinish_ == Finish::kHalves;
     static constexpr bool kParts = kExchange || kHalves;   // of K, one per block of the cluster, which has one tile
-    // How a consumer walks along K: by wgmma_ahead.h, or by one of the loops of wgmma_consume.h.
-    static constexpr bool kAhead = kTokensAreRows && kPartials == 1 && !kExchange && !kTurns;
-    // Consumers with two slices begin each tile together: left alone, they drift apart by more than the ring bears.
-    static constexpr bool kMeets = kSlices == 2;
-    // Pairs may have the last few tiles in halves of K, too, for which all columns of one must be as many boxes as those of two.
-    static constexpr bool kSharesTiles = SHARE_TILES && kPair == 2 && kSlices == 1 && kTokensAreRows && kN % 128 == 0;
+    // How a consumer walks along K: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h.
+    static constexpr bool kAhead = kPair == 2 && kPartials == 1 && kTokensAreRows && !kTurns;
+    // Consumers with two slices begin each tile together; left alone, some blocks fall behind the others.
+    static constexpr bool kMeets = kAhead && kSlices == 2;
     static constexpr bool kRowsOutermost = false;   // see RowsOutermost in tile/wgmma_outermost.h
 
     static constexpr int kK = 128;

@@ -13,7 +13,6 @@ struct WgmmaProblem {
     int m, n, blocks;          // blocks: K blocks of 128
     int tiles_m, tiles_n;      // row tiles; column tiles, pairs of them where blocks are paired
     int band;                  // row tiles walked together (tile/tile_order.h)
-    int whole;                 // tiles (pairs of them) that are not shared in halves of K: all, or a multiple of the clusters
     bool boxes;                // c may be stored by TMA
     int stage_bytes;           // that TMA brings per K block: boxes are no higher than their matrix
     const uint8_t* weights;    // [n][k], for fetching ahead
@@ -25,7 +24,6 @@ struct WgmmaProblem {
 struct WgmmaWork {
     int row, column;           // the tile's first row and column, in the tile's orientation
     int first_block, blocks;
-    bool halved;               // K is shared with the other block of the cluster
 };
 
 /// Walks the tiles of this block's cluster.
@@ -36,22 +34,18 @@ struct WgmmaWalk {
     int index, step, count, rank;
 
     __device__ __forceinline__ explicit WgmmaWalk(const WgmmaProblem& p)
-        : index(cluster_index()), step(cluster_count()), count(2 * p.tiles_m * p.tiles_n - p.whole),
+        : index(cluster_index()), step(cluster_count()), count(p.tiles_m * p.tiles_n),
           rank(Shape::kPair == 1 && !Shape::kParts ? 0 : cluster_rank()) {}
 
     __device__ __forceinline__ bool more() const { return index < count; }
-    /// Whether the last tile of this cluster is one in halves.
-    __device__ __forceinline__ bool shares(const WgmmaProblem& p) const { return Shape::kSharesTiles && p.whole + cluster_index() < count; }
     __device__ __forceinline__ void next() { index += step; }
 
     __device__ __forceinline__ WgmmaWork work(const WgmmaProblem& p) const {
-        const int shared = index - p.whole;
-        const bool halved = Shape::kSharesTiles && shared >= 0;
         int tile_m, tile_n;
-        tile_position(halved ? p.whole + shared / 2 : index, p.band, p.tiles_m, p.tiles_n, tile_m, tile_n);
-        WgmmaWork work = {tile_m * Shape::kM, tile_n * Shape::kN, 0, p.blocks, halved};
-        if constexpr (Shape::kPair == 2) work.column = (2 * tile_n + (halved ? shared % 2 : rank)) * Shape::kN;
-        if (Shape::kParts || halved) {
+        tile_position(index, p.band, p.tiles_m, p.tiles_n, tile_m, tile_n);
+        WgmmaWork work = {tile_m * Shape::kM, tile_n * Shape::kN, 0, p.blocks};
+        if constexpr (Shape::kPair == 2) work.column = (2 * tile_n + rank) * Shape::kN;
+        if constexpr (Shape::kParts) {
             const int parts = cluster_blocks();
             work.first_block = p.blocks * rank / parts;
             work.blocks = p.blocks * (rank + 1) / parts - work.first_block;
