@@ -35,6 +35,11 @@ __device__ __forceinline__ uint64_t wgmma_operand_64(uint32_t shared) {
     return kSwizzle64 | kGroupPitch | kUnused | (shared >> 4);
 }
 
+/// An operand from its low word, which is all that addresses change.
+__device__ __forceinline__ uint64_t wgmma_operand_of(uint32_t low) {
+    return (wgmma_operand(0) & ~0xffffffffull) | low;
+}
+
 /// Order register accesses before with products after.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 

@@ -5,6 +5,7 @@
 #include "hopper.h"
 
 inline uint64_t wgmma_operand(uint32_t shared) { return 1ull << 62 | 64ull << 32 | 1ull << 16 | shared >> 4; }
+inline uint64_t wgmma_operand_of(uint32_t low) { return 1ull << 62 | 64ull << 32 | low; }
 
 inline uint64_t wgmma_operand_64(uint32_t shared) { return 2ull << 62 | 32ull << 32 | 1ull << 16 | shared >> 4; }
 
