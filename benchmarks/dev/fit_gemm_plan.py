@@ -73,12 +73,13 @@ class Sweep:
         table = np.array(rows)
         self.number, self.which = table[:, 0].astype(int), table[:, 1].astype(int)
         self.us = table[:, 2]
-        self.rounds, self.blocks, self.share, self.parts, self.together, self.bytes, self.out, self.lone = table[:, 3:].T
+        self.rounds, self.blocks, self.share, self.parts, self.together, self.bytes, self.out = table[:, 3:10].T
+        self.lone = table[:, 10]
         self.near = np.exp((1 - self.us / self.best[self.number]) / 0.06) + 0.01
 
 
 def features(instance: Instance, parts: int, m: int, n: int, k: int) -> tuple[float, ...]:
-    """Rounds, K blocks, share of the further residents, parts, residents, bytes, sums of a last tile, cycles of a lone pair."""
+    """Rounds, K blocks, share of the further residents, parts, residents, bytes, last sums, lone pair's cycles."""
     rows, columns = (m, n) if instance.tokens_are_rows else (n, m)
     tiles = -(-rows // instance.m) * -(-columns // (instance.n * instance.pair))
     layer = AT_ONCE[parts - 1] if instance.exchange else PROCESSORS // instance.pair

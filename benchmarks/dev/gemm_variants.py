@@ -5,10 +5,10 @@
     python benchmarks/dev/gemm_variants.py race FOLDER 4096x4096x7168:0,1 6144x576x7168:2 … [--chosen]
     python benchmarks/dev/gemm_variants.py differences FOLDER 4096x4096x7168 …
 
-`build` compiles wgmma_large.cu (or --table) once per name, all at the same time. `race` checks every plan of every build
-against fp64 first, each build in a process of its own with a time limit, then times those that were right in turns. A plan is
-the index of an instance, or of one and the parts of K (`3x2`). `warm` has DeepGEMM compile what a race will call. `differences`
-prints calc_diff, 1 - 2<x, y> / (|x|^2 + |y|^2), against fp64.
+`build` compiles wgmma_large.cu (or --table) once per name, all at the same time. `race` checks every plan of every
+build against fp64 first, each build in a process of its own with a time limit, then times those that were right in
+turns. A plan is the index of an instance, or of one and the parts of K (`3x2`). `warm` has DeepGEMM compile what a race
+will call. `differences` prints calc_diff, 1 - 2<x, y> / (|x|^2 + |y|^2), against fp64.
 """
 
 from __future__ import annotations
