@@ -302,6 +302,8 @@ def inside(kernel: str, options: argparse.Namespace) -> dict:
                 built.skip |= {shape for shape, _ in wrong}
         if not options.no_time:
             for size in TIMED[kernels["own"].problem]:
+                if size[0] > options.most_tokens:
+                    continue
                 if elapsed() > options.seconds:
                     say("out of time")
                     break
@@ -341,6 +343,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only kernels whose name contains this")
     parser.add_argument("--candidates", action="store_true", help="sweep the longer table of wgmma_candidates.cu")
     parser.add_argument("--seconds", type=float, default=55, help="start nothing new after this; killed 20 s later")
+    parser.add_argument("--most-tokens", type=int, default=1 << 30, help="time only products of at most so many tokens")
     parser.add_argument("--no-time", action="store_true", help="checks only")
     parser.add_argument("--no-sweep", action="store_true", help="leave out the sweep over plans")
     parser.add_argument("--nvcc", default=os.environ.get("NVCC", "nvcc"))

@@ -31,11 +31,11 @@ constexpr WgmmaCost estimated(const WgmmaCost& shape) {
     return rated;
 }
 
-constexpr double kLaunchCycles = 3095;          // a launch beside its neighbours in a graph, and the first latency
+constexpr double kLaunchCycles = 1925;          // a launch beside its neighbours in a graph, and the first latency
 constexpr double kMemoryBytesPerCycle = 1805;   // the whole GPU: 3.57 TB/s
 constexpr double kOutCyclesPerSum = 0.030;      // the last tiles' way out of a persistent block, which nothing hides
-constexpr double kMeetingCycles = 800;          // of a cluster that adds up parts of K
-constexpr double kPartCycles = 215;             // more, for each further part and each block on its multiprocessor
+constexpr double kMeetingCycles = 995;          // of a cluster that adds up parts of K
+constexpr double kPartCycles = 140;             // more, for each further part and each block on its multiprocessor
 
 /// Parts of K worth a try. Six and seven were never best: their clusters leave more multiprocessors idle.
 constexpr int kWorthyParts[] = {1, 2, 3, 4, 5, 8};
