@@ -107,13 +107,29 @@ def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
 RUN = """
 import sys; sys.path.insert(0, {folder!r})
 import gemm_emulation as gemm, numpy as np, pathlib
-kernel = gemm.Emulated("fp8_gemm", pathlib.Path({out!r}), variant="wgmma_tma", kernels=pathlib.Path({kernels!r}))
-product = gemm.Product.random(300, 400, 128 * 12, seed=6)
+kernel = gemm.Emulated("fp8_gemm", pathlib.Path({out!r}), variant={variant!r}, kernels=pathlib.Path({kernels!r}))
+product = gemm.Product.random(*{size}, seed=6)
 value, bound = product.expected()
 for eager in (False, True):
     for shape in range(kernel.shapes):
-        assert (np.abs(kernel.run(product, (shape, 1), eager=eager) - value) <= bound).all()
+        for parts in {parts}:
+            assert (np.abs(kernel.run(product, (shape, parts), eager=eager) - value) <= bound).all()
 """
+
+
+def notices(tmp_path, line, damaged, variant, size, parts) -> bool:
+    """Whether a copy of the kernels with `line` damaged is wrong, or stopped by the emulation."""
+    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
+    hits = 0
+    for header in (tmp_path / "kernels/cuda/tile").glob("wgmma_*.h"):
+        text = header.read_text()
+        hits += text.count(line)
+        header.write_text(text.replace(line, damaged))
+    assert hits > 0
+    script = RUN.format(folder=str(_path.parent), out=str(tmp_path), kernels=str(tmp_path / "kernels"), variant=variant,
+                        size=size, parts=parts)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode != 0 and ("AssertionError" in done.stderr or "emulation:" in done.stderr)
 
 
 @pytest.mark.parametrize(
@@ -131,14 +147,18 @@ for eager in (False, True):
 )
 def test_the_emulation_notices_damage(tmp_path, line, damaged):
     """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
-    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
-    hits = 0
-    for header in (tmp_path / "kernels/cuda/tile").glob("wgmma_*.h"):
-        text = header.read_text()
-        hits += text.count(line)
-        header.write_text(text.replace(line, damaged))
-    assert hits > 0
-    script = RUN.format(folder=str(_path.parent), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode != 0
-    assert "AssertionError" in done.stderr or "emulation:" in done.stderr
+    assert notices(tmp_path, line, damaged, "wgmma_tma", (300, 400, 128 * 12), (1,))
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("if (mine > 0) mbarrier_wait(memory.received(), 0);", ""),
+        ("(rank < thread ? rank : rank - 1) * bytes", "rank * bytes"),
+        ("    if (exchanges) cluster_wait();\n", ""),
+    ],
+    ids=["received", "place", "end"],
+)
+def test_the_emulation_notices_damage_to_the_exchange(tmp_path, line, damaged):
+    variant = str(Path(__file__).with_name("exchanged"))
+    assert notices(tmp_path, line, damaged, variant, (40, 72, 128 * 5), (3,))
