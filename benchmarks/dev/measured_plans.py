@@ -4,8 +4,8 @@
     OUT=. python benchmarks/dev/check_gemm.py --only fp8_gemm/wgmma --most-tokens 128   # writes ./check_gemm.json
     python benchmarks/dev/measured_plans.py check_gemm.json
 
-Of several sweeps the median of a plan's times counts. Among plans within --margin of the best, the one that is so for most
-numbers of tokens of the same weights is taken: fewer distinct plans, chosen less by noise.
+Of several sweeps the median of a plan's times counts. Among plans within --margin of the best, the one that is so for
+most numbers of tokens of the same weights is taken: fewer distinct plans, chosen less by noise.
 """
 
 from __future__ import annotations
