@@ -25,7 +25,7 @@ PROCESSORS, MHZ = 132, 1980.0
 AT_ONCE = (132, 66, 36, 28, 22, 17, 14, 14)
 PARTS = (1, 2, 3, 4, 5, 8)
 TOGETHER = 5   # constants that all instances share
-LONE_PAIR = 700   # cycles of a pair with one tile each; set by hand, not fitted
+LONE_PAIR = 2000   # cycles of a pair with one tile each; set by hand, not fitted
 ROUNDS = 25
 
 
@@ -47,8 +47,7 @@ SHIPPED = (
     Instance(24, 64, 64, exchange=True, resident=2), Instance(25, 64, 128, exchange=True, resident=2),
     Instance(26, 128, 64, exchange=True), Instance(27, 128, 96, exchange=True), Instance(28, 128, 128, exchange=True),
     Instance(0, 128, 64), Instance(3, 128, 96, pair=2), Instance(7, 128, 128), Instance(11, 128, 160),
-    Instance(14, 128, 192), Instance(23, 192, 128, pair=2), Instance(20, 256, 128, pair=2), Instance(2, 128, 96),
-    Instance(41, 192, 144, pair=2), Instance(42, 128, 64, exchange=True), Instance(43, 128, 96, exchange=True),
+    Instance(14, 128, 192), Instance(23, 192, 128, pair=2), Instance(20, 256, 128, pair=2), Instance(41, 192, 144, pair=2),
 )
 COUNT = len(SHIPPED)
 
