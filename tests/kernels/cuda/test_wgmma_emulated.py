@@ -95,7 +95,7 @@ def test_the_plan_prefers_what_was_fast_on_an_h200(kernel):
     assert kernel.chosen(8192, 8192, 8192, 0, 132) == (16, 1)     # 192 x 128 in pairs
     assert kernel.chosen(4096, 4096, 7168, 0, 132) == (17, 1)     # 256 x 128 in pairs: four rounds instead of six
     assert kernel.chosen(6144, 576, 7168, 0, 132) == (18, 1)      # 192 x 144 in pairs: one round
-    assert kernel.chosen(1024, 1536, 7168, 0, 132) == (11, 1)     # one round, too, but of more rows than columns: no pairs
+    assert kernel.chosen(1024, 1536, 7168, 0, 132) == (11, 1)     # one round: a pair would wait for each other
 
 
 def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
