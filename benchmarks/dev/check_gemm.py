@@ -248,10 +248,13 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
     kernel = kernels["own"]
     m, n, k = size
     sets = rotating(size, kernel.problem)
+    long = m * n * k > 1e11
+    least_calls = 1 if long else 24
     swept: dict[str, float] = {}
     if sweep:
         plans = {name_of(plan): plan for plan in kernel.plans(size)}
-        swept = race({name: [partial(kernel.call, data, plan) for data in sets] for name, plan in plans.items()}, 5)
+        swept = race(
+            {name: [partial(kernel.call, data, plan) for data in sets] for name, plan in plans.items()}, 5, least_calls)
     best = sorted(swept.items(), key=lambda item: item[1])
     contestants = {"ours": [partial(kernel.call, data) for data in sets]}
     if best:
@@ -266,7 +269,7 @@ def time_one(kernels: dict[str, Kernel], size: tuple[int, int, int], sweep: bool
     contestants.update(torch_calls(sets))
     if kernel.problem == "fp8_gemm":
         contestants.update(deepgemm_calls(sets))
-    times = race(contestants, rounds=9 if m * n * k > 1e11 else 15)
+    times = race(contestants, 9 if long else 15, least_calls)
     cells = " ".join(f"{name} {us:.1f}" for name, us in times.items())
     top = min(times.get("best", math.inf), times["ours"])
     near = " ".join(f"{name} {us:.1f}" for name, us in best[:4])
@@ -302,6 +305,8 @@ def inside(kernel: str, options: argparse.Namespace) -> dict:
                 built.skip |= {shape for shape, _ in wrong}
         if not options.no_time:
             for size in TIMED[kernels["own"].problem]:
+                if size[0] > options.most_tokens:
+                    continue
                 if elapsed() > options.seconds:
                     say("out of time")
                     break
@@ -341,6 +346,7 @@ def main() -> int:
     parser.add_argument("--only", default="", help="only kernels whose name contains this")
     parser.add_argument("--candidates", action="store_true", help="sweep the longer table of wgmma_candidates.cu")
     parser.add_argument("--seconds", type=float, default=55, help="start nothing new after this; killed 20 s later")
+    parser.add_argument("--most-tokens", type=int, default=1 << 30, help="time only products of at most so many tokens")
     parser.add_argument("--no-time", action="store_true", help="checks only")
     parser.add_argument("--no-sweep", action="store_true", help="leave out the sweep over plans")
     parser.add_argument("--nvcc", default=os.environ.get("NVCC", "nvcc"))

@@ -5,10 +5,10 @@
     python benchmarks/dev/gemm_variants.py race FOLDER 4096x4096x7168:0,1 6144x576x7168:2 … [--chosen]
     python benchmarks/dev/gemm_variants.py differences FOLDER 4096x4096x7168 …
 
-`build` compiles wgmma_large.cu (or --table) once per name, all at the same time. `race` checks every plan of every build
-against fp64 first, each build in a process of its own with a time limit, then times those that were right in turns. A plan is
-the index of an instance, or of one and the parts of K (`3x2`). `warm` has DeepGEMM compile what a race will call. `differences`
-prints calc_diff, 1 - 2<x, y> / (|x|^2 + |y|^2), against fp64.
+`build` compiles wgmma_large.cu (or --table) once per name, all at the same time. `race` checks every plan of every
+build against fp64 first, each build in a process of its own with a time limit, then times those that were right in
+turns. A plan is the index of an instance, or of one and the parts of K (`3x2`). `warm` has DeepGEMM compile what a race
+will call. `differences` prints calc_diff, 1 - 2<x, y> / (|x|^2 + |y|^2), against fp64.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CHECKED = ((5, 83, 640), (530, 1096, 2048), (1028, 904, 1152), (2300, 1534, 512))
+CHECKED = ((5, 83, 640), (530, 1096, 2048), (1024, 512, 1152), (1028, 904, 1152), (2300, 1534, 512))
 
 
 def compile_all(folder: Path, builds: dict[str, list[str]], table: str) -> int:
@@ -66,9 +66,10 @@ def check_inside(library: Path, runs: list[str]) -> int:
     for size in CHECKED:
         data = Data(*size, seed=5, problem="fp8_gemm", plain_scales=True)
         expected = data.expected()
-        for plan in asked:
+        for plan in (None, *asked):   # None: the one it chooses
             wrong = check(kernel, data, expected, plan)
-            print(f"{'WRONG' if wrong else 'right'} {plan[0]}x{plan[1]} {size} {wrong}", flush=True)
+            label = "chosen" if plan is None else f"{plan[0]}x{plan[1]}"
+            print(f"{'WRONG' if wrong else 'right'} {label} {size} {wrong}", flush=True)
     return 0
 
 
@@ -126,7 +127,7 @@ def race_all(folder: Path, names: list[str], runs: list[str], options: argparse.
                 label = f"{plan[0]}x{plan[1]}"
                 if options.unchecked or label in right[name]:
                     contestants[f"{name}:{label}"] = [partial(kernel.call, data, plan) for data in sets]
-            if options.chosen and name not in also:
+            if options.chosen and name not in also and (options.unchecked or "chosen" in right[name]):
                 contestants[f"{name}:chosen"] = [partial(kernel.call, data) for data in sets]
         contestants |= deepgemm_calls(sets)
         times = race(contestants, options.rounds)

@@ -8,8 +8,10 @@ template <int kN, int kPair, int kPartials = 1>
 using Boxes = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
 template <int kN, int kPair>
 using Three = WgmmaShape<3, 1, kN, kRows, kBoxes, kPair>;
+template <int kN>
+using Split = WgmmaShape<2, 1, kN, kRows, kExchange, 1, 2>;
 
 using Shapes = WgmmaTable<
     WgmmaShape<2, 2, 128, kRows, kBoxes, 2>, Three<128, 2>, Three<144, 2>, Boxes<192, 2>,    // 0
     Boxes<192, 1>, Boxes<160, 2>, Boxes<160, 1>, Boxes<128, 1, 2>, Boxes<96, 2, 2>,          // 4
-    Boxes<96, 1, 2>, Halves<64>, Halves<96>, Halves<128>>;                                   // 9
+    Boxes<96, 1, 2>, Split<64>, Split<96>, Split<128>>;                                      // 9

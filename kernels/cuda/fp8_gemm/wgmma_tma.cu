@@ -14,10 +14,8 @@
 //
 //   finish     used for          blocks                                              a tile leaves
 //   boxes      many tiles        persistent; walk tiles in bands that share L2       bf16, stmatrix, TMA, during the next tile
-//   halves     1024 tokens       two share a tile, each block half of K              fp32 sums of half of the columns sent to the
-//                                                                                    other block, added there; then as boxes
-//   exchange   few tiles         a cluster shares a tile, each block a part of K     fp32 sums added through distributed shared
-//                                                                                    memory in the order of K: no workspace
+//   exchange   few tiles         a cluster shares a tile, each block a part of K     fp32 sums, sent to the blocks that own them
+//                                                                                    (tile/wgmma_exchange.h): no workspace
 //
 // Pairs: two blocks with neighbouring columns form a cluster and each loads half of the common rows for both (multicast).
 // Their consumers look at the next stage and read its scales while products run (tile/wgmma_ahead.h).
@@ -26,7 +24,8 @@
 // EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends; with 2 and
 // few tokens, it also has its first weights brought into L2. The next kernel may start when all loads are under way.
 //
-// Which instance, and how many parts of K, tile/wgmma_plan.h decides from m, n, k and the number of multiprocessors.
+// Which instance, and how many parts of K: as measured where it was (wgmma_measured_plans.h, tile/wgmma_measured.h), else
+// tile/wgmma_plan.h decides from m, n, k and the number of multiprocessors.
 //
 // Shapes. Any m and n from 1 on, k a multiple of 128; pointers 16-byte aligned. Rows of c that are no multiple of 16 bytes
 // (n % 8 != 0) leave by ordinary stores, which is slower. No workspace. Results repeat to the bit.
@@ -39,6 +38,7 @@
 
 #include "kernel.h"
 #include "tile/wgmma_launch.h"
+#include "tile/wgmma_measured.h"
 
 constexpr Tokens kRows = Tokens::kAreRows, kColumns = Tokens::kAreColumns;
 constexpr Finish kBoxes = Finish::kBoxes, kExchange = Finish::kExchange;
@@ -46,38 +46,45 @@ constexpr Finish kBoxes = Finish::kBoxes, kExchange = Finish::kExchange;
 template <int kN, int kPair = 1, int kPartials = 1>
 using Persistent = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
 template <int kN>
-using Halves = WgmmaShape<2, 1, kN, kRows, Finish::kHalves, 1, 2>;
+using HalfPersistent = WgmmaShape<1, 1, kN, kRows, kBoxes, 1, 2>;
 template <int kConsumers, int kN, int kPartials, int kResident>
 using Parts = WgmmaShape<kConsumers, 1, kN, kRows, kExchange, 1, kPartials, false, kResident>;
 template <int kN, int kResident>
-using FewTokens = WgmmaShape<1, 1, kN, kColumns, kExchange, 1, 1, false, kResident>;
+using FewTokens = WgmmaShape<1, 1, kN, kColumns, kExchange, 1, 2, false, kResident>;
 
-// The instances that were best somewhere among 41 on an H200, and what each costs: cycles per K block, alone and with all
-// residents, and per tile; as benchmarks/dev/fit_gemm_plan.py fitted them to the sweep of benchmarks/fp8_gemm.md.
-using Shapes = WgmmaTable<
-    //    columns, residents                    alone  all   tile
-    Rated<FewTokens<16, 3>,                         280,  520, 3190>,   // 64 weights x tokens
-    Rated<FewTokens<32, 2>,                         285,  500, 4405>,
+// The instances that were best somewhere among those tried on an H200, and what each costs: cycles per K block, alone and
+// with all residents, and per tile; as benchmarks/dev/fit_gemm_plan.py and, for few tokens, a fit to version 4's sweep gave
+// them (benchmarks/fp8_gemm.md).
+using Instances = WgmmaTable<
+    //    columns, residents                      alone  all  tile
+    Rated<FewTokens<16, 1>,                         200,  200,  730>,   // 64 weights x tokens
+    Rated<FewTokens<16, 2>,                         200,  360,  730>,
     //    consumers, columns, partials, residents
-    Rated<Parts<1, 64, 1, 2>,                       310,  585, 5015>,   // 64 and 128 tokens
-    Rated<Parts<1, 128, 1, 2>,                      505, 1020, 5650>,
-    Rated<Parts<2, 64, 1, 1>,                       405,  405, 6495>,
+    Rated<Parts<1, 32, 2, 1>,                       215,  215, 1800>,   // 64 tokens
+    Rated<Parts<1, 64, 2, 1>,                       285,  285, 3000>,
+    Rated<Parts<1, 64, 2, 2>,                       300,  570, 2900>,
+    Rated<Parts<2, 64, 2, 1>,                       400,  400, 4095>,   // 128 tokens
     Rated<Parts<2, 96, 2, 1>,                       505,  505, 7055>,
     Rated<Parts<2, 128, 2, 1>,                      675,  675, 7150>,
+    //    columns
+    Rated<HalfPersistent<64>,                       300,  300,  450>,   // 64 tokens
+    Rated<HalfPersistent<96>,                       430,  430,  450>,
     //    columns, pair, partials
-    Rated<Persistent<64>,                           395,  395,  565>,   // 128 tokens
+    Rated<Persistent<64, 1, 2>,                     395,  395,  565>,   // 128 tokens
+    Rated<Persistent<96, 1, 2>,                     600,  600,  800>,
     Rated<Persistent<96, 2, 2>,                     575,  575,  835>,
     Rated<Persistent<128, 1, 2>,                    725,  725,  725>,
     Rated<Persistent<160>,                          925,  925,  660>,
     Rated<Persistent<192>,                         1050, 1050,  610>,
     Rated<WgmmaShape<3, 1, 128, kRows, kBoxes, 2>,  995,  995,  780>,  // 192 and 256 tokens
+    //    set by hand, such that what was measured best from 1024 tokens on is picked
     Rated<WgmmaShape<2, 2, 128, kRows, kBoxes, 2>, 1365, 1365, 1200>,
-    //    from here on not fitted but set such that what was measured best is picked
-    Rated<Persistent<96, 1, 2>,                     575,  575, 1100>,   // 128 tokens
-    Rated<WgmmaShape<3, 1, 144, kRows, kBoxes, 2>, 1210, 1210,  780>,   // 192 tokens
-    //    columns, K in halves
-    Rated<Halves<64>,                               410,  410, 5400>,   // 128 tokens
-    Rated<Halves<96>,                               505,  505, 5800>>;
+    Rated<WgmmaShape<3, 1, 144, kRows, kBoxes, 2>, 1210, 1210, 780>>;
+
+#include "wgmma_measured_plans.h"
+
+constexpr int kMeasuredProcessors = 132;   // an H200's
+using Shapes = MeasuredTable<Instances, kMeasuredProcessors, FewTokenPlans>;
 
 /// The kernel.h arguments in the form the tile code takes.
 static BlockScaledGemm describe(

@@ -35,6 +35,12 @@ __device__ __forceinline__ int cluster_blocks() {
 /// First half of a barrier of all threads of the cluster: what this thread wrote is visible to those that wait.
 __device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;\n" ::: "memory"); }
 
+/// The same without that promise, and without the fence of all memory it takes: for threads that have only read, or whose
+/// writes a fence of their own or an mbarrier announces.
+__device__ __forceinline__ void cluster_arrive_relaxed() {
+    asm volatile("barrier.cluster.arrive.relaxed.aligned;\n" ::: "memory");
+}
+
 /// Second half: returns when all threads that have not ended arrived.
 __device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;\n" ::: "memory"); }
 
@@ -51,13 +57,6 @@ __device__ __forceinline__ uint32_t map_shared(uint32_t shared, int rank) {
     return mapped;
 }
 
-/// 16 bytes to a cluster-wide address. Visible to the other block after a cluster barrier.
-__device__ __forceinline__ void store_cluster(uint32_t mapped, const float4& value) {
-    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"r"(mapped), "f"(value.x), "f"(value.y),
-                 "f"(value.z), "f"(value.w)
-                 : "memory");
-}
-
 /// 16 bytes from a cluster-wide address.
 __device__ __forceinline__ float4 load_cluster(uint32_t mapped) {
     float4 value;
@@ -66,4 +65,14 @@ __device__ __forceinline__ float4 load_cluster(uint32_t mapped) {
                  : "r"(mapped)
                  : "memory");
     return value;
+}
+
+/// Copy `bytes` from `shared` of this block to a cluster-wide address, and count them at the mbarrier at `barrier`, in the same
+/// block as that address, when they are there. One thread, after fence_async_shared (ptx/tma.h); all three multiples of 16 but
+/// the barrier. Nothing tells this block when it has been read: it must not end or reuse the memory before the other tells it.
+__device__ __forceinline__ void copy_to_cluster(uint32_t mapped, uint32_t shared, uint32_t bytes, uint32_t barrier) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];\n" ::"r"(mapped),
+        "r"(shared), "r"(bytes), "r"(barrier)
+        : "memory");
 }

@@ -29,6 +29,7 @@ constexpr int row_step = Shape::kRowsOutermost ? 1 : 8;
 constexpr int kGroupBarrier = 1;   // + group: the threads of one warpgroup
 constexpr int kTurnBarrier = 4;    // + group: that warpgroup's turn
 constexpr int kAllBarrier = 6;     // all consumers
+constexpr int kReadyBarrier = 7;   // the block: the mbarriers can be used
 
 /// Scales of a K block with tokens as rows: two per slice of the thread, and one or two of the weights.
 template <class Shape>

@@ -14,13 +14,27 @@
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
 #include "tile/wgmma_consume.h"
-#include "tile/wgmma_halves.h"
+#include "tile/wgmma_exchange.h"
 #include "tile/wgmma_produce.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
-/// All tiles of this consumer thread: one where K is in parts. With an exchange its sums are left in shared memory.
+/// The one tile of this consumer thread's cluster, or rather its part of K and then its share of the tile.
+template <class Shape>
+__device__ __forceinline__ void consume_part(const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaProblem& p) {
+    WgmmaConsumer<Shape> consumer = {memory, who, {}, {}};
+    const WgmmaWork work = WgmmaWalk<Shape>(p).work(p);
+    const Exchange<Shape> exchange(memory, who);
+    const ShareStore<Shape> store(who, p, work);
+    if (exchange.parts > 1) cluster_wait();   // the others have made their mbarriers
+    WgmmaSums<Shape> sums;
+    consumer.sum(sums, work);
+    if (exchange.parts > 1) exchange.add(memory, sums);
+    store.store(who, sums, exchange, p, work);
+}
+
+/// All tiles of this consumer thread.
 template <class Shape>
 __device__ __forceinline__ void consume(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
@@ -33,11 +47,7 @@ __device__ __forceinline__ void consume(
         WgmmaSums<Shape> sums;
         if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
         consumer.sum(sums, work);
-        if constexpr (Shape::kHalves) {
-            finish_halves<Shape>(memory, who, sums, output, p, work, walk.rank);
-        } else if constexpr (Shape::kExchange) {
-            offer_sums<Shape>(memory, who, sums);
-        } else if (p.boxes) {
+        if (p.boxes) {
             if constexpr (Shape::kTokensAreRows) store_boxes<Shape>(memory, who, sums, output, work);
             else store_turned_boxes<Shape>(memory, who, sums, output, work);
         } else {
@@ -47,7 +57,7 @@ __device__ __forceinline__ void consume(
     if constexpr (Shape::kTurns) {
         if (who.group == 0) named_barrier_sync(kTurnBarrier, 256);   // takes the turn that nobody needs
     }
-    if constexpr (!Shape::kExchange) tma_store_wait_read<0>();
+    tma_store_wait_read<0>();
 }
 
 template <class Shape>
@@ -59,35 +69,48 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     const int warp = warp_uniform(threadIdx.x / 32), lane = threadIdx.x % 32;
     constexpr int kTileWarp = Shape::kConsumerThreads / 32, kScaleWarp = kTileWarp + 1;
 
-    if (threadIdx.x == 0) {
-        for (int stage = 0; stage < Shape::kStages; ++stage) {
-            mbarrier_init(memory.full(stage), 1 + 32);
-            mbarrier_init(memory.empty(stage), Shape::kConsumerThreads / 32 * Shape::kPair);
+    // The warp that drives TMA makes the mbarriers, so that it need not wait for anybody before its first load. The others have
+    // time: to fetch the maps, and the first weights.
+    if (warp == kTileWarp) {
+        if (lane == 0) {
+            for (int stage = 0; stage < Shape::kStages; ++stage) {
+                mbarrier_init(memory.full(stage), 1 + 32);
+                mbarrier_init(memory.empty(stage), Shape::kConsumerThreads / 32 * Shape::kPair);
+            }
+            if constexpr (Shape::kExchange) expect_sums<Shape>(memory);
+            mbarrier_fence_init();
         }
-        mbarrier_fence_init();
+        __syncwarp();
+    } else if (warp == kScaleWarp && lane == 0) {
         tma_prefetch_map(rows);
         tma_prefetch_map(columns);
         if constexpr (!Shape::kExchange) tma_prefetch_map(output);
     }
-    if constexpr (Shape::kPair == 2 || Shape::kHalves) cluster_barrier();
-    else __syncthreads();
-    if (p.fetched_blocks > 0) fetch_weights<Shape>(p, threadIdx.x);
-    grid_dependency_wait();
+    // An exchange needs its cluster's mbarriers at its end only, and meets there once more.
+    const bool exchanges = Shape::kExchange && cluster_blocks() > 1;
+    if (exchanges) cluster_arrive_relaxed();
+    if constexpr (Shape::kPair == 2) cluster_barrier();
+    else if (warp == kTileWarp) named_barrier_arrive(kReadyBarrier, Shape::kThreads);
+    else named_barrier_sync(kReadyBarrier, Shape::kThreads);
 
     if (warp < kTileWarp) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
-        consume<Shape>(memory, {warp / 4, warp % 4, lane}, output, p);
-        if constexpr (Shape::kExchange) {
-            cluster_barrier();   // all sums are offered
-            store_sums<Shape>(memory, threadIdx.x, p, WgmmaWalk<Shape>(p).work(p));
-        }
+        if (p.fetched_blocks > 0) fetch_weights<Shape>(p, threadIdx.x);
+        grid_dependency_wait();
+        const Consumer who = {warp / 4, warp % 4, lane};
+        if constexpr (Shape::kExchange) consume_part<Shape>(memory, who, p);
+        else consume<Shape>(memory, who, output, p);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, p);
         if (warp == kScaleWarp) produce_scales<Shape>(memory, p, lane);
         __syncwarp();
-        if constexpr (Shape::kParts) cluster_barrier();
+        if (exchanges) {
+            cluster_wait();
+            cluster_arrive_relaxed();
+        }
     }
     // Until here others read, fill or arrive in this block's memory.
-    if constexpr (Shape::kExchange || Shape::kPair == 2) cluster_barrier();
+    if (exchanges) cluster_wait();
+    if constexpr (Shape::kPair == 2) cluster_barrier();
 }

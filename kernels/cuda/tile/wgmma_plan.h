@@ -20,9 +20,6 @@ struct WgmmaCost {
     int step;                  // cycles per K block with the multiprocessor to itself
     int shared;                // cycles per K block of all residents together
     int tile;                  // cycles per tile beside its K blocks: fill and finish, as far as nothing hides them
-    bool halves;               // splits K in two, and only so
-
-    constexpr bool allows(int splits) const { return halves ? splits == 2 : exchange || splits == 1; }
 };
 
 /// Constants for an instance that was never fitted, close enough to tell which are worth a try.
@@ -34,13 +31,12 @@ constexpr WgmmaCost estimated(const WgmmaCost& shape) {
     return rated;
 }
 
-constexpr double kLaunchCycles = 3095;          // a launch beside its neighbours in a graph, and the first latency
+constexpr double kLaunchCycles = 1925;          // a launch beside its neighbours in a graph, and the first latency
 constexpr double kMemoryBytesPerCycle = 1805;   // the whole GPU: 3.57 TB/s
 constexpr double kOutCyclesPerSum = 0.030;      // the last tiles' way out of a persistent block, which nothing hides
-constexpr double kMeetingCycles = 800;          // of a cluster that adds up parts of K
-constexpr double kPartCycles = 215;             // more, for each further part and each block on its multiprocessor
-constexpr double kLonePairCycles = 700;         // of a pair that has one tile each: what they wait for each other nothing hides
-constexpr int kHalvesFrom = 129;                // tokens: up to 128 the plan was fitted without instances that halve K
+constexpr double kMeetingCycles = 995;          // of a cluster that adds up parts of K
+constexpr double kPartCycles = 140;             // more, for each further part and each block on its multiprocessor
+constexpr double kLonePairCycles = 2000;        // of a pair that has one tile each: what they wait for each other nothing hides
 
 /// Parts of K worth a try. Six and seven were never best: their clusters leave more multiprocessors idle.
 constexpr int kWorthyParts[] = {1, 2, 3, 4, 5, 8};
@@ -94,8 +90,7 @@ Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, int k, 
     double best_cycles = 1e300;
     for (int shape = 0; shape < count; ++shape) {
         for (const int splits : kWorthyParts) {
-            if (!shapes[shape].allows(splits) || splits > k / 128) continue;
-            if (shapes[shape].halves && m < kHalvesFrom) continue;
+            if (splits > 1 && (!shapes[shape].exchange || splits > k / 128)) break;
             const double cycles = predicted_cycles(shapes[shape], splits, m, n, k, processors) + extra(shapes[shape]);
             if (cycles < best_cycles) {
                 best = {shape, splits};

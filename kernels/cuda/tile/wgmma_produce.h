@@ -13,7 +13,7 @@
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
 
-/// Have the first weights of this block brought into L2. All threads; before grid_dependency_wait, too, since L2 is where the
+/// Have the first weights of this block brought into L2. All consumer threads; before grid_dependency_wait, too, since L2 is where the
 /// previous kernel's writes go, so that nothing stale can stay there.
 ///
 /// By ordinary prefetches rather than TMA's: a multiprocessor has one TMA, and the previous kernel may still need it.
@@ -25,18 +25,20 @@ __device__ __forceinline__ void fetch_weights(const WgmmaProblem& p, int thread)
     const int blocks = min(work.blocks, p.fetched_blocks);
     const size_t pitch = static_cast<size_t>(p.blocks) * Shape::kK;
     const uint8_t* const start = p.weights + first * pitch + work.first_block * Shape::kK;
-    for (int i = thread; i < rows * blocks; i += Shape::kThreads) {
-        prefetch_l2(start + i / blocks * pitch + i % blocks * Shape::kK);
+    for (int row = thread; row < rows; row += Shape::kConsumerThreads) {
+        for (int block = 0; block < blocks; ++block) prefetch_l2(start + row * pitch + block * Shape::kK);
     }
 }
 
-/// Fill the ring with all K blocks of all tiles. One thread.
+/// Fill the ring with all K blocks of all tiles. One thread. Waits for the previous kernel, having found out what to load first.
 template <class Shape>
 __device__ __forceinline__ void produce_tiles(
     const WgmmaMemory<Shape>& memory, const TensorMap& rows, const TensorMap& columns, const WgmmaProblem& p) {
     RingPosition<Shape::kStages> at;
-    for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
-        const WgmmaWork work = walk.work(p);
+    WgmmaWalk<Shape> walk(p);
+    WgmmaWork work = walk.work(p);
+    grid_dependency_wait();
+    while (true) {
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
@@ -52,14 +54,19 @@ __device__ __forceinline__ void produce_tiles(
             }
             tma_load(tile + Shape::kRowBytes, columns, full, x, work.column);
         }
+        walk.next();
+        if (!walk.more()) break;
+        work = walk.work(p);
     }
     grid_dependency_release();   // not before: what the next kernel fetches would compete with these loads
 }
 
-/// Fill the ring's scales: one per token, then those of the first and the second group of 128 weights. One warp.
+/// Fill the ring's scales: one per token, then those of the first and the second group of 128 weights. One warp, which waits for
+/// the previous kernel.
 template <class Shape>
 __device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory, const WgmmaProblem& p, int lane) {
     RingPosition<Shape::kStages> at;
+    bool first = true;
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
         const int token = (Shape::kTokensAreRows ? work.row : work.column) + lane;
@@ -68,6 +75,8 @@ __device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory,
         const float* source = p.a_scale + static_cast<size_t>(work.first_block) * p.m + token;
         const float* group_source =
             p.b_scale + min(group, last_group) * p.b_scale_row + work.first_block * p.b_scale_k;
+        if (first) grid_dependency_wait();
+        first = false;
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t to = shared_address(memory.scales(at.stage)) + lane * 4;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #if !defined(EARLY_START)
 #define EARLY_START 1   // a tunable of the kernel files: 0 not early, 1 early, 2 early and fetching weights
@@ -16,11 +17,20 @@ enum class Tokens { kAreRows, kAreColumns };
 /// What becomes of a finished tile.
 enum class Finish {
     kBoxes,      // bf16 through shared memory and TMA; blocks are persistent and walk many tiles
-    kHalves,     // two blocks in a cluster each had half of K: each stores half of the columns (tile/wgmma_halves.h)
     kExchange,   // the blocks of a cluster each had a part of K: they add their sums through distributed shared memory
 };
 
 constexpr int greatest_common_divisor(int a, int b) { return b == 0 ? a : greatest_common_divisor(b, a % b); }
+
+/// Most units (tile/wgmma_exchange.h) of a tile of `units` that a block receives, whatever number of parts K is in.
+constexpr int most_received(int units) {
+    int most = 0;
+    for (const int parts : {2, 3, 4, 5, 8}) {
+        const int received = (parts - 1) * ((units + parts - 1) / parts);
+        if (received > most) most = received;
+    }
+    return most;
+}
 
 /// kConsumers warpgroups with kSlices x 64 rows each, kN columns, and a ring of as many K blocks as fit.
 ///
@@ -37,8 +47,6 @@ struct WgmmaShape {
     static constexpr bool kTurns = kTurns_;
     static constexpr bool kTokensAreRows = kTokens_ == Tokens::kAreRows;
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
-    static constexpr bool kHalves = kFinish_ == Finish::kHalves;
-    static constexpr bool kParts = kExchange || kHalves;   // of K, one per block of the cluster, which has one tile
     // How a consumer walks along K: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h.
     static constexpr bool kAhead = kPair == 2 && kPartials == 1 && kTokensAreRows && !kTurns;
     // Consumers with two slices begin each tile together; left alone, some blocks fall behind the others.
@@ -66,36 +74,31 @@ struct WgmmaShape {
     // A stage holds the K block of all rows, then that of all columns: 128 bytes each, in TMA's 128-byte swizzle.
     static constexpr int kRowBytes = kM * kK;
     static constexpr int kTileBytes = kRowBytes + kN * kK;
-    // Tiles on their way out: boxes 64 rows high and kBox columns wide, swizzled. An exchange uses the ring's memory instead.
-    static constexpr int kOutColumns = kHalves ? kN / 2 : kN;
-    static constexpr int kBox = kOutColumns % 64 == 0 ? 64 : kOutColumns % 32 == 0 ? 32 : 16;
+    // Tiles on their way out: boxes 64 rows high and kBox columns wide, swizzled. An exchange has
+    // memory for other blocks' sums there: a unit is 8 columns of a slice, four sums of each consumer thread.
+    static constexpr int kBox = kN % 64 == 0 ? 64 : kN % 32 == 0 ? 32 : 16;
     static constexpr int kSliceBytes = 64 * kN * 2;
-    static constexpr int kOutBytes = kExchange ? 0 : kM * kN * 2;
+    static constexpr int kUnits = kSlices * kN / 8, kUnitBytes = kConsumerThreads * 16;
+    static constexpr int kOutBytes = kExchange ? most_received(kUnits) * kUnitBytes : kM * kN * 2;
     // Per stage: a scale per token, then the two of the weights.
     static constexpr int kScales = kTokens + 4;
     static constexpr int kStageBytes = kTileBytes + kScales * 4 + 2 * 8;   // and two barriers
 
     static constexpr int kRoom = 228 * 1024 / kResident - 1024;   // of a multiprocessor, which keeps 1 KB per block
-    static constexpr int kStages = (kRoom - kOutBytes) / kStageBytes;
+    static constexpr int kStages = (kRoom - kOutBytes - 8) / kStageBytes;
     static constexpr int kRingBytes = kStages * kTileBytes;
     static constexpr int kScalesAt = kRingBytes + kOutBytes;
     static constexpr int kBarriersAt = kScalesAt + kStages * kScales * 4;
-    static constexpr int kSharedBytes = kBarriersAt + 2 * kStages * 8;
-
-    // The exchanged tile in fp32, in the orientation of c. The pitch spreads a warp's stores over all banks.
-    static constexpr int kExchangeRows = kTokensAreRows ? kM : kN;
-    static constexpr int kExchangeColumns = kTokensAreRows ? kN : kM;
-    static constexpr int kExchangePitch = kExchangeColumns + (kTokensAreRows ? 8 : 4);
+    static constexpr int kSharedBytes = kBarriersAt + 2 * kStages * 8 + 8;   // one more for an exchange
 
     static_assert(kN % 16 == 0 && kN >= 16 && kN <= 192, "accumulators and partial sums must fit the registers");
     static_assert(kM / kPair <= 256, "a TMA box has at most 256 rows");
     static_assert(kTokensAreRows || kM <= 128, "weights as rows share one scale");
     static_assert(kN <= 128 + kRun, "a tile may touch two groups of 128 weights, not three");
-    static_assert(kPair == 1 || (kPair == 2 && !kParts), "the cluster is for parts of K");
-    static_assert(!kHalves || (kN % 32 == 0 && kTokensAreRows), "half of the columns leave in whole boxes");
+    static_assert(kPair == 1 || (kPair == 2 && !kExchange), "an exchange uses the cluster for parts of K");
     static_assert(kPartials == 1 || (kPartials == 2 && kSlices == 1), "no registers for more");
-    static_assert(!kTurns || kConsumers == 2, "turns are between two");
-    static_assert(!kExchange || kExchangeRows * kExchangePitch * 4 <= kRingBytes, "the ring must hold the exchanged tile");
+    static_assert(!kTurns || (kConsumers == 2 && !kExchange), "turns are between two that walk many tiles");
+    static_assert(!kExchange || kUnits * kUnitBytes <= kRingBytes, "the ring must hold the sums on their way to others");
     static_assert(kStages >= 3 && kSharedBytes <= kRoom, "TMA must run well ahead");
 };
 
@@ -108,11 +111,11 @@ struct WgmmaMemory {
     __device__ __forceinline__ uint32_t tile(int stage) const { return address + stage * Shape::kTileBytes; }
     __device__ __forceinline__ uint32_t full(int stage) const { return address + Shape::kBarriersAt + stage * 8; }
     __device__ __forceinline__ uint32_t empty(int stage) const { return full(Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t received() const { return full(2 * Shape::kStages); }
     __device__ __forceinline__ uint32_t out() const { return address + Shape::kRingBytes; }
     __device__ __forceinline__ float* scales(int stage) const {
         return reinterpret_cast<float*>(start + Shape::kScalesAt) + stage * Shape::kScales;
     }
-    __device__ __forceinline__ float* exchange() const { return reinterpret_cast<float*>(start); }
 };
 
 /// A place in the ring and the parity of its use there.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
-// How finished tiles of the Hopper product reach memory: by TMA, straight from registers, or by exchange in a cluster.
+// How finished tiles of the Hopper product reach memory: by TMA or straight from registers. Parts of K: wgmma_exchange.h.
 #pragma once
 
-#include "ptx/cluster.h"
 #include "ptx/mma_16bit.h"
 #include "ptx/named_barrier.h"
 #include "ptx/shared_address.h"
@@ -18,9 +17,8 @@ __device__ __forceinline__ void swap_words(uint32_t& a, uint32_t& b) {
 }
 
 /// The warpgroup's slices as bf16 through shared memory. The stores go on while the next tile is computed; the next call
-/// waits for them before it reuses the memory, and so must the last one's caller before the block ends. Of the columns, part
-/// kPart of kParts.
-template <class Shape, int kPart = 0, int kParts = 1>
+/// waits for them before it reuses the memory, and so must the last one's caller before the block ends.
+template <class Shape>
 __device__ __forceinline__ void store_boxes(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, const TensorMap& output,
     const WgmmaWork& work) {
@@ -40,7 +38,7 @@ __device__ __forceinline__ void store_boxes(
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
 #pragma unroll
-        for (int pair = kPart * Shape::kN / 16 / kParts; pair < (kPart + 1) * Shape::kN / 16 / kParts; ++pair) {
+        for (int pair = 0; pair < Shape::kN / 16; ++pair) {
             const int box = pair * 16 / Shape::kBox, chunk = pair * 2 % (Shape::kBox / 8);
             uint32_t packed[4];
 #pragma unroll
@@ -60,8 +58,7 @@ __device__ __forceinline__ void store_boxes(
     if (issues) {
         for (int slice = 0; slice < Shape::kSlices; ++slice) {
             const int y = work.row + who.group * Shape::kRowsPerConsumer + slice * 64;
-            constexpr int kBoxes = Shape::kN / Shape::kBox / kParts;
-            for (int box = kPart * kBoxes; box < (kPart + 1) * kBoxes; ++box) {
+            for (int box = 0; box < Shape::kN / Shape::kBox; ++box) {
                 tma_store(
                     output, region + slice * Shape::kSliceBytes + box * kBoxBytes, work.column + box * Shape::kBox, y);
             }
@@ -103,14 +100,18 @@ __device__ __forceinline__ void store_turned_boxes(
     }
 }
 
-/// For rows of c that TMA cannot address (n no multiple of 8): each thread stores its own elements, of part kPart of the columns.
-template <class Shape, int kPart = 0, int kParts = 1>
+/// For rows of c that wider stores cannot address (n % 8 != 0 for TMA): each thread stores its own elements, of the units of
+/// 8 columns of a slice from `first_unit` up to `last_unit`.
+template <class Shape>
 __device__ __forceinline__ void store_elements(
-    const Consumer& who, const WgmmaSums<Shape>& sums, const WgmmaProblem& p, const WgmmaWork& work) {
+    const Consumer& who, const WgmmaSums<Shape>& sums, const WgmmaProblem& p, const WgmmaWork& work, int first_unit = 0,
+    int last_unit = Shape::kUnits) {
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
 #pragma unroll
-        for (int i = kPart * Shape::kN / 2 / kParts; i < (kPart + 1) * Shape::kN / 2 / kParts; ++i) {
+        for (int i = 0; i < Shape::kN / 2; ++i) {
+            const int unit = slice * (Shape::kN / 8) + i / 4;
+            if (unit < first_unit || unit >= last_unit) continue;
             const int row = work.row + who.row<Shape>(slice) + i % 4 / 2 * row_step<Shape>;
             const int column = work.column + i / 4 * 8 + who.lane % 4 * 2 + i % 2;
             const int token = Shape::kTokensAreRows ? row : column, weight = Shape::kTokensAreRows ? column : row;
@@ -118,84 +119,6 @@ __device__ __forceinline__ void store_elements(
                 const float value = sums.total[slice][i];
                 p.c[static_cast<size_t>(token) * p.n + weight] = static_cast<uint16_t>(Bf16::pack(value, value));
             }
-        }
-    }
-}
-
-/// Put the sums where the cluster can read them: fp32, in the orientation of c, over the ring, which nobody uses any more.
-template <class Shape>
-__device__ __forceinline__ void offer_sums(
-    const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums) {
-    named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);   // all have multiplied their last K block
-    float* const tile = memory.exchange();
-#pragma unroll
-    for (int slice = 0; slice < Shape::kSlices; ++slice) {
-        const int row = who.row<Shape>(slice);
-#pragma unroll
-        for (int i = 0; i < Shape::kN / 2; i += 2) {
-            const int r = row + i % 4 / 2 * row_step<Shape>, column = i / 4 * 8 + who.lane % 4 * 2;
-            const float2 two = {sums.total[slice][i], sums.total[slice][i + 1]};
-            if constexpr (Shape::kTokensAreRows) {
-                *reinterpret_cast<float2*>(tile + r * Shape::kExchangePitch + column) = two;
-            } else {
-                tile[column * Shape::kExchangePitch + r] = two.x;
-                tile[(column + 1) * Shape::kExchangePitch + r] = two.y;
-            }
-        }
-    }
-}
-
-/// Four neighbouring elements of a row of c, of which `left` exist.
-__device__ __forceinline__ void store_quad(uint16_t* to, const float4& sum, int left, bool aligned) {
-    const uint2 packed = make_uint2(Bf16::pack(sum.x, sum.y), Bf16::pack(sum.z, sum.w));
-    if (left <= 0) return;
-    if (aligned) {
-        *reinterpret_cast<uint2*>(to) = packed;
-    } else {
-        to[0] = static_cast<uint16_t>(packed.x);
-        if (left > 1) to[1] = static_cast<uint16_t>(packed.x >> 16);
-        if (left > 2) to[2] = static_cast<uint16_t>(packed.y);
-        if (left > 3) to[3] = static_cast<uint16_t>(packed.y >> 16);
-    }
-}
-
-/// Add up what the blocks of the cluster offered, always in the order of K, and store it; each block takes an equal share.
-/// A thread has the loads of kTogether sums on their way at a time: another block's memory is several hundred cycles off.
-template <class Shape>
-__device__ __forceinline__ void store_sums(
-    const WgmmaMemory<Shape>& memory, int thread, const WgmmaProblem& p, const WgmmaWork& work) {
-    constexpr int kTogether = 4;
-    constexpr int kQuads = Shape::kExchangeColumns / 4;   // of one row
-    const int parts = cluster_blocks(), rank = cluster_rank();
-    const int first_row = Shape::kTokensAreRows ? work.row : work.column;
-    const int first_column = Shape::kTokensAreRows ? work.column : work.row;
-    const int quads = min(Shape::kExchangeRows, p.m - first_row) * kQuads, step = parts * Shape::kConsumerThreads;
-    const uint32_t tile = shared_address(memory.exchange());
-    for (int first = rank * Shape::kConsumerThreads + thread; first < quads; first += kTogether * step) {
-        float4 sum[kTogether] = {};
-#pragma unroll 2
-        for (int part = 0; part < parts; ++part) {
-            float4 value[kTogether] = {};
-#pragma unroll
-            for (int i = 0; i < kTogether; ++i) {
-                const int quad = first + i * step;
-                const uint32_t from = tile + (quad / kQuads * Shape::kExchangePitch + quad % kQuads * 4) * 4;
-                if (quad < quads) value[i] = load_cluster(map_shared(from, part));
-            }
-#pragma unroll
-            for (int i = 0; i < kTogether; ++i) {
-                sum[i].x += value[i].x;
-                sum[i].y += value[i].y;
-                sum[i].z += value[i].z;
-                sum[i].w += value[i].w;
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < kTogether; ++i) {
-            const int quad = first + i * step;
-            if (quad >= quads) break;
-            const int row = first_row + quad / kQuads, column = first_column + quad % kQuads * 4;
-            store_quad(p.c + static_cast<size_t>(row) * p.n + column, sum[i], p.n - column, p.n % 4 == 0);
         }
     }
 }

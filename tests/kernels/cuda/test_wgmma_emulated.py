@@ -91,44 +91,37 @@ def test_few_tiles_split_k_and_many_do_not(kernel):
 
 def test_the_plan_prefers_what_was_fast_on_an_h200(kernel):
     """The model's worst miss against the sweep it was fitted to is known; these are its clear-cut cases."""
-    assert kernel.chosen(1, 4096, 7168, 0, 132) == (0, 2)         # 16 columns for the one token, in halves
-    assert kernel.chosen(64, 7168, 2048, 0, 132) == (7, 1)        # 128 x 64: rows outside the matrix cost nothing
-    assert kernel.chosen(1024, 576, 7168, 0, 132) == (17, 2)      # 48 tiles in halves: a third part no longer fits
-    assert kernel.chosen(1024, 512, 7168, 0, 132) == (16, 2)
-    assert kernel.chosen(8192, 8192, 8192, 0, 132) == (12, 1)     # 192 x 128 in pairs
-    assert kernel.chosen(4096, 4096, 7168, 0, 132) == (13, 1)     # 256 x 128 in pairs: four rounds instead of six
-    assert kernel.chosen(6144, 576, 7168, 0, 132) == (15, 1)      # 192 x 144: one round
+    assert kernel.chosen(1024, 576, 7168, 0, 132) == (6, 2)       # 48 tiles in halves: a third part no longer fits
+    assert kernel.chosen(8192, 8192, 8192, 0, 132) == (16, 1)     # 192 x 128 in pairs
+    assert kernel.chosen(4096, 4096, 7168, 0, 132) == (17, 1)     # 256 x 128 in pairs: four rounds instead of six
+    assert kernel.chosen(6144, 576, 7168, 0, 132) == (18, 1)      # 192 x 144 in pairs: one round
+    assert kernel.chosen(1024, 1536, 7168, 0, 132) == (11, 1)     # one round: a pair would wait for each other
+
+
+def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
+    assert kernel.chosen(1, 576, 7168, 0, 132) == kernel.chosen(16, 576, 7168, 0, 132) == (1, 8)
+    assert kernel.chosen(17, 2112, 7168, 0, 132) == kernel.chosen(64, 2112, 7168, 0, 132) == (2, 2)
+    assert kernel.chosen(128, 7168, 16384, 0, 132) == (10, 1)
+    assert kernel.chosen(129, 7168, 16384, 0, 132) != (10, 1)     # more tokens than were measured
+    assert kernel.chosen(16, 2112, 7168, 0, 132) == (0, 2)
+    assert kernel.chosen(16, 2112, 7168, 0, 114) != (0, 2)        # another GPU: the model's business
 
 
 RUN = """
 import sys; sys.path.insert(0, {folder!r})
 import gemm_emulation as gemm, numpy as np, pathlib
-kernel = gemm.Emulated("fp8_gemm", pathlib.Path({out!r}), variant="wgmma_tma", kernels=pathlib.Path({kernels!r}))
-product = gemm.Product.random(300, 400, 128 * 12, seed=6)
+kernel = gemm.Emulated("fp8_gemm", pathlib.Path({out!r}), variant={variant!r}, kernels=pathlib.Path({kernels!r}))
+product = gemm.Product.random(*{size}, seed=6)
 value, bound = product.expected()
 for eager in (False, True):
     for shape in range(kernel.shapes):
-        plan = (shape, 1 if kernel.runs(shape, 1) else 2)
-        assert (np.abs(kernel.run(product, plan, eager=eager) - value) <= bound).all()
+        for parts in {parts}:
+            assert (np.abs(kernel.run(product, (shape, parts), eager=eager) - value) <= bound).all()
 """
 
 
-@pytest.mark.parametrize(
-    ("line", "damaged"),
-    [
-        ("mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const", "const"),
-        ("mbarrier_wait(memory.full(filled.stage), filled.parity);", ""),
-        ("mbarrier_wait(memory + Shape::kBarriersAt + kStage * 8, consumer.filled.parity);", ""),
-        ("Shape::kConsumerThreads / 32 * Shape::kPair);", "Shape::kConsumerThreads / 32);"),
-        ("wgmma_wait<0>();\n                wgmma_results", "wgmma_results"),
-        ("mbarrier_arrive_expect(full, p.stage_bytes);", "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
-        ("if (issues) tma_store_wait_read<0>();", ""),
-        ("cluster_barrier();   // all threads of both blocks", "//"),
-    ],
-    ids=["empty", "full", "ahead", "pair", "wait", "bytes", "store", "halves"],
-)
-def test_the_emulation_notices_damage(tmp_path, line, damaged):
-    """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
+def notices(tmp_path, line, damaged, variant, size, parts) -> bool:
+    """Whether a copy of the kernels with `line` damaged is wrong, or stopped by the emulation."""
     shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
     hits = 0
     for header in (tmp_path / "kernels/cuda/tile").glob("wgmma_*.h"):
@@ -136,7 +129,39 @@ def test_the_emulation_notices_damage(tmp_path, line, damaged):
         hits += text.count(line)
         header.write_text(text.replace(line, damaged))
     assert hits > 0
-    script = RUN.format(folder=str(_path.parent), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    script = RUN.format(folder=str(_path.parent), out=str(tmp_path), kernels=str(tmp_path / "kernels"), variant=variant,
+                        size=size, parts=parts)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode != 0
-    assert "AssertionError" in done.stderr or "emulation:" in done.stderr
+    return done.returncode != 0 and ("AssertionError" in done.stderr or "emulation:" in done.stderr)
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const", "const"),
+        ("mbarrier_wait(memory.full(filled.stage), filled.parity);", ""),
+        ("Shape::kConsumerThreads / 32 * Shape::kPair);", "Shape::kConsumerThreads / 32);"),
+        ("wgmma_wait<0>();\n                wgmma_results", "wgmma_results"),
+        ("mbarrier_arrive_expect(full, p.stage_bytes);", "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
+        ("if (issues) tma_store_wait_read<0>();", ""),
+        ("mbarrier_wait(memory + Shape::kBarriersAt + kStage * 8, consumer.filled.parity);", ""),
+    ],
+    ids=["empty", "full", "pair", "wait", "bytes", "store", "ahead"],
+)
+def test_the_emulation_notices_damage(tmp_path, line, damaged):
+    """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
+    assert notices(tmp_path, line, damaged, "wgmma_tma", (300, 400, 128 * 12), (1,))
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("if (mine > 0) mbarrier_wait(memory.received(), 0);", ""),
+        ("(rank < thread ? rank : rank - 1) * bytes", "rank * bytes"),
+        ("    if (exchanges) cluster_wait();\n", ""),
+    ],
+    ids=["received", "place", "end"],
+)
+def test_the_emulation_notices_damage_to_the_exchange(tmp_path, line, damaged):
+    variant = str(Path(__file__).with_name("exchanged"))
+    assert notices(tmp_path, line, damaged, variant, (40, 72, 128 * 5), (3,))

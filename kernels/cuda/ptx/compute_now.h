@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: MIT
+// Keeps the compiler from moving a computation down to where its result is first used: no instruction.
+#pragma once
+
+__device__ __forceinline__ void compute_now(int& value) { asm volatile("" : "+r"(value)); }
+
+template <class T>
+__device__ __forceinline__ void compute_now(T*& pointer) {
+    asm volatile("" : "+l"(pointer));
+}
