@@ -10,8 +10,8 @@ template <int kN, int kPair, bool kTurns = false>
 using Tall = WgmmaShape<2, 2, kN, kRows, kBoxes, kPair, 1, kTurns>;
 template <int kConsumers, int kN, int kResident, int kPartials = 1>
 using Split = WgmmaShape<kConsumers, 1, kN, kRows, kExchange, 1, kPartials, false, kResident>;
-template <int kConsumers, int kN, int kResident>
-using Swapped = WgmmaShape<kConsumers, 1, kN, kColumns, kExchange, 1, 1, false, kResident>;
+template <int kConsumers, int kN, int kResident, int kPartials = 1>
+using Swapped = WgmmaShape<kConsumers, 1, kN, kColumns, kExchange, 1, kPartials, false, kResident>;
 
 using Shapes = WgmmaTable<
     Boxes<64, 1>, Boxes<96, 1>, Boxes<96, 1, 2>, Boxes<96, 2, 2>,                                        // 0
@@ -24,4 +24,6 @@ using Shapes = WgmmaTable<
     Split<2, 64, 2>, Split<2, 128, 1>, Split<2, 192, 1>,                                                 // 29
     Swapped<1, 16, 1>, Swapped<1, 16, 2>, Swapped<1, 16, 3>, Swapped<1, 32, 2>, Swapped<1, 64, 1>,       // 32
     Swapped<1, 64, 2>, Swapped<1, 64, 3>, Swapped<2, 16, 1>, Swapped<2, 64, 1>,                          // 37
-    WgmmaShape<3, 1, 144, kRows, kBoxes, 2>>;                                                            // 41
+    Swapped<1, 16, 1, 2>, Swapped<1, 16, 2, 2>, Split<1, 32, 1, 2>, Split<1, 64, 1, 2>,                  // 41
+    Split<1, 64, 2, 2>, Split<2, 64, 1, 2>, HalfPersistent<64>, HalfPersistent<96>, Boxes<64, 1, 2>,     // 45
+    WgmmaShape<3, 1, 144, kRows, kBoxes, 2>>;                                                            // 50
