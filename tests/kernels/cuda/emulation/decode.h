@@ -7,6 +7,7 @@
 #define __shared__ static   // blocks of a launch run one after the other
 
 inline int __ldg(const int* pointer) { return *pointer; }
+inline int __ldcg(const int* pointer) { return *pointer; }
 inline int __ffs(int value) { return __builtin_ffs(value); }
 
 template <class Value>
