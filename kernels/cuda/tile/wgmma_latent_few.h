@@ -84,8 +84,7 @@ __device__ __forceinline__ void produce_few(
     }
 }
 
-/// One block for each chunk of the line of pages; requests have Shape::kRows rows. The bound on threads leaves registers for a
-/// block of the merge beside it.
+/// One block for each chunk of the line of pages; requests have Shape::kRows rows.
 template <class Shape>
 __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap cache,
