@@ -158,6 +158,7 @@ extern "C" int mla_decode(
     a.schedule.longest = max_blocks_per_seq * Single::kTokens;
     a.seqlen_q = seqlen_q;
     a.heads = heads_q;
+    a.num_blocks = num_blocks;
     a.max_blocks = max_blocks_per_seq;
     a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     a.causal = causal != 0;

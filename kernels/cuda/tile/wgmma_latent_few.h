@@ -84,10 +84,9 @@ __device__ __forceinline__ void produce_few(
     }
 }
 
-/// One block for each chunk of the line of pages; requests have Shape::kRows rows. The bound on threads leaves registers for a
-/// block of the merge beside it.
+/// One block for each chunk of the line of pages; requests have Shape::kRows rows.
 template <class Shape>
-__global__ void __maxnreg__(144) latent_few(
+__global__ void __maxnreg__(Shape::kRegisters) latent_few(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap cache,
     const __grid_constant__ LatentArguments a) {
     uint8_t* const start = swizzled_shared();
@@ -111,6 +110,9 @@ __global__ void __maxnreg__(144) latent_few(
     __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
+    if constexpr (GUESSED_PAGES > 0) {
+        if (warp == kWarps) guess_first_pages(a, static_cast<int>(blockIdx.x), Shape::kTokens * Shape::kWidth * 2, lane);
+    }
     grid_dependency_wait();
     grid_dependency_release();
 

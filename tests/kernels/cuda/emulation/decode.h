@@ -10,6 +10,10 @@ template <class Value>
 Value __ldg(const Value* pointer) {
     return *pointer;
 }
+template <class Value>
+Value __ldcg(const Value* pointer) {
+    return *pointer;
+}
 inline float __uint_as_float(uint32_t bits) {
     float value;
     std::memcpy(&value, &bits, sizeof value);
