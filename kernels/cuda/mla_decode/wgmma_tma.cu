@@ -1,36 +1,38 @@
 // SPDX-License-Identifier: MIT
 // MLA decode on wgmma and TMA: split-KV over the paged latent cache, every page read once for scores and values.
 //
-//!KERNEL summary split-KV MLA decode on wgmma.m64nNk16, pages by TMA as keys and values; few rows on mma.sync
+//!KERNEL summary split-KV MLA decode on wgmma.m64nNk16, pages by TMA as keys and values; two forms by the number of rows
 //!KERNEL arch sm_90a
-//!KERNEL tune SMALL_ROWS=32,0
-//!KERNEL tune FETCHED_PAGES=3,2,0
-//!KERNEL tune SPREAD=1,0
-//!KERNEL tune PAIRS=0,1
+//!KERNEL tune PAIRS=1,0
+//!KERNEL tune SPREAD=0,1
+//!KERNEL tune FETCHED_PAGES=0,2
+//!KERNEL tune FEW_ROWS=32,16,0
+//!KERNEL tune SMALL_ROWS=0,32
 //!KERNEL tune EARLY_START=1,0
 //
-// Up to 32 rows (heads times queries of a request) run the code of mma_sync.cu, which keeps more bytes under way there.
+// A token's 576 columns are its key, the first 512 its value, so one tile in shared memory, nine panels of 64 columns in
+// TMA's 128-byte swizzle, serves both products. A block takes a range of pages of 64 tokens, two of which lie in shared
+// memory (72 KB each); products start with the first panel that has landed.
 //
-// Algorithm for more rows. A block takes 64 of them and a range of pages of 64 tokens. A token's 576 columns are its
-// key, the first 512 its value, so one tile in shared memory, nine panels of 64 columns in TMA's 128-byte swizzle,
-// serves both products: as B with K innermost for the scores, and transposed for the output. The output of 64 x 512
-// fills the registers of two warpgroups, 256 columns each. They take turns with the tiles' scores and softmax, so that
-// one's exponentials fall into the other's products (tile/wgmma_latent_consume.h).
+// 64 rows (heads times queries of a request) and more. A block takes 64 of them. Scores are Q K^T, with K innermost in both,
+// the output P V with V transposed. The output of 64 x 512 fills the registers of two warpgroups, 256 columns each. They
+// take turns with the pages' scores and softmax, so that one's exponentials fall into the other's products
+// (tile/wgmma_latent_consume.h). Each half of a page is loaded again as soon as its warpgroup has used it. With an even
+// number of row tiles two neighbouring blocks read the same pages: each loads half of the tokens of every panel, and TMA
+// writes them to both (PAIRS), which halves what L2 delivers.
 //
-// Memory: 72 KB of queries, two pages of 72 KB, 8 KB of probabilities. Each half of a page has its own barrier and is
-// loaded again as soon as its warpgroup has used it; products start with the first panel that has landed. Page numbers
-// are read up to 64 pages ahead. Where several blocks read the same pages, memory is not the bound, and one of them
-// asks pages into L2 ahead (FETCHED_PAGES).
-//
-// Not run on a GPU as it is, hence not the default: PAIRS. Two neighbouring blocks read the same pages; each loads half
-// of the tokens of every panel, and TMA writes them to both. See benchmarks/mla_decode.md, also for a better order.
+// 16 and 32 rows. Tokens are the 64 rows of both products, so nothing is padded (tile/wgmma_latent_few.h).
 //
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
-// Balance as in mma_sync.cu, in steps of pages (tile/decode_schedule.h); a second kernel merges parts in a fixed order.
+// Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks, but equal requests are cut
+// between them only where that costs little. A second kernel merges parts in a fixed order (tile/latent_merge.h); both
+// start beside the end of the kernel before.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
-// Limits: one block per multiprocessor; a page takes about twice the tensor cores' own time.
+// Limits: one block per multiprocessor. 64 rows and more: a page's own load, about 3000 cycles from the release of its
+// stage, is what a step waits for; a third page does not fit. 16 rows, large batches: multiprocessors get unequal shares
+// of a saturated memory, and equal chunks end up to 14 % apart.
 #include "kernel.h"
 
 #include <cstdint>
@@ -43,13 +45,13 @@
 #include "tile/wgmma_latent_launch.h"
 
 #ifndef FETCHED_PAGES
-#define FETCHED_PAGES 3
+#define FETCHED_PAGES 0  // of 64 rows and more: how far ahead pages are asked into L2
 #endif
 #ifndef SPREAD
-#define SPREAD 1
+#define SPREAD 0  // LatentShape::kSpread
 #endif
 #ifndef PAIRS
-#define PAIRS 0
+#define PAIRS 1  // two blocks of 64 rows share pages
 #endif
 #ifndef SMALL_ROWS
 #define SMALL_ROWS 0  // up to so many rows go to mma.sync
@@ -62,6 +64,9 @@
 #endif
 #ifndef FLIGHT
 #define FLIGHT 6  // thirds of pages they have under way
+#endif
+#ifndef PACE
+#define PACE 0  // nanoseconds between their pages, at least
 #endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
@@ -156,12 +161,12 @@ extern "C" int mla_decode(
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if FEW_ROWS >= 16
     if (rows == 16) {
-        return launch_few<FewShape<1, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if FEW_ROWS >= 32
     if (rows == 32) {
-        return launch_few<FewShape<2, 2, FLIGHT, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<2, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if PAIRS

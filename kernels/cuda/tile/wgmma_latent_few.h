@@ -10,6 +10,7 @@
 // pages. A warp loads: the next pieces' queries and pages are on their way while a piece is finished.
 #pragma once
 
+#include "ptx/global_timer.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
@@ -20,13 +21,13 @@
 #include "tile/wgmma_latent_few_consume.h"
 
 /// Load all queries and pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
-/// At most kFlight parts are under way: more do not come sooner, and multiprocessors whose neighbours are fewer would be served
-/// better than others.
+/// At most kFlight parts are under way, and pages are kPace nanoseconds apart at least: where memory is the bound, multiprocessors
+/// that ask for more than their share would get it at the cost of others, which then end last.
 template <class Shape>
 __device__ __forceinline__ void produce_few(
     const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int lane) {
     uint32_t tile = 0;  // so many so far
-    const uint64_t policy = policy_evict_first();
+    const uint64_t policy = policy_evict_first(), begin = global_nanoseconds();
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
     DecodePiece piece;
@@ -50,6 +51,11 @@ __device__ __forceinline__ void produce_few(
             const int stage = static_cast<int>(tile % Shape::kStages);
             mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);
             if (lane == 0) {
+                if constexpr (Shape::kPace > 0) {
+                    const uint64_t due = static_cast<uint64_t>(tile < 2 ? 0 : tile - 1) * Shape::kPace;
+                    while (global_nanoseconds() - begin < due) {
+                    }
+                }
 #pragma unroll 1
                 for (int part = 0; part < Shape::kParts; ++part) {
                     if constexpr (Shape::kFlight < Shape::kStages * Shape::kParts) {
