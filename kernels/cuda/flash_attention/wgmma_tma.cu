@@ -3,33 +3,41 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune SLACK=8,0
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL tune SEAMLESS=1,0
+//!KERNEL tune HALVES=0,1
 //
 // FlashAttention forward for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
 //
 // Algorithm. A block holds a tile of query rows of one head and walks over the keys from the last it sees to the first. One
-// thread has TMA fill two rings of two stages, one with tiles of K and one with tiles of V. Consumer warpgroups of 64 rows
-// each multiply S = Q K^T (wgmma, both operands in shared memory), turn S into P in registers, which rounded in pairs is the
-// A operand of O += P V (V is the transposed B operand, straight from shared memory).
+// thread decides on tiles, tells all others through shared memory, and has TMA load queries and fill a ring with tiles of K;
+// another one fills a ring with tiles of V. Consumer warpgroups of 64 rows each multiply S = Q K^T (wgmma, both operands in
+// shared memory), turn S into P in registers, which rounded in pairs is the A operand of O += P V (V is the transposed B
+// operand, straight from shared memory).
 //
-// Overlap. Within a warpgroup the next S is on its way while P V of the last step runs, and a step's softmax runs beside P V.
-// Between warpgroups named barriers hand on the turn to issue products (kTurns), so that one's softmax meets the other's
-// products. The correction of O when a row's maximum rises is left out while no score exceeds the maximum by 2^SLACK: sums
-// and P grow that far without losing precision, and after the first steps hardly any is needed.
+// Overlap. Within a warpgroup the next S is on its way while P V of the last step runs, with SEAMLESS also from one tile to the
+// next, so that a finished O is stored while others multiply. Between warpgroups products meet softmax either by themselves or
+// by named barriers that hand on the turn to issue them. The correction of O when a row's maximum rises is left out while no
+// score exceeds the maximum by 2^SLACK: sums and P grow that far without losing precision, and after the first steps hardly any
+// is needed. HALVES does a step's softmax in two halves, the maxima of one beside the exponentials of the other.
 //
-//   head_dim  mask    when                      queries x keys   turns  correction   Q from     order of tiles
-//       64    full                                 192 x 128      yes   beside S     shared     persistent
-//       64    causal  up to 16 tiles of 192        128 x 128      yes   before S     registers  persistent, pairs
-//       64    causal  more                         192 x 128      yes   before S     shared     a block per tile
-//      128    full    more than 1024 keys          128 x 176      yes   beside S     shared     persistent
-//      128    full    else                         128 x 128      yes   before S     shared     persistent
-//      128    causal                               128 x 128      yes   before S     registers  persistent, pairs
-//      256    full                                 128 x 64       no    beside S     shared     persistent
-//      256    causal  up to 64 tiles               128 x 64       no    beside S     shared     persistent, pairs
-//      256    causal  more                         128 x 80       no    beside S     shared     a block per tile
-//      all    any     few tiles, all at once        64 x 128 (80)        before S     shared     a block per tile
+//   head_dim  mask    when                  queries x keys   stages K, V   turns  Q from     order of tiles
+//       64    full                             192 x 128        3, 3        yes   shared     equal shares
+//       64    causal                           192 x 128        3, 3        yes   shared     by count
+//      128    full    up to 1024 keys          128 x 128        3, 3        yes   shared     equal shares
+//      128    full    more                     128 x 176        2, 2        no    shared     equal shares
+//      128    causal  up to 1024 queries       128 x 128        3, 3        no    registers  equal shares, pairs
+//      128    causal  more                     128 x 128        3, 3        no    registers  by count
+//      256    full    up to 4096 keys          128 x 64         2, 3        yes   shared     equal shares
+//      256    full    more                     128 x 64         2, 3        no    shared     equal shares
+//      256    causal                           128 x 64         2, 3        no    shared     equal shares, pairs
+//      all    any     few tiles, all at once    64 x 128 (80)   2, 2              shared     a block per tile
 //
-// Order. Persistent blocks have equal shares, heads one after the other, so that K and V of a head are read from L2: causal
-// tiles in pairs of a long and a short one. A block per tile leaves the balance to the hardware, the longest first.
+// At head_dim 64 there is room for the queries of two tiles. Corrections of O happen beside S, but for few tiles at 64 and 128.
+//
+// Order. Persistent blocks with equal shares take heads one after the other, so that K and V of a head are read from L2: causal
+// tiles in pairs of a long and a short one. By count a block takes the longest tile left when it is ready for one: a number in
+// the workspace, set to zero by a launch of its own (without workspace: pairs). Which block does a tile changes no bit of it.
+// A warpgroup lets steps pass of which it sees no key, and tiles in which it has no row.
 //
 // Few queries (at most 64 of a head) and keys that must be split to fill the device are left to mma_sync's tiles.
 //
@@ -39,49 +47,44 @@
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors. Results repeat to the bit.
 #include "kernel.h"
 
-#include <type_traits>
-
 #include "tile/wgmma_flash_launch.h"
 
 #ifndef SLACK
 #define SLACK 8
 #endif
+#ifndef SEAMLESS
+#define SEAMLESS 1
+#endif
+#ifndef HALVES
+#define HALVES 0
+#endif
 
 namespace {
 
-constexpr TileOrder kPersistent = TileOrder::kPersistent, kOwnBlocks = TileOrder::kOwnBlocks;
+constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
+constexpr int kAlways = (SEAMLESS != 0 ? kFlashSeamless : 0) | (HALVES != 0 ? kFlashHalves : 0);
 
-/// kTurns, kRescaleEarly and kHeldQuery of FlashShape.
-template <class Element, int kHeadDim, int kGroups, int kKeys, bool kTurns, bool kRescaleEarly, bool kHeldQuery = false>
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kTurns, kRescaleEarly, kHeldQuery, SLACK>;
+template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
+using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
 
-// The builds that were best in benchmarks/flash_attention.md.
-template <class Element>
-int launch_tiles(std::integral_constant<int, 64>, const ForwardArguments& a, int multiprocessors, void* queue) {
-    if (!a.causal) return launch_flash<Tile<Element, 64, 3, 128, true, true>>(a, kPersistent, multiprocessors, queue);
-    if (a.seqlen_q <= 16 * 192) {
-        return launch_flash<Tile<Element, 64, 2, 128, true, false, true>>(a, kPersistent, multiprocessors, queue);
+/// The instances that were best in benchmarks/flash_attention.md.
+template <class Element, int kHeadDim>
+int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
+    constexpr int kTurns = kFlashTurns, kEarly = kFlashEarlyFactors;
+    if constexpr (kHeadDim == 64) {
+        using Only = Tile<Element, 64, 3, 128, kTurns | kEarly | kFlashTwoQueries, 3, 3>;
+        return launch_flash<Only>(a, a.causal ? kCount : kShares, to);
+    } else if constexpr (kHeadDim == 128) {
+        if (a.causal) {
+            using Causal = Tile<Element, 128, 2, 128, kEarly | kFlashHeldQuery, 3, 3>;
+            return launch_flash<Causal>(a, a.seqlen_q <= 1024 ? kShares : kCount, to);
+        }
+        if (a.seqlen_k <= 1024) return launch_flash<Tile<Element, 128, 2, 128, kTurns | kEarly, 3, 3>>(a, kShares, to);
+        return launch_flash<Tile<Element, 128, 2, 176, kEarly, 2, 2>>(a, kShares, to);
+    } else {
+        if (a.causal || a.seqlen_k > 4096) return launch_flash<Tile<Element, 256, 2, 64, kEarly, 2, 3>>(a, kShares, to);
+        return launch_flash<Tile<Element, 256, 2, 64, kTurns | kEarly, 2, 3>>(a, kShares, to);
     }
-    return launch_flash<Tile<Element, 64, 3, 128, true, false>>(a, kOwnBlocks, multiprocessors, queue);
-}
-
-template <class Element>
-int launch_tiles(std::integral_constant<int, 128>, const ForwardArguments& a, int multiprocessors, void* queue) {
-    if (a.causal) {
-        return launch_flash<Tile<Element, 128, 2, 128, true, false, true>>(a, kPersistent, multiprocessors, queue);
-    }
-    if (a.seqlen_k <= 1024) {
-        return launch_flash<Tile<Element, 128, 2, 128, true, false>>(a, kPersistent, multiprocessors, queue);
-    }
-    return launch_flash<Tile<Element, 128, 2, 176, true, true>>(a, kPersistent, multiprocessors, queue);
-}
-
-template <class Element>
-int launch_tiles(std::integral_constant<int, 256>, const ForwardArguments& a, int multiprocessors, void* queue) {
-    if (a.causal && a.seqlen_q > 64 * 128) {
-        return launch_flash<Tile<Element, 256, 2, 80, false, true>>(a, kOwnBlocks, multiprocessors, queue);
-    }
-    return launch_flash<Tile<Element, 256, 2, 64, false, true>>(a, kPersistent, multiprocessors, queue);
 }
 
 /// wgmma, but mma.sync's tiles for few queries where a head has no more queries than theirs and where keys must be split to
@@ -92,13 +95,15 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     int error = 0;
     const int multiprocessors = count_multiprocessors(&error);
     if (error != 0) return error;
+    const FlashLaunch to = {multiprocessors, workspace, workspace_bytes, queue};
     const Plan<Few> few(a, multiprocessors, kFewCost, workspace_bytes);
     if (few.units <= multiprocessors && few.splits == 1) {
-        using OneConsumer = Tile<Element, kHeadDim, 1, kHeadDim == 256 ? 80 : 128, false, kHeadDim == 256>;
-        return launch_flash<OneConsumer>(a, kOwnBlocks, multiprocessors, queue);
+        constexpr bool kWide = kHeadDim == 256;
+        using OneConsumer = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, SLACK>;
+        return launch_flash<OneConsumer>(a, kOwnBlocks, to);
     }
     if (a.seqlen_q <= Few::kQueries || few.splits > 2) return launch<Few>(a, few, workspace, queue);
-    return launch_tiles<Element>(std::integral_constant<int, kHeadDim>(), a, multiprocessors, queue);
+    return launch_tiles<Element, kHeadDim>(a, to);
 }
 
 template <class Element>

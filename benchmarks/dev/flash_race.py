@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: MIT
+"""Race builds of flash_attention/wgmma_tma with cuDNN and, where its module can be imported, FlashAttention-3.
+
+    python benchmarks/dev/flash_race.py build DIR LABEL=KEY:VALUE,... ...     (no GPU; one nvcc each, all at once)
+    python benchmarks/dev/flash_race.py race DIR [--seconds 45] [--dims 64,128,256] [--lengths 512,2048,8192,16384]
+
+A label starts with the head dimension it is for, or with "all". `race` first runs each build in a process of its own, with a
+time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not take part. Then 16 384
+tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py. With $OUT set, the times are
+written to $OUT/flash_race.json, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import check_attention as lib
+import torch
+
+HEADS = {64: 32, 128: 16, 256: 8}
+SMALL = [
+    (2, 193, 130, 2, 1, 0), (1, 400, 400, 1, 1, 1), (1, 300, 420, 2, 1, 1), (2, 300, 100, 1, 1, 1),
+    (2, 600, 600, 80, 40, 0), (2, 600, 600, 80, 40, 1), (1, 2100, 2100, 8, 8, 1), (1, 64, 200, 300, 300, 1),
+]
+
+
+def build(folder: Path, builds: list[str]) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    jobs = []
+    for text in builds:
+        label, _, rest = text.partition("=")
+        defines = [f"-D{key}={value}" for key, _, value in (part.partition(":") for part in rest.split(",") if part)]
+        if not label.startswith("all"):
+            defines.append(f"-DONLY_DIM={re.match(r'[0-9]+', label)[0]}")   # type: ignore[index]
+        command = [
+            os.environ.get("NVCC", "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
+            "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static",
+            "-gencode", "arch=compute_90a,code=sm_90a", *defines,
+            *(f"-I{lib.ROOT / path}" for path in ("problems/flash_attention", "kernels/cuda", "kernels/common")),
+            str(lib.ROOT / "kernels/cuda/flash_attention/wgmma_tma.cu"), "-o", str(folder / f"{label}.so")]
+        jobs.append((label, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
+    failed = 0
+    for label, process in jobs:
+        log, _ = process.communicate(timeout=400)
+        failed += process.returncode != 0
+        spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", log))
+        notes = [line for line in log.splitlines() if re.search(r"error|Performance Loss", line)]
+        print(label, f"status {process.returncode}, {spills} bytes spilled", *notes[:5], flush=True)
+    return failed
+
+
+def takes(label: str, dim: int) -> bool:
+    return label.startswith("all") or label.startswith(f"{dim}")
+
+
+def check(library: Path) -> int:
+    problem = lib.Problem("flash_attention")
+    kernel = lib.Kernel(problem, library.stem, library)
+    for dim in HEADS:
+        for number, (batch, sq, sk, hq, hk, causal) in enumerate(SMALL):
+            if not takes(library.stem, dim):
+                continue
+            case = lib.flash(batch, sq, sk, hq, hk, dim, causal)
+            data = problem.data(case, seed=number)
+            expected = problem.reference.expected(data, sample=3000 if batch * sq * hq > 30000 else None)
+            for space in (0, problem.binding.workspace_bytes(case)):
+                wrong = lib.check(kernel, case, data, expected, space)
+                if wrong:
+                    print(f"WRONG {library.stem} {case} {wrong[:300]}", flush=True)
+                    return 1
+    return 0
+
+
+def peers(sets: list[Any]) -> dict[str, list[Any]]:
+    calls = {name: all_calls for name, all_calls in lib.torch_calls(lib.Problem("flash_attention"), sets).items()
+             if "cudnn" in name}
+    try:
+        from flash_attn_interface import flash_attn_func   # type: ignore[import-not-found]
+    except (ImportError, OSError):
+        return calls
+    calls["fa3"] = [partial(flash_attn_func, q, k, v, scale, causal=bool(causal)) for q, k, v, causal, scale in sets]
+    return calls
+
+
+def race(folder: Path, deadline: float, dims: list[int], lengths: list[int], budget: float) -> int:
+    libraries = sorted(folder.glob("*.so"))
+    checks = {
+        path: subprocess.Popen([sys.executable, __file__, "check", str(path)], stdout=subprocess.PIPE,
+                               stderr=subprocess.STDOUT, text=True)
+        for path in libraries}
+    right = []
+    for path, process in checks.items():
+        try:
+            log, _ = process.communicate(timeout=max(1.0, 20 - lib.elapsed()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            log = "out of time"
+        if process.returncode == 0:
+            right.append(path)
+        else:
+            lib.say(f"{path.stem}: {log.strip()[-400:]}")
+    lib.say(f"{len(right)} of {len(libraries)} builds right, {lib.elapsed():.0f} s; {lib.clocks()}")
+    problem = lib.Problem("flash_attention")
+    kernels = [lib.Kernel(problem, path.stem, path) for path in right]
+    rows = []
+    for dim in dims:
+        for length in lengths:
+            for causal in (0, 1):
+                if lib.elapsed() > deadline:
+                    lib.say("out of time")
+                    return 1
+                case = lib.flash(16384 // length, length, length, HEADS[dim], HEADS[dim], dim, causal)
+                moved, flops = problem.binding.bytes_moved(case), problem.binding.flops(case)
+                cache = torch.cuda.get_device_properties(0).L2_cache_size
+                sets = [problem.data(case, seed=i) for i in range(max(2, math.ceil(2.2 * cache / moved)))]
+                space = torch.empty(problem.binding.workspace_bytes(case) // 4, device="cuda")
+                contestants, keep = {}, []
+                for kernel in (k for k in kernels if takes(k.label, dim)):
+                    calls = []
+                    for data in sets:
+                        outputs = {name: torch.empty(shape, dtype=lib.dtype_of(dtype), device="cuda")
+                                   for name, (shape, dtype) in problem.binding.outputs(case).items()}
+                        keep.append(outputs)
+                        calls.append(kernel.bind(problem.binding.arguments(case, data), outputs, space))
+                    contestants[kernel.label] = calls
+                contestants.update(peers(sets))
+                times = lib.race(contestants, budget)
+                lib.say(f"{dim} {length} {'causal' if causal else 'full'}: " + "  ".join(
+                    f"{name} {us:.1f} ({flops / us * 1e-6:.0f})" for name, us in times.items()))
+                rows.append({"dim": dim, "length": length, "causal": causal, "us": times})
+                del sets, contestants, keep
+    for name, reason in lib.REFUSED.items():
+        lib.say(f"refused: {name}: {reason}")
+    lib.say(f"{lib.clocks()} | {lib.elapsed():.0f} s")
+    if out := os.environ.get("OUT"):
+        Path(out, "flash_race.json").write_text(json.dumps(rows))
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["build", "check", "race"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("builds", nargs="*")
+    parser.add_argument("--seconds", type=float, default=45, help="start nothing new after this long")
+    parser.add_argument("--dims", default="64,128,256")
+    parser.add_argument("--lengths", default="512,2048,8192,16384")
+    parser.add_argument("--budget", type=float, default=150, help="milliseconds of turns per row")
+    options = parser.parse_args()
+    if options.verb == "build":
+        return build(options.folder, options.builds)
+    if options.verb == "check":
+        return check(options.folder)
+    numbers = [[int(n) for n in text.split(",")] for text in (options.dims, options.lengths)]
+    start = time.monotonic()
+    status = race(options.folder, options.seconds, *numbers, options.budget)
+    lib.say(f"{time.monotonic() - start:.0f} s in all")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,6 @@
+// SPDX-License-Identifier: MIT
+// Addition to a number in global memory that other blocks add to as well.
+#pragma once
+
+/// What stood at `number` before. Orders nothing else.
+__device__ __forceinline__ unsigned fetch_add(unsigned* number, unsigned value) { return atomicAdd(number, value); }

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT
+// What a consumer thread of the Hopper attention forward does with accumulators: mask, softmax, correction, store.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "online_softmax.h"
+#include "ptx/exp2.h"
+#include "tile/attention_mma.h"
+#include "tile/wgmma_flash_walk.h"
+
+/// Mask scores from key `limits[row]` of the tile on.
+template <int kCount>
+__device__ __forceinline__ void mask_scores(float (&scores)[kCount], const int (&limits)[2], int lane) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i % 4 / 2]) scores[i] = -INFINITY;
+    }
+}
+
+/// SoftmaxRow::raise, but the maximum stays as it is while no score exceeds it by more than kSlack in the exponent: sums
+/// and probabilities then grow up to 2^kSlack, which costs no precision, and most steps need no correction.
+template <int kSlack>
+__device__ __forceinline__ float raise_lazily(SoftmaxRow& row, float tile_maximum, float scale) {
+    const float excess = (tile_maximum - row.maximum) * scale;   // infinite at the first key, NaN before it
+    if (excess <= static_cast<float>(kSlack)) return 1.0f;
+    return row.raise(tile_maximum, scale, Exp2());
+}
+
+/// Of a thread's scores those from kBegin on, kCount of them, in its two rows: a step's or half of one's. Both are multiples
+/// of 4.
+template <int kBegin, int kCount>
+struct SoftmaxPart {
+    static constexpr int kEnd = kBegin + kCount;
+
+    /// The largest that this thread has.
+    template <int kAll>
+    static __device__ __forceinline__ void look(const float (&scores)[kAll], float (&largest)[2]) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            largest[half] = scores[kBegin + 2 * half];
+#pragma unroll
+            for (int i = kBegin; i < kEnd; i += 4) {
+                largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+            }
+        }
+    }
+
+    /// Raise the rows' maxima and correct what this step has already, but only where some score of the warp exceeds its row's
+    /// maximum by more than kSlack; elsewhere the lanes that share a row need not compare.
+    template <int kSlack, int kAll>
+    static __device__ __forceinline__ void raise(
+        float (&scores)[kAll], SoftmaxRow (&rows)[2], const float (&largest)[2], float (&corrections)[2], float scale) {
+        // Infinite at the first key, NaN before it.
+        const bool within = (largest[0] - rows[0].maximum) * scale <= static_cast<float>(kSlack) &&
+                            (largest[1] - rows[1].maximum) * scale <= static_cast<float>(kSlack);
+        if (!__any_sync(0xffffffffu, !within)) return;
+        const float factors[2] = {raise_lazily<kSlack>(rows[0], quad_maximum(largest[0]), scale),
+                                  raise_lazily<kSlack>(rows[1], quad_maximum(largest[1]), scale)};
+        corrections[0] *= factors[0];
+        corrections[1] *= factors[1];
+#pragma unroll
+        for (int i = 0; i < kBegin; ++i) scores[i] *= factors[i % 4 / 2];
+    }
+
+    template <int kAll>
+    static __device__ __forceinline__ void exponentiate(float (&scores)[kAll], SoftmaxRow (&rows)[2], float scale) {
+        const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
+#pragma unroll
+        for (int i = kBegin; i < kEnd; ++i) {
+            scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
+            rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
+        }
+    }
+};
+
+/// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
+/// multiplied with. With kHalves the second half's maxima are looked for beside the first half's exponentials.
+template <int kSlack, bool kHalves, int kAll>
+__device__ __forceinline__ void softmax_scores(
+    float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
+    float largest[2];
+    if constexpr (kHalves) {
+        constexpr int kFirst = kAll / 8 * 4;
+        using First = SoftmaxPart<0, kFirst>;
+        using Second = SoftmaxPart<kFirst, kAll - kFirst>;
+        corrections[0] = corrections[1] = 1.0f;
+        First::look(scores, largest);
+        First::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        Second::look(scores, largest);
+        First::exponentiate(scores, rows, scale);
+        Second::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        Second::exponentiate(scores, rows, scale);
+    } else {
+        using Whole = SoftmaxPart<0, kAll>;
+        Whole::look(scores, largest);
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            largest[half] = quad_maximum(largest[half]);
+            corrections[half] = kSlack > 0 ? raise_lazily<kSlack>(rows[half], largest[half], scale)
+                                           : rows[half].raise(largest[half], scale, Exp2());
+        }
+        Whole::exponentiate(scores, rows, scale);
+    }
+}
+
+/// Multiply accumulators with what softmax_scores left; with slack that is 1 for most warps in most steps.
+template <int kSlack, int kCount>
+__device__ __forceinline__ void correct_rows(float (&out)[kCount], const float (&corrections)[2]) {
+    if (kSlack > 0 && !__any_sync(0xffffffffu, corrections[0] != 1.0f || corrections[1] != 1.0f)) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
+}
+
+/// Exchange between the four lanes of a quad: lane t gets as d[i] what lane i had as d[t].
+__device__ __forceinline__ void transpose_quad(uint32_t (&d)[4], int lane) {
+    const bool odd = lane % 2 != 0, upper = lane % 4 >= 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? d[i] : d[i + 1], 1);
+        if (odd) d[i] = got;
+        else d[i + 1] = got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? d[i] : d[i + 2], 2);
+        if (upper) d[i] = got;
+        else d[i + 2] = got;
+    }
+}
+
+/// After a tile's last step: write the log-sum-exp of this thread's two rows, of which the first is `query`. `factors` are what
+/// the output is yet to be multiplied with.
+__device__ __forceinline__ void finish_rows(
+    const FlashProblem& p, const FlashTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        rows[half].sum = quad_sum(rows[half].sum);
+        factors[half] = rows[half].inverse();
+        const int row = query + 8 * half;
+        if (row < p.queries && lane % 4 == 0) {
+            p.lse[(static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + row] = rows[half].lse(p.scale);
+        }
+    }
+}
+
+/// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
+template <class Shape>
+__device__ __forceinline__ void store_rows(
+    const FlashProblem& p, const FlashTile& tile, int query, const float (&out)[Shape::kHeadDim / 2],
+    const float (&factors)[2], int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int row = query + 8 * half;
+        const bool valid = row < p.queries;
+        uint8_t* const to =
+            p.o + ((static_cast<size_t>(tile.batch) * p.queries + row) * p.heads + tile.head) * (Shape::kHeadDim * 2) +
+            lane % 4 * 16;
+#pragma unroll
+        for (int i = 0; i < Shape::kHeadDim / 32; ++i) {
+            uint32_t packed[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float* const pair = out + 16 * i + 4 * j + 2 * half;
+                packed[j] = Shape::Element::pack(pair[0] * factors[half], pair[1] * factors[half]);
+            }
+            transpose_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
+            if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: MIT
+// The order in which the blocks of the Hopper attention forward take tiles of queries.
+#pragma once
+
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "ptx/fetch_add.h"
+
+/// What the kernel needs beside the tensor maps.
+struct FlashProblem {
+    uint8_t* o;    // [batch, queries, heads, head_dim]
+    float* lse;    // [batch, heads, queries]
+    int batch, queries, keys, heads, heads_per_key_head;
+    bool causal;
+    float scale;   // softmax_scale * log2(e)
+    int tiles;     // of one head
+    int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
+    int units;     // of work, in all
+    bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
+    unsigned* taken;   // units taken beyond each block's first, by whoever is free; null: every block has its share
+};
+
+/// One tile of queries and how many steps of keys its last row sees.
+struct alignas(16) FlashTile {
+    int batch, head, first_query, steps;
+};
+constexpr int kFlashNoTile = -1;   // `steps` after the last tile
+
+/// Steps of keys that the last of `rows` rows from `first_query` on sees; none if all lie past the end.
+template <class Shape>
+__device__ __forceinline__ int flash_steps(const FlashProblem& p, int first_query, int rows) {
+    if (first_query >= p.queries) return 0;
+    // Causal: query i sees keys j <= i + keys - queries.
+    const int last = min(first_query + rows, p.queries) - 1;
+    const int seen = p.causal ? min(p.keys, last + 1 + p.keys - p.queries) : p.keys;
+    return seen <= 0 ? 0 : ceil_div(seen, Shape::kKeys);
+}
+
+/// The tiles of one block, in order. One thread.
+template <class Shape>
+struct FlashWalk {
+    int unit;
+    bool second = false;   // of a pair
+    unsigned fetched = 0;  // asked for early, since the answer takes a while
+
+    __device__ __forceinline__ FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ bool more(const FlashProblem& p) const { return unit < p.units; }
+    /// Once per tile, any time before next().
+    __device__ __forceinline__ void fetch(const FlashProblem& p) {
+        if (p.taken != nullptr) fetched = fetch_add(p.taken, 1u);
+    }
+    __device__ __forceinline__ void next(const FlashProblem& p) {
+        const int half = (p.tiles + 1) / 2, blocks = static_cast<int>(gridDim.x);
+        second = p.pairs && !second && unit % half != p.tiles / 2;
+        if (!second) unit = p.taken != nullptr ? blocks + static_cast<int>(fetched) : unit + blocks;
+    }
+
+    __device__ __forceinline__ FlashTile tile(const FlashProblem& p) const {
+        int head, index;   // index: place among the head's tiles, the longest first
+        if (p.pairs) {
+            const int half = (p.tiles + 1) / 2, pair = unit % half;
+            head = unit / half;
+            index = second ? p.tiles - 1 - pair : pair;
+        } else {
+            const int in_section = p.section * p.tiles, first = unit / in_section * p.section, rest = unit % in_section;
+            const int heads = min(p.section, p.batch * p.heads - first);
+            head = first + rest % heads;
+            index = rest / heads;
+        }
+        FlashTile t;
+        t.batch = head / p.heads;
+        t.head = head % p.heads;
+        t.first_query = (p.causal ? p.tiles - 1 - index : index) * Shape::kQueries;
+        t.steps = flash_steps<Shape>(p, t.first_query, Shape::kQueries);
+        return t;
+    }
+};
