@@ -235,8 +235,8 @@ class SlotMemory:
                     return f"input {spec.name} was modified: {_changes(actual, truth, changed)}"
             for update in self.layout.updated:
                 if bool(self._stale(update)):
-                    return (f"input {update.tensor} was not updated: its part for it is not what output"
-                            f" {update.output} is")
+                    return (f"input {update.tensor} was not updated: the part that a call rewrites is not what output"
+                            f" {update.output} holds")
         return ""
 
     def _changed(self, spec: TensorSpec) -> torch.Tensor:

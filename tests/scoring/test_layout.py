@@ -63,7 +63,7 @@ def test_a_part_of_an_input_may_be_rewritten_and_must_be(updating):
     cache[:, 1:2] = row
     assert updating.damage() == ""
     cache[1, 1, 2] = 3.5
-    assert "cache was not updated: its part for it is not what output row is" in updating.damage()
+    assert "cache was not updated: the part that a call rewrites is not what output row holds" in updating.damage()
 
 
 def test_nothing_else_of_that_input_may_change(updating):

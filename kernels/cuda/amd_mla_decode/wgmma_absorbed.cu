@@ -23,7 +23,7 @@
 // numbered in order, and the row that a call appends is where the attention looks for it.
 //
 // The cached rotary columns cost a tenth of the cache's bytes, read and written once more. Rotating them in shared memory
-// between TMA and products would cost none, but was slower: benchmarks/amd_mla_decode.md.
+// between TMA and products would cost none, but its latency did not hide: benchmarks/amd_mla_decode.md.
 //
 // Shapes: those of kernel.h with dim and q_rank multiples of 8, max_len of 64, 16-byte aligned tensors.
 // Limits: weights at the speed of memory (374 MB in the challenge's shapes), then the attention's (mla_decode/wgmma_tma.cu).

@@ -62,17 +62,11 @@
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
 #endif
-#ifndef SLACK
-#define SLACK 4  // the same of 64 rows and more
-#endif
 #ifndef FLIGHT
 #define FLIGHT 6  // thirds of pages they have under way
 #endif
 #ifndef PACE
 #define PACE 0  // nanoseconds between their pages, at least
-#endif
-#ifndef FETCHED_BYTES
-#define FETCHED_BYTES 256  // that L2 fetches of pages at a time
 #endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first

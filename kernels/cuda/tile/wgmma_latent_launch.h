@@ -6,7 +6,6 @@
 #include <cstddef>
 
 #include "launch.h"
-#include "ptx/mma_16bit.h"
 #include "tile/latent_merge.h"
 #include "tile/launch_cluster.h"
 #include "tile/tensor_map.h"
