@@ -3,10 +3,8 @@
 //
 //!KERNEL summary split-KV MLA decode over e4m3 codes on mma.sync.m16n8k16.f16; scales applied to scores and weights
 //!KERNEL arch sm_89 sm_90a
-//!KERNEL tune ROWS16_TOKENS=64,32
-//!KERNEL tune ROWS16_SLOTS=8,6
-//!KERNEL tune ROWS16_BUFFERS=2,1
-//!KERNEL tune ROWS16_EXCHANGE=1,0
+//!KERNEL tune ROWS16_STRETCH=3,2,1
+//!KERNEL tune ROWS32_STRETCH=1,3
 //!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
@@ -37,29 +35,18 @@
 
 #include "tile/coded_latent_launch.h"
 
-#ifndef ROWS16_TOKENS
-#define ROWS16_TOKENS 64
-#endif
 #ifndef ROWS16_SLOTS
 #define ROWS16_SLOTS 8
 #endif
-#ifndef ROWS16_EXCHANGE
-#define ROWS16_EXCHANGE 1
+#ifndef ROWS16_STRETCH
+#define ROWS16_STRETCH 3
 #endif
-#ifndef ROWS16_BUFFERS
-#define ROWS16_BUFFERS 2
+#ifndef ROWS16_QUERY
+#define ROWS16_QUERY true
+#define ROWS16_COPIES Copies::kWarpgroup
 #endif
-#ifndef ROWS32_BUFFERS
-#define ROWS32_BUFFERS 2
-#endif
-#ifndef ROWS32_TOKENS
-#define ROWS32_TOKENS 32
-#endif
-#ifndef ROWS32_QUERY
-#define ROWS32_QUERY 0
-#endif
-#ifndef ROWS32_SLOTS
-#define ROWS32_SLOTS 6
+#ifndef ROWS32_STRETCH
+#define ROWS32_STRETCH 1
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
@@ -76,9 +63,8 @@ constexpr bool kHopper = kArchitectures[0] >= 900;
 
 template <bool kBulk>
 struct Tiles {
-    using Rows16 = CodedTile<
-        1, ROWS16_TOKENS, ROWS16_SLOTS, 8, ROWS16_BUFFERS, true, ROWS16_EXCHANGE ? Copies::kWarpgroup : Copies::kWarp>;
-    using Rows32 = CodedTile<2, ROWS32_TOKENS, ROWS32_SLOTS, 8, ROWS32_BUFFERS, ROWS32_QUERY, Copies::kWarpgroup>;
+    using Rows16 = CodedTile<1, 64, ROWS16_SLOTS, 8, ROWS16_STRETCH, ROWS16_QUERY, ROWS16_COPIES>;
+    using Rows32 = CodedTile<2, ROWS32_STRETCH == 1 ? 64 : 32, 6, 8, ROWS32_STRETCH, false, Copies::kWarpgroup>;
     using Rows64 = CodedTile<4, 32, 4, 8, 1, false, Copies::kWarpgroup>;
 };
 template <>
