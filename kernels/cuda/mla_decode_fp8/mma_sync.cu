@@ -18,9 +18,19 @@
 // Every code is converted twice, once per product: 1024 instructions per 64 tokens, less than writing and reading 16-bit
 // tiles would cost. Fragments of bytes are described in tile/coded_latent_scores.h and tile/coded_latent.h.
 //
+// Order. None of these steps is bound by a rate of the multiprocessor, all by latency. For 16 rows the product with values of
+// one step, the softmax of the next and the scores of the one behind that therefore stand between the same two barriers, where
+// they do not depend on each other (ROWS16_STRETCH; tile/coded_latent.h). Shared memory has no room for that with more rows.
+//
 // Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks, and
-// 32 tokens are one bulk copy (tile/coded_latent_ring.h; cp.async on Ada). Slots behind the length hold NaN, as codes, scales
-// and rotary columns: they are not read, their rows in shared memory are zero.
+// 32 tokens are one bulk copy, issued by a warp of its own that runs ahead over requests (tile/coded_latent_ring.h; cp.async on
+// Ada). Slots behind the length hold NaN, as codes, scales and rotary columns: they are not read, their rows in shared memory
+// are zero.
+//
+//   tile       used for                             tokens a step   slots of 32 tokens   shared memory
+//   16 rows    rows not divisible by 32                64 (Ada 32)        8 (Ada 3)      216 KB (Ada 75)
+//   32 rows    Ada; Hopper: not divisible by 64        64 (Ada 32)        6 (Ada 3)      210 KB (Ada 88)
+//   64 rows    Hopper: divisible by 64                 32                 4              207 KB
 //
 // Balance as in mla_decode/mma_sync.cu (tile/decode_schedule.h): equal chunks of all tokens, a second kernel merges parts in a
 // fixed order. On Hopper kernels start beside the end of the one before.
