@@ -3,10 +3,8 @@
 //
 //!KERNEL summary split-KV MLA decode over e4m3 codes on mma.sync.m16n8k16.f16; scales applied to scores and weights
 //!KERNEL arch sm_89 sm_90a
-//!KERNEL tune ROWS16_TOKENS=64,32
-//!KERNEL tune ROWS16_SLOTS=8,6
-//!KERNEL tune ROWS16_BUFFERS=2,1
-//!KERNEL tune ROWS16_EXCHANGE=1,0
+//!KERNEL tune ROWS16_STRETCH=3,2,1
+//!KERNEL tune ROWS32_STRETCH=1,3
 //!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
@@ -20,9 +18,19 @@
 // Every code is converted twice, once per product: 1024 instructions per 64 tokens, less than writing and reading 16-bit
 // tiles would cost. Fragments of bytes are described in tile/coded_latent_scores.h and tile/coded_latent.h.
 //
+// Order. None of these steps is bound by a rate of the multiprocessor, all by latency. For 16 rows the product with values of
+// one step, the softmax of the next and the scores of the one behind that therefore stand between the same two barriers, where
+// they do not depend on each other (ROWS16_STRETCH; tile/coded_latent.h). Shared memory has no room for that with more rows.
+//
 // Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks, and
-// 32 tokens are one bulk copy (tile/coded_latent_ring.h; cp.async on Ada). Slots behind the length hold NaN, as codes, scales
-// and rotary columns: they are not read, their rows in shared memory are zero.
+// 32 tokens are one bulk copy, issued by a warp of its own that runs ahead over requests (tile/coded_latent_ring.h; cp.async on
+// Ada). Slots behind the length hold NaN, as codes, scales and rotary columns: they are not read, their rows in shared memory
+// are zero.
+//
+//   tile       used for                             tokens a step   slots of 32 tokens   shared memory
+//   16 rows    rows not divisible by 32                64 (Ada 32)        8 (Ada 3)      216 KB (Ada 75)
+//   32 rows    Ada; Hopper: not divisible by 64        64 (Ada 32)        6 (Ada 3)      210 KB (Ada 88)
+//   64 rows    Hopper: divisible by 64                 32                 4              207 KB
 //
 // Balance as in mla_decode/mma_sync.cu (tile/decode_schedule.h): equal chunks of all tokens, a second kernel merges parts in a
 // fixed order. On Hopper kernels start beside the end of the one before.
@@ -37,29 +45,18 @@
 
 #include "tile/coded_latent_launch.h"
 
-#ifndef ROWS16_TOKENS
-#define ROWS16_TOKENS 64
-#endif
 #ifndef ROWS16_SLOTS
 #define ROWS16_SLOTS 8
 #endif
-#ifndef ROWS16_EXCHANGE
-#define ROWS16_EXCHANGE 1
+#ifndef ROWS16_STRETCH
+#define ROWS16_STRETCH 3
 #endif
-#ifndef ROWS16_BUFFERS
-#define ROWS16_BUFFERS 2
+#ifndef ROWS16_QUERY
+#define ROWS16_QUERY true
+#define ROWS16_COPIES Copies::kWarpgroup
 #endif
-#ifndef ROWS32_BUFFERS
-#define ROWS32_BUFFERS 2
-#endif
-#ifndef ROWS32_TOKENS
-#define ROWS32_TOKENS 32
-#endif
-#ifndef ROWS32_QUERY
-#define ROWS32_QUERY 0
-#endif
-#ifndef ROWS32_SLOTS
-#define ROWS32_SLOTS 6
+#ifndef ROWS32_STRETCH
+#define ROWS32_STRETCH 1
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
@@ -76,9 +73,8 @@ constexpr bool kHopper = kArchitectures[0] >= 900;
 
 template <bool kBulk>
 struct Tiles {
-    using Rows16 = CodedTile<
-        1, ROWS16_TOKENS, ROWS16_SLOTS, 8, ROWS16_BUFFERS, true, ROWS16_EXCHANGE ? Copies::kWarpgroup : Copies::kWarp>;
-    using Rows32 = CodedTile<2, ROWS32_TOKENS, ROWS32_SLOTS, 8, ROWS32_BUFFERS, ROWS32_QUERY, Copies::kWarpgroup>;
+    using Rows16 = CodedTile<1, 64, ROWS16_SLOTS, 8, ROWS16_STRETCH, ROWS16_QUERY, ROWS16_COPIES>;
+    using Rows32 = CodedTile<2, ROWS32_STRETCH == 1 ? 64 : 32, 6, 8, ROWS32_STRETCH, false, Copies::kWarpgroup>;
     using Rows64 = CodedTile<4, 32, 4, 8, 1, false, Copies::kWarpgroup>;
 };
 template <>

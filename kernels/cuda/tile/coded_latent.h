@@ -127,8 +127,10 @@ __device__ __forceinline__ void decode_coded_piece(
         if constexpr (weighs) softmax.store(next_buffer, softmax.weigh(loaded, (step + 1) * Tile::kTokens, a.scale));
         if constexpr (scores) scored.store(shared + Tile::buffer(step + 2), role, lane);
         if constexpr (multiplies) ring.release();
-        oldest = middle;
-        middle = newest;
+        if constexpr (scores) {
+            oldest = middle;
+            middle = newest;
+        }
     };
     constexpr std::true_type kDo{};
     constexpr std::false_type kSkip{};
@@ -153,12 +155,19 @@ __device__ __forceinline__ void decode_coded_piece(
             stretch(begin - 1, kSkip, kDo, kDo);
             Tile::meet();
             for (int step = begin; step + 2 < end; ++step) {
-                stretch(step, kDo, kDo, kDo);
+                if constexpr (Tile::kStretch == 3) {
+                    stretch(step, kDo, kDo, kDo);
+                } else {
+                    stretch(step, kDo, kSkip, kSkip);
+                    stretch(step, kSkip, kDo, kDo);
+                }
                 Tile::meet();  // weights of the next step, scores of the one behind it; the other buffers may be written
             }
             stretch(end - 2, kDo, kDo, kSkip);
+            oldest = middle;
         } else {
             stretch(begin - 1, kSkip, kDo, kSkip);
+            oldest = middle;
         }
         Tile::meet();
         stretch(end - 1, kDo, kSkip, kSkip);

@@ -47,12 +47,12 @@ enum class Copies { kThreads, kWarp, kWarpgroup };
 ///
 /// For the scores a warp takes one scale's 128 columns (and a quarter of the rotary ones) of a part of the tokens and rows;
 /// the four groups' parts meet in shared memory. For the output it takes 512 / kWarps columns. kSlots slots of 32 tokens
-/// wait in shared memory. With two kBuffers of scores and weights a step's softmax and the next step's scores are one stretch
-/// of work between two barriers.
-template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, int kBuffers_, bool kQueryInRegisters_, Copies kCopies>
+/// wait in shared memory. kStretch is how many kinds of work may be mixed between two barriers: 2, a step's softmax and the
+/// next step's scores; 3, also the product with values of the step before. That takes two buffers of scores and weights.
+template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, int kStretch_, bool kQueryInRegisters_, Copies kCopies>
 struct CodedTile {
     static constexpr int kRowTiles = kRowTiles_, kTokens = kTokens_, kSlots = kSlots_, kWarps = kWarps_;
-    static constexpr int kBuffers = kBuffers_;
+    static constexpr int kStretch = kStretch_, kBuffers = kStretch > 1 ? 2 : 1;
     static constexpr bool kQueryInRegisters = kQueryInRegisters_;
     static constexpr bool kBulk = kCopies != Copies::kThreads, kExchange = kCopies == Copies::kWarpgroup;
     static constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + (kExchange ? 128 : kBulk ? 32 : 0);
