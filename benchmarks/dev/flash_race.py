@@ -4,10 +4,10 @@
     python benchmarks/dev/flash_race.py build DIR LABEL=KEY:VALUE,... ...     (no GPU; one nvcc each, all at once)
     python benchmarks/dev/flash_race.py race DIR [--seconds 45] [--dims 64,128,256] [--lengths 512,2048,8192,16384]
 
-A label starts with the head dimension to race the build at, or with "all". `race` first runs each build in a process of
-its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not take
-part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py. With $OUT set, the
-times are written to $OUT/flash_race.json, too.
+A label starts with the head dimension to race the build at, or with "all". `race` first runs each build in a process
+of its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not
+take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py.
+With $OUT set, the times are written to $OUT/flash_race.json, too.
 """
 
 from __future__ import annotations
