@@ -218,7 +218,9 @@ class CaseRun:
             template, tensors = layout.describe(data, positions)
             values = binding.arguments(self.case.params, data)
             arguments = self._arguments(values, tensors, outputs) if self._bound else []
-            return layout.plan(tensors, outputs, template, arguments, self._redrawn(values, tensors)), tensors
+            updated = self._updated(values, tensors)
+            return layout.plan(
+                tensors, outputs, template, arguments, self._redrawn(values, tensors), updated), tensors
         template, tensors = layout.describe(data)
         return layout.plan(tensors, self._foreign_outputs(data, template, tensors), template), tensors
 
@@ -234,6 +236,18 @@ class CaseRun:
                     " generate_input with elements of 1, 2 or 4 bytes")
             redrawn.append(names[value.data_ptr()])
         return tuple(redrawn)
+
+    def _updated(self, values: Mapping[str, Any], tensors: Mapping[str, torch.Tensor]) -> list[layout.Update]:
+        """What the binding's ``UPDATED`` lets a call rewrite; raises ``ProblemError`` for no tensor of the data."""
+        names = {id(tensor): name for name, tensor in tensors.items()}
+        updates = []
+        for parameter, (part, output) in getattr(self.problem.binding, "UPDATED", lambda case: {})(
+                self.case.params).items():
+            if id(values.get(parameter)) not in names:
+                raise ProblemError(
+                    f"{self.problem.path}/binding.py: UPDATED names {parameter!r}, no tensor of generate_input")
+            updates.append(layout.Update(names[id(values[parameter])], part, output))
+        return updates
 
     def _arguments(
         self, values: Mapping[str, Any], tensors: dict[str, torch.Tensor], outputs: Mapping[str, Any]

@@ -21,6 +21,15 @@ _INTEGERS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}    
 
 
 @dataclass(frozen=True)
+class Update:
+    """A part of an input that a call rewrites in place, and the output whose value it must have afterwards."""
+
+    tensor: str
+    part: tuple[slice, ...]
+    output: str
+
+
+@dataclass(frozen=True)
 class Plan:
     """Placement of all tensors of a slot, and how the worker turns them into arguments and ``data``."""
 
@@ -30,6 +39,7 @@ class Plan:
     arguments: tuple[tuple[str, Any], ...] = ()      # (kind, value) in the order of the C prototype
     nbytes: int = 0
     fresh: tuple[str, ...] = ()                      # inputs that every link of a chain draws anew
+    updated: tuple[Update, ...] = ()                 # parts of inputs that a call rewrites
 
     @property
     def sealed(self) -> tuple[int, int]:
@@ -97,6 +107,7 @@ def plan(
     template: Any,
     arguments: Sequence[tuple[str, Any]] = (),
     fresh: Sequence[str] = (),
+    updated: Sequence[Update] = (),
 ) -> Plan:
     """Place input ``tensors`` (their strides kept) and row-major ``outputs`` with guards between all of them."""
     offset = GUARD
@@ -116,7 +127,8 @@ def plan(
     count = len(specs)
     for name, (shape, dtype) in outputs.items():
         place(name, dtype, shape, row_major(shape))
-    return Plan(tuple(specs[:count]), tuple(specs[count:]), template, tuple(arguments), offset, tuple(fresh))
+    return Plan(
+        tuple(specs[:count]), tuple(specs[count:]), template, tuple(arguments), offset, tuple(fresh), tuple(updated))
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -205,7 +217,8 @@ class SlotMemory:
         flags = [(self.arena.block[begin:end] != expected).any()
                  for (begin, end), expected in zip(self._spans, self._guards, strict=True)]
         if inputs:
-            flags += [_differ(spec.view(self.arena.block), self.private[spec.name]) for spec in self.layout.inputs]
+            flags += [self._changed(spec).any() for spec in self.layout.inputs]
+            flags += [self._stale(update) for update in self.layout.updated]
         if not flags or not bool(torch.stack(flags).any()):      # one answer from the device for all questions
             return ""
         for (begin, end), expected in zip(self._spans, self._guards, strict=True):
@@ -216,11 +229,31 @@ class SlotMemory:
                 return f"{changed.numel()} guard bytes overwritten, the first {self._place(first)}"
         if inputs:
             for spec in self.layout.inputs:
-                truth = self.private[spec.name]
-                actual = spec.view(self.arena.block)
-                if not _same_bits(actual, truth):
-                    return f"input {spec.name} was modified: {_changes(actual, truth)}"
+                changed = self._changed(spec)
+                if bool(changed.any()):
+                    truth, actual = self.private[spec.name], spec.view(self.arena.block)
+                    return f"input {spec.name} was modified: {_changes(actual, truth, changed)}"
+            for update in self.layout.updated:
+                if bool(self._stale(update)):
+                    return (f"input {update.tensor} was not updated: its part for it is not what output"
+                            f" {update.output} is")
         return ""
+
+    def _changed(self, spec: TensorSpec) -> torch.Tensor:
+        """Which elements of an input are not what they were (NaN equals itself), but for those a call may rewrite."""
+        changed = _bits(spec.view(self.arena.block)) != _bits(self.private[spec.name])
+        for update in self.layout.updated:
+            if update.tensor == spec.name:
+                changed[update.part] = False
+        return changed
+
+    def _stale(self, update: Update) -> torch.Tensor:
+        """Whether the part of an input that a call rewrites differs from its output."""
+        tensor, output = (
+            next(spec for spec in specs if spec.name == name).view(self.arena.block)
+            for specs, name in ((self.layout.inputs, update.tensor), (self.layout.outputs, update.output)))
+        part = tensor[update.part]
+        return (_bits(part) != _bits(output.reshape(part.shape))).any()
 
     def _place(self, offset: int) -> str:
         for spec in (*self.layout.inputs, *self.layout.outputs):
@@ -243,19 +276,8 @@ def _bits(x: torch.Tensor) -> torch.Tensor:
     return x.view(_INTEGERS[x.element_size()])
 
 
-def _differ(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """Whether any bit differs (NaN equals itself), as a tensor of one element on their device."""
-    return (_bits(a) != _bits(b)).any()
-
-
-def _same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
-    """Bitwise equality, so that NaN equals itself."""
-    return not bool(_differ(a, b))
-
-
-def _changes(actual: torch.Tensor, truth: torch.Tensor) -> str:
-    """How many elements differ, and which are the first and the last of them, with what they hold and held."""
-    differ = _bits(actual) != _bits(truth)
+def _changes(actual: torch.Tensor, truth: torch.Tensor, differ: torch.Tensor) -> str:
+    """How many elements ``differ``, and which are the first and the last of them, with what they hold and held."""
     if actual.is_complex():
         differ = differ.any(-1)
     places = differ.nonzero()

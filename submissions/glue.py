@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: MIT
 """The Python around a C symbol in a packed file: argument-building code, and the call that ``kernel.h`` implies.
 
-Outputs are the pointers of the prototype that are not const; everything else comes from ``arguments`` of binding.py.
+Outputs are the pointers of the prototype that are not const, but for those that binding.py updates in place
+(``UPDATED``); everything else comes from ``arguments`` there.
 """
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -27,6 +29,7 @@ class Glue:
     tensor: str       # name of a tensor argument, to ask for the device
     values: str       # the arguments of the call, in the order of the prototype, comma-separated
     argtypes: str     # their ctypes types
+    result: str       # what custom_kernel returns, of data and the outputs' values ``results``
 
 
 def glue(binding: Path, signature: Signature, shown: Path) -> Glue:
@@ -35,13 +38,21 @@ def glue(binding: Path, signature: Signature, shown: Path) -> Glue:
     Raises ``EmbedError`` where it cannot be embedded, ``OSError`` or ``UnicodeDecodeError`` where it cannot be read.
     """
     text = binding.read_text(encoding="utf-8")
-    part = embed(text, shown, ["SYMBOL", "DATA_OUTPUTS", "outputs", "arguments", "workspace_bytes", "case_of"])
+    wanted = ["SYMBOL", "DATA_OUTPUTS", "outputs", "arguments", "workspace_bytes", "case_of"]
+    own = _defines(text, "returned")
+    part = embed(text, shown, [*wanted, "returned"] if own else wanted)
     clash = sorted(part.names & template.RESERVED)
     if clash:
         raise EmbedError(f"{shown}:1: defines {', '.join(clash)}, which a packed file uses itself; rename it there")
     imports = sorted(set(part.imports), key=lambda line: (line[:4] == "from", line))
     code = "\n\n\n".join(["\n".join(imports), part.text]).strip("\n")
-    return Glue(code, _device_tensor(signature, shown), _values(signature), _argtypes(signature))
+    result = "returned(data, results)" if own else "results[0] if len(results) == 1 else results"
+    values = _values(signature, updates=_defines(text, "UPDATED"))
+    return Glue(code, _device_tensor(signature, shown), values, _argtypes(signature), result)
+
+
+def _defines(text: str, function: str) -> bool:
+    return re.search(rf"^def {function}\(", text, re.MULTILINE) is not None
 
 
 def _device_tensor(signature: Signature, shown: Path) -> str:
@@ -51,13 +62,15 @@ def _device_tensor(signature: Signature, shown: Path) -> str:
     raise EmbedError(f"{shown}:1: the prototype has no const pointer to take the device from")
 
 
-def _values(signature: Signature) -> str:
+def _values(signature: Signature, updates: bool) -> str:
     def value(name: str, ctype: str) -> str:
         if name in _OURS:
             return {"workspace": "workspace", "queue": "None"}.get(name, "nbytes")
         if not ctype.endswith("*"):
             return f'inputs["{name}"]'
-        return f'inputs["{name}"].data_ptr()' if ctype.startswith("const") else f'out["{name}"].data_ptr()'
+        if ctype.startswith("const"):
+            return f'inputs["{name}"].data_ptr()'
+        return f'{{**inputs,**out}}["{name}"].data_ptr()' if updates else f'out["{name}"].data_ptr()'
 
     return ", ".join(value(param.name, param.ctype) for param in signature.params)
 

@@ -80,6 +80,7 @@ def pack(
         "MODULE": re.sub(r"\W", "_", f"warpwave_{kernel.problem}_{kernel.variant}_{identity}", flags=re.ASCII),
         "DEVICE_FLAGS": _list(flags), "HOST_FLAGS": _list(host_flags),
         "VALUES": _wrap(code.values), "ARGTYPES": _wrap(code.argtypes), "TENSOR": code.tensor,
+        "RESULT": code.result,
     }
     text = template.render(values, kernel.language, code.text)
     _refuse_banned(text, kernel)

@@ -120,7 +120,7 @@ def custom_kernel(data):
     if status != 0:
         _fail(status, case)
     results = tuple(out.values())
-    return results[0] if len(results) == 1 else results
+    return @RESULT@
 '''
 
 _PREPARE = {

@@ -9,7 +9,8 @@ L4 build runs, too) and, for flash_attention, with other tile shapes. Checks eve
 reference and bounds, with poisoned outputs and workspaces, guard bands and a second run that must give the same bits;
 each case runs with no workspace, a small one and the problem's. Then times by CUDA-graph replays that rotate over more
 than twice the L2 cache, in turns with torch's cuDNN and FlashAttention-2 backends, or with the absorbed products in
-plain torch. Exit status 1 if any check fails. With $OUT set, everything is written to $OUT/check_attention.json, too.
+plain torch and, where `flash_mla` can be imported, FlashMLA. Exit status 1 if any check fails. With $OUT set, all that
+is written to $OUT/check_attention.json, too.
 """
 
 from __future__ import annotations
@@ -331,6 +332,22 @@ def torch_calls(problem: Problem, sets: list[Any]) -> dict[str, list[Callable[[]
     return calls
 
 
+def flash_mla_calls(sets: list[Any]) -> list[Callable[[], Any]]:
+    """FlashMLA on mla_decode's inputs, its schedule computed beforehand; none where the package is missing."""
+    try:
+        import flash_mla
+    except ImportError:
+        return []
+    calls: list[Callable[[], Any]] = []
+    for q, cache, table, lengths, causal, scale in sets:
+        schedule, _ = flash_mla.get_mla_metadata()
+        calls.append(partial(
+            flash_mla.flash_mla_with_kvcache, q, cache, table, lengths, 512, schedule, softmax_scale=scale,
+            causal=causal))
+        calls[-1]()     # computes the schedule
+    return calls
+
+
 def in_order(data: Any) -> Any:
     """The same mla_decode input with pages one behind the other: what random places cost is the difference."""
     q, cache, table, *rest = data
@@ -370,6 +387,8 @@ def time_all(kernels: list[Kernel], deadline: float) -> list[dict[str, Any]]:
                         calls.append(kernel.bind(binding.arguments(case, data), outputs, space))
                     contestants[kernel.label + suffix] = calls
             contestants.update(torch_calls(problem, sets))
+            if problem.name == "mla_decode" and (calls := flash_mla_calls(sets)):
+                contestants["flash_mla"] = calls
             result = race(contestants)
             rate = flops * 1e-6 if problem.name == "flash_attention" else moved * 1e-3
             short = " ".join(str(value) for value in case.values())

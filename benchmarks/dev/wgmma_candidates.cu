@@ -23,4 +23,5 @@ using Shapes = WgmmaTable<
     Split<1, 64, 2>, Split<1, 128, 2>, Split<2, 64, 1>, Split<2, 96, 1, 2>, Split<2, 128, 1, 2>,         // 24
     Split<2, 64, 2>, Split<2, 128, 1>, Split<2, 192, 1>,                                                 // 29
     Swapped<1, 16, 1>, Swapped<1, 16, 2>, Swapped<1, 16, 3>, Swapped<1, 32, 2>, Swapped<1, 64, 1>,       // 32
-    Swapped<1, 64, 2>, Swapped<1, 64, 3>, Swapped<2, 16, 1>, Swapped<2, 64, 1>>;                         // 37
+    Swapped<1, 64, 2>, Swapped<1, 64, 3>, Swapped<2, 16, 1>, Swapped<2, 64, 1>,                          // 37
+    WgmmaShape<3, 1, 144, kRows, kBoxes, 2>, Halves<64>, Halves<96>>;                                    // 41

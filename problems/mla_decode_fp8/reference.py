@@ -100,7 +100,7 @@ def expected(
     A kernel that applies the scales in fp32 stays within the bounds of mla_decode; q in fp8 (u = 2^-4) does not pass.
 
     What the format itself costs is outside of the bounds, since the exact answer is that of the dequantised cache
-    (benchmarks/mla_decode.md).
+    (benchmarks/mla_decode_fp8.md).
     """
     return expected_rows(data, sample, seed, index, tokens_of, _rows)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.problems.folders import NAMES, ROOT, problem
+from tests.problems.folders import ALL, ROOT, problem
 
 KEYS = {"files", "lang", "config", "description", "tests", "benchmarks", "test_timeout", "benchmark_timeout",
         "ranked_timeout", "ranking_by"}
@@ -25,6 +25,7 @@ PARAMETERS = {
     "flash_attention_fp8": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "scales", "rotated", "outliers", "seed"],
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
+    "amd_mla_decode": ["batchsize", "dim", "dq", "prefill", "seed"],
 }
 CHALLENGE = [(n, k) for n, k in (
     (1536, 7168), (3072, 1536), (576, 7168), (7168, 256), (7168, 2048), (4608, 7168), (7168, 2304), (512, 7168),
@@ -39,7 +40,7 @@ def shapes(cases: list[dict[str, int]]) -> list[tuple[int, ...]]:
     return [(case["m"], case["n"], case["k"]) for case in cases]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_keys_files_and_settings(name: str) -> None:
     loaded = task(name)
     assert set(loaded) == KEYS
@@ -54,7 +55,7 @@ def test_keys_files_and_settings(name: str) -> None:
         assert (ROOT / "problems" / name / source).is_file()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_what_is_staged_imports_nothing_else_of_ours(name: str) -> None:
     staged = {entry["name"].removesuffix(".py"): entry["source"] for entry in task(name)["files"]}
     ours = {path.stem for path in (ROOT / "problems").rglob("*.py")}
@@ -64,7 +65,7 @@ def test_what_is_staged_imports_nothing_else_of_ours(name: str) -> None:
         assert imported & ours <= set(staged)
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_cases_survive_the_case_file_grammar_and_are_distinct(name: str) -> None:
     loaded = task(name)
     for group in ("tests", "benchmarks"):
@@ -88,12 +89,17 @@ def test_the_challenges_shapes_in_its_order() -> None:
     benchmarks = [(m, n, k) for m in (1024, 6144) for n, k in CHALLENGE]
     assert shapes(loaded["benchmarks"]) == benchmarks
     assert shapes(task("fp8_gemm")["benchmarks"])[:18] == benchmarks
+    layers = [[(case["batchsize"], case["dim"], case["dq"], case["prefill"]) for case in task("amd_mla_decode")[group]]
+              for group in ("tests", "benchmarks")]
+    assert layers[0][-4:] == [(128, 7168, 1536, prefill) for prefill in (128, 512, 1024, 2048)]
+    assert layers[1] == [(128, 7168, 1536, prefill) for prefill in (4096, 6144)]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", ALL)
 def test_tests_begin_with_cases_for_a_plain_loop(name: str) -> None:
     loaded = problem(name)
-    assert all(loaded.binding.flops(case.params) < 2e8 for case in loaded.tests[:6 if name != "amd_fp8_mm" else 1])
+    count = {"amd_fp8_mm": 1, "amd_mla_decode": 2}.get(name, 6)
+    assert all(loaded.binding.flops(case.params) < 2e8 for case in loaded.tests[:count])
 
 
 def test_gemm_cases_reach_the_corners() -> None:

@@ -43,6 +43,36 @@ def slot() -> Iterator[layout.SlotMemory]:
     made.arena.close()
 
 
+@pytest.fixture
+def updating() -> Iterator[layout.SlotMemory]:
+    """A cache [2, 4, 3] of NaN, of which a call rewrites row 1 of every request; output row must then be the same."""
+    tensors = {"cache": torch.full((2, 4, 3), torch.nan, dtype=torch.bfloat16), "x": torch.randn(3)}
+    updated = [layout.Update("cache", (slice(None), slice(1, 2)), "row")]
+    plan = layout.plan(tensors, {"row": ((2, 1, 3), "bfloat16")}, ["value", None], updated=updated)
+    made = layout.SlotMemory(arena.create_host(plan.nbytes), plan, torch.Generator().manual_seed(1))
+    made.fill(tensors)
+    made.poison(nan=True)
+    yield made
+    made.arena.close()
+
+
+def test_a_part_of_an_input_may_be_rewritten_and_must_be(updating):
+    cache, row = (spec_of(updating, name).view(updating.arena.block) for name in ("cache", "row"))
+    row.fill_(2.5)
+    assert "cache was not updated" in updating.damage()
+    cache[:, 1:2] = row
+    assert updating.damage() == ""
+    cache[1, 1, 2] = 3.5
+    assert "cache was not updated: its part for it is not what output row is" in updating.damage()
+
+
+def test_nothing_else_of_that_input_may_change(updating):
+    cache, row = (spec_of(updating, name).view(updating.arena.block) for name in ("cache", "row"))
+    cache[:, 1:2] = row
+    cache[1, 2, 0] = 1
+    assert "input cache was modified: 1 of 24 elements, the first [1, 2, 0]" in updating.damage()
+
+
 SPECS = ["x", "scale", "flag", "y", "z"]
 
 

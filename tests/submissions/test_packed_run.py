@@ -37,6 +37,7 @@ CASES = {
         {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 1, "half": 1},
     ],
+    "amd_mla_decode": [{"batchsize": 1, "dim": 128, "dq": 64, "prefill": 70}],
     "mla_decode": [
         {"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1},
         {"batch": 2, "sq": 1, "hq": 16, "sk": 64, "lens": "uniform", "causal": 0},
@@ -62,7 +63,7 @@ def load(text: str, folder: Path) -> ModuleType:
 
 def tree_outputs(problem: Problem, binary: Binary, signature: Signature, params: dict[str, Any], data: Any) -> Any:
     """What the tree's build of the kernel makes of ``data``, called as the scorer calls it; its status if not 0."""
-    device = data[0].device
+    device = data[1].device
     binding = problem.binding
     values = dict(binding.arguments(params, data))
     for name, (shape, dtype) in binding.outputs(params).items():

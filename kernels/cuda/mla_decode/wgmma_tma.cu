@@ -1,104 +1,107 @@
 // SPDX-License-Identifier: MIT
 // MLA decode on wgmma and TMA: split-KV over the paged latent cache, every page read once for scores and values.
 //
-//!KERNEL summary split-KV MLA decode on wgmma.m64nNk16, pages by TMA as keys and values; few rows on mma.sync
+//!KERNEL summary split-KV MLA decode on wgmma.m64nNk16, pages by TMA as keys and values; two forms by the number of rows
 //!KERNEL arch sm_90a
-//!KERNEL tune SMALL_ROWS=32,0
-//!KERNEL tune FETCHED_PAGES=3,2,0
-//!KERNEL tune RELEASE_AT=1,0,2
-//!KERNEL tune PAIRS=0,1
+//!KERNEL tune PAIRS=1,0
+//!KERNEL tune SPREAD=0,1
+//!KERNEL tune FETCHED_PAGES=0,2
+//!KERNEL tune FEW_ROWS=32,16,0
+//!KERNEL tune SMALL_ROWS=0,32
 //!KERNEL tune EARLY_START=1,0
 //
-// Up to 32 rows (heads times queries of a request) run the code of mma_sync.cu, which keeps more bytes under way there.
+// A token's 576 columns are its key, the first 512 its value, so one tile in shared memory, nine panels of 64 columns in
+// TMA's 128-byte swizzle, serves both products. A block takes a range of pages of 64 tokens, two of which lie in shared
+// memory (72 KB each); products start with the first panel that has landed.
 //
-// Algorithm for more rows. A block takes 64 of them and a range of pages of 64 tokens. A token's 576 columns are its
-// key, the first 512 its value, so one tile in shared memory, nine panels of 64 columns in TMA's 128-byte swizzle,
-// serves both products: as B with K innermost for the scores, and transposed for the output. The output of 64 x 512
-// fills the registers of two warpgroups, 256 columns each. They take turns with the tiles' scores and softmax, so that
-// one's exponentials fall into the other's products (tile/wgmma_latent_consume.h).
+// 64 rows (heads times queries of a request) and more. A block takes 64 of them. Scores are Q K^T, with K innermost in both,
+// the output P V with V transposed. The output of 64 x 512 fills the registers of two warpgroups, 256 columns each. They
+// take turns with the pages' scores and softmax, so that one's exponentials fall into the other's products
+// (tile/wgmma_latent_consume.h). Each half of a page is loaded again as soon as its warpgroup has used it. With an even
+// number of row tiles two neighbouring blocks read the same pages: each loads half of the tokens of every panel, and TMA
+// writes them to both (PAIRS), which halves what L2 delivers.
 //
-// Memory: 72 KB of queries, two pages of 72 KB, 8 KB of probabilities. Each half of a page has its own barrier and is
-// loaded again as soon as its warpgroup has used it; products start with the first panel that has landed. Page numbers
-// are read up to 64 pages ahead. Where several blocks read the same pages, memory is not the bound, and one of them
-// asks pages into L2 ahead (FETCHED_PAGES).
-//
-// Not run on a GPU as it is, hence not the default: PAIRS. Two neighbouring blocks read the same pages; each loads half
-// of the tokens of every panel, and TMA writes them to both. See benchmarks/mla_decode.md, also for a better order.
+// 16 and 32 rows. Tokens are the 64 rows of both products, so nothing is padded (tile/wgmma_latent_few.h).
 //
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
-// Balance as in mma_sync.cu, in steps of pages (tile/decode_schedule.h); a second kernel merges parts in a fixed order.
+// Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks, but equal requests are cut
+// between them only where that costs little. A second kernel merges parts in a fixed order (tile/latent_merge.h); both
+// start beside the end of the kernel before.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
-// Limits: one block per multiprocessor; a page takes about twice the tensor cores' own time.
+// Limits: one block per multiprocessor. 64 rows and more: a page's own load, about 3000 cycles from the release of its
+// stage, is what a step waits for; a third page does not fit. 16 rows, large batches: multiprocessors get unequal shares
+// of a saturated memory, and equal chunks end up to 14 % apart.
 #include "kernel.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "ceil_div.h"
 #include "launch.h"
 #include "ptx/mma_16bit.h"
-#include "tile/combine_splits.h"
 #include "tile/latent_launch.h"
-#include "tile/launch_cluster.h"
-#include "tile/tensor_map.h"
-#include "tile/wgmma_latent.h"
+#include "tile/wgmma_latent_few.h"
+#include "tile/wgmma_latent_launch.h"
 
 #ifndef FETCHED_PAGES
-#define FETCHED_PAGES 3
+#define FETCHED_PAGES 0  // of 64 rows and more: how far ahead pages are asked into L2
 #endif
-#ifndef RELEASE_AT
-#define RELEASE_AT 1
+#ifndef SPREAD
+#define SPREAD 0  // LatentShape::kSpread
 #endif
 #ifndef PAIRS
-#define PAIRS 0
+#define PAIRS 1  // two blocks of 64 rows share pages
 #endif
 #ifndef SMALL_ROWS
-#define SMALL_ROWS 32  // up to so many rows go to mma.sync
+#define SMALL_ROWS 0  // up to so many rows go to mma.sync
 #endif
-#ifndef EARLY_START
-#define EARLY_START 1  // kernels start beside the end of the one before
+#ifndef FEW_ROWS
+#define FEW_ROWS 32  // requests of 16 or 32 rows, up to so many: tokens as the rows of products
+#endif
+#ifndef FEW_SLACK
+#define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
+#endif
+#ifndef SLACK
+#define SLACK 4  // the same of 64 rows and more
+#endif
+#ifndef FLIGHT
+#define FLIGHT 6  // thirds of pages they have under way
+#endif
+#ifndef PACE
+#define PACE 0  // nanoseconds between their pages, at least
+#endif
+#ifndef FETCHED_BYTES
+#define FETCHED_BYTES 256  // that L2 fetches of pages at a time
+#endif
+#ifndef ONCE
+#define ONCE 1  // L2 drops pages first
 #endif
 
 namespace {
 
-struct LatentTensors {
-    Matrix queries, cache;
-};
-
 template <class Shape>
-int launch(
+int launch_few(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
     void* queue) {
-    const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
+    const int rows = Shape::kRows, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_groups(
-        batch, a.max_blocks, PageSchedule::kStartSteps, a.row_tiles, multiprocessors, most, {3.0, 3.0});
+    a.schedule.groups = choose_pages(1, multiprocessors, most);
+    a.schedule.slack = FEW_SLACK;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
     }
-    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
-    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
-
-    const int box_rows = std::min(rows, Shape::kRows);
-    a.query_bytes = box_rows * Shape::kWidth * 2;
-    a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
-    int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
+    int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
-            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
-            EARLY_START != 0, queue, queries, cache, a);
+            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
-    CombineArguments<DecodeParts<PageSchedule>> merge = {
-        {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
-    const int merge_blocks = share_segments<Shape::kLatent>(merge, groups / batch + 1);
-    return launch_cluster(
-        combine_latent<Shape::kLatent>, merge_blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+    return launch_latent_merge(
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace
@@ -108,8 +111,8 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, 2, 0>;
-    using Several = LatentShape<1, RELEASE_AT, FETCHED_PAGES>;
+    using Single = LatentShape<1, SPREAD != 0, 0, ONCE != 0>;
+    using Several = LatentShape<1, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -117,6 +120,7 @@ extern "C" int mla_decode(
     if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
     if (!(softmax_scale > 0.0f)) return kUnsupportedShape;
     if (!latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
+#if SMALL_ROWS
     if (rows <= SMALL_ROWS && rows % 16 == 0) {
         DecodeArguments few{};
         few.q = static_cast<const uint8_t*>(q);
@@ -135,6 +139,7 @@ extern "C" int mla_decode(
         if (rows % 32 == 0) return launch_latent<LatentRows32>(few, workspace, workspace_bytes, queue);
         return launch_latent<LatentRows16>(few, workspace, workspace_bytes, queue);
     }
+#endif
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
     if (status == 0) {
@@ -160,10 +165,20 @@ extern "C" int mla_decode(
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
-#if PAIRS
-    using Pair = LatentShape<2, RELEASE_AT, FETCHED_PAGES>;
-    if (a.row_tiles % 2 == 0) return launch<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+#if FEW_ROWS >= 16
+    if (rows == 16) {
+        return launch_few<FewShape<1, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
 #endif
-    if (a.row_tiles > 1) return launch<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    return launch<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+#if FEW_ROWS >= 32
+    if (rows == 32) {
+        return launch_few<FewShape<2, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
+#endif
+#if PAIRS
+    using Pair = LatentShape<2, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
+    if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+#endif
+    if (a.row_tiles > 1) return launch_latent_wgmma<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }

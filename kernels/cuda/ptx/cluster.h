@@ -51,6 +51,13 @@ __device__ __forceinline__ uint32_t map_shared(uint32_t shared, int rank) {
     return mapped;
 }
 
+/// 16 bytes to a cluster-wide address. Visible to the other block after a cluster barrier.
+__device__ __forceinline__ void store_cluster(uint32_t mapped, const float4& value) {
+    asm volatile("st.shared::cluster.v4.f32 [%0], {%1, %2, %3, %4};\n" ::"r"(mapped), "f"(value.x), "f"(value.y),
+                 "f"(value.z), "f"(value.w)
+                 : "memory");
+}
+
 /// 16 bytes from a cluster-wide address.
 __device__ __forceinline__ float4 load_cluster(uint32_t mapped) {
     float4 value;

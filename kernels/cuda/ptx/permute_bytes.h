@@ -12,3 +12,10 @@ __device__ __forceinline__ uint32_t permute_bytes(uint32_t low, uint32_t high) {
     asm("prmt.b32 %0, %1, %2, %3;\n" : "=r"(result) : "r"(low), "r"(high), "n"(kSelector));
     return result;
 }
+
+/// The same with a selector that differs between lanes; its nibbles are 0 to 7, too.
+__device__ __forceinline__ uint32_t permute_bytes(uint32_t low, uint32_t high, uint32_t selector) {
+    uint32_t result;
+    asm("prmt.b32 %0, %1, %2, %3;\n" : "=r"(result) : "r"(low), "r"(high), "r"(selector));
+    return result;
+}

@@ -12,3 +12,10 @@ __device__ __forceinline__ void stmatrix_x4(uint32_t row, const uint32_t (&d)[4]
                  "r"(d[2]), "r"(d[3])
                  : "memory");
 }
+
+/// Stores each matrix transposed: a lane gives (rows 2t and 2t+1, column g) of what the addressed rows become.
+__device__ __forceinline__ void stmatrix_x4_trans(uint32_t row, const uint32_t (&d)[4]) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};\n" ::"r"(row), "r"(d[0]),
+                 "r"(d[1]), "r"(d[2]), "r"(d[3])
+                 : "memory");
+}

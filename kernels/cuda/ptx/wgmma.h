@@ -27,6 +27,19 @@ __device__ __forceinline__ uint64_t wgmma_operand(uint32_t shared) {
     return kSwizzle128 | kGroupPitch | kUnused | (shared >> 4);
 }
 
+/// The same with rows of 64 bytes in the 64-byte swizzle: groups of eight rows are 512 bytes apart and aligned.
+__device__ __forceinline__ uint64_t wgmma_operand_64(uint32_t shared) {
+    constexpr uint64_t kSwizzle64 = 2ull << 62;
+    constexpr uint64_t kGroupPitch = (512ull >> 4) << 32;
+    constexpr uint64_t kUnused = 1ull << 16;
+    return kSwizzle64 | kGroupPitch | kUnused | (shared >> 4);
+}
+
+/// An operand from its low word, which is all that addresses change.
+__device__ __forceinline__ uint64_t wgmma_operand_of(uint32_t low) {
+    return (wgmma_operand(0) & ~0xffffffffull) | low;
+}
+
 /// Order register accesses before with products after.
 __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;\n" ::: "memory"); }
 
@@ -85,5 +98,9 @@ WARPWAVE_WGMMA(144, 72, 73, 74, 75, 76, 77)
 WARPWAVE_WGMMA(160, 80, 81, 82, 83, 84, 85)
 WARPWAVE_WGMMA(176, 88, 89, 90, 91, 92, 93)
 WARPWAVE_WGMMA(192, 96, 97, 98, 99, 100, 101)
+WARPWAVE_WGMMA(208, 104, 105, 106, 107, 108, 109)
+WARPWAVE_WGMMA(224, 112, 113, 114, 115, 116, 117)
+WARPWAVE_WGMMA(240, 120, 121, 122, 123, 124, 125)
+WARPWAVE_WGMMA(256, 128, 129, 130, 131, 132, 133)
 
 #undef WARPWAVE_WGMMA

@@ -9,7 +9,8 @@
 // so that d[8i] .. d[8i + 7] of one product, rounded and packed in pairs, are the A operand of another over its columns
 // 16i .. 16i + 15. Registers of A belong to the product until it has been waited for, as accumulators do.
 //
-// A in shared memory is K-major: wgmma_operand of ptx/wgmma.h, rows of 64 elements; adding 2 moves 16 elements along K.
+// A in shared memory is K-major: wgmma_operand of ptx/wgmma.h, rows of 64 elements; adding 2 moves 16 elements along K. That
+// of Wgmma16OuterA is M-major, one box of 64 columns: wgmma_operand_transposed, whose pitch between boxes is not used then.
 // B is K-major as well (a row is one of the N columns), or, with kBTransposed, N-major: wgmma_operand_transposed.
 #pragma once
 
@@ -81,3 +82,24 @@ WARPWAVE_WGMMA_16BIT_BOTH(256, 128, 129, 130, 131, 132, 133, 134)
 
 #undef WARPWAVE_WGMMA_16BIT_BOTH
 #undef WARPWAVE_WGMMA_16BIT
+
+/// Products whose A lies in shared memory with K outermost, B K-major.
+template <int kN, class Element>
+struct Wgmma16OuterA;
+
+#define WARPWAVE_WGMMA_16BIT_OUTER(N, ELEMENT, TYPE, O0, O1, O2)                                              \
+    template <>                                                                                               \
+    struct Wgmma16OuterA<N, ELEMENT> {                                                                        \
+        static __device__ __forceinline__ void product(float (&d)[N / 2], uint64_t a, uint64_t b, bool add) { \
+            asm volatile("{ .reg .pred add;\nsetp.ne.b32 add, %" #O2 ", 0;\n"                                 \
+                         "wgmma.mma_async.sync.aligned.m64n" #N "k16.f32." TYPE "." TYPE " "                  \
+                         "{" WARPWAVE_NAMES_##N "}, %" #O0 ", %" #O1 ", add, 1, 1, 1, 0; }\n"                 \
+                         : WARPWAVE_VALUES_##N                                                                \
+                         : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                       \
+        }                                                                                                     \
+    };
+
+WARPWAVE_WGMMA_16BIT_OUTER(16, Bf16, "bf16", 8, 9, 10)
+WARPWAVE_WGMMA_16BIT_OUTER(16, Fp16, "f16", 8, 9, 10)
+
+#undef WARPWAVE_WGMMA_16BIT_OUTER

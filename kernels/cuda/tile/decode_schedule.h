@@ -6,6 +6,9 @@
 // take different query rows of the same tokens). A group so works on the end of one request, some whole ones and the start
 // of another. Lengths live on the device, so every warp derives the cut itself: a sum and a search over the lengths.
 //
+// With `slack`, a batch of equal lengths is cut between requests only, where that makes a chunk longer by no more than so many
+// steps: then nothing is left to merge.
+//
 // A request that one group computes alone is written out directly. Else every group writes a part to the workspace: the
 // part that starts request b is number groups + b, any other part of group g is number g (a group has only one such). A
 // part is [rows of a request, 512] fp32 plus one LSE per row.
@@ -23,6 +26,7 @@ struct DecodeScheduleOf {
     const int* seqlens;  // [batch]
     int batch, longest;  // longest: tokens a request may have
     int groups;          // how many chunks; 0: one group per request, no parts
+    int slack;           // steps by which a chunk may grow so that no request is cut
 
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
@@ -33,9 +37,10 @@ struct DecodeScheduleOf {
 
     /// Steps of a chunk, and in `before` where request `request` starts on the line. All lanes of a warp call it together.
     __device__ __forceinline__ int chunk(int lane, int request, int& before) const {
-        int all = 0, part = 0;
+        int all = 0, part = 0, most = 0;
         for (int b = lane; b < batch; b += 32) {
             const int steps = cost(b);
+            most = max(most, steps);
             all += steps;
             part += b < request ? steps : 0;
         }
@@ -43,9 +48,11 @@ struct DecodeScheduleOf {
         for (int step = 16; step > 0; step /= 2) {
             all += __shfl_xor_sync(0xffffffffu, all, step);
             part += __shfl_xor_sync(0xffffffffu, part, step);
+            most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
         }
         before = part;
-        return max(kLeastSteps, ceil_div(all, groups));
+        const int even = max(kLeastSteps, ceil_div(all, groups)), whole = ceil_div(even, most) * most;
+        return all == batch * most && whole <= even + slack ? whole : even;
     }
 };
 

@@ -38,9 +38,9 @@ inline int find_encoder(EncodeTiled* encode) {
 }
 
 /// Encode boxes of box_rows x box_columns elements of `matrix`. Rows of a box are 32, 64 or 128 bytes long in shared memory, one
-/// after the other, and their 16-byte chunks are swizzled as Swizzle<2>, <4> and <8> (tile/swizzle.h) say.
-/// Returns 0 or an error code of the runtime or the driver.
-inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns) {
+/// after the other, and their 16-byte chunks are swizzled as Swizzle<2>, <4> and <8> (tile/swizzle.h) say. What L2 lacks it
+/// fetches in `fetched` bytes, 128 or 256. Returns 0 or an error code of the runtime or the driver.
+inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns, int fetched = 256) {
     EncodeTiled encode = nullptr;
     const int error = find_encoder(&encode);
     if (error != 0) return error;
@@ -55,5 +55,6 @@ inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows,
     return static_cast<int>(encode(
         map, matrix.element_bytes == 1 ? CU_TENSOR_MAP_DATA_TYPE_UINT8 : CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2,
         const_cast<void*>(matrix.start), sizes, pitch, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
-        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+        fetched == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }

@@ -3,9 +3,11 @@
 #pragma once
 
 #include "ptx/cluster.h"
+#include "ptx/load_shared.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/wgmma.h"
+#include "tile/wgmma_ahead.h"
 #include "tile/wgmma_outermost.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
@@ -41,6 +43,18 @@ struct RowScales {
         }
         weight[0] = scales[Shape::kTokens];
         weight[1] = scales[Shape::kTokens + 1];
+    }
+
+    /// The same by address. Columns of a single run have one weight only.
+    __device__ __forceinline__ void load(uint32_t scales, const Consumer& who) {
+        const uint32_t mine = scales + who.row<Shape>(0) * 4;
+#pragma unroll
+        for (int slice = 0; slice < Shape::kSlices; ++slice) {
+            token[slice][0] = load_shared(mine + slice * 256);
+            token[slice][1] = load_shared(mine + slice * 256 + row_step<Shape> * 4);
+        }
+        weight[0] = load_shared(scales + Shape::kTokens * 4);
+        if constexpr (Shape::kN > Shape::kRun) weight[1] = load_shared(scales + Shape::kTokens * 4 + 4);
     }
 
     /// total += scale * partial. The first `runs` runs of columns belong to the first group of weights.
@@ -212,6 +226,7 @@ struct WgmmaConsumer {
         const int runs = (128 - work.column % 128) / Shape::kRun;
         if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
         else if constexpr (Shape::kRowsOutermost && Shape::kSlices == 1) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
+        else if constexpr (Shape::kAhead) sum_ahead<Shape>(*this, sums, work.blocks, runs);
         else one_by_one(sums, work.blocks, runs);
     }
 };

@@ -14,12 +14,13 @@
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
 #include "tile/wgmma_consume.h"
+#include "tile/wgmma_halves.h"
 #include "tile/wgmma_produce.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_store.h"
 #include "tile/wgmma_work.h"
 
-/// All tiles of this consumer thread. With an exchange there is one, and its sums are left in shared memory.
+/// All tiles of this consumer thread: one where K is in parts. With an exchange its sums are left in shared memory.
 template <class Shape>
 __device__ __forceinline__ void consume(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
@@ -30,8 +31,11 @@ __device__ __forceinline__ void consume(
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
         WgmmaSums<Shape> sums;
+        if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
         consumer.sum(sums, work);
-        if constexpr (Shape::kExchange) {
+        if constexpr (Shape::kHalves) {
+            finish_halves<Shape>(memory, who, sums, output, p, work, walk.rank);
+        } else if constexpr (Shape::kExchange) {
             offer_sums<Shape>(memory, who, sums);
         } else if (p.boxes) {
             if constexpr (Shape::kTokensAreRows) store_boxes<Shape>(memory, who, sums, output, work);
@@ -65,7 +69,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         tma_prefetch_map(columns);
         if constexpr (!Shape::kExchange) tma_prefetch_map(output);
     }
-    if constexpr (Shape::kPair == 2) cluster_barrier();
+    if constexpr (Shape::kPair == 2 || Shape::kHalves) cluster_barrier();
     else __syncthreads();
     if (p.fetched_blocks > 0) fetch_weights<Shape>(p, threadIdx.x);
     grid_dependency_wait();
@@ -82,7 +86,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, p);
         if (warp == kScaleWarp) produce_scales<Shape>(memory, p, lane);
         __syncwarp();
-        if constexpr (Shape::kExchange) cluster_barrier();
+        if constexpr (Shape::kParts) cluster_barrier();
     }
     // Until here others read, fill or arrive in this block's memory.
     if constexpr (Shape::kExchange || Shape::kPair == 2) cluster_barrier();

@@ -10,7 +10,6 @@
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
-#include "tile/combine_splits.h"
 #include "tile/wgmma_latent_consume.h"
 #include "tile/wgmma_latent_produce.h"
 #include "tile/wgmma_latent_shape.h"
@@ -59,11 +58,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     grid_dependency_wait();
     grid_dependency_release();
 
-    if (warp < kWarps) {
+    if (warp < 4) {
         take_registers<Shape::kConsumerRegisters>();
-        const LatentConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
-        const int block = static_cast<int>(blockIdx.x);
-        consumer.consume(block / a.row_tiles, block % a.row_tiles);
+        LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
+    } else if (warp < kWarps) {
+        take_registers<Shape::kConsumerRegisters>();
+        LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
         if (warp == kWarps) {
@@ -76,13 +76,4 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         __syncwarp();
         cluster_barrier();  // until here the other block loads into this one's memory and arrives there
     }
-}
-
-/// The merge of parts, which may be launched while the parts are still computed.
-template <int kColumns>
-__global__ void __launch_bounds__(kCombineWarps * 32) combine_latent(
-    const __grid_constant__ CombineArguments<DecodeParts<PageSchedule>> a) {
-    grid_dependency_release();
-    // The lengths were final before the parts' kernel let this one start.
-    combine_block<Bf16, kColumns>(a, [] { grid_dependency_wait(); });
 }

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
 // What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns.
 //
-// Tiles alternate between the warpgroups. A tile's owner computes its scores and probabilities; the other gets these
-// and the maxima of the rows through shared memory. Per tile t of its own a warpgroup goes through
-//   accept(t - 1): the other's probabilities times its own half of the values, started behind the scores of t;
-//   softmax of t while that runs, then P for the other, then P (still in registers) times its own half of the values;
-//   the scores of t + 2 as their panels land.
-// So one warpgroup's softmax falls into the other's products. There is one buffer for P: the owner of t + 1 is the only
-// one who reads P of t there, and does so before it writes its own.
+// Warpgroup 0 owns the even pages of a piece, 1 the odd ones. A page's owner computes its scores and probabilities; the
+// other gets these and the maxima of the rows through shared memory. For pages t (even) and t + 1
+//   0: accept(t - 1); scores of t; softmax, P for the other; P (still in registers) times its own half of the values;
+//   1: scores of t + 1; behind them accept(t); softmax while that runs, P for the other; P times its own half;
+// where accept is the other's probabilities times one's own half of the values. So the scores of both pages come one after
+// the other, then each page's two halves of values, and one warpgroup's softmax falls into the other's products. There is one
+// buffer for P: the owner of t + 1 is the only one who reads P of t there, and has done so before it writes its own.
 #pragma once
 
 #include "online_softmax.h"
@@ -20,6 +20,7 @@
 #include "ptx/wgmma_16bit.h"
 #include "tile/attention_mma.h"
 #include "tile/swizzle.h"
+#include "tile/wide_rows.h"
 #include "tile/wgmma_latent_shape.h"
 
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
@@ -30,27 +31,41 @@ constexpr int kSumBarrier = 5;    // the sums of both
 /// up to 1, and accumulators are rarely rescaled.
 constexpr float kSlack = 8.0f;
 
-template <class Shape>
+template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
     const LatentArguments& a;
-    int group, warp, lane;
+    int warp, lane;
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
 
-    __device__ __forceinline__ int row(int half) const { return warp * 16 + half * 8 + lane / 4; }
+    // Computed anew where needed: registers are scarce.
+    __device__ __forceinline__ int block_group() const { return static_cast<int>(blockIdx.x) / a.row_tiles; }
+    __device__ __forceinline__ int row_tile() const { return static_cast<int>(blockIdx.x) % a.row_tiles; }
 
-    /// Start the scores of tile `tile` as its panels land, in the order in which they are loaded: panel 8, this
-    /// warpgroup's half of the values, the other half. Addresses come from few registers, plus constants.
-    __device__ __forceinline__ void start_scores(Scores& scores, uint32_t tile, int buffer) const {
-        const int stage = group, parity = tile / 2 % 2;
-        const int first = group * Shape::kHalfPanels;
-        const int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
-        const int back = group * (2 * Shape::kHalfPanels);
+    __device__ __forceinline__ int row(int half) const {
+        const int thread = recomputed_thread() % 128;
+        return thread / 32 * 16 + half * 8 + thread % 32 / 4;
+    }
+
+    /// The same memory, hidden from the compiler, which would compute every operand's address once and spill it.
+    __device__ __forceinline__ LatentMemory<Shape> hidden_memory() const {
+        LatentMemory<Shape> hidden = memory;
+        asm volatile("" : "+r"(hidden.base));
+        return hidden;
+    }
+
+    /// Start the scores of this warpgroup's page as its panels land, in the order in which they are loaded: panel 8, this
+    /// warpgroup's half of the values, the other half. All addresses come from few registers, plus constants.
+    __device__ __forceinline__ void start_scores(Scores& scores, int parity, int buffer) const {
+        constexpr int first = group * Shape::kHalfPanels;
+        constexpr int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
+        constexpr int back = group * (2 * Shape::kHalfPanels);
+        const LatentMemory<Shape> memory = hidden_memory();
         const uint64_t queries = wgmma_operand(memory.query(first) + buffer * Shape::kSecondQuery);
-        const uint64_t keys = wgmma_operand(memory.tokens(stage, first));
-        const uint32_t full = memory.full(stage, first);
+        const uint64_t keys = wgmma_operand(memory.tokens(group, first));
+        const uint32_t full = memory.full(group, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
@@ -66,11 +81,9 @@ struct LatentConsumer {
         wgmma_commit();
     }
 
-    /// This warpgroup's half of a tile's values.
+    /// This warpgroup's half of a tile's values. Addresses in a cluster's second block have bits beyond a descriptor's.
     __device__ __forceinline__ uint64_t values(int stage) const {
-        uint32_t start = memory.tokens(stage, group * Shape::kHalfPanels);
-        // In the second block of a pair addresses have bits above those of a descriptor's field.
-        if constexpr (Shape::kPair == 2) start &= 0x3ffff;
+        const uint32_t start = hidden_memory().tokens(stage, group * Shape::kHalfPanels) & 0x3ffff;
         return wgmma_operand_transposed(start, Shape::kPanelBytes);
     }
 
@@ -97,37 +110,40 @@ struct LatentConsumer {
         for (int i = 0; i < Shape::kHalf / 2; ++i) out[i] *= factor[i / 2 % 2];
     }
 
-    /// Mask a tile's scores and take its maxima; returns the factors for what was accumulated before.
-    __device__ __forceinline__ void raise_maxima(
-        Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2], const int (&limits)[2], int first_token,
-        bool masked) const {
+    /// Take the maxima of a tile's scores; returns the factors for what was accumulated before.
+    __device__ __forceinline__ void raise_maxima(Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2]) const {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float largest = -INFINITY;
+            float largest[2] = {-INFINITY, -INFINITY};
 #pragma unroll
             for (int i = 0; i < Shape::kTokens / 4; ++i) {
-                float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-                if (masked && first_token + i / 2 * 8 + lane % 4 * 2 + i % 2 >= limits[half]) score = -INFINITY;
-                largest = fmaxf(largest, score);
+                largest[i % 2] = fmaxf(largest[i % 2], scores[i / 2 * 4 + 2 * half + i % 2]);
             }
-            largest = quad_maximum(largest);
-            if (largest * a.scale <= rows[half].maximum * a.scale + kSlack) largest = rows[half].maximum;
-            factor[half] = rows[half].raise(largest, a.scale, Exp2());
+            float most = quad_maximum(fmaxf(largest[0], largest[1]));
+            if (most * a.scale <= rows[half].maximum * a.scale + kSlack) most = rows[half].maximum;
+            factor[half] = rows[half].raise(most, a.scale, Exp2());
         }
     }
 
-    /// Probabilities in place of scores.
-    __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2]) const {
+    /// Hide the tokens from the rows' limits on.
+    __device__ __forceinline__ void mask(Scores& scores, const int (&limits)[2], int first_token) const {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float shift = rows[half].shift(a.scale);
-#pragma unroll
-            for (int i = 0; i < Shape::kTokens / 4; ++i) {
-                float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-                score = Exp2()(score * a.scale - shift);
-                rows[half].sum += score;
-            }
+        for (int i = 0; i < Shape::kTokens / 2; ++i) {
+            if (first_token + i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i / 2 % 2]) scores[i] = -INFINITY;
         }
+    }
+
+    /// Probabilities in place of the scores of row `half`.
+    __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2], int half) const {
+        const float shift = rows[half].shift(a.scale);
+        float sum[2] = {};
+#pragma unroll
+        for (int i = 0; i < Shape::kTokens / 4; ++i) {
+            float& score = scores[i / 2 * 4 + 2 * half + i % 2];
+            score = Exp2()(score * a.scale - shift);
+            sum[i % 2] += score;
+        }
+        rows[half].sum += sum[0] + sum[1];
     }
 
     /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
@@ -145,12 +161,11 @@ struct LatentConsumer {
         named_barrier_sync(kOwnBarrier + group, 128);
     }
 
-    /// One piece of a request, whose queries lie in `buffer`; `tile` counts all tiles so far, `ends` all pieces.
+    /// One piece of a request; `uses` counts this warpgroup's pages so far.
     __device__ __forceinline__ void piece(
-        const DecodePiece& piece, int part, int row_tile, int buffer, uint32_t& tile, int ends) const {
-        const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
-        const int live_rows = min(Shape::kRows, request_rows - first_row);
-        const bool live = warp * 16 < live_rows;  // else this warp takes part in products and barriers only
+        const DecodePiece& piece, const QueryTurn& queries, uint32_t& uses) const {
+        const int buffer = queries.buffer;
+        const int first_row = row_tile() * Shape::kRows;
         const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
         int limits[2];
@@ -161,166 +176,222 @@ struct LatentConsumer {
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
 
+        constexpr int kSteps = Shape::kTokens / 16;  // of a product with values
         Output out = {};
         Scores scores;
         SoftmaxRow rows[2];
-        const auto multiply_values = [&](int stage, const auto& probabilities) {
-            const uint64_t b = values(stage);
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < Shape::kTokens / 16; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, probabilities(step), b + 128 * step, true);
-            }
-            wgmma_commit();
-        };
-
-        const auto accept = [&] {
+        // The other's probabilities times one's own half of its page, step by step.
+        const auto begin_accepting = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
             float factor[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float maximum = memory.maxima(group ^ 1)[row(half)];
-                factor[half] = live ? rows[half].raise(maximum, a.scale, Exp2()) : 1.0f;
+                factor[half] = rows[half].raise(maximum, a.scale, Exp2());
             }
             wgmma_wait<1>();  // already so; but the compiler does not see beyond the scores
             wgmma_results(out);
             rescale(out, factor);
-            const uint64_t p = wgmma_operand(memory.probabilities());
-            multiply_values(group ^ 1, [&](int step) { return p + 2 * step; });
+        };
+        const auto accept = [&](int first, int last) {
+            const uint64_t p = wgmma_operand(memory.probabilities()), b = values(group ^ 1);
+            wgmma_fence();  // again, since the compiler wants one behind every branch
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+                if (step < first || step >= last) continue;
+                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p + 2 * step, b + 128 * step, true);
+            }
+            if (last == kSteps) wgmma_commit();
+        };
+        const auto finish_accepting = [&] {
+            wgmma_wait<0>();
+            wgmma_results(out);
+            release(group ^ 1, group);
         };
 
-        const auto compute = [&](int own, bool accepts) {
-            release(group, Shape::kParts - 1);  // the scores are complete
+        // The scores are complete. Warpgroup 1 accepts meanwhile: an instruction that finds the tensor cores busy makes its
+        // warp wait, hence few at a time.
+        const auto compute = [&](int own) {
+            constexpr bool kAccepts = group == 1;
+            release(group, Shape::kParts - 1);
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
-            const auto finish_values = [&](int place) {  // of the tile before: its half of the stage is free
-                if (place != Shape::kReleaseAt) return;
-                wgmma_wait<0>();
-                wgmma_results(out);
-                if (accepts) release(group ^ 1, group);
-            };
-            finish_values(0);
-            if (live) {
-                raise_maxima(scores, rows, factor, limits, first_token, first_token + Shape::kTokens > least_limit);
+            if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
+            raise_maxima(scores, rows, factor);
+            if (kAccepts && Shape::kSpread) {
+                wgmma_results(factor);  // no such results: keeps what follows behind the maxima
+                accept(1, 2);
             }
-            finish_values(1);
-            if (live) exponentials(scores, rows);
-            uint32_t p[Shape::kTokens / 16][4];
+            exponentials(scores, rows, 0);
+            if (kAccepts && Shape::kSpread) {
+                wgmma_results(scores);
+                accept(2, 3);
+            }
+            exponentials(scores, rows, 1);
+            if (kAccepts && Shape::kSpread) {
+                wgmma_results(scores);
+                accept(3, 4);
+            }
+            uint32_t p[kSteps][4];
 #pragma unroll
-            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+            for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
                 }
             }
-            finish_values(2);
-
-            if (live) {
-                const int chunk_row = warp * 16 + lane % 16, chunk = lane / 16;
+            if (kAccepts) finish_accepting();
+            const int thread = recomputed_thread() % 128;
+            const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
 #pragma unroll
-                for (int step = 0; step < Shape::kTokens / 16; ++step) {
-                    stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
-                }
-                if (lane % 4 == 0) {
-#pragma unroll
-                    for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
-                }
-                fence_async_shared();
+            for (int step = 0; step < kSteps; ++step) {
+                stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
             }
+            if (lane % 4 == 0) {
+#pragma unroll
+                for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
+            }
+            fence_async_shared();
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
             rescale(out, factor);
-            multiply_values(group, [&](int step) -> const uint32_t(&)[4] { return p[step]; });
+            const uint64_t b = values(group);
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p[step], b + 128 * step, true);
+            }
+            wgmma_commit();
             wgmma_wait<0>();
             wgmma_results(out);
             release(group, group);
         };
 
-        int own = static_cast<int>((tile + group) % 2);
-        if (own == 0 && pages > 0) {
-            start_scores(scores, tile, buffer);
-            wgmma_wait<0>();
-            wgmma_results(scores);
-            compute(0, false);
-            own = 2;
-        }
-        if (own < pages) {
-            start_scores(scores, tile + own, buffer);
-            while (true) {
-                accept();
-                wgmma_wait<1>();
-                wgmma_results(scores);
-                compute(own, true);
-                own += 2;
-                if (own >= pages) break;
-                start_scores(scores, tile + own, buffer);
+        if (group >= pages && pages > 0) release_query(buffer);  // the only page is the other's
+        for (int own = group; own < pages; own += 2, ++uses) {
+            if constexpr (group == 0) {
+                if (own > 0) {
+                    begin_accepting();
+                    accept(0, kSteps);
+                    finish_accepting();
+                }
+                start_scores(scores, uses % 2, buffer);
+                wgmma_wait<0>();
+            } else {
+                start_scores(scores, uses % 2, buffer);
+                begin_accepting();
+                wgmma_wait<0>();
+                accept(0, Shape::kSpread ? 1 : kSteps);
             }
-        } else if (own == pages) {
-            if (own == 1) release_query(buffer);  // its only tile is the other's
+            wgmma_results(scores);
+            compute(own);
         }
-        if (own == pages && pages > 0) {
-            accept();
-            wgmma_wait<0>();
-            wgmma_results(out);
-            release(group ^ 1, group);
+        if (pages % 2 == group && pages > 0) {  // the last page is the other's
+            begin_accepting();
+            accept(0, kSteps);
+            finish_accepting();
         }
-        tile += pages;
-        finish(out, rows, piece, part, first_row, live_rows, ends % 2);
+        finish(out, rows, piece, queries.alternate());
     }
 
     /// Add up both warpgroups' sums, and store this one's half of the output.
     __device__ __forceinline__ void finish(
-        Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int part, int first_row, int live_rows,
-        int parity) const {
-        const int request_rows = a.seqlen_q * a.heads;
+        Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int parity) const {
+        const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
+        const int live_rows = min(Shape::kRows, request_rows - first_row), part = piece.part(a.schedule, block_group());
         const size_t part_row = static_cast<size_t>(part) * request_rows + first_row;
         const size_t output_row = static_cast<size_t>(piece.request) * request_rows + first_row;
+        const bool empty = piece.steps.begin >= piece.steps.end;  // then nothing was added up
+        if (!empty) {
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            rows[half].sum = quad_sum(rows[half].sum);
-            if (lane % 4 == 0) memory.sums(parity, group)[row(half)] = rows[half].sum;
+            for (int half = 0; half < 2; ++half) {
+                rows[half].sum = quad_sum(rows[half].sum);
+                if (lane % 4 == 0) memory.sums(parity, group)[row(half)] = rows[half].sum;
+            }
+            named_barrier_sync(kSumBarrier, 256);
         }
-        named_barrier_sync(kSumBarrier, 256);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
-            if (at >= live_rows) continue;
-            rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
+            if (warp * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
+            if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
             if (group == 0 && lane % 4 == 0) {
                 const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
                 const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
                 (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale);
             }
-            const int column = group * Shape::kHalf + lane % 4 * 2;
-#pragma unroll
-            for (int j = 0; j < Shape::kHalf / 8; ++j) {
-                const float left = out[4 * j + 2 * half] * inverse, right = out[4 * j + 2 * half + 1] * inverse;
-                if (piece.whole()) {
-                    uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + column + 8 * j) * 2;
-                    *reinterpret_cast<uint32_t*>(to) = Bf16::pack(left, right);
-                } else {
-                    float* const to = a.parts.o + (part_row + at) * Shape::kLatent + column + 8 * j;
-                    *reinterpret_cast<float2*>(to) = make_float2(left, right);
-                }
+            if (piece.whole()) {
+                uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
+                store_rounded(out, half, inverse, to);
+            } else {
+                float* const to = a.parts.o + (part_row + at) * Shape::kLatent + group * Shape::kHalf;
+                store_exact(out, half, inverse, to);
             }
         }
     }
 
+    /// Store one row of this quad of lanes, 256 columns from `to` on, rounded to bf16: 64 bytes at a time. A quad's lanes
+    /// exchange accumulators so that each has eight neighbouring columns.
+    __device__ __forceinline__ void store_rounded(const Output& out, int half, float inverse, uint8_t* to) const {
+        const int place = recomputed_thread() % 4;
+#pragma unroll
+        for (int j = 0; j < Shape::kHalf / 8; j += 4) {
+            uint32_t x[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const int at = 4 * (j + i) + 2 * half;
+                x[i] = Bf16::pack(out[at] * inverse, out[at + 1] * inverse);
+            }
+            // Transpose the 4 x 4 words of the quad: blocks of one, then of two.
+#pragma unroll
+            for (int step = 1; step < 4; step *= 2) {
+#pragma unroll
+                for (int pair = 0; pair < 2; ++pair) {
+                    uint32_t& low = x[step == 1 ? 2 * pair : pair];
+                    uint32_t& high = x[step == 1 ? 2 * pair + 1 : pair + 2];
+                    const bool upper = (place & step) != 0;
+                    const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? low : high, step);
+                    (upper ? low : high) = got;
+                }
+            }
+            *reinterpret_cast<uint4*>(to + (8 * (j + place)) * 2) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+    }
+
+    /// The same in fp32; two lanes exchange.
+    __device__ __forceinline__ void store_exact(const Output& out, int half, float inverse, float* to) const {
+        const int place = recomputed_thread() % 4;
+        const bool odd = place % 2 != 0;
+#pragma unroll
+        for (int j = 0; j < Shape::kHalf / 8; j += 2) {
+            const int even_at = 4 * j + 2 * half, odd_at = even_at + 4;
+            float got[2], own[2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const float x = out[even_at + i] * inverse, y = out[odd_at + i] * inverse;
+                got[i] = __shfl_xor_sync(0xffffffffu, odd ? x : y, 1);
+                own[i] = odd ? y : x;
+            }
+            const float4 four = odd ? make_float4(got[0], got[1], own[0], own[1])
+                                    : make_float4(own[0], own[1], got[0], got[1]);
+            *reinterpret_cast<float4*>(to + 8 * (j + place % 2) + place / 2 * 4) = four;
+        }
+    }
+
     /// All pieces of this block.
-    __device__ __forceinline__ void consume(int block_group, int row_tile) const {
-        uint32_t tile = 0;
-        int ends = 0;
+    __device__ __forceinline__ void consume() const {
+        uint32_t uses = 0;
         QueryTurn queries = {Shape::kPair == 2 ? 1 : a.query_buffers};
-        DecodeWalk walk(a.schedule, block_group, lane);
+        DecodeWalk walk(a.schedule, block_group(), lane);
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
-            const int part = next.part(a.schedule, block_group);
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
-                const int request_rows = a.seqlen_q * a.heads, first_row = row_tile * Shape::kRows;
+                const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
+                const int part = next.part(a.schedule, block_group());
                 const int at = warp * 32 + lane;
                 if (group == 0 && at < min(Shape::kRows, request_rows - first_row)) {
                     a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
@@ -328,9 +399,8 @@ struct LatentConsumer {
                 continue;
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, part, row_tile, queries.buffer, tile, ends);
+            piece(next, queries, uses);
             if (!empty) queries.advance();
-            ++ends;
         }
     }
 };

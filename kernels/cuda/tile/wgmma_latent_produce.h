@@ -4,7 +4,7 @@
 
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
-#include "ptx/tma.h"
+#include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
 
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
@@ -29,14 +29,15 @@ struct PageNumbers {
     }
 };
 
-/// Load all pages of all pieces. One warp.
+/// Load all pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
     int group, int row_tile, int rank, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     constexpr int kAhead = Shape::kFetched;
-    uint32_t tile = 0;  // so many so far
+    uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
+    const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
@@ -68,9 +69,10 @@ __device__ __forceinline__ void produce_pages(
             }
         }
         turn.advance();
-        for (int page = 0; page < count; ++page, ++tile) {
+        for (int page = 0; page < count; ++page) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
-            const int stage = tile % 2, parity = tile / 2 % 2;
+            const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
+            uses ^= 1u << stage;
 #pragma unroll 1
             for (int order = 0; order < Shape::kParts; ++order) {
                 // The last part is free first, then the owner's half: the order in which the scores take them.
@@ -82,8 +84,24 @@ __device__ __forceinline__ void produce_pages(
                 for (int panel = first; panel < last; ++panel) {
                     const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
                     mbarrier_arrive_expect(full, Shape::kPanelBytes);
+                    if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
+                        const int row = (static_cast<int>(table - a.block_table) + page) * Shape::kTokens + rank * kTokens;
+                        if constexpr (Shape::kPair == 2) {
+                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
+                        } else {
+                            tma_load(to, a.rotary, full, 0, row);
+                        }
+                        continue;
+                    }
                     if constexpr (Shape::kPair == 2) {
-                        tma_load_multicast(to + rank * kTokens * 128, cache, full, panel * 64, token, 3);
+                        const uint32_t half = to + rank * kTokens * 128;
+                        if constexpr (Shape::kOnce) {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3, policy);
+                        } else {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3);
+                        }
+                    } else if constexpr (Shape::kOnce) {
+                        tma_load(to, cache, full, panel * 64, token, policy);
                     } else {
                         tma_load(to, cache, full, panel * 64, token);
                     }

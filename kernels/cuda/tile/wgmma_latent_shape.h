@@ -9,6 +9,7 @@
 
 #include "split_kv.h"
 #include "tile/decode_schedule.h"
+#include "tile/tensor_map.h"
 
 #ifndef START_PAGES
 #define START_PAGES 2  // a tunable of the kernel file
@@ -31,14 +32,18 @@ struct LatentArguments {
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
     bool causal;
     float scale;  // softmax_scale * log2(e)
+    TensorMap rotary;  // with Shape::kRotaryApart: [batch, tokens of max_blocks pages, 64] bf16, as one matrix
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kFetched: how
-/// many pages ahead they are asked into L2; 0: not at all. kReleaseAt: where in a tile's softmax the product with the
-/// tile before is waited for and its stage handed back: 0 before the maxima, 1 before the exponentials, 2 behind them.
-template <int kPair_, int kReleaseAt_, int kFetched_>
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kSpread: whether
+/// warpgroup 1 starts the products it owes the other's page between the steps of its softmax, or all before. kFetched: how many
+/// pages ahead they are asked into L2; 0: not at all. kOnce: whether L2 is told to drop pages first.
+/// kRotaryApart: the last 64 columns of keys are not those of the cache, but lie in an array of their own.
+template <int kPair_, bool kSpread_, int kFetched_, bool kOnce_, bool kRotaryApart_ = false>
 struct LatentShape {
-    static constexpr int kPair = kPair_, kReleaseAt = kReleaseAt_, kFetched = kFetched_;
+    static constexpr int kPair = kPair_, kFetched = kFetched_;
+    static constexpr bool kSpread = kSpread_, kOnce = kOnce_;
+    static constexpr bool kRotaryApart = kRotaryApart_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
@@ -66,6 +71,8 @@ struct QueryTurn {
     int buffers;
     int buffer = 0, parity = 0;
 
+    /// 0 and 1 in turns.
+    __device__ __forceinline__ int alternate() const { return buffers == 1 ? parity : buffer; }
     __device__ __forceinline__ void advance() {
         buffer = buffer + 1 == buffers ? 0 : buffer + 1;
         parity ^= buffer == 0 ? 1 : 0;

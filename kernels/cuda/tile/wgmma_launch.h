@@ -50,8 +50,8 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     if (error != 0) return error;
 
     const int tiles = problem.tiles_m * problem.tiles_n;
-    const int cluster = Shape::kExchange ? splits : Shape::kPair;
-    const int clusters = Shape::kExchange || tiles < room ? tiles : room;
+    const int cluster = Shape::kParts ? splits : Shape::kPair;
+    const int clusters = Shape::kParts || tiles < room ? tiles : room;
     return launch_cluster(
         wgmma_gemm<Shape>, clusters * cluster, Shape::kThreads, cluster, Shape::kSharedBytes, EARLY_START != 0, queue,
         row_map, column_map, output_map, problem);
@@ -63,7 +63,8 @@ struct Rated;
 
 template <class Shape>
 constexpr WgmmaCost cost_of(int step, int shared, int tile) {
-    return {Shape::kM, Shape::kN, Shape::kTokensAreRows, Shape::kExchange, Shape::kPair, Shape::kResident, step, shared, tile};
+    return {Shape::kM, Shape::kN, Shape::kTokensAreRows, Shape::kParts, Shape::kPair, Shape::kResident, step, shared, tile,
+            Shape::kHalves};
 }
 
 template <class Entry>
@@ -95,7 +96,7 @@ struct WgmmaTable {
 
     /// 0, or why this plan cannot run.
     static int refuse(const BlockScaledGemm& problem, const Plan& plan, size_t) {
-        const bool splits = cost(plan.shape).exchange ? plan.splits <= kMostClusterBlocks : plan.splits == 1;
+        const bool splits = cost(plan.shape).allows(plan.splits) && plan.splits <= kMostClusterBlocks;
         return splits && plan.splits <= problem.k / 128 ? 0 : kUnsupportedShape;
     }
 

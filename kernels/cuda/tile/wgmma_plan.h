@@ -20,6 +20,9 @@ struct WgmmaCost {
     int step;                  // cycles per K block with the multiprocessor to itself
     int shared;                // cycles per K block of all residents together
     int tile;                  // cycles per tile beside its K blocks: fill and finish, as far as nothing hides them
+    bool halves;               // splits K in two, and only so
+
+    constexpr bool allows(int splits) const { return halves ? splits == 2 : exchange || splits == 1; }
 };
 
 /// Constants for an instance that was never fitted, close enough to tell which are worth a try.
@@ -36,6 +39,8 @@ constexpr double kMemoryBytesPerCycle = 1805;   // the whole GPU: 3.57 TB/s
 constexpr double kOutCyclesPerSum = 0.030;      // the last tiles' way out of a persistent block, which nothing hides
 constexpr double kMeetingCycles = 800;          // of a cluster that adds up parts of K
 constexpr double kPartCycles = 215;             // more, for each further part and each block on its multiprocessor
+constexpr double kLonePairCycles = 700;         // of a pair that has one tile each: what they wait for each other nothing hides
+constexpr int kHalvesFrom = 129;                // tokens: up to 128 the plan was fitted without instances that halve K
 
 /// Parts of K worth a try. Six and seven were never best: their clusters leave more multiprocessors idle.
 constexpr int kWorthyParts[] = {1, 2, 3, 4, 5, 8};
@@ -59,7 +64,8 @@ inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n,
         ? shape.step
         : shape.step + static_cast<double>(shape.shared - shape.step) * (together - 1) / (shape.resident - 1);
     const double meeting = splits > 1 ? kMeetingCycles + kPartCycles * (splits - 1) * together : 0;
-    const double work = rounds * (ceil_div(k / 128, splits) * step + shape.tile + meeting);
+    const double lone = shape.pair == 2 && rounds == 1 ? kLonePairCycles : 0;
+    const double work = rounds * (ceil_div(k / 128, splits) * step + shape.tile + meeting) + lone;
     const double bytes = (static_cast<double>(m) + n) * k + 2.0 * m * n;
     const double out = shape.exchange ? 0 : kOutCyclesPerSum * shape.m * shape.n;
     return kLaunchCycles + std::hypot(work, bytes / kMemoryBytesPerCycle) + out;
@@ -88,7 +94,8 @@ Plan choose_wgmma_plan(const WgmmaCost* shapes, int count, int m, int n, int k, 
     double best_cycles = 1e300;
     for (int shape = 0; shape < count; ++shape) {
         for (const int splits : kWorthyParts) {
-            if (splits > 1 && (!shapes[shape].exchange || splits > k / 128)) break;
+            if (!shapes[shape].allows(splits) || splits > k / 128) continue;
+            if (shapes[shape].halves && m < kHalvesFrom) continue;
             const double cycles = predicted_cycles(shapes[shape], splits, m, n, k, processors) + extra(shapes[shape]);
             if (cycles < best_cycles) {
                 best = {shape, splits};

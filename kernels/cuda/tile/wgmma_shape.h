@@ -16,6 +16,7 @@ enum class Tokens { kAreRows, kAreColumns };
 /// What becomes of a finished tile.
 enum class Finish {
     kBoxes,      // bf16 through shared memory and TMA; blocks are persistent and walk many tiles
+    kHalves,     // two blocks in a cluster each had half of K: each stores half of the columns (tile/wgmma_halves.h)
     kExchange,   // the blocks of a cluster each had a part of K: they add their sums through distributed shared memory
 };
 
@@ -36,6 +37,12 @@ struct WgmmaShape {
     static constexpr bool kTurns = kTurns_;
     static constexpr bool kTokensAreRows = kTokens_ == Tokens::kAreRows;
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
+    static constexpr bool kHalves = kFinish_ == Finish::kHalves;
+    static constexpr bool kParts = kExchange || kHalves;   // of K, one per block of the cluster, which has one tile
+    // How a consumer walks along K: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h.
+    static constexpr bool kAhead = kPair == 2 && kPartials == 1 && kTokensAreRows && !kTurns;
+    // Consumers with two slices begin each tile together; left alone, some blocks fall behind the others.
+    static constexpr bool kMeets = kAhead && kSlices == 2;
     static constexpr bool kRowsOutermost = false;   // see RowsOutermost in tile/wgmma_outermost.h
 
     static constexpr int kK = 128;
@@ -60,7 +67,8 @@ struct WgmmaShape {
     static constexpr int kRowBytes = kM * kK;
     static constexpr int kTileBytes = kRowBytes + kN * kK;
     // Tiles on their way out: boxes 64 rows high and kBox columns wide, swizzled. An exchange uses the ring's memory instead.
-    static constexpr int kBox = kN % 64 == 0 ? 64 : kN % 32 == 0 ? 32 : 16;
+    static constexpr int kOutColumns = kHalves ? kN / 2 : kN;
+    static constexpr int kBox = kOutColumns % 64 == 0 ? 64 : kOutColumns % 32 == 0 ? 32 : 16;
     static constexpr int kSliceBytes = 64 * kN * 2;
     static constexpr int kOutBytes = kExchange ? 0 : kM * kN * 2;
     // Per stage: a scale per token, then the two of the weights.
@@ -83,7 +91,8 @@ struct WgmmaShape {
     static_assert(kM / kPair <= 256, "a TMA box has at most 256 rows");
     static_assert(kTokensAreRows || kM <= 128, "weights as rows share one scale");
     static_assert(kN <= 128 + kRun, "a tile may touch two groups of 128 weights, not three");
-    static_assert(kPair == 1 || (kPair == 2 && !kExchange), "an exchange uses the cluster for parts of K");
+    static_assert(kPair == 1 || (kPair == 2 && !kParts), "the cluster is for parts of K");
+    static_assert(!kHalves || (kN % 32 == 0 && kTokensAreRows), "half of the columns leave in whole boxes");
     static_assert(kPartials == 1 || (kPartials == 2 && kSlices == 1), "no registers for more");
     static_assert(!kTurns || kConsumers == 2, "turns are between two");
     static_assert(!kExchange || kExchangeRows * kExchangePitch * 4 <= kRingBytes, "the ring must hold the exchanged tile");

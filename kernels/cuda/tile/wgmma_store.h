@@ -18,8 +18,9 @@ __device__ __forceinline__ void swap_words(uint32_t& a, uint32_t& b) {
 }
 
 /// The warpgroup's slices as bf16 through shared memory. The stores go on while the next tile is computed; the next call
-/// waits for them before it reuses the memory, and so must the last one's caller before the block ends.
-template <class Shape>
+/// waits for them before it reuses the memory, and so must the last one's caller before the block ends. Of the columns, part
+/// kPart of kParts.
+template <class Shape, int kPart = 0, int kParts = 1>
 __device__ __forceinline__ void store_boxes(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, const TensorMap& output,
     const WgmmaWork& work) {
@@ -39,7 +40,7 @@ __device__ __forceinline__ void store_boxes(
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
 #pragma unroll
-        for (int pair = 0; pair < Shape::kN / 16; ++pair) {
+        for (int pair = kPart * Shape::kN / 16 / kParts; pair < (kPart + 1) * Shape::kN / 16 / kParts; ++pair) {
             const int box = pair * 16 / Shape::kBox, chunk = pair * 2 % (Shape::kBox / 8);
             uint32_t packed[4];
 #pragma unroll
@@ -59,7 +60,8 @@ __device__ __forceinline__ void store_boxes(
     if (issues) {
         for (int slice = 0; slice < Shape::kSlices; ++slice) {
             const int y = work.row + who.group * Shape::kRowsPerConsumer + slice * 64;
-            for (int box = 0; box < Shape::kN / Shape::kBox; ++box) {
+            constexpr int kBoxes = Shape::kN / Shape::kBox / kParts;
+            for (int box = kPart * kBoxes; box < (kPart + 1) * kBoxes; ++box) {
                 tma_store(
                     output, region + slice * Shape::kSliceBytes + box * kBoxBytes, work.column + box * Shape::kBox, y);
             }
@@ -101,14 +103,14 @@ __device__ __forceinline__ void store_turned_boxes(
     }
 }
 
-/// For rows of c that TMA cannot address (n no multiple of 8): each thread stores its own elements.
-template <class Shape>
+/// For rows of c that TMA cannot address (n no multiple of 8): each thread stores its own elements, of part kPart of the columns.
+template <class Shape, int kPart = 0, int kParts = 1>
 __device__ __forceinline__ void store_elements(
     const Consumer& who, const WgmmaSums<Shape>& sums, const WgmmaProblem& p, const WgmmaWork& work) {
 #pragma unroll
     for (int slice = 0; slice < Shape::kSlices; ++slice) {
 #pragma unroll
-        for (int i = 0; i < Shape::kN / 2; ++i) {
+        for (int i = kPart * Shape::kN / 2 / kParts; i < (kPart + 1) * Shape::kN / 2 / kParts; ++i) {
             const int row = work.row + who.row<Shape>(slice) + i % 4 / 2 * row_step<Shape>;
             const int column = work.column + i / 4 * 8 + who.lane % 4 * 2 + i % 2;
             const int token = Shape::kTokensAreRows ? row : column, weight = Shape::kTokensAreRows ? column : row;

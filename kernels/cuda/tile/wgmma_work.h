@@ -35,7 +35,7 @@ struct WgmmaWalk {
 
     __device__ __forceinline__ explicit WgmmaWalk(const WgmmaProblem& p)
         : index(cluster_index()), step(cluster_count()), count(p.tiles_m * p.tiles_n),
-          rank(Shape::kPair == 1 && !Shape::kExchange ? 0 : cluster_rank()) {}
+          rank(Shape::kPair == 1 && !Shape::kParts ? 0 : cluster_rank()) {}
 
     __device__ __forceinline__ bool more() const { return index < count; }
     __device__ __forceinline__ void next() { index += step; }
@@ -45,7 +45,7 @@ struct WgmmaWalk {
         tile_position(index, p.band, p.tiles_m, p.tiles_n, tile_m, tile_n);
         WgmmaWork work = {tile_m * Shape::kM, tile_n * Shape::kN, 0, p.blocks};
         if constexpr (Shape::kPair == 2) work.column = (2 * tile_n + rank) * Shape::kN;
-        if constexpr (Shape::kExchange) {
+        if constexpr (Shape::kParts) {
             const int parts = cluster_blocks();
             work.first_block = p.blocks * rank / parts;
             work.blocks = p.blocks * (rank + 1) / parts - work.first_block;

@@ -13,7 +13,7 @@ import torch
 
 from backends import get
 from backends.source import KernelSource, kernels
-from tests.problems.folders import NAMES, ROOT, case_id, generate, problem, signature, small_parameters
+from tests.problems.folders import ALL, ROOT, case_id, generate, problem, signature, small_parameters
 
 UNSUPPORTED = -1
 Caller = Callable[..., tuple[int, dict[str, torch.Tensor]]]
@@ -93,7 +93,7 @@ def test_a_head_that_64_does_not_divide(call: Caller) -> None:
 
 def test_every_problem_has_a_cpu_kernel_with_a_summary() -> None:
     found = {path.parent.name: KernelSource.read(path, ROOT) for path in kernels(ROOT, "cpu")}
-    assert set(NAMES) <= set(found)
+    assert set(ALL) <= set(found)
     assert all(source.summary for source in found.values())
 
 

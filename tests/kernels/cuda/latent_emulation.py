@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds the Hopper MLA decode for the host emulation (emulation/machine.h) and runs it on torch tensors."""
+"""Builds MLA decode for the host emulation (emulation/machine.h) and runs it on torch tensors."""
 
 from __future__ import annotations
 
@@ -17,20 +17,23 @@ EMULATION = Path(__file__).resolve().parent / "emulation"
 
 
 class EmulatedLatent:
-    """``wgmma_tma`` compiled for the host."""
+    """A kernel of MLA decode compiled for the host, as the build for ``arch`` (89 or 90) would choose its tiles."""
 
-    def __init__(self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels"):
+    def __init__(
+        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels",
+        problem: str = "mla_decode", variant: str = "wgmma_tma", arch: int = 90,
+    ):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
-        self.binding = problem_module("mla_decode", "binding")
-        self.reference = problem_module("mla_decode", "reference")
-        library = folder / "mla_decode.so"
-        includes = [EMULATION, ROOT / "problems/mla_decode", kernels / "cuda", kernels / "common"]
+        self.binding = problem_module(problem, "binding")
+        self.reference = problem_module(problem, "reference")
+        library = folder / f"{problem}_{arch}.so"
+        includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
             compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
-            "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
+            f"-D__CUDA_ARCH_LIST__={arch}0", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
             "-include", str(EMULATION / "decode.h"), *(f"-I{path}" for path in includes),
-            str(kernels / "cuda/mla_decode/wgmma_tma.cu"), "-o", str(library),
+            str(kernels / f"cuda/{problem}/{variant}.cu"), "-o", str(library),
         ]
         subprocess.run(command, check=True, timeout=300)
         self.library = ctypes.CDLL(str(library))
@@ -53,7 +56,8 @@ class EmulatedLatent:
                 self.library.emulation_allow(value.data_ptr(), value.numel() * value.element_size())
         values = {**arguments, **{name: output.tensor for name, output in outputs.items()}}
         values |= {"workspace": space.tensor, "workspace_bytes": workspace_bytes, "queue": None}
-        status = self.library.mla_decode(*(_c(name, values[name]) for name in PARAMETERS["mla_decode"]))
+        call = getattr(self.library, self.binding.SYMBOL)
+        status = call(*(_c(name, values[name]) for name in PARAMETERS["mla_decode"]))   # the same for both caches
         assert status == 0, f"status {status}"
         assert space.intact
         assert all(output.intact for output in outputs.values())

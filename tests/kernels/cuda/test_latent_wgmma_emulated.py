@@ -18,8 +18,8 @@ pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulati
 
 @pytest.fixture(scope="module")
 def mla(tmp_path_factory):
-    """The wgmma path for any number of rows, in pairs of blocks where it can be."""
-    return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {"SMALL_ROWS": 0, "PAIRS": 1})
+    """The code for 64 rows and more for any number of rows, in pairs of blocks where it can be."""
+    return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {"FEW_ROWS": 0, "PAIRS": 1})
 
 
 @pytest.fixture(scope="module")
@@ -75,8 +75,10 @@ def test_it_gives_the_same_bits_however_copies_are_timed(mla):
 
 
 @pytest.mark.parametrize("size", [
-    case(4, 16, 130, "mixed"),               # the code of mma_sync
-    case(3, 16, 100, "mixed", 2, 1),
+    case(1, 16, 1),
+    case(1, 16, 330),                        # both warpgroups several times, NaN behind the last token
+    case(4, 16, 130, "mixed"),               # lengths 0, 1, page edges
+    case(3, 16, 330, "mixed", 2, 1),         # 32 rows; a query that sees no token
     case(2, 64, 330, "ragged"),
     case(2, 128, 330, "mixed", 2, 1),
 ], ids=name)
@@ -87,9 +89,26 @@ def test_the_shipped_choice_for_each_number_of_rows(shipped, size):
     shipped.check(size, processors=16, workspace_bytes=(size["batch"] + 32) * part)
 
 
+def test_few_rows_give_the_same_bits_however_copies_are_timed(shipped):
+    for size in (case(2, 16, 260), case(1, 16, 260, "uniform", 2, 1)):
+        data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+        late, early = (
+            shipped.run(size, data, eager=eager, processors=3, workspace_bytes=1 << 20) for eager in (False, True))
+        assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+
+
+def test_equal_requests_are_cut_between_them_only(shipped):
+    size = case(6, 16, 640)                  # 12 steps each; 4 chunks of 18, or 3 of 24
+    data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+    uncut = shipped.run(size, data)
+    for processors, same in ((4, False), (6, True)):
+        found = shipped.run(size, data, processors=processors, workspace_bytes=1 << 20)
+        assert torch.equal(uncut[0], found[0]) == same
+        assert shipped.used_workspace != same
+
+
 @pytest.mark.parametrize("defines", [
-    {"SMALL_ROWS": 0, "PAIRS": 1, "RELEASE_AT": 0, "FETCHED_PAGES": 0},
-    {"SMALL_ROWS": 0, "RELEASE_AT": 2, "FETCHED_PAGES": 2, "EARLY_START": 0},
+    {"FEW_ROWS": 0, "SPREAD": 0, "FETCHED_PAGES": 2, "EARLY_START": 0, "ONCE": 0},
 ], ids=name)
 def test_tunables(tmp_path, defines):
     kernel = EmulatedLatent(tmp_path, defines)
@@ -102,9 +121,9 @@ RUN = """
 import sys; sys.path.insert(0, {root!r})
 import pathlib
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
-kernel = EmulatedLatent(pathlib.Path({out!r}), {{"SMALL_ROWS": 0, "PAIRS": 1}}, pathlib.Path({kernels!r}))
+kernel = EmulatedLatent(pathlib.Path({out!r}), {{"PAIRS": 1, "FEW_ROWS": {few}}}, pathlib.Path({kernels!r}))
 for eager in (False, True):
-    for heads in (16, 128):
+    for heads in ({heads}):
         case = dict(batch=2, sq=1, hq=heads, sk=500, lens="ragged", causal=0)
         kernel.check(case, eager=eager)
 """
@@ -115,7 +134,8 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
         "wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, part), parity ^ 1);", ""),
     "scores before their panel": ("wgmma_latent_consume.h", "mbarrier_wait(full + panel * 8, parity);", ""),
     "softmax before the scores": (
-        "wgmma_latent_consume.h", "                wgmma_wait<1>();\n", ""),
+        "wgmma_latent_consume.h", "                begin_accepting();\n                wgmma_wait<0>();\n",
+        "                begin_accepting();\n"),
     "P before it is there": (
         "wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
@@ -123,6 +143,12 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "one block of a pair frees a stage": ("wgmma_latent.h", "4 * Shape::kPair", "4"),
     "the maximum of the other tile": (
         "wgmma_latent_consume.h", "memory.maxima(group ^ 1)[row(half)];", "memory.maxima(group)[row(half)];"),
+    "few rows: a page is loaded while it is read": (
+        "wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);", ""),
+    "few rows: maxima before all warps stored theirs": (
+        "wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised", "        bool raised"),
+    "few rows: one warpgroup's sums": (
+        "wgmma_latent_few_consume.h", "sum = group == 0 ? x + y : y + x;", "sum = x;"),
 }
 
 
@@ -135,7 +161,8 @@ def test_the_emulation_notices(fault, tmp_path):
     source = header.read_text()
     assert source.count(text) == 1
     header.write_text(source.replace(text, replacement))
-    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    few, heads = (32, "16,") if fault.startswith("few") else (0, "16, 128")
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=few, heads=heads)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "AssertionError" in done.stderr or "emulation:" in done.stderr

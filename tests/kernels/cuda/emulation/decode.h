@@ -6,7 +6,17 @@
 
 #define __shared__ static   // blocks of a launch run one after the other
 
-inline int __ldg(const int* pointer) { return *pointer; }
+template <class Value>
+Value __ldg(const Value* pointer) {
+    return *pointer;
+}
+inline float __uint_as_float(uint32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+inline float __cosf(float x) { return std::cos(x); }
+inline float __sinf(float x) { return std::sin(x); }
 inline int __ffs(int value) { return __builtin_ffs(value); }
 
 template <class Value>

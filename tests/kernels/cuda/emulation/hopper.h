@@ -58,6 +58,7 @@ struct Multiplication {
     int n;
     Format format = Format::kE4m3;
     bool b_transposed = false;
+    bool a_transposed = false;
     std::vector<uint32_t> a_registers;   // of the 128 threads, four each, instead of a
 };
 
@@ -150,9 +151,11 @@ inline void load_box(Block& block, uint32_t shared, const TensorMap& map, uint32
     }});
 }
 
-/// A box of five dimensions: the contiguous one, 128 bytes long, is a swizzled row of shared memory, the others follow densely.
+/// A box of five dimensions: the contiguous one, 64 or 128 bytes long, is a swizzled row of shared memory, the others follow
+/// densely.
 inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
-    if (shared % 1024 != 0) fail("a box must start where its swizzle pattern does");
+    const int row_bytes = map.box[0] * 2;
+    if (shared % (row_bytes * 8) != 0) fail("a box must start where its swizzle pattern does");
     deliver(this_block(), {barrier, [=](Block& block) {
         uint32_t to = shared;
         std::array<int, 5> i{};
@@ -168,7 +171,7 @@ inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier,
                                 inside = inside && x >= 0 && x < map.sizes[d];
                                 from += static_cast<ptrdiff_t>(map.pitches[d]) * x;
                             }
-                            uint8_t* const place = shared_at(block, swizzled(to, 128), 2, 2);
+                            uint8_t* const place = shared_at(block, swizzled(to, row_bytes), 2, 2);
                             if (inside) std::memcpy(place, from, 2);
                             else std::memset(place, 0, 2);
                         }
@@ -207,15 +210,17 @@ inline void read_operand(uint64_t descriptor, int rows, Format format, bool tran
     const uint32_t start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
     const uint32_t leading = static_cast<uint32_t>(descriptor >> 16 & 0x3fff) << 4;
     const uint32_t pitch = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
-    if (descriptor >> 62 != 1) fail("the emulation knows operands in the 128-byte swizzle only");
+    const bool narrow = descriptor >> 62 == 2;   // rows of 64 bytes in their swizzle
+    if (descriptor >> 62 != 1 && (!narrow || transposed)) fail("the emulation does not know operands of this layout");
+    const uint32_t row_bytes = narrow ? 64 : 128;
     const uint32_t bytes = 32 / depth(format);
     out.resize(static_cast<size_t>(rows) * depth(format));
     for (int row = 0; row < rows; ++row)
         for (int k = 0; k < depth(format); ++k) {
             const uint32_t address = transposed
                 ? start + row / 64 * leading + k / 8 * pitch + k % 8 * 128 + row % 64 * bytes
-                : start + row / 8 * pitch + row % 8 * 128 + k * bytes;
-            out[row * depth(format) + k] = decode(format, shared_at(swizzled(address, 128), bytes, bytes));
+                : start + row / 8 * pitch + row % 8 * row_bytes + k * bytes;
+            out[row * depth(format) + k] = decode(format, shared_at(swizzled(address, row_bytes), bytes, bytes));
         }
 }
 
@@ -256,7 +261,7 @@ inline double short_sum(const double* addends, int count, int bits) {
 
 inline void perform(const Multiplication& m) {
     static std::vector<float> a, b;
-    if (m.a_registers.empty()) read_operand(m.a, 64, m.format, false, a);
+    if (m.a_registers.empty()) read_operand(m.a, 64, m.format, m.a_transposed, a);
     else read_registers(m.a_registers, m.format, a);
     read_operand(m.b, m.n, m.format, m.b_transposed, b);
     const int steps = depth(m.format), bits = m.format == Format::kE4m3 ? adder_bits() : 0;

@@ -251,6 +251,7 @@ struct Launch {
 #define __grid_constant__
 #define __shared__ static
 #define __launch_bounds__(...)
+#define __maxnreg__(...)
 #define threadIdx (dim3(::emulation::machine().current->index, 0, 0))
 #define blockIdx (::emulation::this_block().index)
 #define gridDim (::emulation::machine().grid_size)

@@ -35,3 +35,6 @@ inline void mbarrier_wait(uint32_t barrier, uint32_t parity) {
     }
     ++emulation::machine().progress;   // this thread goes on, and may do what others wait for
 }
+inline bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
+    return emulation::extension().barrier(barrier).phase % 2 != parity;
+}

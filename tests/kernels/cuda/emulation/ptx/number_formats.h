@@ -29,6 +29,20 @@ inline float bfloat(uint16_t code) {
     return value;
 }
 
+/// Nearest even; what exceeds 448 becomes 448, NaN stays NaN.
+inline uint8_t to_e4m3(float value) {
+    if (std::isnan(value)) return 0x7f;
+    const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+    const float magnitude = std::fabs(value);
+    if (magnitude >= 448.0f) return sign | 0x7e;
+    if (magnitude == 0) return sign;
+    int exponent;
+    std::frexp(magnitude, &exponent);                   // magnitude < 2^exponent
+    const int unit = exponent < -5 ? -9 : exponent - 4;   // of the last place; subnormals share one
+    const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -unit)));
+    return sign | static_cast<uint8_t>(unit == -9 ? steps : ((unit + 9) << 3) + steps);
+}
+
 /// e4m3 as fp16, which holds all of it.
 inline uint16_t e4m3_as_half(uint8_t code) {
     const uint16_t sign = static_cast<uint16_t>(code & 0x80) << 8;

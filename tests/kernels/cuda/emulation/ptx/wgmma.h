@@ -5,6 +5,9 @@
 #include "hopper.h"
 
 inline uint64_t wgmma_operand(uint32_t shared) { return 1ull << 62 | 64ull << 32 | 1ull << 16 | shared >> 4; }
+inline uint64_t wgmma_operand_of(uint32_t low) { return 1ull << 62 | 64ull << 32 | low; }
+
+inline uint64_t wgmma_operand_64(uint32_t shared) { return 2ull << 62 | 32ull << 32 | 1ull << 16 | shared >> 4; }
 
 inline void wgmma_fence() {
     emulation::warpgroup_wide(nullptr, [](emulation::Warpgroup& group, void**) { group.fenced = true; });
@@ -41,7 +44,6 @@ inline void wgmma_commit() {
     emulation::warpgroup_wide(nullptr, [](emulation::Warpgroup& group, void**) {
         group.groups.push_back(std::move(group.open));
         group.open.clear();
-        group.fenced = false;
     });
 }
 
@@ -52,6 +54,7 @@ void wgmma_wait() {
             for (const auto& m : group.groups.front()) emulation::perform(m);
             group.groups.pop_front();
         }
+        group.fenced = false;   // from here on registers may be touched
     });
 }
 

@@ -13,7 +13,7 @@ inline uint64_t wgmma_operand_transposed(uint32_t shared, uint32_t box_pitch) {
     return 1ull << 62 | 64ull << 32 | static_cast<uint64_t>(box_pitch >> 4) << 16 | shared >> 4;
 }
 
-template <int kN, class Element, bool kBTransposed = false>
+template <int kN, class Element, bool kBTransposed = false, bool kATransposed = false>
 struct Wgmma16 {
     static_assert(kN % 16 == 0 && kN >= 16 && kN <= 256, "what ptx/wgmma_16bit.h offers");
 
@@ -34,6 +34,7 @@ struct Wgmma16 {
             emulation::Multiplication m = {{}, a, b, add, kN};
             m.format = std::is_same<Element, Fp16>::value ? emulation::Format::kHalf : emulation::Format::kBfloat;
             m.b_transposed = kBTransposed;
+            m.a_transposed = kATransposed;
             for (int i = 0; i < 128; ++i) {
                 const auto& thread = *static_cast<Argument*>(all[i]);
                 m.d.push_back(thread.d);
@@ -43,3 +44,6 @@ struct Wgmma16 {
         });
     }
 };
+
+template <int kN, class Element>
+using Wgmma16OuterA = Wgmma16<kN, Element, false, true>;

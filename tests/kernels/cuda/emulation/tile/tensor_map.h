@@ -20,7 +20,7 @@ struct TensorMap {
     std::array<size_t, 5> pitches{};
 };
 
-inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns) {
+inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns, int = 256) {
     const int box_bytes = box_columns * matrix.element_bytes;
     const bool pitch = static_cast<size_t>(matrix.columns) * matrix.element_bytes % 16 == 0;
     const bool start = reinterpret_cast<uintptr_t>(matrix.start) % 16 == 0;

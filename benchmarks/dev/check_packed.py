@@ -1,0 +1,239 @@
+# SPDX-License-Identifier: MIT
+"""Packed submissions under compute-sanitizer, and timed beside the tree's builds, on a machine with an NVIDIA GPU.
+
+    python benchmarks/dev/check_packed.py [--only REGEX] [--sanitize] [--speed] [--cases 4] [--jobs 12]
+        [--tools memcheck,racecheck,synccheck] [--seconds 100] [--folder DIR]
+
+Packs every CUDA kernel whose name (problem/variant) matches, stages it beside its problem as a leaderboard would and
+builds it once. ``--sanitize`` then calls it on test cases (every n-th, at most ``--cases`` of them) under each tool,
+several processes at a time; only the kernels defined in the packed file are instrumented, and every result is checked.
+``--speed`` races the packed build with the tree's (backends compile) on a few benchmark cases: graph replays that
+rotate over more than twice the L2 cache, in turns. Exit status 1 if a tool finds anything, a result is wrong, or a
+child fails or runs out of time. ``--folder`` keeps what was packed and built; without ``--sanitize`` and ``--speed``
+that is all that happens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+TOOLS = ("memcheck", "racecheck", "synccheck")
+FOUND = 99                                  # compute-sanitizer's exit code when it has something to say
+HEAVY = 3e10                                # FLOP of a case that a sanitizer should not be asked to run
+CACHE = 120 << 20                           # bytes of inputs to rotate over: more than twice an H200's L2
+KERNEL = re.compile(r"__global__[^;{]*?\b([a-z_0-9]+)\(", re.DOTALL)
+SUMMARY = re.compile(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): (.*)")
+
+
+def kernel_names(text: str) -> list[str]:
+    """The names of the ``__global__`` functions of a packed file; attributes' arguments are no names."""
+    plain = re.sub(r"__(?:launch_bounds|cluster_dims)__\((?:[^()]|\([^()]*\))*\)", "", text)
+    return sorted(set(KERNEL.findall(plain)))
+
+
+def prepared(names: list[str], home: Path) -> dict[str, Path]:
+    """name -> folder with the problem's files and the packed file, built; folders that are there stay as they are."""
+    from submissions.stage import stage
+
+    folders = {name: home / name.replace("/", "-") for name in names}
+    new = [name for name in names if not folders[name].exists()]
+    for name in new:
+        folder = folders[name]
+        folder.mkdir(parents=True)
+        packed = home / f"{folder.name}.py"
+        # A made-up leaderboard: the real one of amd_fp8_mm, say, has no NVIDIA GPU.
+        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any", "-o", str(packed)],
+                       cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
+        stage(ROOT / "problems" / name.split("/")[0], packed, folder)
+
+    def build(folder: Path) -> None:
+        subprocess.run([sys.executable, "-c", "import submission"], cwd=folder, check=True, capture_output=True)
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(build, [folders[name] for name in new]))
+    return folders
+
+
+def cases_of(name: str, kind: str) -> list[dict[str, Any]]:
+    from scoring import popcorn
+
+    task = popcorn.load_task(ROOT / "problems" / name.split("/")[0])
+    return [dict(case) for case in (task.tests if kind == "tests" else task.benchmarks)]
+
+
+def spread(cases: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
+    """At most ``count`` of them, evenly, the first and the last among them."""
+    if len(cases) <= count:
+        return cases
+    return [cases[round(i * (len(cases) - 1) / max(1, count - 1))] for i in range(count)]
+
+
+def child(folder: str, case: Mapping[str, Any]) -> int:
+    """Call the staged submission once and check what it returns."""
+    sys.path.insert(0, folder)
+    import torch
+
+    reference = importlib.import_module("reference")
+    submission = importlib.import_module("submission")
+    data = reference.generate_input(**case)
+    output = submission.custom_kernel(data)
+    torch.cuda.synchronize()
+    print("called", flush=True)
+    good, message = verdict(reference.check_implementation(data, output))
+    print("right" if good else f"wrong: {message}")
+    return 0 if good else 3
+
+
+def verdict(answer: Any) -> tuple[bool, str]:
+    """(passed, message) of what check_implementation returned: a message, or a pair."""
+    if isinstance(answer, tuple):
+        return bool(answer[0]), str(answer[1])
+    return not answer, str(answer)
+
+
+def sanitize(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
+    """Every kernel and case under every tool; one line for each kernel and tool. Returns the number of bad ones."""
+    begin = time.monotonic()
+    work = []
+    for name, folder in folders.items():
+        light = [case for case in cases_of(name, "tests") if flops(name, case) < HEAVY]
+        filters = [word for kernel in kernel_names((folder / "submission.py").read_text())
+                   for word in ("--kernel-name", f"kernel_substring={kernel}")]
+        for tool in options.tools.split(","):
+            for case in spread(light, options.cases):
+                work.append((name, tool, case, ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND),
+                                                *filters, sys.executable, __file__, "--child", str(folder),
+                                                "--case", repr(case)]))
+
+    def run(item: tuple[str, str, dict[str, Any], list[str]]) -> tuple[str, str]:
+        left = options.seconds - (time.monotonic() - begin)
+        if left < 5:
+            return "not run", ""
+        try:
+            done = subprocess.run(item[3], capture_output=True, text=True, timeout=left)
+        except subprocess.TimeoutExpired:
+            return "out of time", ""
+        text = done.stdout + done.stderr
+        said = "; ".join(SUMMARY.findall(text)) or text[-300:].replace("\n", " ")
+        return ("clean" if done.returncode == 0 and "right" in text else f"exit {done.returncode}"), said
+
+    with ThreadPoolExecutor(options.jobs) as pool:
+        results = list(pool.map(run, work))
+    bad = 0
+    for name in folders:
+        for tool in options.tools.split(","):
+            mine = [(case, *result) for (n, t, case, _), result in zip(work, results, strict=True)
+                    if (n, t) == (name, tool)]
+            clean = sum(outcome == "clean" for _, outcome, _ in mine)
+            bad += clean != len(mine)
+            print(f"{name:34} {tool:10} {clean} of {len(mine)} clean")
+            for case, outcome, said in mine:
+                if outcome != "clean":
+                    print(f"    {outcome}: {case}: {said}")
+    return bad
+
+
+def flops(name: str, case: Mapping[str, Any]) -> float:
+    from scoring.problem import Problem
+
+    return float(Problem(ROOT / "problems" / name.split("/")[0]).binding.flops(case))
+
+
+def speed(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
+    """One process per kernel, so that problems' modules of the same name do not meet."""
+    bad = 0
+    for name, folder in folders.items():
+        done = subprocess.run([sys.executable, __file__, "--child", str(folder), "--race", name, "--cases",
+                               str(options.cases)], timeout=options.seconds)
+        bad += done.returncode != 0
+    return bad
+
+
+def race_builds(folder: str, name: str, count: int) -> int:
+    """Print microseconds of the packed and of the tree's build on some benchmark cases."""
+    import torch
+    from gemm_race import race
+
+    import backends
+    from backends.source import KernelSource
+
+    sys.path.insert(0, folder)
+    submission = importlib.import_module("submission")
+    reference = importlib.import_module("reference")
+    cuda = backends.get("cuda")
+    source = KernelSource.read(ROOT / "kernels" / "cuda" / f"{name}.cu", ROOT)
+    built = cuda.compile(source, cuda.target("H200"))
+    packed = submission._KERNEL
+    library = ctypes.CDLL(str(built.path))
+    tree = getattr(library, submission.SYMBOL)
+    tree.argtypes, tree.restype = packed.argtypes, packed.restype
+    for case in spread(cases_of(name, "benchmarks"), count):
+        sets = [reference.generate_input(**case)]
+        size = sum(item.numel() * item.element_size() for item in sets[0] if isinstance(item, torch.Tensor))
+        for seed in range(min(24, CACHE // size + 1)):
+            sets.append(reference.generate_input(**{**case, "seed": case["seed"] + 1 + seed}))
+
+        def calls(kernel: Any, sets: list[Any] = sets) -> list[Any]:
+            def call(data: Any) -> None:
+                submission._KERNEL = kernel
+                submission.custom_kernel(data)
+            return [lambda data=data: call(data) for data in sets]
+
+        times = race({"packed": calls(packed), "tree": calls(tree)}, 24)
+        what = ",".join(f"{key}={value}" for key, value in case.items() if key != "seed")
+        print(f"{name} {what}: packed {times['packed']:.2f} us, tree {times['tree']:.2f}, "
+              f"{times['packed'] / times['tree']:.3f}", flush=True)
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", default=".")
+    parser.add_argument("--sanitize", action="store_true")
+    parser.add_argument("--speed", action="store_true")
+    parser.add_argument("--cases", type=int, default=4)
+    parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 1))
+    parser.add_argument("--tools", default=",".join(TOOLS))
+    parser.add_argument("--seconds", type=float, default=100)
+    parser.add_argument("--folder", type=Path, help="where to pack and build; default: a temporary folder")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    parser.add_argument("--race", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        import ast
+        if options.race:
+            return race_builds(options.child, options.race, options.cases)
+        return child(options.child, ast.literal_eval(options.case))
+    names = sorted(f"{path.parent.name}/{path.stem}" for path in (ROOT / "kernels/cuda").glob("*/*.cu"))
+    names = [name for name in names if re.search(options.only, name)]
+    if not names:
+        parser.error(f"no CUDA kernel's name matches {options.only!r}")
+    if options.sanitize and shutil.which("compute-sanitizer") is None:
+        parser.error("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
+    with tempfile.TemporaryDirectory() as home:
+        begin = time.monotonic()
+        folders = prepared(names, options.folder or Path(home))
+        print(f"{len(folders)} packed and built in {time.monotonic() - begin:.0f} s", flush=True)
+        bad = sanitize(folders, options) if options.sanitize else 0
+        bad += speed(folders, options) if options.speed else 0
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

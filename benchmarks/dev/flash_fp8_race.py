@@ -1,0 +1,216 @@
+# SPDX-License-Identifier: MIT
+"""Build, check and race tile shapes of cuda/flash_attention_fp8/wgmma_tma, with an NVIDIA GPU, torch and nvcc.
+
+    python benchmarks/dev/flash_fp8_race.py build FOLDER LABEL=DIM[/NAME:VALUE]...
+    python benchmarks/dev/flash_fp8_race.py check FOLDER [--seconds 40]
+    python benchmarks/dev/flash_fp8_race.py race FOLDER [--seconds 40] [--rows 2048,16384]
+
+A build holds one head dimension (0: all of them) and takes its defines from NAME:VALUE, where dots in VALUE stand for
+commas: 128a=128/T128:2.224.1.1.0.0/C128:2.128.1.1.1.0. ``check`` runs each build in a process of its own, so that one
+that hangs can be ended, against the problem's reference: its test cases of that head dimension and larger ones, with
+and without a workspace, with poisoned outputs and guard bands, twice for the same bits. ``race`` times the builds that
+passed, in turns with the problem's peers.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import re
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import check_attention as attention
+import torch
+
+ROOT = Path(__file__).resolve().parents[2]
+NAME = "flash_attention_fp8"
+
+
+def case(
+    batch: int, sq: int, heads: int, dim: int, causal: int, scales: str = "head", outliers: int = 0,
+) -> dict[str, Any]:
+    return {"batch": batch, "sq": sq, "sk": sq, "hq": heads, "hk": heads, "dim": dim, "causal": causal,
+            "scales": scales, "rotated": 0, "outliers": outliers}
+
+
+def build(folder: Path, specs: list[str]) -> int:
+    folder.mkdir(parents=True, exist_ok=True)
+    nvcc = os.environ.get("NVCC", "nvcc")
+    jobs = []
+    for spec in specs:
+        label, _, rest = spec.partition("=")
+        dim, *defines = rest.split("/")
+        named = [define.partition(":") for define in defines] + ([("ONLY_DIM", "", dim)] if dim != "0" else [])
+        library = folder / f"{label}.so"
+        command = [
+            nvcc, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
+            "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static",
+            "-gencode", "arch=compute_90a,code=sm_90a",
+            *(f"-D{key}=" + value.replace(".", "\\,") for key, _, value in named),
+            *(f"-I{ROOT / path}" for path in (f"problems/{NAME}", "kernels/cuda", "kernels/common")),
+            str(ROOT / f"kernels/cuda/{NAME}/wgmma_tma.cu"), "-o", str(library),
+        ]
+        jobs.append((label, int(dim), spec, subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
+    builds = {}
+    for label, only, spec, process in jobs:
+        log, _ = process.communicate(timeout=200)
+        if process.returncode != 0:
+            print(f"nvcc failed on {label}:\n{log[-1500:]}", flush=True)
+            continue
+        spills = sum(int(n) for n in re.findall(r"(\d+) bytes spill stores", log))
+        serial = ", wgmma serialised" if "Performance Loss" in log else ""
+        print(f"{spec}: {spills} bytes spilled{serial}", flush=True)
+        builds[label] = only
+    (folder / "builds.json").write_text(json.dumps(builds))
+    return 0
+
+
+def cases_of(dim: int) -> list[tuple[dict[str, Any], int]]:
+    """(case, seed): the problem's tests of one head dimension (0: all), then some that walk many tiles."""
+    known = []
+    for line in (ROOT / f"problems/{NAME}/task.yml").read_text().partition("benchmarks:")[0].splitlines():
+        entry = dict(re.findall(r"(\w+): (\w+)", line)) if line.startswith("  - {batch") else {}
+        if entry:
+            seed = int(entry.pop("seed"))
+            known.append(({key: int(x) if x.isdigit() else x for key, x in entry.items()}, seed))
+    for d in (64, 128, 256):
+        known += [(case(2, 2048, 2048 // d, d, causal, scales), 7) for causal in (0, 1) for scales in ("head", "block")]
+        known += [(case(1, 8192, 8, d, 0, "tensor", 1), 8), (case(1, 5000, 8, d, 1), 9)]
+    return [(c, seed) for c, seed in known if dim in (0, c["dim"])]
+
+
+def check_one(folder: Path, label: str, dim: int) -> int:
+    problem = attention.Problem(NAME)
+    kernel = attention.Kernel(problem, label, folder / f"{label}.so")
+    wrong = 0
+    for size, seed in cases_of(dim):
+        data = problem.data(size, seed)
+        sample = None if size["sk"] * size["sq"] * size["hq"] * size["batch"] < 3e7 else 3000
+        expected, space = problem.reference.expected(data, sample=sample), problem.binding.workspace_bytes(size)
+        found = attention.check(kernel, size, data, expected, space) or attention.check(kernel, size, data, expected, 0)
+        if found:
+            wrong += 1
+            print(f"WRONG [{label}] {' '.join(map(str, size.values()))}: {found[:600]}", flush=True)
+        if wrong > 3 or found.startswith("status"):
+            break
+    if wrong == 0:
+        (folder / f"{label}.right").touch()
+    return wrong
+
+
+def check(folder: Path, seconds: float, unchecked: str) -> int:
+    builds = json.loads((folder / "builds.json").read_text())
+    start = time.monotonic()
+    running = {
+        label: subprocess.Popen(
+            [sys.executable, __file__, "check", str(folder), "--one", label, "--dim", str(dim)],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        for label, dim in builds.items() if not re.fullmatch(unchecked, label)}
+    for label, process in running.items():
+        try:
+            out, _ = process.communicate(timeout=max(1.0, seconds - (time.monotonic() - start)))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, _ = process.communicate()
+            out += f"[{label}] ran past its time\n"
+        if out:
+            print(out[-2500:], end="", flush=True)
+    right = sorted(path.stem for path in folder.glob("*.right"))
+    print(f"right: {' '.join(right)} | wrong: {' '.join(sorted(set(builds) - set(right)))} | "
+          f"{time.monotonic() - start:.1f} s", flush=True)
+    return 0
+
+
+def race(folder: Path, seconds: float, lengths: list[int], budget: float, unchecked: str) -> int:
+    builds = json.loads((folder / "builds.json").read_text())
+    problem = attention.Problem(NAME)
+    kernels = [attention.Kernel(problem, label, folder / f"{label}.so")
+               for label in builds if (folder / f"{label}.right").exists() or re.fullmatch(unchecked, label)]
+    rows = []
+    start = time.monotonic()
+    sizes = [case(16384 // s, s, 2048 // dim, dim, causal)
+             for s in lengths for dim in (128, 256, 64) for causal in (0, 1)]
+    sizes += [case(2, 8192, 16, 128, causal, "block", 1) for causal in (0, 1)]
+    print(f"{attention.clocks()}", flush=True)
+    for size in sizes:
+        if time.monotonic() - start > seconds:
+            print(f"out of time before {size}")
+            break
+        moved, flops = problem.binding.bytes_moved(size), problem.binding.flops(size)
+        cache = torch.cuda.get_device_properties(0).L2_cache_size
+        sets = [problem.data(size, seed=i) for i in range(max(2, min(8, math.ceil(2.2 * cache / moved))))]
+        keep, contestants = [], {}
+        for kernel in kernels:
+            if builds[kernel.label] not in (0, size["dim"]):
+                continue
+            contestants[kernel.label] = []
+            for data in sets:
+                outputs = {name: torch.empty(shape, dtype=attention.dtype_of(dtype), device=attention.DEVICE)
+                           for name, (shape, dtype) in problem.binding.outputs(size).items()}
+                space = torch.empty(problem.binding.workspace_bytes(size), dtype=torch.uint8, device=attention.DEVICE)
+                keep.append((outputs, space))
+                contestants[kernel.label].append(kernel.bind(problem.binding.arguments(size, data), outputs, space))
+        contestants.update(peers(sets))
+        result = attention.race(contestants, budget)
+        best = min((us for name, us in result.items() if name in builds), default=math.nan)
+        short = f"{size['dim']} {size['sq']} {'causal' if size['causal'] else 'full'} {size['scales']}"
+        print(f"{short}: " + "  ".join(
+            f"{name} {us:.1f} ({flops * 1e-6 / us:.0f})" + ("*" if us == best else "") for name, us in result.items()),
+            flush=True)
+        rows.append({"case": size, "flops": flops, "us": result})
+        del sets, keep, contestants
+    for name, reason in attention.REFUSED.items():
+        print(f"at least once refused: {name}: {reason}")
+    print(f"{attention.clocks()} | {time.monotonic() - start:.1f} s")
+    if out := os.environ.get("OUT"):
+        Path(out, "flash_fp8_race.json").write_text(json.dumps(rows))
+    return 0
+
+
+def peers(sets: list[Any]) -> dict[str, list[Any]]:
+    """Calls of benchmarks/peers that can be made here."""
+    calls = {}
+    for path in sorted((ROOT / "benchmarks/peers" / NAME).glob("*.py")):
+        try:
+            peer = attention.module(path, f"peer_{path.stem}")
+        except ImportError as error:
+            attention.REFUSED.setdefault(path.stem, str(error).splitlines()[0][:200])
+            continue
+        calls[path.stem] = [partial(peer.custom_kernel, data) for data in sets]
+    return calls
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("action", choices=["build", "check", "race"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("specs", nargs="*")
+    parser.add_argument("--seconds", type=float, default=40)
+    parser.add_argument("--budget", type=float, default=200, help="milliseconds per row of the race")
+    parser.add_argument("--rows", default="2048,16384", help="sequence lengths")
+    parser.add_argument("--unchecked", default="", help="a pattern: builds to race without a check")
+    parser.add_argument("--one", help="check this build only, in this process")
+    parser.add_argument("--dim", type=int, default=0)
+    options = parser.parse_args()
+    if options.action == "build":
+        return build(options.folder, options.specs)
+    if options.action == "check":
+        if options.one:
+            return check_one(options.folder, options.one, options.dim)
+        return check(options.folder, options.seconds, options.unchecked)
+    lengths = [int(s) for s in options.rows.split(",")]
+    return race(options.folder, options.seconds, lengths, options.budget, options.unchecked)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

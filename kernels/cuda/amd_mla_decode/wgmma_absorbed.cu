@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: MIT
+// A whole MLA layer, one decode step: projections by the vendor's library, the rest fused.
+//
+//!KERNEL summary absorbed MLA layer: cuBLASLt projections, one small kernel with RoPE, the attention of mla_decode/wgmma_tma
+//!KERNEL arch sm_90a
+//!KERNEL tune PAIRS=1,0
+//!KERNEL tune SPREAD=0,1
+//!KERNEL tune FETCHED_PAGES=0,2,3
+//!KERNEL tune ONCE=1,0
+//!KERNEL tune EARLY_START=1,0
+//!KERNEL tune LIBRARY_CHOICE=0,1,2
+//
+// Absorbed form: keys are W_k c and values W_v c of a cached latent c (512 columns), so q (W_k c) = (W_k^T q) c, and the mean of
+// W_v c is W_v of the mean. The cache is read once, as keys and values of one head that all query heads share.
+//
+//   1 kv_row = x kv_down^T        2 latent query = x q_down^T        3 q = latent query q_up^T
+//   4 absorbed queries = q's first 128 columns times W_k, per head, into the first 512 of 576 columns
+//   5 one kernel: rotate q's other 64 columns into the rest; append kv_row to the cache; rotate the cached rotary columns into an
+//     array of their own; pages in order (tile/layer_inputs.h)
+//   6 attention, which takes the last 64 columns of keys from that array
+//   7 heads = latent outputs times W_v^T, per head        8 y = heads wo^T
+// 1 to 4, 7 and 8 are cuBLASLt's (tile/library_product.h). A request's rows of the cache follow one another, so its pages are
+// numbered in order, and the row that a call appends is where the attention looks for it.
+//
+// The cached rotary columns cost a tenth of the cache's bytes, read and written once more. Rotating them in shared memory
+// between TMA and products would cost none, but was slower: benchmarks/amd_mla_decode.md.
+//
+// Shapes: those of kernel.h with dim and q_rank multiples of 8, max_len of 64, 16-byte aligned tensors.
+// Limits: weights at the speed of memory (374 MB in the challenge's shapes), then the attention's (mla_decode/wgmma_tma.cu).
+#include "kernel.h"
+
+#include <cstdint>
+
+#include "launch.h"
+#include "tile/layer_inputs.h"
+#include "tile/library_product.h"
+#include "tile/wgmma_latent_launch.h"
+
+#ifndef PAIRS
+#define PAIRS 1  // neighbouring blocks, which have the two halves of a request's heads, load pages for each other
+#endif
+#ifndef SPREAD
+#define SPREAD 0
+#endif
+#ifndef FETCHED_PAGES
+#define FETCHED_PAGES 0
+#endif
+#ifndef ONCE
+#define ONCE 1
+#endif
+
+namespace {
+
+constexpr int kHeads = 128, kNope = 128, kQuery = 192, kValue = 128, kMap = 256;  // columns of a head; rows of its maps
+constexpr int kLatentColumns = 512, kColumns = 576;
+constexpr size_t kLibraryBytes = size_t{64} << 20;
+
+/// Takes pieces of the workspace, 256-byte aligned.
+struct Room {
+    uint8_t* at;
+    uint8_t* end;
+
+    Room(void* start, size_t bytes)
+        : at(reinterpret_cast<uint8_t*>((reinterpret_cast<uintptr_t>(start) + 255) / 256 * 256)),
+          end(static_cast<uint8_t*>(start) + bytes) {}
+    uint8_t* take(size_t bytes) {
+        uint8_t* const piece = at;
+        at += (bytes + 255) / 256 * 256;
+        return piece;
+    }
+    bool enough() const { return at <= end; }
+};
+
+}  // namespace
+
+extern "C" int amd_mla_decode(
+    const void* x, const void* q_down, const void* q_up, const void* kv_down, const void* kv_up, const void* wo,
+    void* kv_cache, void* y, void* kv_row, int batch, int dim, int q_rank, int length, int max_len, void* workspace,
+    size_t workspace_bytes, void* queue) {
+    using Shape = LatentShape<PAIRS + 1, SPREAD != 0, FETCHED_PAGES, ONCE != 0, true>;
+    if (batch < 1 || dim < 8 || dim % 8 != 0 || q_rank < 8 || q_rank % 8 != 0) return kUnsupportedShape;
+    if (length < 0 || length >= max_len || max_len % 64 != 0) return kUnsupportedShape;
+    if (static_cast<long long>(batch) * max_len > 0x7fffffffLL) return kUnsupportedShape;
+    for (const void* tensor : {x, q_down, q_up, kv_down, kv_up, wo, static_cast<const void*>(kv_cache),
+                               static_cast<const void*>(y), static_cast<const void*>(kv_row)}) {
+        if (reinterpret_cast<uintptr_t>(tensor) % 16 != 0) return kUnsupportedShape;
+    }
+    const int pages = length / 64 + 1;
+    const size_t rows = static_cast<size_t>(batch) * kHeads;
+    Room room(workspace, workspace_bytes);
+    uint8_t* const scratch = room.take(kLibraryBytes);
+    uint8_t* const latent_query = room.take(static_cast<size_t>(batch) * q_rank * 2);
+    uint8_t* const q = room.take(rows * kQuery * 2);
+    uint8_t* const queries = room.take(rows * kColumns * 2);
+    uint8_t* const outputs = room.take(rows * kLatentColumns * 2);
+    uint8_t* const heads = room.take(rows * kValue * 2);
+    uint8_t* const lse = room.take(rows * 4);
+    int* const block_table = reinterpret_cast<int*>(room.take(static_cast<size_t>(batch) * pages * 4));
+    int* const seqlens = reinterpret_cast<int*>(room.take(static_cast<size_t>(batch) * 4));
+    uint8_t* const rotary = room.take(static_cast<size_t>(batch) * pages * 64 * 128);
+    if (!room.enough()) return kWorkspaceTooSmall;
+
+    int device = 0, multiprocessors = 0;
+    int status = static_cast<int>(cudaGetDevice(&device));
+    if (status == 0) {
+        status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    }
+    const auto multiply = [&](const LibraryProduct& product) {
+        if (status == 0) status = library_product(product, scratch, kLibraryBytes, queue);
+    };
+    const uint8_t* const value_maps = static_cast<const uint8_t*>(kv_up) + kNope * kLatentColumns * 2;
+    constexpr long long kMapStep = kMap * kLatentColumns, kRow = kHeads;  // between heads' maps; heads of a request
+    multiply({x, kv_down, kv_row, batch, kColumns, dim, dim, dim, kColumns});
+    multiply({x, q_down, latent_query, batch, q_rank, dim, dim, dim, q_rank});
+    multiply({latent_query, q_up, q, batch, kHeads * kQuery, q_rank, q_rank, q_rank, kHeads * kQuery});
+    multiply({q, kv_up, queries, batch, kLatentColumns, kNope, kRow * kQuery, kLatentColumns, kRow * kColumns, true, kHeads,
+              kQuery, kMapStep, kColumns});
+    if (status != 0) return status;
+
+    const LayerInputs inputs = {q, queries, static_cast<const uint8_t*>(kv_row), static_cast<uint8_t*>(kv_cache), rotary,
+                                block_table, seqlens, batch, kHeads, length, max_len, pages};
+    status = launch_prepare_attention(inputs, queue);
+    if (status != 0) return status;
+
+    LatentArguments a{};
+    a.q = queries;
+    a.cache = static_cast<const uint8_t*>(kv_cache);
+    a.block_table = block_table;
+    a.o = outputs;
+    a.lse = reinterpret_cast<float*>(lse);
+    a.schedule.seqlens = seqlens;
+    a.schedule.batch = batch;
+    a.schedule.longest = pages * Shape::kTokens;
+    a.seqlen_q = 1;
+    a.heads = kHeads;
+    a.max_blocks = pages;
+    a.row_tiles = kHeads / Shape::kRows;
+    a.scale = kLog2E / 13.856406461f;  // sqrt(192)
+    status = encode_tensor_map(&a.rotary, {rotary, batch * pages * 64, 64, 2}, Shape::kTokens / Shape::kPair, 64);
+    if (status != 0) return status;
+    const LatentTensors tensors = {
+        {queries, batch * kHeads, kColumns, 2}, {kv_cache, batch * max_len, kColumns, 2}};
+    status = launch_latent_wgmma<Shape>(
+        a, tensors, multiprocessors, room.at, static_cast<size_t>(room.end - room.at), queue);
+    multiply({outputs, value_maps, heads, batch, kValue, kLatentColumns, kRow * kLatentColumns, kLatentColumns,
+              kRow * kValue, false, kHeads, kLatentColumns, kMapStep, kValue});
+    multiply({heads, wo, y, batch, dim, kHeads * kValue, kHeads * kValue, kHeads * kValue, dim});
+    return status;
+}

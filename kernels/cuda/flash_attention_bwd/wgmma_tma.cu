@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary one pass by keys: TMA rings of Q and dO, wgmma with P and dS in registers, dQ by a warpgroup of its own
+//!KERNEL arch sm_90a
+//!KERNEL tune IN_ORDER=0,1
+//!KERNEL tune BULK=1,0
+//!KERNEL tune STAGGERED=1,0
+//!KERNEL tune EARLY_START=1,0
+//
+// Attention backward for Hopper.
+//
+// Algorithm. Two kernels. `prepare_rows` computes delta = rowsum(dO * O), takes lse to base 2 and clears sums and counts.
+// `wgmma_flash_backward` gives a block tiles of 128 keys of one key head. Two warpgroups have 64 of the keys each, walk over
+// the queries of all heads of the group and work transposed: S^T = K Q^T and dP^T = V dO^T by wgmma, P^T = exp2(S^T * scale -
+// lse) and dS^T = P^T (dP^T - delta) in registers, where rounded pairs are the A operands of dV += P^T dO and dK += dS^T Q. dS
+// also goes to shared memory, transposed by stmatrix; a third warpgroup multiplies dQ = dS K of all 128 keys and has TMA add
+// it to fp32 sums in L2. Five products; groups of heads need nothing extra.
+//
+// Tasks. Blocks are persistent and take tasks from a counter: the tiles of keys of a section of heads (causal ones longest
+// first), then pieces of dq of the section before, whose sums are complete by then: scaled, rounded, written, and the sums left
+// at zero for the heads that come three sections later. So the sums stay in L2, and clearing and writing take no time of their own.
+//
+// Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
+// issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends.
+//
+//   head_dim   keys x queries   ring     registers: keys, dQ, loads   shared memory
+//      64        128 x 128      2 + 2          208, 64, 32               194 KB
+//     128        128 x 64       3 + 3          208, 64, 32               226 KB
+//
+// Sums. dQ is added in the order in which blocks come: results differ in the last bits from run to run. IN_ORDER makes them
+// repeat: key tiles take turns at each tile of queries, the first keys first. STAGGERED lets the key tiles of a head begin at
+// different queries (when not IN_ORDER), so that blocks do not add to the same sums at the same time. BULK 0 adds from
+// registers instead of through shared memory.
+//
+// Shapes: all of kernel.h with 16-byte aligned tensors and the problem's workspace.
+#include "kernel.h"
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "tile/wgmma_flash_backward_launch.h"
+
+#ifndef IN_ORDER
+#define IN_ORDER 0
+#endif
+#ifndef STAGGERED
+#define STAGGERED 1
+#endif
+#ifndef BULK
+#define BULK 1
+#endif
+#ifndef D64_STAGES
+#define D64_STAGES (BULK ? 2 : 3)
+#endif
+#ifndef D128_STAGES
+#define D128_STAGES 3
+#endif
+
+namespace {
+
+constexpr bool kInOrder = IN_ORDER != 0, kStaggered = STAGGERED != 0 && !kInOrder;
+
+template <class Element>
+using D64 = BackwardShape<Element, 64, 128, D64_STAGES, BULK != 0>;
+template <class Element>
+using D128 = BackwardShape<Element, 128, 64, D128_STAGES, BULK != 0>;
+
+template <class Element>
+int dispatch(int head_dim, const BackwardCall& a, void* queue) {
+    int device = 0, multiprocessors = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    if (status != cudaSuccess) return static_cast<int>(status);
+    switch (head_dim) {
+        case 64: return launch_flash_backward<D64<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
+        case 128: return launch_flash_backward<D128<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
+        default: return kUnsupportedShape;
+    }
+}
+
+}  // namespace
+
+extern "C" int flash_attention_bwd(
+    const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
+    void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
+    float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
+    if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0) {
+        return kUnsupportedShape;
+    }
+    for (const void* tensor : {q, k, v, o, dout, static_cast<const void*>(dq), static_cast<const void*>(dk),
+                               static_cast<const void*>(dv)}) {
+        if (reinterpret_cast<uintptr_t>(tensor) % 16 != 0) return kUnsupportedShape;
+    }
+    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal != 0,
+                            softmax_scale, workspace, workspace_bytes};
+    return half != 0 ? dispatch<Fp16>(head_dim, a, queue) : dispatch<Bf16>(head_dim, a, queue);
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT
+// Numbers in global memory by which blocks of one launch agree on who does what, and when.
+#pragma once
+
+/// The next number of a counter: every caller gets another.
+__device__ __forceinline__ int take_number(int* counter) { return atomicAdd(counter, 1); }
+
+/// Make this thread's accesses to global memory come before what it does next, for the whole device.
+__device__ __forceinline__ void fence_device() { __threadfence(); }
+
+/// Wait until `*turn` is `number`, and see what was written before it was set.
+__device__ __forceinline__ void wait_for_turn(const int* turn, int number) {
+    int now;
+    do {
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(turn) : "memory");
+    } while (now != number);
+}
+
+/// Set `*turn`; what was fenced before is visible to who waits for it.
+__device__ __forceinline__ void pass_turn(int* turn, int number) {
+    asm volatile("st.release.gpu.global.s32 [%0], %1;\n" ::"l"(turn), "r"(number) : "memory");
+}
+
+/// Wait until `*count` has reached `number`, and see what was written before it was raised.
+__device__ __forceinline__ void wait_for_count(const int* count, int number) {
+    int now;
+    do {
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(count) : "memory");
+    } while (now < number);
+}
+
+/// Raise `*count` by one; what was fenced before is visible to who waits for it.
+__device__ __forceinline__ void raise_count(int* count) {
+    asm volatile("red.release.gpu.global.add.s32 [%0], 1;\n" ::"l"(count) : "memory");
+}
+
+/// Four numbers from L2: what other multiprocessors wrote, whatever this one has read there before.
+__device__ __forceinline__ float4 load_from_l2(const float* from) { return __ldcg(reinterpret_cast<const float4*>(from)); }

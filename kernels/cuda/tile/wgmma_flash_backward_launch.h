@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: MIT
+// Host side of attention backward on wgmma (tile/wgmma_flash_backward.h): workspace, tensor maps, order of tiles, launches.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "launch.h"
+#include "online_softmax.h"
+#include "status.h"
+#include "tile/head_tensor_map.h"
+#include "tile/launch_cluster.h"
+#include "tile/wgmma_flash_backward.h"
+#include "tile/wgmma_flash_backward_rows.h"
+
+#if !defined(EARLY_START)
+#define EARLY_START 1   // a tunable of the kernel file
+#endif
+
+#if !defined(SECTION_ROOM)
+#define SECTION_ROOM 16   // MB
+#endif
+
+/// The arguments of kernel.h.
+struct BackwardCall {
+    const void *q, *k, *v, *o, *dout;
+    const float* lse;
+    void *dq, *dk, *dv;
+    int batch, queries, keys, heads, key_heads;
+    bool causal;
+    float softmax_scale;
+    void* workspace;
+    size_t workspace_bytes;
+};
+
+/// Lay the workspace out: sums of `places` heads, shifts, deltas, turns, counts. Returns false if it is too small.
+inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim, size_t places) {
+    const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
+    const uintptr_t start = (reinterpret_cast<uintptr_t>(a.workspace) + 127) / 128 * 128;
+    p->sums = reinterpret_cast<float*>(start);
+    p->shifts = p->sums + places * p->rows * head_dim;
+    p->deltas = p->shifts + lines;
+    p->turns = reinterpret_cast<int*>(p->deltas + lines);
+    p->next = p->turns + lines / 64;
+    p->added = p->next + 1;
+    p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
+    return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
+}
+
+/// Launch the two kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
+template <class Shape, bool kInOrder, bool kStaggered>
+int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
+    using Element = typename Shape::Element;
+    constexpr int kHeadDim = Shape::kHeadDim;
+    BackwardProblem p{};
+    p.dq = static_cast<uint8_t*>(a.dq);
+    p.dk = static_cast<uint8_t*>(a.dk);
+    p.dv = static_cast<uint8_t*>(a.dv);
+    p.batch = a.batch;
+    p.queries = a.queries;
+    p.keys = a.keys;
+    p.heads = a.heads;
+    p.key_heads = a.key_heads;
+    p.group = a.heads / a.key_heads;
+    p.rows = ceil_div(a.queries, 128) * 128;
+    p.causal = a.causal;
+    p.softmax_scale = a.softmax_scale;
+    p.scale = a.softmax_scale * kLog2E;
+    p.tiles = ceil_div(a.keys, Shape::kKeys);
+
+    // A section has so many heads that its sums are complete when its dq is written, a section later. Causal sections take long
+    // tiles first and end with short ones: more heads, so that blocks end together, and as many as L2 holds Q, dO and sums of.
+    constexpr long long kRoom = SECTION_ROOM * (1LL << 20);
+    const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim;
+    const long long least = ceil_div((p.causal ? 8LL : 3LL) * multiprocessors, 2LL * p.tiles);
+    p.section = static_cast<int>(std::min(heads, std::max(least, p.causal ? kRoom / bytes : 1LL)));
+    const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
+    const long long section_tasks = static_cast<long long>(p.section) * (p.tiles + p.finishes());
+    const long long tasks = (p.sections() + 1LL) * section_tasks;
+    if (tasks > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;   // every block takes one number too many
+    p.tasks = static_cast<int>(tasks);
+    p.section_tasks = static_cast<int>(section_tasks);
+    const int places = static_cast<int>(std::min(heads, static_cast<long long>(BackwardProblem::kSections) * p.section)) * p.group;
+    if (!place_workspace(&p, a, kHeadDim, places)) return kWorkspaceTooSmall;
+
+    TensorMap queries, out, keys, values;
+    int error = encode_head_tensor_map(&queries, {a.q, a.batch, a.queries, a.heads, kHeadDim}, Shape::kQueries);
+    if (error == 0) error = encode_head_tensor_map(&out, {a.dout, a.batch, a.queries, a.heads, kHeadDim}, Shape::kQueries);
+    if (error == 0) error = encode_head_tensor_map(&keys, {a.k, a.batch, a.keys, a.key_heads, kHeadDim}, Shape::kKeys);
+    if (error == 0) error = encode_head_tensor_map(&values, {a.v, a.batch, a.keys, a.key_heads, kHeadDim}, Shape::kKeys);
+    if (error != 0) return error;
+
+    constexpr bool kEarly = EARLY_START != 0;
+    const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
+    error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
+                           kEarly, queue, rows, p, places);
+    if (error != 0) return error;
+    return launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, multiprocessors, Shape::kThreads, 1,
+                          Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
+}

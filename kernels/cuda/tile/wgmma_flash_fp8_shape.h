@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT
+// One instance of the Hopper attention forward from e4m3: its tile, its warps, where everything lies in shared memory, and the
+// order in which blocks take tiles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+
+#ifndef DIAG
+#define DIAG 0
+#endif
+#ifndef STAGES
+#define STAGES 2
+#endif
+constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
+
+/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
+///
+/// kTurns: the consumers issue their products in turns, so that one's softmax runs beside the other's products.
+/// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
+/// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
+/// kBlockScales: scales of keys and values change every 128 of them; without it there is one per head.
+/// kFirstPass: values come transposed, from a kernel before (tile/transpose_values.h); else three warps of the block transpose.
+template <
+    int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_, bool kFirstPass_,
+    bool kBlockScales_>
+struct Fp8FlashShape {
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
+    static constexpr int kStages = kFirstPass_ ? STAGES : 2;   // of each ring but the queries'
+    static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
+    static constexpr bool kFirstPass = kFirstPass_, kBlockScales = kBlockScales_;
+    static constexpr int kQueries = 64 * kGroups;
+    static constexpr int kConsumerThreads = 128 * kGroups;
+    static constexpr int kTransposers = kFirstPass ? 0 : 3;   // warps of the last warpgroup, whose first one drives TMA
+    static constexpr int kThreads = kConsumerThreads + 128;
+    static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 ? 240 : 232;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 ? 24 : 40;
+
+    // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
+    static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;
+    static constexpr int kRowChunks = kRowBytes / 16;
+    static constexpr int kQueryBytes = kQueries * kHeadDim, kKeyBytes = kKeys * kHeadDim;
+    static constexpr int kQueryPitch = kQueries * kRowBytes, kKeyPitch = kKeys * kRowBytes;   // between rows' pieces
+    // V transposed is [kKeys / kValueRow, rounded up][kHeadDim] rows of kValueRow keys, swizzled.
+    static constexpr int kValueRow = kFirstPass && kKeys % 128 != 0 ? 64 : 128;
+    static constexpr int kValuePitch = kHeadDim * kValueRow;
+    static constexpr int kValueBytes = ceil_div(kKeys, kValueRow) * kValuePitch;
+
+    static constexpr int kRoom = 227 * 1024;   // what a block can have
+    // Values come in pieces of kRawKeys keys, so that one is transposed while the next is on its way. A consumer gives a transposed
+    // tile back only after the next one's scores; with a third one the transposers need not wait for that.
+    static constexpr int kRawKeys = kKeys % 64 == 0 ? 64 : 32, kPieces = kKeys / kRawKeys;
+    static constexpr int kRawBytes = kRawKeys * kHeadDim, kRawStages = kFirstPass ? 0 : kHeadDim == 256 && kRawKeys == 64 ? 2 : 4;
+    static constexpr int kValueStages = kFirstPass ? STAGES : 2;
+    static constexpr int kRingBytes = kStages * kKeyBytes + kRawStages * kRawBytes + kValueStages * kValueBytes;
+    static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
+    static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
+    static constexpr int kValuesAt = ceil_div(kRawAt + kRawStages * kRawBytes, 1024) * 1024;
+    static constexpr int kBarriersAt = kValuesAt + kValueStages * kValueBytes;
+    static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + kStages + kRawStages + kValueStages) * 8;
+    // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
+    static constexpr int kTileSlots = 2 * kQueryStages;
+    static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
+    static constexpr int kStepScalesAt = kEndsAt + ceil_div(kRawStages, 4) * 16;
+    static constexpr int kSharedBytes = kStepScalesAt + kStages * 16;
+
+    static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
+    static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
+    static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
+    static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
+    static_assert(!kFirstPass || kKeys % 64 == 0, "rows of a TMA box");
+    static_assert(kGroups >= 1 && kGroups <= 3, "registers");
+    static_assert(kSharedBytes <= kRoom, "shared memory");
+};
+
+/// A place in a ring and the parity of its use there, from how many came before.
+template <int kStages>
+struct Fp8Place {
+    int stage;
+    uint32_t parity;
+
+    __device__ __forceinline__ explicit Fp8Place(uint32_t count)
+        : stage(static_cast<int>(count % kStages)), parity(count / kStages % 2) {}
+};
+
+/// One tile of queries, how many steps of keys it sees (-1: there was no further tile), and unless they change from block to
+/// block the scales of its keys and values.
+struct alignas(32) Fp8FlashTile {
+    int batch, head, first_query, steps;
+    float key_scale, value_scale;
+};
+
+/// The scales of one step, where they change by block.
+struct alignas(16) Fp8StepScales {
+    float keys;
+    float value_log, value_inverse;   // of the values' scale: in base 2, and 1 / it
+};
+
+/// Addresses in one block's shared memory. Every ring has a full and an empty barrier per stage.
+template <class Shape>
+struct Fp8FlashMemory {
+    uint8_t* pointer;
+    uint32_t start;
+
+    __device__ __forceinline__ Fp8FlashTile& tile(uint32_t count) const {
+        return reinterpret_cast<Fp8FlashTile*>(pointer + Shape::kTilesAt)[count % Shape::kTileSlots];
+    }
+    /// Those of the keys in this stage and of their values.
+    __device__ __forceinline__ Fp8StepScales& step_scales(int stage) const {
+        return reinterpret_cast<Fp8StepScales*>(pointer + Shape::kStepScalesAt)[stage];
+    }
+    /// Whether this stage of the values, as they come, is none: the end.
+    __device__ __forceinline__ int& ends(int stage) const { return reinterpret_cast<int*>(pointer + Shape::kEndsAt)[stage]; }
+
+    __device__ __forceinline__ uint32_t query(int stage) const { return start + stage * Shape::kQueryBytes; }
+    __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
+    __device__ __forceinline__ uint32_t raw(int stage) const { return start + Shape::kRawAt + stage * Shape::kRawBytes; }
+    __device__ __forceinline__ uint32_t values(int stage) const {
+        return start + Shape::kValuesAt + stage * Shape::kValueBytes;
+    }
+    /// Barriers in pairs: full and empty of queries, keys, values as they come, values transposed.
+    __device__ __forceinline__ uint32_t barrier(int before, int stage, int empty) const {
+        return start + Shape::kBarriersAt + 16 * (before + stage) + 8 * empty;
+    }
+    static constexpr int kKeysBefore = Shape::kQueryStages, kRawBefore = kKeysBefore + Shape::kStages;
+    static constexpr int kValuesBefore = kRawBefore + Shape::kRawStages;
+    __device__ __forceinline__ uint32_t query_full(int stage) const { return barrier(0, stage, 0); }
+    __device__ __forceinline__ uint32_t query_empty(int stage) const { return barrier(0, stage, 1); }
+    __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(kKeysBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return barrier(kKeysBefore, stage, 1); }
+    __device__ __forceinline__ uint32_t raw_full(int stage) const { return barrier(kRawBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t raw_empty(int stage) const { return barrier(kRawBefore, stage, 1); }
+    __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(kValuesBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(kValuesBefore, stage, 1); }
+};
+
+/// How far apart an operand's scales are; 0 where neighbours share one.
+struct ScaleGrid {
+    int batch, block, head;
+
+    __device__ __forceinline__ int at(int b, int token, int h) const {
+        return b * batch + token / kScaleBlock * block + h * head;
+    }
+};
+
+/// What the kernel needs beside the tensor maps.
+struct Fp8FlashProblem {
+    uint8_t* o;    // [batch, queries, heads, head_dim] bf16
+    float* lse;    // [batch, heads, queries]
+    const float *query_scales, *key_scales, *value_scales;
+    ScaleGrid query_grid, key_grid;   // that of the keys is the values', too
+    int batch, queries, keys, heads, heads_per_key_head, key_heads;
+    bool causal;
+    float scale;   // softmax_scale * log2(e)
+    int tiles;     // of one head
+    int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
+    int units;     // of work, in all
+    bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
+};
+
+/// The tiles of one block, in order, for the thread that announces them.
+template <class Shape>
+struct Fp8FlashWalk {
+    int unit;
+    bool second = false;   // of a pair
+
+    __device__ __forceinline__ Fp8FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ bool more(const Fp8FlashProblem& p) const { return unit < p.units; }
+    __device__ __forceinline__ void next(const Fp8FlashProblem& p) {
+        const int half = (p.tiles + 1) / 2;
+        second = p.pairs && !second && unit % half != p.tiles / 2;
+        if (!second) unit += static_cast<int>(gridDim.x);
+    }
+
+    __device__ __forceinline__ Fp8FlashTile tile(const Fp8FlashProblem& p) const {
+        int head, index;   // index: place among the head's tiles, the longest first
+        if (p.pairs) {
+            const int half = (p.tiles + 1) / 2, pair = unit % half;
+            head = unit / half;
+            index = second ? p.tiles - 1 - pair : pair;
+        } else {
+            const int in_section = p.section * p.tiles, first = unit / in_section * p.section, rest = unit % in_section;
+            const int heads = min(p.section, p.batch * p.heads - first);
+            head = first + rest % heads;
+            index = rest / heads;
+        }
+        Fp8FlashTile t{};
+        t.batch = head / p.heads;
+        t.head = head % p.heads;
+        t.first_query = (p.causal ? p.tiles - 1 - index : index) * Shape::kQueries;
+        // Causal: query i sees keys j <= i + keys - queries.
+        const int last = min(t.first_query + Shape::kQueries, p.queries) - 1;
+        const int seen = p.causal ? min(p.keys, last + 1 + p.keys - p.queries) : p.keys;
+        t.steps = seen <= 0 ? 0 : ceil_div(seen, Shape::kKeys);
+        return t;
+    }
+};

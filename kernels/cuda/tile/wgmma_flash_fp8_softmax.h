@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT
+// Softmax in registers for attention from e4m3: scores in wgmma accumulators become weights that use e4m3's range.
+//
+// A row's weights are exp2(x - maximum + kWeightBits) times the scale of the value each meets, x = score * factor in base 2. The
+// largest one then lies between 2^kWeightBits and 2^(kWeightBits + kSlackBits) < 448, the largest code: relative to it, codes are
+// normal numbers down to 2^-13. `maximum` is one of the weighted x that the row has seen, so that it bounds what the product with V
+// adds up; the sum for the log-sum-exp is free of values' scales.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include <math.h>
+
+#include "online_softmax.h"
+#include "ptx/exp2.h"
+#include "ptx/exponent.h"
+#include "ptx/mma_16bit.h"
+#include "ptx/pack_fp8.h"
+#include "tile/wgmma_flash_fp8_shape.h"
+
+#if !defined(SLACK_TENTHS)
+#define SLACK_TENTHS 18   // a tunable of the kernel file
+#endif
+
+#if !defined(POLYNOMIAL)
+#define POLYNOMIAL 0   // a tunable of the kernel file: of so many exponentials one is a polynomial; 0: none
+#endif
+
+constexpr float kWeightBits = 7.0f;
+constexpr float kSlackBits = SLACK_TENTHS / 10.0f;   // how far a score may exceed the maximum before that follows
+static_assert(SLACK_TENTHS >= 0 && SLACK_TENTHS <= 18, "2^(7 + 1.8) is 445, the largest code 448");
+
+/// What a thread knows of one of its two rows.
+struct WeightRow {
+    float maximum = -INFINITY;   // in base 2, with the scale of the values
+    float sum = 0.0f;            // of exp2(x - maximum + kWeightBits): this lane's share
+
+    /// Take a tile whose largest weighted x is `largest`. Returns the factor for what was accumulated before; 1 mostly, as the
+    /// maximum follows only beyond the slack.
+    __device__ __forceinline__ float raise(float largest) {
+        if (!(largest > maximum + kSlackBits)) return 1.0f;
+        const float correction = Exp2()(maximum - largest);   // 0 at the first key
+        maximum = largest;
+        sum *= correction;
+        return correction;
+    }
+};
+
+__device__ __forceinline__ float quad_largest(float x) {
+    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
+    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
+}
+__device__ __forceinline__ float quad_total(float x) {
+    x += __shfl_xor_sync(0xffffffffu, x, 1);
+    return x + __shfl_xor_sync(0xffffffffu, x, 2);
+}
+
+#if !defined(FAST_MAX)
+#define FAST_MAX 0
+#endif
+
+/// 2^x for x below 127 on the ordinary arithmetic units, relative error 7.5e-5; below 2^-126 not smaller than that.
+__device__ __forceinline__ float polynomial_exp2(float x) {
+    constexpr float kShifter = 12582912.0f;   // 1.5 * 2^23: what is added to it is rounded to an integer
+    const float bounded = fmaxf(x, -126.0f), shifted = bounded + kShifter;
+    const float rest = bounded - (shifted - kShifter);   // -0.5 .. 0.5
+    const float power = fmaf(fmaf(fmaf(0.05550411f, rest, 0.24022651f), rest, 0.69314718f), rest, 1.0f);
+    return add_exponent(power, shifted);
+}
+
+/// Mask scores from key `limits[row]` of the tile on.
+template <int kCount>
+__device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const int (&limits)[2], int lane) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i % 4 / 2]) scores[i] = -INFINITY;
+    }
+}
+
+/// The largest scores of a thread's two rows. The order of numbers that are not negative is that of their bits as integers, for
+/// which there is an instruction that compares three. A row with no such number is rare and compared once more.
+template <int kCount>
+__device__ __forceinline__ void largest_scores(const float (&scores)[kCount], float (&largest)[2]) {
+#if FAST_MAX
+    int bits[2][2] = {{-1, -1}, {-1, -1}};   // those of negative numbers, which all say nothing
+#pragma unroll
+    for (int i = 0; i < kCount; i += 2) {
+        int& most = bits[i % 4 / 2][i / 4 % 2];
+        most = max(max(most, float_bits(scores[i])), float_bits(scores[i + 1]));
+    }
+    bits[0][0] = max(bits[0][0], bits[0][1]);
+    bits[1][0] = max(bits[1][0], bits[1][1]);
+    largest[0] = bits_float(bits[0][0]);
+    largest[1] = bits_float(bits[1][0]);
+    if (min(bits[0][0], bits[1][0]) >= 0) return;
+#endif
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        largest[half] = scores[2 * half];
+#pragma unroll
+        for (int i = 0; i < kCount; i += 4) {
+            largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+        }
+    }
+}
+
+/// Turn the scores of a thread's two rows into weights. `corrections`: what everything before is to be multiplied with.
+template <bool kBlockScales, int kCount>
+__device__ __forceinline__ void weigh_scores(
+    float (&scores)[kCount], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
+    const Fp8StepScales& step) {
+    float shifts[2], largest[2];
+    largest_scores(scores, largest);
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        largest[half] = quad_largest(largest[half]) * factors[half];
+        corrections[half] = rows[half].raise(kBlockScales ? largest[half] + step.value_log : largest[half]);
+        // Before the first key: anything finite, as -inf - -inf would be NaN.
+        const float maximum = rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum;
+        shifts[half] = kWeightBits - maximum + (kBlockScales ? step.value_log : 0.0f);
+    }
+    float sums[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) {
+        const int half = i % 4 / 2;
+        const float x = fmaf(scores[i], factors[half], shifts[half]);
+        scores[i] = POLYNOMIAL > 0 && i % (2 * POLYNOMIAL) / 2 == 0 ? polynomial_exp2(x) : (DIAG & 2) ? fabsf(x) : Exp2()(x);
+        (kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
+    }
+    if constexpr (kBlockScales) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) rows[half].sum += sums[half] * step.value_inverse;
+    }
+}
+
+/// Round weights to the A operands of the product with V, 32 keys each: see tile/wgmma_flash_fp8_transpose.h.
+template <int kCount>
+__device__ __forceinline__ void pack_weights(uint32_t (&packed)[kCount / 16][4], const float (&weights)[kCount]) {
+#pragma unroll
+    for (int i = 0; i < kCount / 4; ++i) {
+        const float* const pair = weights + i / 2 * 8 + i % 2 * 2;   // and the pair eight keys further on
+        packed[i / 4][i % 4] = pack_e4m3(pair[0], pair[1], pair[4], pair[5]);
+    }
+}
+
+/// Multiply accumulators with what weigh_scores left: 1 for most warps in most steps.
+template <int kCount>
+__device__ __forceinline__ void correct_fp8_rows(float (&out)[kCount], const float (&corrections)[2]) {
+    if (!__any_sync(0xffffffffu, corrections[0] != 1.0f || corrections[1] != 1.0f)) return;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
+}
+
+/// Exchange between the four lanes of a quad: lane t gets as d[i] what lane i had as d[t].
+__device__ __forceinline__ void exchange_quad(uint32_t (&d)[4], int lane) {
+    const bool odd = lane % 2 != 0, upper = lane % 4 >= 2;
+#pragma unroll
+    for (int i = 0; i < 4; i += 2) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? d[i] : d[i + 1], 1);
+        if (odd) d[i] = got;
+        else d[i + 1] = got;
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+        const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? d[i] : d[i + 2], 2);
+        if (upper) d[i] = got;
+        else d[i + 2] = got;
+    }
+}
+
+/// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
+template <class Shape>
+__device__ __forceinline__ void store_fp8_rows(
+    const Fp8FlashProblem& p, const Fp8FlashTile& tile, int query, float (&out)[Shape::kHeadDim / 2],
+    const WeightRow (&rows)[2], int lane) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const float sum = quad_total(rows[half].sum);
+        const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;   // a broken row, of NaN, must not look like an empty one
+        const int row = query + 8 * half;
+        const bool valid = row < p.queries;
+        if (valid && lane % 4 == 0) {
+            p.lse[(static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + row] =
+                sum == 0.0f ? -INFINITY : (rows[half].maximum - kWeightBits + log2f(sum)) * kLn2;
+        }
+        uint8_t* const to =
+            p.o + ((static_cast<size_t>(tile.batch) * p.queries + row) * p.heads + tile.head) * (Shape::kHeadDim * 2) +
+            lane % 4 * 16;
+#pragma unroll
+        for (int i = 0; i < Shape::kHeadDim / 32; ++i) {
+            uint32_t packed[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float* const pair = out + 16 * i + 4 * j + 2 * half;
+                packed[j] = Bf16::pack(pair[0] * inverse, pair[1] * inverse);
+            }
+            exchange_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
+            if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        }
+    }
+}

@@ -1,0 +1,350 @@
+// SPDX-License-Identifier: MIT
+// What a consumer warpgroup of the MLA decode of few rows does (tile/wgmma_latent_few.h).
+//
+// Accumulators are those of ptx/wgmma_16bit.h with tokens (scores) or columns (output) as rows and the 16 query rows as
+// columns: a thread has the query rows 2t, 2t + 1, 2t + 8 and 2t + 9 (t = lane % 4), its four "slots", in all of them.
+#pragma once
+
+#include "online_softmax.h"
+#include "ptx/exp2.h"
+#include "ptx/mbarrier.h"
+#include "ptx/named_barrier.h"
+#include "ptx/stmatrix.h"
+#include "ptx/tma.h"
+#include "ptx/wgmma_16bit.h"
+#include "tile/swizzle.h"
+#include "tile/wgmma_latent_few_shape.h"
+
+constexpr int kFewGroupBarrier = 1;  // + group: the threads of one warpgroup
+constexpr int kFewBothBarrier = 3;   // both
+
+/// A reference for exponents stays until a score exceeds it by a factor of 2^8, as in tile/wgmma_latent_consume.h.
+constexpr float kFewSlack = 8.0f;
+
+template <class Shape>
+struct FewConsumer {
+    static constexpr int kChains = 2;  // sums of products a page's scores consist of
+
+    const FewMemory<Shape>& memory;
+    const LatentArguments& a;
+    int group, warp, lane;
+
+    using Output = float[Shape::kValuePanels][8];
+
+    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
+    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
+    __device__ __forceinline__ void group_barrier() const { named_barrier_sync(kFewGroupBarrier + group, 128); }
+    __device__ __forceinline__ int first_row() const { return Shape::kRowTiles == 2 ? group * 16 : 0; }
+
+    /// Scores of a page as its parts land.
+    __device__ __forceinline__ void multiply_keys(float (&scores)[8], int stage, int parity, int buffer) const {
+        float sums[kChains][8];
+        const uint64_t keys = wgmma_operand(memory.tokens(stage, 0));
+        const uint64_t queries = wgmma_operand(memory.query(buffer, 0) + first_row() * 128);
+#pragma unroll
+        for (int panel = 0; panel < Shape::kPanels; ++panel) {
+            if (panel % Shape::kPartPanels == 0) mbarrier_wait(memory.full(stage, panel / Shape::kPartPanels), parity);
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < 4; ++step) {
+                const int product = 4 * panel + step;
+                Wgmma16<16, Bf16>::product(
+                    sums[product % kChains], keys + (panel * Shape::kPanelBytes / 16 + 2 * step),
+                    queries + (panel * Shape::kQueryPanel / 16 + 2 * step), product >= kChains);
+            }
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+#pragma unroll
+        for (int chain = 0; chain < kChains; ++chain) wgmma_results(sums[chain]);
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            scores[i] = sums[0][i];
+#pragma unroll
+            for (int chain = 1; chain < kChains; ++chain) scores[i] += sums[chain][i];
+        }
+    }
+
+    /// Scores to probabilities, in place; the output and the sums follow where a row's reference rises.
+    __device__ __forceinline__ void softmax(float (&scores)[8], SoftmaxRow (&rows)[4], Output& out) const {
+        float largest[4];
+#pragma unroll
+        for (int slot = 0; slot < 4; ++slot) {
+            const int i = slot / 2 * 4 + slot % 2;
+            largest[slot] = fmaxf(scores[i], scores[i + 2]);
+        }
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) {
+#pragma unroll
+            for (int slot = 0; slot < 4; ++slot) {
+                largest[slot] = fmaxf(largest[slot], __shfl_xor_sync(0xffffffffu, largest[slot], step));
+            }
+        }
+        float* const mine = memory.maxima(group, warp);
+        if (lane < 4) {
+#pragma unroll
+            for (int pair = 0; pair < 2; ++pair) {
+                *reinterpret_cast<float2*>(mine + row_of(2 * pair)) = make_float2(largest[2 * pair], largest[2 * pair + 1]);
+            }
+        }
+        group_barrier();
+        bool raised = false;
+        float factor[4];
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair) {
+            float2 most = make_float2(-INFINITY, -INFINITY);
+#pragma unroll
+            for (int other = 0; other < 4; ++other) {
+                const float2 x = *reinterpret_cast<const float2*>(memory.maxima(group, other) + row_of(2 * pair));
+                most = make_float2(fmaxf(most.x, x.x), fmaxf(most.y, x.y));
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                SoftmaxRow& row = rows[2 * pair + i];
+                float maximum = i == 0 ? most.x : most.y;
+                if (maximum * a.scale <= row.maximum * a.scale + kFewSlack) maximum = row.maximum;
+                factor[2 * pair + i] = row.raise(maximum, a.scale, Exp2());
+                raised = raised || factor[2 * pair + i] != 1.0f;
+            }
+        }
+        if (__any_sync(0xffffffffu, raised)) {
+#pragma unroll
+            for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) out[panel][i] *= factor[slot_of(i)];
+            }
+        }
+#pragma unroll
+        for (int i = 0; i < 8; ++i) {
+            SoftmaxRow& row = rows[slot_of(i)];
+            scores[i] = Exp2()(scores[i] * a.scale - row.shift(a.scale));
+            row.sum += scores[i];
+        }
+    }
+
+    /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
+    __device__ __forceinline__ void clear_tail(int stage, int count) const {
+        constexpr int kChunks = 8;  // of 16 bytes in a panel's row
+        for (int i = warp * 32 + lane; i < (Shape::kTokens - count) * kChunks; i += 128) {
+            uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
+#pragma unroll
+            for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
+                *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
+            }
+        }
+    }
+
+    /// out += V^T P^T: 64 columns of the values at a time.
+    __device__ __forceinline__ void multiply_values(Output& out, int stage) const {
+        const uint64_t values = wgmma_operand_transposed(memory.tokens(stage, 0), Shape::kPanelBytes);
+        const uint64_t p = wgmma_operand(memory.probabilities(group));
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < Shape::kTokens / 16; ++step) {
+#pragma unroll
+            for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
+                Wgmma16OuterA<16, Bf16>::product(
+                    out[panel], values + (panel * Shape::kPanelBytes / 16 + 128 * step), p + 2 * step, true);
+            }
+        }
+        wgmma_commit();
+        wgmma_wait<0>();
+#pragma unroll
+        for (int panel = 0; panel < Shape::kValuePanels; ++panel) wgmma_results(out[panel]);
+    }
+
+    __device__ __forceinline__ void arrive(uint32_t barrier) const {
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(barrier);
+    }
+
+    /// One piece of a request, whose queries lie in `buffer`; `tile` counts all pages so far.
+    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, int buffer, uint32_t& tile) const {
+        const int length = a.schedule.tokens(piece.request);
+        const int pages = piece.steps.end - piece.steps.begin;
+        int hidden[4];  // tokens at the end which a slot's row does not see
+#pragma unroll
+        for (int slot = 0; slot < 4; ++slot) {
+            hidden[slot] = a.causal ? a.seqlen_q - 1 - (first_row() + row_of(slot)) / a.heads : 0;
+        }
+        const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
+
+        Output out = {};
+        SoftmaxRow rows[4];
+        constexpr int kStride = Shape::kRowTiles == 1 ? 2 : 1;
+        const int first = Shape::kRowTiles == 1 ? static_cast<int>((tile + group) % 2) : 0;
+        if (first >= pages && pages > 0) arrive(memory.query_empty(buffer));  // the only page is the other's
+#pragma unroll 1
+        for (int own = first; own < pages; own += kStride) {
+            const uint32_t at = tile + own;
+            const int stage = static_cast<int>(at % Shape::kStages), parity = static_cast<int>(at / Shape::kStages % 2);
+            float scores[8];
+            multiply_keys(scores, stage, parity, buffer);
+            if (own + kStride >= pages) arrive(memory.query_empty(buffer));
+            const int first_token = (piece.steps.begin + own) * Shape::kTokens;
+            if (first_token + Shape::kTokens > least_limit) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+                    if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
+                }
+                if (first_token + Shape::kTokens > length) clear_tail(stage, length - first_token);
+            }
+            softmax(scores, rows, out);
+            uint32_t p[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) p[i] = Bf16::pack(scores[2 * i], scores[2 * i + 1]);
+            stmatrix_x4_trans(
+                memory.probabilities(group) + Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), p);
+            fence_async_shared();
+            group_barrier();
+            multiply_values(out, stage);
+            arrive(memory.empty(stage));
+        }
+        tile += pages;
+        finish(out, rows, piece, part);
+    }
+
+    /// This warpgroup's `half` of the columns, in `area`, to the output or a part; 16 rows.
+    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int half) const {
+        const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
+        const int request_rows = a.seqlen_q * a.heads;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int row = 4 * warp + i;
+            if (piece.whole()) {
+                const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
+                const float4 x = from[0], y = from[1];
+                const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row() + row;
+                *reinterpret_cast<uint4*>(a.o + (at * Shape::kLatent + half * Shape::kHalf + lane * 8) * 2) = make_uint4(
+                    Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
+            } else {
+                const size_t at = static_cast<size_t>(part) * request_rows + first_row() + row;
+                float* const to = a.parts.o + at * Shape::kLatent + half * Shape::kHalf;
+#pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    const int column = j * 128 + lane * 4;
+                    *reinterpret_cast<float4*>(to + column) =
+                        *reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + column);
+                }
+            }
+        }
+    }
+
+    /// Where accumulator i of panel `panel` lies in an exchange area.
+    __device__ __forceinline__ int place(int panel, int i) const {
+        return row_of(slot_of(i)) * Shape::kExchangePitch + panel % 4 * 64 + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+    }
+
+    /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
+    __device__ __forceinline__ void finish(
+        Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, int part) const {
+        const int request_rows = a.seqlen_q * a.heads;
+#pragma unroll
+        for (int slot = 0; slot < 4; ++slot) {
+#pragma unroll
+            for (int step = 4; step < 32; step *= 2) {
+                rows[slot].sum += __shfl_xor_sync(0xffffffffu, rows[slot].sum, step);
+            }
+            if (lane < 4) memory.totals(group, warp)[row_of(slot)] = rows[slot].sum;
+            if (lane < 4 && warp == 0) memory.references(group)[row_of(slot)] = rows[slot].maximum;
+        }
+        // The areas are free: everyone has stored the previous piece.
+        if constexpr (Shape::kRowTiles == 1) named_barrier_sync(kFewBothBarrier, 256);
+        else group_barrier();
+        if constexpr (Shape::kRowTiles == 1) {
+            float* const area = memory.exchange(group ^ 1);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    area[place(j, i)] = group == 0 ? out[4 + j][i] : out[j][i];
+                }
+            }
+        }
+        float factor[4], other_factor[4];
+#pragma unroll
+        for (int slot = 0; slot < 4; ++slot) {
+            const int row = row_of(slot);
+            SoftmaxRow all = rows[slot];
+            float sum = 0.0f, other_sum = 0.0f;
+#pragma unroll
+            for (int w = 0; w < 4; ++w) sum += memory.totals(group, w)[row];
+            factor[slot] = 1.0f;
+            other_factor[slot] = 0.0f;
+            if constexpr (Shape::kRowTiles == 1) {
+#pragma unroll
+                for (int w = 0; w < 4; ++w) other_sum += memory.totals(group ^ 1, w)[row];
+                const float other = memory.references(group ^ 1)[row];
+                all.sum = 1.0f;
+                factor[slot] = all.raise(other, a.scale, Exp2());
+                other_factor[slot] = Exp2()(other * a.scale - all.shift(a.scale));
+                // In the order of the groups, so that both come to the same bits.
+                const float x = factor[slot] * sum, y = other_factor[slot] * other_sum;
+                sum = group == 0 ? x + y : y + x;
+            }
+            all.sum = sum;
+            const float inverse = all.inverse();
+            factor[slot] *= inverse;
+            other_factor[slot] *= inverse;
+            if (warp == 0 && lane < 4 && (Shape::kRowTiles == 2 || group == 0)) {
+                const int at = first_row() + row, query = at / a.heads, head = at % a.heads;
+                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+                const size_t part_row = static_cast<size_t>(part) * request_rows + at;
+                (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = all.lse(a.scale);
+            }
+        }
+        if constexpr (Shape::kRowTiles == 1) {
+            named_barrier_sync(kFewBothBarrier, 256);
+            float* const area = memory.exchange(group);
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+#pragma unroll
+                for (int i = 0; i < 8; ++i) {
+                    const float own = group == 0 ? out[j][i] : out[4 + j][i];
+                    float& at = area[place(j, i)];
+                    at = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
+                }
+            }
+            group_barrier();
+            store(piece, part, group);
+        } else {
+            float* const area = memory.exchange(group);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                if (half == 1) group_barrier();  // the first half is stored
+#pragma unroll
+                for (int j = 0; j < 4; ++j) {
+#pragma unroll
+                    for (int i = 0; i < 8; ++i) area[place(j, i)] = out[4 * half + j][i] * factor[slot_of(i)];
+                }
+                group_barrier();
+                store(piece, part, half);
+            }
+        }
+    }
+
+    /// All pieces of this block.
+    __device__ __forceinline__ void consume() const {
+        uint32_t tile = 0;
+        QueryTurn queries = {Shape::kQueryBuffers};
+        const int block = static_cast<int>(blockIdx.x);
+        DecodeWalk walk(a.schedule, block, lane);
+        DecodePiece next;
+        while (walk.next(a.schedule, next)) {
+            const int part = next.part(a.schedule, block);
+            const bool empty = next.steps.begin >= next.steps.end;
+            if (empty && !next.whole()) {
+                // The chunk's edge fell into the request's start: the merge must see that no token came.
+                const int at = warp * 32 + lane;
+                if (group == 0 && at < Shape::kRows) {
+                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
+                }
+                continue;
+            }
+            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+            piece(next, part, queries.buffer, tile);
+            if (!empty) queries.advance();
+        }
+    }
+};

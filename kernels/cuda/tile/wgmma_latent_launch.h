@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT
+// Host side of MLA decode on wgmma: how the batch is cut, tensor maps, and the launch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "launch.h"
+#include "ptx/mma_16bit.h"
+#include "tile/latent_merge.h"
+#include "tile/launch_cluster.h"
+#include "tile/tensor_map.h"
+#include "tile/wgmma_latent.h"
+
+// Tunables of the kernel files.
+#ifndef SLACK
+#define SLACK 4  // pages by which chunks may grow so that equal requests need not be merged
+#endif
+#ifndef EARLY_START
+#define EARLY_START 1  // kernels start beside the end of the one before
+#endif
+#ifndef FETCHED_BYTES
+#define FETCHED_BYTES 256  // that L2 fetches of pages at a time
+#endif
+
+struct LatentTensors {
+    Matrix queries, cache;
+};
+
+/// Groups of blocks that share the line of pages; 0, one per request, where the workspace is too small. Whether a batch is worth
+/// cutting depends on its lengths, which the device knows (DecodeScheduleOf::slack).
+inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
+    const long long groups = std::min<long long>(most, multiprocessors / row_tiles);
+    return groups < 2 ? 0 : static_cast<int>(groups);
+}
+
+/// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set, and the merge where the batch is
+/// cut. Returns 0 or what the caller must return.
+template <class Shape>
+int launch_latent_wgmma(
+    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
+    void* queue) {
+    const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
+    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
+    a.schedule.groups = choose_pages(a.row_tiles, multiprocessors, most);
+    a.schedule.slack = SLACK;
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
+    }
+    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
+    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
+
+    const int box_rows = std::min(rows, Shape::kRows);
+    a.query_bytes = box_rows * Shape::kWidth * 2;
+    a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
+    TensorMap queries, cache;
+    int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
+    if (error == 0) {
+        error = launch_cluster(
+            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
+            EARLY_START != 0, queue, queries, cache, a);
+    }
+    if (error != 0 || a.schedule.groups == 0) return error;
+    return launch_latent_merge(
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
+}

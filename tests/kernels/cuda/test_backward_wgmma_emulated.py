@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""The Hopper attention backward on the host: TMA, wgmma and mbarriers emulated, checked as the judge does."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.kernels.cuda.attention_host import ROOT
+from tests.kernels.cuda.backward_emulation import EmulatedBackward
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {})
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory):
+    """Additions in order, from registers: both not as shipped."""
+    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "BULK": 0})
+
+
+def case(batch, sq, sk, hq, hk, dim, causal, half=0):
+    return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "half": half}
+
+
+def name(value):
+    return "-".join(map(str, value.values()))
+
+
+@pytest.mark.parametrize(("size", "eager"), [
+    (case(2, 193, 130, 2, 1, 64, 0), False),      # tails on both sides, behind which another batch lies; grouped heads
+    (case(1, 520, 130, 1, 1, 64, 0), True),       # the ring wraps; each key tile begins at other queries
+    (case(1, 300, 300, 1, 1, 64, 1, 1), True),
+    (case(1, 270, 140, 1, 1, 128, 0, 1), True),
+    (case(1, 130, 250, 2, 1, 128, 1), False),     # bottom-right mask
+    (case(2, 300, 100, 1, 1, 128, 1), True),      # rows that see no key
+    (case(1, 1, 300, 2, 2, 64, 1), False),        # one query, which sees all keys
+    (case(7, 40, 130, 2, 1, 64, 0), True),        # more heads than there are places for sums
+], ids=str)
+def test_gradients_match_the_reference(kernel, size, eager):
+    kernel.check(size, eager=eager, processors=2)
+
+
+def test_rows_without_keys_are_exact(kernel):
+    size = case(1, 200, 20, 1, 1, 64, 1)
+    data = kernel.reference.generate_input(**size, seed=6, device="cpu")
+    dq, dk, dv = kernel.run(size, data)
+    assert not dq[:, :180].any()
+    assert torch.isfinite(dk.float()).all()
+    assert torch.isfinite(dv.float()).all()
+
+
+def test_additions_in_order(other):
+    """The emulation runs one block after the other and fails where a block would have to wait for a later one."""
+    for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1)):
+        other.check(size, eager=True)
+
+
+def test_a_small_workspace_is_refused(kernel):
+    size = case(1, 64, 64, 1, 1, 64, 0)
+    data = kernel.reference.generate_input(**size, seed=1, device="cpu")
+    with pytest.raises(AssertionError, match="status -2"):
+        kernel.run(size, data, short=kernel.binding.workspace_bytes(size) - 32 * 1024)
+
+
+RUN = """
+import sys, pathlib; sys.path.insert(0, {root!r})
+from tests.kernels.cuda.backward_emulation import EmulatedBackward
+kernel = EmulatedBackward(pathlib.Path({out!r}), {{}}, kernels=pathlib.Path({kernels!r}))
+kernel.check(dict(batch=1, sq=260, sk=260, hq=1, hk=1, dim=128, causal=1, half=0))
+"""
+
+
+@pytest.mark.parametrize(
+    ("line", "damaged"),
+    [
+        ("if (step > 0) release(memory.queries_empty(before));", ""),
+        ("own - ahead - first_query", "own - ahead - first_query + 1"),
+    ],
+    ids=["release", "mask"],
+)
+def test_the_emulation_notices_damage(tmp_path, line, damaged):
+    """A check of the checks: a kernel that keeps a place or masks wrongly fails, by a wrong result or a deadlock."""
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    header = tmp_path / "kernels/cuda/tile/wgmma_flash_backward_keys.h"
+    text = header.read_text()
+    assert line in text
+    header.write_text(text.replace(line, damaged))
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr or "emulation:" in done.stderr

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: MIT
+"""The Hopper attention from e4m3 computes the right thing, run on the host thread by thread with its barriers."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from tests.kernels.cuda.attention_host import ROOT
+from tests.kernels.cuda.flash_fp8_emulation import EmulatedFp8Flash
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory):
+    return EmulatedFp8Flash(tmp_path_factory.mktemp("emulated"), {})
+
+
+def case(batch, sq, sk, hq, hk, dim, causal, scales, rotated=0, outliers=0):
+    return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "scales": scales,
+            "rotated": rotated, "outliers": outliers}
+
+
+def name(value):
+    return "-".join(map(str, value.values()))
+
+
+@pytest.mark.parametrize(("size", "eager", "processors"), [
+    (case(1, 200, 330, 2, 1, 64, 0, "head"), False, 1),           # tails on both sides; grouped heads
+    (case(1, 200, 300, 1, 1, 64, 1, "head"), True, 1),            # bottom-right mask
+    (case(1, 200, 260, 1, 1, 64, 1, "block", 1, 1), True, 1),
+    (case(1, 130, 500, 2, 2, 128, 0, "tensor", 0, 1), True, 1),   # the rings wrap; two tiles per block
+    (case(1, 130, 300, 1, 1, 128, 1, "head"), False, 1),
+    (case(2, 129, 290, 1, 1, 128, 1, "block"), False, 2),         # behind the tail another batch lies
+    (case(1, 130, 290, 1, 1, 256, 0, "head"), False, 1),
+    (case(1, 129, 257, 1, 1, 256, 1, "block", 1, 1), True, 1),
+    (case(1, 1, 1, 2, 1, 64, 0, "tensor"), False, 64),            # few queries
+    (case(1, 65, 150, 2, 1, 128, 1, "block"), True, 64),
+    (case(1, 3, 170, 1, 1, 256, 0, "head"), False, 64),
+], ids=lambda value: name(value) if isinstance(value, dict) else str(value))
+def test_matches_the_reference(kernel, size, eager, processors):
+    kernel.check(size, eager=eager, processors=processors)
+
+
+def test_rows_without_keys_are_exact(kernel):
+    size = case(1, 300, 20, 1, 1, 64, 1, "head")
+    data = kernel.reference.generate_input(**size, seed=6, device="cpu")
+    o, lse = kernel.run(size, data, processors=1)
+    assert not o[:, :280].any()
+    assert torch.isneginf(lse[..., :280]).all()
+    assert torch.isfinite(lse[..., 280:]).all()
+
+
+def test_scores_that_rise_are_corrected_and_negative_ones_compared(kernel):
+    """The keys' sizes fall along the walk's way back to front, so that maxima rise; in the other head all scores are negative."""
+    size = case(1, 66, 400, 2, 2, 64, 0, "head")
+    q, k, v, *rest = kernel.reference.generate_input(**size, seed=7, device="cpu")
+    wide = k.float() * torch.linspace(1, 0.05, size["sk"])[None, :, None, None]
+    wide[:, :, 1] = wide[:, :, 1].abs()
+    numbers = q.float()
+    numbers[:, :, 1] = -numbers[:, :, 1].abs()
+    data = (numbers.to(q.dtype), wide.to(k.dtype), v, *rest)
+    passed, message = kernel.reference.check_implementation(data, tuple(kernel.run(size, data, processors=1)))
+    assert passed, message
+
+
+RUN = """
+import sys, pathlib; sys.path.insert(0, {root!r})
+from tests.kernels.cuda.flash_fp8_emulation import EmulatedFp8Flash
+kernel = EmulatedFp8Flash(pathlib.Path({out!r}), {{"ONLY_DIM": 64}}, optimise=0, kernels=pathlib.Path({kernels!r}))
+kernel.check(dict(batch=1, sq=200, sk=560, hq=1, hk=1, dim=64, causal=0, scales="block", rotated=0, outliers=0),
+             eager={eager}, processors=1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("header", "line", "damaged", "eager"),
+    [
+        ("", "mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);", "", True),
+        ("", "wgmma_wait<1>();", "", False),
+        ("_softmax", "pair[0], pair[1], pair[4], pair[5]", "pair[0], pair[4], pair[1], pair[5]", False),
+        ("_softmax", "rows[half].sum += sums[half] * values.inverse;", "rows[half].sum += sums[half];", False),
+        ("_transpose", "upper ? 0x7531u : 0x6420u", "upper ? 0x6420u : 0x7531u", False),
+    ],
+    ids=["values empty", "wait", "order of keys", "scale of values", "columns"],
+)
+def test_the_emulation_notices_damage(tmp_path, header, line, damaged, eager):
+    """A check of the checks: a kernel that lacks a wait or mistakes an order fails, by a wrong result or a deadlock."""
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    path = tmp_path / f"kernels/cuda/tile/wgmma_flash_fp8{header}.h"
+    text = path.read_text()
+    assert line in text
+    path.write_text(text.replace(line, damaged))
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), eager=eager)
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr or "emulation:" in done.stderr

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: MIT
+"""amd_mla_decode's Hopper kernel computes the right thing on the host; the library's products are plain loops there."""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from tests.kernels.cuda.attention_host import ROOT, Poisoned, problem_module
+
+EMULATION = Path(__file__).resolve().parent / "emulation"
+
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+
+
+class EmulatedLayer:
+    """``wgmma_absorbed`` compiled for the host."""
+
+    def __init__(self, folder: Path, defines: dict[str, int] | None = None, kernels: Path = ROOT / "kernels"):
+        self.binding = problem_module("amd_mla_decode", "binding")
+        self.reference = problem_module("amd_mla_decode", "reference")
+        library = folder / "layer.so"
+        includes = [EMULATION, ROOT / "problems/amd_mla_decode", kernels / "cuda", kernels / "common"]
+        command = [
+            "g++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in (defines or {}).items()), "-x", "c++",
+            "-include", str(EMULATION / "decode.h"), *(f"-I{path}" for path in includes),
+            str(kernels / "cuda/amd_mla_decode/wgmma_absorbed.cu"), "-o", str(library),
+        ]
+        subprocess.run(command, check=True, timeout=300)
+        self.library = ctypes.CDLL(str(library))
+        self.library.emulation_allow.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+
+    def run(self, case: dict[str, int], data: Any, workspace_bytes: int | None = None) -> Any:
+        """(status, outputs); every copy reads what was announced, nothing is written around outputs and workspace."""
+        values = self.binding.arguments(case, data)
+        outputs = [Poisoned(shape, torch.bfloat16) for shape, _ in self.binding.outputs(case).values()]
+        size = self.binding.workspace_bytes(case) if workspace_bytes is None else workspace_bytes
+        space = Poisoned((size,), torch.uint8)
+        tensors = [values[name] for name in ("x", "q_down", "q_up", "kv_down", "kv_up", "wo", "kv_cache")]
+        tensors += [output.tensor for output in outputs]
+        self.library.emulation_allow(None, 0)
+        for tensor in (*tensors, space.tensor):
+            self.library.emulation_allow(tensor.data_ptr(), tensor.numel() * tensor.element_size())
+        status = self.library.amd_mla_decode(
+            *(ctypes.c_void_p(tensor.data_ptr()) for tensor in tensors),
+            *(values[name] for name in ("batch", "dim", "q_rank", "length", "max_len")),
+            ctypes.c_void_p(space.tensor.data_ptr()), ctypes.c_size_t(size), None)
+        assert space.intact
+        assert all(output.intact for output in outputs)
+        return status, tuple(output.tensor for output in outputs)
+
+    def check(self, case: dict[str, int], eager: bool, processors: int = 4) -> None:
+        """On generated data: right in every element, the row appended, the rest of the cache as it was."""
+        data = self.reference.generate_input(**case, seed=3, device="cpu")
+        before = data[2].clone()
+        self.library.emulation_eager(int(eager))
+        self.library.emulation_processors(processors)
+        status, outputs = self.run(case, data)
+        assert status == 0
+        passed, message = self.reference.check_implementation(data, outputs)
+        assert passed, message
+        at = case["prefill"]
+        assert torch.equal(data[2][:, at], outputs[1][:, 0])
+        before[:, at] = data[2][:, at]
+        assert torch.equal(before.view(torch.int16), data[2].view(torch.int16))
+
+
+def size(batchsize: int, prefill: int) -> dict[str, int]:
+    return {"batchsize": batchsize, "dim": 32, "dq": 16, "prefill": prefill}
+
+
+@pytest.fixture(scope="module")
+def layer(tmp_path_factory: pytest.TempPathFactory) -> EmulatedLayer:
+    return EmulatedLayer(tmp_path_factory.mktemp("layer"))
+
+
+@pytest.mark.parametrize("eager", [False, True])
+def test_it_matches_the_reference(layer: EmulatedLayer, eager: bool) -> None:
+    layer.check(size(1, 0), eager)               # the newest token alone
+    layer.check(size(1, 63), eager)              # it ends a page
+    layer.check(size(2, 330), eager)             # both stages several times, positions that share angles
+
+
+def test_requests_that_are_cut(layer: EmulatedLayer) -> None:
+    layer.check(size(3, 300), False, processors=10)
+
+
+def test_what_it_declines(layer: EmulatedLayer) -> None:
+    data = layer.reference.generate_input(**size(1, 1), seed=1, device="cpu")
+    assert layer.run(size(1, 1), data, workspace_bytes=1 << 20)[0] == -2
+    assert layer.run({**size(1, 1), "prefill": 8192}, data)[0] == -1
+    assert layer.run({**size(1, 1), "dq": 12}, data)[0] == -1
+
+
+RUN = """
+import sys; sys.path.insert(0, {root!r})
+import pathlib
+from tests.kernels.cuda.test_layer_emulated import EmulatedLayer, size
+layer = EmulatedLayer(pathlib.Path({out!r}), None, pathlib.Path({kernels!r}))
+for eager in (False, True):
+    layer.check(size(1, 330), eager)
+"""
+
+
+def test_the_emulation_notices_keys_of_another_position(tmp_path: Path) -> None:
+    """A check of the checks: every page with the rotary columns of the first."""
+    text = "(static_cast<int>(table - a.block_table) + page)"
+    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    header = tmp_path / "kernels/cuda/tile/wgmma_latent_produce.h"
+    source = header.read_text()
+    assert source.count(text) == 1
+    header.write_text(source.replace(text, text.replace(" + page", "")))
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode != 0
+    assert "AssertionError" in done.stderr or "emulation:" in done.stderr
