@@ -4,10 +4,10 @@
     python benchmarks/dev/flash_race.py build DIR LABEL=KEY:VALUE,... ...     (no GPU; one nvcc each, all at once)
     python benchmarks/dev/flash_race.py race DIR [--seconds 45] [--dims 64,128,256] [--lengths 512,2048,8192,16384]
 
-A label starts with the head dimension it is for, or with "all". `race` first runs each build in a process of its own, with a
-time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not take part. Then 16 384
-tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py. With $OUT set, the times are
-written to $OUT/flash_race.json, too.
+A label starts with the head dimension to race the build at, or with "all". `race` first runs each build in a process
+of its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not
+take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py.
+With $OUT set, the times are written to $OUT/flash_race.json, too.
 """
 
 from __future__ import annotations
@@ -40,11 +40,9 @@ def build(folder: Path, builds: list[str]) -> int:
     for text in builds:
         label, _, rest = text.partition("=")
         defines = [f"-D{key}={value}" for key, _, value in (part.partition(":") for part in rest.split(",") if part)]
-        if not label.startswith("all"):
-            defines.append(f"-DONLY_DIM={re.match(r'[0-9]+', label)[0]}")   # type: ignore[index]
         command = [
-            os.environ.get("NVCC", "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
-            "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static",
+            os.environ.get("NVCC", "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr",
+            "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static",
             "-gencode", "arch=compute_90a,code=sm_90a", *defines,
             *(f"-I{lib.ROOT / path}" for path in ("problems/flash_attention", "kernels/cuda", "kernels/common")),
             str(lib.ROOT / "kernels/cuda/flash_attention/wgmma_tma.cu"), "-o", str(folder / f"{label}.so")]
@@ -85,7 +83,7 @@ def peers(sets: list[Any]) -> dict[str, list[Any]]:
     calls = {name: all_calls for name, all_calls in lib.torch_calls(lib.Problem("flash_attention"), sets).items()
              if "cudnn" in name}
     try:
-        from flash_attn_interface import flash_attn_func   # type: ignore[import-not-found]
+        from flash_attn_interface import flash_attn_func  # type: ignore[import-not-found]
     except (ImportError, OSError):
         return calls
     calls["fa3"] = [partial(flash_attn_func, q, k, v, scale, causal=bool(causal)) for q, k, v, causal, scale in sets]
@@ -124,7 +122,8 @@ def race(folder: Path, deadline: float, dims: list[int], lengths: list[int], bud
                 cache = torch.cuda.get_device_properties(0).L2_cache_size
                 sets = [problem.data(case, seed=i) for i in range(max(2, math.ceil(2.2 * cache / moved)))]
                 space = torch.empty(problem.binding.workspace_bytes(case) // 4, device="cuda")
-                contestants, keep = {}, []
+                contestants: dict[str, list[Any]] = {}
+                keep: list[Any] = []
                 for kernel in (k for k in kernels if takes(k.label, dim)):
                     calls = []
                     for data in sets:
@@ -161,9 +160,9 @@ def main() -> int:
         return build(options.folder, options.builds)
     if options.verb == "check":
         return check(options.folder)
-    numbers = [[int(n) for n in text.split(",")] for text in (options.dims, options.lengths)]
+    dims, lengths = ([int(n) for n in text.split(",")] for text in (options.dims, options.lengths))
     start = time.monotonic()
-    status = race(options.folder, options.seconds, *numbers, options.budget)
+    status = race(options.folder, options.seconds, dims, lengths, options.budget)
     lib.say(f"{time.monotonic() - start:.0f} s in all")
     return status
 

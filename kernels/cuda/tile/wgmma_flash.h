@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The device code of attention forward on wgmma: TMA fills a ring of key and value tiles, consumer warpgroups multiply.
 //
-// Roles in a block: kGroups warpgroups with 64 query rows each, then two threads that drive TMA, one for queries and keys,
-// which also decides on tiles, and one for values. They meet
-// at mbarriers: full (the bytes have landed) and empty (every consumer warp has read them), for each stage of the keys and of the
-// values, and for each warpgroup's queries, along with which it is told the tile. See flash_attention/wgmma_tma.cu for the
-// algorithm, the instances and the launch.
+// Roles in a block: kGroups warpgroups with 64 query rows each, then two threads that drive TMA, one for queries and keys, which
+// also decides on tiles, and one for values. They meet at mbarriers: full (the bytes have landed) and empty (every consumer
+// warp has read them), for each stage of the keys and of the values, and for each warpgroup's queries, along with which it is
+// told the tile. See flash_attention/wgmma_tma.cu for the algorithm, the instances and the launch.
 #pragma once
 
 #include <cstdint>
@@ -97,7 +96,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap keys,
     const __grid_constant__ TensorMap values, const __grid_constant__ FlashProblem p) {
     const FlashMemory<Shape> memory = {shared_address(swizzled_shared())};
-    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
 
     if (threadIdx.x == 0) {
         constexpr int kConsumerWarps = Shape::kConsumerThreads / 32;
@@ -128,10 +127,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
 
     if (warp < Shape::kConsumerThreads / 32) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
-        consume_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
+        consume_flash<Shape>(memory, p, warp_uniform(recomputed_thread() / 128), recomputed_thread() % 32);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
-        if (lane == 0) {
+        if (recomputed_thread() % 32 == 0) {
             if (warp == Shape::kConsumerThreads / 32) produce_flash<Shape>(memory, queries, keys, p);
             else if (warp == Shape::kConsumerThreads / 32 + 1) produce_values<Shape>(memory, values, p);
         }

@@ -128,7 +128,7 @@ struct FlashConsumer {
 /// All tiles of one consumer warpgroup.
 template <class Shape>
 __device__ __forceinline__ void consume_flash(
-    const FlashMemory<Shape>& memory, const FlashProblem& p, int group, int warp, int lane) {
+    const FlashMemory<Shape>& memory, const FlashProblem& p, int group, int lane) {
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
     FlashQuery<Shape> query;
@@ -191,7 +191,7 @@ __device__ __forceinline__ void consume_flash(
         // A first step, beside which nothing runs.
         int skipped = first.steps - 1 - step, skipped_next = 0;   // whose values are yet to be let pass
         for (int i = 0; i < skipped; ++i) at.skip_keys();
-        query.load(at.query(number), warp, lane);
+        query.load(at.query(number), recomputed_thread() / 32 % 4, lane);
         if constexpr (Shape::kHeldQuery) at.release_query(number);
         mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
         wgmma_fence();
@@ -235,7 +235,7 @@ __device__ __forceinline__ void consume_flash(
                 next_query = next.first_query;
                 skipped_next = next.steps - step;
                 for (int i = 0; i < skipped_next; ++i) at.skip_keys();
-                query.load(at.query(number + 1), warp, lane);
+                query.load(at.query(number + 1), recomputed_thread() / 32 % 4, lane);
                 if constexpr (Shape::kHeldQuery) at.release_query(number + 1);
             }
             --step;

@@ -22,6 +22,7 @@ enum class TileOrder {
     kOwnBlocks,   // a block per tile, the longest first: the hardware balances, but tiles no longer overlap
 };
 
+/// Where a launch finds room: workspace may be null, with no bytes.
 struct FlashLaunch {
     int multiprocessors;
     void* workspace;
@@ -36,7 +37,8 @@ __global__ void clear_count(unsigned* count) {
     if (threadIdx.x == 0) *count = 0;
 }
 
-/// Launch one instance. kCount needs four bytes of workspace and is kShares without them. Returns 0 or the runtime's or the driver's error.
+/// Launch one instance. kCount needs four bytes of workspace and is kShares without them. Returns 0 or the runtime's or the
+/// driver's error.
 template <class Shape>
 int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& to) {
     const HeadTensor queries = {a.q, a.batch, a.seqlen_q, a.heads_q, Shape::kHeadDim};

@@ -13,9 +13,9 @@ enum FlashOptions {
     kFlashTurns = 1,          // consumers issue their products in turns, so that one's softmax meets the other's products
     kFlashEarlyFactors = 2,   // the output is corrected beside the product with the keys instead of before it
     kFlashHeldQuery = 4,      // queries are read once, into registers, instead of from shared memory in every step
+    kFlashTwoQueries = 8,     // room for two tiles of queries: the next one's come while this one is at work
     kFlashHalves = 16,        // a step's softmax in two halves: one's maximum beside the other's exponentials
     kFlashSeamless = 32,      // a tile's first product with keys is issued together with the last product of the one before
-    kFlashTwoQueries = 8,     // room for two tiles of queries: the next one's come while this one is at work
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
@@ -35,7 +35,7 @@ struct FlashShape {
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
-    static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives its registers away; two threads work
+    static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
     static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240;
     static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 24;
@@ -63,7 +63,7 @@ template <class Shape>
 struct FlashMemory {
     uint32_t start;
 
-    /// What a warpgroup is told about a tile (or, as one more group, the producer of values), and the place of its queries.
+    /// What a warpgroup is told about a tile, or, as one more group, the producer of values.
     __device__ __forceinline__ FlashTile& tile(int group, unsigned number) const {
         return reinterpret_cast<FlashTile*>(swizzled_shared() + Shape::kTilesAt)[group * Shape::kTiles + number % Shape::kTiles];
     }

@@ -47,7 +47,7 @@ def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(built):
     command = [compiled.CUOBJDUMP, "-sass", str(built[1])]
     sass = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
     bodies = [body for body in re.split(r"Function : ", sass)[1:] if "wgmma_flash" in body.split("\n", 1)[0]]
-    assert len(bodies) >= 22
+    assert len(bodies) >= 18
     for body in bodies:
         assert re.search(r"HGMMA\.64x\d+x16\.F32", body)
         assert ".tnspB" in body
