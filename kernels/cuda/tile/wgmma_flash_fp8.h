@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The device code of attention forward from e4m3 on wgmma.
 //
-// Roles in a block: kGroups warpgroups with 64 query rows each, then a warpgroup of which one thread drives TMA and three warps
-// turn over the values. They meet at mbarriers, a full and an empty one for each stage of four rings: queries, keys, values as
-// they come (TMA to the transposers) and values transposed (to the consumers). See flash_attention_fp8/wgmma_tma.cu for the
+// Roles in a block: kGroups warpgroups with 64 query rows each, then a warpgroup of which one thread drives TMA and, where values
+// were not transposed before, three warps turn them over. They meet at mbarriers, a full and an empty one for each stage of the
+// rings: queries, keys, values as they come (TMA to the transposers) and values transposed (to the consumers). See flash_attention_fp8/wgmma_tma.cu for the
 // algorithm, the instances and the launch.
 #pragma once
 

@@ -57,7 +57,8 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
     if (error == 0 && Shape::kFirstPass) {
         const ValueTransposition t = {
-            static_cast<const uint8_t*>(a.v), static_cast<uint8_t*>(a.workspace), a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
+            static_cast<const uint8_t*>(a.v), static_cast<uint8_t*>(a.workspace), a.batch, a.seqlen_k, a.heads_k,
+            Shape::kHeadDim};
         const Matrix rows = {a.workspace, t.rows(), t.row(), 1};
         error = encode_tensor_map(&value_map, rows, Shape::kHeadDim, Shape::kValueRow);
         if (error == 0) error = launch_value_transposition(t, queue);

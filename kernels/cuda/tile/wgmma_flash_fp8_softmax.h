@@ -161,7 +161,8 @@ __device__ __forceinline__ void store_fp8_rows(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_total(rows[half].sum);
-        const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;   // a broken row, of NaN, must not look like an empty one
+        // A broken row, of NaN, must not look like an empty one: hence no `sum > 0`.
+        const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;
         const int row = query + 8 * half;
         const bool valid = row < p.queries;
         if (valid && lane % 4 == 0) {
