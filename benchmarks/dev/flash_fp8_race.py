@@ -3,13 +3,14 @@
 
     python benchmarks/dev/flash_fp8_race.py build FOLDER LABEL=DIM[/NAME:VALUE]...
     python benchmarks/dev/flash_fp8_race.py check FOLDER [--seconds 40]
-    python benchmarks/dev/flash_fp8_race.py race FOLDER [--seconds 40] [--rows 2048,16384]
+    python benchmarks/dev/flash_fp8_race.py race FOLDER [--seconds 40] [--rows 2048,16384] [--peers fa3]
+    python benchmarks/dev/flash_fp8_race.py decide FOLDER ...
 
-A build holds one head dimension (0: all of them) and takes its defines from NAME:VALUE, where dots in VALUE stand for
-commas: 128a=128/T128:2.224.1.1.0.0/C128:2.128.1.1.1.0. ``check`` runs each build in a process of its own, so that one
-that hangs can be ended, against the problem's reference: its test cases of that head dimension and larger ones, with
-and without a workspace, with poisoned outputs and guard bands, twice for the same bits. ``race`` times the builds that
-passed, in turns with the problem's peers.
+A build holds one head dimension (0: all of them) and takes its defines from NAME:VALUE: 128s=128/STAGES:3. ``check``
+runs each build in a process of its own, so that one that hangs can be ended, against the problem's reference: its test
+cases of that head dimension and larger ones, with and without a workspace, with poisoned outputs and guard bands, twice
+for the same bits. ``race`` times the builds that passed, in turns with the problem's peers. ``decide`` does both in one
+process, for builds that are not expected to hang.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def build(folder: Path, specs: list[str]) -> int:
             nvcc, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
             "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static",
             "-gencode", "arch=compute_90a,code=sm_90a",
-            *(f"-D{key}=" + value.replace(".", "\\,") for key, _, value in named),
+            *(f"-D{key}={value}" for key, _, value in named),
             *(f"-I{ROOT / path}" for path in (f"problems/{NAME}", "kernels/cuda", "kernels/common")),
             str(ROOT / f"kernels/cuda/{NAME}/wgmma_tma.cu"), "-o", str(library),
         ]
@@ -89,33 +90,45 @@ def cases_of(dim: int) -> list[tuple[dict[str, Any], int]]:
     return [(c, seed) for c, seed in known if dim in (0, c["dim"])]
 
 
-def check_one(folder: Path, label: str, dim: int) -> int:
+def check_builds(folder: Path, builds: dict[str, int], deadline: float) -> None:
+    """Mark the builds that are right; those with nothing to say against them when time ran out, too."""
     problem = attention.Problem(NAME)
-    kernel = attention.Kernel(problem, label, folder / f"{label}.so")
-    wrong = 0
-    for size, seed in cases_of(dim):
+    kernels = [attention.Kernel(problem, label, folder / f"{label}.so") for label in builds]
+    wrong: dict[str, int] = dict.fromkeys(builds, 0)
+    checked = 0
+    for size, seed in cases_of(0):
+        concerned = [k for k in kernels if builds[k.label] in (0, size["dim"])]
+        if not concerned:
+            continue
+        if time.monotonic() > deadline:
+            print(f"out of time after {checked} cases")
+            break
         data = problem.data(size, seed)
         sample = None if size["sk"] * size["sq"] * size["hq"] * size["batch"] < 3e7 else 3000
         expected, space = problem.reference.expected(data, sample=sample), problem.binding.workspace_bytes(size)
-        found = attention.check(kernel, size, data, expected, space) or attention.check(kernel, size, data, expected, 0)
-        if found:
-            wrong += 1
-            print(f"WRONG [{label}] {' '.join(map(str, size.values()))}: {found[:600]}", flush=True)
-        if wrong > 3 or found.startswith("status"):
-            break
-    if wrong == 0:
-        (folder / f"{label}.right").touch()
-    return wrong
+        for kernel in concerned:
+            if wrong[kernel.label] > 3:
+                continue
+            found = attention.check(kernel, size, data, expected, space)
+            found = found or attention.check(kernel, size, data, expected, 0)
+            if found:
+                wrong[kernel.label] += 1
+                print(f"WRONG [{kernel.label}] {' '.join(map(str, size.values()))}: {found[:600]}", flush=True)
+        checked += 1
+    for label, count in wrong.items():
+        if count == 0:
+            (folder / f"{label}.right").touch()
+    print(f"{checked} cases, wrong: {wrong}", flush=True)
 
 
-def check(folder: Path, seconds: float, unchecked: str) -> int:
-    builds = json.loads((folder / "builds.json").read_text())
+def check(folder: Path, builds: dict[str, int], seconds: float) -> None:
+    """The same with a process per build."""
     start = time.monotonic()
     running = {
         label: subprocess.Popen(
-            [sys.executable, __file__, "check", str(folder), "--one", label, "--dim", str(dim)],
+            [sys.executable, __file__, "check", str(folder), "--one", label],
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        for label, dim in builds.items() if not re.fullmatch(unchecked, label)}
+        for label in builds}
     for label, process in running.items():
         try:
             out, _ = process.communicate(timeout=max(1.0, seconds - (time.monotonic() - start)))
@@ -123,27 +136,22 @@ def check(folder: Path, seconds: float, unchecked: str) -> int:
             process.kill()
             out, _ = process.communicate()
             out += f"[{label}] ran past its time\n"
-        if out:
-            print(out[-2500:], end="", flush=True)
-    right = sorted(path.stem for path in folder.glob("*.right"))
-    print(f"right: {' '.join(right)} | wrong: {' '.join(sorted(set(builds) - set(right)))} | "
-          f"{time.monotonic() - start:.1f} s", flush=True)
-    return 0
+        print(out[-2500:], end="", flush=True)
 
 
-def race(folder: Path, seconds: float, lengths: list[int], budget: float, unchecked: str) -> int:
-    builds = json.loads((folder / "builds.json").read_text())
+def race(
+    folder: Path, builds: dict[str, int], deadline: float, lengths: list[int], budget: float, only_peers: str,
+) -> None:
     problem = attention.Problem(NAME)
     kernels = [attention.Kernel(problem, label, folder / f"{label}.so")
-               for label in builds if (folder / f"{label}.right").exists() or re.fullmatch(unchecked, label)]
+               for label in builds if (folder / f"{label}.right").exists()]
     rows = []
-    start = time.monotonic()
     sizes = [case(16384 // s, s, 2048 // dim, dim, causal)
-             for s in lengths for dim in (128, 256, 64) for causal in (0, 1)]
+             for s in lengths for dim in (128, 64, 256) for causal in (0, 1)]
     sizes += [case(2, 8192, 16, 128, causal, "block", 1) for causal in (0, 1)]
     print(f"{attention.clocks()}", flush=True)
     for size in sizes:
-        if time.monotonic() - start > seconds:
+        if time.monotonic() > deadline:
             print(f"out of time before {size}")
             break
         moved, flops = problem.binding.bytes_moved(size), problem.binding.flops(size)
@@ -157,10 +165,11 @@ def race(folder: Path, seconds: float, lengths: list[int], budget: float, unchec
             for data in sets:
                 outputs = {name: torch.empty(shape, dtype=attention.dtype_of(dtype), device=attention.DEVICE)
                            for name, (shape, dtype) in problem.binding.outputs(size).items()}
-                space = torch.empty(problem.binding.workspace_bytes(size), dtype=torch.uint8, device=attention.DEVICE)
+                space = torch.empty(
+                    problem.binding.workspace_bytes(size), dtype=torch.uint8, device=attention.DEVICE)
                 keep.append((outputs, space))
                 contestants[kernel.label].append(kernel.bind(problem.binding.arguments(size, data), outputs, space))
-        contestants.update(peers(sets))
+        contestants.update(peers(sets, only_peers))
         result = attention.race(contestants, budget)
         best = min((us for name, us in result.items() if name in builds), default=math.nan)
         short = f"{size['dim']} {size['sq']} {'causal' if size['causal'] else 'full'} {size['scales']}"
@@ -171,16 +180,17 @@ def race(folder: Path, seconds: float, lengths: list[int], budget: float, unchec
         del sets, keep, contestants
     for name, reason in attention.REFUSED.items():
         print(f"at least once refused: {name}: {reason}")
-    print(f"{attention.clocks()} | {time.monotonic() - start:.1f} s")
+    print(f"{attention.clocks()}")
     if out := os.environ.get("OUT"):
         Path(out, "flash_fp8_race.json").write_text(json.dumps(rows))
-    return 0
 
 
-def peers(sets: list[Any]) -> dict[str, list[Any]]:
+def peers(sets: list[Any], pattern: str) -> dict[str, list[Any]]:
     """Calls of benchmarks/peers that can be made here."""
     calls = {}
     for path in sorted((ROOT / "benchmarks/peers" / NAME).glob("*.py")):
+        if not re.fullmatch(pattern, path.stem):
+            continue
         try:
             peer = attention.module(path, f"peer_{path.stem}")
         except ImportError as error:
@@ -191,25 +201,30 @@ def peers(sets: list[Any]) -> dict[str, list[Any]]:
 
 
 def main() -> int:
+    start = time.monotonic()
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("action", choices=["build", "check", "race"])
+    parser.add_argument("action", choices=["build", "check", "race", "decide"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("specs", nargs="*")
-    parser.add_argument("--seconds", type=float, default=40)
+    parser.add_argument("--seconds", type=float, default=40, help="start nothing new after this long")
+    parser.add_argument("--check-seconds", type=float, default=10, help="of these for checks, where both are done")
     parser.add_argument("--budget", type=float, default=200, help="milliseconds per row of the race")
     parser.add_argument("--rows", default="2048,16384", help="sequence lengths")
-    parser.add_argument("--unchecked", default="", help="a pattern: builds to race without a check")
+    parser.add_argument("--peers", default=".*", help="a pattern")
     parser.add_argument("--one", help="check this build only, in this process")
-    parser.add_argument("--dim", type=int, default=0)
     options = parser.parse_args()
     if options.action == "build":
         return build(options.folder, options.specs)
-    if options.action == "check":
-        if options.one:
-            return check_one(options.folder, options.one, options.dim)
-        return check(options.folder, options.seconds, options.unchecked)
+    builds = json.loads((options.folder / "builds.json").read_text())
     lengths = [int(s) for s in options.rows.split(",")]
-    return race(options.folder, options.seconds, lengths, options.budget, options.unchecked)
+    if options.action == "check" and not options.one:
+        check(options.folder, builds, options.seconds)
+    elif options.action in ("check", "decide"):
+        some = {label: dim for label, dim in builds.items() if options.one in (None, label)}
+        check_builds(options.folder, some, start + (options.check_seconds if options.one is None else options.seconds))
+    if options.action in ("race", "decide"):
+        race(options.folder, builds, start + options.seconds, lengths, options.budget, options.peers)
+    return 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,47 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary FP8 wgmma on TMA rings, V transposed in shared memory by the producers, P in registers, scales in the exponent
+//!KERNEL summary FP8 wgmma on TMA rings, V transposed by a kernel before, P in registers as it comes, scales in the exponent
 //!KERNEL arch sm_90a
 //!KERNEL tune SLACK_TENTHS=18,0
+//!KERNEL tune STAGES=2,3
+//!KERNEL tune TURNS_128=0,1
+//!KERNEL tune FIRST_PASS_64=0,1
+//!KERNEL tune THREE_AT_ONCE=1,0
 //!KERNEL tune EARLY_START=1,0
 //
 // Attention forward from e4m3 for Hopper, both products on FP8 tensor cores.
+//
+// Algorithm. A block holds a tile of query rows of one head and walks over the keys from the last it sees to the first. One
+// thread has TMA fill rings of Q, K and V and announces tiles. Consumer warpgroups of 64 rows each multiply S = Q K^T (wgmma),
+// turn S into P in registers, which rounded to e4m3 is the A operand of O += P V.
+//
+// V. FP8 wgmma reads its operands with the summed dimension contiguous, here the keys: V has to be transposed. A kernel before
+// does so in the workspace (tile/transpose_values.h); with few queries, where it would not pay, without a workspace, and at
+// head_dim 64, where exponentials rule, three warps of each block do it tile by tile (tile/wgmma_flash_fp8_transpose.h). Either
+// way each 16 keys come out as 0 1 8 9, 2 3 10 11, ...: the order in which the accumulators of S lie in the registers of an A
+// operand. So P needs no exchange between lanes.
+//
+// Range. P is scaled so that a row's largest lies between 2^7 and 2^8.8 (e4m3 ends at 448). The maximum follows only when a
+// score exceeds it by 1.8 in base 2; most steps then correct nothing. Row sums are of P before it is rounded.
+//
+// Scales of queries and keys are part of the factor that turns S into exponents. That of values is applied at the end, or, where
+// it changes by block, added to the exponent as its logarithm: O stays one accumulator, and the largest P V, not P, bounds the
+// range. Blocks of 128 keys are one step then, whose scales the producer puts into shared memory.
+//
+//   head_dim  mask    queries x keys   turns   Q from      V transposed      order of tiles
+//       64    full         192 x 128   yes     registers   in the block      persistent
+//       64    causal       128 x 128   yes     registers   in the block      persistent, pairs (192 x 128 above 4096 queries)
+//      128    full         128 x 192   no      registers   before            persistent
+//      128    causal       128 x 128   no      registers   before            persistent, pairs (128 x 192, shared, above 4096)
+//      256    any          128 x 128   yes     shared      before            persistent, pairs
+//      all    any           64 x 128           shared      in the block      a block per tile: few queries, no workspace (256: 64 keys)
+//
+// With scales per block: 192 x 128 (64), 128 x 128 (128, 256). Overlap within a warpgroup and turns between them are those of
+// flash_attention/wgmma_tma.cu; corrections of O run beside S.
+//
+// Registers: the compiler gets 168 (128 with three consumers); the producer warpgroup keeps 40 (24 at 256, 32) and a consumer
+// takes 232 (240, 160). EARLY_START launches with programmatic dependence.
+//
+// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors. Results repeat to the bit.
 #include "kernel.h"
 
 #include <cstdint>
@@ -12,74 +49,61 @@
 #include "online_softmax.h"
 #include "tile/wgmma_flash_fp8_launch.h"
 
-#ifndef T64
-#define T64 3, 128, true, true, false, true
+#if !defined(TURNS_128)
+#define TURNS_128 0
 #endif
-#ifndef T128
-#define T128 2, 192, false, true, true, true
-#endif
-#ifndef T256
-#define T256 2, 128, true, true, false, true
-#endif
-#ifndef C64
-#define C64 3, 128, true, true, false, true
-#endif
-#ifndef C128
-#define C128 2, 192, true, true, false, true
-#endif
-#ifndef C256
-#define C256 2, 128, true, true, false, true
-#endif
-#ifndef B128
-#define B128 2, 128, true, true, false, true
-#endif
-#ifndef CORDER
-#define CORDER kPersistent
-#endif
-#ifndef TORDER
-#define TORDER kPersistent
+#if !defined(FIRST_PASS_64)
+#define FIRST_PASS_64 0
 #endif
 
 namespace {
 
+constexpr int kLongQueries = 4096;   // from here on causal tiles may be large: few of them are short
+
+/// Consumers, keys, turns, early correction, queries in registers, values transposed before, scales by block: Fp8FlashShape.
 template <int kHeadDim>
 struct Tiles;
 template <>
 struct Tiles<64> {
-    using Full = Fp8FlashShape<64, T64, false>;
-    using Causal = Fp8FlashShape<64, C64, false>;
-    using Blocks = Fp8FlashShape<64, 3, 128, true, true, false, true, true>;
+    using Full = Fp8FlashShape<64, 3, 128, true, true, true, FIRST_PASS_64, false>;
+    using LongCausal = Full;
+    using Causal = Fp8FlashShape<64, 2, 128, true, true, true, FIRST_PASS_64, false>;
+    using Blocks = Fp8FlashShape<64, 3, 128, true, true, false, FIRST_PASS_64, true>;
     using Few = Fp8FlashShape<64, 1, 128, false, false, false, false, true>;
 };
 template <>
 struct Tiles<128> {
-    using Full = Fp8FlashShape<128, T128, false>;
-    using Causal = Fp8FlashShape<128, C128, false>;
-    using Blocks = Fp8FlashShape<128, B128, true>;
+    using Full = Fp8FlashShape<128, 2, 192, TURNS_128, true, true, true, false>;
+    using LongCausal = Fp8FlashShape<128, 2, 192, true, true, false, true, false>;
+    using Causal = Fp8FlashShape<128, 2, 128, false, true, true, true, false>;
+    using Blocks = Fp8FlashShape<128, 2, 128, true, true, false, true, true>;
     using Few = Fp8FlashShape<128, 1, 128, false, false, false, false, true>;
 };
 template <>
 struct Tiles<256> {
-    using Full = Fp8FlashShape<256, T256, false>;
-    using Causal = Fp8FlashShape<256, C256, false>;
+    using Full = Fp8FlashShape<256, 2, 128, true, true, false, true, false>;
+    using LongCausal = Full;
+    using Causal = Full;
     using Blocks = Fp8FlashShape<256, 2, 128, true, true, false, true, true>;
     using Few = Fp8FlashShape<256, 1, 64, false, true, false, false, true>;
 };
 
 template <int kHeadDim>
-int choose(const Fp8FlashArguments& a, size_t workspace_bytes, int multiprocessors, void* queue) {
+int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     using T = Tiles<kHeadDim>;
+    constexpr Fp8TileOrder kPersistent = Fp8TileOrder::kPersistent;
     const long long units = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, 64);
     const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim};
-    if (a.seqlen_q <= 64 || units <= multiprocessors || workspace_bytes < copy.bytes()) {
+    const bool room = !T::Full::kFirstPass || a.workspace_bytes >= copy.bytes();
+    if (a.seqlen_q <= 64 || units <= multiprocessors || !room) {
         return launch_fp8_flash<typename T::Few>(a, Fp8TileOrder::kOwnBlocks, multiprocessors, queue);
     }
-    const Fp8TileOrder order = a.causal ? Fp8TileOrder::CORDER : Fp8TileOrder::TORDER;
     if (a.scales == Fp8FlashArguments::kPerBlock) {
-        return launch_fp8_flash<typename T::Blocks>(a, order, multiprocessors, queue);
+        return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
     }
-    return a.causal ? launch_fp8_flash<typename T::Causal>(a, order, multiprocessors, queue)
-                    : launch_fp8_flash<typename T::Full>(a, order, multiprocessors, queue);
+    if (!a.causal) return launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
+    return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kPersistent, multiprocessors, queue)
+                                     : launch_fp8_flash<typename T::Causal>(a, kPersistent, multiprocessors, queue);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -97,18 +121,18 @@ extern "C" int flash_attention_fp8(
     if (!aligned(q) || !aligned(k) || !aligned(v) || !aligned(o)) return kUnsupportedShape;
     const Fp8FlashArguments a = {
         q, k, v, q_scale, k_scale, v_scale, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, scales, causal != 0,
-        softmax_scale * kLog2E, workspace};
+        softmax_scale * kLog2E, workspace, aligned(workspace) ? workspace_bytes : 0};
     int device = 0, multiprocessors = 0;
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return static_cast<int>(error);
-#ifdef ONLY_DIM
-    return head_dim == ONLY_DIM ? choose<ONLY_DIM>(a, workspace_bytes, multiprocessors, queue) : kUnsupportedShape;
+#if defined(ONLY_DIM)   // quicker builds for tests and races
+    return head_dim == ONLY_DIM ? choose<ONLY_DIM>(a, multiprocessors, queue) : kUnsupportedShape;
 #else
     switch (head_dim) {
-        case 64: return choose<64>(a, workspace_bytes, multiprocessors, queue);
-        case 128: return choose<128>(a, workspace_bytes, multiprocessors, queue);
-        case 256: return choose<256>(a, workspace_bytes, multiprocessors, queue);
+        case 64: return choose<64>(a, multiprocessors, queue);
+        case 128: return choose<128>(a, multiprocessors, queue);
+        case 256: return choose<256>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 #endif

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The device code of attention forward from e4m3 on wgmma.
 //
-// Roles in a block: kGroups warpgroups with 64 query rows each, then a warpgroup of which one thread drives TMA and three warps
-// turn over the values. They meet at mbarriers, a full and an empty one for each stage of four rings: queries, keys, values as
-// they come (TMA to the transposers) and values transposed (to the consumers). See flash_attention_fp8/wgmma_tma.cu for the
+// Roles in a block: kGroups warpgroups with 64 query rows each, then a warpgroup of which one thread drives TMA and, where values
+// were not transposed before, three warps turn them over. They meet at mbarriers, a full and an empty one for each stage of the
+// rings: queries, keys, values as they come (TMA to the transposers) and values transposed (to the consumers). See flash_attention_fp8/wgmma_tma.cu for the
 // algorithm, the instances and the launch.
 #pragma once
 
@@ -32,7 +32,7 @@ template <class Shape>
 __device__ __forceinline__ void produce_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
     const Fp8FlashProblem& p) {
-    uint32_t key_count = 0, raw_count = 0, tile_count = 0;
+    uint32_t key_count = 0, value_count = 0, tile_count = 0;
     const auto announce = [&](const Fp8FlashTile& tile, uint32_t bytes) {
         const Fp8Place<Shape::kQueryStages> at(tile_count);
         mbarrier_wait(memory.query_empty(at.stage), at.parity ^ 1);
@@ -47,20 +47,23 @@ __device__ __forceinline__ void produce_fp8_flash(
             announce(tile, 0);
             continue;
         }
-        const int key_head = tile.head / p.heads_per_key_head;
+        const int key_head = Fp8FlashWalk<Shape>::quotient(tile.head, p.heads_per_key_head);
         const auto load_keys = [&](int step) {
             const Fp8Place<Shape::kStages> at(key_count++);
             Fp8StepScales scales;
             if constexpr (Shape::kBlockScales) {
                 const int scale_at = p.key_grid.at(tile.batch, step * Shape::kKeys, key_head);
                 scales.keys = p.key_scales[scale_at];
-                scales.value_log = log2f(p.value_scales[scale_at]);
-                scales.value_inverse = Exp2()(-scales.value_log);
+                scales.value_log = p.value_scales[scale_at];   // its logarithm once the wait is over
             }
             mbarrier_wait(memory.keys_empty(at.stage), at.parity ^ 1);
-            if constexpr (Shape::kBlockScales) memory.step_scales(at.stage) = scales;
-            mbarrier_arrive_expect(memory.keys_full(at.stage), (DIAG & 4) ? 0 : Shape::kKeyBytes);
-            if (!(DIAG & 4)) tma_load_5d(
+            if constexpr (Shape::kBlockScales) {
+                scales.value_log = log2f(scales.value_log);
+                scales.value_inverse = Exp2()(-scales.value_log);
+                memory.step_scales(at.stage) = scales;
+            }
+            mbarrier_arrive_expect(memory.keys_full(at.stage), Shape::kKeyBytes);
+            tma_load_5d(
                 memory.keys(at.stage), keys, memory.keys_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
         };
         load_keys(tile.steps - 1);
@@ -75,31 +78,28 @@ __device__ __forceinline__ void produce_fp8_flash(
         for (int step = tile.steps - 1; step >= 0; --step) {
             if (step > 0) load_keys(step - 1);
             if constexpr (Shape::kFirstPass) {
-                const Fp8Place<Shape::kValueStages> at(raw_count++);
+                const Fp8Place<Shape::kStages> at(value_count++);
                 mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
                 mbarrier_arrive_expect(memory.values_full(at.stage), Shape::kValueBytes);
+#pragma unroll
                 for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
                     tma_load(
                         memory.values(at.stage) + piece * Shape::kValuePitch, values, memory.values_full(at.stage),
                         step * Shape::kKeys + piece * Shape::kValueRow,
                         (tile.batch * p.key_heads + key_head) * Shape::kHeadDim);
                 }
-                continue;
-            }
-#pragma unroll 1
-            for (int piece = 0; piece < Shape::kPieces; ++piece) {
-                const Fp8Place<Shape::kRawStages> at(raw_count++);
+            } else {
+                const Fp8Place<Shape::kStages> at(value_count++);
                 mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
-                mbarrier_arrive_expect(memory.raw_full(at.stage), (DIAG & 4) ? 0 : Shape::kRawBytes);
-                if (!(DIAG & 4)) tma_load_5d(
-                    memory.raw(at.stage), values, memory.raw_full(at.stage), 0, step * Shape::kKeys + piece * Shape::kRawKeys, 0,
-                    key_head, tile.batch);
+                mbarrier_arrive_expect(memory.raw_full(at.stage), Shape::kKeyBytes);
+                tma_load_5d(
+                    memory.raw(at.stage), values, memory.raw_full(at.stage), 0, step * Shape::kKeys, 0, key_head, tile.batch);
             }
         }
     }
     announce({0, 0, 0, -1, 1.0f, 1.0f}, 0);
     if constexpr (!Shape::kFirstPass) {
-        const Fp8Place<Shape::kRawStages> at(raw_count);
+        const Fp8Place<Shape::kStages> at(value_count);
         mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
         memory.ends(at.stage) = 1;
         mbarrier_arrive(memory.raw_full(at.stage));
@@ -109,21 +109,18 @@ __device__ __forceinline__ void produce_fp8_flash(
 /// Transpose the values of all tiles of this block. `warp` counts the transposers.
 template <class Shape>
 __device__ __forceinline__ void transpose_fp8_flash(const Fp8FlashMemory<Shape>& memory, int warp, int lane) {
-    uint32_t raw_count = 0;
     for (uint32_t count = 0;; ++count) {
-        const Fp8Place<Shape::kValueStages> to(count);
-        for (int piece = 0; piece < Shape::kPieces; ++piece, ++raw_count) {
-            const Fp8Place<Shape::kRawStages> from(raw_count);
-            mbarrier_wait(memory.raw_full(from.stage), from.parity);
-            if (memory.ends(from.stage) != 0) return;
-            if (piece == 0) mbarrier_wait(memory.values_empty(to.stage), to.parity ^ 1);
-            if (!(DIAG & 1)) transpose_values<Shape>(memory.raw(from.stage), memory.values(to.stage), piece, warp, lane);
-            __syncwarp();
-            if (lane == 0) mbarrier_arrive(memory.raw_empty(from.stage));
-        }
+        const Fp8Place<Shape::kStages> at(count);   // in both rings of values
+        mbarrier_wait(memory.raw_full(at.stage), at.parity);
+        if (memory.ends(at.stage) != 0) break;
+        mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
+        transpose_values<Shape>(memory.raw(at.stage), memory.values(at.stage), warp, lane);
         fence_async_shared();   // what ordinary stores wrote, wgmma reads
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(memory.values_full(to.stage));
+        if (lane == 0) {
+            mbarrier_arrive(memory.raw_empty(at.stage));
+            mbarrier_arrive(memory.values_full(at.stage));
+        }
     }
 }
 
@@ -207,7 +204,6 @@ template <class Shape>
 __device__ __forceinline__ void consume_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
     using Place = Fp8Place<Shape::kStages>;
-    using ValuePlace = Fp8Place<Shape::kValueStages>;
     uint32_t key_count = 0, tile_count = 0;   // values are those of the step before
     Fp8FlashQuery<Shape> query;
     const int own_turn = kFp8TurnBarrier + group;
@@ -260,9 +256,9 @@ __device__ __forceinline__ void consume_fp8_flash(
                 }
                 if constexpr (Shape::kBlockScales) {
                     const float scaled[2] = {factors[0] * step_scales.keys, factors[1] * step_scales.keys};
-                    weigh_scores<true>(scores, rows, corrections, scaled, step_scales);
+                    weigh_scores<true, Shape::kThreeAtOnce>(scores, rows, corrections, scaled, step_scales);
                 } else {
-                    weigh_scores<false>(scores, rows, corrections, factors, {});
+                    weigh_scores<false, Shape::kThreeAtOnce>(scores, rows, corrections, factors, {});
                 }
             };
             uint32_t weights[Shape::kKeys / 32][4];
@@ -270,8 +266,7 @@ __device__ __forceinline__ void consume_fp8_flash(
             float scores[Shape::kKeys / 2], corrections[2];
             const auto start_scores = [&] {
                 wgmma_fence();
-                if (!(DIAG & 16)) issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
-                else for (int i = 0; i < Shape::kKeys / 2; ++i) scores[i] = 1.0f * lane;
+                issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
                 wgmma_commit();
             };
             const auto finish_scores = [&] {
@@ -280,17 +275,17 @@ __device__ __forceinline__ void consume_fp8_flash(
                 ++key_count;
             };
             const auto start_output = [&](uint32_t count) {
-                const ValuePlace at(count);
+                const Place at(count);
                 mbarrier_wait(memory.values_full(at.stage), at.parity);
                 wgmma_fence();
-                if (!(DIAG & 8)) issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
+                issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
                 wgmma_commit();
             };
             // `issued`: a product with values was, those of step `count`.
             const auto finish_output = [&](bool issued, uint32_t count) {
                 wgmma_wait<0>();
                 wgmma_results(out);
-                if (issued) release(memory.values_empty(ValuePlace(count).stage));
+                if (issued) release(memory.values_empty(Place(count).stage));
                 wgmma_results(scores);   // packed only now: until here the product read the last weights
                 pack_weights(weights, scores);
                 if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
@@ -317,13 +312,13 @@ __device__ __forceinline__ void consume_fp8_flash(
             }
             if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
             // Here, too, a wait in front: the last values come after those still being multiplied.
-            mbarrier_wait(memory.values_full(ValuePlace(key_count - 1).stage), ValuePlace(key_count - 1).parity);
+            mbarrier_wait(memory.values_full(Place(key_count - 1).stage), Place(key_count - 1).parity);
             finish_output(steps > 1, key_count - 2);
             if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
             start_output(key_count - 1);
             wgmma_wait<0>();
             wgmma_results(out);
-            release(memory.values_empty(ValuePlace(key_count - 1).stage));
+            release(memory.values_empty(Place(key_count - 1).stage));
         } else {
             release(memory.query_empty(query_at.stage));
         }
@@ -348,13 +343,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
             mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
-        }
-        for (int stage = 0; stage < Shape::kRawStages; ++stage) {
-            mbarrier_init(memory.raw_full(stage), 1);
-            mbarrier_init(memory.raw_empty(stage), Shape::kTransposers);
-            memory.ends(stage) = 0;
-        }
-        for (int stage = 0; stage < Shape::kValueStages; ++stage) {
+            if constexpr (!Shape::kFirstPass) {
+                mbarrier_init(memory.raw_full(stage), 1);
+                mbarrier_init(memory.raw_empty(stage), Shape::kTransposers);
+                memory.ends(stage) = 0;
+            }
             mbarrier_init(memory.values_full(stage), Shape::kFirstPass ? 1 : Shape::kTransposers);
             mbarrier_init(memory.values_empty(stage), kConsumerWarps);
         }

@@ -32,7 +32,8 @@ struct Fp8FlashArguments {
     int batch, seqlen_q, seqlen_k, heads_q, heads_k, scales;
     bool causal;
     float scale;   // softmax_scale * log2(e)
-    void* workspace;   // of transposed values
+    void* workspace;   // for transposed values
+    size_t workspace_bytes;
 
     static constexpr int kPerTensor = 0, kPerHead = 1, kPerBlock = 2;
 
@@ -56,12 +57,13 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
     if (error == 0 && Shape::kFirstPass) {
         const ValueTransposition t = {
-            static_cast<const uint8_t*>(a.v), static_cast<uint8_t*>(a.workspace), a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
+            static_cast<const uint8_t*>(a.v), static_cast<uint8_t*>(a.workspace), a.batch, a.seqlen_k, a.heads_k,
+            Shape::kHeadDim};
         const Matrix rows = {a.workspace, t.rows(), t.row(), 1};
         error = encode_tensor_map(&value_map, rows, Shape::kHeadDim, Shape::kValueRow);
         if (error == 0) error = launch_value_transposition(t, queue);
     } else if (error == 0) {
-        error = encode_head_tensor_map(&value_map, values, Shape::kRawKeys);
+        error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
     }
     if (error != 0) return error;
 
@@ -82,9 +84,10 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     p.causal = a.causal;
     p.scale = a.scale;
     p.tiles = ceil_div(a.seqlen_q, Shape::kQueries);
+    p.half = ceil_div(p.tiles, 2);
     const long long heads = static_cast<long long>(a.batch) * a.heads_q;
     p.pairs = a.causal && order == Fp8TileOrder::kPersistent;
-    const long long units = heads * (p.pairs ? ceil_div(p.tiles, 2) : p.tiles);
+    const long long units = heads * (p.pairs ? p.half : p.tiles);
     p.section = 1;
     if (a.causal && !p.pairs) {
         // So many heads that their keys and values stay in L2, so that all their long tiles come before their short ones.
@@ -93,6 +96,7 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
         p.section = static_cast<int>(std::min(heads, std::max(1LL, kRoom / bytes) * p.heads_per_key_head));
     }
     if (units > 0x7fffffffLL || static_cast<long long>(p.section) * p.tiles > 0x7fffffffLL) return kUnsupportedShape;
+    p.in_section = p.section * p.tiles;
     p.units = static_cast<int>(units);
     const int blocks = order == Fp8TileOrder::kPersistent ? std::min(p.units, multiprocessors) : p.units;
     return launch_cluster(

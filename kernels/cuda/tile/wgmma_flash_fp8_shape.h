@@ -8,12 +8,13 @@
 
 #include "ceil_div.h"
 
-#ifndef DIAG
-#define DIAG 0
+#if !defined(STAGES)
+#define STAGES 2   // a tunable of the kernel file
 #endif
-#ifndef STAGES
-#define STAGES 2
+#if !defined(THREE_AT_ONCE)
+#define THREE_AT_ONCE 1   // another
 #endif
+
 constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
@@ -30,6 +31,7 @@ struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
     static constexpr int kStages = kFirstPass_ ? STAGES : 2;   // of each ring but the queries'
     static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
+    static constexpr bool kThreeAtOnce = THREE_AT_ONCE && kHeadDim == 64;   // maxima: see largest_scores
     static constexpr bool kFirstPass = kFirstPass_, kBlockScales = kBlockScales_;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
@@ -50,21 +52,17 @@ struct Fp8FlashShape {
     static constexpr int kValueBytes = ceil_div(kKeys, kValueRow) * kValuePitch;
 
     static constexpr int kRoom = 227 * 1024;   // what a block can have
-    // Values come in pieces of kRawKeys keys, so that one is transposed while the next is on its way. A consumer gives a transposed
-    // tile back only after the next one's scores; with a third one the transposers need not wait for that.
-    static constexpr int kRawKeys = kKeys % 64 == 0 ? 64 : 32, kPieces = kKeys / kRawKeys;
-    static constexpr int kRawBytes = kRawKeys * kHeadDim, kRawStages = kFirstPass ? 0 : kHeadDim == 256 && kRawKeys == 64 ? 2 : 4;
-    static constexpr int kValueStages = kFirstPass ? STAGES : 2;
-    static constexpr int kRingBytes = kStages * kKeyBytes + kRawStages * kRawBytes + kValueStages * kValueBytes;
+    // K, V transposed and, where the block transposes, V as it comes.
+    static constexpr int kRingBytes = kStages * ((kFirstPass ? 1 : 2) * kKeyBytes + kValueBytes);
     static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
-    static constexpr int kValuesAt = ceil_div(kRawAt + kRawStages * kRawBytes, 1024) * 1024;
-    static constexpr int kBarriersAt = kValuesAt + kValueStages * kValueBytes;
-    static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + kStages + kRawStages + kValueStages) * 8;
+    static constexpr int kValuesAt = kRawAt + (kFirstPass ? 0 : kStages * kKeyBytes);
+    static constexpr int kBarriersAt = kValuesAt + kStages * kValueBytes;
+    static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + 3 * kStages) * 8;
     // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
     static constexpr int kTileSlots = 2 * kQueryStages;
     static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
-    static constexpr int kStepScalesAt = kEndsAt + ceil_div(kRawStages, 4) * 16;
+    static constexpr int kStepScalesAt = kEndsAt + ceil_div(kStages, 4) * 16;
     static constexpr int kSharedBytes = kStepScalesAt + kStages * 16;
 
     static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
@@ -117,7 +115,7 @@ struct Fp8FlashMemory {
 
     __device__ __forceinline__ uint32_t query(int stage) const { return start + stage * Shape::kQueryBytes; }
     __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
-    __device__ __forceinline__ uint32_t raw(int stage) const { return start + Shape::kRawAt + stage * Shape::kRawBytes; }
+    __device__ __forceinline__ uint32_t raw(int stage) const { return start + Shape::kRawAt + stage * Shape::kKeyBytes; }
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kValueBytes;
     }
@@ -126,7 +124,7 @@ struct Fp8FlashMemory {
         return start + Shape::kBarriersAt + 16 * (before + stage) + 8 * empty;
     }
     static constexpr int kKeysBefore = Shape::kQueryStages, kRawBefore = kKeysBefore + Shape::kStages;
-    static constexpr int kValuesBefore = kRawBefore + Shape::kRawStages;
+    static constexpr int kValuesBefore = kRawBefore + Shape::kStages;
     __device__ __forceinline__ uint32_t query_full(int stage) const { return barrier(0, stage, 0); }
     __device__ __forceinline__ uint32_t query_empty(int stage) const { return barrier(0, stage, 1); }
     __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(kKeysBefore, stage, 0); }
@@ -156,7 +154,9 @@ struct Fp8FlashProblem {
     bool causal;
     float scale;   // softmax_scale * log2(e)
     int tiles;     // of one head
+    int half;      // of them, rounded up
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
+    int in_section;   // tiles
     int units;     // of work, in all
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
 };
@@ -170,26 +170,31 @@ struct Fp8FlashWalk {
     __device__ __forceinline__ Fp8FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const Fp8FlashProblem& p) const { return unit < p.units; }
     __device__ __forceinline__ void next(const Fp8FlashProblem& p) {
-        const int half = (p.tiles + 1) / 2;
-        second = p.pairs && !second && unit % half != p.tiles / 2;
+        second = p.pairs && !second && remainder(unit, p.half) != p.tiles - p.half;
         if (!second) unit += static_cast<int>(gridDim.x);
     }
+
+    // Nothing here is negative; without signs a division takes fewer registers, which the producer has few of.
+    static __device__ __forceinline__ int quotient(int a, int b) {
+        return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
+    }
+    static __device__ __forceinline__ int remainder(int a, int b) { return a - quotient(a, b) * b; }
 
     __device__ __forceinline__ Fp8FlashTile tile(const Fp8FlashProblem& p) const {
         int head, index;   // index: place among the head's tiles, the longest first
         if (p.pairs) {
-            const int half = (p.tiles + 1) / 2, pair = unit % half;
-            head = unit / half;
+            const int pair = remainder(unit, p.half);
+            head = quotient(unit, p.half);
             index = second ? p.tiles - 1 - pair : pair;
         } else {
-            const int in_section = p.section * p.tiles, first = unit / in_section * p.section, rest = unit % in_section;
+            const int first = quotient(unit, p.in_section) * p.section, rest = remainder(unit, p.in_section);
             const int heads = min(p.section, p.batch * p.heads - first);
-            head = first + rest % heads;
-            index = rest / heads;
+            head = first + remainder(rest, heads);
+            index = quotient(rest, heads);
         }
         Fp8FlashTile t{};
-        t.batch = head / p.heads;
-        t.head = head % p.heads;
+        t.batch = quotient(head, p.heads);
+        t.head = remainder(head, p.heads);
         t.first_query = (p.causal ? p.tiles - 1 - index : index) * Shape::kQueries;
         // Causal: query i sees keys j <= i + keys - queries.
         const int last = min(t.first_query + Shape::kQueries, p.queries) - 1;

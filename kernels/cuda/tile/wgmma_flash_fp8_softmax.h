@@ -14,17 +14,13 @@
 
 #include "online_softmax.h"
 #include "ptx/exp2.h"
-#include "ptx/exponent.h"
+#include "ptx/float_bits.h"
 #include "ptx/mma_16bit.h"
 #include "ptx/pack_fp8.h"
 #include "tile/wgmma_flash_fp8_shape.h"
 
 #if !defined(SLACK_TENTHS)
 #define SLACK_TENTHS 18   // a tunable of the kernel file
-#endif
-
-#if !defined(POLYNOMIAL)
-#define POLYNOMIAL 0   // a tunable of the kernel file: of so many exponentials one is a polynomial; 0: none
 #endif
 
 constexpr float kWeightBits = 7.0f;
@@ -56,19 +52,6 @@ __device__ __forceinline__ float quad_total(float x) {
     return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }
 
-#if !defined(FAST_MAX)
-#define FAST_MAX 0
-#endif
-
-/// 2^x for x below 127 on the ordinary arithmetic units, relative error 7.5e-5; below 2^-126 not smaller than that.
-__device__ __forceinline__ float polynomial_exp2(float x) {
-    constexpr float kShifter = 12582912.0f;   // 1.5 * 2^23: what is added to it is rounded to an integer
-    const float bounded = fmaxf(x, -126.0f), shifted = bounded + kShifter;
-    const float rest = bounded - (shifted - kShifter);   // -0.5 .. 0.5
-    const float power = fmaf(fmaf(fmaf(0.05550411f, rest, 0.24022651f), rest, 0.69314718f), rest, 1.0f);
-    return add_exponent(power, shifted);
-}
-
 /// Mask scores from key `limits[row]` of the tile on.
 template <int kCount>
 __device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const int (&limits)[2], int lane) {
@@ -78,23 +61,25 @@ __device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const i
     }
 }
 
-/// The largest scores of a thread's two rows. The order of numbers that are not negative is that of their bits as integers, for
-/// which there is an instruction that compares three. A row with no such number is rare and compared once more.
-template <int kCount>
+/// The largest scores of a thread's two rows.
+///
+/// kThreeAtOnce: the order of numbers that are not negative is that of their bits as integers, for which there is an instruction
+/// that compares three. A row without such a number is rare and compared once more, behind a branch.
+template <bool kThreeAtOnce, int kCount>
 __device__ __forceinline__ void largest_scores(const float (&scores)[kCount], float (&largest)[2]) {
-#if FAST_MAX
-    int bits[2][2] = {{-1, -1}, {-1, -1}};   // those of negative numbers, which all say nothing
+    if constexpr (kThreeAtOnce) {
+        int bits[2][2] = {{-1, -1}, {-1, -1}};   // those of negative numbers, which all say nothing
 #pragma unroll
-    for (int i = 0; i < kCount; i += 2) {
-        int& most = bits[i % 4 / 2][i / 4 % 2];
-        most = max(max(most, float_bits(scores[i])), float_bits(scores[i + 1]));
+        for (int i = 0; i < kCount; i += 2) {
+            int& most = bits[i % 4 / 2][i / 4 % 2];
+            most = max(max(most, float_bits(scores[i])), float_bits(scores[i + 1]));
+        }
+        bits[0][0] = max(bits[0][0], bits[0][1]);
+        bits[1][0] = max(bits[1][0], bits[1][1]);
+        largest[0] = bits_float(bits[0][0]);
+        largest[1] = bits_float(bits[1][0]);
+        if (min(bits[0][0], bits[1][0]) >= 0) return;
     }
-    bits[0][0] = max(bits[0][0], bits[0][1]);
-    bits[1][0] = max(bits[1][0], bits[1][1]);
-    largest[0] = bits_float(bits[0][0]);
-    largest[1] = bits_float(bits[1][0]);
-    if (min(bits[0][0], bits[1][0]) >= 0) return;
-#endif
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         largest[half] = scores[2 * half];
@@ -106,12 +91,12 @@ __device__ __forceinline__ void largest_scores(const float (&scores)[kCount], fl
 }
 
 /// Turn the scores of a thread's two rows into weights. `corrections`: what everything before is to be multiplied with.
-template <bool kBlockScales, int kCount>
+template <bool kBlockScales, bool kThreeAtOnce, int kCount>
 __device__ __forceinline__ void weigh_scores(
     float (&scores)[kCount], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
     const Fp8StepScales& step) {
     float shifts[2], largest[2];
-    largest_scores(scores, largest);
+    largest_scores<kThreeAtOnce>(scores, largest);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         largest[half] = quad_largest(largest[half]) * factors[half];
@@ -124,8 +109,7 @@ __device__ __forceinline__ void weigh_scores(
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
         const int half = i % 4 / 2;
-        const float x = fmaf(scores[i], factors[half], shifts[half]);
-        scores[i] = POLYNOMIAL > 0 && i % (2 * POLYNOMIAL) / 2 == 0 ? polynomial_exp2(x) : (DIAG & 2) ? fabsf(x) : Exp2()(x);
+        scores[i] = Exp2()(fmaf(scores[i], factors[half], shifts[half]));
         (kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
     }
     if constexpr (kBlockScales) {
@@ -177,7 +161,8 @@ __device__ __forceinline__ void store_fp8_rows(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = quad_total(rows[half].sum);
-        const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;   // a broken row, of NaN, must not look like an empty one
+        // A broken row, of NaN, must not look like an empty one: hence no `sum > 0`.
+        const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;
         const int row = query + 8 * half;
         const bool valid = row < p.queries;
         if (valid && lane % 4 == 0) {

@@ -19,24 +19,23 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_flash_fp8_shape.h"
 
-/// Write the piece of V at `raw`, [kHeadDim / kRowBytes][kRawKeys] rows, to its place in `values`, [kKeys / 128][kHeadDim] rows of
-/// 128 keys. `warp` counts the kTransposers warps that share the work.
+/// Write the tile of V at `raw`, [kHeadDim / kRowBytes][kKeys] rows, to `values`, [kKeys / 128][kHeadDim] rows of 128 keys.
+/// `warp` counts the kTransposers warps that share the work.
 template <class Shape>
-__device__ __forceinline__ void transpose_values(uint32_t raw, uint32_t values, int piece, int warp, int lane) {
+__device__ __forceinline__ void transpose_values(uint32_t raw, uint32_t values, int warp, int lane) {
     constexpr int kColumns = Shape::kHeadDim / 32;   // of 32 columns
-    constexpr int kItems = Shape::kRawKeys / 32 * kColumns;
+    constexpr int kItems = Shape::kKeys / 32 * kColumns;
     const bool upper = lane >= 16;
     const uint32_t first = upper ? 0x7531u : 0x6420u, second = upper ? 0x6420u : 0x7531u;
     // Where this lane's row of a stored matrix goes: matrices are keys 0 .. 15 (first, second), keys 16 .. 31 (first, second).
     const int matrix = lane / 8, row = lane % 8;
     const int column = 2 * row + ((row >= 4) != (matrix % 2 != 0) ? 1 : 0);
-    // The warps take turns at beginning, as kItems need not divide.
-    for (int item = (warp + piece) % Shape::kTransposers; item < kItems; item += Shape::kTransposers) {
-        const int keys = item / kColumns * 32, columns = item % kColumns * 32, key = piece * Shape::kRawKeys + keys;
-        const uint32_t from = raw + columns / Shape::kRowBytes * (Shape::kRawKeys * Shape::kRowBytes);
+    for (int item = warp; item < kItems; item += Shape::kTransposers) {
+        const int keys = item / kColumns * 32, columns = item % kColumns * 32;
+        const uint32_t from = raw + columns / Shape::kRowBytes * Shape::kKeyPitch;
         const int chunk = columns % Shape::kRowBytes / 16;
-        const uint32_t to = values + key / 128 * Shape::kValuePitch +
-                            Swizzle<8>::offset(columns + column, key % 128 / 16 + matrix / 2);
+        const uint32_t to = values + keys / 128 * Shape::kValuePitch +
+                            Swizzle<8>::offset(columns + column, keys % 128 / 16 + matrix / 2);
         uint32_t d[2][4];
 #pragma unroll
         for (int i = 0; i < 2; ++i) {

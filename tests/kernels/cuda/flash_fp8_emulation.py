@@ -51,14 +51,15 @@ class EmulatedFp8Flash:
         ]
         subprocess.run(command, check=True, timeout=300)
         self.library = ctypes.CDLL(str(library))
+        self.library.emulation_bank_conflicts.restype = ctypes.c_uint64
         self.library.emulation_allow.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 
     def run(
         self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 4, workspace: bool = True,
     ) -> list[torch.Tensor]:
-        """Call the kernel, with the workspace of the problem; asserts success and intact guard bands. Returns its outputs.
+        """Call the kernel, with room for transposed values or no workspace; asserts success and intact guard bands.
 
-        ``workspace`` False hands it none.
+        Returns its outputs.
         """
         arguments = self.binding.arguments(case, data)
         outputs = {

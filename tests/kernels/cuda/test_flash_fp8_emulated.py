@@ -39,7 +39,7 @@ def name(value):
     (case(2, 129, 290, 1, 1, 128, 1, "block"), False, 2),         # behind the tail another batch lies
     (case(1, 130, 290, 1, 1, 256, 0, "head"), False, 1),
     (case(1, 129, 257, 1, 1, 256, 1, "block", 1, 1), True, 1),
-    (case(1, 1, 1, 2, 1, 64, 0, "tensor"), False, 64),            # few queries
+    (case(1, 1, 1, 2, 1, 64, 0, "tensor"), False, 64),            # few queries: transposed in the block
     (case(1, 65, 150, 2, 1, 128, 1, "block"), True, 64),
     (case(1, 3, 170, 1, 1, 256, 0, "head"), False, 64),
 ], ids=lambda value: name(value) if isinstance(value, dict) else str(value))
@@ -57,7 +57,7 @@ def test_rows_without_keys_are_exact(kernel):
 
 
 def test_scores_that_rise_are_corrected_and_negative_ones_compared(kernel):
-    """The keys' sizes fall along the walk's way back to front, so that maxima rise; in the other head all scores are negative."""
+    """Keys grow along the walk from the last to the first, so maxima rise; another head has negative scores only."""
     size = case(1, 66, 400, 2, 2, 64, 0, "head")
     q, k, v, *rest = kernel.reference.generate_input(**size, seed=7, device="cpu")
     wide = k.float() * torch.linspace(1, 0.05, size["sk"])[None, :, None, None]
@@ -69,34 +69,44 @@ def test_scores_that_rise_are_corrected_and_negative_ones_compared(kernel):
     assert passed, message
 
 
+def test_without_a_workspace_nothing_is_transposed_before(kernel):
+    for dim in (64, 256):
+        kernel.check(case(1, 130, 200, 1, 1, dim, 1, "head"), processors=1, workspace=False)
+
+
+def test_no_bank_is_used_twice(kernel):
+    kernel.library.emulation_bank_conflicts()
+    for dim in (64, 128, 256):
+        kernel.check(case(1, 60, 150, 1, 1, dim, 0, "head"), processors=64)
+    assert kernel.library.emulation_bank_conflicts() == 0
+
+
 RUN = """
 import sys, pathlib; sys.path.insert(0, {root!r})
 from tests.kernels.cuda.flash_fp8_emulation import EmulatedFp8Flash
 kernel = EmulatedFp8Flash(pathlib.Path({out!r}), {{"ONLY_DIM": 64}}, optimise=0, kernels=pathlib.Path({kernels!r}))
-kernel.check(dict(batch=1, sq=200, sk=560, hq=1, hk=1, dim=64, causal=0, scales="block", rotated=0, outliers=0),
+kernel.check(dict(batch=1, sq={sq}, sk=400, hq=1, hk=1, dim=64, causal=0, scales="block", rotated=0, outliers=0),
              eager={eager}, processors=1)
 """
 
 
 @pytest.mark.parametrize(
-    ("header", "line", "damaged", "eager"),
+    ("header", "line", "damaged", "sq", "eager"),
     [
-        ("", "mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);", "", True),
-        ("", "wgmma_wait<1>();", "", False),
-        ("_softmax", "pair[0], pair[1], pair[4], pair[5]", "pair[0], pair[4], pair[1], pair[5]", False),
-        ("_softmax", "rows[half].sum += sums[half] * values.inverse;", "rows[half].sum += sums[half];", False),
-        ("_transpose", "upper ? 0x7531u : 0x6420u", "upper ? 0x6420u : 0x7531u", False),
+        ("wgmma_flash_fp8", "mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);", "", 200, True),
+        ("wgmma_flash_fp8_softmax", "rows[half].sum += sums[half] * step.value_inverse;",
+         "rows[half].sum += sums[half];", 200, False),
     ],
-    ids=["values empty", "wait", "order of keys", "scale of values", "columns"],
+    ids=["values empty", "scale of values"],
 )
-def test_the_emulation_notices_damage(tmp_path, header, line, damaged, eager):
+def test_the_emulation_notices_damage(tmp_path, header, line, damaged, sq, eager):
     """A check of the checks: a kernel that lacks a wait or mistakes an order fails, by a wrong result or a deadlock."""
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    path = tmp_path / f"kernels/cuda/tile/wgmma_flash_fp8{header}.h"
+    path = tmp_path / f"kernels/cuda/tile/{header}.h"
     text = path.read_text()
     assert line in text
     path.write_text(text.replace(line, damaged))
-    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), eager=eager)
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), sq=sq, eager=eager)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "AssertionError" in done.stderr or "emulation:" in done.stderr
