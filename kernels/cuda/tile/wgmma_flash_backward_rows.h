@@ -23,7 +23,7 @@ struct BackwardRows {
 
 constexpr int kPrepareThreads = 256, kPrepareRows = 128;   // rows of one head
 
-/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `places` heads, for sums; and counts.
+/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `places` heads, for sums; counts.
 template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     const __grid_constant__ BackwardRows rows, const __grid_constant__ BackwardProblem p, int places) {

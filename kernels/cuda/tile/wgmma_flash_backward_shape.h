@@ -93,8 +93,8 @@ struct KeyTile {
     }
 };
 
-/// Task `task`. Section by section: the tiles of its keys, then dq of the section before, whose sums should be complete by then.
-/// Tasks that only wait for earlier ones cannot lock each other out. Returns false for one that does not exist.
+/// Task `task`. Section by section: the tiles of its keys, then dq of the section before, whose sums should be complete by
+/// then. Tasks that only wait for earlier ones cannot lock each other out. Returns false for one that does not exist.
 __device__ __forceinline__ bool find_task(KeyTile& t, const BackwardProblem& p, int task, int queries, int keys) {
     int section = task / p.section_tasks;
     int rest = task - section * p.section_tasks - p.section * p.tiles;
