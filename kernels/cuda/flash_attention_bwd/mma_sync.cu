@@ -23,7 +23,7 @@
 // the products of tile n; one barrier per tile. Rows are swizzled by 16-byte chunks (tile/wide_rows.h).
 //
 // Shapes: all of kernel.h with 16-byte aligned tensors.
-// Limits: not yet run or timed on a GPU.
+// Limits: on Hopper a third of wgmma_tma.cu's rate (benchmarks/flash_attention_bwd.md); not yet run on Ada.
 #include "kernel.h"
 
 #include <cstddef>

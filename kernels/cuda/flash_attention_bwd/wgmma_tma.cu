@@ -4,20 +4,21 @@
 //!KERNEL tune IN_ORDER=0,1
 //!KERNEL tune BULK=1,0
 //!KERNEL tune STAGGERED=1,0
+//!KERNEL tune FINISH_TASKS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
 // Attention backward for Hopper.
 //
-// Algorithm. Two kernels. `prepare_rows` computes delta = rowsum(dO * O), takes lse to base 2 and clears sums and counts.
+// Algorithm. Three kernels. `prepare_rows` computes delta = rowsum(dO * O), takes lse to base 2 and clears sums and counts.
 // `wgmma_flash_backward` gives a block tiles of 128 keys of one key head. Two warpgroups have 64 of the keys each, walk over
 // the queries of all heads of the group and work transposed: S^T = K Q^T and dP^T = V dO^T by wgmma, P^T = exp2(S^T * scale -
 // lse) and dS^T = P^T (dP^T - delta) in registers, where rounded pairs are the A operands of dV += P^T dO and dK += dS^T Q. dS
 // also goes to shared memory, transposed by stmatrix; a third warpgroup multiplies dQ = dS K of all 128 keys and has TMA add
-// it to fp32 sums in L2. Five products; groups of heads need nothing extra.
+// it to fp32 sums in L2. `finish_rows` scales and rounds them. Five products; groups of heads need nothing extra.
 //
-// Tasks. Blocks are persistent and take tasks from a counter: the tiles of keys of a section of heads (causal ones longest
-// first), then pieces of dq of the section before, whose sums are complete by then: scaled, rounded, written, and the sums left
-// at zero for the heads that come three sections later. So the sums stay in L2, and clearing and writing take no time of their own.
+// Tasks. Blocks are persistent and take tasks from a counter: the tiles of keys of a section of heads, causal ones longest
+// first. With FINISH_TASKS they then write pieces of dq of the section before, whose sums are complete by then, and leave the
+// sums at zero for the heads that come three sections later: the sums stay in L2, and there is no third kernel.
 //
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
 // issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends.

@@ -24,6 +24,7 @@
 #include "ptx/warpgroup_registers.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/wgmma_flash_backward_keys.h"
+#include "tile/wgmma_flash_backward_rows.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
 constexpr int kBackwardTurnBarrier = 1;
@@ -135,32 +136,11 @@ __device__ __forceinline__ void settle_additions(int lane) {
     fence_device();
 }
 
-/// Write 128 rows of dq, scaled and rounded, once all key tiles are added, and leave zeros for the head that comes next.
+/// Write 128 rows of dq once all key tiles are added, and leave zeros for the head that comes next.
 template <class Shape>
 __device__ __forceinline__ void finish_queries(const BackwardProblem& p, const KeyTile& t, int warp, int lane) {
-    constexpr int kPieces = Shape::kHeadDim / 32;   // of 64 x 32
-    const size_t pitch = static_cast<size_t>(p.heads) * (Shape::kHeadDim * 2);
     wait_for_count(p.added + t.head, p.tiles);
-    float* from = p.sums + (static_cast<size_t>(p.place(t.last)) * p.rows + t.first * 128) * Shape::kHeadDim +
-                  warp * 1024 + lane * 4;
-#pragma unroll 1
-    for (int i = 0; i < 2 * kPieces; ++i, from += i % 2 != 0 ? 512 : 4096 - 512) {
-        const int row = t.first * 128 + i / kPieces * 64 + warp * 16 + lane / 4;
-        float sums[16];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const float4 four = load_from_l2(from + j * 128);
-            sums[4 * j] = four.x;
-            sums[4 * j + 1] = four.y;
-            sums[4 * j + 2] = four.z;
-            sums[4 * j + 3] = four.w;
-        }
-#pragma unroll
-        for (int j = 0; j < 4; ++j) *reinterpret_cast<float4*>(from + j * 128) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        uint8_t* const to = p.dq + (static_cast<size_t>(t.last / p.heads) * p.queries + row) * pitch +
-                            static_cast<size_t>(t.last % p.heads) * (Shape::kHeadDim * 2) + i % kPieces * 64;
-        store_accumulators<typename Shape::Element>(sums, p.softmax_scale, to, pitch, p.queries - row, lane);
-    }
+    write_queries<typename Shape::Element, Shape::kHeadDim, true>(p, t.last, t.first * 128, warp, lane);
     fence_device();
     named_barrier_sync(kBackwardTurnBarrier, 128);
     if (warp == 0 && lane == 0) raise_count(p.cleared + t.head);
@@ -192,8 +172,8 @@ __device__ __forceinline__ void add_queries(
         }
         QueryWalk<kStaggered> walk(p, tile);
         const int place = p.place(tile.head * p.group) - tile.head * p.group;
-        const int former = tile.head - BackwardProblem::kSections * p.section;   // whose sums lay here
-        if (former >= 0) wait_for_count(p.cleared + former, p.finishes());
+        const int former = tile.head - p.kept * p.section;   // whose sums lay here
+        if (former >= 0) wait_for_count(p.cleared + former, p.pieces);
         int left = tile.steps(p);
         if (left > 0) {
             mbarrier_wait(memory.keys_full(), parity);

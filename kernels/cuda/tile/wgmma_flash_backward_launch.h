@@ -19,6 +19,9 @@
 #define EARLY_START 1   // a tunable of the kernel file
 #endif
 
+#if !defined(FINISH_TASKS)
+#define FINISH_TASKS 0    // another: 1 has tasks of the main kernel write dq, 0 a kernel of its own
+#endif
 #if !defined(SECTION_ROOM)
 #define SECTION_ROOM 16   // MB
 #endif
@@ -50,7 +53,7 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
 
-/// Launch the two kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
+/// Launch the kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
 template <class Shape, bool kInOrder, bool kStaggered>
 int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
     using Element = typename Shape::Element;
@@ -77,13 +80,15 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim;
     const long long least = ceil_div((p.causal ? 8LL : 3LL) * multiprocessors, 2LL * p.tiles);
     p.section = static_cast<int>(std::min(heads, std::max(least, p.causal ? kRoom / bytes : 1LL)));
+    p.kept = FINISH_TASKS ? 3 : p.sections();
+    p.pieces = FINISH_TASKS ? p.rows / 128 * p.group : 0;
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
-    const long long section_tasks = static_cast<long long>(p.section) * (p.tiles + p.finishes());
+    const long long section_tasks = static_cast<long long>(p.section) * (p.tiles + p.pieces);
     const long long tasks = (p.sections() + 1LL) * section_tasks;
     if (tasks > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;   // every block takes one number too many
     p.tasks = static_cast<int>(tasks);
     p.section_tasks = static_cast<int>(section_tasks);
-    const int places = static_cast<int>(std::min(heads, static_cast<long long>(BackwardProblem::kSections) * p.section)) * p.group;
+    const int places = static_cast<int>(std::min(heads, static_cast<long long>(p.kept) * p.section)) * p.group;
     if (!place_workspace(&p, a, kHeadDim, places)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
@@ -98,6 +103,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
                            kEarly, queue, rows, p, places);
     if (error != 0) return error;
-    return launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, multiprocessors, Shape::kThreads, 1,
-                          Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
+    error = launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, multiprocessors, Shape::kThreads, 1,
+                           Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
+    if (error != 0 || FINISH_TASKS) return error;
+    return launch_cluster(finish_rows<Element, kHeadDim>, static_cast<int>(lines / 128), 128, 1, 0, kEarly, queue, p);
 }

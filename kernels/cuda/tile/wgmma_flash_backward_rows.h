@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What comes before the main kernel of attention backward: numbers per query row, sums and counts of zero. Bound by memory.
+// Rows of queries in attention backward, all bound by memory: the numbers of each before the main kernel, dQ in 16 bits after.
 #pragma once
 
 #include <cmath>
@@ -9,7 +9,9 @@
 #include "launch.h"
 #include "online_softmax.h"
 #include "ptx/grid_dependency.h"
+#include "ptx/turn.h"
 #include "ptx/unpack_16bit.h"
+#include "tile/wgmma_flash_backward_keys.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
 /// What `prepare_rows` reads.
@@ -21,7 +23,7 @@ struct BackwardRows {
 
 constexpr int kPrepareThreads = 256, kPrepareRows = 128;   // rows of one head
 
-/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `places` heads, for sums; and counts.
+/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `places` heads, for sums; counts.
 template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     const __grid_constant__ BackwardRows rows, const __grid_constant__ BackwardProblem p, int places) {
@@ -69,4 +71,43 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
             p.deltas[line + own] = delta;
         }
     }
+}
+
+/// Write 128 rows of dq from `first` on, scaled and rounded, of query head `head` (batch * heads + head); four warps. kClear
+/// leaves zeros in the sums.
+template <class Element, int kHeadDim, bool kClear>
+__device__ __forceinline__ void write_queries(const BackwardProblem& p, int head, int first, int warp, int lane) {
+    constexpr int kPieces = kHeadDim / 32;   // of 64 x 32
+    const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
+    float* from = p.sums + (static_cast<size_t>(p.place(head)) * p.rows + first) * kHeadDim + warp * 1024 + lane * 4;
+#pragma unroll 1
+    for (int i = 0; i < 2 * kPieces; ++i, from += i % 2 != 0 ? 512 : 4096 - 512) {
+        const int row = first + i / kPieces * 64 + warp * 16 + lane / 4;
+        float sums[16];
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+            const float4 four = load_from_l2(from + j * 128);
+            sums[4 * j] = four.x;
+            sums[4 * j + 1] = four.y;
+            sums[4 * j + 2] = four.z;
+            sums[4 * j + 3] = four.w;
+        }
+        if constexpr (kClear) {
+#pragma unroll
+            for (int j = 0; j < 4; ++j) *reinterpret_cast<float4*>(from + j * 128) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+        uint8_t* const to = p.dq + (static_cast<size_t>(head / p.heads) * p.queries + row) * pitch +
+                            static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + i % kPieces * 64;
+        store_accumulators<Element>(sums, p.softmax_scale, to, pitch, p.queries - row, lane);
+    }
+}
+
+/// dq of 128 query rows of one head per block, for launches whose main kernel leaves that out.
+template <class Element, int kHeadDim>
+__global__ void __launch_bounds__(128) finish_rows(const __grid_constant__ BackwardProblem p) {
+    grid_dependency_wait();
+    grid_dependency_release();
+    const int blocks = p.rows / 128, block = static_cast<int>(blockIdx.x);
+    const int thread = static_cast<int>(threadIdx.x);
+    write_queries<Element, kHeadDim, false>(p, block / blocks, block % blocks * 128, thread / 32, thread % 32);
 }

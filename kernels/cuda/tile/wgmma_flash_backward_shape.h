@@ -69,15 +69,14 @@ struct BackwardProblem {
     int section;   // key heads (of all batches) whose tiles are taken together, so that what they read stays in L2
     int tasks, section_tasks;   // in all and of a section, see find_task
 
-    static constexpr int kSections = 3;   // whose sums have a place at a time
+    int kept;      // sections whose sums have a place at a time
+    int pieces;    // tasks that write dq of one key head, 128 query rows each; 0 if a kernel of its own writes it
 
     __host__ __device__ int sections() const { return ceil_div(batch * key_heads, section); }
-    /// Tasks that write dq of one key head, 128 query rows each.
-    __host__ __device__ int finishes() const { return rows / 128 * group; }
     /// Where the sums of a query head are: batch * heads + head.
     __device__ __forceinline__ int place(int head) const {
         const int key_head = head / group;
-        return (key_head / section % kSections * section + key_head % section) * group + head % group;
+        return (key_head / section % kept * section + key_head % section) * group + head % group;
     }
 };
 
@@ -94,8 +93,8 @@ struct KeyTile {
     }
 };
 
-/// Task `task`. Section by section: the tiles of its keys, then dq of the section before, whose sums should be complete by then.
-/// Tasks that only wait for earlier ones cannot lock each other out. Returns false for one that does not exist.
+/// Task `task`. Section by section: the tiles of its keys, then dq of the section before, whose sums should be complete by
+/// then. Tasks that only wait for earlier ones cannot lock each other out. Returns false for one that does not exist.
 __device__ __forceinline__ bool find_task(KeyTile& t, const BackwardProblem& p, int task, int queries, int keys) {
     int section = task / p.section_tasks;
     int rest = task - section * p.section_tasks - p.section * p.tiles;
