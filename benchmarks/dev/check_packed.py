@@ -117,6 +117,7 @@ def sanitize(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
         for tool in options.tools.split(","):
             for case in spread(light, options.cases):
                 work.append((name, tool, case, ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND),
+                                                "--print-limit", "1",
                                                 *filters, sys.executable, __file__, "--child", str(folder),
                                                 "--case", repr(case)]))
 
@@ -129,7 +130,9 @@ def sanitize(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
         except subprocess.TimeoutExpired:
             return "out of time", ""
         text = done.stdout + done.stderr
-        said = "; ".join(SUMMARY.findall(text)) or text[-300:].replace("\n", " ")
+        first = " ".join(line.removeprefix("=========").strip() for line in text.splitlines()
+                         if line.startswith("=========") and "SANITIZER" not in line)[:500]
+        said = "; ".join(SUMMARY.findall(text)) + "; first: " + (first or text[-300:].replace("\n", " "))
         return ("clean" if done.returncode == 0 and "right" in text else f"exit {done.returncode}"), said
 
     with ThreadPoolExecutor(options.jobs) as pool:
