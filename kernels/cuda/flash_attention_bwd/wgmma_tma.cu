@@ -18,7 +18,8 @@
 //
 // Tasks. Blocks are persistent and take tasks from a counter: the tiles of keys of a section of heads, causal ones longest
 // first. With FINISH_TASKS they then write pieces of dq of the section before, whose sums are complete by then, and leave the
-// sums at zero for the heads that come three sections later: the sums stay in L2, and there is no third kernel.
+// sums at zero for the heads that come three sections later: the sums stay in L2, and there is no third kernel. Slower so far,
+// as the warpgroup of dQ does it between two tiles (benchmarks/flash_attention_bwd.md, version 3): off.
 //
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
 // issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends.
