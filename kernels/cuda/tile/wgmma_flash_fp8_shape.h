@@ -31,7 +31,7 @@ struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
     static constexpr int kStages = kFirstPass_ ? STAGES : 2;   // of each ring but the queries'
     static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
-    static constexpr bool kThreeAtOnce = THREE_AT_ONCE && kHeadDim == 64;   // maxima: see largest_scores
+    static constexpr bool kThreeAtOnce = THREE_AT_ONCE && kHeadDim == 64 && kGroups == 3;   // maxima: see largest_scores
     static constexpr bool kFirstPass = kFirstPass_, kBlockScales = kBlockScales_;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
