@@ -4,7 +4,7 @@
 //!KERNEL tune SLACK=8,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune SEAMLESS=1,0
-//!KERNEL tune HALVES=0,1
+//!KERNEL tune HALVES=1,0
 //
 // FlashAttention forward for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
 //
@@ -18,7 +18,7 @@
 // next, so that a finished O is stored while others multiply. Between warpgroups products meet softmax either by themselves or
 // by named barriers that hand on the turn to issue them. The correction of O when a row's maximum rises is left out while no
 // score exceeds the maximum by 2^SLACK: sums and P grow that far without losing precision, and after the first steps hardly any
-// is needed. HALVES does a step's softmax in two halves, the maxima of one beside the exponentials of the other.
+// is needed. At head_dim 128 HALVES does a step's softmax in two halves, the maxima of one beside the exponentials of the other.
 //
 //   head_dim  mask    when                  queries x keys   stages K, V   turns  Q from     order of tiles
 //       64    full                             192 x 128        3, 3        yes   shared     equal shares
@@ -56,16 +56,17 @@
 #define SEAMLESS 1
 #endif
 #ifndef HALVES
-#define HALVES 0
+#define HALVES 1
 #endif
 
 namespace {
 
 constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
-constexpr int kAlways = (SEAMLESS != 0 ? kFlashSeamless : 0) | (HALVES != 0 ? kFlashHalves : 0);
+template <int kHeadDim>
+constexpr int kAlways = (SEAMLESS != 0 ? kFlashSeamless : 0) | (HALVES != 0 && kHeadDim == 128 ? kFlashHalves : 0);
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
+using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways<kHeadDim>, kKeyStages, kValueStages, SLACK>;
 
 /// The instances that were best in benchmarks/flash_attention.md.
 template <class Element, int kHeadDim>

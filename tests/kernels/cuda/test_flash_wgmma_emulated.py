@@ -30,7 +30,7 @@ def kernel(request, tmp_path_factory):
         assert line in text
         text = text.replace(line, lowered)
     source.write_text(text)
-    return EmulatedFlash(folder, {"HALVES": 1}, kernels=folder / "kernels")
+    return EmulatedFlash(folder, {"HALVES": 0}, kernels=folder / "kernels")
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
