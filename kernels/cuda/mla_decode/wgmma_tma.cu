@@ -7,6 +7,8 @@
 //!KERNEL tune SPREAD=0,1
 //!KERNEL tune FETCHED_PAGES=0,2
 //!KERNEL tune FEW_ROWS=32,16,0
+//!KERNEL tune FETCHED_BYTES=128,256
+//!KERNEL tune GUESSED_PAGES=0,2
 //!KERNEL tune SMALL_ROWS=0,32
 //!KERNEL tune EARLY_START=1,0
 //
@@ -76,7 +78,7 @@
 #define PACE 0  // nanoseconds between their pages, at least
 #endif
 #ifndef FETCHED_BYTES
-#define FETCHED_BYTES 256  // that L2 fetches of pages at a time
+#define FETCHED_BYTES 128  // that L2 fetches of their pages at a time
 #endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
@@ -118,7 +120,7 @@ int launch(
     a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
     if (error == 0) {
         error = launch_cluster(
             latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
