@@ -7,6 +7,8 @@
 //!KERNEL tune SPREAD=0,1
 //!KERNEL tune FETCHED_PAGES=0,2
 //!KERNEL tune FEW_ROWS=32,16,0
+//!KERNEL tune FETCHED_BYTES=128,256
+//!KERNEL tune GUESSED_PAGES=0,2
 //!KERNEL tune SMALL_ROWS=0,32
 //!KERNEL tune EARLY_START=1,0
 //
@@ -67,6 +69,9 @@
 #endif
 #ifndef PACE
 #define PACE 0  // nanoseconds between their pages, at least
+#endif
+#ifndef FETCHED_BYTES
+#define FETCHED_BYTES 128  // that L2 fetches of their pages at a time
 #endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first

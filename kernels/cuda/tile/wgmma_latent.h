@@ -30,7 +30,7 @@ __device__ __forceinline__ void fetch_inputs(const LatentArguments& a, int threa
 }
 
 #ifndef GUESSED_PAGES
-#define GUESSED_PAGES 2  // a tunable of the kernel file, at most 32
+#define GUESSED_PAGES 0  // a tunable of the kernel file, at most 32
 #endif
 
 /// Ask the first pages of a chunk into L2 while the previous kernel still runs. Lengths and page numbers may be old ones then, so
