@@ -4,7 +4,6 @@
 //!KERNEL summary split-KV MLA decode over e4m3 codes on mma.sync.m16n8k16.f16; scales applied to scores and weights
 //!KERNEL arch sm_89 sm_90a
 //!KERNEL tune ROWS16_STRETCH=3,2,1
-//!KERNEL tune ROWS32_STRETCH=1,3
 //!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
@@ -38,6 +37,8 @@
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: codes, scales and queries enter exactly, weights are rounded to fp16's 11 bits. A token whose weight is less
 // than 2^-27 of the largest scale seen loses bits.
+// Limits: 16 rows are held up by latencies between barriers and by what cutting a batch costs, at 3.8 of 4.27 TB/s at best; at
+// 64 and more rows mma.sync takes more than twice the time of mla_decode's wgmma.
 #include "kernel.h"
 
 #include <algorithm>
@@ -45,24 +46,11 @@
 
 #include "tile/coded_latent_launch.h"
 
-#ifndef ROWS16_SLOTS
-#define ROWS16_SLOTS 8
-#endif
 #ifndef ROWS16_STRETCH
 #define ROWS16_STRETCH 3
 #endif
-#ifndef ROWS16_QUERY
-#define ROWS16_QUERY true
-#define ROWS16_COPIES Copies::kWarpgroup
-#endif
-#ifndef ROWS32_STRETCH
-#define ROWS32_STRETCH 1
-#endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
-#endif
-#ifndef MERGE_TOKENS
-#define MERGE_TOKENS 160
 #endif
 
 namespace {
@@ -73,14 +61,14 @@ constexpr bool kHopper = kArchitectures[0] >= 900;
 
 template <bool kBulk>
 struct Tiles {
-    using Rows16 = CodedTile<1, 64, ROWS16_SLOTS, 8, ROWS16_STRETCH, ROWS16_QUERY, ROWS16_COPIES>;
-    using Rows32 = CodedTile<2, ROWS32_STRETCH == 1 ? 64 : 32, 6, 8, ROWS32_STRETCH, false, Copies::kWarpgroup>;
-    using Rows64 = CodedTile<4, 32, 4, 8, 1, false, Copies::kWarpgroup>;
+    using Rows16 = CodedTile<1, 64, 8, 8, ROWS16_STRETCH, true, true>;
+    using Rows32 = CodedTile<2, 64, 6, 8, 1, false, true>;
+    using Rows64 = CodedTile<4, 32, 4, 8, 1, false, true>;
 };
 template <>
 struct Tiles<false> {
-    using Rows16 = CodedTile<1, 32, 3, 8, 1, true, Copies::kThreads>;
-    using Rows32 = CodedTile<2, 32, 3, 8, 1, true, Copies::kThreads>;
+    using Rows16 = CodedTile<1, 32, 3, 8, 1, true, false>;
+    using Rows32 = CodedTile<2, 32, 3, 8, 1, true, false>;
     using Rows64 = Rows32;
 };
 
@@ -111,7 +99,7 @@ int launch(const Call& c, void* workspace, size_t workspace_bytes, void* queue) 
     a.max_blocks = c.max_blocks;
     a.causal = c.causal != 0;
     a.scale = c.scale * kLog2E;
-    return launch_coded<Tile>(a, {128, MERGE_TOKENS}, EARLY_START != 0, workspace, workspace_bytes, queue);
+    return launch_coded<Tile>(a, {128, 160}, EARLY_START != 0, workspace, workspace_bytes, queue);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -131,9 +119,7 @@ extern "C" int mla_decode_fp8(
     const Call call = {q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, max_blocks_per_seq, causal,
                        softmax_scale};
     using Choice = Tiles<kHopper>;
-#ifndef ONLY_ROWS16
     if (rows % Choice::Rows64::kRows == 0) return launch<Choice::Rows64>(call, workspace, workspace_bytes, queue);
     if (rows % Choice::Rows32::kRows == 0) return launch<Choice::Rows32>(call, workspace, workspace_bytes, queue);
-#endif
     return launch<Choice::Rows16>(call, workspace, workspace_bytes, queue);
 }

@@ -256,10 +256,10 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_c
     if constexpr (Tile::kBulk) {
         const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
         if (warp < Tile::kWarps) {
-            if constexpr (Tile::kExchange) take_registers<Tile::kWorkerRegisters>();
+            take_registers<Tile::kWorkerRegisters>();
             work();
         } else {
-            if constexpr (Tile::kExchange) give_registers<Tile::kProducerRegisters>();
+            give_registers<Tile::kProducerRegisters>();
             if (warp > Tile::kWarps) return;
             BulkProducer<Tile> producer{ring, static_cast<int>(threadIdx.x) % 32, {}};
             each_piece([&](const DecodePiece& piece) { producer.produce(TokenSource::of(a, piece.request, piece.steps)); });

@@ -39,23 +39,21 @@ struct CodedArguments {
     float scale;  // softmax_scale * log2(e)
 };
 
-/// Who brings tokens to shared memory: all threads by cp.async; or by bulk copies a warp of its own, or one in a warpgroup of
-/// its own, which leaves its registers to the others where these are short.
-enum class Copies { kThreads, kWarp, kWarpgroup };
-
 /// 16 * kRowTiles query rows (seqlen_q x heads, flattened) by kTokens tokens a step, on kWarps warps.
 ///
 /// For the scores a warp takes one scale's 128 columns (and a quarter of the rotary ones) of a part of the tokens and rows;
 /// the four groups' parts meet in shared memory. For the output it takes 512 / kWarps columns. kSlots slots of 32 tokens
 /// wait in shared memory. kStretch is how many kinds of work may be mixed between two barriers: 2, a step's softmax and the
 /// next step's scores; 3, also the product with values of the step before. That takes two buffers of scores and weights.
-template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, int kStretch_, bool kQueryInRegisters_, Copies kCopies>
+/// kBulk fills slots by bulk copies, which a warp in a warpgroup of its own issues, so that it can leave its registers to the
+/// others; else all threads do by cp.async.
+template <int kRowTiles_, int kTokens_, int kSlots_, int kWarps_, int kStretch_, bool kQueryInRegisters_, bool kBulk_>
 struct CodedTile {
     static constexpr int kRowTiles = kRowTiles_, kTokens = kTokens_, kSlots = kSlots_, kWarps = kWarps_;
     static constexpr int kStretch = kStretch_, kBuffers = kStretch > 1 ? 2 : 1;
     static constexpr bool kQueryInRegisters = kQueryInRegisters_;
-    static constexpr bool kBulk = kCopies != Copies::kThreads, kExchange = kCopies == Copies::kWarpgroup;
-    static constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + (kExchange ? 128 : kBulk ? 32 : 0);
+    static constexpr bool kBulk = kBulk_;
+    static constexpr int kWorkers = 32 * kWarps, kThreads = kWorkers + (kBulk ? 128 : 0);
     static constexpr int kWorkerRegisters = kWarps == 8 ? 232 : 104, kProducerRegisters = 40;
     static constexpr int kRows = 16 * kRowTiles;
     static constexpr int kStepSlots = kTokens / kSlotTokens;

@@ -106,7 +106,7 @@ import sys; sys.path.insert(0, {root!r})
 import pathlib
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
 from tests.kernels.cuda.test_coded_latent import check_late_scale
-kernel = EmulatedLatent(pathlib.Path({out!r}), {{"ONLY_ROWS16": 1}}, pathlib.Path({kernels!r}),
+kernel = EmulatedLatent(pathlib.Path({out!r}), {{}}, pathlib.Path({kernels!r}),
                         problem="mla_decode_fp8", variant="mma_sync")
 check_late_scale(kernel)
 for tokens in (90, 700):
