@@ -196,7 +196,12 @@ def peers(sets: list[Any], pattern: str) -> dict[str, list[Any]]:
         except ImportError as error:
             attention.REFUSED.setdefault(path.stem, str(error).splitlines()[0][:200])
             continue
-        calls[path.stem] = [partial(peer.custom_kernel, data) for data in sets]
+        try:                              # what a peer does besides attention is done beforehand, where it can
+            calls[path.stem] = [partial(peer.attention, peer.prepare(data)) for data in sets]
+        except AttributeError:
+            calls[path.stem] = [partial(peer.custom_kernel, data) for data in sets]
+        except ValueError as error:
+            attention.REFUSED.setdefault(path.stem, str(error))
     return calls
 
 
