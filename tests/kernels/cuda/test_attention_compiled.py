@@ -3,72 +3,46 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sysconfig
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.kernels.cuda.built import ROOT, bodies, built, spills
+
 KERNELS = {             # device function, how many; there are more functions than those
     "flash_attention": ("flash_forward", 10), "flash_attention_bwd": ("backward_", 7),
     "mla_decode": ("latent_decode", 2),
 }
-GENCODE = {"sm_89": "arch=compute_89,code=[sm_89,compute_89]", "sm_90a": "arch=compute_90a,code=sm_90a"}
+ARCHES = ("sm_89", "sm_90a")
 
 
-def tool(name: str) -> str | None:
-    """A CUDA tool from the environment, the path or the wheels."""
-    wheels = sorted(Path(sysconfig.get_paths()["purelib"]).glob(f"nvidia/cu*/bin/{name}"))
-    return os.environ.get(name.upper()) or shutil.which(name) or (str(wheels[-1]) if wheels else None)
+pytestmark = pytest.mark.toolchain
 
 
-NVCC, CUOBJDUMP = tool("nvcc"), tool("cuobjdump")
-pytestmark = [
-    pytest.mark.toolchain,
-    pytest.mark.skipif(NVCC is None, reason="no nvcc: not in $NVCC, on the path or in a wheel"),
-]
-
-
-@pytest.fixture(scope="module", params=[(p, a) for p in KERNELS for a in GENCODE], ids="-".join)
-def built(request, tmp_path_factory):
+@pytest.fixture(scope="module", params=[(p, a) for p in KERNELS for a in ARCHES], ids="-".join)
+def made(request):
     """(problem, ptxas log, library)"""
     problem, arch = request.param
-    library = tmp_path_factory.mktemp("built") / "kernel.so"
-    command = [
-        NVCC, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC",
-        "-shared", "-cudart", "static", "-gencode", GENCODE[arch],
-        *(f"-I{ROOT / path}" for path in (f"problems/{problem}", "kernels/cuda", "kernels/common")),
-        str(ROOT / f"kernels/cuda/{problem}/mma_sync.cu"), "-o", str(library),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=250, check=False)
-    assert done.returncode == 0, done.stderr
-    return problem, done.stdout + done.stderr, library
+    return problem, *built(f"{problem}/mma_sync", arch)
 
 
-def test_nothing_spills(built):
-    problem, log, _ = built
-    reports = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+def test_nothing_spills(made):
+    problem, log, _ = made
+    reports = spills(log)
     assert len(reports) > KERNELS[problem][1]
     assert set(reports) == {("0", "0", "0")}
 
 
-def test_compiler_says_nothing_worse_than_info(built):
-    assert not [line for line in built[1].splitlines() if re.search(r"\b(warning|error)\b", line)]
+def test_compiler_says_nothing_worse_than_info(made):
+    assert not [line for line in made[1].splitlines() if re.search(r"\b(warning|error)\b", line)]
 
 
-@pytest.mark.skipif(CUOBJDUMP is None, reason="no cuobjdump: not in $CUOBJDUMP, on the path or in a wheel")
-def test_products_run_on_the_tensor_cores_and_copies_bypass_registers(built):
-    problem, _, library = built
+def test_products_run_on_the_tensor_cores_and_copies_bypass_registers(made):
+    problem, _, library = made
     name, count = KERNELS[problem]
-    command = [CUOBJDUMP, "-sass", str(library)]
-    sass = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    bodies = [body for body in re.split(r"Function : ", sass)[1:] if name in body.split("\n", 1)[0]]
-    assert len(bodies) >= count
-    for body in bodies:
+    functions = bodies(library, name)
+    assert len(functions) >= count
+    for body in functions:
         assert "HMMA.16816.F32" in body
         assert "LDGSTS.E.BYPASS.128" in body
         assert "LDSM.16.M88.4" in body

@@ -3,22 +3,17 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
+from tests.kernels.cuda.built import bodies, built, spills
 from tests.kernels.cuda.latent_emulation import ROOT, EmulatedLatent
-
-_spec = importlib.util.spec_from_file_location("gemm_compiled", Path(__file__).with_name("test_gemm_compiled.py"))
-compiled = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(compiled)
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 KERNEL = {"problem": "mla_decode_fp8", "variant": "mma_sync"}
@@ -104,6 +99,7 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
 RUN = """
 import sys; sys.path.insert(0, {root!r})
 import pathlib
+from tests.kernels.cuda.built import bodies, built, spills
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
 from tests.kernels.cuda.test_coded_latent import check_late_scale
 kernel = EmulatedLatent(pathlib.Path({out!r}), {{}}, pathlib.Path({kernels!r}),
@@ -132,39 +128,25 @@ def test_the_emulation_notices(fault, tmp_path):
 
 
 @pytest.fixture(scope="module", params=["sm_89", "sm_90a"])
-def built(request, tmp_path_factory):
-    """(arch, ptxas log, machine code)"""
-    library = tmp_path_factory.mktemp("built") / "kernel.so"
-    command = [
-        compiled.NVCC, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
-        "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "-gencode", compiled.GENCODE[request.param],
-        *(f"-I{ROOT / path}" for path in ("problems/mla_decode_fp8", "kernels/cuda", "kernels/common")),
-        str(ROOT / "kernels/cuda/mla_decode_fp8/mma_sync.cu"), "-o", str(library),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    sass = ""
-    if compiled.CUOBJDUMP is not None:
-        dump = [compiled.CUOBJDUMP, "-sass", str(library)]
-        sass = subprocess.run(dump, capture_output=True, text=True, timeout=60, check=True).stdout
-    return request.param, done.stdout + done.stderr, sass
+def made(request):
+    """(arch, ptxas log, library)"""
+    return request.param, *built("mla_decode_fp8/mma_sync", request.param)
 
 
 class TestCompiled:
-    pytestmark = compiled.pytestmark
+    pytestmark = pytest.mark.toolchain
 
-    def test_nothing_spills(self, built):
-        reports = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", built[1])
+    def test_nothing_spills(self, made):
+        reports = spills(made[1])
         assert len(reports) >= 4
         assert set(reports) == {("0", "0", "0")}
-        assert not [line for line in built[1].splitlines() if re.search(r"\b(warning|error)\b", line)]
+        assert not [line for line in made[1].splitlines() if re.search(r"\b(warning|error)\b", line)]
 
-    @pytest.mark.skipif(compiled.CUOBJDUMP is None, reason="no cuobjdump: not in $CUOBJDUMP, on the path or in a wheel")
-    def test_codes_are_converted_in_pairs_and_multiplied_as_fp16(self, built):
-        arch, _, sass = built
-        bodies = [body for body in re.split(r"Function : ", sass)[1:] if "coded_latent" in body.split("\n", 1)[0]]
-        assert len(bodies) >= 2
-        for body in bodies:
+    def test_codes_are_converted_in_pairs_and_multiplied_as_fp16(self, made):
+        arch, _, library = made
+        functions = bodies(library, "coded_latent")
+        assert len(functions) >= 2
+        for body in functions:
             assert "F2FP.F16.E4M3.UNPACK_B" in body
             assert "HMMA.16816.F32" in body
             assert "HMMA.16816.F32.BF16" in body     # rotary columns

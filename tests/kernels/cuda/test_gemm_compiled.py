@@ -3,68 +3,41 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
-import subprocess
-import sysconfig
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[3]
+from tests.kernels.cuda.built import ROOT, bodies, built, spills
+
 PROBLEMS = ("fp8_gemm", "amd_fp8_mm")
-GENCODE = {"sm_89": "arch=compute_89,code=[sm_89,compute_89]", "sm_90a": "arch=compute_90a,code=sm_90a"}
+ARCHES = ("sm_89", "sm_90a")
 TENSOR_CORE = {"sm_89": "QMMA.16832.F32.E4M3.E4M3", "sm_90a": "HMMA.16816.F32"}
 
 
-def tool(name: str) -> str | None:
-    """A CUDA tool from the environment, the path or the wheels."""
-    wheels = sorted(Path(sysconfig.get_paths()["purelib"]).glob(f"nvidia/cu*/bin/{name}"))
-    return os.environ.get(name.upper()) or shutil.which(name) or (str(wheels[-1]) if wheels else None)
+pytestmark = pytest.mark.toolchain
 
 
-NVCC, CUOBJDUMP = tool("nvcc"), tool("cuobjdump")
-pytestmark = [
-    pytest.mark.toolchain,
-    pytest.mark.skipif(NVCC is None, reason="no nvcc: not in $NVCC, on the path or in a wheel"),
-]
-
-
-@pytest.fixture(scope="module", params=[(p, a) for p in PROBLEMS for a in GENCODE], ids="-".join)
-def built(request, tmp_path_factory):
+@pytest.fixture(scope="module", params=[(p, a) for p in PROBLEMS for a in ARCHES], ids="-".join)
+def made(request):
     """(arch, ptxas log, library)"""
     problem, arch = request.param
-    library = tmp_path_factory.mktemp("built") / "kernel.so"
-    command = [
-        NVCC, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v", "-Xcompiler", "-fPIC",
-        "-shared", "-cudart", "static", "-gencode", GENCODE[arch],
-        *(f"-I{ROOT / path}" for path in (f"problems/{problem}", "kernels/cuda", "kernels/common")),
-        str(ROOT / f"kernels/cuda/{problem}/mma_sync.cu"), "-o", str(library),
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
-    assert done.returncode == 0, done.stderr
-    return arch, done.stdout + done.stderr, library
+    return arch, *built(f"{problem}/mma_sync", arch)
 
 
-def test_nothing_spills(built):
-    _, log, _ = built
-    reports = re.findall(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", log)
+def test_nothing_spills(made):
+    _, log, _ = made
+    reports = spills(log)
     assert len(reports) >= 9
     assert set(reports) == {("0", "0", "0")}
 
 
-def test_compiler_says_nothing_worse_than_info(built):
-    assert not [line for line in built[1].splitlines() if re.search(r"\b(warning|error)\b", line)]
+def test_compiler_says_nothing_worse_than_info(made):
+    assert not [line for line in made[1].splitlines() if re.search(r"\b(warning|error)\b", line)]
 
 
-@pytest.mark.skipif(CUOBJDUMP is None, reason="no cuobjdump: not in $CUOBJDUMP, on the path or in a wheel")
-def test_every_product_runs_on_the_tensor_cores(built):
-    arch, _, library = built
-    command = [CUOBJDUMP, "-sass", str(library)]
-    sass = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
-    bodies = re.split(r"Function : ", sass)[1:]
-    products = [body for body in bodies if "block_scaled_gemm" in body.split("\n", 1)[0]]
+def test_every_product_runs_on_the_tensor_cores(made):
+    arch, _, library = made
+    products = bodies(library, "block_scaled_gemm")
     assert len(products) >= 8
     for body in products:
         assert TENSOR_CORE[arch] in body
