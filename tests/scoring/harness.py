@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -72,10 +73,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
 
 
 def start(arguments: list[str], environment: Mapping[str, str], **options: object) -> subprocess.Popen[str]:
-    """``python -m scoring …`` in the background."""
+    """``python -m scoring …`` in the background, minding signals even if whoever runs the tests was started without."""
     return subprocess.Popen(  # type: ignore[call-overload,no-any-return]
         [sys.executable, "-m", "scoring", *arguments], cwd=ROOT, env={**os.environ, **environment}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options)
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default_signals, **options)
+
+
+def default_signals() -> None:
+    """A shell's background jobs, and what nohup starts, inherit these ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def scoring(
