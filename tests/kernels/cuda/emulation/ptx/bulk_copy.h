@@ -8,8 +8,7 @@ inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint3
     if (shared % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0 || bytes % 16 != 0 || bytes == 0)
         emulation::fail("a bulk copy's addresses and size are multiples of 16");
     emulation::deliver(emulation::this_block(), {barrier, [=](emulation::Block& at) {
-        for (uint32_t i = 0; i < bytes; i += 16)
-            emulation::perform(at, {shared + i, static_cast<const char*>(global) + i, 16, 16});
+        std::memcpy(emulation::shared_at(at, shared, bytes, 16), global, bytes);
         emulation::extension(at).barrier(barrier).land(bytes);
     }});
 }
