@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "ptx/ldmatrix.h"
+#include "tile/quad.h"
 
 /// Round two neighbouring score accumulators (16 keys) to the A fragment of the product with V.
 template <typename Element>
@@ -57,15 +58,4 @@ __device__ __forceinline__ void multiply_values(
             Element::mma_m16n8k16(out[r][2 * pair + 1], p[r], b[2], b[3]);
         }
     }
-}
-
-/// Maximum (or sum) over the four lanes that share a row of an accumulator.
-__device__ __forceinline__ float quad_maximum(float x) {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-
-__device__ __forceinline__ float quad_sum(float x) {
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
 }

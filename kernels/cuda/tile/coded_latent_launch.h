@@ -11,30 +11,11 @@
 #include "tile/coded_latent.h"
 #include "tile/launch_cluster.h"
 
-/// What a cut costs, in tokens of one block: starting a group, and the second kernel.
-struct CutCost {
-    double start, merge;
-};
-
-/// Groups of blocks that share the line of tokens, or 0 for one group per request. `longest` is the steps a request may
-/// have, `starts` what the line counts for each request, `slots` the blocks that run at a time, `most` the workspace's
-/// limit; costs are in steps.
-inline int cut_into_groups(
-    long long batch, int longest, int starts, long long row_tiles, long long slots, long long most, CutCost cost) {
-    const long long groups = most < slots / row_tiles ? most : slots / row_tiles;
-    if (groups < 2) return 0;
-    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
-    const double whole = rounds * (cost.start + longest);
-    const long long line = batch * (longest + starts);
-    const double cut = cost.start + static_cast<double>(ceil_div<long long>(line, groups)) + cost.merge;
-    return cut < whole ? static_cast<int>(groups) : 0;
-}
-
 /// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut; `early` lets
 /// kernels start beside the end of the one before. Returns 0 or what the caller must return.
 template <class Tile>
 int launch_coded(
-    typename Tile::Arguments a, CutCost cost, bool early, void* workspace, size_t workspace_bytes, void* queue) {
+    typename Tile::Arguments a, GroupCost cost, bool early, void* workspace, size_t workspace_bytes, void* queue) {
     const auto kernel = coded_latent<Tile>;
     int device = 0, multiprocessors = 0;
     cudaError_t status = cudaGetDevice(&device);
@@ -50,7 +31,7 @@ int launch_coded(
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
     a.row_tiles = rows / Tile::kRows;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch;
-    a.schedule.groups = cut_into_groups(
+    a.schedule.groups = choose_groups(
         batch, a.max_blocks * (CodedRow::kPage / Tile::kTokens), Schedule::kStartSteps, a.row_tiles,
         multiprocessors, most,
         {cost.start / Tile::kTokens, cost.merge / Tile::kTokens});

@@ -143,3 +143,22 @@ struct DecodeParts {
                 first * pitch + in_request, pitch};
     }
 };
+
+/// What starting a group and the second kernel cost, in steps of the schedule.
+struct GroupCost {
+    double start, merge;
+};
+
+/// Groups of blocks that share the line of tokens, or 0 for one group per request. `longest` is the steps a request may
+/// have, `starts` what the line counts for each request, `slots` the blocks that run at a time, `most` the workspace's
+/// limit.
+inline int choose_groups(
+    long long batch, int longest, int starts, long long row_tiles, long long slots, long long most, GroupCost cost) {
+    const long long groups = most < slots / row_tiles ? most : slots / row_tiles;
+    if (groups < 2) return 0;
+    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
+    const double whole = rounds * (cost.start + longest);
+    const long long line = batch * (longest + starts);
+    const double cut = cost.start + static_cast<double>(ceil_div<long long>(line, groups)) + cost.merge;
+    return cut < whole ? static_cast<int>(groups) : 0;
+}

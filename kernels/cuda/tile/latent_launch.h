@@ -30,25 +30,6 @@ using LatentRows16 = DecodeTile<1, 1, 2, kLatentHopper ? ROWS16_STAGES : 2, true
 using LatentRows32 = DecodeTile<2, 1, 2, kLatentHopper ? ROWS32_STAGES : 2, true, 1>;
 using LatentRows64 = DecodeTile<4, 2, 1, 3, false, 1>;  // Hopper only
 
-/// What starting a group and the second kernel cost, in steps of the schedule.
-struct GroupCost {
-    double start, merge;
-};
-
-/// Groups of blocks that share the line of tokens, or 0 for one group per request. `longest` is the steps a request may
-/// have, `starts` what the line counts for each request, `slots` the blocks that run at a time, `most` the workspace's
-/// limit.
-inline int choose_groups(
-    long long batch, int longest, int starts, long long row_tiles, long long slots, long long most, GroupCost cost) {
-    const long long groups = most < slots / row_tiles ? most : slots / row_tiles;
-    if (groups < 2) return 0;
-    const double rounds = static_cast<double>(ceil_div<long long>(batch * row_tiles, slots));
-    const double whole = rounds * (cost.start + longest);
-    const long long line = batch * (longest + starts);
-    const double cut = cost.start + static_cast<double>(ceil_div<long long>(line, groups)) + cost.merge;
-    return cut < whole ? static_cast<int>(groups) : 0;
-}
-
 inline bool latent_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
 /// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut.

@@ -15,6 +15,7 @@
 #include "ptx/tma.h"
 #include "ptx/unpack_16bit.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/quad.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
@@ -49,23 +50,6 @@ __device__ __forceinline__ void hide_scores(float (&scores)[kCount], const int (
     }
 }
 
-/// Exchange between the four lanes of a quad: lane t gets as d[i] what lane i had as d[t].
-__device__ __forceinline__ void exchange_quad(uint32_t (&d)[4], int lane) {
-    const bool odd = lane % 2 != 0, upper = lane % 4 >= 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? d[i] : d[i + 1], 1);
-        if (odd) d[i] = got;
-        else d[i + 1] = got;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? d[i] : d[i + 2], 2);
-        if (upper) d[i] = got;
-        else d[i + 2] = got;
-    }
-}
-
 /// Write accumulators times `factor`, rounded: rows lane / 4 and, eight further on, the other one. `to` is the first, `pitch`
 /// bytes lie between rows, and `valid` rows exist from there on.
 template <class Element, int kCount>
@@ -81,7 +65,7 @@ __device__ __forceinline__ void store_accumulators(
                 const float* const pair = d + 16 * i + 4 * j + 2 * half;
                 packed[j] = Element::pack(pair[0] * factor, pair[1] * factor);
             }
-            exchange_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
+            transpose_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
             if (8 * half < valid) {
                 *reinterpret_cast<uint4*>(to + 8 * half * pitch + 64 * i + lane % 4 * 16) =
                     make_uint4(packed[0], packed[1], packed[2], packed[3]);

@@ -17,6 +17,7 @@
 #include "ptx/float_bits.h"
 #include "ptx/mma_16bit.h"
 #include "ptx/pack_fp8.h"
+#include "tile/quad.h"
 #include "tile/wgmma_flash_fp8_shape.h"
 
 #if !defined(SLACK_TENTHS)
@@ -42,15 +43,6 @@ struct WeightRow {
         return correction;
     }
 };
-
-__device__ __forceinline__ float quad_largest(float x) {
-    x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 1));
-    return fmaxf(x, __shfl_xor_sync(0xffffffffu, x, 2));
-}
-__device__ __forceinline__ float quad_total(float x) {
-    x += __shfl_xor_sync(0xffffffffu, x, 1);
-    return x + __shfl_xor_sync(0xffffffffu, x, 2);
-}
 
 /// Mask scores from key `limits[row]` of the tile on.
 template <int kCount>
@@ -99,7 +91,7 @@ __device__ __forceinline__ void weigh_scores(
     largest_scores<kThreeAtOnce>(scores, largest);
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        largest[half] = quad_largest(largest[half]) * factors[half];
+        largest[half] = quad_maximum(largest[half]) * factors[half];
         corrections[half] = rows[half].raise(kBlockScales ? largest[half] + step.value_log : largest[half]);
         // Before the first key: anything finite, as -inf - -inf would be NaN.
         const float maximum = rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum;
@@ -136,23 +128,6 @@ __device__ __forceinline__ void correct_fp8_rows(float (&out)[kCount], const flo
     for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
 }
 
-/// Exchange between the four lanes of a quad: lane t gets as d[i] what lane i had as d[t].
-__device__ __forceinline__ void exchange_quad(uint32_t (&d)[4], int lane) {
-    const bool odd = lane % 2 != 0, upper = lane % 4 >= 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? d[i] : d[i + 1], 1);
-        if (odd) d[i] = got;
-        else d[i + 1] = got;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? d[i] : d[i + 2], 2);
-        if (upper) d[i] = got;
-        else d[i + 2] = got;
-    }
-}
-
 /// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
 template <class Shape>
 __device__ __forceinline__ void store_fp8_rows(
@@ -160,7 +135,7 @@ __device__ __forceinline__ void store_fp8_rows(
     const WeightRow (&rows)[2], int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        const float sum = quad_total(rows[half].sum);
+        const float sum = quad_sum(rows[half].sum);
         // A broken row, of NaN, must not look like an empty one: hence no `sum > 0`.
         const float inverse = sum == 0.0f ? 0.0f : (Shape::kBlockScales ? 1.0f : tile.value_scale) / sum;
         const int row = query + 8 * half;
@@ -180,7 +155,7 @@ __device__ __forceinline__ void store_fp8_rows(
                 const float* const pair = out + 16 * i + 4 * j + 2 * half;
                 packed[j] = Bf16::pack(pair[0] * inverse, pair[1] * inverse);
             }
-            exchange_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
+            transpose_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
             if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
         }
     }

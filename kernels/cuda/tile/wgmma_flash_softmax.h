@@ -113,23 +113,6 @@ __device__ __forceinline__ void correct_rows(float (&out)[kCount], const float (
     for (int i = 0; i < kCount; ++i) out[i] *= corrections[i % 4 / 2];
 }
 
-/// Exchange between the four lanes of a quad: lane t gets as d[i] what lane i had as d[t].
-__device__ __forceinline__ void transpose_quad(uint32_t (&d)[4], int lane) {
-    const bool odd = lane % 2 != 0, upper = lane % 4 >= 2;
-#pragma unroll
-    for (int i = 0; i < 4; i += 2) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, odd ? d[i] : d[i + 1], 1);
-        if (odd) d[i] = got;
-        else d[i + 1] = got;
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-        const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? d[i] : d[i + 2], 2);
-        if (upper) d[i] = got;
-        else d[i + 2] = got;
-    }
-}
-
 /// After a tile's last step: write the log-sum-exp of this thread's two rows, of which the first is `query`. `factors` are what
 /// the output is yet to be multiplied with.
 __device__ __forceinline__ void finish_rows(
