@@ -9,9 +9,9 @@ builds it once. ``--sanitize`` then calls it on test cases (every n-th, at most 
 several processes at a time; only the kernels defined in the packed file are instrumented, and every result is checked.
 ``--speed`` races the packed build with the tree's (backends compile) on a few benchmark cases: inputs that rotate over
 more than twice the L2 cache, in turns. A packed file launches on the default stream, which no graph can capture, so the
-calls are queued behind a kernel that waits, and the GPU runs them without a pause. Exit status 1 if a tool finds anything, a result is wrong, or a
-child fails or runs out of time. ``--folder`` keeps what was packed and built; without ``--sanitize`` and ``--speed``
-that is all that happens.
+calls are queued behind a kernel that waits, and the GPU runs them without a pause. Exit status 1 if a tool finds
+anything, a result is wrong, or a child fails or runs out of time. ``--folder`` keeps what was packed and built; without
+``--sanitize`` and ``--speed`` that is all that happens.
 """
 
 from __future__ import annotations
