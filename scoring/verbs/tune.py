@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import backends
-from scoring import config, jobs, render, tuning
+from scoring import config, jobs, plans, render, tuning
 from scoring.model import ExitCode, Mode, Record
 from scoring.sandbox import leftovers
 from scoring.tables import Style, use_color
@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
     return running.exit_code(records, plan.required, build_only=False)
 
 
-def _plan(settings: config.Config, options: argparse.Namespace) -> running.Plan:
+def _plan(settings: config.Config, options: argparse.Namespace) -> plans.Plan:
     """Every variant of the selected kernels that have tunables; raises ``SelectionError`` if none has."""
     rigid: set[str] = set()
 
@@ -54,7 +54,7 @@ def _plan(settings: config.Config, options: argparse.Namespace) -> running.Plan:
         return found
 
     try:
-        return running.kernel_plan(settings, options, expand=expand, built_first=True)
+        return plans.kernel_plan(settings, options, expand=expand)
     except jobs.SelectionError as error:
         if error.code != ExitCode.NOTHING or not rigid:
             raise

@@ -203,16 +203,3 @@ def test_a_variant_that_does_not_compile_is_told(tune, tmp_path):
     assert code == ExitCode.FAILED
     assert "COMPILE_ERROR" in out
     assert "SPINS=0" in out
-
-
-def test_everything_is_built_before_anything_is_timed(tune, monkeypatch):
-    from scoring import jobs
-    from scoring.verbs import run as running
-
-    events = []
-    build, score = jobs.build, running.score
-    monkeypatch.setattr(jobs, "build", lambda *arguments: (build(*arguments), events.append("built"))[0])
-    monkeypatch.setattr(running, "score", lambda job: (events.append("scored"), score(job))[1])
-    code, _out, _err = tune("-D", "FACTOR=1", "--case", "n=64")
-    assert code == 0
-    assert events == ["built", "built", "scored", "scored"]
