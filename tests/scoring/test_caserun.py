@@ -388,3 +388,45 @@ def test_a_worker_that_is_gone_costs_no_memory(cache):
                 CaseRun(job.problem, CASE, process, job.contestant, SeedSource(1), "cpu", "e4m3fn", 10):
             pass
     assert descriptors() <= before
+
+
+# Several contestants on the same inputs ------------------------------------------------------------------------------
+
+@pytest.fixture
+def raced(worker, cache, tmp_path, monkeypatch):
+    """``honest`` beside peers on two slots: the outcome, and how often a turn what is expected was worked out."""
+
+    def race(*peers: str) -> tuple[Any, float]:
+        job = kernel_job(toy(cache), "honest", [CASE])
+        load = dict(job.contestant.load)
+        worker.request("load", 60, contestant="honest", **load)
+        others = []
+        for name in peers:
+            other = submission_job(toy(cache), DATA / "submissions" / f"{name}.py", tmp_path / name, [CASE])
+            others.append(Contestant(name, dict(other.contestant.load)))
+        worked, compute = [], job.problem.expectations
+        monkeypatch.setattr(job.problem, "expectations", lambda data: (worked.append(1), compute(data))[1])
+        own = Contestant("honest", load, job.contestant.parameters)
+        with CaseRun(job.problem, CASE, worker, own, SeedSource(5), "cpu", "e4m3fn", 60) as running:
+            rounds = Rounds(running, others, 2, QUICK, dict)
+            outcome = rounds.time()
+        return outcome, len(worked) / rounds.turns
+
+    return race
+
+
+def test_what_is_expected_is_worked_out_once_for_all_contestants_of_a_turn(raced, monkeypatch):
+    outcome, worked = raced("in_place")
+    assert outcome.verdict.passed
+    assert set(outcome.stats) == {"honest", "in_place"}
+    assert worked == 2, "two slots, with new inputs every turn"
+    monkeypatch.setattr(CaseRun, "_expected_bytes", lambda self: 0)
+    assert raced("in_place")[1] == 4, "no room: once for each contestant"
+
+
+def test_a_wrong_peer_is_found_by_what_was_kept(raced):
+    outcome, worked = raced("nan")
+    assert outcome.verdict.passed
+    assert "elements are wrong" in outcome.environment["peer_notes"]["nan"]
+    assert set(outcome.stats) == {"honest"}
+    assert worked == 2
