@@ -32,17 +32,24 @@ def run(options: argparse.Namespace) -> int:
     leftovers.clean()
     running.check_isolation(settings)
     plan = _plan(settings, options)
-    records = running.carry_out(plan, options)
-    for tuned in _grouped(plan.candidates, records):
+    records: list[Record] = []
+    try:
+        running.carry_out(plan, options, take=records.append)
+    finally:                     # interrupted, too: what has been measured by then took its time
+        _show(plan.candidates[: len(records)], records, options)
+    return running.exit_code(records, plan.required, build_only=False)
+
+
+def _show(candidates: Sequence[jobs.Candidate], records: Sequence[Record], options: argparse.Namespace) -> None:
+    for tuned in _grouped(candidates, records):
         if options.json:
             print(json.dumps(tuning.document(tuned), allow_nan=False))
         else:
             style = Style("github") if options.markdown else Style(color=use_color(sys.stdout))
             print(tuning.table(tuned, style), end="\n\n")
-    if not options.json:
+    if records and not options.json:
         print("\n\n".join(filter(None, (render.failures(records), render.verdict(records)))),
               file=sys.stderr if options.markdown else sys.stdout)
-    return running.exit_code(records, plan.required, build_only=False)
 
 
 def _plan(settings: config.Config, options: argparse.Namespace) -> plans.Plan:

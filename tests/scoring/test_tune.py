@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from scoring import cli, tuning
+from scoring import cli, plans, tuning
 from scoring.model import SCHEMA, Case, CaseResult, ExitCode, Mode, Record, Stats, Status
 from scoring.tables import Style
 from tests.scoring.harness import DATA, ROOT
@@ -210,6 +210,22 @@ def test_markdown_is_all_that_is_on_stdout(tune):
     assert out.startswith("#### toy · cpu/tuned · CPU")
     assert all(line[:1] in "#|\\2 " for line in out.splitlines()), "headings, tables, the legend and the circumstances"
     assert "2 passed" in err
+
+
+def test_interrupted_it_shows_what_it_has(tune, monkeypatch):
+    score = plans.score
+
+    def interrupted(job):
+        if "SPINS=0" in job.kernel:
+            raise KeyboardInterrupt
+        return score(job)
+
+    monkeypatch.setattr(plans, "score", interrupted)
+    code, out, _err = tune("--case", "n=64", "-D", "FACTOR=1")
+    assert code == ExitCode.INTERRUPTED
+    assert "1 passed" in out
+    assert "SPINS=3000000" in out
+    assert "SPINS=0" not in out
 
 
 def test_too_many_combinations_are_refused_with_what_to_do(tune, monkeypatch):
