@@ -9,6 +9,7 @@
 //!KERNEL tune ONCE=1,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune LIBRARY_CHOICE=0,1,2
+//!KERNEL tune LIBRARY=1,0
 //
 // Absorbed form: keys are W_k c and values W_v c of a cached latent c (512 columns), so q (W_k c) = (W_k^T q) c, and the mean of
 // W_v c is W_v of the mean. The cache is read once, as keys and values of one head that all query heads share.
@@ -34,6 +35,7 @@
 #include "launch.h"
 #include "tile/layer_inputs.h"
 #include "tile/library_product.h"
+#include "tile/plain_product.h"
 #include "tile/wgmma_latent_launch.h"
 
 #ifndef PAIRS
@@ -47,6 +49,9 @@
 #endif
 #ifndef ONCE
 #define ONCE 1
+#endif
+#ifndef LIBRARY
+#define LIBRARY 1  // 0: products by a plain kernel, for tools that the vendor's library is too much for
 #endif
 
 namespace {
@@ -106,7 +111,8 @@ extern "C" int amd_mla_decode(
         status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
     }
     const auto multiply = [&](const LibraryProduct& product) {
-        if (status == 0) status = library_product(product, scratch, kLibraryBytes, queue);
+        if (status != 0) return;
+        status = LIBRARY ? library_product(product, scratch, kLibraryBytes, queue) : launch_plain_product(product, queue);
     };
     const uint8_t* const value_maps = static_cast<const uint8_t*>(kv_up) + kNope * kLatentColumns * 2;
     constexpr long long kMapStep = kMap * kLatentColumns, kRow = kHeads;  // between heads' maps; heads of a request
