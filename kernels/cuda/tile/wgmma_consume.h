@@ -9,6 +9,7 @@
 #include "ptx/wgmma.h"
 #include "tile/wgmma_ahead.h"
 #include "tile/wgmma_outermost.h"
+#include "tile/wgmma_rolling.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
 
@@ -68,6 +69,9 @@ struct RowScales {
             const float upper = token[slice][0] * common, lower = token[slice][1] * common;
 #pragma unroll
             for (int i = run * kRegisters; i < (run + 1) * kRegisters; ++i) {
+#if defined(X_NO_PROMOTE)
+                if (i % 32 == 0)
+#endif
                 total[i] = fmaf(i % 4 < 2 ? upper : lower, partial[i], total[i]);
             }
         }
@@ -225,7 +229,8 @@ struct WgmmaConsumer {
             for (int i = 0; i < Shape::kN / 2; ++i) sums.total[slice][i] = 0.0f;
         }
         const int runs = (128 - work.column % 128) / Shape::kRun;
-        if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
+        if constexpr (Shape::kRolling) sum_rolling<Shape>(*this, sums, work.blocks, runs);
+        else if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
         else if constexpr (Shape::kRowsOutermost && Shape::kSlices == 1) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
         else if constexpr (Shape::kAhead) sum_ahead<Shape>(*this, sums, work.blocks, runs);
         else one_by_one(sums, work.blocks, runs);
