@@ -10,7 +10,7 @@
 build against fp64 first, each build in a process of its own with a time limit, then times those that were right in
 turns. A plan is the index of an instance, or of one and the parts of K (`3x2`). `warm` has DeepGEMM compile what a race
 will call. `differences` prints calc_diff, 1 - 2<x, y> / (|x|^2 + |y|^2), against fp64. `table` checks the plans that a
-build chooses by itself, races them with DeepGEMM (the better of with and without early launch) and cuBLASLt's block-scaled
+build chooses, races them with DeepGEMM (the better of with and without early launch) and cuBLASLt's block-scaled
 and row-wise products, and prints a row of Markdown per shape and the geometric means.
 """
 
