@@ -6,6 +6,7 @@
 // have registers for two, at the price of reading the rows twice from shared memory.
 #pragma once
 
+#include "ptx/ldmatrix.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma.h"
 
@@ -60,6 +61,67 @@ struct RollingWalk {
         promote<kPiece - 1>(done, scales);
     }
 
+    uint32_t rows[4][4];
+
+    template <int kSlice>
+    __device__ __forceinline__ void fetch() {
+        const int lane = consumer.who.lane;
+        const uint32_t tile = consumer.memory.tile(consumer.filled.stage) +
+                              (consumer.who.group * Shape::kSlices + kSlice) * (64 * Shape::kK) +
+                              (consumer.who.warp * 16 + lane % 16) * 128 + ((lane / 16) ^ (lane % 8)) * 16;
+#pragma unroll
+        for (int step = 0; step < 4; ++step) ldmatrix_x4(rows[step], tile ^ (32 * step));
+    }
+
+    template <int kPiece>
+    __device__ __forceinline__ void start(Partial& partial) {
+        constexpr int kColumns = kPiece % Shape::kColumnPieces;
+        const uint32_t tile = warp_uniform(consumer.memory.tile(consumer.filled.stage));
+        const uint64_t b = wgmma_operand(tile + Shape::kRowBytes + kColumns * (Shape::kPieceN * Shape::kK));
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < Shape::kK / 32; ++step) {
+            Wgmma<Shape::kPieceN>::product(partial, rows[step], b + 2 * step, step > 0);
+        }
+        wgmma_commit();
+    }
+
+    __device__ __forceinline__ void run_rows() {
+        if (blocks == 0) return;
+        Scales scales;
+        consumer.begin(scales);
+        fetch<0>();
+        for (int left = blocks; left > 0; --left) {
+            Partial even, odd;
+            start<0>(even);
+            start<1>(odd);
+            if constexpr (Shape::kSlices == 2) {
+                wgmma_wait<1>();
+                wgmma_results(even);
+                promote<0>(even, scales);
+                wgmma_wait<0>();
+                wgmma_results(odd);
+                fetch<1>();
+                promote<1>(odd, scales);
+                start<kPieces - 2>(even);
+                start<kPieces - 1>(odd);
+            }
+            consumer.filled.advance();
+            wgmma_wait<1>();
+            wgmma_results(even);
+            promote<kPieces - 2>(even, scales);
+            wgmma_wait<0>();
+            wgmma_results(odd);
+            consumer.free_stage();
+            const Scales before = scales;
+            if (left > 1) {
+                consumer.begin(scales);
+                fetch<0>();
+            }
+            promote<kPieces - 1>(odd, before);
+        }
+    }
+
     __device__ __forceinline__ void run() {
         if (blocks == 0) return;
         Partial even, odd;
@@ -103,5 +165,9 @@ struct RollingWalk {
 
 template <class Shape, class Consumer, class Sums>
 __device__ __forceinline__ void sum_rolling(Consumer& consumer, Sums& sums, int blocks, int runs) {
-    RollingWalk<Shape, Consumer, Sums>{consumer, sums, blocks, runs}.run();
+    RollingWalk<Shape, Consumer, Sums> walk{consumer, sums, blocks, runs};
+#if defined(X_RS)
+    if constexpr (Shape::kColumnPieces == 2) return walk.run_rows();
+#endif
+    walk.run();
 }
