@@ -4,12 +4,14 @@
 #include "fp8_gemm/wgmma_tma.cu"
 #undef Shapes
 
-template <int kConsumers, int kSlices, int kN, int kPair, int kPieces = 1>
-using Rolling = WgmmaShape<kConsumers, kSlices, kN, kRows, kBoxes, kPair, 2, false, 1, kPieces>;
-template <int kSlices, int kN, int kPieces = 1>
-using RollingSplit = WgmmaShape<2, kSlices, kN, kRows, kExchange, 1, 2, false, 1, kPieces>;
+template <int kN, int kPair, int kPartials = 1>
+using Boxes = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
+template <int kN, int kPair>
+using Three = WgmmaShape<3, 1, kN, kRows, kBoxes, kPair>;
+template <int kN>
+using Split = WgmmaShape<2, 1, kN, kRows, kExchange, 1, 2>;
 
 using Shapes = WgmmaTable<
-    WgmmaShape<2, 2, 128, kRows, kBoxes, 2>, WgmmaShape<3, 1, 128, kRows, kBoxes, 2>,           // 0
-    Rolling<2, 2, 128, 2, 2>, Rolling<2, 2, 96, 2>, Rolling<3, 1, 128, 2, 2>, Rolling<2, 1, 192, 2, 2>,   // 2
-    Rolling<2, 1, 192, 1, 2>, RollingSplit<1, 192, 2>, RollingSplit<2, 96>, Persistent<96, 1, 2>>;        // 6
+    WgmmaShape<2, 2, 128, kRows, kBoxes, 2>, Three<128, 2>, Three<144, 2>, Boxes<192, 2>,    // 0
+    Boxes<192, 1>, Boxes<160, 2>, Boxes<160, 1>, Boxes<128, 1, 2>, Boxes<96, 2, 2>,          // 4
+    Boxes<96, 1, 2>, Split<64>, Split<96>, Split<128>>;                                      // 9

@@ -1,114 +1,140 @@
 // SPDX-License-Identifier: MIT
-// The walk along K of a paired consumer with one set of partial sums: little stands between its products.
+// The walk of a paired consumer with one set of partial sums, along K and from tile to tile: little stands between its products.
 //
 // Between a consumer's last product of a K block and its first of the next the tensor cores have only the others' work. So what
-// need not stand there is done while products run: looking at the next stage's barrier and reading its scales. A stage is handed
+// need not stand there is done while products run: looking at the next stage's barrier and reading its scales; storing a
+// finished tile, slice by slice, under the first products of the next one; finding out which tile that is. A stage is handed
 // back as soon as its products are done, before they are promoted. The loop is unrolled over the ring, so that addresses are
 // constants. Of the barrier only a look: a warp that slept there would hand its own stage back late.
 #pragma once
 
-#include <utility>
-
 #include "ptx/cluster.h"
 #include "ptx/mbarrier.h"
+#include "ptx/named_barrier.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma.h"
+#include "tile/wgmma_store.h"
 
-template <class Shape, class Consumer, class Sums>
+template <class Shape>
 struct AheadWalk {
-    using Scales = typename Consumer::Scales;
+    using Consuming = WgmmaConsumer<Shape>;
     static constexpr uint32_t kStage16 = Shape::kTileBytes / 16, kSlice16 = 64 * Shape::kK / 16;   // as operands count
-    Consumer& consumer;
-    Sums& sums;
-    const uint32_t memory;   // where the ring is
+    const WgmmaMemory<Shape>& memory;
+    const Consumer& who;
+    const TensorMap& output;
+    const WgmmaProblem& p;
+    const uint32_t start;    // where the ring is
     const uint32_t a, b;     // low words of the operands at stage 0
     const uint32_t mine;     // of stage 0, the barrier this lane tells that a stage is free; 0: none
-    int left, runs;
-    Scales scales;           // of the next K block, if they are here
-    int ready;               // whether they are
+    WgmmaWalk<Shape> walk;   // at the tile that `work` is
+    WgmmaWork work;          // the tile whose sums are in `sums`
+    int left, runs;          // K blocks of the tile that is multiplied
+    int tiles;               // tiles, from that one on
+    bool fresh = false;      // whether `sums` is yet another tile's
+    WgmmaSums<Shape> sums;
+    typename Consuming::Scales scales;   // of the next K block, if they are here
+    int ready = 0;                       // whether they are
+    uint32_t parity = 0;
 
     template <int kStage>
     __device__ __forceinline__ void load() {
-        scales.load(memory + Shape::kScalesAt + kStage * Shape::kScales * 4, consumer.who);
+        scales.load(start + Shape::kScalesAt + kStage * Shape::kScales * 4, who);
     }
 
-    /// One K block.
-    template <int kStage>
-    __device__ __forceinline__ void step() {
+    template <int kSlice>
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < Shape::kN / 2; ++i) sums.total[kSlice][i] = 0.0f;
+    }
+
+    /// Products of one slice of the stage kStage, and what can be done meanwhile.
+    template <int kStage, int kSlice>
+    __device__ __forceinline__ void slice(const typename Consuming::Scales& now) {
         constexpr int kNext = (kStage + 1) % Shape::kStages;
+        constexpr bool kLast = kSlice == Shape::kSlices - 1;
+        typename Consuming::Partial partial;
+        wgmma_fence();
+#pragma unroll
+        for (int k32 = 0; k32 < Shape::kK / 32; ++k32) {
+            const uint32_t at = kStage * kStage16 + 2 * k32;
+            Wgmma<Shape::kN>::product(partial, wgmma_operand_of(a + at + kSlice * kSlice16), wgmma_operand_of(b + at), k32 > 0);
+        }
+        wgmma_commit();
+        if (fresh) {
+            store_slice<Shape, kSlice>(memory, who, sums, output, work);
+            clear<kSlice>();
+            if constexpr (kLast) {
+                walk.next();
+                work = walk.work(p);
+                runs = runs_of<Shape>(work);
+                fresh = false;
+            }
+        }
+        if constexpr (kLast) {
+            if constexpr (kNext == 0) parity ^= 1;
+            ready = mbarrier_test_wait(start + Shape::kBarriersAt + kNext * 8, parity);
+            if (ready) load<kNext>();
+            --left;
+        }
+        wgmma_wait<0>();
+        wgmma_results(partial);
+        // All lanes read this stage's scales before products that all have waited for: no __syncwarp.
+        if (kLast && mine != 0) mbarrier_arrive_cluster(mine + kStage * 8);
+        now.promote(sums.total[kSlice], partial, kSlice, runs);
+        wgmma_results(sums.total[kSlice]);   // here, and not where the compiler would rather have the additions
+    }
+
+    /// One K block. Whether it was the last.
+    template <int kStage>
+    __device__ __forceinline__ bool step() {
         if (!ready) {
-            mbarrier_wait(memory + Shape::kBarriersAt + kStage * 8, consumer.filled.parity);
+            mbarrier_wait(start + Shape::kBarriersAt + kStage * 8, parity);
             load<kStage>();
         }
-        const Scales now = scales;
-#pragma unroll
-        for (int slice = 0; slice < Shape::kSlices; ++slice) {
-            const bool last = slice == Shape::kSlices - 1;
-            typename Consumer::Partial partial;
-            wgmma_fence();
-#pragma unroll
-            for (int k32 = 0; k32 < Shape::kK / 32; ++k32) {
-                const uint32_t at = kStage * kStage16 + 2 * k32;
-                Wgmma<Shape::kN>::product(
-                    partial, wgmma_operand_of(a + at + slice * kSlice16), wgmma_operand_of(b + at), k32 > 0);
-            }
-            wgmma_commit();
-            if (last) {
-                if constexpr (kNext == 0) consumer.filled.parity ^= 1;
-                ready = mbarrier_test_wait(memory + Shape::kBarriersAt + kNext * 8, consumer.filled.parity);
-                if (ready) load<kNext>();
-                --left;
-            }
-            wgmma_wait<0>();
-            wgmma_results(partial);
-            // All lanes read this stage's scales before products that all have waited for: no __syncwarp.
-            if (last && mine != 0) mbarrier_arrive_cluster(mine + kStage * 8);
-            now.promote(sums.total[slice], partial, slice, runs);
-            wgmma_results(sums.total[slice]);   // here, and not where the compiler would rather have the additions
+        const typename Consuming::Scales now = scales;
+        slice<kStage, 0>(now);
+        if constexpr (Shape::kSlices == 2) slice<kStage, 1>(now);
+        if (left == 0) {
+            left = p.blocks;
+            fresh = true;
+            if (--tiles == 0) return true;
+            if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
         }
-        if (left == 0) consumer.filled.stage = kNext;
+        return false;
     }
 
-    /// All of them. With one slice every step asks whether the ring has come to where the tile begins.
-    template <int... kStage>
-    __device__ __forceinline__ void run(std::integer_sequence<int, kStage...>) {
-        for (int entry = consumer.filled.stage; left > 0; entry = 0) {
-            ((kStage >= entry && left > 0 ? step<kStage>() : void()), ...);
-        }
-    }
-
-    /// The same for the three stages of 256 x 128 tiles, entered in the middle: about 1 % faster there. With one slice the compiler
-    /// pays for that with copies of the sums.
-    __device__ __forceinline__ void run_three() {
-        switch (consumer.filled.stage) {
-            for (;;) {
-                case 0:
-                    step<0>();
-                    if (left == 0) return;
-                    [[fallthrough]];
-                case 1:
-                    step<1>();
-                    if (left == 0) return;
-                    [[fallthrough]];
-                case 2:
-                    step<2>();
-                    if (left == 0) return;
+    /// All tiles of this consumer.
+    __device__ __forceinline__ void run() {
+        static_assert(Shape::kStages == 3 || Shape::kStages == 4, "as many steps");
+        clear<0>();
+        if constexpr (Shape::kSlices == 2) clear<1>();
+        while (true) {
+            if (step<0>()) break;
+            if (step<1>()) break;
+            if (step<2>()) break;
+            if constexpr (Shape::kStages == 4) {
+                if (step<3>()) break;
             }
         }
+        store_slice<Shape, 0>(memory, who, sums, output, work);
+        if constexpr (Shape::kSlices == 2) store_slice<Shape, 1>(memory, who, sums, output, work);
     }
 };
 
-template <class Shape, class Consumer, class Sums>
-__device__ __forceinline__ void sum_ahead(Consumer& consumer, Sums& sums, int blocks, int runs) {
+/// All tiles of this consumer thread, which TMA can store; there is at least one.
+template <class Shape>
+__device__ __forceinline__ void consume_ahead(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
     static_assert(Shape::kPair == 2, "lane i tells block i that a stage is free");
-    if (blocks == 0) return;
     // Through a shuffle, or the compiler would compute them again at every use.
-    const uint32_t memory = warp_uniform(consumer.memory.address);
-    const uint32_t a = warp_uniform(wgmma_operand(memory + consumer.who.group * Shape::kSlices * (64 * Shape::kK)));
-    const uint32_t b = warp_uniform(wgmma_operand(memory + Shape::kRowBytes));
-    const int lane = consumer.who.lane;
-    const uint32_t mine = lane < 2 ? map_shared(consumer.memory.empty(0), lane) : 0;
-    AheadWalk<Shape, Consumer, Sums> walk = {consumer, sums, memory, a, b, mine, blocks, runs, {}, 0};
-    if constexpr (Shape::kSlices == 2 && Shape::kStages == 3) walk.run_three();
-    else walk.run(std::make_integer_sequence<int, Shape::kStages>());
+    const uint32_t start = warp_uniform(memory.address);
+    const uint32_t a = warp_uniform(wgmma_operand(start + who.group * Shape::kSlices * (64 * Shape::kK)));
+    const uint32_t b = warp_uniform(wgmma_operand(start + Shape::kRowBytes));
+    const uint32_t mine = who.lane < 2 ? map_shared(memory.empty(0), who.lane) : 0;
+    const WgmmaWalk<Shape> walk(p);
+    const WgmmaWork work = walk.work(p);
+    AheadWalk<Shape> ahead = {
+        memory, who, output, p, start, a, b, mine, walk, work, p.blocks, runs_of<Shape>(work),
+        (walk.count - walk.index + walk.step - 1) / walk.step};
+    ahead.run();
 }

@@ -7,9 +7,7 @@
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/wgmma.h"
-#include "tile/wgmma_ahead.h"
 #include "tile/wgmma_outermost.h"
-#include "tile/wgmma_rolling.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
 
@@ -69,9 +67,6 @@ struct RowScales {
             const float upper = token[slice][0] * common, lower = token[slice][1] * common;
 #pragma unroll
             for (int i = run * kRegisters; i < (run + 1) * kRegisters; ++i) {
-#if defined(X_NO_PROMOTE)
-                if (i % 32 == 0)
-#endif
                 total[i] = fmaf(i % 4 < 2 ? upper : lower, partial[i], total[i]);
             }
         }
@@ -114,6 +109,12 @@ template <class Shape>
 struct WgmmaSums {
     float total[Shape::kSlices][Shape::kN / 2];
 };
+
+/// Runs of a tile's columns that belong to its first group of weights.
+template <class Shape>
+__device__ __forceinline__ int runs_of(const WgmmaWork& work) {
+    return (128 - work.column % 128) / Shape::kRun;
+}
 
 /// A consumer warpgroup's walk along K.
 template <class Shape>
@@ -228,11 +229,9 @@ struct WgmmaConsumer {
 #pragma unroll
             for (int i = 0; i < Shape::kN / 2; ++i) sums.total[slice][i] = 0.0f;
         }
-        const int runs = (128 - work.column % 128) / Shape::kRun;
-        if constexpr (Shape::kRolling) sum_rolling<Shape>(*this, sums, work.blocks, runs);
-        else if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
+        const int runs = runs_of<Shape>(work);
+        if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
         else if constexpr (Shape::kRowsOutermost && Shape::kSlices == 1) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
-        else if constexpr (Shape::kAhead) sum_ahead<Shape>(*this, sums, work.blocks, runs);
         else one_by_one(sums, work.blocks, runs);
     }
 };

@@ -43,10 +43,6 @@ __device__ __forceinline__ void produce_tiles(
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
             const int x = (work.first_block + block) * Shape::kK;
-#if defined(X_NO_LOAD)
-            mbarrier_arrive(full);
-            continue;
-#endif
             mbarrier_arrive_expect(full, p.stage_bytes);
             if constexpr (Shape::kRowsOutermost) {
                 load_outermost_rows<Shape>(tile, rows, full, x, work.row, walk.rank);
@@ -63,6 +59,10 @@ __device__ __forceinline__ void produce_tiles(
         work = walk.work(p);
     }
     grid_dependency_release();   // not before: what the next kernel fetches would compete with these loads
+    if constexpr (Shape::kPair == 2) {
+        // The block must not end before the other one's consumers have arrived here for the last time.
+        for (int stage = 0; stage < Shape::kStages; ++stage, at.advance()) mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
+    }
 }
 
 /// Fill the ring's scales: one per token, then those of the first and the second group of 128 weights. One warp, which waits for

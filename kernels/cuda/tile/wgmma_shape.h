@@ -40,23 +40,20 @@ constexpr int most_received(int units) {
 /// kResident: blocks per multiprocessor to compile for.
 template <
     int kConsumers_, int kSlices_, int kN_, Tokens kTokens_, Finish kFinish_, int kPair_ = 1, int kPartials_ = 1,
-    bool kTurns_ = false, int kResident_ = 1, int kColumnPieces_ = 1>
+    bool kTurns_ = false, int kResident_ = 1>
 struct WgmmaShape {
     static constexpr int kConsumers = kConsumers_, kSlices = kSlices_, kN = kN_;
     static constexpr int kPair = kPair_, kPartials = kPartials_, kResident = kResident_;
     static constexpr bool kTurns = kTurns_;
-    static constexpr int kColumnPieces = kColumnPieces_, kPieceN = kN / kColumnPieces;
-    static constexpr bool kRolling = kPartials == 2 && kSlices * kColumnPieces > 1;
     static constexpr bool kTokensAreRows = kTokens_ == Tokens::kAreRows;
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
     // How a consumer walks along K: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h.
     static constexpr bool kAhead = kPair == 2 && kPartials == 1 && kTokensAreRows && !kTurns;
     // Consumers with two slices begin each tile together; left alone, some blocks fall behind the others.
-    
-#if !defined(X_MEETS)
-#define X_MEETS 0
+#if !defined(X_MEET)
+#define X_MEET 2
 #endif
-    static constexpr bool kMeets = (kAhead || (X_MEETS && kRolling)) && kSlices == 2;
+    static constexpr bool kMeets = kAhead && kSlices >= X_MEET;
     static constexpr bool kRowsOutermost = false;   // see RowsOutermost in tile/wgmma_outermost.h
 
     static constexpr int kK = 128;
@@ -102,7 +99,7 @@ struct WgmmaShape {
     static_assert(kTokensAreRows || kM <= 128, "weights as rows share one scale");
     static_assert(kN <= 128 + kRun, "a tile may touch two groups of 128 weights, not three");
     static_assert(kPair == 1 || (kPair == 2 && !kExchange), "an exchange uses the cluster for parts of K");
-    static_assert(kPartials == 1 || kPartials == 2, "no registers for more");
+    static_assert(kPartials == 1 || (kPartials == 2 && kSlices == 1), "no registers for more");
     static_assert(!kTurns || (kConsumers == 2 && !kExchange), "turns are between two that walk many tiles");
     static_assert(!kExchange || kUnits * kUnitBytes <= kRingBytes, "the ring must hold the sums on their way to others");
     static_assert(kStages >= 3 && kSharedBytes <= kRoom, "TMA must run well ahead");
