@@ -14,4 +14,4 @@ using Split = WgmmaShape<2, 1, kN, kRows, kExchange, 1, 2>;
 using Shapes = WgmmaTable<
     WgmmaShape<2, 2, 128, kRows, kBoxes, 2>, Three<128, 2>, Three<144, 2>, Boxes<192, 2>,    // 0
     Boxes<192, 1>, Boxes<160, 2>, Boxes<160, 1>, Boxes<128, 1, 2>, Boxes<96, 2, 2>,          // 4
-    Boxes<96, 1, 2>, Split<64>, Split<96>, Split<128>>;                                      // 9
+    Boxes<96, 1, 2>, Split<64>, Split<96>, Split<128>, Boxes<96, 2>, Boxes<96, 1>>;          // 9

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The walk of a paired consumer with one set of partial sums, along K and from tile to tile: little stands between its products.
+// The walk of a consumer with one set of partial sums, along K and from tile to tile: little stands between its products.
 //
 // Between a consumer's last product of a K block and its first of the next the tensor cores have only the others' work. So what
 // need not stand there is done while products run: looking at the next stage's barrier and reading its scales; storing a
@@ -7,6 +7,8 @@
 // back as soon as its products are done, before they are promoted. The loop is unrolled over the ring, so that addresses are
 // constants. Of the barrier only a look: a warp that slept there would hand its own stage back late.
 #pragma once
+
+#include <utility>
 
 #include "ptx/cluster.h"
 #include "ptx/mbarrier.h"
@@ -25,7 +27,7 @@ struct AheadWalk {
     const WgmmaProblem& p;
     const uint32_t start;    // where the ring is
     const uint32_t a, b;     // low words of the operands at stage 0
-    const uint32_t mine;     // of stage 0, the barrier this lane tells that a stage is free; 0: none
+    const uint32_t mine;     // of stage 0, the barrier lane i tells that block i's stage is free; 0: none
     WgmmaWalk<Shape> walk;   // at the tile that `work` is
     WgmmaWork work;          // the tile whose sums are in `sums`
     int left, runs;          // K blocks of the tile that is multiplied
@@ -104,17 +106,11 @@ struct AheadWalk {
     }
 
     /// All tiles of this consumer.
-    __device__ __forceinline__ void run() {
-        static_assert(Shape::kStages == 3 || Shape::kStages == 4, "as many steps");
+    template <int... kStage>
+    __device__ __forceinline__ void run(std::integer_sequence<int, kStage...>) {
         clear<0>();
         if constexpr (Shape::kSlices == 2) clear<1>();
-        while (true) {
-            if (step<0>()) break;
-            if (step<1>()) break;
-            if (step<2>()) break;
-            if constexpr (Shape::kStages == 4) {
-                if (step<3>()) break;
-            }
+        while (!(step<kStage>() || ...)) {
         }
         store_slice<Shape, 0>(memory, who, sums, output, work);
         if constexpr (Shape::kSlices == 2) store_slice<Shape, 1>(memory, who, sums, output, work);
@@ -125,16 +121,15 @@ struct AheadWalk {
 template <class Shape>
 __device__ __forceinline__ void consume_ahead(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
-    static_assert(Shape::kPair == 2, "lane i tells block i that a stage is free");
     // Through a shuffle, or the compiler would compute them again at every use.
     const uint32_t start = warp_uniform(memory.address);
     const uint32_t a = warp_uniform(wgmma_operand(start + who.group * Shape::kSlices * (64 * Shape::kK)));
     const uint32_t b = warp_uniform(wgmma_operand(start + Shape::kRowBytes));
-    const uint32_t mine = who.lane < 2 ? map_shared(memory.empty(0), who.lane) : 0;
+    const uint32_t mine = who.lane < Shape::kPair ? map_shared(memory.empty(0), who.lane) : 0;
     const WgmmaWalk<Shape> walk(p);
     const WgmmaWork work = walk.work(p);
     AheadWalk<Shape> ahead = {
         memory, who, output, p, start, a, b, mine, walk, work, p.blocks, runs_of<Shape>(work),
         (walk.count - walk.index + walk.step - 1) / walk.step};
-    ahead.run();
+    ahead.run(std::make_integer_sequence<int, Shape::kStages>());
 }
