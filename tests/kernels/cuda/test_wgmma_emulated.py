@@ -143,10 +143,11 @@ def notices(tmp_path, line, damaged, variant, size, parts) -> bool:
         ("Shape::kConsumerThreads / 32 * Shape::kPair);", "Shape::kConsumerThreads / 32);"),
         ("wgmma_wait<0>();\n                wgmma_results", "wgmma_results"),
         ("mbarrier_arrive_expect(full, p.stage_bytes);", "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
-        ("if (issues) tma_store_wait_read<0>();", ""),
-        ("mbarrier_wait(memory + Shape::kBarriersAt + kStage * 8, consumer.filled.parity);", ""),
+        ("if (issues) tma_store_wait_read<Shape::kSlices - 1>();", ""),
+        ("mbarrier_wait(start + Shape::kBarriersAt + kStage * 8, parity);", ""),
+        ("            clear<kSlice>();\n", ""),
     ],
-    ids=["empty", "full", "pair", "wait", "bytes", "store", "ahead"],
+    ids=["empty", "full", "pair", "wait", "bytes", "store", "ahead", "clear"],
 )
 def test_the_emulation_notices_damage(tmp_path, line, damaged):
     """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
