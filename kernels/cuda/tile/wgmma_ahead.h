@@ -20,27 +20,20 @@
 template <class Shape>
 struct AheadWalk {
     using Consuming = WgmmaConsumer<Shape>;
+    using Scales = typename Consuming::Scales;
     static constexpr uint32_t kStage16 = Shape::kTileBytes / 16, kSlice16 = 64 * Shape::kK / 16;   // as operands count
-    const WgmmaMemory<Shape>& memory;
     const Consumer& who;
-    const TensorMap& output;
-    const WgmmaProblem& p;
     const uint32_t start;    // where the ring is
     const uint32_t a, b;     // low words of the operands at stage 0
     const uint32_t mine;     // of stage 0, the barrier lane i tells that block i's stage is free; 0: none
-    WgmmaWalk<Shape> walk;   // at the tile that `work` is
-    WgmmaWork work;          // the tile whose sums are in `sums`
-    int left, runs;          // K blocks of the tile that is multiplied
-    int tiles;               // tiles, from that one on
-    bool fresh = false;      // whether `sums` is yet another tile's
     WgmmaSums<Shape> sums;
-    typename Consuming::Scales scales;   // of the next K block, if they are here
-    int ready = 0;                       // whether they are
+    int stage = 0, left = 0, runs = 0;   // where the next K block is, and how many the tile still has
     uint32_t parity = 0;
+    Scales scales;           // of the next K block, if they are here
+    int ready = 0;           // whether they are
 
-    template <int kStage>
-    __device__ __forceinline__ void load() {
-        scales.load(start + Shape::kScalesAt + kStage * Shape::kScales * 4, who);
+    __device__ __forceinline__ void load(int from) {
+        scales.load(start + Shape::kScalesAt + from * (Shape::kScales * 4), who);
     }
 
     template <int kSlice>
@@ -49,71 +42,87 @@ struct AheadWalk {
         for (int i = 0; i < Shape::kN / 2; ++i) sums.total[kSlice][i] = 0.0f;
     }
 
-    /// Products of one slice of the stage kStage, and what can be done meanwhile.
-    template <int kStage, int kSlice>
-    __device__ __forceinline__ void slice(const typename Consuming::Scales& now) {
-        constexpr int kNext = (kStage + 1) % Shape::kStages;
+    /// Products of one slice of the stage `at`, and `meanwhile`.
+    template <int kSlice, class Meanwhile>
+    __device__ __forceinline__ void slice(int at, const Scales& now, const Meanwhile& meanwhile) {
         constexpr bool kLast = kSlice == Shape::kSlices - 1;
         typename Consuming::Partial partial;
         wgmma_fence();
 #pragma unroll
         for (int k32 = 0; k32 < Shape::kK / 32; ++k32) {
-            const uint32_t at = kStage * kStage16 + 2 * k32;
-            Wgmma<Shape::kN>::product(partial, wgmma_operand_of(a + at + kSlice * kSlice16), wgmma_operand_of(b + at), k32 > 0);
+            const uint32_t from = at * kStage16 + 2 * k32;
+            Wgmma<Shape::kN>::product(
+                partial, wgmma_operand_of(a + from + kSlice * kSlice16), wgmma_operand_of(b + from), k32 > 0);
         }
         wgmma_commit();
-        if (fresh) {
-            store_slice<Shape, kSlice>(memory, who, sums, output, work);
-            clear<kSlice>();
-            if constexpr (kLast) {
-                walk.next();
-                work = walk.work(p);
-                runs = runs_of<Shape>(work);
-                fresh = false;
-            }
-        }
         if constexpr (kLast) {
-            if constexpr (kNext == 0) parity ^= 1;
-            ready = mbarrier_test_wait(start + Shape::kBarriersAt + kNext * 8, parity);
-            if (ready) load<kNext>();
+            const int next = at + 1 == Shape::kStages ? 0 : at + 1;
+            if (next == 0) parity ^= 1;
+            ready = mbarrier_test_wait(start + Shape::kBarriersAt + next * 8, parity);
+            if (ready) load(next);
             --left;
         }
+        meanwhile(std::integral_constant<int, kSlice>());
         wgmma_wait<0>();
         wgmma_results(partial);
         // All lanes read this stage's scales before products that all have waited for: no __syncwarp.
-        if (kLast && mine != 0) mbarrier_arrive_cluster(mine + kStage * 8);
+        if (kLast && mine != 0) mbarrier_arrive_cluster(mine + at * 8);
         now.promote(sums.total[kSlice], partial, kSlice, runs);
         wgmma_results(sums.total[kSlice]);   // here, and not where the compiler would rather have the additions
     }
 
-    /// One K block. Whether it was the last.
-    template <int kStage>
-    __device__ __forceinline__ bool step() {
+    /// One K block.
+    template <class Meanwhile>
+    __device__ __forceinline__ void step(int at, const Meanwhile& meanwhile) {
         if (!ready) {
-            mbarrier_wait(start + Shape::kBarriersAt + kStage * 8, parity);
-            load<kStage>();
+            mbarrier_wait(start + Shape::kBarriersAt + at * 8, parity);
+            load(at);
         }
-        const typename Consuming::Scales now = scales;
-        slice<kStage, 0>(now);
-        if constexpr (Shape::kSlices == 2) slice<kStage, 1>(now);
-        if (left == 0) {
-            left = p.blocks;
-            fresh = true;
-            if (--tiles == 0) return true;
-            if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
-        }
-        return false;
+        const Scales now = scales;
+        slice<0>(at, now, meanwhile);
+        if constexpr (Shape::kSlices == 2) slice<1>(at, now, meanwhile);
     }
 
-    /// All tiles of this consumer.
+    /// A tile's first K block, wherever in the ring it is.
+    template <class Meanwhile>
+    __device__ __forceinline__ void first(const Meanwhile& meanwhile) {
+        step(stage, meanwhile);
+        if (++stage == Shape::kStages) stage = 0;
+    }
+
+    template <int kStage>
+    __device__ __forceinline__ void rest_step() {
+        step(kStage, [](auto) {});
+        if (left == 0) stage = (kStage + 1) % Shape::kStages;
+    }
+
+    /// The tile's other K blocks. With one slice every step asks whether the ring has come to where they begin.
     template <int... kStage>
-    __device__ __forceinline__ void run(std::integer_sequence<int, kStage...>) {
-        clear<0>();
-        if constexpr (Shape::kSlices == 2) clear<1>();
-        while (!(step<kStage>() || ...)) {
+    __device__ __forceinline__ void rest(std::integer_sequence<int, kStage...>) {
+        for (int entry = stage; left > 0; entry = 0) {
+            ((kStage >= entry && left > 0 ? rest_step<kStage>() : void()), ...);
         }
-        store_slice<Shape, 0>(memory, who, sums, output, work);
-        if constexpr (Shape::kSlices == 2) store_slice<Shape, 1>(memory, who, sums, output, work);
+    }
+
+    /// The same for the three stages of 256 x 128 tiles, entered in the middle: about 1 % faster there. With one slice the compiler
+    /// pays for that with copies of the sums.
+    __device__ __forceinline__ void rest_of_three() {
+        if (left == 0) return;
+        switch (stage) {
+            for (;;) {
+                case 0:
+                    rest_step<0>();
+                    if (left == 0) return;
+                    [[fallthrough]];
+                case 1:
+                    rest_step<1>();
+                    if (left == 0) return;
+                    [[fallthrough]];
+                case 2:
+                    rest_step<2>();
+                    if (left == 0) return;
+            }
+        }
     }
 };
 
@@ -126,10 +135,31 @@ __device__ __forceinline__ void consume_ahead(
     const uint32_t a = warp_uniform(wgmma_operand(start + who.group * Shape::kSlices * (64 * Shape::kK)));
     const uint32_t b = warp_uniform(wgmma_operand(start + Shape::kRowBytes));
     const uint32_t mine = who.lane < Shape::kPair ? map_shared(memory.empty(0), who.lane) : 0;
-    const WgmmaWalk<Shape> walk(p);
-    const WgmmaWork work = walk.work(p);
-    AheadWalk<Shape> ahead = {
-        memory, who, output, p, start, a, b, mine, walk, work, p.blocks, runs_of<Shape>(work),
-        (walk.count - walk.index + walk.step - 1) / walk.step};
-    ahead.run(std::make_integer_sequence<int, Shape::kStages>());
+    AheadWalk<Shape> along = {who, start, a, b, mine};
+    along.template clear<0>();
+    if constexpr (Shape::kSlices == 2) along.template clear<1>();
+    WgmmaWalk<Shape> walk(p);
+    WgmmaWork work = walk.work(p);   // whose sums `along` has
+    along.runs = runs_of<Shape>(work);
+    bool finished = false;           // whether that is another tile than the one which is multiplied
+    while (true) {
+        along.left = p.blocks;
+        if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
+        along.first([&](auto slice) {
+            constexpr int kSlice = decltype(slice)::value;
+            if (!finished) return;
+            store_slice<Shape, kSlice>(memory, who, along.sums, output, work);
+            along.template clear<kSlice>();
+            if constexpr (kSlice == Shape::kSlices - 1) {
+                work = walk.work(p);
+                along.runs = runs_of<Shape>(work);
+            }
+        });
+        if constexpr (Shape::kSlices == 2 && Shape::kStages == 3) along.rest_of_three();
+        else along.rest(std::make_integer_sequence<int, Shape::kStages>());
+        walk.next();
+        if (!walk.more()) break;
+        finished = true;
+    }
+    store_boxes<Shape>(memory, who, along.sums, output, work);
 }
