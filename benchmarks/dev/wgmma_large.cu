@@ -6,20 +6,17 @@
 #include "tile/wgmma_launch.h"
 
 constexpr Tokens kRows = Tokens::kAreRows;
-constexpr Finish kBoxes = Finish::kBoxes, kExchange = Finish::kExchange;
+constexpr Finish kBoxes = Finish::kBoxes;
 
 template <int kN, int kPair, int kPartials = 1>
 using Boxes = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
 template <int kN, int kPair>
 using Three = WgmmaShape<3, 1, kN, kRows, kBoxes, kPair>;
-template <int kN>
-using Parts = WgmmaShape<2, 1, kN, kRows, kExchange, 1, 2>;
 
 using Shapes = WgmmaTable<
     WgmmaShape<2, 2, 128, kRows, kBoxes, 2>, Three<128, 2>, Three<144, 2>,       // 0
     Boxes<96, 2>, Boxes<96, 2, 2>, Boxes<96, 1, 2>, Boxes<128, 1, 2>,            // 3
-    Boxes<160, 1>, Boxes<160, 2>, Boxes<192, 1>, Boxes<192, 2>,                  // 7
-    Parts<112>, Parts<128>, Boxes<64, 1, 2>>;                                    // 11
+    Boxes<160, 1>, Boxes<160, 2>, Boxes<192, 1>, Boxes<192, 2>>;                 // 7
 
 static BlockScaledGemm describe(
     const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k, void*) {

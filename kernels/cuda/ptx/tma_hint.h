@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// TMA loads and stores that tell L2 how long to keep what they move (sm_90): ptx/tma.h with a policy.
+// TMA loads that tell L2 how long to keep what they read (sm_90): ptx/tma.h with a policy.
 #pragma once
 
 #include <cstdint>
@@ -30,13 +30,5 @@ __device__ __forceinline__ void tma_load_multicast(
         "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster.L2::cache_hint "
         "[%0], [%1, {%3, %4}], [%2], %5, %6;\n" ::"r"(shared),
         "l"(&map), "r"(barrier), "r"(x), "r"(y), "h"(ranks), "l"(policy)
-        : "memory");
-}
-
-/// tma_store with a policy.
-__device__ __forceinline__ void tma_store(const TensorMap& map, uint32_t shared, int x, int y, uint64_t policy) {
-    asm volatile(
-        "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group.L2::cache_hint [%0, {%2, %3}], [%1], %4;\n" ::"l"(&map),
-        "r"(shared), "r"(x), "r"(y), "l"(policy)
         : "memory");
 }

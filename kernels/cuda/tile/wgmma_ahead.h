@@ -90,38 +90,35 @@ struct AheadWalk {
         if (++stage == Shape::kStages) stage = 0;
     }
 
-    template <int kStage>
-    __device__ __forceinline__ void rest_step() {
-        step(kStage, [](auto) {});
-        if (left == 0) stage = (kStage + 1) % Shape::kStages;
-    }
-
-    /// The tile's other K blocks. With one slice every step asks whether the ring has come to where they begin.
-    template <int... kStage>
-    __device__ __forceinline__ void rest(std::integer_sequence<int, kStage...>) {
-        for (int entry = stage; left > 0; entry = 0) {
-            ((kStage >= entry && left > 0 ? rest_step<kStage>() : void()), ...);
-        }
-    }
-
-    /// The same for the three stages of 256 x 128 tiles, entered in the middle: about 1 % faster there. With one slice the compiler
-    /// pays for that with copies of the sums.
-    __device__ __forceinline__ void rest_of_three() {
+    /// Its other K blocks, of a ring of three, entered in the middle.
+    __device__ __forceinline__ void rest() {
+        static_assert(Shape::kStages == 3, "as many cases");
+        const auto nothing = [](auto) {};
         if (left == 0) return;
         switch (stage) {
             for (;;) {
                 case 0:
-                    rest_step<0>();
+                    step(0, nothing);
+                    stage = 1;
                     if (left == 0) return;
                     [[fallthrough]];
                 case 1:
-                    rest_step<1>();
+                    step(1, nothing);
+                    stage = 2;
                     if (left == 0) return;
                     [[fallthrough]];
                 case 2:
-                    rest_step<2>();
+                    step(2, nothing);
+                    stage = 0;
                     if (left == 0) return;
             }
+        }
+    }
+
+    /// K block after K block; `more` says after each tile whether there is another one.
+    template <int... kStage, class Meanwhile, class More>
+    __device__ __forceinline__ void through(std::integer_sequence<int, kStage...>, const Meanwhile& meanwhile, const More& more) {
+        while (((step(kStage, meanwhile), left > 0 || more()) && ...)) {
         }
     }
 };
@@ -141,25 +138,32 @@ __device__ __forceinline__ void consume_ahead(
     WgmmaWalk<Shape> walk(p);
     WgmmaWork work = walk.work(p);   // whose sums `along` has
     along.runs = runs_of<Shape>(work);
-    bool finished = false;           // whether that is another tile than the one which is multiplied
-    while (true) {
+    along.left = p.blocks;
+    bool fresh = false;              // whether the tile that is multiplied is another one
+    const auto store = [&](auto slice) {
+        constexpr int kSlice = decltype(slice)::value;
+        if (!fresh) return;
+        store_slice<Shape, kSlice>(memory, who, along.sums, output, work);
+        along.template clear<kSlice>();
+        if constexpr (kSlice == Shape::kSlices - 1) {
+            work = walk.work(p);
+            along.runs = runs_of<Shape>(work);
+            fresh = false;
+        }
+    };
+    const auto more = [&]() {
         along.left = p.blocks;
-        if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
-        along.first([&](auto slice) {
-            constexpr int kSlice = decltype(slice)::value;
-            if (!finished) return;
-            store_slice<Shape, kSlice>(memory, who, along.sums, output, work);
-            along.template clear<kSlice>();
-            if constexpr (kSlice == Shape::kSlices - 1) {
-                work = walk.work(p);
-                along.runs = runs_of<Shape>(work);
-            }
-        });
-        if constexpr (Shape::kSlices == 2 && Shape::kStages == 3) along.rest_of_three();
-        else along.rest(std::make_integer_sequence<int, Shape::kStages>());
         walk.next();
-        if (!walk.more()) break;
-        finished = true;
+        fresh = true;
+        return walk.more();
+    };
+    if constexpr (Shape::kSlices == 1) {
+        along.through(std::make_integer_sequence<int, Shape::kStages>(), store, more);
+    } else {
+        do {
+            along.first(store);
+            along.rest();
+        } while (more());
     }
     store_boxes<Shape>(memory, who, along.sums, output, work);
 }

@@ -35,9 +35,6 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const WgmmaProblem problem = {
         g.a_scale, g.b_scale, g.c, g.m, g.n, g.k / Shape::kK, ceil_div(rows.rows, Shape::kM),
         ceil_div(columns.rows, Shape::kN * Shape::kPair),
-#if defined(X_FULL)
-        static_cast<size_t>(rows.rows) * g.k <= (X_FULL << 20) ? ceil_div(rows.rows, Shape::kM) :
-#endif
         best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
         g.n % 8 == 0, (row_box * Shape::kPair + column_box) * Shape::kK, static_cast<const uint8_t*>(weights.start),
         fetched, g.b_scale_row, g.b_scale_k};

@@ -42,7 +42,7 @@ __device__ __forceinline__ void produce_tiles(
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
-            const int x = (work.first_block + block * work.step) * Shape::kK;
+            const int x = (work.first_block + block) * Shape::kK;
             mbarrier_arrive_expect(full, p.stage_bytes);
             if constexpr (Shape::kRowsOutermost) {
                 load_outermost_rows<Shape>(tile, rows, full, x, work.row, walk.rank);
@@ -61,7 +61,9 @@ __device__ __forceinline__ void produce_tiles(
     grid_dependency_release();   // not before: what the next kernel fetches would compete with these loads
     if constexpr (Shape::kPair == 2) {
         // The block must not end before the other one's consumers have arrived here for the last time.
-        for (int stage = 0; stage < Shape::kStages; ++stage, at.advance()) mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
+        for (int left = Shape::kStages; left > 0; --left, at.advance()) {
+            mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
+        }
     }
 }
 
@@ -92,8 +94,8 @@ __device__ __forceinline__ void produce_scales(const WgmmaMemory<Shape>& memory,
             }
             if (lane < 2) cp_async_4(to + Shape::kTokens * 4, group_source, true);
             mbarrier_arrive_after_copies(memory.full(at.stage));
-            source += work.step * p.m;
-            group_source += work.step * p.b_scale_k;
+            source += p.m;
+            group_source += p.b_scale_k;
         }
     }
     cp_async_commit();

@@ -32,9 +32,6 @@ constexpr int most_received(int units) {
     return most;
 }
 
-#if !defined(X_PLAIN)
-#define X_PLAIN 0
-#endif
 /// kConsumers warpgroups with kSlices x 64 rows each, kN columns, and a ring of as many K blocks as fit.
 ///
 /// kPartials: 1 waits for each wgmma before promoting its sums; 2 has the next one running meanwhile.
@@ -50,13 +47,8 @@ struct WgmmaShape {
     static constexpr bool kTurns = kTurns_;
     static constexpr bool kTokensAreRows = kTokens_ == Tokens::kAreRows;
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
-    // How a consumer walks along K: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h.
-    static constexpr bool kAhead = kPartials == 1 && kTokensAreRows && !kTurns && !kExchange && (kPair == 2 || X_PLAIN);
-    // Consumers with two slices begin each tile together; left alone, some blocks fall behind the others.
-#if !defined(X_MEET)
-#define X_MEET 2
-#endif
-    static constexpr bool kMeets = kAhead && kSlices >= X_MEET;
+    // How a consumer walks: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h.
+    static constexpr bool kAhead = kPartials == 1 && kTokensAreRows && !kTurns && !kExchange;
     static constexpr bool kRowsOutermost = false;   // see RowsOutermost in tile/wgmma_outermost.h
 
     static constexpr int kK = 128;

@@ -7,7 +7,6 @@
 #include "ptx/shared_address.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
-#include "ptx/tma_hint.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_consume.h"
 
@@ -55,11 +54,7 @@ __device__ __forceinline__ void store_slice(
     if (issues) {
         const int y = work.row + who.group * Shape::kRowsPerConsumer + kSlice * 64;
         for (int box = 0; box < Shape::kN / Shape::kBox; ++box) {
-#if defined(X_EVICT)
-            tma_store(output, region + box * kBoxBytes, work.column + box * Shape::kBox, y, policy_evict_first());
-#else
             tma_store(output, region + box * kBoxBytes, work.column + box * Shape::kBox, y);
-#endif
         }
         tma_store_commit();
     }

@@ -23,8 +23,7 @@ struct WgmmaProblem {
 /// One tile, or a part of its K.
 struct WgmmaWork {
     int row, column;           // the tile's first row and column, in the tile's orientation
-    int first_block, blocks;   // K blocks, from the first one on
-    int step = 1;              // from one to the next
+    int first_block, blocks;
 };
 
 /// Walks the tiles of this block's cluster.
@@ -33,29 +32,19 @@ struct WgmmaWork {
 template <class Shape>
 struct WgmmaWalk {
     int index, step, count, rank;
-    bool back = false;   // whether K is walked backwards: what the tile before read last is likeliest still in L2
 
     __device__ __forceinline__ explicit WgmmaWalk(const WgmmaProblem& p)
         : index(cluster_index()), step(cluster_count()), count(p.tiles_m * p.tiles_n),
           rank(Shape::kPair == 1 && !Shape::kExchange ? 0 : cluster_rank()) {}
 
     __device__ __forceinline__ bool more() const { return index < count; }
-    __device__ __forceinline__ void next() {
-        index += step;
-        back = !back;
-    }
+    __device__ __forceinline__ void next() { index += step; }
 
     __device__ __forceinline__ WgmmaWork work(const WgmmaProblem& p) const {
         int tile_m, tile_n;
         tile_position(index, p.band, p.tiles_m, p.tiles_n, tile_m, tile_n);
         WgmmaWork work = {tile_m * Shape::kM, tile_n * Shape::kN, 0, p.blocks};
         if constexpr (Shape::kPair == 2) work.column = (2 * tile_n + rank) * Shape::kN;
-#if defined(X_SERP)
-        if (!Shape::kExchange && back) {
-            work.first_block = p.blocks - 1;
-            work.step = -1;
-        }
-#endif
         if constexpr (Shape::kExchange) {
             const int parts = cluster_blocks();
             work.first_block = p.blocks * rank / parts;

@@ -12,4 +12,3 @@ inline void tma_load_multicast(
     uint32_t shared, const TensorMap& map, uint32_t barrier, int x, int y, uint16_t ranks, uint64_t) {
     tma_load_multicast(shared, map, barrier, x, y, ranks);
 }
-inline void tma_store(const TensorMap& map, uint32_t shared, int x, int y, uint64_t) { tma_store(map, shared, x, y); }
