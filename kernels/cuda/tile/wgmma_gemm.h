@@ -122,5 +122,6 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
             cluster_arrive_relaxed();
         }
     }
-    if (exchanges) cluster_wait();   // until here others read this block's memory
+    // Until here others read this block's memory.
+    if (exchanges) cluster_wait();
 }
