@@ -170,8 +170,9 @@ def table(folder: Path, name: str, options: argparse.Namespace) -> int:
         shape, splits = kernel.chosen(*size)
         group = "decode" if m <= 128 else "challenge" if m in (1024, 6144) else "large"
         ratios.setdefault(group, []).append((ours, peer))
-        print(f"| {m}×{n}×{k} | {shape}x{splits} | {ours:.1f} | {peer:.1f} | {block:.1f} | {peer / ours:.2f}× "
-              f"| {block / ours:.2f}× |{wrong}", flush=True)
+        cells = (f"{ours:.1f}", f"{peer:.1f}", f"{block:.1f}", f"{peer / ours:.2f}×", f"{block / ours:.2f}×")
+        known = ("–" if cell.startswith("nan") else cell for cell in cells)
+        print(f"| {m}×{n}×{k} | {shape}x{splits} |", *(f"{cell} |" for cell in known), wrong, flush=True)
     for group, pairs in ratios.items():
         ours, peer = (statistics.geometric_mean([pair[i] for pair in pairs]) for i in (0, 1))
         print(f"{group}: {len(pairs)} shapes, {ours:.2f} and DeepGEMM {peer:.2f} us, {peer / ours:.3f}")
