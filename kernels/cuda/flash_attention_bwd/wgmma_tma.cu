@@ -2,9 +2,7 @@
 //!KERNEL summary one pass by keys: TMA rings of Q and dO, wgmma with P and dS in registers, dQ by a warpgroup of its own
 //!KERNEL arch sm_90a
 //!KERNEL tune IN_ORDER=0,1
-//!KERNEL tune BULK=1,0
 //!KERNEL tune STAGGERED=1,0
-//!KERNEL tune FINISH_TASKS=0,1
 //!KERNEL tune EARLY_START=1,0
 //
 // Attention backward for Hopper.
@@ -48,14 +46,14 @@
 #ifndef STAGGERED
 #define STAGGERED 1
 #endif
-#ifndef BULK
-#define BULK 1
-#endif
-#ifndef D64_STAGES
-#define D64_STAGES (BULK ? 2 : 3)
+#ifndef D64_KEY_PLACES
+#define D64_KEY_PLACES 2
 #endif
 #ifndef D128_STAGES
 #define D128_STAGES 3
+#endif
+#ifndef D128_KEY_PLACES
+#define D128_KEY_PLACES 1
 #endif
 
 namespace {
@@ -63,9 +61,9 @@ namespace {
 constexpr bool kInOrder = IN_ORDER != 0, kStaggered = STAGGERED != 0 && !kInOrder;
 
 template <class Element>
-using D64 = BackwardShape<Element, 64, 128, D64_STAGES, BULK != 0>;
+using D64 = BackwardShape<Element, 64, 128, 2, D64_KEY_PLACES, D64_KEY_PLACES>;
 template <class Element>
-using D128 = BackwardShape<Element, 128, 64, D128_STAGES, BULK != 0>;
+using D128 = BackwardShape<Element, 128, 64, D128_STAGES, D128_KEY_PLACES, 1>;
 
 template <class Element>
 int dispatch(int head_dim, const BackwardCall& a, void* queue) {

@@ -2,9 +2,10 @@
 // The main kernel of attention backward on wgmma: who loads, who multiplies dQ, and the roles of a block's warps.
 //
 // Two warpgroups have 64 keys each (tile/wgmma_flash_backward_keys.h). A third multiplies dQ = dS K from the dS they leave in
-// shared memory and adds it to fp32 sums in global memory. So the key warpgroups never wait for each other, only for room.
-// Of the fourth, three threads load: tiles of Q, of dO, and the keys and values. They meet at mbarriers: full (the bytes have
-// landed, or all key warps have stored) and empty (every warp that reads has read).
+// shared memory and has TMA add it to fp32 sums in global memory. So the key warpgroups never wait for each other, only for
+// room. Of the fourth, three threads load: tiles of Q, of dO, and the keys and values. They meet at mbarriers: full (the bytes
+// have landed, or all key warps have stored) and empty (every warp that reads has read). Its last warp tends the sums: zeros
+// for a section of heads before its tiles begin, dq from those of a section that is complete.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +15,6 @@
 #include "ptx/bulk_copy.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
-#include "ptx/named_barrier.h"
-#include "ptx/reduce_add.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma.h"
 #include "ptx/tma_5d.h"
@@ -27,7 +26,9 @@
 #include "tile/wgmma_flash_backward_rows.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-constexpr int kBackwardTurnBarrier = 1;
+#if !defined(PASS_LATE)
+#define PASS_LATE 0
+#endif
 
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
 template <class Shape, bool kStaggered>
@@ -40,7 +41,7 @@ __device__ __forceinline__ void load_queries(
         int task;
         do task = take_number(p.next);
         while (task < p.tasks && !find_task(tile, p, task, Shape::kQueries, Shape::kKeys));
-        if (task >= p.tasks) tile = {-1, 0, 0, 0};
+        if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
         if (tile.head < 0) return;
         QueryWalk<kStaggered> walk(p, tile);
@@ -79,23 +80,41 @@ __device__ __forceinline__ void load_out(
     }
 }
 
-/// Load keys and values as soon as nobody needs the last tile's. One thread.
+/// Load keys and values as soon as there is a place, from memory to L2 even before that. One thread.
 template <class Shape>
 __device__ __forceinline__ void load_keys(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const BackwardProblem& p) {
-    uint32_t parity = 0;
+    ShortRing<Shape::kKeyPlaces> key_at;
+    ShortRing<Shape::kValuePlaces> value_at;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
         if (tile.steps(p) == 0) continue;
         const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
-        mbarrier_wait(memory.values_empty(), parity ^ 1);
-        mbarrier_arrive_expect(memory.values_full(), Shape::kKeyBytes);
-        tma_load_5d(memory.values(), values, memory.values_full(), 0, first, 0, head, batch);
-        mbarrier_wait(memory.keys_empty(), parity ^ 1);
-        mbarrier_arrive_expect(memory.keys_full(), Shape::kKeyBytes);
-        tma_load_5d(memory.keys(), keys, memory.keys_full(), 0, first, 0, head, batch);
-        parity ^= 1;
+        const auto load_key = [&] {
+            const uint32_t full = memory.keys_full(key_at.stage());
+            mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, first, 0, head, batch);
+            key_at.advance();
+        };
+        const auto load_value = [&] {
+            const uint32_t full = memory.values_full(value_at.stage());
+            mbarrier_wait(memory.values_empty(value_at.stage()), value_at.parity() ^ 1);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.values(value_at.stage()), values, full, 0, first, 0, head, batch);
+            value_at.advance();
+        };
+        if constexpr (Shape::kKeyPlaces > 1) {
+            load_key();
+            if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
+            load_value();
+        } else {   // dQ needs the keys longest
+            tma_prefetch_5d(keys, 0, first, 0, head, batch);
+            if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
+            load_value();
+            load_key();
+        }
     }
 }
 
@@ -103,89 +122,77 @@ __device__ __forceinline__ void load_keys(
 template <class Shape>
 __device__ __forceinline__ void add_part(
     const BackwardMemory<Shape>& memory, float* to, const float (&d)[32], int part, int warp, int lane) {
-    if constexpr (Shape::kBulk) {
-        if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
-        __syncwarp();
-        const uint32_t from = memory.sums(part, warp);
+    if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
+    __syncwarp();
+    const uint32_t from = memory.sums(part, warp);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            *reinterpret_cast<float4*>(memory.start + (from - memory.address) + i * 512 + lane * 16) =
-                make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+    for (int i = 0; i < 8; ++i) {
+        *reinterpret_cast<float4*>(memory.start + (from - memory.address) + i * 512 + lane * 16) =
+            make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+    }
+    fence_async_shared();
+    __syncwarp();
+    if (lane == 0) {
+        bulk_reduce_add(to, from, Shape::kPartBytes / 4);
+        tma_store_commit();
+    }
+}
+
+/// The turns of one warp of dQ at its rows of the sums, where key tiles are added in order.
+struct AddingTurn {
+    int* turn = nullptr;   // to be passed on once what was added there is done
+    int number = 0;        // of the key tile
+
+    /// Wait for the turn of key tile `next` at `counter`.
+    __device__ __forceinline__ void take(int* counter, int next, int lane) {
+        if (!turn_reached(counter, next)) {
+            pass(lane);   // who is waited for may wait for this one
+            wait_for_turn(counter, next);
         }
-        fence_async_shared();
-        __syncwarp();
+        if (lane == 0) fence_async_global();
+    }
+    __device__ __forceinline__ void hold(int* counter, int own) {
+        turn = counter;
+        number = own;
+    }
+    /// Pass the turn on, when all but the last kPending parts are added.
+    template <int kPending = 0>
+    __device__ __forceinline__ void pass(int lane) {
+        if (turn == nullptr) return;
         if (lane == 0) {
-            bulk_reduce_add(to, from, Shape::kPartBytes / 4);
-            tma_store_commit();
+            bulk_wait_done<kPending>();
+            pass_turn(turn, number + 1);
         }
-    } else {
-#pragma unroll
-        for (int i = 0; i < 8; ++i) {
-            reduce_add_x4(to + i * 128 + lane * 4, d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
-        }
+        turn = nullptr;
     }
-}
-
-/// Wait until this warp's additions are done and can be seen by others.
-template <class Shape>
-__device__ __forceinline__ void settle_additions(int lane) {
-    if constexpr (Shape::kBulk) {
-        if (lane == 0) bulk_wait_done<0>();
-        __syncwarp();
-    }
-    fence_device();
-}
-
-/// Write 128 rows of dq once all key tiles are added, and leave zeros for the head that comes next.
-template <class Shape>
-__device__ __forceinline__ void finish_queries(const BackwardProblem& p, const KeyTile& t, int warp, int lane) {
-    wait_for_count(p.added + t.head, p.tiles);
-    write_queries<typename Shape::Element, Shape::kHeadDim, true>(p, t.last, t.first * 128, warp, lane);
-    fence_device();
-    named_barrier_sync(kBackwardTurnBarrier, 128);
-    if (warp == 0 && lane == 0) raise_count(p.cleared + t.head);
-}
+};
 
 /// All tiles of the warpgroup of dQ: a product per step, added to the sums as it comes.
-///
-/// In order: the turn at a tile of queries is passed on when the next step's product is done, since additions take so long.
 template <class Shape, bool kInOrder, bool kStaggered>
 __device__ __forceinline__ void add_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
-    RingOfTwo at;
-    uint32_t parity = 0;
-    int* turn = nullptr;   // to be passed on
-    int next_turn = 0;
-    const auto pass = [&] {
-        if (turn == nullptr) return;
-        settle_additions<Shape>(lane);
-        named_barrier_sync(kBackwardTurnBarrier, 128);
-        if (warp == 0 && lane == 0) pass_turn(turn, next_turn);
-        turn = nullptr;
-    };
+    ShortRing<2> at;
+    ShortRing<Shape::kKeyPlaces> key_at;
+    AddingTurn turn;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
-        if (tile.number < 0) {
-            finish_queries<Shape>(p, tile, warp, lane);
-            continue;
-        }
-        QueryWalk<kStaggered> walk(p, tile);
-        const int place = p.place(tile.head * p.group) - tile.head * p.group;
-        const int former = tile.head - p.kept * p.section;   // whose sums lay here
-        if (former >= 0) wait_for_count(p.cleared + former, p.pieces);
         int left = tile.steps(p);
         if (left > 0) {
-            mbarrier_wait(memory.keys_full(), parity);
-            parity ^= 1;
+            if (p.tends && tile.head >= p.first_head(1)) {   // prepare_rows left zeros in the first section
+                wait_for_count(p.cleared + tile.head, p.pieces);
+                if (lane == 0) fence_async_global();
+            }
+            mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
         }
-        for (; left > 0; --left, walk.next(tile)) {
+        for (QueryWalk<kStaggered> walk(p, tile); left > 0; --left, walk.next(tile)) {
+            const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
+            float* const to = p.sums + first_row * Shape::kHeadDim + warp * 1024;
+            int* const counter = p.turns + first_row / 16 + warp;
+            if constexpr (kInOrder) turn.take(counter, tile.number, lane);
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
-            const uint64_t b = wgmma_operand_transposed(memory.keys(), Shape::kKeyPitch);
-            const size_t slices = static_cast<size_t>(walk.head) * (p.rows / 64) + walk.tile * Shape::kSlices;
-            float* const to = p.sums + (static_cast<size_t>(place + walk.head) * p.rows + walk.tile * Shape::kQueries) *
-                                           Shape::kHeadDim + warp * 1024;
+            const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
 #pragma unroll
             for (int part = 0; part < Shape::kParts; ++part) {   // slices of 64 queries, or of 64 columns
                 constexpr uint64_t kNextA = Shape::kSlices > 1 ? 64 * 128 >> 4 : 0;
@@ -203,27 +210,25 @@ __device__ __forceinline__ void add_queries(
                 wgmma_results(sums);
                 if (part == Shape::kParts - 1) {
                     if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage()));
-                    if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty());
-                }
-                if constexpr (kInOrder) {
-                    if (part == 0) {
-                        pass();
-                        wait_for_turn(p.turns + slices, tile.number);
-                    }
+                    if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(key_at.stage()));
                 }
                 add_part<Shape>(memory, to + part * 4096, sums, part, warp, lane);
+                if (kInOrder && PASS_LATE && part == 0) turn.pass<1>(lane);
             }
             at.advance();
+            if (left == 1) key_at.advance();
             if constexpr (kInOrder) {
-                turn = p.turns + slices;
-                next_turn = tile.number + 1;
+                turn.hold(counter, tile.number);
+                if (!PASS_LATE) turn.pass(lane);
             }
         }
-        if constexpr (kInOrder) pass();
-        else settle_additions<Shape>(lane);
-        named_barrier_sync(kBackwardTurnBarrier, 128);
-        if (warp == 0 && lane == 0) raise_count(p.added + tile.head);
+        if constexpr (kInOrder) turn.pass(lane);
+        if (p.tends && lane == 0) {
+            bulk_wait_done<0>();
+            raise_count(p.added + tile.head);
+        }
     }
+    if (lane == 0) bulk_wait_done<0>();
 }
 
 template <class Shape, bool kInOrder, bool kStaggered>
@@ -258,6 +263,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         if (role == 0 && lane == 0) load_queries<Shape, kStaggered>(memory, queries, p);
         if (role == 1 && lane == 0) load_out<Shape, kStaggered>(memory, out, p);
         if (role == 2 && lane == 0) load_keys<Shape>(memory, keys, values, p);
+        if (role == 3 && p.tends) tend_sums<typename Shape::Element, Shape::kHeadDim>(p);
         __syncwarp();   // the warp ends as a whole
     }
 }

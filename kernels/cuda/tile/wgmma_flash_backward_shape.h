@@ -10,15 +10,13 @@
 #include "ptx/mbarrier.h"
 #include "tile/wgmma_shape.h"
 
-/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one of which three threads load; kQueries at a
-/// time in a ring of kStages tiles of Q and of dO.
-///
-/// kBulk: dQ is added by TMA from shared memory; otherwise by each thread from its registers.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_, bool kBulk_>
+/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend sums; kQueries at a time in
+/// a ring of kStages tiles of Q and of dO. With two places for the keys (or values), the next tile's load early.
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kKeyPlaces_, int kValuePlaces_>
 struct BackwardShape {
     using Element = Element_;
-    static constexpr bool kBulk = kBulk_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
+    static constexpr int kKeyPlaces = kKeyPlaces_, kValuePlaces = kValuePlaces_;
     static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
@@ -31,15 +29,16 @@ struct BackwardShape {
     static constexpr int kGradientStages = 2, kGradientBytes = kQueries * kKeys * 2;   // of dS
     static constexpr int kNumberBytes = kQueries * 4;
     static constexpr int kParts = kSlices * kHeadDim / 64, kPartBytes = 64 * 64 * 4;   // of dQ in fp32: 64 x 64 at a time
-    static constexpr int kSumBytes = kBulk ? 2 * kPartBytes : 0;
-    static constexpr int kValuesAt = kKeyBytes, kQueriesAt = 2 * kKeyBytes, kOutAt = kQueriesAt + kStages * kQueryBytes;
+    static constexpr int kValuesAt = kKeyPlaces * kKeyBytes, kQueriesAt = kValuesAt + kValuePlaces * kKeyBytes;
+    static constexpr int kOutAt = kQueriesAt + kStages * kQueryBytes;
     static constexpr int kGradientsAt = kOutAt + kStages * kQueryBytes;
     static constexpr int kSumsAt = kGradientsAt + kGradientStages * kGradientBytes;
-    static constexpr int kShiftsAt = kSumsAt + kSumBytes;
+    static constexpr int kShiftsAt = kSumsAt + kParts * kPartBytes;
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
     static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
-    static constexpr int kSharedBytes = kBarriersAt + (8 + 4 * kStages + 2 * kGradientStages) * 8;
+    static constexpr int kBarriers = 2 * (kKeyPlaces + kValuePlaces + 2 + 2 * kStages + kGradientStages);
+    static constexpr int kSharedBytes = kBarriersAt + kBarriers * 8;
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
@@ -49,15 +48,16 @@ struct BackwardShape {
 };
 
 /// What the kernels need beside the tensor maps. Query rows are padded to `rows`, a multiple of 128, in what the workspace
-/// holds.
+/// holds. A section is some key heads (of all batches) whose tiles are taken together, so that what they read stays in L2.
 struct BackwardProblem {
     float* shifts;   // [batch, heads, rows]: lse * log2(e), or +inf for a row that sees no key or does not exist
     float* deltas;   // [batch, heads, rows]: rowsum(dout * o)
-    float* sums;     // [places][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
-    int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
-    int* next;       // the first task that nobody has taken
-    int* added;      // [batch, key_heads]: tiles of keys whose part of dq is in the sums
-    int* cleared;    // [batch, key_heads]: tasks that have written dq and left zeros in the sums
+    float* sums;     // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
+    int* turns;      // [batch, heads, rows / 16]: key tiles added to what a warp has of these queries, if the order is fixed
+    int* next;       // the first tile that nobody has taken
+    int* chore;      // the first piece of sums that nobody has tended
+    int* added;      // [batch, key_heads]: warps that have added their part of a key tile to the sums
+    int* cleared;    // [batch, key_heads]: pieces of sums that the main kernel has set to zero
     uint8_t* dq;     // [batch, queries, heads, head_dim]
     uint8_t* dk;     // [batch, keys, key_heads, head_dim]
     uint8_t* dv;
@@ -65,54 +65,33 @@ struct BackwardProblem {
     int rows;
     bool causal;
     float softmax_scale, scale;   // scale: softmax_scale * log2(e)
-    int tiles;     // of keys, of one head
-    int section;   // key heads (of all batches) whose tiles are taken together, so that what they read stays in L2
-    int tasks, section_tasks;   // in all and of a section, see find_task
+    int tiles;                    // of keys, of one head
+    int sections;                 // their number
+    int section, longer;          // key heads of each, and how many of the first ones have one more
+    int tasks, section_tasks;     // in all and of a section, see find_task
+    int pieces, section_pieces;   // of sums of one key head, 64 query rows each, and of a section
+    bool tends;                   // the main kernel clears sums and writes dq, but for the first and the last section
 
-    int kept;      // sections whose sums have a place at a time
-    int pieces;    // tasks that write dq of one key head, 128 query rows each; 0 if a kernel of its own writes it
-
-    __host__ __device__ int sections() const { return ceil_div(batch * key_heads, section); }
-    /// Where the sums of a query head are: batch * heads + head.
-    __device__ __forceinline__ int place(int head) const {
-        const int key_head = head / group;
-        return (key_head / section % kept * section + key_head % section) * group + head % group;
-    }
+    __host__ __device__ int first_head(int number) const { return number * section + (number < longer ? number : longer); }
 };
 
-/// A task: a tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads; or, with a negative
-/// number, 128 rows of dq to be written: tile `first` of query head `last`.
+/// A tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads.
 struct KeyTile {
     int head;          // batch * key_heads + key head; negative: no more work
     int number;        // of the tile among the head's
     int first, last;
 
     /// How many steps the tile takes.
-    __device__ __forceinline__ int steps(const BackwardProblem& p) const {
-        return number < 0 ? 0 : max(0, last - first + 1) * p.group;
-    }
+    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
 };
 
-/// Task `task`. Section by section: the tiles of its keys, then dq of the section before, whose sums should be complete by
-/// then. Tasks that only wait for earlier ones cannot lock each other out. Returns false for one that does not exist.
+/// Tile `task`, section by section. Returns false for one that does not exist.
 __device__ __forceinline__ bool find_task(KeyTile& t, const BackwardProblem& p, int task, int queries, int keys) {
-    int section = task / p.section_tasks;
-    int rest = task - section * p.section_tasks - p.section * p.tiles;
-    const bool finish = rest >= 0;
-    section -= finish;
-    if (!finish) rest += p.section * p.tiles;
-    const int first_head = section * p.section, heads = min(p.section, p.batch * p.key_heads - first_head);
-    if (section < 0 || heads <= 0) return false;
+    const int section = task / p.section_tasks, rest = task - section * p.section_tasks;
+    const int first_head = p.first_head(section), heads = p.first_head(section + 1) - first_head;
     // Causal tiles near the beginning are seen by most queries: of the heads of a section, those come first.
-    const int divisor = finish ? p.rows / 128 : p.causal ? heads : p.tiles;
+    const int divisor = p.causal ? heads : p.tiles;
     const int quotient = rest / divisor, remainder = rest - quotient * divisor;
-    if (finish) {
-        t.last = first_head * p.group + quotient;
-        t.head = t.last / p.group;
-        t.number = -1;
-        t.first = remainder;
-        return t.head < first_head + heads;
-    }
     t.head = first_head + (p.causal ? remainder : quotient);
     t.number = p.causal ? quotient : remainder;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
@@ -138,12 +117,14 @@ struct QueryWalk {
     }
 };
 
-/// A place in a ring of two, in one register.
-struct RingOfTwo {
+/// A place in a ring of one or two, in one register.
+template <int kPlaces>
+struct ShortRing {
+    static_assert(kPlaces == 1 || kPlaces == 2, "bits of a number");
     int uses = 0;
 
-    __device__ __forceinline__ int stage() const { return uses & 1; }
-    __device__ __forceinline__ uint32_t parity() const { return uses >> 1 & 1; }
+    __device__ __forceinline__ int stage() const { return uses & (kPlaces - 1); }
+    __device__ __forceinline__ uint32_t parity() const { return uses >> (kPlaces - 1) & 1; }
     __device__ __forceinline__ void advance() { ++uses; }
 };
 
@@ -153,8 +134,10 @@ struct BackwardMemory {
     uint8_t* start;
     uint32_t address;
 
-    __device__ __forceinline__ uint32_t keys() const { return address; }
-    __device__ __forceinline__ uint32_t values() const { return address + Shape::kValuesAt; }
+    __device__ __forceinline__ uint32_t keys(int place) const { return address + place * Shape::kKeyBytes; }
+    __device__ __forceinline__ uint32_t values(int place) const {
+        return address + Shape::kValuesAt + place * Shape::kKeyBytes;
+    }
     __device__ __forceinline__ uint32_t queries(int stage) const {
         return address + Shape::kQueriesAt + stage * Shape::kQueryBytes;
     }
@@ -181,27 +164,39 @@ struct BackwardMemory {
     }
 
     __device__ __forceinline__ uint32_t barrier(int i) const { return address + Shape::kBarriersAt + 8 * i; }
-    __device__ __forceinline__ uint32_t keys_full() const { return barrier(0); }
-    __device__ __forceinline__ uint32_t keys_empty() const { return barrier(1); }
-    __device__ __forceinline__ uint32_t values_full() const { return barrier(2); }
-    __device__ __forceinline__ uint32_t values_empty() const { return barrier(3); }
-    __device__ __forceinline__ uint32_t board_full(int slot) const { return barrier(4 + slot); }
-    __device__ __forceinline__ uint32_t board_empty(int slot) const { return barrier(6 + slot); }
-    __device__ __forceinline__ uint32_t queries_full(int stage) const { return barrier(8 + stage); }
-    __device__ __forceinline__ uint32_t queries_empty(int stage) const { return barrier(8 + Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t out_full(int stage) const { return barrier(8 + 2 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t out_empty(int stage) const { return barrier(8 + 3 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t gradients_full(int stage) const { return barrier(8 + 4 * Shape::kStages + stage); }
+    __device__ __forceinline__ uint32_t keys_full(int place) const { return barrier(place); }
+    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kKeyPlaces + place); }
+    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(kValueBarriers + place); }
+    __device__ __forceinline__ uint32_t values_empty(int place) const {
+        return barrier(kValueBarriers + Shape::kValuePlaces + place);
+    }
+    __device__ __forceinline__ uint32_t board_full(int slot) const { return barrier(kBoardBarriers + slot); }
+    __device__ __forceinline__ uint32_t board_empty(int slot) const { return barrier(kBoardBarriers + 2 + slot); }
+    __device__ __forceinline__ uint32_t queries_full(int stage) const { return barrier(kRingBarriers + stage); }
+    __device__ __forceinline__ uint32_t queries_empty(int stage) const {
+        return barrier(kRingBarriers + Shape::kStages + stage);
+    }
+    __device__ __forceinline__ uint32_t out_full(int stage) const {
+        return barrier(kRingBarriers + 2 * Shape::kStages + stage);
+    }
+    __device__ __forceinline__ uint32_t out_empty(int stage) const {
+        return barrier(kRingBarriers + 3 * Shape::kStages + stage);
+    }
+    __device__ __forceinline__ uint32_t gradients_full(int stage) const { return barrier(kGradientBarriers + stage); }
     __device__ __forceinline__ uint32_t gradients_empty(int stage) const {
-        return barrier(8 + 4 * Shape::kStages + Shape::kGradientStages + stage);
+        return barrier(kGradientBarriers + Shape::kGradientStages + stage);
     }
 
     /// One thread. Counts are those of the warps that read a place, or of the threads that fill it.
     __device__ __forceinline__ void init_barriers() const {
-        mbarrier_init(keys_full(), 1);
-        mbarrier_init(keys_empty(), Shape::kKeyWarps + Shape::kQueryWarps);
-        mbarrier_init(values_full(), 1);
-        mbarrier_init(values_empty(), Shape::kKeyWarps);
+        for (int place = 0; place < Shape::kKeyPlaces; ++place) {
+            mbarrier_init(keys_full(place), 1);
+            mbarrier_init(keys_empty(place), Shape::kKeyWarps + Shape::kQueryWarps);
+        }
+        for (int place = 0; place < Shape::kValuePlaces; ++place) {
+            mbarrier_init(values_full(place), 1);
+            mbarrier_init(values_empty(place), Shape::kKeyWarps);
+        }
         for (int slot = 0; slot < 2; ++slot) {
             mbarrier_init(board_full(slot), 1);
             mbarrier_init(board_empty(slot), Shape::kKeyWarps + Shape::kQueryWarps + 2);
@@ -218,12 +213,16 @@ struct BackwardMemory {
         }
         mbarrier_fence_init();
     }
+
+  private:
+    static constexpr int kValueBarriers = 2 * Shape::kKeyPlaces, kBoardBarriers = kValueBarriers + 2 * Shape::kValuePlaces;
+    static constexpr int kRingBarriers = kBoardBarriers + 4, kGradientBarriers = kRingBarriers + 4 * Shape::kStages;
 };
 
 /// The block's queue of work: one thread writes tiles down, the others read them in the same order.
 template <class Shape>
 struct Board {
-    RingOfTwo at;
+    ShortRing<2> at;
 
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
         mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);

@@ -21,8 +21,8 @@ def kernel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """Additions in order, from registers, and dq written by tasks: all not as shipped."""
-    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "BULK": 0, "FINISH_TASKS": 1})
+    """Additions in order."""
+    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1})
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
