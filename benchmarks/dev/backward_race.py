@@ -6,8 +6,8 @@
     python benchmarks/dev/backward_race.py race FOLDER [--seconds 40] [--budget 250] [--labels REGEX] [--cases REGEX]
 
 ``build`` compiles kernels/cuda/flash_attention_bwd/VARIANT.cu (of another folder KERNELS, with ":" for "/", if given)
-for sm_90a into FOLDER/LABEL.so, all at once. ``check`` runs the problem's tests on each against its fp64 reference,
-with poisoned outputs and workspaces and guard bands, twice, and says whose bits repeat. ``race`` times by CUDA-graph
+for sm_90a into FOLDER/LABEL.so, all at once. ``check`` runs the problem's tests, and some cases with many heads, on each against
+its fp64 reference, with poisoned outputs and workspaces and guard bands, twice, and says whose bits repeat. ``race`` times by CUDA-graph
 replays in turns with torch's cuDNN and FlashAttention-2 backward and, where flash_attn_interface can be imported,
 FlashAttention-3's; with --parts it lists what the kernels of one call take. Labels that begin with "x" are for timing
 alone: they may leave work out.
@@ -41,6 +41,9 @@ CASES = [shared.flash(16384 // s, s, s, h, h, dim, causal)
 CASES += [shared.flash(16384 // s, s, s, h, h, dim, causal)
           for dim, h in ((64, 32), (128, 16)) for s in (512, 16384) for causal in (0, 1)]
 CASES += [shared.flash(2, 8192, 8192, 16, 2, 128, 1)]
+# Checked beside the problem's tests: so many heads that there are several sections of them.
+MORE = [shared.flash(8, 2048, 2048, 32, 32, 64, 1), shared.flash(8, 2048, 2048, 16, 16, 128, 0),
+        shared.flash(8, 1000, 1030, 64, 16, 64, 1), shared.flash(16, 515, 300, 32, 16, 128, 1)]
 say = shared.say
 
 
@@ -88,7 +91,7 @@ def check(problem: shared.Problem, kernels: list[shared.Kernel], seconds: float)
     wrong: dict[str, int] = {}
     differ: dict[str, int] = {}
     count = 0
-    for case in test_cases(PROBLEM):
+    for case in [*({**case, "seed": 7} for case in MORE), *test_cases(PROBLEM)]:
         if shared.elapsed() > seconds:
             say(f"out of time before {case}")
             break

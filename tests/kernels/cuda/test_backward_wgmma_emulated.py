@@ -21,8 +21,8 @@ def kernel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """Additions in order."""
-    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1})
+    """Additions in order, and small sections of heads also where tiles are causal."""
+    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "SECTION_ROOM": 0})
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -59,7 +59,13 @@ def test_additions_in_order(other):
     """The emulation runs one block after the other and fails where a block would have to wait for a later one."""
     for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1)):
         other.check(size, eager=True)
-    other.check(case(7, 40, 130, 2, 1, 64, 0))       # more heads than there are places for sums
+
+
+def test_sums_are_tended_section_by_section(other):
+    """Zeros before a section's tiles, dq behind them: sections of one head and, of seven by two, of unlike sizes."""
+    other.check(case(7, 40, 130, 2, 1, 64, 0))
+    other.check(case(3, 100, 520, 1, 1, 128, 1), eager=True)
+    other.check(case(5, 40, 100, 1, 1, 64, 1), processors=2)
 
 
 def test_a_small_workspace_is_refused(kernel):
