@@ -35,9 +35,9 @@
 #include "kernel.h"
 
 #include <cstddef>
-#include <cstdint>
 
-#include "ceil_div.h"
+#include "status.h"
+#include "tile/backward_call.h"
 #include "tile/wgmma_flash_backward_launch.h"
 
 #ifndef IN_ORDER
@@ -66,12 +66,12 @@ template <class Element>
 using D128 = BackwardShape<Element, 128, 64, D128_STAGES, D128_KEY_PLACES, 1>;
 
 template <class Element>
-int dispatch(int head_dim, const BackwardCall& a, void* queue) {
+int dispatch(const BackwardCall& a, void* queue) {
     int device = 0, multiprocessors = 0;
     cudaError_t status = cudaGetDevice(&device);
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return static_cast<int>(status);
-    switch (head_dim) {
+    switch (a.head_dim) {
         case 64: return launch_flash_backward<D64<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
         case 128: return launch_flash_backward<D128<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
@@ -84,14 +84,8 @@ extern "C" int flash_attention_bwd(
     const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
     void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
     float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
-    if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0) {
-        return kUnsupportedShape;
-    }
-    for (const void* tensor : {q, k, v, o, dout, static_cast<const void*>(dq), static_cast<const void*>(dk),
-                               static_cast<const void*>(dv)}) {
-        if (reinterpret_cast<uintptr_t>(tensor) % 16 != 0) return kUnsupportedShape;
-    }
-    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal != 0,
-                            softmax_scale, workspace, workspace_bytes};
-    return half != 0 ? dispatch<Fp16>(head_dim, a, queue) : dispatch<Bf16>(head_dim, a, queue);
+    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, head_dim, half != 0,
+                            causal != 0, softmax_scale, workspace, workspace_bytes};
+    if (!a.sound()) return kUnsupportedShape;
+    return a.half ? dispatch<Fp16>(a, queue) : dispatch<Bf16>(a, queue);
 }

@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "online_softmax.h"
 #include "status.h"
+#include "tile/backward_call.h"
 #include "tile/head_tensor_map.h"
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_flash_backward.h"
@@ -25,18 +26,6 @@
 #if !defined(SECTION_ROOM)
 #define SECTION_ROOM 16   // MB
 #endif
-
-/// The arguments of kernel.h.
-struct BackwardCall {
-    const void *q, *k, *v, *o, *dout;
-    const float* lse;
-    void *dq, *dk, *dv;
-    int batch, queries, keys, heads, key_heads;
-    bool causal;
-    float softmax_scale;
-    void* workspace;
-    size_t workspace_bytes;
-};
 
 /// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
 inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {

@@ -75,6 +75,12 @@ def test_a_small_workspace_is_refused(kernel):
         kernel.run(size, data, short=kernel.binding.workspace_bytes(size) - 32 * 1024)
 
 
+def test_other_head_dimensions_are_refused(kernel):
+    size = case(1, 64, 64, 1, 1, 256, 0)
+    with pytest.raises(AssertionError, match="status -1"):
+        kernel.run(size, kernel.reference.generate_input(**size, seed=1, device="cpu"))
+
+
 RUN = """
 import sys, pathlib; sys.path.insert(0, {root!r})
 from tests.kernels.cuda.backward_emulation import EmulatedBackward
