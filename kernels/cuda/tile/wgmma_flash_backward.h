@@ -14,6 +14,7 @@
 #include "launch.h"
 #include "ptx/bulk_copy.h"
 #include "ptx/grid_dependency.h"
+#include "ptx/lane_index.h"
 #include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma.h"
@@ -238,7 +239,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     static_assert(!(kInOrder && kStaggered), "key tiles take turns in one order at all queries");
     uint8_t* const shared = swizzled_shared();
     const BackwardMemory<Shape> memory = {shared, shared_address(shared)};
-    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
 
     if (threadIdx.x == 0) {
         memory.init_barriers();
@@ -251,15 +252,16 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     grid_dependency_wait();
     grid_dependency_release();
 
+    // Each role reads its lane itself: there is no register to keep it in for all.
     if (warp < Shape::kKeyWarps) {
         take_registers<Shape::kKeyRegisters>();
-        consume_keys<Shape, kStaggered>(memory, p, warp / 4, warp % 4, lane);
+        consume_keys<Shape, kStaggered>(memory, p, warp / 4, warp % 4, lane_index());
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        add_queries<Shape, kInOrder, kStaggered>(memory, p, warp - Shape::kKeyWarps, lane);
+        add_queries<Shape, kInOrder, kStaggered>(memory, p, warp - Shape::kKeyWarps, lane_index());
     } else {
         give_registers<Shape::kLoadRegisters>();
-        const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps;
+        const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
         if (role == 0 && lane == 0) load_queries<Shape, kStaggered>(memory, queries, p);
         if (role == 1 && lane == 0) load_out<Shape, kStaggered>(memory, out, p);
         if (role == 2 && lane == 0) load_keys<Shape>(memory, keys, values, p);
