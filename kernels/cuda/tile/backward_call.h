@@ -16,7 +16,7 @@ struct BackwardCall {
     void* workspace;
     size_t workspace_bytes;
 
-    /// Whether the sizes make sense and the tensors can be read 16 bytes at a time. The head dimension is the kernel's to judge.
+    /// Whether the sizes make sense and the tensors can be read 16 bytes at a time. Kernels judge the head dimension themselves.
     bool sound() const {
         if (batch < 1 || queries < 1 || keys < 1 || key_heads < 1 || heads < 1 || heads % key_heads != 0) return false;
         for (const void* tensor : {q, k, v, o, dout, static_cast<const void*>(dq), static_cast<const void*>(dk),

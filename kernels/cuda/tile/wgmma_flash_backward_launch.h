@@ -79,7 +79,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
     const long long section_heads = p.section + (p.longer > 0), section_tasks = section_heads * p.tiles;
     const long long tasks = p.sections * section_tasks, pieces = p.sections * section_heads * p.pieces;
-    if (std::max(tasks, pieces) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;   // every block takes one number too many
+    // Every block takes one number too many.
+    if (std::max(tasks, pieces) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
     p.tasks = static_cast<int>(tasks);
     p.section_tasks = static_cast<int>(section_tasks);
     p.section_pieces = static_cast<int>(section_heads * p.pieces);
