@@ -9,8 +9,8 @@
 for sm_90a into FOLDER/LABEL.so, all at once. ``check`` runs the problem's tests, and some cases with many heads, on
 each against its fp64 reference, with poisoned outputs and workspaces and guard bands, twice, and says whose bits
 repeat. ``race`` times by CUDA-graph replays in turns with torch's cuDNN and FlashAttention-2 backward and, where
-flash_attn_interface can be imported, FlashAttention-3's; with --parts it lists what the kernels of one call take. Labels that begin with "x" are for timing
-alone: they may leave work out.
+flash_attn_interface can be imported, FlashAttention-3's; with --parts it lists what the kernels of one call take.
+Labels that begin with "x" are for timing alone: they may leave work out.
 """
 
 from __future__ import annotations
