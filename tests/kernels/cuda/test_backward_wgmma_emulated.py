@@ -85,26 +85,27 @@ RUN = """
 import sys, pathlib; sys.path.insert(0, {root!r})
 from tests.kernels.cuda.backward_emulation import EmulatedBackward
 kernel = EmulatedBackward(pathlib.Path({out!r}), {{}}, kernels=pathlib.Path({kernels!r}))
-kernel.check(dict(batch=1, sq=260, sk=260, hq=1, hk=1, dim=128, causal=1, half=0))
+kernel.check({size!r})
 """
 
 
 @pytest.mark.parametrize(
-    ("line", "damaged"),
+    ("part", "size", "line", "damaged"),
     [
-        ("if (step > 0) release(memory.queries_empty(before));", ""),
-        ("own - ahead - first_query", "own - ahead - first_query + 1"),
+        ("keys", case(1, 260, 260, 1, 1, 128, 1), "if (step > 0) release(memory.queries_empty(before));", ""),
+        ("keys", case(1, 260, 260, 1, 1, 128, 1), "own - ahead - first_query", "own - ahead - first_query + 1"),
+        ("rows", case(4, 40, 130, 1, 1, 64, 0), "wait_for_count(p.added + done, 4 * p.tiles);", ""),
     ],
-    ids=["release", "mask"],
+    ids=["release", "mask", "early"],
 )
-def test_the_emulation_notices_damage(tmp_path, line, damaged):
-    """A check of the checks: a kernel that keeps a place or masks wrongly fails, by a wrong result or a deadlock."""
+def test_the_emulation_notices_damage(tmp_path, part, size, line, damaged):
+    """A check of the checks: keeping a place, masking wrongly, writing dq too early give a wrong result or a deadlock."""
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    header = tmp_path / "kernels/cuda/tile/wgmma_flash_backward_keys.h"
+    header = tmp_path / f"kernels/cuda/tile/wgmma_flash_backward_{part}.h"
     text = header.read_text()
     assert line in text
     header.write_text(text.replace(line, damaged))
-    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), size=size)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "AssertionError" in done.stderr or "emulation:" in done.stderr
