@@ -5,7 +5,7 @@
 // shared memory and has TMA add it to fp32 sums in global memory. So the key warpgroups never wait for each other, only for
 // room. Of the fourth, three threads load: tiles of Q, of dO, and the keys and values. They meet at mbarriers: full (the bytes
 // have landed, or all key warps have stored) and empty (every warp that reads has read). Its last warp tends the sums: zeros
-// for a section of heads before its tiles begin, dq from those of a section that is complete.
+// before they are needed, dq when they are complete; or it adds to them, where that has an order.
 #pragma once
 
 #include <cstddef>
@@ -27,10 +27,6 @@
 #include "tile/wgmma_flash_backward_rows.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-#if !defined(PASS_LATE)
-#define PASS_LATE 0
-#endif
-
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
 template <class Shape, bool kStaggered>
 __device__ __forceinline__ void load_queries(
@@ -38,10 +34,8 @@ __device__ __forceinline__ void load_queries(
     RingPosition<Shape::kStages> at;
     for (Board<Shape> board;;) {
         // Taken only now, when what is left of the last tile lies in the ring: who is late takes less.
-        KeyTile tile;
-        int task;
-        do task = take_number(p.next);
-        while (task < p.tasks && !find_task(tile, p, task, Shape::kQueries, Shape::kKeys));
+        const int task = take_number(p.next);
+        KeyTile tile = find_task(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
         if (tile.head < 0) return;
@@ -119,78 +113,38 @@ __device__ __forceinline__ void load_keys(
     }
 }
 
-/// Add a warp's rows of a part of dQ to the sums: [8][32][4] numbers at `to`.
+/// Leave a warp's rows of a part of dQ in shared memory for TMA: [8][32][4] numbers.
 template <class Shape>
-__device__ __forceinline__ void add_part(
-    const BackwardMemory<Shape>& memory, float* to, const float (&d)[32], int part, int warp, int lane) {
-    if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
-    __syncwarp();
-    const uint32_t from = memory.sums(part, warp);
+__device__ __forceinline__ void write_part(
+    const BackwardMemory<Shape>& memory, const float (&d)[32], int part, int warp, int lane) {
+    uint8_t* const to = memory.start + (memory.sums(part, warp) - memory.address) + lane * 16;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
-        *reinterpret_cast<float4*>(memory.start + (from - memory.address) + i * 512 + lane * 16) =
-            make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+        *reinterpret_cast<float4*>(to + i * 512) = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
     }
     fence_async_shared();
     __syncwarp();
-    if (lane == 0) {
-        bulk_reduce_add(to, from, Shape::kPartBytes / 4);
-        tma_store_commit();
-    }
 }
 
-/// The turns of one warp of dQ at its rows of the sums, where key tiles are added in order.
-struct AddingTurn {
-    int* turn = nullptr;   // to be passed on once what was added there is done
-    int number = 0;        // of the key tile
-
-    /// Wait for the turn of key tile `next` at `counter`.
-    __device__ __forceinline__ void take(int* counter, int next, int lane) {
-        if (!turn_reached(counter, next)) {
-            pass(lane);   // who is waited for may wait for this one
-            wait_for_turn(counter, next);
-        }
-        if (lane == 0) fence_async_global();
-    }
-    __device__ __forceinline__ void hold(int* counter, int own) {
-        turn = counter;
-        number = own;
-    }
-    /// Pass the turn on, when all but the last kPending parts are added.
-    template <int kPending = 0>
-    __device__ __forceinline__ void pass(int lane) {
-        if (turn == nullptr) return;
-        if (lane == 0) {
-            bulk_wait_done<kPending>();
-            pass_turn(turn, number + 1);
-        }
-        turn = nullptr;
-    }
-};
-
-/// All tiles of the warpgroup of dQ: a product per step, added to the sums as it comes.
+/// All tiles of the warpgroup of dQ: a product per step. Each warp has TMA add its rows to the sums as they come, or, in order,
+/// leaves that to add_in_order.
 template <class Shape, bool kInOrder, bool kStaggered>
-__device__ __forceinline__ void add_queries(
+__device__ __forceinline__ void multiply_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
     ShortRing<2> at;
     ShortRing<Shape::kKeyPlaces> key_at;
-    AddingTurn turn;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
         int left = tile.steps(p);
         if (left > 0) {
-            if (p.tends && tile.head >= p.first_head(1)) {   // prepare_rows left zeros in the first section
+            if (!kInOrder && p.chores > 0 && tile.head >= p.lead) {
                 wait_for_count(p.cleared + tile.head, p.pieces);
                 if (lane == 0) fence_async_global();
             }
             mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
         }
         for (QueryWalk<kStaggered> walk(p, tile); left > 0; --left, walk.next(tile)) {
-            const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
-            float* const to = p.sums + first_row * Shape::kHeadDim + warp * 1024;
-            int* const counter = p.turns + first_row / 16 + warp;
-            if constexpr (kInOrder) turn.take(counter, tile.number, lane);
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
@@ -213,23 +167,60 @@ __device__ __forceinline__ void add_queries(
                     if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage()));
                     if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(key_at.stage()));
                 }
-                add_part<Shape>(memory, to + part * 4096, sums, part, warp, lane);
-                if (kInOrder && PASS_LATE && part == 0) turn.pass<1>(lane);
+                if constexpr (kInOrder) {
+                    mbarrier_wait(memory.sums_empty(part), (at.uses & 1) ^ 1);
+                    write_part<Shape>(memory, sums, part, warp, lane);
+                    if (lane == 0) mbarrier_arrive(memory.sums_full(part));
+                } else {
+                    if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
+                    __syncwarp();
+                    write_part<Shape>(memory, sums, part, warp, lane);
+                    if (lane == 0) {
+                        float* const to = p.sums + (static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries) *
+                                                       Shape::kHeadDim + part * 4096 + warp * 1024;
+                        bulk_reduce_add(to, memory.sums(part, warp), Shape::kPartBytes / 4);
+                        tma_store_commit();
+                    }
+                }
             }
             at.advance();
             if (left == 1) key_at.advance();
-            if constexpr (kInOrder) {
-                turn.hold(counter, tile.number);
-                if (!PASS_LATE) turn.pass(lane);
-            }
         }
-        if constexpr (kInOrder) turn.pass(lane);
-        if (p.tends && lane == 0) {
+        if (!kInOrder && p.chores > 0 && lane == 0) {
             bulk_wait_done<0>();
             raise_count(p.added + tile.head);
         }
     }
-    if (lane == 0) bulk_wait_done<0>();
+    if (!kInOrder && lane == 0) bulk_wait_done<0>();
+}
+
+/// Add the parts of dQ to the sums, those of a tile of queries when it is this key tile's turn, and pass the turn on. One
+/// thread: it waits for memory, which the warpgroup of dQ has no time for.
+template <class Shape>
+__device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory, const BackwardProblem& p) {
+    uint32_t parity = 0;
+    for (Board<Shape> board;;) {
+        const KeyTile tile = board.read(memory);
+        if (tile.head < 0) return;
+        QueryWalk<false> walk(p, tile);
+        for (int left = tile.steps(p); left > 0; --left, walk.next(tile), parity ^= 1) {
+            const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
+            wait_for_turn(p.turns + first_row / 64, tile.number);
+            fence_async_global();
+#pragma unroll
+            for (int part = 0; part < Shape::kParts; ++part) {
+                mbarrier_wait(memory.sums_full(part), parity);
+                bulk_reduce_add(p.sums + first_row * Shape::kHeadDim + part * 4096, memory.sums(part, 0), Shape::kPartBytes);
+                tma_store_commit();
+            }
+            tma_store_wait_read<1>();
+            mbarrier_arrive(memory.sums_empty(0));
+            tma_store_wait_read<0>();
+            mbarrier_arrive(memory.sums_empty(1));
+            bulk_wait_done<0>();
+            pass_turn(p.turns + first_row / 64, tile.number + 1);
+        }
+    }
 }
 
 template <class Shape, bool kInOrder, bool kStaggered>
@@ -242,7 +233,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
 
     if (threadIdx.x == 0) {
-        memory.init_barriers();
+        memory.init_barriers(kInOrder ? 3 : 2);
         tma_prefetch_map(queries);
         tma_prefetch_map(out);
         tma_prefetch_map(keys);
@@ -258,14 +249,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         consume_keys<Shape, kStaggered>(memory, p, warp / 4, warp % 4, lane_index());
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        add_queries<Shape, kInOrder, kStaggered>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        multiply_queries<Shape, kInOrder, kStaggered>(memory, p, warp - Shape::kKeyWarps, lane_index());
     } else {
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
         if (role == 0 && lane == 0) load_queries<Shape, kStaggered>(memory, queries, p);
         if (role == 1 && lane == 0) load_out<Shape, kStaggered>(memory, out, p);
         if (role == 2 && lane == 0) load_keys<Shape>(memory, keys, values, p);
-        if (role == 3 && p.tends) tend_sums<typename Shape::Element, Shape::kHeadDim>(p);
+        if constexpr (kInOrder) {
+            if (role == 3 && lane == 0) add_in_order<Shape>(memory, p);
+        } else {
+            if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim>(p);
+        }
         __syncwarp();   // the warp ends as a whole
     }
 }

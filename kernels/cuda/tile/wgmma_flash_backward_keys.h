@@ -81,6 +81,7 @@ __device__ __forceinline__ void consume_keys(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int group, int warp, int lane) {
     using Element = typename Shape::Element;
     constexpr int kPairs = Shape::kQueries / 8;   // of columns, per row of this thread
+    constexpr float kFactor = 1.0f / (1 << Shape::kWeightShift);
     RingPosition<Shape::kStages> at;   // of queries and dO
     ShortRing<2> gradient_at;
     ShortRing<Shape::kKeyPlaces> key_at;
@@ -170,8 +171,9 @@ __device__ __forceinline__ void consume_keys(
                     const float2 delta = memory.pair(memory.deltas(stage), j, lane);
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
-                        products[4 * j + 2 * half] -= delta.x;
-                        products[4 * j + 2 * half + 1] -= delta.y;
+                        float* const pair = products + 4 * j + 2 * half;
+                        pair[0] = pair[0] * kFactor - delta.x;
+                        pair[1] = pair[1] * kFactor - delta.y;
                     }
                 }
                 wgmma_wait<0>();
@@ -208,7 +210,7 @@ __device__ __forceinline__ void consume_keys(
         const int batch = tile.head / p.key_heads, key_head = tile.head % p.key_heads;
         const size_t pitch = static_cast<size_t>(p.key_heads) * (Shape::kHeadDim * 2);
         const size_t to = (static_cast<size_t>(batch) * p.keys + key) * pitch + key_head * (Shape::kHeadDim * 2);
-        store_accumulators<Element>(dv, 1.0f, p.dv + to, pitch, p.keys - key, lane);
+        store_accumulators<Element>(dv, kFactor, p.dv + to, pitch, p.keys - key, lane);
         store_accumulators<Element>(dk, p.softmax_scale, p.dk + to, pitch, p.keys - key, lane);
     }
 }

@@ -23,8 +23,8 @@
 #if !defined(TEND_SUMS)
 #define TEND_SUMS 1
 #endif
-#if !defined(SECTION_ROOM)
-#define SECTION_ROOM 16   // MB
+#if !defined(LEAD)
+#define LEAD 2
 #endif
 
 /// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
@@ -35,7 +35,7 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
     p->shifts = p->sums + lines * head_dim;
     p->deltas = p->shifts + lines;
     p->turns = reinterpret_cast<int*>(p->deltas + lines);
-    p->next = p->turns + lines / 16;
+    p->next = p->turns + lines / 64;
     p->chore = p->next + 1;
     p->added = p->chore + 1;
     p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
@@ -64,26 +64,25 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
 
-    // While a section is worked on, dq of the one before is written, which should be complete by then. Causal sections take
-    // long tiles first and end with short ones: more heads, so that blocks end together, and as many as L2 holds Q, dO and sums
-    // of. All of a size, since blocks could not end together at the end of a short one.
-    constexpr long long kRoom = SECTION_ROOM * (1LL << 20);
-    const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim;
-    const long long least = ceil_div((p.causal ? 8LL : 3LL) * multiprocessors, 2LL * p.tiles);
-    const long long wanted = std::min(heads, std::max(least, p.causal ? kRoom / bytes : 1LL));
-    p.sections = static_cast<int>((2 * heads + wanted) / (2 * wanted));
-    p.section = static_cast<int>(heads / p.sections);
-    p.longer = static_cast<int>(heads % p.sections);
+    // A section gives every block a tile. In order, where as many key tiles of a head as there are may wait for each other, the
+    // blocks that end together begin with the same key tile of different heads. At the end blocks end together if they take
+    // causal tiles of enough heads, the long ones first; in order that holds for all sections, as short tiles should not
+    // wait for long ones.
+    const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
+    const int enough = p.causal ? ceil_div(4 * multiprocessors, p.tiles) : round;
+    p.section = std::min(all, !kInOrder ? round : p.causal ? enough : std::max(1, multiprocessors / p.tiles));
+    p.sections = 1 + std::max(0, all - enough) / p.section;
+    p.last = all - p.first_head(p.sections - 1);
+    p.lead = LEAD * p.section;
+    p.lag = p.section;
     p.pieces = p.rows / 64 * p.group;
-    p.tends = TEND_SUMS != 0 && p.sections > 1;
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
-    const long long section_heads = p.section + (p.longer > 0), section_tasks = section_heads * p.tiles;
-    const long long tasks = p.sections * section_tasks, pieces = p.sections * section_heads * p.pieces;
+    const long long tasks = static_cast<long long>(all) * p.tiles, chores = static_cast<long long>(all + p.lag) * p.pieces;
     // Every block takes one number too many.
-    if (std::max(tasks, pieces) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
+    if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
     p.tasks = static_cast<int>(tasks);
-    p.section_tasks = static_cast<int>(section_tasks);
-    p.section_pieces = static_cast<int>(section_heads * p.pieces);
+    const bool tends = TEND_SUMS != 0 && !kInOrder && all > p.lead && all > p.last;
+    p.chores = tends ? std::max(all - p.lead, all - p.last + p.lag) * p.pieces : 0;
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
@@ -94,9 +93,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
 
     constexpr bool kEarly = EARLY_START != 0;
-    // The main kernel clears sums and writes dq itself, but for the first and the last section.
-    const int all = static_cast<int>(heads), zeroed = (p.tends ? p.first_head(1) : all) * p.group;
-    const int finished = (p.tends ? p.first_head(p.sections - 1) : 0) * p.group;
+    const int zeroed = (tends ? p.lead : all) * p.group, finished = (tends ? all - p.last : 0) * p.group;
     const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
                            kEarly, queue, rows, p, zeroed);

@@ -9,6 +9,7 @@
 
 #include "launch.h"
 #include "online_softmax.h"
+#include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/lane_index.h"
 #include "ptx/turn.h"
@@ -32,6 +33,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     grid_dependency_wait();
     grid_dependency_release();
     constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
+    constexpr int kShift = kShiftOfWeights<Element>;
     const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
     const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
     const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
@@ -40,7 +42,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
                          static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + thread % kLanes * 16;
     if (blockIdx.x == 0 && thread == 0) *p.next = *p.chore = 0;
     if (first == 0 && thread == 0 && head % p.group == 0) p.added[head / p.group] = p.cleared[head / p.group] = 0;
-    if (thread < kPrepareRows / 16) p.turns[line / 16 + thread] = 0;
+    if (thread < kPrepareRows / 64) p.turns[line / 64 + thread] = 0;
 
     if (head < zeroed) {
         float4* const sums = reinterpret_cast<float4*>(p.sums + line * kHeadDim);
@@ -69,8 +71,8 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
         }
         if (thread % kLanes == 0) {
             const float lse = row < p.queries ? rows.lse[static_cast<size_t>(head) * p.queries + row] : -INFINITY;
-            p.shifts[line + own] = lse == -INFINITY ? INFINITY : lse * kLog2E;
-            p.deltas[line + own] = delta;
+            p.shifts[line + own] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
+            p.deltas[line + own] = delta * (1.0f / (1 << kShift));
         }
     }
 }
@@ -100,42 +102,41 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
     }
 }
 
-/// What the main kernel does for sums beside its products: while the tiles of a section are worked on, it writes dq of the
-/// section before and leaves zeros for the section behind, 64 query rows of a head at a time. One warp of each block.
+/// What the main kernel does for sums beside its products, one warp of each block: chore by chore, 64 query rows of a head at a
+/// time, it leaves zeros for a key head p.lead further on and writes dq of the one p.lag before, whose tiles are done by then.
 ///
-/// Nobody waits in vain: pieces wait only for tiles of the section before, and these only for pieces with lower numbers.
+/// Nobody waits in vain: a chore waits for tiles of an earlier head, and these for zeros of chores with lower numbers.
 template <class Element, int kHeadDim>
 __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
-    const int lane = lane_index();
     for (;;) {
         int number = 0;
-        if (lane == 0) number = take_number(p.chore);
+        if (lane_index() == 0) number = take_number(p.chore);
         number = __shfl_sync(0xffffffffu, number, 0);
-        const int section = number / p.section_pieces;
-        if (section >= p.sections) return;
-        if (section > 0) {
-            const int done = p.first_head(section - 1) + (number - section * p.section_pieces) / p.pieces;   // a key head
-            if (done < p.first_head(section)) {
-                wait_for_count(p.added + done, 4 * p.tiles);
-                const int skipped = number % p.pieces / (p.rows / 64);
-                int row = (number % p.pieces - skipped * (p.rows / 64)) * 64;
-#pragma unroll 1
-                do {
-                    write_queries<Element, kHeadDim>(p, done * p.group + skipped, row, lane);
-                    row += 16;
-                } while (row % 64 != 0);
-            }
-        }
-        const int next = p.first_head(section + 1) + (number - section * p.section_pieces) / p.pieces;   // a key head
-        if (section + 1 < p.sections && next < p.first_head(section + 2)) {
-            float* sums = p.sums + (static_cast<size_t>(next) * p.pieces + number % p.pieces) * (64 * kHeadDim) + lane * 4;
+        if (number >= p.chores) return;
+        int pieces = p.pieces, heads = p.key_heads_in_all();
+        compute_now(pieces);   // what follows from these is made anew for each chore: there are no registers to keep it in
+        compute_now(heads);
+        const int place = number / pieces, piece = number - place * pieces;
+        if (place + p.lead < heads) {
+            float* sums = p.sums + (static_cast<size_t>(number) + static_cast<size_t>(p.lead) * pieces) * (64 * kHeadDim);
 #pragma unroll 4
-            for (int i = 0; i < kHeadDim / 2; ++i) {
-                *reinterpret_cast<float4*>(sums + i * 128) = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            for (int i = lane_index(); i < kHeadDim * 16; i += 32) {
+                reinterpret_cast<float4*>(sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             }
             fence_device();
             __syncwarp();
-            if (lane == 0) raise_count(p.cleared + next);
+            if (lane_index() == 0) raise_count(p.cleared + place + p.lead);
+        }
+        const int done = place - p.lag;
+        if (done >= 0 && done < heads - p.last) {
+            wait_for_count(p.added + done, 4 * p.tiles);
+            const int skipped = piece / (p.rows / 64);
+            int row = (piece - skipped * (p.rows / 64)) * 64;
+#pragma unroll 1
+            do {
+                write_queries<Element, kHeadDim>(p, done * p.group + skipped, row, lane_index());
+                row += 16;
+            } while (row % 64 != 0);
         }
     }
 }

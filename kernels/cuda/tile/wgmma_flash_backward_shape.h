@@ -8,7 +8,13 @@
 
 #include "ceil_div.h"
 #include "ptx/mbarrier.h"
+#include "ptx/mma_16bit.h"
 #include "tile/wgmma_shape.h"
+
+template <class Element>
+constexpr int kShiftOfWeights = 0;
+template <>
+constexpr int kShiftOfWeights<Fp16> = 10;
 
 /// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend sums; kQueries at a time in
 /// a ring of kStages tiles of Q and of dO. With two places for the keys (or values), the next tile's load early.
@@ -22,6 +28,10 @@ struct BackwardShape {
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
     // What launch bounds give 512 threads is 128 each.
     static constexpr int kKeyRegisters = 208, kQueryRegisters = 64, kLoadRegisters = 32;
+
+    // Weights are 2^kWeightShift times what they are, so that fp16 has them whole down to 2^-24: dS is made of rounded weights and
+    // may be far larger than they are. bf16 has exponents enough.
+    static constexpr int kWeightShift = kShiftOfWeights<Element>;
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, dS is [keys / 64][queries], all in TMA's 128-byte swizzle.
     static constexpr int kKeyBytes = kKeys * kHeadDim * 2, kQueryBytes = kQueries * kHeadDim * 2;
@@ -37,7 +47,7 @@ struct BackwardShape {
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
     static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
-    static constexpr int kBarriers = 2 * (kKeyPlaces + kValuePlaces + 2 + 2 * kStages + kGradientStages);
+    static constexpr int kBarriers = 2 * (kKeyPlaces + kValuePlaces + 2 + 2 * kStages + kGradientStages + kParts);
     static constexpr int kSharedBytes = kBarriersAt + kBarriers * 8;
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
@@ -50,12 +60,12 @@ struct BackwardShape {
 /// What the kernels need beside the tensor maps. Query rows are padded to `rows`, a multiple of 128, in what the workspace
 /// holds. A section is some key heads (of all batches) whose tiles are taken together, so that what they read stays in L2.
 struct BackwardProblem {
-    float* shifts;   // [batch, heads, rows]: lse * log2(e), or +inf for a row that sees no key or does not exist
-    float* deltas;   // [batch, heads, rows]: rowsum(dout * o)
+    float* shifts;   // [batch, heads, rows]: lse * log2(e) - kWeightShift, or +inf for a row that sees no key or does not exist
+    float* deltas;   // [batch, heads, rows]: rowsum(dout * o) * 2^-kWeightShift
     float* sums;     // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
-    int* turns;      // [batch, heads, rows / 16]: key tiles added to what a warp has of these queries, if the order is fixed
+    int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
     int* next;       // the first tile that nobody has taken
-    int* chore;      // the first piece of sums that nobody has tended
+    int* chore;      // the first chore that nobody has taken, see tend_sums
     int* added;      // [batch, key_heads]: warps that have added their part of a key tile to the sums
     int* cleared;    // [batch, key_heads]: pieces of sums that the main kernel has set to zero
     uint8_t* dq;     // [batch, queries, heads, head_dim]
@@ -66,13 +76,15 @@ struct BackwardProblem {
     bool causal;
     float softmax_scale, scale;   // scale: softmax_scale * log2(e)
     int tiles;                    // of keys, of one head
-    int sections;                 // their number
-    int section, longer;          // key heads of each, and how many of the first ones have one more
-    int tasks, section_tasks;     // in all and of a section, see find_task
-    int pieces, section_pieces;   // of sums of one key head, 64 query rows each, and of a section
-    bool tends;                   // the main kernel clears sums and writes dq, but for the first and the last section
+    int sections, section;        // their number, and key heads of each but the last, which has the rest
+    int tasks;                    // tiles in all
+    int lead, lag, last;          // key heads of which sums are cleared ahead, dq is written behind, and is left to finish_rows
+    int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
 
-    __host__ __device__ int first_head(int number) const { return number * section + (number < longer ? number : longer); }
+    __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
+    __host__ __device__ int first_head(int number) const {   // of section `number`
+        return number < sections ? number * section : key_heads_in_all();
+    }
 };
 
 /// A tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads.
@@ -85,19 +97,17 @@ struct KeyTile {
     __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
 };
 
-/// Tile `task`, section by section. Returns false for one that does not exist.
-__device__ __forceinline__ bool find_task(KeyTile& t, const BackwardProblem& p, int task, int queries, int keys) {
-    const int section = task / p.section_tasks, rest = task - section * p.section_tasks;
-    const int first_head = p.first_head(section), heads = p.first_head(section + 1) - first_head;
-    // Causal tiles near the beginning are seen by most queries: of the heads of a section, those come first.
-    const int divisor = p.causal ? heads : p.tiles;
-    const int quotient = rest / divisor, remainder = rest - quotient * divisor;
-    t.head = first_head + (p.causal ? remainder : quotient);
-    t.number = p.causal ? quotient : remainder;
+/// Tile `task`: section by section, of its heads the first keys first, which causal queries see most of.
+__device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
+    const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
+    const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
+    KeyTile t;
+    t.number = rest / heads;
+    t.head = first_head + rest - t.number * heads;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     t.last = ceil_div(p.queries, queries) - 1;
-    return rest < heads * p.tiles;
+    return t;
 }
 
 /// The steps of a key tile: the tiles of queries of one head from the last to the first, then those of the group's next head.
@@ -186,9 +196,12 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t gradients_empty(int stage) const {
         return barrier(kGradientBarriers + Shape::kGradientStages + stage);
     }
+    __device__ __forceinline__ uint32_t sums_full(int part) const { return barrier(kSumBarriers + part); }
+    __device__ __forceinline__ uint32_t sums_empty(int part) const { return barrier(kSumBarriers + Shape::kParts + part); }
 
-    /// One thread. Counts are those of the warps that read a place, or of the threads that fill it.
-    __device__ __forceinline__ void init_barriers() const {
+    /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that read
+    /// the board beside warps.
+    __device__ __forceinline__ void init_barriers(int readers) const {
         for (int place = 0; place < Shape::kKeyPlaces; ++place) {
             mbarrier_init(keys_full(place), 1);
             mbarrier_init(keys_empty(place), Shape::kKeyWarps + Shape::kQueryWarps);
@@ -199,7 +212,7 @@ struct BackwardMemory {
         }
         for (int slot = 0; slot < 2; ++slot) {
             mbarrier_init(board_full(slot), 1);
-            mbarrier_init(board_empty(slot), Shape::kKeyWarps + Shape::kQueryWarps + 2);
+            mbarrier_init(board_empty(slot), Shape::kKeyWarps + Shape::kQueryWarps + readers);
         }
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(queries_full(stage), 1);
@@ -211,12 +224,17 @@ struct BackwardMemory {
             mbarrier_init(gradients_full(stage), Shape::kKeyWarps);
             mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
         }
+        for (int part = 0; part < Shape::kParts; ++part) {
+            mbarrier_init(sums_full(part), Shape::kQueryWarps);
+            mbarrier_init(sums_empty(part), 1);
+        }
         mbarrier_fence_init();
     }
 
   private:
     static constexpr int kValueBarriers = 2 * Shape::kKeyPlaces, kBoardBarriers = kValueBarriers + 2 * Shape::kValuePlaces;
     static constexpr int kRingBarriers = kBoardBarriers + 4, kGradientBarriers = kRingBarriers + 4 * Shape::kStages;
+    static constexpr int kSumBarriers = kGradientBarriers + 2 * Shape::kGradientStages;
 };
 
 /// The block's queue of work: one thread writes tiles down, the others read them in the same order.

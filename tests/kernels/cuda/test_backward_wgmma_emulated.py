@@ -21,8 +21,8 @@ def kernel(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """Additions in order, and small sections of heads also where tiles are causal."""
-    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "SECTION_ROOM": 0})
+    """Additions in order."""
+    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1})
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -61,11 +61,11 @@ def test_additions_in_order(other):
         other.check(size, eager=True)
 
 
-def test_sums_are_tended_section_by_section(other):
-    """Zeros before a section's tiles, dq behind them: sections of one head, then of two, two and one."""
-    other.check(case(7, 40, 130, 2, 1, 64, 0))
-    other.check(case(3, 100, 520, 1, 1, 128, 1), eager=True)
-    other.check(case(5, 40, 100, 1, 1, 64, 0))
+def test_sums_are_tended_by_the_main_kernel(kernel):
+    """Zeros ahead of the tiles that add to them, dq behind: more heads than the blocks take at a time."""
+    kernel.check(case(7, 40, 130, 2, 1, 64, 0))
+    kernel.check(case(4, 100, 520, 2, 2, 128, 1), eager=True)
+    kernel.check(case(5, 40, 100, 1, 1, 64, 0), processors=2)
 
 
 def test_a_small_workspace_is_refused(kernel):
@@ -99,7 +99,7 @@ kernel.check({size!r})
     ids=["release", "mask", "early"],
 )
 def test_the_emulation_notices_damage(tmp_path, part, size, line, damaged):
-    """A check of the checks: keeping a place, masking wrongly, writing dq too early give a wrong result or a deadlock."""
+    """A check of the checks: to keep a place, mask wrongly or write dq too early is a wrong result or a deadlock."""
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
     header = tmp_path / f"kernels/cuda/tile/wgmma_flash_backward_{part}.h"
     text = header.read_text()
