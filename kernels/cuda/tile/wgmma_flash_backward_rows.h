@@ -17,6 +17,10 @@
 #include "tile/wgmma_flash_backward_keys.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
+#if !defined(PREPARE_ORDER)
+#define PREPARE_ORDER 1
+#endif
+
 /// What `prepare_rows` reads.
 struct BackwardRows {
     const uint8_t* o;       // [batch, queries, heads, head_dim]
@@ -35,7 +39,13 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
     constexpr int kShift = kShiftOfWeights<Element>;
     const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
+#if PREPARE_ORDER
+    // Neighbouring blocks read neighbouring heads of the same rows, which lie side by side.
+    const int rows_of = static_cast<int>(blockIdx.x) / p.heads, first = rows_of % blocks * kPrepareRows;
+    const int head = rows_of / blocks * p.heads + static_cast<int>(blockIdx.x) % p.heads;
+#else
     const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
+#endif
     const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +

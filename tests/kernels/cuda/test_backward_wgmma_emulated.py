@@ -47,7 +47,7 @@ def test_gradients_match_the_reference(kernel, size, eager):
 
 
 def test_small_weights_keep_their_bits_in_fp16(kernel):
-    """dS is made of rounded weights: with this seed, one that fp16 cannot have whole would put dk off by twice its bound."""
+    """dS is made of rounded weights: what fp16 cannot have whole would put dk off by twice its bound here."""
     kernel.check(case(1, 128, 128, 1, 1, 128, 1, 1), seed=54)
 
 
