@@ -3,9 +3,9 @@
 //
 // Two warpgroups have 64 keys each (tile/wgmma_flash_backward_keys.h). A third multiplies dQ = dS K from the dS they leave in
 // shared memory and has TMA add it to fp32 sums in global memory. So the key warpgroups never wait for each other, only for
-// room. Of the fourth, three threads load: tiles of Q, of dO, and the keys and values. They meet at mbarriers: full (the bytes
-// have landed, or all key warps have stored) and empty (every warp that reads has read). Its last warp tends the sums: zeros
-// before they are needed, dq when they are complete; or it adds to them, where that has an order.
+// room. Of the fourth, two threads load: tiles of Q, and keys, values and tiles of dO. They meet at mbarriers: full (the bytes
+// have landed, or all key warps have stored) and empty (every warp that reads has read). Another thread adds dQ to the sums if
+// that has an order, and the last warp tends the sums: zeros before they are needed, dq when they are complete.
 #pragma once
 
 #include <cstddef>
@@ -53,16 +53,38 @@ __device__ __forceinline__ void load_queries(
     }
 }
 
-/// Load dO, with delta. One thread.
+/// Load keys and values of a tile as soon as there is a place, from memory to L2 even before that; then dO, with delta. One
+/// thread.
 template <class Shape, bool kStaggered>
-__device__ __forceinline__ void load_out(
-    const BackwardMemory<Shape>& memory, const TensorMap& out, const BackwardProblem& p) {
+__device__ __forceinline__ void load_others(
+    const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
+    const BackwardProblem& p) {
+    ShortRing<Shape::kKeyPlaces> key_at;
+    ShortRing<Shape::kValuePlaces> value_at;
     RingPosition<Shape::kStages> at;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
-        QueryWalk<kStaggered> walk(p, tile);
-        for (int left = tile.steps(p); left > 0; --left, walk.next(tile), at.advance()) {
+        int left = tile.steps(p);
+        if (left == 0) continue;
+        const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
+        if (Shape::kKeyPlaces == 1) tma_prefetch_5d(keys, 0, first, 0, head, batch);
+        if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
+        const auto load_key = [&] {
+            const uint32_t full = memory.keys_full(key_at.stage());
+            mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, first, 0, head, batch);
+            key_at.advance();
+        };
+        if (Shape::kKeyPlaces > 1) load_key();
+        const uint32_t full = memory.values_full(value_at.stage());
+        mbarrier_wait(memory.values_empty(value_at.stage()), value_at.parity() ^ 1);
+        mbarrier_arrive_expect(full, Shape::kKeyBytes);
+        tma_load_5d(memory.values(value_at.stage()), values, full, 0, first, 0, head, batch);
+        value_at.advance();
+        if (Shape::kKeyPlaces == 1) load_key();   // dQ needs the last tile's longest
+        for (QueryWalk<kStaggered> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
             const uint32_t full = memory.out_full(at.stage);
             mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
             mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
@@ -75,42 +97,18 @@ __device__ __forceinline__ void load_out(
     }
 }
 
-/// Load keys and values as soon as there is a place, from memory to L2 even before that. One thread.
-template <class Shape>
-__device__ __forceinline__ void load_keys(
-    const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const BackwardProblem& p) {
-    ShortRing<Shape::kKeyPlaces> key_at;
-    ShortRing<Shape::kValuePlaces> value_at;
-    for (Board<Shape> board;;) {
-        const KeyTile tile = board.read(memory);
-        if (tile.head < 0) return;
-        if (tile.steps(p) == 0) continue;
-        const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
-        const auto load_key = [&] {
-            const uint32_t full = memory.keys_full(key_at.stage());
-            mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
-            mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, first, 0, head, batch);
-            key_at.advance();
-        };
-        const auto load_value = [&] {
-            const uint32_t full = memory.values_full(value_at.stage());
-            mbarrier_wait(memory.values_empty(value_at.stage()), value_at.parity() ^ 1);
-            mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.values(value_at.stage()), values, full, 0, first, 0, head, batch);
-            value_at.advance();
-        };
-        if constexpr (Shape::kKeyPlaces > 1) {
-            load_key();
-            if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
-            load_value();
-        } else {   // dQ needs the keys longest
-            tma_prefetch_5d(keys, 0, first, 0, head, batch);
-            if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
-            load_value();
-            load_key();
-        }
-    }
+/// Wait until there are zeros, or others' parts, in the sums of a tile's queries.
+__device__ __forceinline__ void wait_for_zeros(const BackwardProblem& p, const KeyTile& tile) {
+    if (p.chores == 0 || tile.head < p.lead) return;   // prepare_rows left them
+    wait_for_count(p.cleared + tile.head, p.pieces);
+    fence_async_global();
+}
+
+/// This thread has added its part of a tile.
+__device__ __forceinline__ void report_added(const BackwardProblem& p, const KeyTile& tile) {
+    if (p.chores == 0) return;
+    bulk_wait_done<0>();
+    raise_count(p.added + tile.head);
 }
 
 /// Leave a warp's rows of a part of dQ in shared memory for TMA: [8][32][4] numbers.
@@ -138,10 +136,7 @@ __device__ __forceinline__ void multiply_queries(
         if (tile.head < 0) break;
         int left = tile.steps(p);
         if (left > 0) {
-            if (!kInOrder && p.chores > 0 && tile.head >= p.lead) {
-                wait_for_count(p.cleared + tile.head, p.pieces);
-                if (lane == 0) fence_async_global();
-            }
+            if (!kInOrder) wait_for_zeros(p, tile);
             mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
         }
         for (QueryWalk<kStaggered> walk(p, tile); left > 0; --left, walk.next(tile)) {
@@ -186,10 +181,7 @@ __device__ __forceinline__ void multiply_queries(
             at.advance();
             if (left == 1) key_at.advance();
         }
-        if (!kInOrder && p.chores > 0 && lane == 0) {
-            bulk_wait_done<0>();
-            raise_count(p.added + tile.head);
-        }
+        if (!kInOrder && lane == 0) report_added(p, tile);
     }
     if (!kInOrder && lane == 0) bulk_wait_done<0>();
 }
@@ -203,6 +195,7 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
         QueryWalk<false> walk(p, tile);
+        wait_for_zeros(p, tile);
         for (int left = tile.steps(p); left > 0; --left, walk.next(tile), parity ^= 1) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
             wait_for_turn(p.turns + first_row / 64, tile.number);
@@ -220,6 +213,7 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
             bulk_wait_done<0>();
             pass_turn(p.turns + first_row / 64, tile.number + 1);
         }
+        report_added(p, tile);
     }
 }
 
@@ -233,7 +227,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
 
     if (threadIdx.x == 0) {
-        memory.init_barriers(kInOrder ? 3 : 2);
+        memory.init_barriers(kInOrder ? 2 : 1);
         tma_prefetch_map(queries);
         tma_prefetch_map(out);
         tma_prefetch_map(keys);
@@ -254,13 +248,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
         if (role == 0 && lane == 0) load_queries<Shape, kStaggered>(memory, queries, p);
-        if (role == 1 && lane == 0) load_out<Shape, kStaggered>(memory, out, p);
-        if (role == 2 && lane == 0) load_keys<Shape>(memory, keys, values, p);
-        if constexpr (kInOrder) {
-            if (role == 3 && lane == 0) add_in_order<Shape>(memory, p);
-        } else {
-            if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim>(p);
-        }
+        if (role == 1 && lane == 0) load_others<Shape, kStaggered>(memory, keys, values, out, p);
+        if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
+        if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
         __syncwarp();   // the warp ends as a whole
     }
 }

@@ -81,7 +81,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
     p.tasks = static_cast<int>(tasks);
-    const bool tends = TEND_SUMS != 0 && !kInOrder && all > p.lead && all > p.last;
+    const bool tends = TEND_SUMS != 0 && all > p.lead && all > p.last;
     p.chores = tends ? std::max(all - p.lead, all - p.last + p.lag) * p.pieces : 0;
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 

@@ -116,7 +116,7 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
 /// time, it leaves zeros for a key head p.lead further on and writes dq of the one p.lag before, whose tiles are done by then.
 ///
 /// Nobody waits in vain: a chore waits for tiles of an earlier head, and these for zeros of chores with lower numbers.
-template <class Element, int kHeadDim>
+template <class Element, int kHeadDim, int kAdders>
 __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
     for (;;) {
         int number = 0;
@@ -139,7 +139,7 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
         }
         const int done = place - p.lag;
         if (done >= 0 && done < heads - p.last) {
-            wait_for_count(p.added + done, 4 * p.tiles);
+            wait_for_count(p.added + done, kAdders * p.tiles);
             const int skipped = piece / (p.rows / 64);
             int row = (piece - skipped * (p.rows / 64)) * 64;
 #pragma unroll 1

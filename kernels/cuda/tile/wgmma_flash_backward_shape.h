@@ -29,8 +29,8 @@ struct BackwardShape {
     // What launch bounds give 512 threads is 128 each.
     static constexpr int kKeyRegisters = 208, kQueryRegisters = 64, kLoadRegisters = 32;
 
-    // Weights are 2^kWeightShift times what they are, so that fp16 has them whole down to 2^-24: dS is made of rounded weights and
-    // may be far larger than they are. bf16 has exponents enough.
+    // Weights are 2^kWeightShift times what they are, so that fp16 has them whole down to 2^-24: dS is made of rounded weights
+    // and may be far larger than they are. bf16 has exponents enough.
     static constexpr int kWeightShift = kShiftOfWeights<Element>;
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, dS is [keys / 64][queries], all in TMA's 128-byte swizzle.
@@ -66,7 +66,7 @@ struct BackwardProblem {
     int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
     int* next;       // the first tile that nobody has taken
     int* chore;      // the first chore that nobody has taken, see tend_sums
-    int* added;      // [batch, key_heads]: warps that have added their part of a key tile to the sums
+    int* added;      // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's
     int* cleared;    // [batch, key_heads]: pieces of sums that the main kernel has set to zero
     uint8_t* dq;     // [batch, queries, heads, head_dim]
     uint8_t* dk;     // [batch, keys, key_heads, head_dim]
@@ -199,8 +199,8 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t sums_full(int part) const { return barrier(kSumBarriers + part); }
     __device__ __forceinline__ uint32_t sums_empty(int part) const { return barrier(kSumBarriers + Shape::kParts + part); }
 
-    /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that read
-    /// the board beside warps.
+    /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that
+    /// read the board beside warps.
     __device__ __forceinline__ void init_barriers(int readers) const {
         for (int place = 0; place < Shape::kKeyPlaces; ++place) {
             mbarrier_init(keys_full(place), 1);

@@ -64,6 +64,7 @@ def test_additions_in_order(other):
     """The emulation runs one block after the other and fails where a block would have to wait for a later one."""
     for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1)):
         other.check(size, eager=True)
+    other.check(case(5, 40, 130, 2, 1, 64, 0))       # zeros and dq by the main kernel
 
 
 def test_sums_are_tended_by_the_main_kernel(kernel):
@@ -99,7 +100,7 @@ kernel.check({size!r})
     [
         ("keys", case(1, 260, 260, 1, 1, 128, 1), "if (step > 0) release(memory.queries_empty(before));", ""),
         ("keys", case(1, 260, 260, 1, 1, 128, 1), "own - ahead - first_query", "own - ahead - first_query + 1"),
-        ("rows", case(4, 40, 130, 1, 1, 64, 0), "wait_for_count(p.added + done, 4 * p.tiles);", ""),
+        ("rows", case(4, 40, 130, 1, 1, 64, 0), "wait_for_count(p.added + done, kAdders * p.tiles);", ""),
     ],
     ids=["release", "mask", "early"],
 )
