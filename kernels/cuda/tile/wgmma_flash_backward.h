@@ -99,7 +99,7 @@ __device__ __forceinline__ void load_others(
 
 /// Wait until there are zeros, or others' parts, in the sums of a tile's queries.
 __device__ __forceinline__ void wait_for_zeros(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.chores == 0 || tile.head < p.lead) return;   // prepare_rows left them
+    if (p.chores == 0 || tile.head < p.first_head(2)) return;   // prepare_rows left them
     wait_for_count(p.cleared + tile.head, p.pieces);
     fence_async_global();
 }

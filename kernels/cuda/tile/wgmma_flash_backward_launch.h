@@ -23,9 +23,6 @@
 #if !defined(TEND_SUMS)
 #define TEND_SUMS 1
 #endif
-#if !defined(LEAD)
-#define LEAD 2
-#endif
 
 /// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
 inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {
@@ -73,16 +70,16 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.section = std::min(all, !kInOrder ? round : p.causal ? enough : std::max(1, multiprocessors / p.tiles));
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
-    p.lead = LEAD * p.section;
-    p.lag = p.section;
     p.pieces = p.rows / 64 * p.group;
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
-    const long long tasks = static_cast<long long>(all) * p.tiles, chores = static_cast<long long>(all + p.lag) * p.pieces;
+    const long long tasks = static_cast<long long>(all) * p.tiles, chores = 2LL * all * p.pieces;
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
     p.tasks = static_cast<int>(tasks);
-    const bool tends = TEND_SUMS != 0 && all > p.lead && all > p.last;
-    p.chores = tends ? std::max(all - p.lead, all - p.last + p.lag) * p.pieces : 0;
+    // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last.
+    const int early = p.first_head(2), late = p.last;
+    const bool tends = TEND_SUMS != 0 && p.sections > 2;
+    p.chores = tends ? (all - early + all - late) * p.pieces : 0;
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
@@ -93,7 +90,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
 
     constexpr bool kEarly = EARLY_START != 0;
-    const int zeroed = (tends ? p.lead : all) * p.group, finished = (tends ? all - p.last : 0) * p.group;
+    const int zeroed = (tends ? early : all) * p.group, finished = (tends ? all - late : 0) * p.group;
     const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
                            kEarly, queue, rows, p, zeroed);

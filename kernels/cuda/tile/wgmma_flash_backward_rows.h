@@ -17,10 +17,6 @@
 #include "tile/wgmma_flash_backward_keys.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-#if !defined(PREPARE_ORDER)
-#define PREPARE_ORDER 1
-#endif
-
 /// What `prepare_rows` reads.
 struct BackwardRows {
     const uint8_t* o;       // [batch, queries, heads, head_dim]
@@ -39,13 +35,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
     constexpr int kShift = kShiftOfWeights<Element>;
     const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
-#if PREPARE_ORDER
-    // Neighbouring blocks read neighbouring heads of the same rows, which lie side by side.
-    const int rows_of = static_cast<int>(blockIdx.x) / p.heads, first = rows_of % blocks * kPrepareRows;
-    const int head = rows_of / blocks * p.heads + static_cast<int>(blockIdx.x) % p.heads;
-#else
     const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
-#endif
     const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
@@ -112,10 +102,11 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
     }
 }
 
-/// What the main kernel does for sums beside its products, one warp of each block: chore by chore, 64 query rows of a head at a
-/// time, it leaves zeros for a key head p.lead further on and writes dq of the one p.lag before, whose tiles are done by then.
+/// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time.
+/// While blocks work on section s it leaves zeros for section s + 2 and then writes dq of section s - 1, which is done by then;
+/// the first two sections have zeros already, and the last one's dq is left to others.
 ///
-/// Nobody waits in vain: a chore waits for tiles of an earlier head, and these for zeros of chores with lower numbers.
+/// Nobody waits in vain: writing waits for an earlier section's tiles, and these for zeros that come before it in this order.
 template <class Element, int kHeadDim, int kAdders>
 __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
     for (;;) {
@@ -123,28 +114,30 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
         if (lane_index() == 0) number = take_number(p.chore);
         number = __shfl_sync(0xffffffffu, number, 0);
         if (number >= p.chores) return;
-        int pieces = p.pieces, heads = p.key_heads_in_all();
+        int pieces = p.pieces, size = p.section;   // of a head, and heads of a section
         compute_now(pieces);   // what follows from these is made anew for each chore: there are no registers to keep it in
-        compute_now(heads);
-        const int place = number / pieces, piece = number - place * pieces;
-        if (place + p.lead < heads) {
-            float* sums = p.sums + (static_cast<size_t>(number) + static_cast<size_t>(p.lead) * pieces) * (64 * kHeadDim);
+        compute_now(size);
+        const int section = min((number / (size * pieces) + 1) / 2, p.sections - 3);
+        const int rest = number - max(0, 2 * section - 1) * size * pieces;
+        const int zeroed = (section < p.sections - 3 ? size : p.last) * pieces;   // pieces of section + 2
+        if (rest < zeroed) {
+            const int head = (section + 2) * size + rest / pieces;
+            float* const sums = p.sums + (static_cast<size_t>(section + 2) * size * pieces + rest) * (64 * kHeadDim);
 #pragma unroll 4
             for (int i = lane_index(); i < kHeadDim * 16; i += 32) {
                 reinterpret_cast<float4*>(sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             }
             fence_device();
             __syncwarp();
-            if (lane_index() == 0) raise_count(p.cleared + place + p.lead);
-        }
-        const int done = place - p.lag;
-        if (done >= 0 && done < heads - p.last) {
-            wait_for_count(p.added + done, kAdders * p.tiles);
-            const int skipped = piece / (p.rows / 64);
-            int row = (piece - skipped * (p.rows / 64)) * 64;
+            if (lane_index() == 0) raise_count(p.cleared + head);
+        } else {
+            const int slice = rest - zeroed + max(0, section - 1) * size * pieces;   // 64 rows, of all heads
+            wait_for_count(p.added + slice / pieces, kAdders * p.tiles);
+            const int head = slice / (p.rows / 64);   // a query head
+            int row = slice * 64 - head * p.rows;
 #pragma unroll 1
             do {
-                write_queries<Element, kHeadDim>(p, done * p.group + skipped, row, lane_index());
+                write_queries<Element, kHeadDim>(p, head, row, lane_index());
                 row += 16;
             } while (row % 64 != 0);
         }

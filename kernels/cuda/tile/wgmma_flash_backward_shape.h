@@ -11,6 +11,10 @@
 #include "ptx/mma_16bit.h"
 #include "tile/wgmma_shape.h"
 
+#if !defined(HEADS_IN_TURN)
+#define HEADS_IN_TURN 0
+#endif
+
 template <class Element>
 constexpr int kShiftOfWeights = 0;
 template <>
@@ -78,7 +82,7 @@ struct BackwardProblem {
     int tiles;                    // of keys, of one head
     int sections, section;        // their number, and key heads of each but the last, which has the rest
     int tasks;                    // tiles in all
-    int lead, lag, last;          // key heads of which sums are cleared ahead, dq is written behind, and is left to finish_rows
+    int last;                     // key heads of the last section
     int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
@@ -102,8 +106,14 @@ __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task,
     const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
     const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
     KeyTile t;
+    if (HEADS_IN_TURN && !p.causal) {
+        t.head = rest / p.tiles;
+        t.number = rest - t.head * p.tiles;
+        t.head += first_head;
+    } else {
     t.number = rest / heads;
     t.head = first_head + rest - t.number * heads;
+    }
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     t.last = ceil_div(p.queries, queries) - 1;
