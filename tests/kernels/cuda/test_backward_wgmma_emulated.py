@@ -100,7 +100,7 @@ kernel.check({size!r})
     [
         ("keys", case(1, 260, 260, 1, 1, 128, 1), "if (step > 0) release(memory.queries_empty(before));", ""),
         ("keys", case(1, 260, 260, 1, 1, 128, 1), "own - ahead - first_query", "own - ahead - first_query + 1"),
-        ("rows", case(4, 40, 130, 1, 1, 64, 0), "wait_for_count(p.added + done, kAdders * p.tiles);", ""),
+        ("rows", case(4, 40, 130, 1, 1, 64, 0), "wait_for_count(p.added + slice / pieces, kAdders * p.tiles);", ""),
     ],
     ids=["release", "mask", "early"],
 )
