@@ -58,7 +58,7 @@
 
 namespace {
 
-constexpr bool kInOrder = IN_ORDER != 0, kStaggered = STAGGERED != 0 && !kInOrder;
+constexpr Walk kWalk = IN_ORDER ? Walk::kUp : STAGGERED ? Walk::kAround : Walk::kDown;
 
 template <class Element>
 using D64 = BackwardShape<Element, 64, 128, 2, D64_KEY_PLACES, D64_KEY_PLACES>;
@@ -72,8 +72,8 @@ int dispatch(const BackwardCall& a, void* queue) {
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return static_cast<int>(status);
     switch (a.head_dim) {
-        case 64: return launch_flash_backward<D64<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
-        case 128: return launch_flash_backward<D128<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
+        case 64: return launch_flash_backward<D64<Element>, kWalk>(a, multiprocessors, queue);
+        case 128: return launch_flash_backward<D128<Element>, kWalk>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 }

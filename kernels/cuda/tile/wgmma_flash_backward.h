@@ -28,18 +28,18 @@
 #include "tile/wgmma_flash_backward_shape.h"
 
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
-template <class Shape, bool kStaggered>
+template <class Shape, Walk kWalk>
 __device__ __forceinline__ void load_queries(
     const BackwardMemory<Shape>& memory, const TensorMap& queries, const BackwardProblem& p) {
     RingPosition<Shape::kStages> at;
     for (Board<Shape> board;;) {
         // Taken only now, when what is left of the last tile lies in the ring: who is late takes less.
         const int task = take_number(p.next);
-        KeyTile tile = find_task(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
+        KeyTile tile = find_task<kWalk>(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
         if (tile.head < 0) return;
-        QueryWalk<kStaggered> walk(p, tile);
+        QueryWalk<kWalk> walk(p, tile);
         for (int left = tile.steps(p); left > 0; --left, walk.next(tile), at.advance()) {
             const uint32_t full = memory.queries_full(at.stage);
             mbarrier_wait(memory.queries_empty(at.stage), at.parity ^ 1);
@@ -55,7 +55,7 @@ __device__ __forceinline__ void load_queries(
 
 /// Load keys and values of a tile as soon as there is a place, from memory to L2 even before that; then dO, with delta. One
 /// thread.
-template <class Shape, bool kStaggered>
+template <class Shape, Walk kWalk>
 __device__ __forceinline__ void load_others(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
     const BackwardProblem& p) {
@@ -84,7 +84,7 @@ __device__ __forceinline__ void load_others(
         tma_load_5d(memory.values(value_at.stage()), values, full, 0, first, 0, head, batch);
         value_at.advance();
         if (Shape::kKeyPlaces == 1) load_key();   // dQ needs the last tile's longest
-        for (QueryWalk<kStaggered> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
+        for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
             const uint32_t full = memory.out_full(at.stage);
             mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
             mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
@@ -126,9 +126,10 @@ __device__ __forceinline__ void write_part(
 
 /// All tiles of the warpgroup of dQ: a product per step. Each warp has TMA add its rows to the sums as they come, or, in order,
 /// leaves that to add_in_order.
-template <class Shape, bool kInOrder, bool kStaggered>
+template <class Shape, Walk kWalk>
 __device__ __forceinline__ void multiply_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
+    constexpr bool kInOrder = kWalk == Walk::kUp;
     ShortRing<2> at;
     ShortRing<Shape::kKeyPlaces> key_at;
     for (Board<Shape> board;;) {
@@ -139,7 +140,7 @@ __device__ __forceinline__ void multiply_queries(
             if (!kInOrder) wait_for_zeros(p, tile);
             mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
         }
-        for (QueryWalk<kStaggered> walk(p, tile); left > 0; --left, walk.next(tile)) {
+        for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile)) {
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
@@ -194,11 +195,12 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
-        QueryWalk<false> walk(p, tile);
+        QueryWalk<Walk::kUp> walk(p, tile);
         wait_for_zeros(p, tile);
         for (int left = tile.steps(p); left > 0; --left, walk.next(tile), parity ^= 1) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
-            wait_for_turn(p.turns + first_row / 64, tile.number);
+            const int turn = turn_of(p, tile, walk.tile, Shape::kQueries, Shape::kKeys);
+            wait_for_turn(p.turns + first_row / 64, turn);
             fence_async_global();
 #pragma unroll
             for (int part = 0; part < Shape::kParts; ++part) {
@@ -211,17 +213,17 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
             tma_store_wait_read<0>();
             mbarrier_arrive(memory.sums_empty(1));
             bulk_wait_done<0>();
-            pass_turn(p.turns + first_row / 64, tile.number + 1);
+            pass_turn(p.turns + first_row / 64, turn + 1);
         }
         report_added(p, tile);
     }
 }
 
-template <class Shape, bool kInOrder, bool kStaggered>
+template <class Shape, Walk kWalk>
 __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap out, const __grid_constant__ TensorMap keys,
     const __grid_constant__ TensorMap values, const __grid_constant__ BackwardProblem p) {
-    static_assert(!(kInOrder && kStaggered), "key tiles take turns in one order at all queries");
+    constexpr bool kInOrder = kWalk == Walk::kUp;
     uint8_t* const shared = swizzled_shared();
     const BackwardMemory<Shape> memory = {shared, shared_address(shared)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
@@ -240,15 +242,15 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     // Each role reads its lane itself: there is no register to keep it in for all.
     if (warp < Shape::kKeyWarps) {
         take_registers<Shape::kKeyRegisters>();
-        consume_keys<Shape, kStaggered>(memory, p, warp / 4, warp % 4, lane_index());
+        consume_keys<Shape, kWalk>(memory, p, warp / 4, warp % 4, lane_index());
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        multiply_queries<Shape, kInOrder, kStaggered>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        multiply_queries<Shape, kWalk>(memory, p, warp - Shape::kKeyWarps, lane_index());
     } else {
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
-        if (role == 0 && lane == 0) load_queries<Shape, kStaggered>(memory, queries, p);
-        if (role == 1 && lane == 0) load_others<Shape, kStaggered>(memory, keys, values, out, p);
+        if (role == 0 && lane == 0) load_queries<Shape, kWalk>(memory, queries, p);
+        if (role == 1 && lane == 0) load_others<Shape, kWalk>(memory, keys, values, out, p);
         if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
         if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
         __syncwarp();   // the warp ends as a whole

@@ -41,7 +41,7 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
 }
 
 /// Launch the kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
-template <class Shape, bool kInOrder, bool kStaggered>
+template <class Shape, Walk kWalk>
 int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
     using Element = typename Shape::Element;
     constexpr int kHeadDim = Shape::kHeadDim;
@@ -61,13 +61,13 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
 
-    // A section gives every block a tile. In order, where as many key tiles of a head as there are may wait for each other, the
-    // blocks that end together begin with the same key tile of different heads. At the end blocks end together if they take
-    // causal tiles of enough heads, the long ones first; in order that holds for all sections, as short tiles should not
-    // wait for long ones.
+    // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
+    // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
+    // heads: of as many as there are blocks for.
+    constexpr bool kInOrder = kWalk == Walk::kUp;
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
-    const int enough = p.causal ? ceil_div(4 * multiprocessors, p.tiles) : round;
-    p.section = std::min(all, !kInOrder ? round : p.causal ? enough : std::max(1, multiprocessors / p.tiles));
+    const int enough = p.causal && !kInOrder ? ceil_div(4 * multiprocessors, p.tiles) : round;
+    p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
     p.pieces = p.rows / 64 * p.group;
@@ -95,7 +95,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
                            kEarly, queue, rows, p, zeroed);
     if (error != 0) return error;
-    error = launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, multiprocessors, Shape::kThreads, 1,
+    error = launch_cluster(wgmma_flash_backward<Shape, kWalk>, multiprocessors, Shape::kThreads, 1,
                            Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
     if (error != 0) return error;
     return launch_cluster(finish_rows<Element, kHeadDim>, (all * p.group - finished) * (p.rows / 128), 256, 1, 0, kEarly, queue,

@@ -101,7 +101,16 @@ struct KeyTile {
     __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
 };
 
-/// Tile `task`: section by section, of its heads the first keys first, which causal queries see most of.
+/// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
+enum class Walk {
+    kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
+    kDown,     // from the last queries to the first
+    kUp,       // from the first to the last; key tiles take turns at the sums
+};
+
+/// Tile `task`: section by section. Of its heads' tiles the first keys come first, which causal queries see most of. Where
+/// causal tiles take turns the last come first, and go up: each then finds the sums as the next keys' tile left them a step ago.
+template <Walk kWalk>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
     const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
     const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
@@ -114,25 +123,33 @@ __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task,
     t.number = rest / heads;
     t.head = first_head + rest - t.number * heads;
     }
+    if (kWalk == Walk::kUp && p.causal) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     t.last = ceil_div(p.queries, queries) - 1;
     return t;
 }
 
-/// The steps of a key tile: the tiles of queries of one head from the last to the first, then those of the group's next head.
-/// kStaggered begins elsewhere, in a place of the key tile's own, and goes around, so that blocks add to different sums.
-template <bool kStaggered>
+/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns.
+__device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
+    if (!p.causal) return t.number;
+    const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
+    return min(p.tiles - 1, latest) - t.number;
+}
+
+/// The steps of a key tile.
+template <Walk kWalk>
 struct QueryWalk {
     int head, tile, begin;   // head: batch * heads + query head
 
     __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
-        : head(t.head * p.group), tile(t.last), begin(t.last) {
-        if (kStaggered) begin = tile = t.first + static_cast<int>(
+        : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
+        if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
             static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
     }
     __device__ __forceinline__ void next(const KeyTile& t) {
-        tile = tile == t.first ? t.last : tile - 1;
+        if (kWalk == Walk::kUp) tile = tile == t.last ? t.first : tile + 1;
+        else tile = tile == t.first ? t.last : tile - 1;
         head += tile == begin;
     }
 };
