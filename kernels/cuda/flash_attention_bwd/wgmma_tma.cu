@@ -14,22 +14,26 @@
 // also goes to shared memory, transposed by stmatrix; a third warpgroup multiplies dQ = dS K of all 128 keys and has TMA add
 // it to fp32 sums in L2. `finish_rows` scales and rounds them. Five products; groups of heads need nothing extra.
 //
-// Tasks. Blocks are persistent and take tiles of keys from a counter, section by section: so many heads that what they read
-// and add to stays in L2; of causal sections the long tiles first. Sections are of one size, or blocks could not end together.
+// Tasks. Blocks are persistent and take tiles of keys from a counter, section by section: as many heads as give every block a
+// tile, so that what they read and add to stays in L2, and some more at the end, where causal tiles, the long ones first, let
+// blocks end together.
 //
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
 // issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends, and so do
 // its keys and values where there is room for two tiles of them; else they come to L2 meanwhile. One warp of a block, which
-// would have nothing to do, clears the sums of the section behind and writes dq of the section before: `prepare_rows` clears
-// but the first section's, `finish_rows` writes but the last one's.
+// would have nothing to do, clears the sums that are needed two sections later and writes dq of the section before: of the sums
+// `prepare_rows` clears those of the first two sections, and `finish_rows` writes dq of the last one.
 //
 //   head_dim   keys x queries   keys + values   ring     registers: keys, dQ, loads   shared memory
 //      64        128 x 128          2 + 2       2 + 2          208, 64, 32               226 KB
-//     128        128 x 64           1 + 1       3 + 3          208, 64, 32               225 KB
+//     128        128 x 64           1 + 1       3 + 3          208, 64, 32               226 KB
 //
 // Sums. dQ is added in the order in which blocks come: results differ in the last bits from run to run. IN_ORDER makes them
-// repeat: key tiles take turns at each tile of queries, the first keys first. STAGGERED lets the key tiles of a head begin at
-// different queries (when not IN_ORDER), so that blocks do not add to the same sums at the same time.
+// repeat: key tiles take turns at each tile of queries, and a thread that waits for them adds dQ. Causal tiles begin with the
+// last keys and go up, so that nobody waits long. STAGGERED lets the key tiles of a head begin at different queries (when not
+// IN_ORDER), so that blocks do not add to the same sums at the same time.
+//
+// fp16. Weights are kept 2^10 times as large: dS is made of the rounded ones, and small ones lose bits in fp16.
 //
 // Shapes: all of kernel.h with 16-byte aligned tensors and the problem's workspace.
 #include "kernel.h"

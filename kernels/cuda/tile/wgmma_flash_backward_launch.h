@@ -66,7 +66,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     // heads: of as many as there are blocks for.
     constexpr bool kInOrder = kWalk == Walk::kUp;
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
-    const int enough = p.causal && !kInOrder ? ceil_div(4 * multiprocessors, p.tiles) : round;
+    const int enough = p.causal && !kInOrder ? ceil_div(2 * multiprocessors, p.tiles) : round;
     p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
