@@ -45,8 +45,8 @@ CASES += [shared.flash(2, 8192, 8192, 16, 2, 128, 1)]
 # Checked beside the problem's tests: more heads than all blocks take at a time, and where fp16 weights were too small.
 MORE = [
     {**case, "seed": 7} for case in (
-        shared.flash(8, 2048, 2048, 32, 32, 64, 1), shared.flash(8, 2048, 2048, 16, 16, 128, 0),
-        shared.flash(8, 1000, 1030, 64, 16, 64, 1), shared.flash(16, 515, 300, 32, 16, 128, 1))
+        shared.flash(4, 4096, 4096, 16, 16, 64, 1), shared.flash(8, 2048, 2048, 16, 16, 128, 0),
+        shared.flash(4, 600, 2100, 32, 8, 128, 0, 1), shared.flash(8, 1000, 1030, 64, 16, 64, 1))
 ] + [{**shared.flash(1, 777, 777, 4, 4, 128, 1, 1), "seed": 336343576}]
 say = shared.say
 

@@ -27,6 +27,10 @@
 #include "tile/wgmma_flash_backward_rows.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
+#if !defined(SEPARATE)
+#define SEPARATE 0
+#endif
+
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
 template <class Shape, Walk kWalk>
 __device__ __forceinline__ void load_queries(
@@ -53,46 +57,51 @@ __device__ __forceinline__ void load_queries(
     }
 }
 
-/// Load keys and values of a tile as soon as there is a place, from memory to L2 even before that; then dO, with delta. One
-/// thread.
-template <class Shape, Walk kWalk>
+/// Load keys and values (kKeys) of a tile as soon as there is a place, from memory to L2 even before that; then dO, with delta
+/// (kOut). One thread.
+template <class Shape, Walk kWalk, bool kKeys, bool kOut>
 __device__ __forceinline__ void load_others(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
     const BackwardProblem& p) {
     ShortRing<Shape::kKeyPlaces> key_at;
     ShortRing<Shape::kValuePlaces> value_at;
     RingPosition<Shape::kStages> at;
+    const auto load_key = [&](const KeyTile& tile) {
+        const uint32_t full = memory.keys_full(key_at.stage());
+        mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
+        mbarrier_arrive_expect(full, Shape::kKeyBytes);
+        tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, tile.number * Shape::kKeys, 0, tile.head % p.key_heads,
+                    tile.head / p.key_heads);
+        key_at.advance();
+    };
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
         int left = tile.steps(p);
         if (left == 0) continue;
-        const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
-        if (Shape::kKeyPlaces == 1) tma_prefetch_5d(keys, 0, first, 0, head, batch);
-        if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
-        const auto load_key = [&] {
-            const uint32_t full = memory.keys_full(key_at.stage());
-            mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
+        if constexpr (kKeys) {
+            const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
+            if (Shape::kKeyPlaces == 1) tma_prefetch_5d(keys, 0, first, 0, head, batch);
+            if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
+            if (Shape::kKeyPlaces > 1) load_key(tile);
+            const uint32_t full = memory.values_full(value_at.stage());
+            mbarrier_wait(memory.values_empty(value_at.stage()), value_at.parity() ^ 1);
             mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, first, 0, head, batch);
-            key_at.advance();
-        };
-        if (Shape::kKeyPlaces > 1) load_key();
-        const uint32_t full = memory.values_full(value_at.stage());
-        mbarrier_wait(memory.values_empty(value_at.stage()), value_at.parity() ^ 1);
-        mbarrier_arrive_expect(full, Shape::kKeyBytes);
-        tma_load_5d(memory.values(value_at.stage()), values, full, 0, first, 0, head, batch);
-        value_at.advance();
-        if (Shape::kKeyPlaces == 1) load_key();   // dQ needs the last tile's longest
-        for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
-            const uint32_t full = memory.out_full(at.stage);
-            mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
-            mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
-            tma_load_5d(memory.out(at.stage), out, full, 0, walk.tile * Shape::kQueries, 0, walk.head % p.heads,
-                        walk.head / p.heads);
-            bulk_load(memory.deltas(at.stage),
-                      p.deltas + static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries,
-                      Shape::kNumberBytes, full);
+            tma_load_5d(memory.values(value_at.stage()), values, full, 0, first, 0, head, batch);
+            value_at.advance();
+            if (Shape::kKeyPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
+        }
+        if constexpr (kOut) {
+            for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
+                const uint32_t full = memory.out_full(at.stage);
+                mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
+                mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
+                tma_load_5d(memory.out(at.stage), out, full, 0, walk.tile * Shape::kQueries, 0, walk.head % p.heads,
+                            walk.head / p.heads);
+                bulk_load(memory.deltas(at.stage),
+                          p.deltas + static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries,
+                          Shape::kNumberBytes, full);
+            }
         }
     }
 }
@@ -101,7 +110,7 @@ __device__ __forceinline__ void load_others(
 __device__ __forceinline__ void wait_for_zeros(const BackwardProblem& p, const KeyTile& tile) {
     if (p.chores == 0 || tile.head < p.first_head(2)) return;   // prepare_rows left them
     wait_for_count(p.cleared + tile.head, p.pieces);
-    fence_async_global();
+    if (lane_index() == 0) fence_async_global();   // who has TMA add
 }
 
 /// This thread has added its part of a tile.
@@ -229,7 +238,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
 
     if (threadIdx.x == 0) {
-        memory.init_barriers(kInOrder ? 2 : 1);
+        memory.init_barriers(kInOrder || SEPARATE ? 2 : 1);
         tma_prefetch_map(queries);
         tma_prefetch_map(out);
         tma_prefetch_map(keys);
@@ -250,7 +259,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
         if (role == 0 && lane == 0) load_queries<Shape, kWalk>(memory, queries, p);
-        if (role == 1 && lane == 0) load_others<Shape, kWalk>(memory, keys, values, out, p);
+        constexpr bool kApart = SEPARATE && !kInOrder;
+        if (role == 1 && lane == 0) load_others<Shape, kWalk, !kApart, true>(memory, keys, values, out, p);
+        if (kApart && role == 2 && lane == 0) load_others<Shape, kWalk, true, false>(memory, keys, values, out, p);
         if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
         if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
         __syncwarp();   // the warp ends as a whole

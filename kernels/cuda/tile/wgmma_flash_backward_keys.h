@@ -19,10 +19,6 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-#if !defined(SKIP)
-#define SKIP 0
-#endif
-
 /// Issue d = (64 rows of `rows`) x (kQueries rows of `columns`)^T over head_dim: S^T or dP^T.
 template <class Shape>
 __device__ __forceinline__ void issue_by_columns(float (&d)[Shape::kQueries / 2], uint32_t rows, uint32_t columns) {
@@ -92,7 +88,7 @@ __device__ __forceinline__ void consume_keys(
     ShortRing<Shape::kValuePlaces> value_at;
     const auto release = [&](uint32_t barrier) {
         __syncwarp();   // all lanes have read
-        if (lane == 0) mbarrier_arrive(barrier);
+        if (lane < kWarpArrivals) mbarrier_arrive(barrier);
     };
     // Rows of dS are queries, this warpgroup's 64 keys are columns: where this lane's rows of a transposed store begin.
     const int chunk = warp * 2 + lane / 8 % 2, row = lane / 16 * 8 + lane % 8;
@@ -118,34 +114,14 @@ __device__ __forceinline__ void consume_keys(
             const uint32_t own_keys = memory.keys(key_at.stage()) + group * (64 * 128);
             const uint32_t own_values = memory.values(value_at.stage()) + group * (64 * 128);
             mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
-            int before = SKIP ? -1 : at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
+            int before = at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
             for (int step = 0; step < steps; ++step, walk.next(tile)) {
                 const int stage = at.stage;
                 mbarrier_wait(memory.queries_full(stage), at.parity);
-                if (SKIP && Shape::kQueries == 64 && p.causal && (walk.tile + 1) * Shape::kQueries <= group_key - ahead) {
-                    release(memory.queries_empty(stage));
-                    mbarrier_wait(memory.out_full(stage), at.parity);
-                    release(memory.out_empty(stage));
-                    mbarrier_wait(memory.gradients_empty(gradient_at.stage()), gradient_at.parity() ^ 1);
-                    const uint32_t zeros[4] = {0, 0, 0, 0};
-#pragma unroll
-                    for (int i = 0; i < kPairs / 2; ++i) {
-                        stmatrix_x4_trans(memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), zeros);
-                    }
-                    fence_async_shared();
-                    release(memory.gradients_full(gradient_at.stage()));
-                    if (step == steps - 1) {
-                        release(memory.keys_empty(key_at.stage()));
-                        release(memory.values_empty(value_at.stage()));
-                    }
-                    gradient_at.advance();
-                    at.advance();
-                    continue;
-                }
                 wgmma_fence();
                 issue_by_columns<Shape>(scores, own_keys, memory.queries(stage));
                 wgmma_commit();
-                issue_by_rows<Shape>(dk, weights, memory.queries(SKIP && before < 0 ? stage : before));
+                issue_by_rows<Shape>(dk, weights, memory.queries(before));
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(scores);
@@ -175,7 +151,7 @@ __device__ __forceinline__ void consume_keys(
                 // exponentials before the wait for dK, and the packing behind it, where dK needs the weights no more.
                 wgmma_wait<0>();
                 wgmma_results(dk);
-                if (SKIP ? before >= 0 : step > 0) release(memory.queries_empty(before));
+                if (step > 0) release(memory.queries_empty(before));
                 mbarrier_wait(memory.values_full(value_at.stage()), value_at.parity());
                 wgmma_results(scores);
 #pragma unroll
@@ -221,14 +197,12 @@ __device__ __forceinline__ void consume_keys(
                 at.advance();
                 before = stage;
             }
-            if (!SKIP || before >= 0) {
             wgmma_fence();
             issue_by_rows<Shape>(dk, weights, memory.queries(before));
             wgmma_commit();
             wgmma_wait<0>();
             wgmma_results(dk);
             release(memory.queries_empty(before));
-            }
             key_at.advance();
             value_at.advance();
         }

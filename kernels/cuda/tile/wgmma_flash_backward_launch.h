@@ -20,8 +20,8 @@
 #define EARLY_START 1   // a tunable of the kernel file
 #endif
 
-#if !defined(TEND_SUMS)
-#define TEND_SUMS 1
+#if !defined(TENDED_KEYS)
+#define TENDED_KEYS 2048   // a tunable: keys that a query sees, at least, for the main kernel to tend sums
 #endif
 
 /// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
@@ -76,9 +76,10 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
     p.tasks = static_cast<int>(tasks);
-    // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last.
+    // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last,
+    // unless it takes too little time per query for one warp to keep up.
     const int early = p.first_head(2), late = p.last;
-    const bool tends = TEND_SUMS != 0 && p.sections > 2;
+    const bool tends = p.sections > 2 && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
     p.chores = tends ? (all - early + all - late) * p.pieces : 0;
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 

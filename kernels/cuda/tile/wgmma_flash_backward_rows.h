@@ -103,8 +103,9 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
 }
 
 /// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time.
-/// While blocks work on section s it leaves zeros for section s + 2 and then writes dq of section s - 1, which is done by then;
-/// the first two sections have zeros already, and the last one's dq is left to others.
+/// While blocks work on section s it leaves zeros for section s + 2 and, in turns, writes dq of section s - 1, which is done by
+/// then; the first two sections have zeros already, and the last one's dq is left to others. Zeros of all pieces at once would
+/// keep L2 from those who compute.
 ///
 /// Nobody waits in vain: writing waits for an earlier section's tiles, and these for zeros that come before it in this order.
 template <class Element, int kHeadDim, int kAdders>
@@ -120,9 +121,12 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
         const int section = min((number / (size * pieces) + 1) / 2, p.sections - 3);
         const int rest = number - max(0, 2 * section - 1) * size * pieces;
         const int zeroed = (section < p.sections - 3 ? size : p.last) * pieces;   // pieces of section + 2
-        if (rest < zeroed) {
-            const int head = (section + 2) * size + rest / pieces;
-            float* const sums = p.sums + (static_cast<size_t>(section + 2) * size * pieces + rest) * (64 * kHeadDim);
+        const int written = section > 0 ? size * pieces : 0;                      // of section - 1; then of those behind
+        const bool turns = rest < 2 * written;
+        if (turns ? rest % 2 == 0 : rest < zeroed + written) {
+            const int place = turns ? rest / 2 : rest - written;
+            const int head = (section + 2) * size + place / pieces;
+            float* const sums = p.sums + (static_cast<size_t>(section + 2) * size * pieces + place) * (64 * kHeadDim);
 #pragma unroll 4
             for (int i = lane_index(); i < kHeadDim * 16; i += 32) {
                 reinterpret_cast<float4*>(sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
@@ -131,7 +135,8 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
             __syncwarp();
             if (lane_index() == 0) raise_count(p.cleared + head);
         } else {
-            const int slice = rest - zeroed + max(0, section - 1) * size * pieces;   // 64 rows, of all heads
+            // 64 rows, of all heads
+            const int slice = (turns ? rest / 2 : rest - zeroed) + max(0, section - 1) * size * pieces;
             wait_for_count(p.added + slice / pieces, kAdders * p.tiles);
             const int head = slice / (p.rows / 64);   // a query head
             int row = slice * 64 - head * p.rows;

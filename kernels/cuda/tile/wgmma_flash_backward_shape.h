@@ -11,8 +11,12 @@
 #include "ptx/mma_16bit.h"
 #include "tile/wgmma_shape.h"
 
-#if !defined(HEADS_IN_TURN)
-#define HEADS_IN_TURN 0
+// How often a key warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order
+// and reports TMA's next load against what the other lanes have read; with -DWARPWAVE_RACECHECK every lane arrives, which it does.
+#if defined(WARPWAVE_RACECHECK)
+constexpr int kWarpArrivals = 32;
+#else
+constexpr int kWarpArrivals = 1;
 #endif
 
 template <class Element>
@@ -108,21 +112,18 @@ enum class Walk {
     kUp,       // from the first to the last; key tiles take turns at the sums
 };
 
-/// Tile `task`: section by section. Of its heads' tiles the first keys come first, which causal queries see most of. Where
-/// causal tiles take turns the last come first, and go up: each then finds the sums as the next keys' tile left them a step ago.
+/// Tile `task`: section by section, and there head by head where all tiles take as long. Else the first keys of all its heads
+/// come first, which causal queries see most of. Where causal tiles take turns the last come first, and go up: each then finds
+/// the sums as the next keys' tile left them a step ago.
 template <Walk kWalk>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
     const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
     const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
+    const bool by_heads = kWalk != Walk::kUp && !p.causal;
+    const int divisor = by_heads ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
     KeyTile t;
-    if (HEADS_IN_TURN && !p.causal) {
-        t.head = rest / p.tiles;
-        t.number = rest - t.head * p.tiles;
-        t.head += first_head;
-    } else {
-    t.number = rest / heads;
-    t.head = first_head + rest - t.number * heads;
-    }
+    t.head = first_head + (by_heads ? quotient : remainder);
+    t.number = by_heads ? remainder : quotient;
     if (kWalk == Walk::kUp && p.causal) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
@@ -231,11 +232,11 @@ struct BackwardMemory {
     __device__ __forceinline__ void init_barriers(int readers) const {
         for (int place = 0; place < Shape::kKeyPlaces; ++place) {
             mbarrier_init(keys_full(place), 1);
-            mbarrier_init(keys_empty(place), Shape::kKeyWarps + Shape::kQueryWarps);
+            mbarrier_init(keys_empty(place), kWarpArrivals * Shape::kKeyWarps + Shape::kQueryWarps);
         }
         for (int place = 0; place < Shape::kValuePlaces; ++place) {
             mbarrier_init(values_full(place), 1);
-            mbarrier_init(values_empty(place), Shape::kKeyWarps);
+            mbarrier_init(values_empty(place), kWarpArrivals * Shape::kKeyWarps);
         }
         for (int slot = 0; slot < 2; ++slot) {
             mbarrier_init(board_full(slot), 1);
@@ -243,12 +244,12 @@ struct BackwardMemory {
         }
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(queries_full(stage), 1);
-            mbarrier_init(queries_empty(stage), Shape::kKeyWarps);
+            mbarrier_init(queries_empty(stage), kWarpArrivals * Shape::kKeyWarps);
             mbarrier_init(out_full(stage), 1);
-            mbarrier_init(out_empty(stage), Shape::kKeyWarps);
+            mbarrier_init(out_empty(stage), kWarpArrivals * Shape::kKeyWarps);
         }
         for (int stage = 0; stage < Shape::kGradientStages; ++stage) {
-            mbarrier_init(gradients_full(stage), Shape::kKeyWarps);
+            mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kKeyWarps);
             mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
         }
         for (int part = 0; part < Shape::kParts; ++part) {

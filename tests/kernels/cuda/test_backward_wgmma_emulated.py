@@ -16,13 +16,13 @@ from tests.kernels.cuda.backward_emulation import EmulatedBackward
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {})
+    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {"TENDED_KEYS": 1})
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
     """Additions in order."""
-    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1})
+    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "TENDED_KEYS": 1})
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -90,7 +90,7 @@ def test_other_head_dimensions_are_refused(kernel):
 RUN = """
 import sys, pathlib; sys.path.insert(0, {root!r})
 from tests.kernels.cuda.backward_emulation import EmulatedBackward
-kernel = EmulatedBackward(pathlib.Path({out!r}), {{}}, kernels=pathlib.Path({kernels!r}))
+kernel = EmulatedBackward(pathlib.Path({out!r}), {{"TENDED_KEYS": 1}}, kernels=pathlib.Path({kernels!r}))
 kernel.check({size!r})
 """
 
