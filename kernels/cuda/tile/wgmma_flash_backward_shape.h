@@ -12,7 +12,8 @@
 #include "tile/wgmma_shape.h"
 
 // How often a key warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order
-// and reports TMA's next load against what the other lanes have read; with -DWARPWAVE_RACECHECK every lane arrives, which it does.
+// and reports TMA's next load against what the other lanes have read. With -DWARPWAVE_RACECHECK every lane arrives, and it is
+// silent.
 #if defined(WARPWAVE_RACECHECK)
 constexpr int kWarpArrivals = 32;
 #else
