@@ -3,6 +3,7 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune IN_ORDER=0,1
 //!KERNEL tune STAGGERED=1,0
+//!KERNEL tune TENDED_KEYS=2048,1,1000000
 //!KERNEL tune EARLY_START=1,0
 //
 // Attention backward for Hopper.
@@ -50,24 +51,14 @@
 #ifndef STAGGERED
 #define STAGGERED 1
 #endif
-#ifndef D64_KEY_PLACES
-#define D64_KEY_PLACES 2
-#endif
-#ifndef D128_STAGES
-#define D128_STAGES 3
-#endif
-#ifndef D128_KEY_PLACES
-#define D128_KEY_PLACES 1
-#endif
-
 namespace {
 
 constexpr Walk kWalk = IN_ORDER ? Walk::kUp : STAGGERED ? Walk::kAround : Walk::kDown;
 
 template <class Element>
-using D64 = BackwardShape<Element, 64, 128, 2, D64_KEY_PLACES, D64_KEY_PLACES>;
+using D64 = BackwardShape<Element, 64, 128, 2, 2>;
 template <class Element>
-using D128 = BackwardShape<Element, 128, 64, D128_STAGES, D128_KEY_PLACES, 1>;
+using D128 = BackwardShape<Element, 128, 64, 3, 1>;
 
 template <class Element>
 int dispatch(const BackwardCall& a, void* queue) {

@@ -63,8 +63,7 @@ template <class Shape, Walk kWalk, bool kKeys, bool kOut>
 __device__ __forceinline__ void load_others(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
     const BackwardProblem& p) {
-    ShortRing<Shape::kKeyPlaces> key_at;
-    ShortRing<Shape::kValuePlaces> value_at;
+    ShortRing<Shape::kPlaces> key_at;   // of keys and values
     RingPosition<Shape::kStages> at;
     const auto load_key = [&](const KeyTile& tile) {
         const uint32_t full = memory.keys_full(key_at.stage());
@@ -72,7 +71,6 @@ __device__ __forceinline__ void load_others(
         mbarrier_arrive_expect(full, Shape::kKeyBytes);
         tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, tile.number * Shape::kKeys, 0, tile.head % p.key_heads,
                     tile.head / p.key_heads);
-        key_at.advance();
     };
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
@@ -81,15 +79,18 @@ __device__ __forceinline__ void load_others(
         if (left == 0) continue;
         if constexpr (kKeys) {
             const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
-            if (Shape::kKeyPlaces == 1) tma_prefetch_5d(keys, 0, first, 0, head, batch);
-            if (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
-            if (Shape::kKeyPlaces > 1) load_key(tile);
-            const uint32_t full = memory.values_full(value_at.stage());
-            mbarrier_wait(memory.values_empty(value_at.stage()), value_at.parity() ^ 1);
+            if constexpr (Shape::kPlaces == 1) {
+                tma_prefetch_5d(keys, 0, first, 0, head, batch);
+                tma_prefetch_5d(values, 0, first, 0, head, batch);
+            } else {
+                load_key(tile);
+            }
+            const uint32_t full = memory.values_full(key_at.stage());
+            mbarrier_wait(memory.values_empty(key_at.stage()), key_at.parity() ^ 1);
             mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.values(value_at.stage()), values, full, 0, first, 0, head, batch);
-            value_at.advance();
-            if (Shape::kKeyPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
+            tma_load_5d(memory.values(key_at.stage()), values, full, 0, first, 0, head, batch);
+            if constexpr (Shape::kPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
+            key_at.advance();
         }
         if constexpr (kOut) {
             for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
@@ -140,7 +141,7 @@ __device__ __forceinline__ void multiply_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
     constexpr bool kInOrder = kWalk == Walk::kUp;
     ShortRing<2> at;
-    ShortRing<Shape::kKeyPlaces> key_at;
+    ShortRing<Shape::kPlaces> key_at;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;

@@ -84,8 +84,7 @@ __device__ __forceinline__ void consume_keys(
     constexpr float kFactor = 1.0f / (1 << Shape::kWeightShift);
     RingPosition<Shape::kStages> at;   // of queries and dO
     ShortRing<2> gradient_at;
-    ShortRing<Shape::kKeyPlaces> key_at;
-    ShortRing<Shape::kValuePlaces> value_at;
+    ShortRing<Shape::kPlaces> key_at;   // of keys and values
     const auto release = [&](uint32_t barrier) {
         __syncwarp();   // all lanes have read
         if (lane < kWarpArrivals) mbarrier_arrive(barrier);
@@ -112,7 +111,7 @@ __device__ __forceinline__ void consume_keys(
 #pragma unroll
             for (int i = 0; i < kPairs * 2; ++i) weights[i / 4][i % 4] = 0;
             const uint32_t own_keys = memory.keys(key_at.stage()) + group * (64 * 128);
-            const uint32_t own_values = memory.values(value_at.stage()) + group * (64 * 128);
+            const uint32_t own_values = memory.values(key_at.stage()) + group * (64 * 128);
             mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
             int before = at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
             for (int step = 0; step < steps; ++step, walk.next(tile)) {
@@ -152,7 +151,7 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_wait<0>();
                 wgmma_results(dk);
                 if (step > 0) release(memory.queries_empty(before));
-                mbarrier_wait(memory.values_full(value_at.stage()), value_at.parity());
+                mbarrier_wait(memory.values_full(key_at.stage()), key_at.parity());
                 wgmma_results(scores);
 #pragma unroll
                 for (int i = 0; i < kPairs * 2; ++i) {
@@ -165,7 +164,7 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(products);
-                if (step == steps - 1) release(memory.values_empty(value_at.stage()));
+                if (step == steps - 1) release(memory.values_empty(key_at.stage()));
 #pragma unroll
                 for (int j = 0; j < kPairs; ++j) {
                     const float2 delta = memory.pair(memory.deltas(stage), j, lane);
@@ -204,7 +203,6 @@ __device__ __forceinline__ void consume_keys(
             wgmma_results(dk);
             release(memory.queries_empty(before));
             key_at.advance();
-            value_at.advance();
         }
 
         const int batch = tile.head / p.key_heads, key_head = tile.head % p.key_heads;

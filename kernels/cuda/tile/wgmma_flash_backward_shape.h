@@ -26,12 +26,12 @@ template <>
 constexpr int kShiftOfWeights<Fp16> = 10;
 
 /// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend sums; kQueries at a time in
-/// a ring of kStages tiles of Q and of dO. With two places for the keys (or values), the next tile's load early.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kKeyPlaces_, int kValuePlaces_>
+/// a ring of kStages tiles of Q and of dO. With two places for keys and values the next tile's load early.
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kPlaces_>
 struct BackwardShape {
     using Element = Element_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
-    static constexpr int kKeyPlaces = kKeyPlaces_, kValuePlaces = kValuePlaces_;
+    static constexpr int kPlaces = kPlaces_;   // for a tile's keys and values
     static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
@@ -48,7 +48,7 @@ struct BackwardShape {
     static constexpr int kGradientStages = 2, kGradientBytes = kQueries * kKeys * 2;   // of dS
     static constexpr int kNumberBytes = kQueries * 4;
     static constexpr int kParts = kSlices * kHeadDim / 64, kPartBytes = 64 * 64 * 4;   // of dQ in fp32: 64 x 64 at a time
-    static constexpr int kValuesAt = kKeyPlaces * kKeyBytes, kQueriesAt = kValuesAt + kValuePlaces * kKeyBytes;
+    static constexpr int kValuesAt = kPlaces * kKeyBytes, kQueriesAt = 2 * kPlaces * kKeyBytes;
     static constexpr int kOutAt = kQueriesAt + kStages * kQueryBytes;
     static constexpr int kGradientsAt = kOutAt + kStages * kQueryBytes;
     static constexpr int kSumsAt = kGradientsAt + kGradientStages * kGradientBytes;
@@ -56,7 +56,7 @@ struct BackwardShape {
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
     static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
-    static constexpr int kBarriers = 2 * (kKeyPlaces + kValuePlaces + 2 + 2 * kStages + kGradientStages + kParts);
+    static constexpr int kBarriers = 2 * (2 * kPlaces + 2 + 2 * kStages + kGradientStages + kParts);
     static constexpr int kSharedBytes = kBarriersAt + kBarriers * 8;
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
@@ -204,11 +204,9 @@ struct BackwardMemory {
 
     __device__ __forceinline__ uint32_t barrier(int i) const { return address + Shape::kBarriersAt + 8 * i; }
     __device__ __forceinline__ uint32_t keys_full(int place) const { return barrier(place); }
-    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kKeyPlaces + place); }
-    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(kValueBarriers + place); }
-    __device__ __forceinline__ uint32_t values_empty(int place) const {
-        return barrier(kValueBarriers + Shape::kValuePlaces + place);
-    }
+    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(2 * Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t values_empty(int place) const { return barrier(3 * Shape::kPlaces + place); }
     __device__ __forceinline__ uint32_t board_full(int slot) const { return barrier(kBoardBarriers + slot); }
     __device__ __forceinline__ uint32_t board_empty(int slot) const { return barrier(kBoardBarriers + 2 + slot); }
     __device__ __forceinline__ uint32_t queries_full(int stage) const { return barrier(kRingBarriers + stage); }
@@ -231,11 +229,9 @@ struct BackwardMemory {
     /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that
     /// read the board beside warps.
     __device__ __forceinline__ void init_barriers(int readers) const {
-        for (int place = 0; place < Shape::kKeyPlaces; ++place) {
+        for (int place = 0; place < Shape::kPlaces; ++place) {
             mbarrier_init(keys_full(place), 1);
             mbarrier_init(keys_empty(place), kWarpArrivals * Shape::kKeyWarps + Shape::kQueryWarps);
-        }
-        for (int place = 0; place < Shape::kValuePlaces; ++place) {
             mbarrier_init(values_full(place), 1);
             mbarrier_init(values_empty(place), kWarpArrivals * Shape::kKeyWarps);
         }
@@ -261,7 +257,7 @@ struct BackwardMemory {
     }
 
   private:
-    static constexpr int kValueBarriers = 2 * Shape::kKeyPlaces, kBoardBarriers = kValueBarriers + 2 * Shape::kValuePlaces;
+    static constexpr int kBoardBarriers = 4 * Shape::kPlaces;
     static constexpr int kRingBarriers = kBoardBarriers + 4, kGradientBarriers = kRingBarriers + 4 * Shape::kStages;
     static constexpr int kSumBarriers = kGradientBarriers + 2 * Shape::kGradientStages;
 };
