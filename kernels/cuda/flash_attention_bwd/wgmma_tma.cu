@@ -51,6 +51,7 @@
 #ifndef STAGGERED
 #define STAGGERED 1
 #endif
+
 namespace {
 
 constexpr Walk kWalk = IN_ORDER ? Walk::kUp : STAGGERED ? Walk::kAround : Walk::kDown;

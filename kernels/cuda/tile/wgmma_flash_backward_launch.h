@@ -60,6 +60,10 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.softmax_scale = a.softmax_scale;
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
+    const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
+    const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tiles, chores = lines / 32;   // at most, of both
+    // Every block takes one number too many.
+    if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
 
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
     // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
@@ -71,10 +75,6 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
     p.pieces = p.rows / 64 * p.group;
-    const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
-    const long long tasks = static_cast<long long>(all) * p.tiles, chores = 2LL * all * p.pieces;
-    // Every block takes one number too many.
-    if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
     p.tasks = static_cast<int>(tasks);
     // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last,
     // unless it takes too little time per query for one warp to keep up.
