@@ -3,9 +3,9 @@
 //
 // Two warpgroups have 64 keys each (tile/wgmma_flash_backward_keys.h). A third multiplies dQ = dS K from the dS they leave in
 // shared memory and has TMA add it to fp32 sums in global memory. So the key warpgroups never wait for each other, only for
-// room. Of the fourth, two threads load: tiles of Q, and keys, values and tiles of dO. They meet at mbarriers: full (the bytes
-// have landed, or all key warps have stored) and empty (every warp that reads has read). Another thread adds dQ to the sums if
-// that has an order, and the last warp tends the sums: zeros before they are needed, dq when they are complete.
+// room. Of the fourth, two or three threads load: tiles of Q, of dO, and keys and values. They meet at mbarriers: full (the
+// bytes have landed, or all key warps have stored) and empty (every warp that reads has read). Another thread adds dQ to the
+// sums if that has an order, and the last warp tends the sums: zeros before they are needed, dq when they are complete.
 #pragma once
 
 #include <cstddef>
@@ -26,10 +26,6 @@
 #include "tile/wgmma_flash_backward_keys.h"
 #include "tile/wgmma_flash_backward_rows.h"
 #include "tile/wgmma_flash_backward_shape.h"
-
-#if !defined(SEPARATE)
-#define SEPARATE 0
-#endif
 
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
 template <class Shape, Walk kWalk>
@@ -234,12 +230,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap out, const __grid_constant__ TensorMap keys,
     const __grid_constant__ TensorMap values, const __grid_constant__ BackwardProblem p) {
     constexpr bool kInOrder = kWalk == Walk::kUp;
+    constexpr bool kApart = !kInOrder && Shape::kPlaces > 1;   // keys and values that load early have a thread of their own
     uint8_t* const shared = swizzled_shared();
     const BackwardMemory<Shape> memory = {shared, shared_address(shared)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
 
     if (threadIdx.x == 0) {
-        memory.init_barriers(kInOrder || SEPARATE ? 2 : 1);
+        memory.init_barriers(kInOrder || kApart ? 2 : 1);
         tma_prefetch_map(queries);
         tma_prefetch_map(out);
         tma_prefetch_map(keys);
@@ -260,7 +257,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
         if (role == 0 && lane == 0) load_queries<Shape, kWalk>(memory, queries, p);
-        constexpr bool kApart = SEPARATE && !kInOrder;
         if (role == 1 && lane == 0) load_others<Shape, kWalk, !kApart, true>(memory, keys, values, out, p);
         if (kApart && role == 2 && lane == 0) load_others<Shape, kWalk, true, false>(memory, keys, values, out, p);
         if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
