@@ -8,17 +8,12 @@ __device__ __forceinline__ int take_number(int* counter) { return atomicAdd(coun
 /// Make this thread's accesses to global memory come before what it does next, for the whole device.
 __device__ __forceinline__ void fence_device() { __threadfence(); }
 
-/// Whether `*turn` is `number`; if so, what was written before it was set can be seen.
-__device__ __forceinline__ bool turn_reached(const int* turn, int number) {
-    int now;
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(turn) : "memory");
-    return now == number;
-}
-
 /// Wait until `*turn` is `number`, and see what was written before it was set.
 __device__ __forceinline__ void wait_for_turn(const int* turn, int number) {
-    while (!turn_reached(turn, number)) {
-    }
+    int now;
+    do {
+        asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(turn) : "memory");
+    } while (now != number);
 }
 
 /// Set `*turn`; what was fenced before is visible to who waits for it.

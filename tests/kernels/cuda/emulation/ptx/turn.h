@@ -6,7 +6,6 @@
 
 inline int take_number(int* counter) { return (*counter)++; }
 inline void fence_device() {}
-inline bool turn_reached(const int* turn, int number) { return *turn == number; }
 inline void wait_for_turn(const int* turn, int number) {
     while (*turn != number) emulation::give_way();
     ++emulation::machine().progress;
