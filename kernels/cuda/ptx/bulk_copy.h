@@ -28,3 +28,7 @@ template <int kPending>
 __device__ __forceinline__ void bulk_wait_done() {
     asm volatile("cp.async.bulk.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
+
+/// Make what this thread sees of global memory, others' ordinary stores included, visible to asynchronous accesses that it
+/// issues from now on.
+__device__ __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;\n" ::: "memory"); }
