@@ -20,6 +20,10 @@
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_latent_shape.h"
 
+#ifndef CARVEOUT
+#define CARVEOUT 1
+#endif
+
 struct LatentMerge {
     PageSchedule schedule;
     SplitWorkspace parts;
@@ -216,6 +220,11 @@ inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, v
     const long long all_rows = static_cast<long long>(batch) * rows;
     const auto launch = [&](void (*kernel)(LatentMerge), int blocks) {
         a.blocks = std::min(most, blocks);
+#if CARVEOUT
+        // All of L1 as shared memory, as the main kernel has it: a multiprocessor would change the split between the two.
+        const auto status = cudaFuncSetAttribute(kernel, cudaFuncAttributePreferredSharedMemoryCarveout, 100);
+        if (status != cudaSuccess) return static_cast<int>(status);
+#endif
         return launch_cluster(kernel, batch * a.blocks, kMergeWarps * 32, 1, 0, early, queue, a);
     };
     if (parts >= 8 && a.schedule.groups < 500) {

@@ -11,7 +11,10 @@
 
 using cudaError_t = int;
 enum { cudaSuccess = 0 };
-enum { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCount };
+enum {
+    cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributePreferredSharedMemoryCarveout,
+    cudaDevAttrMultiProcessorCount
+};
 
 template <class Kernel>
 int cudaFuncSetAttribute(Kernel, int, int bytes) {
