@@ -97,6 +97,17 @@ def test_few_rows_give_the_same_bits_however_copies_are_timed(shipped):
         assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
 
 
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(2, 16, 640), 5),                   # two chunks of five pages each; one group has none
+    (case(1, 16, 3000), 40),                 # 24 chunks of two pages, the first one shorter
+    (case(2, 128, 700), 12),                 # three per request and row tile
+], ids=name)
+def test_equal_requests_are_cut_into_the_same_chunks(shipped, size, processors):
+    for eager in (False, True):
+        shipped.check(size, processors=processors, workspace_bytes=1 << 23, eager=eager)
+        assert shipped.used_workspace
+
+
 def test_equal_requests_are_cut_between_them_only(shipped):
     size = case(6, 16, 640)                  # 12 steps each; 4 chunks of 18, or 3 of 24
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
