@@ -19,9 +19,9 @@
 #include "split_kv.h"
 #include "tile/combine_splits.h"
 
-/// Steps of a chunk, and what starting a request counts for.
+/// Steps of a chunk, what starting a request counts for, and the steps of the longest one.
 struct DecodeCut {
-    int chunk, start;
+    int chunk, start, most;
 };
 
 /// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
@@ -56,11 +56,11 @@ struct DecodeScheduleOf {
         }
         const bool equal = all == batch * most && most > 0;
         const int even = max(kLeastSteps, ceil_div(all + batch * kStartSteps, groups));
-        DecodeCut cut = {even, kStartSteps};
+        DecodeCut cut = {even, kStartSteps, most};
         if (equal && groups >= batch) {
             const int chunk = ceil_div(most, groups / batch);
             // What the last chunk of a request lacks is what starting it counts for.
-            if (chunk + kStartSteps <= even + slack) cut = {chunk, ceil_div(most, chunk) * chunk - most};
+            if (chunk + kStartSteps <= even + slack) cut = {chunk, ceil_div(most, chunk) * chunk - most, most};
         } else if (equal) {
             const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
             if (chunk <= even + slack) cut.chunk = chunk;
@@ -154,6 +154,28 @@ struct DecodeParts {
         const long long pitch = rows_per_request;
         return {first == last ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request,
                 first * pitch + in_request, pitch};
+    }
+
+    /// Calls `each(request)` for every request with `least` parts or more, in order. All lanes of all warps call it together.
+    template <class Each>
+    __device__ __forceinline__ void for_long(int least, int lane, Each each) const {
+        int start;
+        const DecodeCut cut = schedule.cut(lane, 0, start);
+        if (cut.most + cut.start <= (least - 2) * cut.chunk) return;  // as of equal requests in few parts
+        for (int first = 0; first < schedule.batch; first += 32) {
+            const int request = first + lane;
+            const int cost = request < schedule.batch ? schedule.steps(request) + cut.start : 0;
+            int behind = cost;  // becomes the inclusive sum over lanes
+#pragma unroll
+            for (int step = 1; step < 32; step *= 2) {
+                const int left = __shfl_up_sync(0xffffffffu, behind, step);
+                behind += lane >= step ? left : 0;
+            }
+            const int from = start + behind - cost, to = start + behind - 1;
+            start += __shfl_sync(0xffffffffu, behind, 31);
+            unsigned found = __ballot_sync(0xffffffffu, cost > 0 && to / cut.chunk - from / cut.chunk + 1 >= least);
+            for (; found != 0; found &= found - 1) each(first + __ffs(static_cast<int>(found)) - 1);
+        }
     }
 };
 

@@ -11,10 +11,7 @@
 
 using cudaError_t = int;
 enum { cudaSuccess = 0 };
-enum {
-    cudaFuncAttributeMaxDynamicSharedMemorySize, cudaFuncAttributePreferredSharedMemoryCarveout,
-    cudaDevAttrMultiProcessorCount
-};
+enum { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCount };
 
 template <class Kernel>
 int cudaFuncSetAttribute(Kernel, int, int bytes) {
