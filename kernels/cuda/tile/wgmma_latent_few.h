@@ -13,19 +13,19 @@
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
-#include "ptx/tma_elected.h"
+#include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 
-/// Load one of the three parts of all queries and all pages: one warp for each part, so that first loads wait for few others to be
-/// issued. Queries come first: behind two pages they would take three times as long.
+/// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 150
+/// cycles. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_few(
     const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
     int lane) {
     uint32_t tile = 0;  // so many so far
-    const uint64_t once = Shape::kOnce ? policy_evict_first() : policy_evict_normal();
+    const uint64_t policy = policy_evict_first();
     const int first = part * Shape::kPartPanels;
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
@@ -36,28 +36,30 @@ __device__ __forceinline__ void produce_few(
         PageNumbers numbers(
             a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
-        {
-            const uint32_t full = uniform_word(memory.query_full(turn.buffer)), to = uniform_word(memory.query(turn.buffer, first));
-            const int row = warp_uniform(piece.request * Shape::kRows);
-            if (lane == 0) mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kQueryPanel);
-            __syncwarp();
+        if (lane == 0) {
+            const uint32_t full = memory.query_full(turn.buffer);
+            mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kQueryPanel);
 #pragma unroll
-            for (int i = 0; i < Shape::kPartPanels; ++i) {
-                tma_load_elected(
-                    to + i * Shape::kQueryPanel, queries, full, (first + i) * 64, row, policy_evict_normal());
+            for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
+                tma_load(memory.query(turn.buffer, panel), queries, full, panel * 64, piece.request * Shape::kRows);
             }
         }
         turn.advance();
         for (int page = 0; page < count; ++page, ++tile) {
-            const int token = warp_uniform(numbers.of(page) * Shape::kTokens);
+            const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
-            const uint32_t full = uniform_word(memory.full(stage, part)), to = uniform_word(memory.tokens(stage, first));
             mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);
-            if (lane == 0) mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
-            __syncwarp();
+            if (lane == 0) {
+                const uint32_t full = memory.full(stage, part);
+                mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
 #pragma unroll
-            for (int i = 0; i < Shape::kPartPanels; ++i) {
-                tma_load_elected(to + i * Shape::kPanelBytes, cache, full, (first + i) * 64, token, once);
+                for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
+                    if constexpr (Shape::kOnce) {
+                        tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token, policy);
+                    } else {
+                        tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token);
+                    }
+                }
             }
             numbers.pass(page);
         }

@@ -4,8 +4,7 @@
 
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
-#include "ptx/tma_elected.h"
-#include "ptx/warp_uniform.h"
+#include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
 
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
@@ -30,19 +29,17 @@ struct PageNumbers {
     }
 };
 
-__device__ __forceinline__ uint32_t uniform_word(uint32_t x) { return static_cast<uint32_t>(warp_uniform(static_cast<int>(x))); }
-
-/// Load one of the three parts of all queries and all pages: one warp for each part, since parts are free at different times, and
-/// one warp alone would be busy all the time. Queries come first: behind two pages they would take three times as long.
+/// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 200
+/// cycles, and since parts are free at different times. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
     int group, int row_tile, int rank, int part, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     constexpr int kAhead = Shape::kFetched;
-    const int first = part * Shape::kHalfPanels, panels = min(Shape::kHalfPanels, Shape::kPanels - first);
+    const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
-    const uint64_t once = Shape::kOnce ? policy_evict_first() : policy_evict_normal();
+    const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
@@ -63,45 +60,47 @@ __device__ __forceinline__ void produce_pages(
         };
 
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
-        {
-            const uint32_t full = uniform_word(memory.query_full(turn.buffer));
-            const uint32_t to = uniform_word(memory.query(first) + turn.buffer * Shape::kSecondQuery);
-            const int row = warp_uniform(piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows);
-            if (lane == 0) mbarrier_arrive_expect(full, a.query_bytes / Shape::kPanels * panels);
-            __syncwarp();
-#pragma unroll
-            for (int i = 0; i < Shape::kHalfPanels; ++i) {
-                if (i >= panels) continue;
-                tma_load_elected(
-                    to + i * Shape::kPanelBytes, queries, full, (first + i) * 64, row, policy_evict_normal());
+        if (lane == 0) {
+            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
+            mbarrier_arrive_expect(full, a.query_bytes / Shape::kPanels * (last - first));
+            const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
+#pragma unroll 1
+            for (int panel = first; panel < last; ++panel) {
+                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
             }
         }
         turn.advance();
         for (int page = 0; page < count; ++page) {
+            const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
             uses ^= 1u << stage;
-            const uint32_t full = uniform_word(memory.full(stage, first));
-            const uint32_t to = uniform_word(memory.tokens(stage, first) + rank * (kTokens * 128));
-            // With rotary columns apart, part 2 is rows of theirs, page by page in the order of the table.
-            const bool apart = Shape::kRotaryApart && part == Shape::kParts - 1;
-            const int number = apart ? static_cast<int>(table - a.block_table) + page : numbers.of(page);
-            const int token = warp_uniform(number * Shape::kTokens + rank * kTokens);
             mbarrier_wait(memory.empty(stage, part), parity ^ 1);
-            if (lane < panels) mbarrier_arrive_expect(full + lane * 8, Shape::kPanelBytes);
-            __syncwarp();
-            const auto load = [&](const TensorMap& map, int i, int column) {
-                if constexpr (Shape::kPair == 2) {
-                    tma_load_multicast_elected(to + i * Shape::kPanelBytes, map, full + i * 8, column, token, 3, once);
-                } else {
-                    tma_load_elected(to + i * Shape::kPanelBytes, map, full + i * 8, column, token, once);
-                }
-            };
-            if (apart) {
-                load(a.rotary, 0, 0);
-            } else {
-#pragma unroll
-                for (int i = 0; i < Shape::kHalfPanels; ++i) {
-                    if (i < panels) load(cache, i, (first + i) * 64);
+            if (lane == 0) {
+#pragma unroll 1
+                for (int panel = first; panel < last; ++panel) {
+                    const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
+                    mbarrier_arrive_expect(full, Shape::kPanelBytes);
+                    if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
+                        const int row = (static_cast<int>(table - a.block_table) + page) * Shape::kTokens + rank * kTokens;
+                        if constexpr (Shape::kPair == 2) {
+                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
+                        } else {
+                            tma_load(to, a.rotary, full, 0, row);
+                        }
+                        continue;
+                    }
+                    if constexpr (Shape::kPair == 2) {
+                        const uint32_t half = to + rank * kTokens * 128;
+                        if constexpr (Shape::kOnce) {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3, policy);
+                        } else {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3);
+                        }
+                    } else if constexpr (Shape::kOnce) {
+                        tma_load(to, cache, full, panel * 64, token, policy);
+                    } else {
+                        tma_load(to, cache, full, panel * 64, token);
+                    }
                 }
             }
             if constexpr (kAhead > 0) {
