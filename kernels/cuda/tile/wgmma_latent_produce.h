@@ -43,9 +43,8 @@ __device__ __forceinline__ void produce_pages(
     while (walk.next(a.schedule, piece)) {
         const int count = piece.steps.end - piece.steps.begin;
         if (count <= 0) continue;
-        const int* const table =
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
-        PageNumbers numbers(table, count, lane);
+        const int entry = piece.request * a.max_blocks + piece.steps.begin;  // of the table, which has less than 2^28
+        PageNumbers numbers(a.block_table + entry, count, lane);
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
@@ -69,7 +68,7 @@ __device__ __forceinline__ void produce_pages(
                     const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
                     mbarrier_arrive_expect(full, Shape::kPanelBytes);
                     if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
-                        const int row = (static_cast<int>(table - a.block_table) + page) * Shape::kTokens + rank * kTokens;
+                        const int row = (entry + page) * Shape::kTokens + rank * kTokens;
                         if constexpr (Shape::kPair == 2) {
                             tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
                         } else {
