@@ -167,6 +167,9 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "one block of a pair frees a stage": ("wgmma_latent.h", "4 * Shape::kPair", "4"),
     "the maximum of the other tile": (
         "wgmma_latent_consume.h", "memory.maxima(group ^ 1)[row(half)];", "memory.maxima(group)[row(half)];"),
+    "sums before the other's are there": (
+        "wgmma_latent_consume.h", "named_barrier_sync(kSumBarrier + (group ^ 1), 256);",
+        "named_barrier_arrive(kSumBarrier + (group ^ 1), 256);"),
     "few rows: a page is loaded while it is read": (
         "wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);", ""),
     "few rows: maxima before all warps stored theirs": (
