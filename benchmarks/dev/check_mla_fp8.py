@@ -7,8 +7,8 @@
     python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
 
 LABEL is "bf16" (mla_decode/wgmma_tma), "ada" (the sm_89 code, translated by the driver) or a name with a variant and
-defines. Checks are those of check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns
-in one process.
+defines; one that starts with bf16 is a variant of mla_decode, one with "ada" in it the sm_89 code. Checks are those of
+check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ TIMED = [
 
 
 def problem_of(label: str) -> str:
-    return "mla_decode" if label == "bf16" else "mla_decode_fp8"
+    return "mla_decode" if label.startswith("bf16") else "mla_decode_fp8"
 
 
 def build(folder: Path, labels: list[str], nvcc: str) -> int:
@@ -50,7 +50,7 @@ def build(folder: Path, labels: list[str], nvcc: str) -> int:
     for text in labels:
         label, _, rest = text.partition("=")
         variant, *defines = rest.split(",") if rest else ["wgmma_tma" if label == "bf16" else "mma_sync"]
-        target = "arch=compute_89,code=compute_89" if label.startswith("ada") else "arch=compute_90a,code=sm_90a"
+        target = "arch=compute_89,code=compute_89" if "ada" in label else "arch=compute_90a,code=sm_90a"
         command = [
             nvcc, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
             "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static", "-gencode", target,
@@ -73,7 +73,7 @@ def load(folder: Path, problems: dict[str, Problem], label: str) -> Kernel:
 
 
 def check(folder: Path, label: str, problems: dict[str, Problem]) -> int:
-    kernel, problem = load(folder, problems, label), problems["mla_decode_fp8"]
+    kernel, problem = load(folder, problems, label), problems[problem_of(label)]
     wrong = 0
     for number, case in enumerate(CHECKS):
         data = problem.data(case, seed=100 + number)

@@ -207,22 +207,6 @@ __device__ __forceinline__ void decode_coded_piece(
     Tile::meet();  // the next piece writes factors and queries
 }
 
-/// Ask queries, page numbers and lengths into L2, all blocks together; hints, so also before the kernels this one depends on
-/// have ended: L2 is where their writes go.
-template <class Arguments>
-__device__ __forceinline__ void fetch_coded_inputs(const Arguments& a, int thread, int threads) {
-    const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
-    const auto fetch = [&](const void* array, long long bytes) {
-        for (long long at = first * 128LL; at < bytes; at += stride * 128LL) {
-            prefetch_l2(static_cast<const uint8_t*>(array) + at);
-        }
-    };
-    const long long batch = a.schedule.batch;
-    fetch(a.schedule.seqlens, batch * 4);
-    fetch(a.block_table, batch * a.max_blocks * 4);
-    fetch(a.q, batch * a.seqlen_q * a.heads * CodedRow::kWidth * 2);
-}
-
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_constant__ typename Tile::Arguments a) {
     uint8_t* const shared = dynamic_shared();

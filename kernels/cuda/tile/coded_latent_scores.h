@@ -44,12 +44,6 @@ struct CodedQuery {
     uint32_t fragments[kKept][Tile::kWarpRowTiles][4];
     float factors[Tile::kWarpRowTiles][2];  // what the rows' 128 columns were divided by
 
-    /// A power of two that brings magnitudes up to `largest` to 2^14 .. 2^15; small ones less far.
-    static __device__ __forceinline__ uint32_t exponent_of(float largest) {
-        const int exponent = static_cast<int>(bits_from_float(largest) >> 23);  // largest >= 0
-        return static_cast<uint32_t>(max(1, min(253, 268 - exponent))) << 23;
-    }
-
     /// Fragments from global memory; `shared` is role.query_share() where they do not stay in registers.
     __device__ __forceinline__ void load(const uint8_t* q, const CodedRole<Tile>& role, int lane, uint8_t* shared) {
         const uint8_t* const corner = q + (role.first_row() + lane / 4) * (CodedRow::kWidth * 2);
@@ -73,7 +67,7 @@ struct CodedQuery {
                         largest = fmaxf(largest, fabsf(float_from_bits(raw[half][c][i] & 0xffff0000u)));
                     }
                 }
-                inverse[half] = exponent_of(quad_maximum(largest));
+                inverse[half] = query_exponent(quad_maximum(largest));
                 factors[r][half] = float_from_bits((254u << 23) - inverse[half]);
             }
 #pragma unroll

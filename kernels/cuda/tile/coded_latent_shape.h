@@ -5,7 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "fp8.h"
 #include "ptx/named_barrier.h"
+#include "ptx/prefetch.h"
 #include "split_kv.h"
 #include "tile/decode_schedule.h"
 #include "tile/wide_rows.h"
@@ -24,6 +26,13 @@ struct CodedRow {
 /// Tokens of a copy: half a page.
 constexpr int kSlotTokens = 32;
 
+/// The bits of a power of two that brings queries of magnitudes up to `largest` (>= 0) to 2^14 .. 2^15, where fp16 holds all of
+/// bf16's bits; small ones less far.
+__device__ __forceinline__ uint32_t query_exponent(float largest) {
+    const int exponent = static_cast<int>(bits_from_float(largest) >> 23);
+    return static_cast<uint32_t>(max(1, min(253, 268 - exponent))) << 23;
+}
+
 template <class Schedule>
 struct CodedArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
@@ -38,6 +47,22 @@ struct CodedArguments {
     bool causal;
     float scale;  // softmax_scale * log2(e)
 };
+
+/// Ask queries, page numbers and lengths into L2, all blocks together; hints, so also before the kernels this one depends on
+/// have ended: L2 is where their writes go.
+template <class Arguments>
+__device__ __forceinline__ void fetch_coded_inputs(const Arguments& a, int thread, int threads) {
+    const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
+    const auto fetch = [&](const void* array, long long bytes) {
+        for (long long at = first * 128LL; at < bytes; at += stride * 128LL) {
+            prefetch_l2(static_cast<const uint8_t*>(array) + at);
+        }
+    };
+    const long long batch = a.schedule.batch;
+    fetch(a.schedule.seqlens, batch * 4);
+    fetch(a.block_table, batch * a.max_blocks * 4);
+    fetch(a.q, batch * a.seqlen_q * a.heads * CodedRow::kWidth * 2);
+}
 
 /// 16 * kRowTiles query rows (seqlen_q x heads, flattened) by kTokens tokens a step, on kWarps warps.
 ///

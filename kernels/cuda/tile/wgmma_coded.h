@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: MIT
+// MLA decode over e4m3 codes on wgmma: a warp that copies, two warpgroups that multiply, and the launch.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+
+#include "ceil_div.h"
+#include "launch.h"
+#include "ptx/bulk_copy.h"
+#include "ptx/grid_dependency.h"
+#include "ptx/prefetch.h"
+#include "ptx/shared_address.h"
+#include "ptx/warp_uniform.h"
+#include "tile/latent_merge.h"
+#include "tile/launch_cluster.h"
+#include "tile/wgmma_coded_consume.h"
+#include "tile/wgmma_latent_produce.h"
+
+/// Copy all pages of all pieces, half a page at a time, as slots become free. One warp.
+template <class Shape>
+__device__ __forceinline__ void produce_codes(
+    const CodedMemory<Shape>& memory, const typename Shape::Arguments& a, int chunk, int lane) {
+    uint32_t slot = 0, parity = 1;
+    DecodeWalk walk(a.schedule, chunk, lane);
+    DecodePiece piece;
+    while (walk.next(a.schedule, piece)) {
+        const int count = piece.steps.end - piece.steps.begin;
+        if (count <= 0) continue;
+        PageNumbers numbers(
+            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
+        int left = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens;
+        for (int page = 0; page < count; ++page) {
+            const uint8_t* from = a.cache + static_cast<size_t>(numbers.of(page)) * (CodedRow::kPage * CodedRow::kBytes);
+#pragma unroll
+            for (int half = 0; half < 2; ++half, from += Shape::kSlotBytes, left -= kSlotTokens) {
+                mbarrier_wait(memory.empty(slot), parity);
+                if (lane == 0) {
+                    const uint32_t bytes = max(0, min(kSlotTokens, left)) * CodedRow::kBytes;
+                    mbarrier_arrive_expect(memory.full(slot), bytes);
+                    if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
+                }
+                if (++slot == Shape::kSlots) {
+                    slot = 0;
+                    parity ^= 1;
+                }
+            }
+            numbers.pass(page);
+        }
+    }
+}
+
+/// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
+template <class Shape>
+__global__ void __maxnreg__(Shape::kRegisters) coded_pages(const __grid_constant__ typename Shape::Arguments a) {
+    uint8_t* const start = swizzled_shared();
+    const CodedMemory<Shape> memory = {start, shared_address(start)};
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
+    constexpr int kWarps = Shape::kConsumers / 32;
+    if (threadIdx.x == 0) {
+        for (int slot = 0; slot < Shape::kSlots; ++slot) {
+            mbarrier_init(memory.full(slot), 1);
+            mbarrier_init(memory.empty(slot), 4);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    fetch_coded_inputs(a, static_cast<int>(threadIdx.x), Shape::kThreads);
+    grid_dependency_wait();
+    grid_dependency_release();
+    const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
+    if (warp < kWarps) {
+        const CodedConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane, row_tile};
+        consumer.consume();
+    } else {
+        produce_codes<Shape>(memory, a, chunk, lane);
+    }
+}
+
+/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Chunks of the
+/// line may grow by `slack` pages so that equal requests are not cut; `early` lets kernels start beside the end of the one
+/// before. Returns 0 or what the caller must return.
+template <class Shape>
+int launch_coded_pages(
+    typename Shape::Arguments a, int slack, bool early, void* workspace, size_t workspace_bytes, void* queue) {
+    int device = 0, multiprocessors = 0;
+    int status = static_cast<int>(cudaGetDevice(&device));
+    if (status == 0) {
+        status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+    }
+    if (status != 0) return status;
+    const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
+    a.row_tiles = rows / Shape::kRows;
+    const long long most = std::min<long long>(
+        SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
+    a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);
+    a.schedule.slack = slack;
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);
+    }
+    const long long blocks = static_cast<long long>(groups) * a.row_tiles;
+    if (blocks > 0x7fffffffLL) return kUnsupportedShape;
+    const int error = launch_cluster(
+        coded_pages<Shape>, static_cast<int>(blocks), Shape::kThreads, 1, Shape::kSharedBytes, early, queue, a);
+    if (error != 0 || a.schedule.groups == 0) return error;
+    return launch_latent_merge({a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);
+}
