@@ -10,6 +10,7 @@
 #include <cstdint>
 
 #include "tile/wgmma_coded.h"
+#include "tile/wgmma_coded_wide.h"
 
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which chunks may grow so that equal requests need not be merged
@@ -23,8 +24,8 @@
 #ifndef SLOTS16
 #define SLOTS16 9
 #endif
-#ifndef SLOTS32
-#define SLOTS32 7
+#ifndef WIDE
+#define WIDE 1
 #endif
 
 namespace {
@@ -58,11 +59,17 @@ extern "C" int mla_decode_fp8(
     a.max_blocks = max_blocks_per_seq;
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
-#ifdef SLOTS32_ON
-    using Rows32 = CodedPages<2, SLOTS32, 224>;
+#if WIDE
+    using Rows64 = CodedWide<64, 6>;
+    using Rows32 = CodedWide<32, 8>;
+    if (rows % 64 == 0) {
+        return launch_coded_pages<Rows64>(
+            coded_wide<Rows64>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+    }
     if (rows % 32 == 0) {
-        return launch_coded_pages<Rows32>(a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+        return launch_coded_pages<Rows32>(
+            coded_wide<Rows32>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
     }
 #endif
-    return launch_coded_pages<Rows16>(a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+    return launch_coded_pages<Rows16>(coded_pages<Rows16>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
 }

@@ -7,7 +7,6 @@
 
 #include "ceil_div.h"
 #include "launch.h"
-#include "ptx/bulk_copy.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
@@ -15,40 +14,7 @@
 #include "tile/latent_merge.h"
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_coded_consume.h"
-#include "tile/wgmma_latent_produce.h"
-
-/// Copy all pages of all pieces, half a page at a time, as slots become free. One warp.
-template <class Shape>
-__device__ __forceinline__ void produce_codes(
-    const CodedMemory<Shape>& memory, const typename Shape::Arguments& a, int chunk, int lane) {
-    uint32_t slot = 0, parity = 1;
-    DecodeWalk walk(a.schedule, chunk, lane);
-    DecodePiece piece;
-    while (walk.next(a.schedule, piece)) {
-        const int count = piece.steps.end - piece.steps.begin;
-        if (count <= 0) continue;
-        PageNumbers numbers(
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
-        int left = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens;
-        for (int page = 0; page < count; ++page) {
-            const uint8_t* from = a.cache + static_cast<size_t>(numbers.of(page)) * (CodedRow::kPage * CodedRow::kBytes);
-#pragma unroll
-            for (int half = 0; half < 2; ++half, from += Shape::kSlotBytes, left -= kSlotTokens) {
-                mbarrier_wait(memory.empty(slot), parity);
-                if (lane == 0) {
-                    const uint32_t bytes = max(0, min(kSlotTokens, left)) * CodedRow::kBytes;
-                    mbarrier_arrive_expect(memory.full(slot), bytes);
-                    if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
-                }
-                if (++slot == Shape::kSlots) {
-                    slot = 0;
-                    parity ^= 1;
-                }
-            }
-            numbers.pass(page);
-        }
-    }
-}
+#include "tile/wgmma_coded_produce.h"
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
@@ -82,7 +48,7 @@ __global__ void __maxnreg__(Shape::kRegisters) coded_pages(const __grid_constant
 /// before. Returns 0 or what the caller must return.
 template <class Shape>
 int launch_coded_pages(
-    typename Shape::Arguments a, int slack, bool early, void* workspace, size_t workspace_bytes, void* queue) {
+    void (*kernel)(typename Shape::Arguments), typename Shape::Arguments a, int slack, bool early, void* workspace, size_t workspace_bytes, void* queue) {
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
     if (status == 0) {
@@ -102,7 +68,7 @@ int launch_coded_pages(
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
     const int error = launch_cluster(
-        coded_pages<Shape>, static_cast<int>(blocks), Shape::kThreads, 1, Shape::kSharedBytes, early, queue, a);
+        kernel, static_cast<int>(blocks), Shape::kThreads, 1, Shape::kSharedBytes, early, queue, a);
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge({a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);
 }

@@ -18,6 +18,7 @@
 #include "ptx/unpack_fp8.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/swizzle.h"
+#include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_shape.h"
 
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
@@ -49,50 +50,13 @@ struct CodedConsumer {
 
     static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
     __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
-    __device__ __forceinline__ void group_barrier() const { named_barrier_sync(kCodedGroupBarrier + group, 128); }
-    static __device__ __forceinline__ void both_barrier() { named_barrier_sync(kCodedBothBarrier, Shape::kConsumers); }
-
-    /// Queries of a piece to shared memory, by both warpgroups: a row's latent columns divided by a power of two and as fp16, both
-    /// exact, in the order that the codes have as operands: of 16 columns first 0, 1, 4, 5, ..., then 2, 3, 6, 7, ...
-    __device__ __forceinline__ void load_queries(const uint8_t* q) const {
-        const int thread = group * 128 + warp * 32 + lane, part = thread % 16;
-#pragma unroll
-        for (int tile = 0; tile < Shape::kRowTiles; ++tile) {
-            const int row = 16 * tile + thread / 16;
-            const uint8_t* const from = q + row * (Row::kWidth * 2);
-            uint4 four[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) four[i] = *reinterpret_cast<const uint4*>(from + part * 64 + i * 16);
-            const uint2 rotary = *reinterpret_cast<const uint2*>(from + Row::kLatent * 2 + part * 8);
-            const uint32_t words[16] = {four[0].x, four[0].y, four[0].z, four[0].w, four[1].x, four[1].y, four[1].z, four[1].w,
-                                        four[2].x, four[2].y, four[2].z, four[2].w, four[3].x, four[3].y, four[3].z, four[3].w};
-            float largest = 0.0f;
-#pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                largest = fmaxf(largest, fabsf(float_from_bits(words[i] << 16)));
-                largest = fmaxf(largest, fabsf(float_from_bits(words[i] & 0xffff0000u)));
-            }
-#pragma unroll
-            for (int step = 1; step < 16; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-            const uint32_t inverse = query_exponent(largest);
-            const float by = float_from_bits(inverse);
-            uint32_t halves[16];
-#pragma unroll
-            for (int i = 0; i < 16; ++i) {
-                halves[i] = Fp16::pack(float_from_bits(words[i] << 16) * by, float_from_bits(words[i] & 0xffff0000u) * by);
-            }
-            uint8_t* const panel = memory.at(memory.query(part / 2));
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int word = i / 2 * 8 + i % 2;
-                *reinterpret_cast<uint4*>(panel + Swizzle<8>::offset(row, part % 2 * 4 + i)) =
-                    make_uint4(halves[word], halves[word + 2], halves[word + 4], halves[word + 6]);
-            }
-            *reinterpret_cast<uint2*>(memory.at(memory.query(Shape::kPanels - 1)) + Swizzle<8>::offset(row, part / 2) + part % 2 * 8) =
-                rotary;
-            if (part == 0) memory.factors()[row] = float_from_bits((254u << 23) - inverse);
-        }
-        fence_async_shared();
+    __device__ __forceinline__ void group_barrier() const {
+        __syncwarp();
+        named_barrier_sync(kCodedGroupBarrier + group, 128);
+    }
+    static __device__ __forceinline__ void both_barrier() {
+        __syncwarp();
+        named_barrier_sync(kCodedBothBarrier, Shape::kConsumers);
     }
 
     /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start.
@@ -314,7 +278,8 @@ struct CodedConsumer {
         const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
         const int pages = piece.steps.end - piece.steps.begin;
         if (pages > 0) {
-            load_queries(a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2));
+            load_coded_queries<Shape, Shape::kConsumers>(
+                memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2));
             both_barrier();
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);

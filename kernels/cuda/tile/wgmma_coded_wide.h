@@ -1,0 +1,510 @@
+// SPDX-License-Identifier: MIT
+// MLA decode over e4m3 codes on wgmma for 32 and 64 rows: one warpgroup for scores, two for the halves of the output's columns.
+//
+// Accumulators are those of tile/wgmma_coded_consume.h: number i = 4j + 2h + e of a thread is query row 8j + 2t + e (its "slot"
+// 2j + e) of token 16w + 8h + g, or of column 64b + 16w + 2g + h of block b of a half.
+#pragma once
+
+#include "fp8.h"
+#include "online_softmax.h"
+#include "ptx/exp2.h"
+#include "ptx/grid_dependency.h"
+#include "ptx/ldmatrix.h"
+#include "ptx/mbarrier.h"
+#include "ptx/mul_16bit.h"
+#include "ptx/named_barrier.h"
+#include "ptx/permute_bytes.h"
+#include "ptx/shared_address.h"
+#include "ptx/stmatrix.h"
+#include "ptx/tma.h"
+#include "ptx/unpack_fp8.h"
+#include "ptx/warp_uniform.h"
+#include "ptx/warpgroup_registers.h"
+#include "ptx/wgmma_16bit.h"
+#include "tile/swizzle.h"
+#include "tile/wgmma_coded_produce.h"
+#include "tile/wgmma_coded_queries.h"
+#include "tile/wgmma_coded_wide_shape.h"
+
+constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2;
+
+/// Exponents lie up to 2^8 above their reference before that is raised, which is where 2^7 is: weights reach 2^15.
+constexpr float kWideSlack = 8.0f, kWideUnit = 7.0f;
+/// The reference of a row that has seen no key.
+constexpr float kWideNothing = -1e30f;
+
+template <class Shape>
+__device__ __forceinline__ void wide_meet() {
+    __syncwarp();
+    named_barrier_sync(kWideAllBarrier, Shape::kWorkers);
+}
+
+template <class Shape>
+struct WideWorker {
+    using Row = CodedRow;
+    static constexpr int kSlotsOfLane = Shape::kRows / 4;  // query rows a thread has
+
+    const WideMemory<Shape>& memory;
+    const typename Shape::Arguments& a;
+    int warp, lane, row_tile;
+
+    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
+    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
+    __device__ __forceinline__ int request_rows() const { return a.seqlen_q * a.heads; }
+
+    __device__ __forceinline__ void arrive(uint32_t barrier) const {
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(barrier);
+    }
+
+    /// All work there is: `act` of each piece with its part, after its queries have come to shared memory.
+    template <class Act>
+    __device__ __forceinline__ void each_piece(Act act) const {
+        const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
+        DecodeWalk walk(a.schedule, chunk, lane);
+        DecodePiece piece;
+        while (walk.next(a.schedule, piece)) {
+            const int part = piece.part(a.schedule, chunk);
+            if (piece.steps.begin >= piece.steps.end && !piece.whole()) {
+                // The chunk's edge fell into the request's start: the merge must see that no token came.
+                if (static_cast<int>(threadIdx.x) < Shape::kRows) {
+                    a.parts.lse[static_cast<size_t>(part) * request_rows() + row_tile * Shape::kRows + threadIdx.x] = -INFINITY;
+                }
+                continue;
+            }
+            if (piece.steps.begin < piece.steps.end) {
+                const size_t row = static_cast<size_t>(piece.request) * request_rows() + row_tile * Shape::kRows;
+                load_coded_queries<Shape, Shape::kWorkers>(memory, a.q + row * (Row::kWidth * 2));
+            }
+            if (static_cast<int>(threadIdx.x) < Shape::kRows) memory.shifts()[threadIdx.x] = kWideNothing;
+            wide_meet<Shape>();
+            act(piece, part);
+        }
+    }
+};
+
+/// The warpgroup of scores and softmax.
+template <class Shape>
+struct CodedScorer : WideWorker<Shape> {
+    using Base = WideWorker<Shape>;
+    using Row = CodedRow;
+    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::slot_of, Base::warp;
+    static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
+    static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
+
+    using Scores = float[Shape::kSums];
+
+    static __device__ __forceinline__ void meet() {
+        __syncwarp();
+        named_barrier_sync(kWideScoreBarrier, 128);
+    }
+
+    /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are multiplied by their scale
+    /// over the power of two of the token's largest, in fp16.
+    __device__ __forceinline__ void multiply_keys(Scores& scores, const float4 (&scales)[2], uint32_t tokens) const {
+        constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
+        const uint64_t queries = wgmma_operand(memory.query(0));
+        uint32_t rotary[4][4];
+#pragma unroll
+        for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+            Wgmma16<Shape::kRows, Bf16>::product(
+                scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
+        }
+        wgmma_commit();
+
+        float units[2];
+        uint32_t by[Row::kGroups][2];
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float4& s = scales[h];
+            const uint32_t largest = bits_from_float(fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w))) >> 23;
+            const uint32_t exponent = max(1u, min(253u, largest)) << 23;
+            const float inverse = float_from_bits((254u << 23) - exponent);
+            units[h] = float_from_bits(exponent);
+            by[0][h] = Fp16::pack(s.x * inverse, s.x * inverse);
+            by[1][h] = Fp16::pack(s.y * inverse, s.y * inverse);
+            by[2][h] = Fp16::pack(s.z * inverse, s.z * inverse);
+            by[3][h] = Fp16::pack(s.w * inverse, s.w * inverse);
+        }
+        Scores sums;
+        uint32_t codes[2][2][4];
+#pragma unroll
+        for (int chunk = 0; chunk < Row::kLatent / 32; ++chunk) {
+            uint32_t bytes[4];
+            ldmatrix_x4(bytes, tokens + chunk * 32);
+            if (chunk >= 2) wgmma_wait<1>();
+#pragma unroll
+            for (int step = 0; step < 2; ++step) {
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const uint32_t four = bytes[2 * step + h], scale = by[chunk / 4][h];
+                    codes[chunk % 2][step][h] = multiply_halves(unpack_e4m3_low(four), scale);
+                    codes[chunk % 2][step][2 + h] = multiply_halves(unpack_e4m3_high(four), scale);
+                }
+            }
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < 2; ++step) {
+                const int column = chunk * 32 + step * 16;
+                Wgmma16<Shape::kRows, Fp16>::product(
+                    sums, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8, column > 0);
+            }
+            wgmma_commit();
+        }
+        wgmma_wait<0>();
+        wgmma_results(scores);
+        wgmma_results(sums);
+#pragma unroll
+        for (int pair = 0; pair < kSlotsOfLane / 2; ++pair) {
+            const float2 factors = *reinterpret_cast<const float2*>(memory.factors() + row_of(2 * pair));
+#pragma unroll
+            for (int i = 4 * pair; i < 4 * pair + 4; ++i) {
+                scores[i] += (i % 2 == 0 ? factors.x : factors.y) * units[i / 2 % 2] * sums[i];
+            }
+        }
+    }
+
+    /// Where the exponents of a row are, after a page whose largest score is `most` (scaled).
+    static __device__ __forceinline__ float raised(float before, float most) {
+        return most > before + (kWideSlack + kWideUnit) ? most - kWideUnit : before;
+    }
+
+    /// Raise the references for exponents and scales to this page's; sums follow, and `changes` says by how much the output must.
+    __device__ __forceinline__ void raise(
+        const Scores& scores, float largest_scale, float (&sums)[kSlotsOfLane], float& reference, float* changes) const {
+        float largest[kSlotsOfLane];
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const int i = slot / 2 * 4 + slot % 2;
+            largest[slot] = fmaxf(scores[i], scores[i + 2]) * a.scale;
+        }
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) {
+#pragma unroll
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+                largest[slot] = fmaxf(largest[slot], __shfl_xor_sync(0xffffffffu, largest[slot], step));
+            }
+            largest_scale = fmaxf(largest_scale, __shfl_xor_sync(0xffffffffu, largest_scale, step));
+        }
+        if (lane < 4) {
+#pragma unroll
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) memory.maxima(warp)[row_of(slot)] = largest[slot];
+        }
+        if (lane == 0) memory.largest()[warp] = largest_scale;
+        meet();
+        const auto next = [&](int row) {
+            float most = memory.maxima(0)[row];
+#pragma unroll
+            for (int other = 1; other < 4; ++other) most = fmaxf(most, memory.maxima(other)[row]);
+            return raised(memory.shifts()[row], most);
+        };
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const int row = row_of(slot);
+            sums[slot] *= Exp2()(memory.shifts()[row] - next(row));
+        }
+#pragma unroll
+        for (int other = 0; other < 4; ++other) largest_scale = fmaxf(largest_scale, memory.largest()[other]);
+        const float before = reference;
+        if (largest_scale > reference) {
+            // The power of two above, and twice that: most pages' scales are about the same.
+            reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
+        }
+        meet();
+        const int row = warp * 32 + lane;
+        if (row < Shape::kRows) {
+            const float shift = next(row);
+            changes[row] = Exp2()(memory.shifts()[row] - shift) * (before / reference);
+            memory.shifts()[row] = shift;
+        }
+        meet();
+    }
+
+    /// Scores to probabilities, and scales over their reference, for the warpgroups of the values.
+    __device__ __forceinline__ void weigh(
+        Scores& scores, const float4 (&scales)[2], float (&sums)[kSlotsOfLane], float& reference, uint32_t tile) const {
+        const int buffer = static_cast<int>(tile % 2);
+        float largest_scale = 0.0f;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float4& s = scales[h];
+            largest_scale = fmaxf(largest_scale, fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w)));
+        }
+        bool above = largest_scale > reference;
+#pragma unroll
+        for (int pair = 0; pair < kSlotsOfLane / 2; ++pair) {
+            const float2 shifts = *reinterpret_cast<const float2*>(memory.shifts() + row_of(2 * pair));
+#pragma unroll
+            for (int e = 0; e < 2; ++e) {
+                const float most = fmaxf(scores[4 * pair + e], scores[4 * pair + 2 + e]) * a.scale;
+                above = above || most > (e == 0 ? shifts.x : shifts.y) + (kWideSlack + kWideUnit);
+            }
+        }
+        const bool any = __any_sync(0xffffffffu, above);
+        if (lane == 0) memory.flags()[warp] = any;
+        mbarrier_wait(memory.done(buffer), tile / 2 % 2 ^ 1);
+        meet();
+        const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags());
+        const bool changed = (flags.x | flags.y | flags.z | flags.w) != 0;
+        if (changed) raise(scores, largest_scale, sums, reference, memory.changes(buffer));
+        if (warp == 0 && lane == 0) memory.changed()[buffer] = changed;
+#pragma unroll
+        for (int sixteen = 0; sixteen < Shape::kRows / 16; ++sixteen) {
+            uint32_t w[4];
+#pragma unroll
+            for (int pair = 0; pair < 2; ++pair) {
+                const int slot = 4 * sixteen + 2 * pair;
+                const float2 shifts = *reinterpret_cast<const float2*>(memory.shifts() + row_of(slot));
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    const int i = 8 * sixteen + 4 * pair + 2 * h;
+                    const float x = Exp2()(scores[i] * a.scale - shifts.x);
+                    const float y = Exp2()(scores[i + 1] * a.scale - shifts.y);
+                    sums[slot] += x;
+                    sums[slot + 1] += y;
+                    w[2 * pair + h] = Fp16::pack(x, y);
+                }
+            }
+            stmatrix_x4_trans(
+                memory.weights(buffer) + sixteen * 2048 +
+                    Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
+        }
+        // Lane (g, t) takes scale t of tokens g and g + 8.
+        const float multiplier = float_from_bits((261u << 23) - bits_from_float(reference));  // 2^7 / reference
+        const int g = lane / 4, t = lane % 4;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float4& s = scales[h];
+            const float scale = (t == 0 ? s.x : t == 1 ? s.y : t == 2 ? s.z : s.w) * multiplier;
+            const int at = ((t * 4 + g / 2) * 8 + 2 * warp + h) * 4 + g % 2 * 2;
+            *reinterpret_cast<uint16_t*>(memory.scales(buffer) + at) = static_cast<uint16_t>(Fp16::pack(scale, 0.0f));
+        }
+        fence_async_shared();
+        this->arrive(memory.ready(buffer));
+    }
+
+    /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
+    __device__ __forceinline__ void clear_tail(const PageSlots<Shape>& slots, int count) const {
+        constexpr int kChunks = Row::kBytes / 16;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            uint8_t* const slot = memory.at(memory.slot(slots.indices[half]));
+            const int valid = max(0, count - half * kSlotTokens);
+            for (int i = valid * kChunks + warp * 32 + lane; i < kSlotTokens * kChunks; i += 128) {
+                *reinterpret_cast<uint4*>(slot + i * 16) = make_uint4(0, 0, 0, 0);
+            }
+        }
+        fence_async_shared();  // a later copy into these slots comes behind these writes
+        meet();
+    }
+
+    __device__ __forceinline__ void work() const {
+        uint32_t tile = 0;
+        this->each_piece([&](const DecodePiece& piece, int part) {
+            const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
+            const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
+            float sums[kSlotsOfLane] = {};
+            float reference = kLeastScale;
+#pragma unroll 1
+            for (int step = piece.steps.begin; step < piece.steps.end; ++step, ++tile) {
+                const PageSlots<Shape> slots(tile);
+                mbarrier_wait(memory.full(slots.indices[0]), slots.parities[0]);
+                mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
+                const int first_token = step * Shape::kTokens;
+                if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
+                const uint32_t tokens = memory.slot(slots.indices[warp / 2]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
+                float4 scales[2];
+#pragma unroll
+                for (int h = 0; h < 2; ++h) {
+                    scales[h] = *reinterpret_cast<const float4*>(
+                        memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
+                }
+                Scores scores;
+                multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+                this->arrive(memory.empty(slots.indices[0]));
+                this->arrive(memory.empty(slots.indices[1]));
+                if (first_token + Shape::kTokens > least_limit) {
+#pragma unroll
+                    for (int i = 0; i < Shape::kSums; ++i) {
+                        const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+                        // Tokens at the end which the row does not see.
+                        const int hidden = a.causal ? a.seqlen_q - 1 - (first_row + row_of(slot_of(i))) / a.heads : 0;
+                        if (token >= length - hidden) scores[i] = -INFINITY;
+                    }
+                }
+                weigh(scores, scales, sums, reference, tile);
+            }
+#pragma unroll
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+#pragma unroll
+                for (int step = 4; step < 32; step *= 2) sums[slot] += __shfl_xor_sync(0xffffffffu, sums[slot], step);
+                if (lane < 4) memory.maxima(warp)[row_of(slot)] = sums[slot];
+            }
+            meet();
+            const int row = warp * 32 + lane;
+            if (row < Shape::kRows) {
+                float sum = 0.0f;
+#pragma unroll
+                for (int w = 0; w < 4; ++w) sum += memory.maxima(w)[row];
+                const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
+                memory.finals()[row] = inverse * (reference * 0x1p-7f);
+                const float lse = sum == 0.0f ? -INFINITY : (memory.shifts()[row] + log2f(sum)) * kLn2;
+                const int at = first_row + row, query = at / a.heads, head = at % a.heads;
+                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+                const size_t part_row = static_cast<size_t>(part) * this->request_rows() + at;
+                (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = lse;
+            }
+            wide_meet<Shape>();
+        });
+    }
+};
+
+/// A warpgroup of values: `half` of the output's columns.
+template <class Shape>
+struct CodedValuer : WideWorker<Shape> {
+    using Base = WideWorker<Shape>;
+    using Row = CodedRow;
+    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::slot_of, Base::warp;
+    static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
+
+    using Output = float[Shape::kBlocks][Shape::kSums];
+
+    __device__ __forceinline__ void rescale(Output& out, const float* by) const {
+#pragma unroll
+        for (int pair = 0; pair < kSlotsOfLane / 2; ++pair) {
+            const float2 factors = *reinterpret_cast<const float2*>(by + row_of(2 * pair));
+#pragma unroll
+            for (int block = 0; block < Shape::kBlocks; ++block) {
+#pragma unroll
+                for (int i = 4 * pair; i < 4 * pair + 4; ++i) out[block][i] *= i % 2 == 0 ? factors.x : factors.y;
+            }
+        }
+    }
+
+    /// out += codes^T weights^T; codes are multiplied by their scales in fp16. The transposing ldmatrix gives lane (g, t) columns
+    /// 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each; sorted by column they are rows g and g + 8 of the operand.
+    __device__ __forceinline__ void multiply_values(
+        Output& out, int half, int buffer, const PageSlots<Shape>& slots) const {
+        const uint64_t weights = wgmma_operand(memory.weights(buffer));
+        uint32_t codes[2][2][4];
+        // A chunk: 32 tokens and a block of columns.
+#pragma unroll
+        for (int page_half = 0; page_half < 2; ++page_half) {
+            const uint32_t tokens =
+                memory.slot(slots.indices[page_half]) + lane * Row::kBytes + half * (Row::kLatent / 2) + warp * 16;
+            uint32_t scales[2][4];  // of pairs of tokens, by groups of columns
+#pragma unroll
+            for (int group = 0; group < 2; ++group) {
+                const uint4 four = *reinterpret_cast<const uint4*>(
+                    memory.scales(buffer) + ((2 * half + group) * 4 + lane % 4) * 32 + page_half * 16);
+                scales[group][0] = four.x;
+                scales[group][1] = four.y;
+                scales[group][2] = four.z;
+                scales[group][3] = four.w;
+            }
+#pragma unroll
+            for (int block = 0; block < Shape::kBlocks; ++block) {
+                const int chunk = page_half * Shape::kBlocks + block;
+                uint32_t bytes[4];
+                ldmatrix_x4_trans(bytes, tokens + block * 64);
+                if (chunk >= 2) wgmma_wait<1>();
+#pragma unroll
+                for (int octet = 0; octet < 4; ++octet) {
+                    const uint32_t sorted = permute_bytes<0x3120>(bytes[octet], bytes[octet]);
+                    const uint32_t scale = scales[block / 2][octet];
+                    uint32_t(&four)[4] = codes[chunk % 2][octet / 2];
+                    four[octet % 2 * 2] = multiply_halves(unpack_e4m3_low(sorted), scale);
+                    four[octet % 2 * 2 + 1] = multiply_halves(unpack_e4m3_high(sorted), scale);
+                }
+                wgmma_fence();
+#pragma unroll
+                for (int step = 0; step < 2; ++step) {
+                    Wgmma16<Shape::kRows, Fp16>::product(
+                        out[block], codes[chunk % 2][step], weights + (2 * page_half + step) * 2, true);
+                }
+                wgmma_commit();
+            }
+        }
+        wgmma_wait<0>();
+#pragma unroll
+        for (int block = 0; block < Shape::kBlocks; ++block) wgmma_results(out[block]);
+    }
+
+    __device__ __forceinline__ void work(int half) const {
+        uint32_t tile = 0;
+        this->each_piece([&](const DecodePiece& piece, int part) {
+            Output out = {};
+#pragma unroll 1
+            for (int step = piece.steps.begin; step < piece.steps.end; ++step, ++tile) {
+                const int buffer = static_cast<int>(tile % 2);
+                const PageSlots<Shape> slots(tile);
+                mbarrier_wait(memory.full(slots.indices[0]), slots.parities[0]);
+                mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
+                mbarrier_wait(memory.ready(buffer), tile / 2 % 2);
+                if (memory.changed()[buffer] != 0) rescale(out, memory.changes(buffer));
+                multiply_values(out, half, buffer, slots);
+                this->arrive(memory.empty(slots.indices[0]));
+                this->arrive(memory.empty(slots.indices[1]));
+                this->arrive(memory.done(buffer));
+            }
+            wide_meet<Shape>();
+            rescale(out, memory.finals());
+            store(out, half, piece, part);
+        });
+    }
+
+    __device__ __forceinline__ void store(const Output& out, int half, const DecodePiece& piece, int part) const {
+        const int first_row = row_tile * Shape::kRows, first_column = half * (Row::kLatent / 2) + warp * 16 + lane / 4 * 2;
+        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * this->request_rows() + first_row;
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const int i = slot / 2 * 4 + slot % 2;
+            const size_t at = (first + row_of(slot)) * Row::kLatent + first_column;
+#pragma unroll
+            for (int block = 0; block < Shape::kBlocks; ++block) {
+                if (piece.whole()) {
+                    *reinterpret_cast<uint32_t*>(a.o + (at + block * 64) * 2) = Bf16::pack(out[block][i], out[block][i + 2]);
+                } else {
+                    *reinterpret_cast<float2*>(a.parts.o + at + block * 64) = make_float2(out[block][i], out[block][i + 2]);
+                }
+            }
+        }
+    }
+};
+
+/// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
+template <class Shape>
+__global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_constant__ typename Shape::Arguments a) {
+    uint8_t* const start = swizzled_shared();
+    const WideMemory<Shape> memory = {start, shared_address(start)};
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
+    if (threadIdx.x == 0) {
+        for (int slot = 0; slot < Shape::kSlots; ++slot) {
+            mbarrier_init(memory.full(slot), 1);
+            mbarrier_init(memory.empty(slot), Shape::kReaders);
+        }
+        for (int buffer = 0; buffer < 2; ++buffer) {
+            mbarrier_init(memory.ready(buffer), 4);
+            mbarrier_init(memory.done(buffer), 8);
+        }
+        mbarrier_fence_init();
+    }
+    __syncthreads();
+    if (warp > 12) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 13 * 32, 96);
+    grid_dependency_wait();
+    grid_dependency_release();
+    const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
+    if (warp < 4) {
+        take_registers<Shape::kScoreRegisters>();
+        CodedScorer<Shape>{{memory, a, warp, lane, row_tile}}.work();
+    } else if (warp < 12) {
+        take_registers<Shape::kValueRegisters>();
+        CodedValuer<Shape>{{memory, a, warp % 4, lane, row_tile}}.work(warp / 4 - 1);
+    } else {
+        give_registers<Shape::kProducerRegisters>();
+        if (warp == 12) produce_codes<Shape>(memory, a, chunk, lane);
+    }
+}
