@@ -112,8 +112,8 @@ struct CodedConsumer {
 #pragma unroll
         for (int i = 0; i < Shape::kSums; ++i) {
             const float4& by = scales[i / 2 % 2];
-            const float latent = by.x * sums[0][i] + by.y * sums[1][i] + by.z * sums[2][i] + by.w * sums[3][i];
-            scores[i] += memory.factors()[row_of(slot_of(i))] * latent;
+            scores[i] += by.x * sums[0][i] + by.y * sums[1][i] + by.z * sums[2][i] + by.w * sums[3][i];
+            scores[i] *= memory.factors()[row_of(slot_of(i))];
         }
     }
 

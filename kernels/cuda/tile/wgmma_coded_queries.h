@@ -6,6 +6,7 @@
 
 #include "fp8.h"
 #include "ptx/mma_16bit.h"
+#include "ptx/mul_16bit.h"
 #include "ptx/tma.h"
 #include "tile/coded_latent_shape.h"
 #include "tile/swizzle.h"
@@ -21,8 +22,8 @@ struct CodedQueryRow {
         rotary = *reinterpret_cast<const uint2*>(row + CodedRow::kLatent * 2 + part * 8);
     }
 
-    /// The latent columns divided by a power of two and as fp16, both exact, in panels of 64 columns: of 16 columns first 0, 1,
-    /// 4, 5, 8, ..., then 2, 3, 6, 7, ... Rotary columns, bf16, follow as they are.
+    /// The row divided by a power of two, latent columns as fp16, rotary ones as bf16, all exact, in panels of 64 columns: of 16
+    /// latent ones first 0, 1, 4, 5, 8, ..., then 2, 3, 6, 7, ...
     template <class Shape, class Memory>
     __device__ __forceinline__ void store(const Memory& memory, int row, int part) const {
         const uint32_t words[16] = {four[0].x, four[0].y, four[0].z, four[0].w, four[1].x, four[1].y, four[1].z, four[1].w,
@@ -32,6 +33,12 @@ struct CodedQueryRow {
         for (int i = 0; i < 16; ++i) {
             largest = fmaxf(largest, fabsf(float_from_bits(words[i] << 16)));
             largest = fmaxf(largest, fabsf(float_from_bits(words[i] & 0xffff0000u)));
+        }
+        const uint32_t last_words[2] = {rotary.x, rotary.y};
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            largest = fmaxf(largest, fabsf(float_from_bits(last_words[i] << 16)));
+            largest = fmaxf(largest, fabsf(float_from_bits(last_words[i] & 0xffff0000u)));
         }
 #pragma unroll
         for (int step = 1; step < 16; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
@@ -51,7 +58,8 @@ struct CodedQueryRow {
                 make_uint4(halves[word], halves[word + 2], halves[word + 4], halves[word + 6]);
         }
         uint8_t* const last = memory.at(memory.query(Shape::kPanels - 1));
-        *reinterpret_cast<uint2*>(last + Swizzle<8>::offset(row, part / 2) + part % 2 * 8) = rotary;
+        *reinterpret_cast<uint2*>(last + Swizzle<8>::offset(row, part / 2) + part % 2 * 8) =
+            make_uint2(multiply_bfloats(rotary.x, Bf16::pack(by, by)), multiply_bfloats(rotary.y, Bf16::pack(by, by)));
         if (part == 0) memory.factors()[row] = float_from_bits((254u << 23) - inverse);
     }
 };

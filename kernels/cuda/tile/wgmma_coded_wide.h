@@ -100,28 +100,17 @@ struct CodedScorer : WideWorker<Shape> {
     }
 
     /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are multiplied by their scale
-    /// over the power of two of the token's largest, in fp16.
+    /// over the power of two of the token's largest, in fp16, rotary columns are divided by that power.
     __device__ __forceinline__ void multiply_keys(Scores& scores, const float4 (&scales)[2], uint32_t tokens) const {
         constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
         const uint64_t queries = wgmma_operand(memory.query(0));
-        uint32_t rotary[4][4];
-#pragma unroll
-        for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
-        wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < 4; ++step) {
-            Wgmma16<Shape::kRows, Bf16>::product(
-                scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
-        }
-        wgmma_commit();
-
         float units[2];
         uint32_t by[Row::kGroups][2];
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
             const float4& s = scales[h];
             const uint32_t largest = bits_from_float(fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w))) >> 23;
-            const uint32_t exponent = max(1u, min(253u, largest)) << 23;
+            const uint32_t exponent = max(67u, min(253u, largest)) << 23;  // 2^-60 at least: what it divides must not overflow
             const float inverse = float_from_bits((254u << 23) - exponent);
             units[h] = float_from_bits(exponent);
             by[0][h] = Fp16::pack(s.x * inverse, s.x * inverse);
@@ -129,7 +118,23 @@ struct CodedScorer : WideWorker<Shape> {
             by[2][h] = Fp16::pack(s.z * inverse, s.z * inverse);
             by[3][h] = Fp16::pack(s.w * inverse, s.w * inverse);
         }
-        Scores sums;
+        uint32_t rotary[4][4];
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+            ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                const float inverse = float_from_bits((254u << 23) - bits_from_float(units[i % 2]));
+                rotary[step][i] = multiply_bfloats(rotary[step][i], Bf16::pack(inverse, inverse));
+            }
+        }
+        wgmma_fence();
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+            Wgmma16<Shape::kRows, Bf16>::product(
+                scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
+        }
+        wgmma_commit();
         uint32_t codes[2][2][4];
 #pragma unroll
         for (int chunk = 0; chunk < Row::kLatent / 32; ++chunk) {
@@ -150,19 +155,18 @@ struct CodedScorer : WideWorker<Shape> {
             for (int step = 0; step < 2; ++step) {
                 const int column = chunk * 32 + step * 16;
                 Wgmma16<Shape::kRows, Fp16>::product(
-                    sums, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8, column > 0);
+                    scores, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8, true);
             }
             wgmma_commit();
         }
         wgmma_wait<0>();
         wgmma_results(scores);
-        wgmma_results(sums);
 #pragma unroll
         for (int pair = 0; pair < kSlotsOfLane / 2; ++pair) {
             const float2 factors = *reinterpret_cast<const float2*>(memory.factors() + row_of(2 * pair));
 #pragma unroll
             for (int i = 4 * pair; i < 4 * pair + 4; ++i) {
-                scores[i] += (i % 2 == 0 ? factors.x : factors.y) * units[i / 2 % 2] * sums[i];
+                scores[i] *= (i % 2 == 0 ? factors.x : factors.y) * units[i / 2 % 2];
             }
         }
     }
