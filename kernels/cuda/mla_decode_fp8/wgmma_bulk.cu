@@ -18,9 +18,6 @@
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
-#ifndef REGISTERS16
-#define REGISTERS16 224
-#endif
 #ifndef SLOTS16
 #define SLOTS16 9
 #endif
@@ -38,7 +35,7 @@ extern "C" int mla_decode_fp8(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Rows16 = CodedPages<1, SLOTS16, REGISTERS16>;
+    using Rows16 = CodedPages<1, SLOTS16>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages is counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 2LL) > (1 << 28)) return kUnsupportedShape;

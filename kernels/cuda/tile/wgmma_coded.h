@@ -11,6 +11,7 @@
 #include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/warp_uniform.h"
+#include "ptx/warpgroup_registers.h"
 #include "tile/latent_merge.h"
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_coded_consume.h"
@@ -18,7 +19,7 @@
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
-__global__ void __maxnreg__(Shape::kRegisters) coded_pages(const __grid_constant__ typename Shape::Arguments a) {
+__global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_constant__ typename Shape::Arguments a) {
     uint8_t* const start = swizzled_shared();
     const CodedMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
@@ -31,15 +32,17 @@ __global__ void __maxnreg__(Shape::kRegisters) coded_pages(const __grid_constant
         mbarrier_fence_init();
     }
     __syncthreads();
-    fetch_coded_inputs(a, static_cast<int>(threadIdx.x), Shape::kThreads);
+    if (warp > kWarps) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     grid_dependency_wait();
     grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < kWarps) {
+        take_registers<Shape::kConsumerRegisters>();
         const CodedConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane, row_tile};
         consumer.consume();
     } else {
-        produce_codes<Shape>(memory, a, chunk, lane);
+        give_registers<Shape::kProducerRegisters>();
+        if (warp == kWarps) produce_codes<Shape>(memory, a, chunk, lane);
     }
 }
 

@@ -296,7 +296,12 @@ struct CodedConsumer {
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
 
-            const uint32_t tokens = slots[warp / 2] + warp % 2 * 16 * Row::kBytes;  // this warp's 16
+#ifdef CODED_NO_WORK
+            arrive(memory.empty(indices[0]));
+            arrive(memory.empty(indices[1]));
+            continue;
+#endif
+            const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
             float4 scales[2];
 #pragma unroll
             for (int h = 0; h < 2; ++h) {
@@ -320,7 +325,10 @@ struct CodedConsumer {
             arrive(memory.empty(indices[1]));
         }
         tile += pages;
-        finish(out, state, piece, part, first_row);
+        // Its addresses are made anew: kept throughout the loop they would spill.
+        const int thread = recomputed_thread();
+        const CodedConsumer anew = {memory, a, group, thread / 32 % 4, thread % 32, row_tile};
+        anew.finish(out, state, piece, part, first_row);
     }
 
     /// This warpgroup's `half` of the columns, in its area, to the output or a part.

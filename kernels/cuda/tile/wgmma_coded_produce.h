@@ -6,6 +6,7 @@
 
 #include "ptx/bulk_copy.h"
 #include "ptx/mbarrier.h"
+#include "ptx/tma_hint.h"
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_produce.h"
 
@@ -14,6 +15,9 @@ template <class Shape, class Memory>
 __device__ __forceinline__ void produce_codes(
     const Memory& memory, const typename Shape::Arguments& a, int chunk, int lane) {
     uint32_t slot = 0, parity = 1;
+#ifdef CODED_NO_COPIES
+    int number_of = 0;
+#endif
     DecodeWalk walk(a.schedule, chunk, lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
@@ -29,8 +33,18 @@ __device__ __forceinline__ void produce_codes(
                 mbarrier_wait(memory.empty(slot), parity);
                 if (lane == 0) {
                     const uint32_t bytes = max(0, min(kSlotTokens, left)) * CodedRow::kBytes;
+#ifdef CODED_NO_COPIES
+                    const bool copies = number_of++ < Shape::kSlots;
+                    mbarrier_arrive_expect(memory.full(slot), copies ? bytes : 0);
+                    if (copies && bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
+#else
                     mbarrier_arrive_expect(memory.full(slot), bytes);
+#ifdef CODED_ONCE
+                    if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot), policy_evict_first());
+#else
                     if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
+#endif
+#endif
                 }
                 if (++slot == Shape::kSlots) {
                     slot = 0;

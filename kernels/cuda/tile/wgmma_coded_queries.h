@@ -68,7 +68,7 @@ struct CodedQueryRow {
 template <class Shape, int kThreads, class Memory>
 __device__ __forceinline__ void load_coded_queries(const Memory& memory, const uint8_t* q) {
     constexpr int kEach = kThreads / 16, kPasses = (Shape::kRows + kEach - 1) / kEach;
-    const int thread = static_cast<int>(threadIdx.x), part = thread % 16;
+    const int thread = recomputed_thread(), part = thread % 16;
     CodedQueryRow rows[kPasses];
 #pragma unroll
     for (int pass = 0; pass < kPasses; ++pass) {

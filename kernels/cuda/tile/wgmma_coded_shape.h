@@ -10,10 +10,10 @@
 #include "tile/wgmma_latent_shape.h"
 
 /// 16 * kRowTiles query rows by whole pages of 64 tokens, which two warpgroups take in turns. kSlots slots of half a page lie in
-/// shared memory, rows as they are in the cache. kRegisters: of a thread.
-template <int kRowTiles_, int kSlots_, int kRegisters_>
+/// shared memory, rows as they are in the cache.
+template <int kRowTiles_, int kSlots_>
 struct CodedPages {
-    static constexpr int kRowTiles = kRowTiles_, kSlots = kSlots_, kRegisters = kRegisters_;
+    static constexpr int kRowTiles = kRowTiles_, kSlots = kSlots_;
     using Row = CodedRow;
     using Arguments = CodedArguments<PageSchedule>;
     static constexpr int kRows = 16 * kRowTiles, kTokens = PageSchedule::kTokens;
@@ -21,7 +21,8 @@ struct CodedPages {
     static constexpr int kPanelBytes = kRows * 128;      // in the 128-byte swizzle
     static constexpr int kBlocks = Row::kLatent / 64;    // 64 columns of the output: the rows of one product
     static constexpr int kSums = 8 * kRowTiles;          // accumulators of a product in a thread
-    static constexpr int kConsumers = 256, kThreads = kConsumers + 32;
+    static constexpr int kConsumers = 256, kThreads = kConsumers + 128;
+    static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 
     static constexpr int kWeights = kPanels * kPanelBytes;           // [group of warps][scale][row][token], fp16, behind the queries
     static constexpr int kWeightPlane = kRows * 128;

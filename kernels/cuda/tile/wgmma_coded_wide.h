@@ -319,7 +319,7 @@ struct CodedScorer : WideWorker<Shape> {
                 mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
                 const int first_token = step * Shape::kTokens;
                 if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
-                const uint32_t tokens = memory.slot(slots.indices[warp / 2]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
+                const uint32_t tokens = memory.slot(warp < 2 ? slots.indices[0] : slots.indices[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
                 float4 scales[2];
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
@@ -331,12 +331,16 @@ struct CodedScorer : WideWorker<Shape> {
                 this->arrive(memory.empty(slots.indices[0]));
                 this->arrive(memory.empty(slots.indices[1]));
                 if (first_token + Shape::kTokens > least_limit) {
+                    const CodedScorer anew = {{memory, a, warp, recomputed_thread() % 32, row_tile}};
+                    int hidden[kSlotsOfLane];  // tokens at the end which a slot's row does not see
+#pragma unroll
+                    for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+                        hidden[slot] = a.causal ? a.seqlen_q - 1 - (first_row + anew.row_of(slot)) / a.heads : 0;
+                    }
 #pragma unroll
                     for (int i = 0; i < Shape::kSums; ++i) {
                         const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
-                        // Tokens at the end which the row does not see.
-                        const int hidden = a.causal ? a.seqlen_q - 1 - (first_row + row_of(slot_of(i))) / a.heads : 0;
-                        if (token >= length - hidden) scores[i] = -INFINITY;
+                        if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
                     }
                 }
                 weigh(scores, scales, sums, reference, tile);
@@ -399,26 +403,25 @@ struct CodedValuer : WideWorker<Shape> {
         for (int page_half = 0; page_half < 2; ++page_half) {
             const uint32_t tokens =
                 memory.slot(slots.indices[page_half]) + lane * Row::kBytes + half * (Row::kLatent / 2) + warp * 16;
-            uint32_t scales[2][4];  // of pairs of tokens, by groups of columns
-#pragma unroll
-            for (int group = 0; group < 2; ++group) {
-                const uint4 four = *reinterpret_cast<const uint4*>(
-                    memory.scales(buffer) + ((2 * half + group) * 4 + lane % 4) * 32 + page_half * 16);
-                scales[group][0] = four.x;
-                scales[group][1] = four.y;
-                scales[group][2] = four.z;
-                scales[group][3] = four.w;
-            }
+            uint32_t scales[4];  // of pairs of tokens
 #pragma unroll
             for (int block = 0; block < Shape::kBlocks; ++block) {
                 const int chunk = page_half * Shape::kBlocks + block;
+                if (block % 2 == 0) {  // the next 128 columns
+                    const uint4 four = *reinterpret_cast<const uint4*>(
+                        memory.scales(buffer) + ((2 * half + block / 2) * 4 + lane % 4) * 32 + page_half * 16);
+                    scales[0] = four.x;
+                    scales[1] = four.y;
+                    scales[2] = four.z;
+                    scales[3] = four.w;
+                }
                 uint32_t bytes[4];
                 ldmatrix_x4_trans(bytes, tokens + block * 64);
                 if (chunk >= 2) wgmma_wait<1>();
 #pragma unroll
                 for (int octet = 0; octet < 4; ++octet) {
                     const uint32_t sorted = permute_bytes<0x3120>(bytes[octet], bytes[octet]);
-                    const uint32_t scale = scales[block / 2][octet];
+                    const uint32_t scale = scales[octet];
                     uint32_t(&four)[4] = codes[chunk % 2][octet / 2];
                     four[octet % 2 * 2] = multiply_halves(unpack_e4m3_low(sorted), scale);
                     four[octet % 2 * 2 + 1] = multiply_halves(unpack_e4m3_high(sorted), scale);
@@ -484,7 +487,7 @@ template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_constant__ typename Shape::Arguments a) {
     uint8_t* const start = swizzled_shared();
     const WideMemory<Shape> memory = {start, shared_address(start)};
-    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
+    const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < Shape::kSlots; ++slot) {
             mbarrier_init(memory.full(slot), 1);
@@ -503,12 +506,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < 4) {
         take_registers<Shape::kScoreRegisters>();
-        CodedScorer<Shape>{{memory, a, warp, lane, row_tile}}.work();
+        CodedScorer<Shape>{{memory, a, warp, recomputed_thread() % 32, row_tile}}.work();
     } else if (warp < 12) {
         take_registers<Shape::kValueRegisters>();
-        CodedValuer<Shape>{{memory, a, warp % 4, lane, row_tile}}.work(warp / 4 - 1);
+        CodedValuer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}}.work(warp / 4 - 1);
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == 12) produce_codes<Shape>(memory, a, chunk, lane);
+        if (warp == 12) produce_codes<Shape>(memory, a, chunk, recomputed_thread() % 32);
     }
 }
