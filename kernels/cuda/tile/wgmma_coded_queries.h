@@ -69,15 +69,19 @@ template <class Shape, int kThreads, class Memory>
 __device__ __forceinline__ void load_coded_queries(const Memory& memory, const uint8_t* q) {
     constexpr int kEach = kThreads / 16, kPasses = (Shape::kRows + kEach - 1) / kEach;
     const int thread = recomputed_thread(), part = thread % 16;
-    CodedQueryRow rows[kPasses];
+    // Two passes' loads are under way at a time.
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-        const int row = min(pass * kEach + thread / 16, Shape::kRows - 1);
-        rows[pass].load(q + row * (CodedRow::kWidth * 2), part);
-    }
+    for (int first = 0; first < kPasses; first += 2) {
+        CodedQueryRow rows[2];
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-        rows[pass].template store<Shape>(memory, pass * kEach + thread / 16, part);
+        for (int i = 0; i < 2; ++i) {
+            const int row = min((first + i) * kEach + thread / 16, Shape::kRows - 1);
+            if (first + i < kPasses) rows[i].load(q + row * (CodedRow::kWidth * 2), part);
+        }
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            if (first + i < kPasses) rows[i].template store<Shape>(memory, (first + i) * kEach + thread / 16, part);
+        }
     }
     fence_async_shared();
 }

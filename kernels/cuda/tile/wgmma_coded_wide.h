@@ -505,7 +505,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
     grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < 4) {
-        take_registers<Shape::kScoreRegisters>();
         CodedScorer<Shape>{{memory, a, warp, recomputed_thread() % 32, row_tile}}.work();
     } else if (warp < 12) {
         take_registers<Shape::kValueRegisters>();
