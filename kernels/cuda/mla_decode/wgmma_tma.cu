@@ -8,7 +8,6 @@
 //!KERNEL tune FETCHED_PAGES=0,2
 //!KERNEL tune FEW_ROWS=32,16,0
 //!KERNEL tune FETCHED_BYTES=128,256
-//!KERNEL tune GUESSED_PAGES=0,2
 //!KERNEL tune SMALL_ROWS=0,32
 //!KERNEL tune EARLY_START=1,0
 //
@@ -63,12 +62,6 @@
 #endif
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
-#endif
-#ifndef FLIGHT
-#define FLIGHT 6  // thirds of pages they have under way
-#endif
-#ifndef PACE
-#define PACE 0  // nanoseconds between their pages, at least
 #endif
 #ifndef FETCHED_BYTES
 #define FETCHED_BYTES 128  // that L2 fetches of their pages at a time
@@ -157,7 +150,6 @@ extern "C" int mla_decode(
     a.schedule.longest = max_blocks_per_seq * Single::kTokens;
     a.seqlen_q = seqlen_q;
     a.heads = heads_q;
-    a.num_blocks = num_blocks;
     a.max_blocks = max_blocks_per_seq;
     a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     a.causal = causal != 0;
@@ -167,12 +159,12 @@ extern "C" int mla_decode(
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if FEW_ROWS >= 16
     if (rows == 16) {
-        return launch_few<FewShape<1, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if FEW_ROWS >= 32
     if (rows == 32) {
-        return launch_few<FewShape<2, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if PAIRS

@@ -18,12 +18,8 @@
 #include "split_kv.h"
 #include "tile/combine_splits.h"
 
-struct CachedLength {
-    static __device__ __forceinline__ int load(const int* at) { return *at; }
-};
-
-/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save. Length: how lengths are read.
-template <int kTokens_, int kStartSteps_, int kLeastSteps_, class Length = CachedLength>
+/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
+template <int kTokens_, int kStartSteps_, int kLeastSteps_>
 struct DecodeScheduleOf {
     static constexpr int kTokens = kTokens_, kStartSteps = kStartSteps_, kLeastSteps = kLeastSteps_;
 
@@ -34,7 +30,7 @@ struct DecodeScheduleOf {
 
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
-    __device__ __forceinline__ int tokens(int request) const { return max(0, min(Length::load(seqlens + request), longest)); }
+    __device__ __forceinline__ int tokens(int request) const { return max(0, min(seqlens[request], longest)); }
     __device__ __forceinline__ int cost(int request) const {
         return ceil_div(tokens(request), kTokens) + kStartSteps;
     }

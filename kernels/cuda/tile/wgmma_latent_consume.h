@@ -22,6 +22,7 @@
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_latent_shape.h"
+#include "tile/wgmma_latent_store.h"
 
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
@@ -324,59 +325,11 @@ struct LatentConsumer {
             }
             if (piece.whole()) {
                 uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
-                store_rounded(out, half, inverse, to);
+                store_row_rounded(out, half, inverse, to);
             } else {
                 float* const to = a.parts.o + (part_row + at) * Shape::kLatent + group * Shape::kHalf;
-                store_exact(out, half, inverse, to);
+                store_row_exact(out, half, inverse, to);
             }
-        }
-    }
-
-    /// Store one row of this quad of lanes, 256 columns from `to` on, rounded to bf16: 64 bytes at a time. A quad's lanes
-    /// exchange accumulators so that each has eight neighbouring columns.
-    __device__ __forceinline__ void store_rounded(const Output& out, int half, float inverse, uint8_t* to) const {
-        const int place = recomputed_thread() % 4;
-#pragma unroll
-        for (int j = 0; j < Shape::kHalf / 8; j += 4) {
-            uint32_t x[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int at = 4 * (j + i) + 2 * half;
-                x[i] = Bf16::pack(out[at] * inverse, out[at + 1] * inverse);
-            }
-            // Transpose the 4 x 4 words of the quad: blocks of one, then of two.
-#pragma unroll
-            for (int step = 1; step < 4; step *= 2) {
-#pragma unroll
-                for (int pair = 0; pair < 2; ++pair) {
-                    uint32_t& low = x[step == 1 ? 2 * pair : pair];
-                    uint32_t& high = x[step == 1 ? 2 * pair + 1 : pair + 2];
-                    const bool upper = (place & step) != 0;
-                    const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? low : high, step);
-                    (upper ? low : high) = got;
-                }
-            }
-            *reinterpret_cast<uint4*>(to + (8 * (j + place)) * 2) = make_uint4(x[0], x[1], x[2], x[3]);
-        }
-    }
-
-    /// The same in fp32; two lanes exchange.
-    __device__ __forceinline__ void store_exact(const Output& out, int half, float inverse, float* to) const {
-        const int place = recomputed_thread() % 4;
-        const bool odd = place % 2 != 0;
-#pragma unroll
-        for (int j = 0; j < Shape::kHalf / 8; j += 2) {
-            const int even_at = 4 * j + 2 * half, odd_at = even_at + 4;
-            float got[2], own[2];
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const float x = out[even_at + i] * inverse, y = out[odd_at + i] * inverse;
-                got[i] = __shfl_xor_sync(0xffffffffu, odd ? x : y, 1);
-                own[i] = odd ? y : x;
-            }
-            const float4 four = odd ? make_float4(got[0], got[1], own[0], own[1])
-                                    : make_float4(own[0], own[1], got[0], got[1]);
-            *reinterpret_cast<float4*>(to + 8 * (j + place % 2) + place / 2 * 4) = four;
         }
     }
 

@@ -10,10 +10,8 @@
 // pages. A warp loads: the next pieces' queries and pages are on their way while a piece is finished.
 #pragma once
 
-#include "ptx/global_timer.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
-#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
@@ -21,13 +19,11 @@
 #include "tile/wgmma_latent_few_consume.h"
 
 /// Load all queries and pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
-/// At most kFlight parts are under way, and pages are kPace nanoseconds apart at least: where memory is the bound, multiprocessors
-/// that ask for more than their share would get it at the cost of others, which then end last.
 template <class Shape>
 __device__ __forceinline__ void produce_few(
     const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int lane) {
     uint32_t tile = 0;  // so many so far
-    const uint64_t policy = policy_evict_first(), begin = global_nanoseconds();
+    const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
     DecodePiece piece;
@@ -51,21 +47,8 @@ __device__ __forceinline__ void produce_few(
             const int stage = static_cast<int>(tile % Shape::kStages);
             mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);
             if (lane == 0) {
-                if constexpr (Shape::kPace > 0) {
-                    const uint64_t due = static_cast<uint64_t>(tile < 2 ? 0 : tile - 1) * Shape::kPace;
-                    while (global_nanoseconds() - begin < due) {
-                    }
-                }
 #pragma unroll 1
                 for (int part = 0; part < Shape::kParts; ++part) {
-                    if constexpr (Shape::kFlight < Shape::kStages * Shape::kParts) {
-                        const uint32_t parts = tile * Shape::kParts + part;
-                        if (parts >= Shape::kFlight) {
-                            const uint32_t landed = parts - Shape::kFlight, at = landed / Shape::kParts;
-                            mbarrier_wait(
-                                memory.full(at % Shape::kStages, landed % Shape::kParts), at / Shape::kStages % 2);
-                        }
-                    }
                     const uint32_t full = memory.full(stage, part);
                     mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
 #pragma unroll
@@ -110,9 +93,6 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    if constexpr (GUESSED_PAGES > 0) {
-        if (warp == kWarps) guess_first_pages(a, static_cast<int>(blockIdx.x), Shape::kTokens * Shape::kWidth * 2, lane);
-    }
     grid_dependency_wait();
     grid_dependency_release();
 

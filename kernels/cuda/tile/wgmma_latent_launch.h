@@ -19,6 +19,10 @@
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
 
+#ifndef LARGE_BYTES
+#define LARGE_BYTES 256
+#endif
+
 struct LatentTensors {
     Matrix queries, cache;
 };
@@ -52,7 +56,7 @@ int launch_latent_wgmma(
     a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, LARGE_BYTES);
     if (error == 0) {
         error = launch_cluster(
             latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,

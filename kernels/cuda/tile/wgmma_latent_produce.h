@@ -7,6 +7,10 @@
 #include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
 
+#ifndef FETCH_STRIDE
+#define FETCH_STRIDE 128
+#endif
+
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
 struct PageNumbers {
     const int* table;
@@ -47,12 +51,14 @@ __device__ __forceinline__ void produce_pages(
         const int* const table =
             a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
         PageNumbers numbers(table, count, lane);
-        // Neither waits for anything, nor counts anywhere: what comes later is on its way to L2.
+        // What comes later is on its way to L2, line by line: a bulk request would stand before the next loads in the copy engine.
         const auto fetch = [&](int page, int ahead) {
             const int number = numbers.of(page, ahead);
-            if (lane == 0 && page + ahead < count && row_tile == 0) {
-                prefetch_l2_bulk(a.cache + static_cast<size_t>(number) * Shape::kPageBytes, Shape::kPageBytes);
-            }
+            if (page + ahead >= count || row_tile >= Shape::kPair) return;
+            constexpr int kBytes = Shape::kPageBytes / Shape::kPair;
+            const uint8_t* const from = a.cache + static_cast<size_t>(number) * Shape::kPageBytes + rank * kBytes;
+#pragma unroll 1
+            for (int at = lane * FETCH_STRIDE; at < kBytes; at += 32 * FETCH_STRIDE) prefetch_l2(from + at);
         };
         if constexpr (kAhead > Shape::kStages) {
             for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);

@@ -15,14 +15,8 @@
 #define START_PAGES 2  // a tunable of the kernel file
 #endif
 
-/// Past L1: what is read before the kernel may rely on it must not stay there.
-struct EarlyLength {
-    static __device__ __forceinline__ int load(const int* at) { return __ldcg(at); }
-};
-
 /// Steps of the schedule are whole pages.
 using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
-using EarlyPageSchedule = DecodeScheduleOf<64, START_PAGES, 1, EarlyLength>;
 
 struct LatentArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
@@ -32,7 +26,7 @@ struct LatentArguments {
     float* lse;              // [batch, heads, seqlen_q]
     PageSchedule schedule;
     SplitWorkspace parts;  // rows as DecodeParts orders them
-    int seqlen_q, heads, num_blocks, max_blocks;
+    int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
