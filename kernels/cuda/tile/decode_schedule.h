@@ -27,6 +27,7 @@ struct DecodeScheduleOf {
     int batch, longest;  // longest: tokens a request may have
     int groups;          // how many chunks; 0: one group per request, no parts
     int slack;           // steps by which a chunk may grow so that no request is cut
+    bool even_parts;     // or, with fewer requests than half of the groups, so that all requests are cut alike
 
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
@@ -35,8 +36,9 @@ struct DecodeScheduleOf {
         return ceil_div(tokens(request), kTokens) + kStartSteps;
     }
 
-    /// Steps of a chunk, and in `before` where request `request` starts on the line. All lanes of a warp call it together.
-    __device__ __forceinline__ int chunk(int lane, int request, int& before) const {
+    /// Steps of a chunk, in `pad` what each request counts for in addition, and in `before` where request `request` starts on the
+    /// line. All lanes of a warp call it together.
+    __device__ __forceinline__ int chunk(int lane, int request, int& before, int& pad) const {
         int all = 0, part = 0, most = 0;
         for (int b = lane; b < batch; b += 32) {
             const int steps = cost(b);
@@ -51,8 +53,19 @@ struct DecodeScheduleOf {
             most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
         }
         before = part;
+        pad = 0;
         const int even = max(kLeastSteps, ceil_div(all, groups)), whole = ceil_div(even, most) * most;
-        return all == batch * most && whole <= even + slack ? whole : even;
+        if (all != batch * most) return even;
+        if (whole <= even + slack) return whole;
+        if (even_parts && groups >= 2 * batch) {
+            const int share = ceil_div(most, groups / batch);
+            if (share <= even + slack) {
+                pad = ceil_div(most, share) * share - most;
+                before += request * pad;
+                return share;
+            }
+        }
+        return even;
     }
 };
 
@@ -76,21 +89,22 @@ struct DecodePiece {
 struct DecodeWalk {
     int request, start;  // the next request, and where it starts on the line
     int begin, end;      // the group's chunk
+    int pad;             // what each request counts for in addition
 
     template <class Schedule>
     __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane) : request(group), start(0) {
         if (schedule.groups == 0) {
-            begin = 0;
+            pad = begin = 0;
             end = 1;  // ends behind the group's own request, whatever its length
             return;
         }
         int unused;
-        const int chunk = schedule.chunk(lane, 0, unused);
+        const int chunk = schedule.chunk(lane, 0, unused, pad);
         begin = group * chunk;
         end = begin + chunk;
         // The first request that ends behind the chunk's begin: 32 at a time.
         for (request = 0; request < schedule.batch; request += 32) {
-            const int cost = request + lane < schedule.batch ? schedule.cost(request + lane) : 0;
+            const int cost = request + lane < schedule.batch ? schedule.cost(request + lane) + pad : 0;
             int before = cost;  // becomes the inclusive sum over lanes
 #pragma unroll
             for (int step = 1; step < 32; step *= 2) {
@@ -111,10 +125,10 @@ struct DecodeWalk {
     template <class Schedule>
     __device__ __forceinline__ bool next(const Schedule& schedule, DecodePiece& piece) {
         if (request >= schedule.batch || start >= end) return false;
-        const int cost = schedule.cost(request);
+        const int cost = schedule.cost(request) + pad;
         const int from = max(begin - start, 0), to = schedule.groups == 0 ? cost : min(end - start, cost);
         piece.request = request;
-        piece.steps = {max(from - Schedule::kStartSteps, 0), max(to - Schedule::kStartSteps, 0)};
+        piece.steps = {max(from - Schedule::kStartSteps - pad, 0), max(to - Schedule::kStartSteps - pad, 0)};
         piece.first = from == 0;
         piece.last = to == cost;
         start += cost;
@@ -131,9 +145,9 @@ struct DecodeParts {
 
     __device__ __forceinline__ PartList of(long long row, int lane) const {
         const int request = static_cast<int>(row / rows_per_request), in_request = static_cast<int>(row % rows_per_request);
-        int before;
-        const int chunk = schedule.chunk(lane, request, before);
-        const int first = before / chunk, last = (before + schedule.cost(request) - 1) / chunk;
+        int before, pad;
+        const int chunk = schedule.chunk(lane, request, before, pad);
+        const int first = before / chunk, last = (before + schedule.cost(request) + pad - 1) / chunk;
         const long long pitch = rows_per_request;
         return {first == last ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request,
                 first * pitch + in_request, pitch};

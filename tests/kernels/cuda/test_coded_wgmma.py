@@ -52,6 +52,7 @@ def test_it_matches_the_reference(mla, size):
     (case(4, 16, 700, "mixed"), 8),          # chunks cut requests, an empty one among them
     (case(34, 16, 40, "mixed"), 4),          # chunks of many requests, more than a warp has lanes
     (case(3, 64, 700, "ragged"), 5),
+    (case(2, 16, 700), 5),                   # equal requests, cut alike
 ], ids=name)
 def test_it_cuts_the_line_of_pages(mla, size, processors):
     part = size["sq"] * size["hq"] * 513 * 4
