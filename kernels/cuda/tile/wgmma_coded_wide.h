@@ -26,7 +26,7 @@
 #include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_wide_shape.h"
 
-constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2;
+constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
 
 /// Exponents lie up to 2^8 above their reference before that is raised, which is where 2^7 is: weights reach 2^15.
 constexpr float kWideSlack = 8.0f, kWideUnit = 7.0f;
@@ -458,27 +458,60 @@ struct CodedValuer : WideWorker<Shape> {
                 this->arrive(memory.done(buffer));
             }
             wide_meet<Shape>();
-            rescale(out, memory.finals());
-            store(out, half, piece, part);
+            // Addresses are made anew: kept throughout the loop they would spill.
+            const int thread = recomputed_thread();
+            const CodedValuer anew = {{memory, a, thread / 32 % 4, thread % 32, row_tile}};
+            anew.rescale(out, memory.finals());
+            anew.store(out, half, piece, part);
         });
     }
 
+    /// To the output or a part, whole lines at a time: eight rows meet in the warpgroup's share of the weights' memory.
     __device__ __forceinline__ void store(const Output& out, int half, const DecodePiece& piece, int part) const {
-        const int first_row = row_tile * Shape::kRows, first_column = half * (Row::kLatent / 2) + warp * 16 + lane / 4 * 2;
+        constexpr int kColumns = Shape::kWeightPlane / 8 / 4, kRoundBlocks = kColumns / 64;  // of a round
+        const int first_row = row_tile * Shape::kRows, first_column = half * (Row::kLatent / 2);
         const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * this->request_rows() + first_row;
+        float* const area = reinterpret_cast<float*>(memory.at(memory.weights(half)));
+        const bool whole = piece.whole();
+        const size_t corner = (first + 2 * warp) * Row::kLatent + first_column + lane * 4;  // a warp stores two of eight rows
+        uint8_t* const to = whole ? a.o + corner * 2 : reinterpret_cast<uint8_t*>(a.parts.o) + corner * 4;
+        // Columns change places so that neither rows nor columns of a warp's accumulators share a bank.
+        const auto place = [&](int row, int column) { return area + row * kColumns + (column ^ (row / 2 * 8)); };
 #pragma unroll
-        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
-            const int i = slot / 2 * 4 + slot % 2;
-            const size_t at = (first + row_of(slot)) * Row::kLatent + first_column;
+        for (int rows = 0; rows < Shape::kRows; rows += 8) {
 #pragma unroll
-            for (int block = 0; block < Shape::kBlocks; ++block) {
-                if (piece.whole()) {
-                    *reinterpret_cast<uint32_t*>(a.o + (at + block * 64) * 2) = Bf16::pack(out[block][i], out[block][i + 2]);
-                } else {
-                    *reinterpret_cast<float2*>(a.parts.o + at + block * 64) = make_float2(out[block][i], out[block][i + 2]);
+            for (int round = 0; round < Shape::kBlocks / kRoundBlocks; ++round) {
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+#pragma unroll
+                    for (int block = 0; block < kRoundBlocks; ++block) {
+                        const float(&from)[Shape::kSums] = out[round * kRoundBlocks + block];
+                        *reinterpret_cast<float2*>(place(lane % 4 * 2 + e, block * 64 + warp * 16 + lane / 4 * 2)) =
+                            make_float2(from[rows / 2 + e], from[rows / 2 + 2 + e]);
+                    }
                 }
+                meet(half);
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+#pragma unroll
+                    for (int column = 0; column < kColumns; column += 128) {
+                        const float4 x = *reinterpret_cast<const float4*>(place(2 * warp + i, column + lane * 4));
+                        const int at = (rows + i) * Row::kLatent + round * kColumns + column;
+                        if (whole) {
+                            *reinterpret_cast<uint2*>(to + at * 2) =
+                                make_uint2(Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w));
+                        } else {
+                            *reinterpret_cast<float4*>(to + at * 4) = x;
+                        }
+                    }
+                }
+                meet(half);
             }
         }
+    }
+    static __device__ __forceinline__ void meet(int half) {
+        __syncwarp();
+        named_barrier_sync(kWideValueBarrier + half, 128);
     }
 };
 
