@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: MIT
 """Build, check and time mla_decode_fp8 against our bf16 mla_decode on a machine with an NVIDIA GPU, torch and nvcc.
 
-    python benchmarks/dev/check_mla_fp8.py build FOLDER bf16 ours early0=mma_sync,EARLY_START=0 ada
+    python benchmarks/dev/check_mla_fp8.py build FOLDER bf16 ours early0=wgmma_bulk,EARLY_START=0 ada bf16ada=mma_sync
     timeout 60 python benchmarks/dev/check_mla_fp8.py check FOLDER ours
     python benchmarks/dev/check_mla_fp8.py time FOLDER bf16 ours early0 [--seconds 40]
     python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
 
-LABEL is "bf16" (mla_decode/wgmma_tma), "ada" (the sm_89 code, translated by the driver) or a name with a variant and
-defines; one that starts with bf16 is a variant of mla_decode, one with "ada" in it the sm_89 code. Checks are those of
+LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one that
+starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those of
 check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
 """
 
@@ -49,7 +49,8 @@ def build(folder: Path, labels: list[str], nvcc: str) -> int:
     jobs = []
     for text in labels:
         label, _, rest = text.partition("=")
-        variant, *defines = rest.split(",") if rest else ["wgmma_tma" if label == "bf16" else "mma_sync"]
+        default = {"bf16": "wgmma_tma", "ours": "wgmma_bulk"}.get(label, "mma_sync")
+        variant, *defines = rest.split(",") if rest else [default]
         target = "arch=compute_89,code=compute_89" if "ada" in label else "arch=compute_90a,code=sm_90a"
         command = [
             nvcc, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
