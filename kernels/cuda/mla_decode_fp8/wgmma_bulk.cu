@@ -3,8 +3,42 @@
 //
 //!KERNEL summary split-KV MLA decode over e4m3 codes on wgmma.m64nNk16.f16 with A in registers; pages by bulk copies
 //!KERNEL arch sm_90a
+//!KERNEL tune EVEN_PARTS=1,0
 //!KERNEL tune FEW_SLACK=3,0
 //!KERNEL tune EARLY_START=1,0
+//
+// Algorithm. The rows of a request are its heads times its queries. A token's latent columns are 512 e4m3 codes with a scale for
+// each group of 128, the rotary ones bf16. Scores are S^T = K Q^T, [64 tokens, rows], the output is O^T = V^T P^T, [512 columns,
+// rows]: K and V^T, the same bytes, are the A operand of wgmma, which may come from registers. There codes become fp16, which
+// holds every e4m3 value, two at a time; 16-bit tiles of them never exist. ldmatrix gives a lane four neighbouring columns of a
+// token, whose order the queries share; its transposing form gives two columns of two tokens, which a byte permutation sorts.
+// Queries (fp16, a power of two apart, exact) and weights lie in shared memory as the B operand.
+//
+//   16 rows (tile/wgmma_coded_consume.h): two warpgroups take pages of 64 tokens in turns, each scores, softmax and all columns of
+//     the output, 64 registers; they meet at the end of a piece. Scales multiply what a group of columns contributes to a score,
+//     and the weights, of which there are four planes. Every product sees exact codes.
+//   32 and 64 rows (tile/wgmma_coded_wide.h): one warpgroup makes scores and weights, two multiply values, 256 columns each. Scales
+//     multiply the codes in fp16, relative to the largest of the token (keys) or of all seen so far (values).
+//
+// References of exponents and scales are raised only where a page exceeds them by a factor of 2^8, or at all: two barriers of a
+// warpgroup a page, no exchange of maxima.
+//
+// Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks, and 32
+// tokens are one bulk copy, issued by a warp of its own that runs ahead over requests. Slots behind the length hold NaN, as
+// codes, scales and rotary columns: they are not read, their rows in shared memory are zero.
+//
+//   rows       used for                       slots of 32 tokens   shared memory
+//   16         rows not divisible by 32               9                220 KB
+//   32         rows not divisible by 64               8                210 KB
+//   64         the others                             6                214 KB
+//
+// Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
+// them, or alike, where that costs little. A second kernel merges parts in a fixed order (tile/latent_merge.h); both start
+// beside the end of the kernel before.
+//
+// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
+// Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest
+// weight or scale seen loses bits.
 #include "kernel.h"
 
 #include <cstdint>
