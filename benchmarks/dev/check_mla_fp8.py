@@ -163,9 +163,21 @@ def time_all(
         del contestants, keep
 
 
+def stamps(folder: Path, label: str, problems: dict[str, Problem], cases: str) -> None:
+    import ctypes
+    kernel = load(folder, problems, label)
+    for i in cases.split(","):
+        case = TIMED[int(i)]
+        data = kernel.problem.data(case, seed=1)
+        for _ in range(3):
+            answer(kernel, case, data)
+        print(label, case, flush=True)
+        ctypes.CDLL(str(folder / f"{label}.so")).mla_stamps()
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["build", "check", "time", "accuracy"])
+    parser.add_argument("what", choices=["build", "check", "time", "accuracy", "stamps", "once"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
@@ -178,6 +190,15 @@ def main() -> int:
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
         return max(check(options.folder, label, problems) for label in options.labels)
+    if options.what == "stamps":
+        for label in options.labels:
+            stamps(options.folder, label, problems, options.cases)
+        return 0
+    if options.what == "once":
+        case = TIMED[int(options.cases)]
+        kernel = load(options.folder, problems, options.labels[0])
+        answer(kernel, case, kernel.problem.data(case, seed=1))
+        return 0
     if options.what == "accuracy":
         accuracy(options.folder, options.labels, problems)
         return 0

@@ -27,7 +27,7 @@ struct DecodeScheduleOf {
     int batch, longest;  // longest: tokens a request may have
     int groups;          // how many chunks; 0: one group per request, no parts
     int slack;           // steps by which a chunk may grow so that no request is cut
-    bool even_parts;     // or, with fewer requests than half of the groups, so that all requests are cut alike
+    int even_parts;      // from 2 on: so many chunks of a request, or fewer, are what equal requests are cut into
 
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
@@ -54,11 +54,12 @@ struct DecodeScheduleOf {
         }
         before = part;
         pad = 0;
-        const int even = max(kLeastSteps, ceil_div(all, groups)), whole = ceil_div(even, most) * most;
+        const int even = max(kLeastSteps, ceil_div(all, groups));
         if (all != batch * most) return even;
+        const int whole = even <= most ? most : ceil_div(even, most) * most;
         if (whole <= even + slack) return whole;
-        if (even_parts && groups >= 2 * batch) {
-            const int share = ceil_div(most, groups / batch);
+        if (even_parts >= 2 && even > 1) {
+            const int share = ceil_div(most, even_parts);
             if (share <= even + slack) {
                 pad = ceil_div(most, share) * share - most;
                 before += request * pad;

@@ -68,7 +68,7 @@ int launch_coded_pages(
         SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
     a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);
     a.schedule.slack = slack;
-    a.schedule.even_parts = EVEN_PARTS != 0;
+    a.schedule.even_parts = EVEN_PARTS != 0 ? a.schedule.groups / batch : 0;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);

@@ -32,6 +32,7 @@ template <class Shape, class Memory>
 __device__ __forceinline__ void produce_codes(
     const Memory& memory, const typename Shape::Arguments& a, int chunk, int lane) {
     uint32_t slot = 0, parity = 1;
+    const uint64_t policy = policy_evict_first();
 #ifdef CODED_NO_COPIES
     int number_of = 0;
 #endif
@@ -56,11 +57,7 @@ __device__ __forceinline__ void produce_codes(
                     if (copies && bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
 #else
                     mbarrier_arrive_expect(memory.full(slot), bytes);
-#ifdef CODED_ONCE
-                    if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot), policy_evict_first());
-#else
-                    if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
-#endif
+                    if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot), policy);
 #endif
                 }
                 if (++slot == Shape::kSlots) {

@@ -10,6 +10,7 @@
 #include "ptx/tma.h"
 #include "tile/coded_latent_shape.h"
 #include "tile/swizzle.h"
+#include "tile/wide_rows.h"
 
 /// Sixteen threads' view of a row: 32 latent columns each, and 4 rotary ones.
 struct CodedQueryRow {

@@ -21,10 +21,15 @@
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/stamps.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_produce.h"
 #include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_wide_shape.h"
+
+#ifndef WIDE_CHAINS
+#define WIDE_CHAINS 1
+#endif
 
 constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
 
@@ -136,6 +141,11 @@ struct CodedScorer : WideWorker<Shape> {
         }
         wgmma_commit();
         uint32_t codes[2][2][4];
+#if WIDE_CHAINS == 2
+        Scores more;
+#else
+        Scores& more = scores;
+#endif
 #pragma unroll
         for (int chunk = 0; chunk < Row::kLatent / 32; ++chunk) {
             uint32_t bytes[4];
@@ -155,12 +165,18 @@ struct CodedScorer : WideWorker<Shape> {
             for (int step = 0; step < 2; ++step) {
                 const int column = chunk * 32 + step * 16;
                 Wgmma16<Shape::kRows, Fp16>::product(
-                    scores, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8, true);
+                    step == 0 ? scores : more, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8,
+                    WIDE_CHAINS == 1 || step == 0 || chunk > 0);
             }
             wgmma_commit();
         }
         wgmma_wait<0>();
         wgmma_results(scores);
+#if WIDE_CHAINS == 2
+        wgmma_results(more);
+#pragma unroll
+        for (int i = 0; i < Shape::kSums; ++i) scores[i] += more[i];
+#endif
 #pragma unroll
         for (int pair = 0; pair < kSlotsOfLane / 2; ++pair) {
             const float2 factors = *reinterpret_cast<const float2*>(memory.factors() + row_of(2 * pair));
@@ -312,11 +328,13 @@ struct CodedScorer : WideWorker<Shape> {
             const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
             float sums[kSlotsOfLane] = {};
             float reference = kLeastScale;
+            STAMP_START
 #pragma unroll 1
             for (int step = piece.steps.begin; step < piece.steps.end; ++step, ++tile) {
                 const PageSlots<Shape> slots(tile);
                 mbarrier_wait(memory.full(slots.indices[0]), slots.parities[0]);
                 mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
+                STAMP(0)
                 const int first_token = step * Shape::kTokens;
                 if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
                 const uint32_t tokens = memory.slot(warp < 2 ? slots.indices[0] : slots.indices[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
@@ -328,6 +346,7 @@ struct CodedScorer : WideWorker<Shape> {
                 }
                 Scores scores;
                 multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+                STAMP(1)
                 this->arrive(memory.empty(slots.indices[0]));
                 this->arrive(memory.empty(slots.indices[1]));
                 if (first_token + Shape::kTokens > least_limit) {
@@ -344,7 +363,9 @@ struct CodedScorer : WideWorker<Shape> {
                     }
                 }
                 weigh(scores, scales, sums, reference, tile);
+                STAMP(2)
             }
+            STAMP_END(8, piece.steps.end - piece.steps.begin)
 #pragma unroll
             for (int slot = 0; slot < kSlotsOfLane; ++slot) {
 #pragma unroll
@@ -444,6 +465,7 @@ struct CodedValuer : WideWorker<Shape> {
         uint32_t tile = 0;
         this->each_piece([&](const DecodePiece& piece, int part) {
             Output out = {};
+            STAMP_START
 #pragma unroll 1
             for (int step = piece.steps.begin; step < piece.steps.end; ++step, ++tile) {
                 const int buffer = static_cast<int>(tile % 2);
@@ -452,17 +474,23 @@ struct CodedValuer : WideWorker<Shape> {
                 mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
                 mbarrier_wait(memory.ready(buffer), tile / 2 % 2);
                 if (memory.changed()[buffer] != 0) rescale(out, memory.changes(buffer));
+                STAMP(0)
                 multiply_values(out, half, buffer, slots);
+                STAMP(1)
                 this->arrive(memory.empty(slots.indices[0]));
                 this->arrive(memory.empty(slots.indices[1]));
                 this->arrive(memory.done(buffer));
             }
+            STAMP_END(9 + half, piece.steps.end - piece.steps.begin)
             wide_meet<Shape>();
+            STAMP(2)
             // Addresses are made anew: kept throughout the loop they would spill.
             const int thread = recomputed_thread();
             const CodedValuer anew = {{memory, a, thread / 32 % 4, thread % 32, row_tile}};
             anew.rescale(out, memory.finals());
             anew.store(out, half, piece, part);
+            STAMP(3)
+            STAMP_END(11 + half, 1)
         });
     }
 
@@ -538,6 +566,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
     grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < 4) {
+#if WIDE_CHAINS == 2
+        take_registers<136>();
+#endif
         CodedScorer<Shape>{{memory, a, warp, recomputed_thread() % 32, row_tile}}.work();
     } else if (warp < 12) {
         take_registers<Shape::kValueRegisters>();

@@ -6,6 +6,10 @@
 
 #include <cstdint>
 
+#ifndef WIDE_CHAINS
+#define WIDE_CHAINS 1
+#endif
+
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_shape.h"
 
@@ -21,7 +25,7 @@ struct CodedWide {
     static constexpr int kBlocks = Row::kLatent / 64 / 2;  // of 64 columns of the output: the rows of one product, a warpgroup's
     static constexpr int kSums = kRows / 2;            // accumulators of a product in a thread
     static constexpr int kWorkers = 384, kThreads = kWorkers + 128;
-    static constexpr int kValueRegisters = 176, kProducerRegisters = 32;  // the scores' keep the 128 they start with
+    static constexpr int kValueRegisters = 176, kProducerRegisters = WIDE_CHAINS == 2 ? 24 : 32;  // the scores' keep the 128 they start with
     static constexpr int kReaders = 12;                // warps that read a slot
 
     static constexpr int kWeights = kPanels * kPanelBytes;  // [buffer][row][token], fp16, behind the queries
