@@ -27,6 +27,9 @@
 #include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_wide_shape.h"
 
+#ifndef WIDE_CHUNK
+#define WIDE_CHUNK 32
+#endif
 #ifndef WIDE_CHAINS
 #define WIDE_CHAINS 1
 #endif
@@ -140,33 +143,35 @@ struct CodedScorer : WideWorker<Shape> {
                 scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
         }
         wgmma_commit();
-        uint32_t codes[2][2][4];
+        constexpr int kBytes = WIDE_CHUNK, kSteps = kBytes / 16;  // of a chunk
+        uint32_t codes[2][kSteps][4];
 #if WIDE_CHAINS == 2
         Scores more;
 #else
         Scores& more = scores;
 #endif
 #pragma unroll
-        for (int chunk = 0; chunk < Row::kLatent / 32; ++chunk) {
-            uint32_t bytes[4];
-            ldmatrix_x4(bytes, tokens + chunk * 32);
+        for (int chunk = 0; chunk < Row::kLatent / kBytes; ++chunk) {
+            uint32_t bytes[kSteps / 2][4];
+#pragma unroll
+            for (int i = 0; i < kSteps / 2; ++i) ldmatrix_x4(bytes[i], tokens + chunk * kBytes + i * 32);
             if (chunk >= 2) wgmma_wait<1>();
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
+            for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
-                    const uint32_t four = bytes[2 * step + h], scale = by[chunk / 4][h];
+                    const uint32_t four = bytes[step / 2][step % 2 * 2 + h], scale = by[chunk * kBytes / Row::kGroup][h];
                     codes[chunk % 2][step][h] = multiply_halves(unpack_e4m3_low(four), scale);
                     codes[chunk % 2][step][2 + h] = multiply_halves(unpack_e4m3_high(four), scale);
                 }
             }
             wgmma_fence();
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                const int column = chunk * 32 + step * 16;
+            for (int step = 0; step < kSteps; ++step) {
+                const int column = chunk * kBytes + step * 16;
                 Wgmma16<Shape::kRows, Fp16>::product(
-                    step == 0 ? scores : more, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8,
-                    WIDE_CHAINS == 1 || step == 0 || chunk > 0);
+                    step % 2 == 0 ? scores : more, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8,
+                    WIDE_CHAINS == 1 || step % 2 == 0 || column > 16);
             }
             wgmma_commit();
         }
