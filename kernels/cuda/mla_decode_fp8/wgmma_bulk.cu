@@ -3,7 +3,6 @@
 //
 //!KERNEL summary split-KV MLA decode over e4m3 codes on wgmma.m64nNk16.f16 with A in registers; pages by bulk copies
 //!KERNEL arch sm_90a
-//!KERNEL tune EVEN_PARTS=1,0
 //!KERNEL tune FEW_SLACK=3,0
 //!KERNEL tune EARLY_START=1,0
 //

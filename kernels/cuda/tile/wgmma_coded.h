@@ -17,10 +17,6 @@
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
 
-#ifndef EVEN_PARTS
-#define EVEN_PARTS 1  // equal requests are cut alike
-#endif
-
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_constant__ typename Shape::Arguments a) {
@@ -68,7 +64,6 @@ int launch_coded_pages(
         SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
     a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);
     a.schedule.slack = slack;
-    a.schedule.even_parts = EVEN_PARTS != 0 ? a.schedule.groups / batch : 0;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);

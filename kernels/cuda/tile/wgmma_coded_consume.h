@@ -489,32 +489,30 @@ struct CodedConsumer {
                     group == 0 ? make_float2(to[i], to[i + 2]) : make_float2(from[i], from[i + 2]);
             }
         }
+        // Lane r has row r, and so has lane r + 16: one chain of dependent instructions instead of four.
+        static_assert(Shape::kRows == 16, "a lane for each row");
+        const int row = lane % 16;
+        float sum = 0.0f, other_sum = 0.0f;
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+            sum += memory.totals(group, w)[row];
+            other_sum += memory.totals(group ^ 1, w)[row];
+        }
+        const float other = memory.references(group ^ 1)[row];
+        SoftmaxRow all{memory.references(group)[row], 1.0f};
+        float row_factor = all.raise(other, a.scale, Exp2());
+        float row_other = Exp2()(other * a.scale - all.shift(a.scale));
+        // In the order of the groups, so that both come to the same bits.
+        const float x = row_factor * sum, y = row_other * other_sum;
+        all.sum = group == 0 ? x + y : y + x;
+        const float inverse = all.inverse();
+        row_factor *= inverse * unit;
+        row_other *= inverse * memory.units()[group ^ 1];
         float factor[kSlotsOfLane], other_factor[kSlotsOfLane];
 #pragma unroll
         for (int slot = 0; slot < kSlotsOfLane; ++slot) {
-            const int row = row_of(slot);
-            float sum = 0.0f, other_sum = 0.0f;
-#pragma unroll
-            for (int w = 0; w < 4; ++w) {
-                sum += memory.totals(group, w)[row];
-                other_sum += memory.totals(group ^ 1, w)[row];
-            }
-            const float other = memory.references(group ^ 1)[row];
-            SoftmaxRow all{state.rows[slot].maximum, 1.0f};
-            factor[slot] = all.raise(other, a.scale, Exp2());
-            other_factor[slot] = Exp2()(other * a.scale - all.shift(a.scale));
-            // In the order of the groups, so that both come to the same bits.
-            const float x = factor[slot] * sum, y = other_factor[slot] * other_sum;
-            all.sum = group == 0 ? x + y : y + x;
-            const float inverse = all.inverse();
-            factor[slot] *= inverse * unit;
-            other_factor[slot] *= inverse * memory.units()[group ^ 1];
-            if (warp == 0 && lane < 4 && group == 0) {
-                const int at = first_row + row, query = at / a.heads, head = at % a.heads;
-                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                const size_t part_row = static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = all.lse(a.scale);
-            }
+            factor[slot] = __shfl_sync(0xffffffffu, row_factor, row_of(slot));
+            other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
         both_barrier();
 #pragma unroll
@@ -530,6 +528,12 @@ struct CodedConsumer {
         }
         group_barrier();
         store(piece, part, first_row);
+        if (warp == 0 && lane < 16 && group == 0) {
+            const int at = first_row + row, query = at / a.heads, head = at % a.heads;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            const size_t part_row = static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at;
+            (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = all.lse(a.scale);
+        }
         both_barrier();  // the next piece's queries come where the exchange was
     }
 

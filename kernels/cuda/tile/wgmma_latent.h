@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The device code of MLA decode on wgmma: a warp that loads, two warpgroups that multiply.
+// The device code of MLA decode on wgmma: three warps that load, two warpgroups that multiply.
 #pragma once
 
 #include "ptx/cluster.h"
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
-            mbarrier_init(memory.query_full(buffer), 1);
+            mbarrier_init(memory.query_full(buffer), Shape::kParts);
             mbarrier_init(memory.query_empty(buffer), kWarps);
         }
         mbarrier_fence_init();
@@ -66,10 +66,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == kWarps) {
+        const int part = warp - kWarps;
+        if (part < Shape::kParts) {
             const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
             produce_pages<Shape>(
-                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, part, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {

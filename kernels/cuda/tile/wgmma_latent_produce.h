@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT
-// The warp that brings queries and pages to shared memory.
+// The warps that bring queries and pages to shared memory.
 #pragma once
 
 #include "ptx/mbarrier.h"
 #include "ptx/prefetch.h"
 #include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
-
-#ifndef FETCH_STRIDE
-#define FETCH_STRIDE 128
-#endif
 
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
 struct PageNumbers {
@@ -33,13 +29,15 @@ struct PageNumbers {
     }
 };
 
-/// Load all pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
+/// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 200
+/// cycles, and since parts are free at different times. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    int group, int row_tile, int rank, int lane) {
+    int group, int row_tile, int rank, int part, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     constexpr int kAhead = Shape::kFetched;
+    const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
@@ -58,19 +56,16 @@ __device__ __forceinline__ void produce_pages(
             constexpr int kBytes = Shape::kPageBytes / Shape::kPair;
             const uint8_t* const from = a.cache + static_cast<size_t>(number) * Shape::kPageBytes + rank * kBytes;
 #pragma unroll 1
-            for (int at = lane * FETCH_STRIDE; at < kBytes; at += 32 * FETCH_STRIDE) prefetch_l2(from + at);
+            for (int at = lane * 128; at < kBytes; at += 32 * 128) prefetch_l2(from + at);
         };
-        if constexpr (kAhead > Shape::kStages) {
-            for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);
-        }
 
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
-            mbarrier_arrive_expect(full, a.query_bytes);
+            mbarrier_arrive_expect(full, a.query_bytes / Shape::kPanels * (last - first));
             const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
 #pragma unroll 1
-            for (int panel = 0; panel < Shape::kPanels; ++panel) {
+            for (int panel = first; panel < last; ++panel) {
                 tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
             }
         }
@@ -79,13 +74,8 @@ __device__ __forceinline__ void produce_pages(
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
             uses ^= 1u << stage;
-#pragma unroll 1
-            for (int order = 0; order < Shape::kParts; ++order) {
-                // The last part is free first, then the owner's half: the order in which the scores take them.
-                const int part = order == 0 ? Shape::kParts - 1 : stage ^ (order - 1);
-                mbarrier_wait(memory.empty(stage, part), parity ^ 1);
-                if (lane != 0) continue;
-                const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
+            mbarrier_wait(memory.empty(stage, part), parity ^ 1);
+            if (lane == 0) {
 #pragma unroll 1
                 for (int panel = first; panel < last; ++panel) {
                     const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
@@ -113,7 +103,9 @@ __device__ __forceinline__ void produce_pages(
                     }
                 }
             }
-            if constexpr (kAhead > 0) fetch(page, kAhead);
+            if constexpr (kAhead > 0) {
+                if (part == Shape::kParts - 1) fetch(page, kAhead);
+            }
             numbers.pass(page);
         }
     }

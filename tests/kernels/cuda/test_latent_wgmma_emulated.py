@@ -97,6 +97,17 @@ def test_few_rows_give_the_same_bits_however_copies_are_timed(shipped):
         assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
 
 
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(2, 16, 640), 5),                   # two chunks of five pages each; one group has none
+    (case(1, 16, 3000), 40),                 # 24 chunks of two pages, the first one shorter
+    (case(2, 128, 700), 12),                 # three per request and row tile
+], ids=name)
+def test_equal_requests_are_cut_into_the_same_chunks(shipped, size, processors):
+    for eager in (False, True):
+        shipped.check(size, processors=processors, workspace_bytes=1 << 23, eager=eager)
+        assert shipped.used_workspace
+
+
 def test_equal_requests_are_cut_between_them_only(shipped):
     size = case(6, 16, 640)                  # 12 steps each; 4 chunks of 18, or 3 of 24
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
@@ -121,11 +132,12 @@ RUN = """
 import sys; sys.path.insert(0, {root!r})
 import pathlib
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
-kernel = EmulatedLatent(pathlib.Path({out!r}), {{"PAIRS": 1, "FEW_ROWS": {few}}}, pathlib.Path({kernels!r}))
+kernel = EmulatedLatent(
+    pathlib.Path({out!r}), {{"PAIRS": 1, "FEW_ROWS": {few}}}, pathlib.Path({kernels!r}), level="-Og")   # built sooner
 for eager in (False, True):
     for heads in ({heads}):
-        case = dict(batch=2, sq=1, hq=heads, sk=500, lens="ragged", causal=0)
-        kernel.check(case, eager=eager)
+        case = dict(batch={batch}, sq=1, hq=heads, sk={tokens}, lens={lens!r}, causal=0)
+        kernel.check(case, eager=eager, processors={processors}, workspace_bytes={workspace})
 """
 
 
@@ -149,6 +161,15 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
         "wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised", "        bool raised"),
     "few rows: one warpgroup's sums": (
         "wgmma_latent_few_consume.h", "sum = group == 0 ? x + y : y + x;", "sum = x;"),
+    "few rows: the weights of another row": (
+        "wgmma_latent_few_consume.h", "__shfl_sync(0xffffffffu, row_factor, row_of(slot));",
+        "__shfl_sync(0xffffffffu, row_factor, slot);"),
+    "merge of few parts: outputs that were never written": (
+        "latent_merge.h", "if (weight != 0.0f) add_weighted(sum[v], weight, first[s][v]);",
+        "if (s < list.count) add_weighted(sum[v], weight, first[s][v]);"),
+    "merge of many parts: outputs that were never written": (
+        "latent_merge.h", "if (weight != 0.0f) add_weighted(sum, weight, first[i]);",
+        "if (s < list.count) add_weighted(sum, weight, first[i]);"),
 }
 
 
@@ -161,8 +182,13 @@ def test_the_emulation_notices(fault, tmp_path):
     source = header.read_text()
     assert source.count(text) == 1
     header.write_text(source.replace(text, replacement))
-    few, heads = (32, "16,") if fault.startswith("few") else (0, "16, 128")
-    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=few, heads=heads)
+    few = fault.startswith(("few", "merge"))
+    # What a merge gets must hold a part that starts a request and has no token.
+    batch, tokens, processors = {"merge of few": (4, 700, 8), "merge of man": (2, 1500, 60)}.get(fault[:12], (2, 500, 4))
+    script = RUN.format(
+        root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=32 if few else 0,
+        heads="16," if few else "16, 128", batch=batch, tokens=tokens, processors=processors,
+        lens="mixed" if processors > 4 else "ragged", workspace=1 << 23 if processors > 4 else 0)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "AssertionError" in done.stderr or "emulation:" in done.stderr
