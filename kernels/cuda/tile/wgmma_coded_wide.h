@@ -35,6 +35,7 @@
 #endif
 
 constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
+constexpr int kWideOwnBarrier = 5;                                               // + which warpgroup of scores
 
 /// Exponents lie up to 2^8 above their reference before that is raised, which is where 2^7 is: weights reach 2^15.
 constexpr float kWideSlack = 8.0f, kWideUnit = 7.0f;
@@ -91,7 +92,7 @@ struct WideWorker {
     }
 };
 
-/// The warpgroup of scores and softmax.
+/// A warpgroup of scores and softmax. If there are two, they work side by side: on neighbouring pages, with one reference.
 template <class Shape>
 struct CodedScorer : WideWorker<Shape> {
     using Base = WideWorker<Shape>;
@@ -102,10 +103,13 @@ struct CodedScorer : WideWorker<Shape> {
 
     using Scores = float[Shape::kSums];
 
+    int scorer;  // which one
+
     static __device__ __forceinline__ void meet() {
         __syncwarp();
-        named_barrier_sync(kWideScoreBarrier, 128);
+        named_barrier_sync(kWideScoreBarrier, 128 * Shape::kScorers);
     }
+    __device__ __forceinline__ int score_warp() const { return 4 * scorer + warp; }
 
     /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are multiplied by their scale
     /// over the power of two of the token's largest, in fp16, rotary columns are divided by that power.
@@ -216,14 +220,14 @@ struct CodedScorer : WideWorker<Shape> {
         }
         if (lane < 4) {
 #pragma unroll
-            for (int slot = 0; slot < kSlotsOfLane; ++slot) memory.maxima(warp)[row_of(slot)] = largest[slot];
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) memory.maxima(score_warp())[row_of(slot)] = largest[slot];
         }
-        if (lane == 0) memory.largest()[warp] = largest_scale;
+        if (lane == 0) memory.largest()[score_warp()] = largest_scale;
         meet();
         const auto next = [&](int row) {
             float most = memory.maxima(0)[row];
 #pragma unroll
-            for (int other = 1; other < 4; ++other) most = fmaxf(most, memory.maxima(other)[row]);
+            for (int other = 1; other < Shape::kScoreWarps; ++other) most = fmaxf(most, memory.maxima(other)[row]);
             return raised(memory.shifts()[row], most);
         };
 #pragma unroll
@@ -232,14 +236,14 @@ struct CodedScorer : WideWorker<Shape> {
             sums[slot] *= Exp2()(memory.shifts()[row] - next(row));
         }
 #pragma unroll
-        for (int other = 0; other < 4; ++other) largest_scale = fmaxf(largest_scale, memory.largest()[other]);
+        for (int other = 0; other < Shape::kScoreWarps; ++other) largest_scale = fmaxf(largest_scale, memory.largest()[other]);
         const float before = reference;
         if (largest_scale > reference) {
             // The power of two above, and twice that: most pages' scales are about the same.
             reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
         }
         meet();
-        const int row = warp * 32 + lane;
+        const int row = score_warp() * 32 + lane;
         if (row < Shape::kRows) {
             const float shift = next(row);
             changes[row] = Exp2()(memory.shifts()[row] - shift) * (before / reference);
@@ -248,9 +252,11 @@ struct CodedScorer : WideWorker<Shape> {
         meet();
     }
 
-    /// Scores to probabilities, and scales over their reference, for the warpgroups of the values.
+    /// Scores to probabilities, and scales over their reference, for the warpgroups of the values. `turn`
+    /// alternates; `present`: whether there is a page, else this warpgroup only takes part in what both decide.
     __device__ __forceinline__ void weigh(
-        Scores& scores, const float4 (&scales)[2], float (&sums)[kSlotsOfLane], float& reference, uint32_t tile) const {
+        Scores& scores, const float4 (&scales)[2], float (&sums)[kSlotsOfLane], float& reference, uint32_t tile,
+        int turn, bool present) const {
         const int buffer = static_cast<int>(tile % 2);
         float largest_scale = 0.0f;
 #pragma unroll
@@ -269,13 +275,20 @@ struct CodedScorer : WideWorker<Shape> {
             }
         }
         const bool any = __any_sync(0xffffffffu, above);
-        if (lane == 0) memory.flags()[warp] = any;
-        mbarrier_wait(memory.done(buffer), tile / 2 % 2 ^ 1);
+        if (lane == 0) memory.flags(turn)[score_warp()] = any;
+        if (present) mbarrier_wait(memory.done(buffer), tile / 2 % 2 ^ 1);
         meet();
-        const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags());
-        const bool changed = (flags.x | flags.y | flags.z | flags.w) != 0;
+        uint32_t flags = 0;
+#pragma unroll
+        for (int i = 0; i < Shape::kScorers; ++i) {
+            const uint4 four = reinterpret_cast<const uint4*>(memory.flags(turn))[i];
+            flags |= four.x | four.y | four.z | four.w;
+        }
+        // The first warpgroup's page comes first, so its buffer has what was changed.
+        const bool changed = flags != 0;
         if (changed) raise(scores, largest_scale, sums, reference, memory.changes(buffer));
-        if (warp == 0 && lane == 0) memory.changed()[buffer] = changed;
+        if (!present) return;
+        if (warp == 0 && lane == 0) memory.changed()[buffer] = changed && scorer == 0;
 #pragma unroll
         for (int sixteen = 0; sixteen < Shape::kRows / 16; ++sixteen) {
             uint32_t w[4];
@@ -323,7 +336,38 @@ struct CodedScorer : WideWorker<Shape> {
             }
         }
         fence_async_shared();  // a later copy into these slots comes behind these writes
-        meet();
+        __syncwarp();
+        named_barrier_sync(kWideOwnBarrier + scorer, 128);
+    }
+
+    /// Scores of a page as soon as it is there, and its tokens' scales.
+    __device__ __forceinline__ void make_scores(
+        Scores& scores, float4 (&scales)[2], uint32_t tile, int first_token, int length, int least_limit) const {
+        const PageSlots<Shape> slots(tile);
+        mbarrier_wait(memory.full(slots.indices[0]), slots.parities[0]);
+        mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
+        if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
+        const uint32_t tokens = memory.slot(warp < 2 ? slots.indices[0] : slots.indices[1]) + warp % 2 * 16 * Row::kBytes;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            scales[h] =
+                *reinterpret_cast<const float4*>(memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
+        }
+        multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+        this->arrive(memory.empty(slots.indices[0]));
+        this->arrive(memory.empty(slots.indices[1]));
+        if (first_token + Shape::kTokens <= least_limit) return;
+        const CodedScorer anew = {{memory, a, warp, recomputed_thread() % 32, row_tile}, scorer};
+        int hidden[kSlotsOfLane];  // tokens at the end which a slot's row does not see
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            hidden[slot] = a.causal ? a.seqlen_q - 1 - (row_tile * Shape::kRows + anew.row_of(slot)) / a.heads : 0;
+        }
+#pragma unroll
+        for (int i = 0; i < Shape::kSums; ++i) {
+            const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+            if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
+        }
     }
 
     __device__ __forceinline__ void work() const {
@@ -334,55 +378,36 @@ struct CodedScorer : WideWorker<Shape> {
             float sums[kSlotsOfLane] = {};
             float reference = kLeastScale;
             STAMP_START
+            const int pages = piece.steps.end - piece.steps.begin;
 #pragma unroll 1
-            for (int step = piece.steps.begin; step < piece.steps.end; ++step, ++tile) {
-                const PageSlots<Shape> slots(tile);
-                mbarrier_wait(memory.full(slots.indices[0]), slots.parities[0]);
-                mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
-                STAMP(0)
-                const int first_token = step * Shape::kTokens;
-                if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
-                const uint32_t tokens = memory.slot(warp < 2 ? slots.indices[0] : slots.indices[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
-                float4 scales[2];
-#pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    scales[h] = *reinterpret_cast<const float4*>(
-                        memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
-                }
+            for (int own = scorer; own < pages + scorer; own += Shape::kScorers) {
+                const bool present = Shape::kScorers == 1 || own < pages;
+                float4 scales[2] = {};
                 Scores scores;
-                multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
-                STAMP(1)
-                this->arrive(memory.empty(slots.indices[0]));
-                this->arrive(memory.empty(slots.indices[1]));
-                if (first_token + Shape::kTokens > least_limit) {
-                    const CodedScorer anew = {{memory, a, warp, recomputed_thread() % 32, row_tile}};
-                    int hidden[kSlotsOfLane];  // tokens at the end which a slot's row does not see
+                if (present) {
+                    make_scores(scores, scales, tile + own, (piece.steps.begin + own) * Shape::kTokens, length, least_limit);
+                } else {
 #pragma unroll
-                    for (int slot = 0; slot < kSlotsOfLane; ++slot) {
-                        hidden[slot] = a.causal ? a.seqlen_q - 1 - (first_row + anew.row_of(slot)) / a.heads : 0;
-                    }
-#pragma unroll
-                    for (int i = 0; i < Shape::kSums; ++i) {
-                        const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
-                        if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
-                    }
+                    for (int i = 0; i < Shape::kSums; ++i) scores[i] = -INFINITY;
                 }
-                weigh(scores, scales, sums, reference, tile);
+                STAMP(1)
+                weigh(scores, scales, sums, reference, tile + own, own / Shape::kScorers % 2, present);
                 STAMP(2)
             }
+            tile += pages;
             STAMP_END(8, piece.steps.end - piece.steps.begin)
 #pragma unroll
             for (int slot = 0; slot < kSlotsOfLane; ++slot) {
 #pragma unroll
                 for (int step = 4; step < 32; step *= 2) sums[slot] += __shfl_xor_sync(0xffffffffu, sums[slot], step);
-                if (lane < 4) memory.maxima(warp)[row_of(slot)] = sums[slot];
+                if (lane < 4) memory.maxima(score_warp())[row_of(slot)] = sums[slot];
             }
             meet();
-            const int row = warp * 32 + lane;
+            const int row = score_warp() * 32 + lane;
             if (row < Shape::kRows) {
                 float sum = 0.0f;
 #pragma unroll
-                for (int w = 0; w < 4; ++w) sum += memory.maxima(w)[row];
+                for (int w = 0; w < Shape::kScoreWarps; ++w) sum += memory.maxima(w)[row];
                 const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
                 memory.finals()[row] = inverse * (reference * 0x1p-7f);
                 const float lse = sum == 0.0f ? -INFINITY : (memory.shifts()[row] + log2f(sum)) * kLn2;
@@ -566,20 +591,19 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
         mbarrier_fence_init();
     }
     __syncthreads();
-    if (warp > 12) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 13 * 32, 96);
+    constexpr int kWarps = Shape::kWorkers / 32;
+    if (warp > kWarps) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     grid_dependency_wait();
     grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
-    if (warp < 4) {
-#if WIDE_CHAINS == 2
-        take_registers<136>();
-#endif
-        CodedScorer<Shape>{{memory, a, warp, recomputed_thread() % 32, row_tile}}.work();
-    } else if (warp < 12) {
+    if (warp < Shape::kScoreWarps) {
+        if constexpr (Shape::kScoreRegisters > Shape::kLaunchRegisters) take_registers<Shape::kScoreRegisters>();
+        CodedScorer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}, warp / 4}.work();
+    } else if (warp < kWarps) {
         take_registers<Shape::kValueRegisters>();
-        CodedValuer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}}.work(warp / 4 - 1);
+        CodedValuer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}}.work(warp / 4 - Shape::kScorers);
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == 12) produce_codes<Shape>(memory, a, chunk, recomputed_thread() % 32);
+        if (warp == kWarps) produce_codes<Shape>(memory, a, chunk, recomputed_thread() % 32);
     }
 }
