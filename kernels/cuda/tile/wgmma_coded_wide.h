@@ -403,7 +403,7 @@ struct CodedScorer : WideWorker<Shape> {
                 if (lane < 4) memory.maxima(score_warp())[row_of(slot)] = sums[slot];
             }
             meet();
-            const int row = score_warp() * 32 + lane;
+            const int row = score_warp() * 32 + recomputed_thread() % 32;
             if (row < Shape::kRows) {
                 float sum = 0.0f;
 #pragma unroll

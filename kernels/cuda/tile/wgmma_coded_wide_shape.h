@@ -24,7 +24,7 @@ struct CodedWide {
     static constexpr int kScoreWarps = 4 * kScorers, kWorkers = 128 * (kScorers + 2), kThreads = kWorkers + 128;
     // What a thread starts with, and what is left after the exchange.
     static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
-    static constexpr int kScoreRegisters = kScorers == 1 ? 128 : 104, kValueRegisters = kScorers == 1 ? 176 : 120;
+    static constexpr int kScoreRegisters = kScorers == 1 ? 128 : 112, kValueRegisters = kScorers == 1 ? 176 : 112;
     static constexpr int kProducerRegisters = 32;
     static_assert(kScorers * kScoreRegisters + 2 * kValueRegisters + kProducerRegisters <= (kScorers + 3) * kLaunchRegisters,
                   "registers are only handed on");
