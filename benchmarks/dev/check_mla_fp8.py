@@ -5,6 +5,7 @@
     timeout 60 python benchmarks/dev/check_mla_fp8.py check FOLDER ours
     python benchmarks/dev/check_mla_fp8.py time FOLDER bf16 ours early0 [--seconds 40]
     python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
+    ncu --kernel-name regex:coded_pages python benchmarks/dev/check_mla_fp8.py once FOLDER ours --cases 0
 
 LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one that
 starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those of
@@ -163,21 +164,9 @@ def time_all(
         del contestants, keep
 
 
-def stamps(folder: Path, label: str, problems: dict[str, Problem], cases: str) -> None:
-    import ctypes
-    kernel = load(folder, problems, label)
-    for i in cases.split(","):
-        case = TIMED[int(i)]
-        data = kernel.problem.data(case, seed=1)
-        for _ in range(3):
-            answer(kernel, case, data)
-        print(label, case, flush=True)
-        ctypes.CDLL(str(folder / f"{label}.so")).mla_stamps()
-
-
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["build", "check", "time", "accuracy", "stamps", "once"])
+    parser.add_argument("what", choices=["build", "check", "time", "accuracy", "once"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
@@ -190,10 +179,6 @@ def main() -> int:
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
         return max(check(options.folder, label, problems) for label in options.labels)
-    if options.what == "stamps":
-        for label in options.labels:
-            stamps(options.folder, label, problems, options.cases)
-        return 0
     if options.what == "once":
         case = TIMED[int(options.cases)]
         kernel = load(options.folder, problems, options.labels[0])

@@ -54,12 +54,6 @@
 #ifndef SLOTS16
 #define SLOTS16 9
 #endif
-#ifndef SCORERS
-#define SCORERS 2  // warpgroups that make scores of 32 rows
-#endif
-#ifndef WIDE_ROWS
-#define WIDE_ROWS 64  // 64 or 32, of a block where a request has as many
-#endif
 #ifndef WIDE
 #define WIDE 1
 #endif
@@ -96,9 +90,9 @@ extern "C" int mla_decode_fp8(
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
 #if WIDE
-    using Rows64 = CodedWide<64, 1, 6>;
-    using Rows32 = CodedWide<32, SCORERS, 8>;
-    if (WIDE_ROWS == 64 && rows % 64 == 0) {
+    using Rows64 = CodedWide<64, 6>;
+    using Rows32 = CodedWide<32, 8>;
+    if (rows % 64 == 0) {
         return launch_coded_pages<Rows64>(
             coded_wide<Rows64>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
     }

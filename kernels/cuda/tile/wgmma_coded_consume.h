@@ -17,17 +17,9 @@
 #include "ptx/tma.h"
 #include "ptx/unpack_fp8.h"
 #include "ptx/wgmma_16bit.h"
-#include "tile/stamps.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_shape.h"
-
-#ifndef SYNC_KEYS
-#define SYNC_KEYS 0
-#endif
-#ifndef SYNC_VALUES
-#define SYNC_VALUES 0
-#endif
 
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kCodedBothBarrier = 3;   // both
@@ -48,7 +40,8 @@ struct CodedConsumer {
 
     using Output = float[Shape::kBlocks][Shape::kSums];
     using Scores = float[Shape::kSums];
-    using Operands = uint32_t[2][4][4];  // A operands of two chunks of products, which are under way in turns
+    static constexpr int kCodeBuffers = 5;
+    using Operands = uint32_t[kCodeBuffers][2][4];  // A operands of chunks of two products, which are under way in turns
 
     /// What a warpgroup knows of a piece beside its output.
     struct State {
@@ -65,88 +58,6 @@ struct CodedConsumer {
     static __device__ __forceinline__ void both_barrier() {
         __syncwarp();
         named_barrier_sync(kCodedBothBarrier, Shape::kConsumers);
-    }
-
-    /// d += a b, where b's 16 rows start at `b` in shared memory (rows of 128 bytes, swizzled), `chunk` 16 bytes further on each: by
-    /// mma.sync, whose fragments are those of one warp's rows of wgmma.
-    __device__ __forceinline__ void multiply_now(Scores& d, const uint32_t (&a)[4], const uint32_t (&b)[4]) const {
-        float(&left)[4] = *reinterpret_cast<float(*)[4]>(&d[0]);
-        float(&right)[4] = *reinterpret_cast<float(*)[4]>(&d[4]);
-        Fp16::mma_m16n8k16(left, a, b[0], b[1]);
-        Fp16::mma_m16n8k16(right, a, b[2], b[3]);
-    }
-    __device__ __forceinline__ void load_operand(uint32_t (&b)[4], uint32_t rows, int chunk) const {
-        ldmatrix_x4(b, rows + Swizzle<8>::offset(lane % 8 + lane / 16 * 8, chunk + lane / 8 % 2));
-    }
-
-    __device__ __forceinline__ void multiply_keys_now(Scores& scores, const float4 (&scales)[2], uint32_t tokens) const {
-        float sums[Row::kGroups][Shape::kSums] = {};
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) scores[i] = 0.0f;
-#pragma unroll
-        for (int step = 0; step < 4; ++step) {
-            uint32_t a[4], b[4];
-            ldmatrix_x4(a, tokens + Row::kRopeStart + step * 32);
-            load_operand(b, memory.query(Shape::kPanels - 1), 2 * step);
-            float(&left)[4] = *reinterpret_cast<float(*)[4]>(&scores[0]);
-            float(&right)[4] = *reinterpret_cast<float(*)[4]>(&scores[4]);
-            Bf16::mma_m16n8k16(left, a, b[0], b[1]);
-            Bf16::mma_m16n8k16(right, a, b[2], b[3]);
-        }
-#pragma unroll
-        for (int column = 0; column < Row::kGroup; column += 32) {
-#pragma unroll
-            for (int g = 0; g < Row::kGroups; ++g) {
-                uint32_t four[4];
-                ldmatrix_x4(four, tokens + g * Row::kGroup + column);
-#pragma unroll
-                for (int step = 0; step < 2; ++step) {
-                    const int at = g * Row::kGroup + column + step * 16;
-                    uint32_t a[4], b[4];
-                    load_operand(b, memory.query(at / 64), at % 64 / 8);
-                    a[0] = unpack_e4m3_low(four[2 * step]);
-                    a[1] = unpack_e4m3_low(four[2 * step + 1]);
-                    a[2] = unpack_e4m3_high(four[2 * step]);
-                    a[3] = unpack_e4m3_high(four[2 * step + 1]);
-                    multiply_now(sums[g], a, b);
-                }
-            }
-        }
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) {
-            const float4& by = scales[i / 2 % 2];
-            scores[i] += by.x * sums[0][i] + by.y * sums[1][i] + by.z * sums[2][i] + by.w * sums[3][i];
-            scores[i] *= memory.factors()[row_of(slot_of(i))];
-        }
-    }
-
-    __device__ __forceinline__ void multiply_values_now(Output& out, const uint32_t (&slots)[2]) const {
-        const uint32_t in_slot = lane * Row::kBytes + warp * 16;
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-#pragma unroll
-            for (int scale = 0; scale < Row::kGroups; ++scale) {
-                uint32_t b[2][4];
-#pragma unroll
-                for (int step = 0; step < 2; ++step) load_operand(b[step], memory.weights(group, scale), (2 * half + step) * 2);
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    uint32_t bytes[4];
-                    ldmatrix_x4_trans(bytes, slots[half] + in_slot + (2 * scale + i) * 64);
-#pragma unroll
-                    for (int step = 0; step < 2; ++step) {
-                        uint32_t a[4];
-#pragma unroll
-                        for (int octet = 0; octet < 2; ++octet) {
-                            const uint32_t four = bytes[step * 2 + octet], sorted = permute_bytes<0x3120>(four, four);
-                            a[2 * octet] = unpack_e4m3_low(sorted);
-                            a[2 * octet + 1] = unpack_e4m3_high(sorted);
-                        }
-                        multiply_now(out[2 * scale + i], a, b[step]);
-                    }
-                }
-            }
-        }
     }
 
     /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start.
@@ -166,32 +77,34 @@ struct CodedConsumer {
                 scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
         }
         wgmma_commit();
-        // A chunk: 32 columns of two scales' groups, in turns, so that no product waits for the one before.
+        // A chunk: 32 columns of a scale's group, the groups in turns. A product takes about 120 cycles to be complete, and 13 of the
+        // tensor cores' time: kCodeBuffers chunks are under way or converted.
+        constexpr int kChunks = Row::kLatent / 32;
+        uint32_t loaded[2][4];  // a chunk ahead of its conversion
+        const auto load = [&](int chunk) {
+            ldmatrix_x4(loaded[chunk % 2], tokens + chunk % Row::kGroups * Row::kGroup + chunk / Row::kGroups * 32);
+        };
+        load(0);
 #pragma unroll
-        for (int chunk = 0; chunk < 8; ++chunk) {
-            const int column = chunk / 2 * 32, first = chunk % 2 * 2;
-            uint32_t bytes[2][4];
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            const int group_of_columns = chunk % Row::kGroups, column = chunk / Row::kGroups * 32;
+            if (chunk + 1 < kChunks) load(chunk + 1);
+            const uint32_t(&bytes)[4] = loaded[chunk % 2];
+            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
+            uint32_t(&a_operands)[2][4] = codes[chunk % kCodeBuffers];
 #pragma unroll
-            for (int i = 0; i < 2; ++i) ldmatrix_x4(bytes[i], tokens + (first + i) * Row::kGroup + column);
-            if (chunk >= 2) wgmma_wait<1>();
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const uint32_t(&four)[4] = bytes[i / 2];
-                const int half = i % 2 * 2;
-                codes[chunk % 2][i][0] = unpack_e4m3_low(four[half]);
-                codes[chunk % 2][i][1] = unpack_e4m3_low(four[half + 1]);
-                codes[chunk % 2][i][2] = unpack_e4m3_high(four[half]);
-                codes[chunk % 2][i][3] = unpack_e4m3_high(four[half + 1]);
+            for (int step = 0; step < 2; ++step) {
+                a_operands[step][0] = unpack_e4m3_low(bytes[2 * step]);
+                a_operands[step][1] = unpack_e4m3_low(bytes[2 * step + 1]);
+                a_operands[step][2] = unpack_e4m3_high(bytes[2 * step]);
+                a_operands[step][3] = unpack_e4m3_high(bytes[2 * step + 1]);
             }
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < 2; ++step) {
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    const int at = (first + i) * Row::kGroup + column + step * 16;
-                    Wgmma16<Shape::kRows, Fp16>::product(
-                        sums[first + i], codes[chunk % 2][2 * i + step], queries + at / 64 * kPanel + at % 64 / 8, at % Row::kGroup > 0);
-                }
+                const int at = group_of_columns * Row::kGroup + column + step * 16;
+                Wgmma16<Shape::kRows, Fp16>::product(
+                    sums[group_of_columns], a_operands[step], queries + at / 64 * kPanel + at % 64 / 8, at % Row::kGroup > 0);
             }
             wgmma_commit();
         }
@@ -309,32 +222,32 @@ struct CodedConsumer {
         const uint64_t weights = wgmma_operand(memory.weights(group, 0));
         const uint32_t in_slot = lane * Row::kBytes + warp * 16;
         Operands codes;
-        // A chunk: 32 tokens and the two blocks of columns of a scale, in turns.
+        // A chunk: 32 tokens and a block of columns.
+        constexpr int kChunks = 2 * Shape::kBlocks;
+        uint32_t loaded[2][4];  // a chunk ahead of its conversion
+        const auto load = [&](int chunk) {
+            ldmatrix_x4_trans(loaded[chunk % 2], slots[chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
+        };
+        load(0);
 #pragma unroll
-        for (int chunk = 0; chunk < 8; ++chunk) {
-            const int half = chunk / 4, scale = chunk % 4;
-            uint32_t bytes[2][4];
+        for (int chunk = 0; chunk < kChunks; ++chunk) {
+            const int half = chunk / Shape::kBlocks, block = chunk % Shape::kBlocks;
+            if (chunk + 1 < kChunks) load(chunk + 1);
+            const uint32_t(&bytes)[4] = loaded[chunk % 2];
+            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
+            uint32_t(&a_operands)[2][4] = codes[chunk % kCodeBuffers];
 #pragma unroll
-            for (int i = 0; i < 2; ++i) ldmatrix_x4_trans(bytes[i], slots[half] + in_slot + (2 * scale + i) * 64);
-            if (chunk >= 2) wgmma_wait<1>();
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-#pragma unroll
-                for (int octet = 0; octet < 2; ++octet) {
-                    const uint32_t four = bytes[i / 2][i % 2 * 2 + octet], sorted = permute_bytes<0x3120>(four, four);
-                    codes[chunk % 2][i][2 * octet] = unpack_e4m3_low(sorted);
-                    codes[chunk % 2][i][2 * octet + 1] = unpack_e4m3_high(sorted);
-                }
+            for (int octet = 0; octet < 4; ++octet) {
+                const uint32_t sorted = permute_bytes<0x3120>(bytes[octet], bytes[octet]);
+                a_operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
+                a_operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
             }
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < 2; ++step) {
-#pragma unroll
-                for (int i = 0; i < 2; ++i) {
-                    Wgmma16<Shape::kRows, Fp16>::product(
-                        out[2 * scale + i], codes[chunk % 2][2 * i + step],
-                        weights + scale * (Shape::kWeightPlane / 16) + (2 * half + step) * 2, true);
-                }
+                Wgmma16<Shape::kRows, Fp16>::product(
+                    out[block], a_operands[step],
+                    weights + block / 2 * (Shape::kWeightPlane / 16) + (2 * half + step) * 2, true);
             }
             wgmma_commit();
         }
@@ -376,7 +289,6 @@ struct CodedConsumer {
 
         Output out = {};
         State state;
-        STAMP_START
 #pragma unroll 1
         for (int own = static_cast<int>((tile + group) % 2); own < pages; own += 2) {
             const uint32_t ordinal = 2 * (tile + own), next = ordinal + 1;
@@ -384,15 +296,9 @@ struct CodedConsumer {
             const uint32_t slots[2] = {memory.slot(indices[0]), memory.slot(indices[1])};
             mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
             mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
-            STAMP(0)
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
 
-#ifdef CODED_NO_WORK
-            arrive(memory.empty(indices[0]));
-            arrive(memory.empty(indices[1]));
-            continue;
-#endif
             const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
             float4 scales[2];
 #pragma unroll
@@ -401,11 +307,7 @@ struct CodedConsumer {
                     memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
             }
             Scores scores;
-            if constexpr (SYNC_KEYS != 0) {
-                multiply_keys_now(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
-            } else {
-                multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
-            }
+            multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
                 for (int i = 0; i < Shape::kSums; ++i) {
@@ -415,16 +317,11 @@ struct CodedConsumer {
                     if (token >= length - hidden) scores[i] = -INFINITY;
                 }
             }
-            STAMP(1)
             weigh(scores, scales, state, out);
-            STAMP(2)
-            if constexpr (SYNC_VALUES != 0) multiply_values_now(out, slots);
-            else multiply_values(out, slots);
+            multiply_values(out, slots);
             arrive(memory.empty(indices[0]));
             arrive(memory.empty(indices[1]));
-            STAMP(3)
         }
-        STAMP_END(group, (pages + 1) / 2)
         tile += pages;
         // Its addresses are made anew: kept throughout the loop they would spill.
         const int thread = recomputed_thread();

@@ -33,9 +33,6 @@ __device__ __forceinline__ void produce_codes(
     const Memory& memory, const typename Shape::Arguments& a, int chunk, int lane) {
     uint32_t slot = 0, parity = 1;
     const uint64_t policy = policy_evict_first();
-#ifdef CODED_NO_COPIES
-    int number_of = 0;
-#endif
     DecodeWalk walk(a.schedule, chunk, lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
@@ -51,14 +48,8 @@ __device__ __forceinline__ void produce_codes(
                 mbarrier_wait(memory.empty(slot), parity);
                 if (lane == 0) {
                     const uint32_t bytes = max(0, min(kSlotTokens, left)) * CodedRow::kBytes;
-#ifdef CODED_NO_COPIES
-                    const bool copies = number_of++ < Shape::kSlots;
-                    mbarrier_arrive_expect(memory.full(slot), copies ? bytes : 0);
-                    if (copies && bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
-#else
                     mbarrier_arrive_expect(memory.full(slot), bytes);
                     if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot), policy);
-#endif
                 }
                 if (++slot == Shape::kSlots) {
                     slot = 0;

@@ -21,21 +21,13 @@
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
 #include "ptx/wgmma_16bit.h"
-#include "tile/stamps.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_produce.h"
 #include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_wide_shape.h"
 
-#ifndef WIDE_CHUNK
-#define WIDE_CHUNK 32
-#endif
-#ifndef WIDE_CHAINS
-#define WIDE_CHAINS 1
-#endif
 
 constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
-constexpr int kWideOwnBarrier = 5;                                               // + which warpgroup of scores
 
 /// Exponents lie up to 2^8 above their reference before that is raised, which is where 2^7 is: weights reach 2^15.
 constexpr float kWideSlack = 8.0f, kWideUnit = 7.0f;
@@ -92,7 +84,7 @@ struct WideWorker {
     }
 };
 
-/// A warpgroup of scores and softmax. If there are two, they work side by side: on neighbouring pages, with one reference.
+/// The warpgroup of scores and softmax.
 template <class Shape>
 struct CodedScorer : WideWorker<Shape> {
     using Base = WideWorker<Shape>;
@@ -101,15 +93,13 @@ struct CodedScorer : WideWorker<Shape> {
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
     static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 
+    static constexpr int kKeyBuffers = Shape::kRows == 32 ? 6 : 4;  // products under way or converted
     using Scores = float[Shape::kSums];
-
-    int scorer;  // which one
 
     static __device__ __forceinline__ void meet() {
         __syncwarp();
-        named_barrier_sync(kWideScoreBarrier, 128 * Shape::kScorers);
+        named_barrier_sync(kWideScoreBarrier, 128);
     }
-    __device__ __forceinline__ int score_warp() const { return 4 * scorer + warp; }
 
     /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are multiplied by their scale
     /// over the power of two of the token's largest, in fp16, rotary columns are divided by that power.
@@ -147,45 +137,29 @@ struct CodedScorer : WideWorker<Shape> {
                 scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
         }
         wgmma_commit();
-        constexpr int kBytes = WIDE_CHUNK, kSteps = kBytes / 16;  // of a chunk
-        uint32_t codes[2][kSteps][4];
-#if WIDE_CHAINS == 2
-        Scores more;
-#else
-        Scores& more = scores;
-#endif
+        // Each product is a group of its own: it takes about 120 cycles to be complete, of which 32 are the tensor cores' time.
+        uint32_t codes[kKeyBuffers][4];
+        uint32_t loaded[2][4];  // two products' ahead of their conversion
+        ldmatrix_x4(loaded[0], tokens);
 #pragma unroll
-        for (int chunk = 0; chunk < Row::kLatent / kBytes; ++chunk) {
-            uint32_t bytes[kSteps / 2][4];
+        for (int step = 0; step < Row::kLatent / 16; ++step) {
+            if (step % 2 == 0 && step + 2 < Row::kLatent / 16) ldmatrix_x4(loaded[(step / 2 + 1) % 2], tokens + (step + 2) * 16);
+            const uint32_t(&bytes)[4] = loaded[step / 2 % 2];
+            if (step >= kKeyBuffers) wgmma_wait<kKeyBuffers - 1>();
+            uint32_t(&a_operand)[4] = codes[step % kKeyBuffers];
 #pragma unroll
-            for (int i = 0; i < kSteps / 2; ++i) ldmatrix_x4(bytes[i], tokens + chunk * kBytes + i * 32);
-            if (chunk >= 2) wgmma_wait<1>();
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-                for (int h = 0; h < 2; ++h) {
-                    const uint32_t four = bytes[step / 2][step % 2 * 2 + h], scale = by[chunk * kBytes / Row::kGroup][h];
-                    codes[chunk % 2][step][h] = multiply_halves(unpack_e4m3_low(four), scale);
-                    codes[chunk % 2][step][2 + h] = multiply_halves(unpack_e4m3_high(four), scale);
-                }
+            for (int h = 0; h < 2; ++h) {
+                const uint32_t four = bytes[step % 2 * 2 + h], scale = by[step * 16 / Row::kGroup][h];
+                a_operand[h] = multiply_halves(unpack_e4m3_low(four), scale);
+                a_operand[2 + h] = multiply_halves(unpack_e4m3_high(four), scale);
             }
             wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                const int column = chunk * kBytes + step * 16;
-                Wgmma16<Shape::kRows, Fp16>::product(
-                    step % 2 == 0 ? scores : more, codes[chunk % 2][step], queries + column / 64 * kPanel + column % 64 / 8,
-                    WIDE_CHAINS == 1 || step % 2 == 0 || column > 16);
-            }
+            Wgmma16<Shape::kRows, Fp16>::product(
+                scores, a_operand, queries + step / 4 * kPanel + step % 4 * 2, true);
             wgmma_commit();
         }
         wgmma_wait<0>();
         wgmma_results(scores);
-#if WIDE_CHAINS == 2
-        wgmma_results(more);
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) scores[i] += more[i];
-#endif
 #pragma unroll
         for (int pair = 0; pair < kSlotsOfLane / 2; ++pair) {
             const float2 factors = *reinterpret_cast<const float2*>(memory.factors() + row_of(2 * pair));
@@ -220,14 +194,14 @@ struct CodedScorer : WideWorker<Shape> {
         }
         if (lane < 4) {
 #pragma unroll
-            for (int slot = 0; slot < kSlotsOfLane; ++slot) memory.maxima(score_warp())[row_of(slot)] = largest[slot];
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) memory.maxima(warp)[row_of(slot)] = largest[slot];
         }
-        if (lane == 0) memory.largest()[score_warp()] = largest_scale;
+        if (lane == 0) memory.largest()[warp] = largest_scale;
         meet();
         const auto next = [&](int row) {
             float most = memory.maxima(0)[row];
 #pragma unroll
-            for (int other = 1; other < Shape::kScoreWarps; ++other) most = fmaxf(most, memory.maxima(other)[row]);
+            for (int other = 1; other < 4; ++other) most = fmaxf(most, memory.maxima(other)[row]);
             return raised(memory.shifts()[row], most);
         };
 #pragma unroll
@@ -236,14 +210,14 @@ struct CodedScorer : WideWorker<Shape> {
             sums[slot] *= Exp2()(memory.shifts()[row] - next(row));
         }
 #pragma unroll
-        for (int other = 0; other < Shape::kScoreWarps; ++other) largest_scale = fmaxf(largest_scale, memory.largest()[other]);
+        for (int other = 0; other < 4; ++other) largest_scale = fmaxf(largest_scale, memory.largest()[other]);
         const float before = reference;
         if (largest_scale > reference) {
             // The power of two above, and twice that: most pages' scales are about the same.
             reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
         }
         meet();
-        const int row = score_warp() * 32 + lane;
+        const int row = warp * 32 + lane;
         if (row < Shape::kRows) {
             const float shift = next(row);
             changes[row] = Exp2()(memory.shifts()[row] - shift) * (before / reference);
@@ -252,11 +226,9 @@ struct CodedScorer : WideWorker<Shape> {
         meet();
     }
 
-    /// Scores to probabilities, and scales over their reference, for the warpgroups of the values. `turn`
-    /// alternates; `present`: whether there is a page, else this warpgroup only takes part in what both decide.
+    /// Scores to probabilities, and scales over their reference, for the warpgroups of the values.
     __device__ __forceinline__ void weigh(
-        Scores& scores, const float4 (&scales)[2], float (&sums)[kSlotsOfLane], float& reference, uint32_t tile,
-        int turn, bool present) const {
+        Scores& scores, const float4 (&scales)[2], float (&sums)[kSlotsOfLane], float& reference, uint32_t tile) const {
         const int buffer = static_cast<int>(tile % 2);
         float largest_scale = 0.0f;
 #pragma unroll
@@ -275,20 +247,13 @@ struct CodedScorer : WideWorker<Shape> {
             }
         }
         const bool any = __any_sync(0xffffffffu, above);
-        if (lane == 0) memory.flags(turn)[score_warp()] = any;
-        if (present) mbarrier_wait(memory.done(buffer), tile / 2 % 2 ^ 1);
+        if (lane == 0) memory.flags(buffer)[warp] = any;
+        mbarrier_wait(memory.done(buffer), tile / 2 % 2 ^ 1);
         meet();
-        uint32_t flags = 0;
-#pragma unroll
-        for (int i = 0; i < Shape::kScorers; ++i) {
-            const uint4 four = reinterpret_cast<const uint4*>(memory.flags(turn))[i];
-            flags |= four.x | four.y | four.z | four.w;
-        }
-        // The first warpgroup's page comes first, so its buffer has what was changed.
-        const bool changed = flags != 0;
+        const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags(buffer));
+        const bool changed = (flags.x | flags.y | flags.z | flags.w) != 0;
         if (changed) raise(scores, largest_scale, sums, reference, memory.changes(buffer));
-        if (!present) return;
-        if (warp == 0 && lane == 0) memory.changed()[buffer] = changed && scorer == 0;
+        if (warp == 0 && lane == 0) memory.changed()[buffer] = changed;
 #pragma unroll
         for (int sixteen = 0; sixteen < Shape::kRows / 16; ++sixteen) {
             uint32_t w[4];
@@ -336,38 +301,7 @@ struct CodedScorer : WideWorker<Shape> {
             }
         }
         fence_async_shared();  // a later copy into these slots comes behind these writes
-        __syncwarp();
-        named_barrier_sync(kWideOwnBarrier + scorer, 128);
-    }
-
-    /// Scores of a page as soon as it is there, and its tokens' scales.
-    __device__ __forceinline__ void make_scores(
-        Scores& scores, float4 (&scales)[2], uint32_t tile, int first_token, int length, int least_limit) const {
-        const PageSlots<Shape> slots(tile);
-        mbarrier_wait(memory.full(slots.indices[0]), slots.parities[0]);
-        mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
-        if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
-        const uint32_t tokens = memory.slot(warp < 2 ? slots.indices[0] : slots.indices[1]) + warp % 2 * 16 * Row::kBytes;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            scales[h] =
-                *reinterpret_cast<const float4*>(memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
-        }
-        multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
-        this->arrive(memory.empty(slots.indices[0]));
-        this->arrive(memory.empty(slots.indices[1]));
-        if (first_token + Shape::kTokens <= least_limit) return;
-        const CodedScorer anew = {{memory, a, warp, recomputed_thread() % 32, row_tile}, scorer};
-        int hidden[kSlotsOfLane];  // tokens at the end which a slot's row does not see
-#pragma unroll
-        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
-            hidden[slot] = a.causal ? a.seqlen_q - 1 - (row_tile * Shape::kRows + anew.row_of(slot)) / a.heads : 0;
-        }
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) {
-            const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
-            if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
-        }
+        meet();
     }
 
     __device__ __forceinline__ void work() const {
@@ -377,37 +311,51 @@ struct CodedScorer : WideWorker<Shape> {
             const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
             float sums[kSlotsOfLane] = {};
             float reference = kLeastScale;
-            STAMP_START
-            const int pages = piece.steps.end - piece.steps.begin;
 #pragma unroll 1
-            for (int own = scorer; own < pages + scorer; own += Shape::kScorers) {
-                const bool present = Shape::kScorers == 1 || own < pages;
-                float4 scales[2] = {};
-                Scores scores;
-                if (present) {
-                    make_scores(scores, scales, tile + own, (piece.steps.begin + own) * Shape::kTokens, length, least_limit);
-                } else {
+            for (int step = piece.steps.begin; step < piece.steps.end; ++step, ++tile) {
+                const PageSlots<Shape> slots(tile);
+                mbarrier_wait(memory.full(slots.indices[0]), slots.parities[0]);
+                mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
+                const int first_token = step * Shape::kTokens;
+                if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
+                const uint32_t tokens = memory.slot(warp < 2 ? slots.indices[0] : slots.indices[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
+                float4 scales[2];
 #pragma unroll
-                    for (int i = 0; i < Shape::kSums; ++i) scores[i] = -INFINITY;
+                for (int h = 0; h < 2; ++h) {
+                    scales[h] = *reinterpret_cast<const float4*>(
+                        memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
                 }
-                STAMP(1)
-                weigh(scores, scales, sums, reference, tile + own, own / Shape::kScorers % 2, present);
-                STAMP(2)
+                Scores scores;
+                multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+                this->arrive(memory.empty(slots.indices[0]));
+                this->arrive(memory.empty(slots.indices[1]));
+                if (first_token + Shape::kTokens > least_limit) {
+                    const CodedScorer anew = {{memory, a, warp, recomputed_thread() % 32, row_tile}};
+                    int hidden[kSlotsOfLane];  // tokens at the end which a slot's row does not see
+#pragma unroll
+                    for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+                        hidden[slot] = a.causal ? a.seqlen_q - 1 - (first_row + anew.row_of(slot)) / a.heads : 0;
+                    }
+#pragma unroll
+                    for (int i = 0; i < Shape::kSums; ++i) {
+                        const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+                        if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
+                    }
+                }
+                weigh(scores, scales, sums, reference, tile);
             }
-            tile += pages;
-            STAMP_END(8, piece.steps.end - piece.steps.begin)
 #pragma unroll
             for (int slot = 0; slot < kSlotsOfLane; ++slot) {
 #pragma unroll
                 for (int step = 4; step < 32; step *= 2) sums[slot] += __shfl_xor_sync(0xffffffffu, sums[slot], step);
-                if (lane < 4) memory.maxima(score_warp())[row_of(slot)] = sums[slot];
+                if (lane < 4) memory.maxima(warp)[row_of(slot)] = sums[slot];
             }
             meet();
-            const int row = score_warp() * 32 + recomputed_thread() % 32;
+            const int row = warp * 32 + lane;
             if (row < Shape::kRows) {
                 float sum = 0.0f;
 #pragma unroll
-                for (int w = 0; w < Shape::kScoreWarps; ++w) sum += memory.maxima(w)[row];
+                for (int w = 0; w < 4; ++w) sum += memory.maxima(w)[row];
                 const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
                 memory.finals()[row] = inverse * (reference * 0x1p-7f);
                 const float lse = sum == 0.0f ? -INFINITY : (memory.shifts()[row] + log2f(sum)) * kLn2;
@@ -429,6 +377,7 @@ struct CodedValuer : WideWorker<Shape> {
     using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::slot_of, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
 
+    static constexpr int kValueBuffers = Shape::kRows == 32 ? 6 : 4;  // products under way or converted
     using Output = float[Shape::kBlocks][Shape::kSums];
 
     __device__ __forceinline__ void rescale(Output& out, const float* by) const {
@@ -448,16 +397,20 @@ struct CodedValuer : WideWorker<Shape> {
     __device__ __forceinline__ void multiply_values(
         Output& out, int half, int buffer, const PageSlots<Shape>& slots) const {
         const uint64_t weights = wgmma_operand(memory.weights(buffer));
-        uint32_t codes[2][2][4];
-        // A chunk: 32 tokens and a block of columns.
+        uint32_t codes[kValueBuffers][4];
+        uint32_t loaded[2][4];  // of 32 tokens and a block of columns, one ahead of their conversion
+        const auto load = [&](int chunk) {
+            ldmatrix_x4_trans(
+                loaded[chunk % 2],
+                memory.slot(slots.indices[chunk / Shape::kBlocks]) + lane * Row::kBytes + half * (Row::kLatent / 2) + warp * 16 +
+                    chunk % Shape::kBlocks * 64);
+        };
+        load(0);
 #pragma unroll
         for (int page_half = 0; page_half < 2; ++page_half) {
-            const uint32_t tokens =
-                memory.slot(slots.indices[page_half]) + lane * Row::kBytes + half * (Row::kLatent / 2) + warp * 16;
             uint32_t scales[4];  // of pairs of tokens
 #pragma unroll
             for (int block = 0; block < Shape::kBlocks; ++block) {
-                const int chunk = page_half * Shape::kBlocks + block;
                 if (block % 2 == 0) {  // the next 128 columns
                     const uint4 four = *reinterpret_cast<const uint4*>(
                         memory.scales(buffer) + ((2 * half + block / 2) * 4 + lane % 4) * 32 + page_half * 16);
@@ -466,24 +419,24 @@ struct CodedValuer : WideWorker<Shape> {
                     scales[2] = four.z;
                     scales[3] = four.w;
                 }
-                uint32_t bytes[4];
-                ldmatrix_x4_trans(bytes, tokens + block * 64);
-                if (chunk >= 2) wgmma_wait<1>();
-#pragma unroll
-                for (int octet = 0; octet < 4; ++octet) {
-                    const uint32_t sorted = permute_bytes<0x3120>(bytes[octet], bytes[octet]);
-                    const uint32_t scale = scales[octet];
-                    uint32_t(&four)[4] = codes[chunk % 2][octet / 2];
-                    four[octet % 2 * 2] = multiply_halves(unpack_e4m3_low(sorted), scale);
-                    four[octet % 2 * 2 + 1] = multiply_halves(unpack_e4m3_high(sorted), scale);
-                }
-                wgmma_fence();
+                const int chunk = page_half * Shape::kBlocks + block;
+                if (chunk + 1 < 2 * Shape::kBlocks) load(chunk + 1);
+                const uint32_t(&bytes)[4] = loaded[chunk % 2];
 #pragma unroll
                 for (int step = 0; step < 2; ++step) {
-                    Wgmma16<Shape::kRows, Fp16>::product(
-                        out[block], codes[chunk % 2][step], weights + (2 * page_half + step) * 2, true);
+                    const int product = 2 * chunk + step;
+                    if (product >= kValueBuffers) wgmma_wait<kValueBuffers - 1>();
+                    uint32_t(&a_operand)[4] = codes[product % kValueBuffers];
+#pragma unroll
+                    for (int i = 0; i < 2; ++i) {
+                        const uint32_t four = bytes[2 * step + i], sorted = permute_bytes<0x3120>(four, four);
+                        a_operand[2 * i] = multiply_halves(unpack_e4m3_low(sorted), scales[2 * step + i]);
+                        a_operand[2 * i + 1] = multiply_halves(unpack_e4m3_high(sorted), scales[2 * step + i]);
+                    }
+                    wgmma_fence();
+                    Wgmma16<Shape::kRows, Fp16>::product(out[block], a_operand, weights + (2 * page_half + step) * 2, true);
+                    wgmma_commit();
                 }
-                wgmma_commit();
             }
         }
         wgmma_wait<0>();
@@ -495,7 +448,6 @@ struct CodedValuer : WideWorker<Shape> {
         uint32_t tile = 0;
         this->each_piece([&](const DecodePiece& piece, int part) {
             Output out = {};
-            STAMP_START
 #pragma unroll 1
             for (int step = piece.steps.begin; step < piece.steps.end; ++step, ++tile) {
                 const int buffer = static_cast<int>(tile % 2);
@@ -504,23 +456,17 @@ struct CodedValuer : WideWorker<Shape> {
                 mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
                 mbarrier_wait(memory.ready(buffer), tile / 2 % 2);
                 if (memory.changed()[buffer] != 0) rescale(out, memory.changes(buffer));
-                STAMP(0)
                 multiply_values(out, half, buffer, slots);
-                STAMP(1)
                 this->arrive(memory.empty(slots.indices[0]));
                 this->arrive(memory.empty(slots.indices[1]));
                 this->arrive(memory.done(buffer));
             }
-            STAMP_END(9 + half, piece.steps.end - piece.steps.begin)
             wide_meet<Shape>();
-            STAMP(2)
             // Addresses are made anew: kept throughout the loop they would spill.
             const int thread = recomputed_thread();
             const CodedValuer anew = {{memory, a, thread / 32 % 4, thread % 32, row_tile}};
             anew.rescale(out, memory.finals());
             anew.store(out, half, piece, part);
-            STAMP(3)
-            STAMP_END(11 + half, 1)
         });
     }
 
@@ -591,19 +537,17 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
         mbarrier_fence_init();
     }
     __syncthreads();
-    constexpr int kWarps = Shape::kWorkers / 32;
-    if (warp > kWarps) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
+    if (warp > 12) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 13 * 32, 96);
     grid_dependency_wait();
     grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
-    if (warp < Shape::kScoreWarps) {
-        if constexpr (Shape::kScoreRegisters > Shape::kLaunchRegisters) take_registers<Shape::kScoreRegisters>();
-        CodedScorer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}, warp / 4}.work();
-    } else if (warp < kWarps) {
+    if (warp < 4) {
+        CodedScorer<Shape>{{memory, a, warp, recomputed_thread() % 32, row_tile}}.work();
+    } else if (warp < 12) {
         take_registers<Shape::kValueRegisters>();
-        CodedValuer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}}.work(warp / 4 - Shape::kScorers);
+        CodedValuer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}}.work(warp / 4 - 1);
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == kWarps) produce_codes<Shape>(memory, a, chunk, recomputed_thread() % 32);
+        if (warp == 12) produce_codes<Shape>(memory, a, chunk, recomputed_thread() % 32);
     }
 }

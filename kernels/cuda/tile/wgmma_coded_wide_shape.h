@@ -9,11 +9,10 @@
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_shape.h"
 
-/// kRows query rows by pages of 64 tokens, of which kScorers warpgroups take one each at a time. kSlots slots of half a page lie
-/// in shared memory, rows as they are in the cache.
-template <int kRows_, int kScorers_, int kSlots_>
+/// kRows query rows by pages of 64 tokens. kSlots slots of half a page lie in shared memory, rows as they are in the cache.
+template <int kRows_, int kSlots_>
 struct CodedWide {
-    static constexpr int kRows = kRows_, kScorers = kScorers_, kSlots = kSlots_;
+    static constexpr int kRows = kRows_, kSlots = kSlots_;
     using Row = CodedRow;
     using Arguments = CodedArguments<PageSchedule>;
     static constexpr int kTokens = PageSchedule::kTokens;
@@ -21,13 +20,8 @@ struct CodedWide {
     static constexpr int kPanelBytes = kRows * 128;    // in the 128-byte swizzle
     static constexpr int kBlocks = Row::kLatent / 64 / 2;  // of 64 columns of the output: the rows of one product, a warpgroup's
     static constexpr int kSums = kRows / 2;            // accumulators of a product in a thread
-    static constexpr int kScoreWarps = 4 * kScorers, kWorkers = 128 * (kScorers + 2), kThreads = kWorkers + 128;
-    // What a thread starts with, and what is left after the exchange.
-    static constexpr int kLaunchRegisters = 65536 / kThreads / 8 * 8;
-    static constexpr int kScoreRegisters = kScorers == 1 ? 128 : 112, kValueRegisters = kScorers == 1 ? 176 : 112;
-    static constexpr int kProducerRegisters = 32;
-    static_assert(kScorers * kScoreRegisters + 2 * kValueRegisters + kProducerRegisters <= (kScorers + 3) * kLaunchRegisters,
-                  "registers are only handed on");
+    static constexpr int kWorkers = 384, kThreads = kWorkers + 128;
+    static constexpr int kValueRegisters = 176, kProducerRegisters = 32;  // the scores' keep the 128 they start with
     static constexpr int kReaders = 12;                // warps that read a slot
 
     static constexpr int kWeights = kPanels * kPanelBytes;  // [buffer][row][token], fp16, behind the queries
@@ -38,12 +32,12 @@ struct CodedWide {
     static constexpr int kScalePlane = Row::kGroups * kTokens * 2;
     static constexpr int kChanges = kScales + 2 * kScalePlane;   // [buffer][row] floats: for what was accumulated before
     static constexpr int kMaxima = kChanges + 2 * kRows * 4;     // [warp][row]; at the end shares of sums
-    static constexpr int kShifts = kMaxima + kScoreWarps * kRows * 4;      // [row]: subtracted from exponents
+    static constexpr int kShifts = kMaxima + 4 * kRows * 4;      // [row]: subtracted from exponents
     static constexpr int kFactors = kShifts + kRows * 4;         // [row]: what the queries were divided by
     static constexpr int kFinals = kFactors + kRows * 4;         // [row]: normalise the output
-    static constexpr int kFlags = kFinals + kRows * 4;           // [turn][warp]: whether something must be raised
-    static constexpr int kLargest = kFlags + 2 * 4 * kScoreWarps;                 // [warp]: of the scales
-    static constexpr int kChanged = kLargest + 4 * kScoreWarps;               // [buffer]: whether changes matter
+    static constexpr int kFlags = kFinals + kRows * 4;           // [buffer][warp]: whether something must be raised
+    static constexpr int kLargest = kFlags + 32;                 // [warp]: of the scales
+    static constexpr int kChanged = kLargest + 16;               // [buffer]: whether changes matter
     static constexpr int kBarriers = kChanged + 16;
     static constexpr int kSharedBytes = kBarriers + kSlots * 16 + 32;  // [slot] full, [slot] empty, [buffer] ready, [buffer] done
 
@@ -67,9 +61,7 @@ struct WideMemory {
     __device__ __forceinline__ float* shifts() const { return floats(Shape::kShifts); }
     __device__ __forceinline__ float* factors() const { return floats(Shape::kFactors); }
     __device__ __forceinline__ float* finals() const { return floats(Shape::kFinals); }
-    __device__ __forceinline__ int* flags(int turn) const {
-        return reinterpret_cast<int*>(start + Shape::kFlags) + turn * Shape::kScoreWarps;
-    }
+    __device__ __forceinline__ int* flags(int buffer) const { return reinterpret_cast<int*>(start + Shape::kFlags) + buffer * 4; }
     __device__ __forceinline__ float* largest() const { return floats(Shape::kLargest); }
     __device__ __forceinline__ int* changed() const { return reinterpret_cast<int*>(start + Shape::kChanged); }
 
