@@ -51,12 +51,6 @@
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
-#ifndef SLOTS16
-#define SLOTS16 9
-#endif
-#ifndef WIDE
-#define WIDE 1
-#endif
 
 namespace {
 
@@ -68,7 +62,7 @@ extern "C" int mla_decode_fp8(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Rows16 = CodedPages<1, SLOTS16>;
+    using Rows16 = CodedPages<9>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages is counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 2LL) > (1 << 28)) return kUnsupportedShape;
@@ -89,7 +83,6 @@ extern "C" int mla_decode_fp8(
     a.max_blocks = max_blocks_per_seq;
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
-#if WIDE
     using Rows64 = CodedWide<64, 6>;
     using Rows32 = CodedWide<32, 8>;
     if (rows % 64 == 0) {
@@ -100,6 +93,5 @@ extern "C" int mla_decode_fp8(
         return launch_coded_pages<Rows32>(
             coded_wide<Rows32>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
     }
-#endif
     return launch_coded_pages<Rows16>(coded_pages<Rows16>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
 }

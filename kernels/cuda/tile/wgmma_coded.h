@@ -38,7 +38,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
-        const CodedConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane, row_tile};
+        const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
         consumer.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: MIT
-// What a consumer warpgroup of the MLA decode over e4m3 codes does (mla_decode_fp8/wgmma_bulk.cu).
-//
-// Accumulators are those of ptx/wgmma_16bit.h with tokens (scores) or columns (output) as rows and query rows as columns:
-// number i = 4j + 2h + e of a thread is query row 8j + 2t + e (t = lane % 4; its "slot" 2j + e) of token 16w + 8h + g, or of
-// column 64b + 16w + 2g + h of block b of the output (w = warp of the group, g = lane / 4).
+// What a consumer warpgroup of the MLA decode over e4m3 codes does with 16 rows (mla_decode_fp8/wgmma_bulk.cu): softmax, pieces and
+// their ends. Accumulators are those of tile/wgmma_coded_products.h.
 #pragma once
 
 #include "fp8.h"
 #include "online_softmax.h"
 #include "ptx/exp2.h"
-#include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
-#include "ptx/permute_bytes.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
-#include "ptx/unpack_fp8.h"
-#include "ptx/wgmma_16bit.h"
 #include "tile/swizzle.h"
+#include "tile/wgmma_coded_products.h"
 #include "tile/wgmma_coded_queries.h"
-#include "tile/wgmma_coded_shape.h"
+#include "tile/wide_rows.h"
 
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kCodedBothBarrier = 3;   // both
@@ -28,20 +22,15 @@ constexpr int kCodedBothBarrier = 3;   // both
 constexpr float kCodedSlack = 8.0f;
 
 template <class Shape>
-struct CodedConsumer {
+struct CodedConsumer : CodedProducts<Shape> {
+    using Base = CodedProducts<Shape>;
     using Row = CodedRow;
-    static constexpr int kSlotsOfLane = 4 * Shape::kRowTiles;     // query rows a thread has
+    using Base::group, Base::kSlotsOfLane, Base::lane, Base::memory, Base::row_of, Base::slot_of, Base::warp;
+    using typename Base::Output, typename Base::Scores;
     static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 
-    const CodedMemory<Shape>& memory;
     const typename Shape::Arguments& a;
-    int group, warp, lane;
     int row_tile;
-
-    using Output = float[Shape::kBlocks][Shape::kSums];
-    using Scores = float[Shape::kSums];
-    static constexpr int kCodeBuffers = 5;
-    using Operands = uint32_t[kCodeBuffers][2][4];  // A operands of chunks of two products, which are under way in turns
 
     /// What a warpgroup knows of a piece beside its output.
     struct State {
@@ -49,8 +38,6 @@ struct CodedConsumer {
         float reference = kLeastScale;  // a power of two, no less than any scale seen
     };
 
-    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
-    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
     __device__ __forceinline__ void group_barrier() const {
         __syncwarp();
         named_barrier_sync(kCodedGroupBarrier + group, 128);
@@ -58,66 +45,6 @@ struct CodedConsumer {
     static __device__ __forceinline__ void both_barrier() {
         __syncwarp();
         named_barrier_sync(kCodedBothBarrier, Shape::kConsumers);
-    }
-
-    /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start.
-    __device__ __forceinline__ void multiply_keys(
-        Scores& scores, const float4 (&scales)[2], uint32_t tokens) const {
-        constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
-        float sums[Row::kGroups][Shape::kSums];
-        Operands codes;
-        const uint64_t queries = wgmma_operand(memory.query(0));
-        uint32_t rotary[4][4];
-#pragma unroll
-        for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
-        wgmma_fence();
-#pragma unroll
-        for (int step = 0; step < 4; ++step) {
-            Wgmma16<Shape::kRows, Bf16>::product(
-                scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
-        }
-        wgmma_commit();
-        // A chunk: 32 columns of a scale's group, the groups in turns. A product takes about 120 cycles to be complete, and 13 of the
-        // tensor cores' time: kCodeBuffers chunks are under way or converted.
-        constexpr int kChunks = Row::kLatent / 32;
-        uint32_t loaded[2][4];  // a chunk ahead of its conversion
-        const auto load = [&](int chunk) {
-            ldmatrix_x4(loaded[chunk % 2], tokens + chunk % Row::kGroups * Row::kGroup + chunk / Row::kGroups * 32);
-        };
-        load(0);
-#pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const int group_of_columns = chunk % Row::kGroups, column = chunk / Row::kGroups * 32;
-            if (chunk + 1 < kChunks) load(chunk + 1);
-            const uint32_t(&bytes)[4] = loaded[chunk % 2];
-            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
-            uint32_t(&a_operands)[2][4] = codes[chunk % kCodeBuffers];
-#pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                a_operands[step][0] = unpack_e4m3_low(bytes[2 * step]);
-                a_operands[step][1] = unpack_e4m3_low(bytes[2 * step + 1]);
-                a_operands[step][2] = unpack_e4m3_high(bytes[2 * step]);
-                a_operands[step][3] = unpack_e4m3_high(bytes[2 * step + 1]);
-            }
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                const int at = group_of_columns * Row::kGroup + column + step * 16;
-                Wgmma16<Shape::kRows, Fp16>::product(
-                    sums[group_of_columns], a_operands[step], queries + at / 64 * kPanel + at % 64 / 8, at % Row::kGroup > 0);
-            }
-            wgmma_commit();
-        }
-        wgmma_wait<0>();
-        wgmma_results(scores);
-#pragma unroll
-        for (int g = 0; g < Row::kGroups; ++g) wgmma_results(sums[g]);
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) {
-            const float4& by = scales[i / 2 % 2];
-            scores[i] += by.x * sums[0][i] + by.y * sums[1][i] + by.z * sums[2][i] + by.w * sums[3][i];
-            scores[i] *= memory.factors()[row_of(slot_of(i))];
-        }
     }
 
     /// Raise the references for exponents and scales to this page's; output and sums follow. All warps of the group.
@@ -200,60 +127,14 @@ struct CodedConsumer {
             for (int h = 0; h < 2; ++h) {
                 by[h] = (g == 0 ? scales[h].x : g == 1 ? scales[h].y : g == 2 ? scales[h].z : scales[h].w) * multiplier;
             }
+            uint32_t w[4];
 #pragma unroll
-            for (int tile = 0; tile < Shape::kRowTiles; ++tile) {
-                uint32_t w[4];
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    w[i] = Fp16::pack(scores[8 * tile + 2 * i] * by[i % 2], scores[8 * tile + 2 * i + 1] * by[i % 2]);
-                }
-                stmatrix_x4_trans(
-                    memory.weights(group, g) + tile * 2048 +
-                        Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
-            }
+            for (int i = 0; i < 4; ++i) w[i] = Fp16::pack(scores[2 * i] * by[i % 2], scores[2 * i + 1] * by[i % 2]);
+            stmatrix_x4_trans(
+                memory.weights(group, g) + Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
         }
         fence_async_shared();
         group_barrier();
-    }
-
-    /// out += codes^T weights^T. The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each;
-    /// sorted by column they are rows g and g + 8 of the operand. `slots` are the halves of the page.
-    __device__ __forceinline__ void multiply_values(Output& out, const uint32_t (&slots)[2]) const {
-        const uint64_t weights = wgmma_operand(memory.weights(group, 0));
-        const uint32_t in_slot = lane * Row::kBytes + warp * 16;
-        Operands codes;
-        // A chunk: 32 tokens and a block of columns.
-        constexpr int kChunks = 2 * Shape::kBlocks;
-        uint32_t loaded[2][4];  // a chunk ahead of its conversion
-        const auto load = [&](int chunk) {
-            ldmatrix_x4_trans(loaded[chunk % 2], slots[chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
-        };
-        load(0);
-#pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const int half = chunk / Shape::kBlocks, block = chunk % Shape::kBlocks;
-            if (chunk + 1 < kChunks) load(chunk + 1);
-            const uint32_t(&bytes)[4] = loaded[chunk % 2];
-            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
-            uint32_t(&a_operands)[2][4] = codes[chunk % kCodeBuffers];
-#pragma unroll
-            for (int octet = 0; octet < 4; ++octet) {
-                const uint32_t sorted = permute_bytes<0x3120>(bytes[octet], bytes[octet]);
-                a_operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
-                a_operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
-            }
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                Wgmma16<Shape::kRows, Fp16>::product(
-                    out[block], a_operands[step],
-                    weights + block / 2 * (Shape::kWeightPlane / 16) + (2 * half + step) * 2, true);
-            }
-            wgmma_commit();
-        }
-        wgmma_wait<0>();
-#pragma unroll
-        for (int block = 0; block < Shape::kBlocks; ++block) wgmma_results(out[block]);
     }
 
     /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
@@ -307,7 +188,7 @@ struct CodedConsumer {
                     memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
             }
             Scores scores;
-            multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+            this->multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
                 for (int i = 0; i < Shape::kSums; ++i) {
@@ -318,14 +199,14 @@ struct CodedConsumer {
                 }
             }
             weigh(scores, scales, state, out);
-            multiply_values(out, slots);
+            this->multiply_values(out, slots);
             arrive(memory.empty(indices[0]));
             arrive(memory.empty(indices[1]));
         }
         tile += pages;
         // Its addresses are made anew: kept throughout the loop they would spill.
         const int thread = recomputed_thread();
-        const CodedConsumer anew = {memory, a, group, thread / 32 % 4, thread % 32, row_tile};
+        const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
         anew.finish(out, state, piece, part, first_row);
     }
 
@@ -387,7 +268,6 @@ struct CodedConsumer {
             }
         }
         // Lane r has row r, and so has lane r + 16: one chain of dependent instructions instead of four.
-        static_assert(Shape::kRows == 16, "a lane for each row");
         const int row = lane % 16;
         float sum = 0.0f, other_sum = 0.0f;
 #pragma unroll

@@ -9,18 +9,18 @@
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_shape.h"
 
-/// 16 * kRowTiles query rows by whole pages of 64 tokens, which two warpgroups take in turns. kSlots slots of half a page lie in
-/// shared memory, rows as they are in the cache.
-template <int kRowTiles_, int kSlots_>
+/// 16 query rows by whole pages of 64 tokens, which two warpgroups take in turns. kSlots slots of half a page lie in shared memory,
+/// rows as they are in the cache.
+template <int kSlots_>
 struct CodedPages {
-    static constexpr int kRowTiles = kRowTiles_, kSlots = kSlots_;
+    static constexpr int kSlots = kSlots_;
     using Row = CodedRow;
     using Arguments = CodedArguments<PageSchedule>;
-    static constexpr int kRows = 16 * kRowTiles, kTokens = PageSchedule::kTokens;
+    static constexpr int kRows = 16, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = Row::kWidth / 64;     // of the queries, 64 columns each: fp16, the last one bf16
     static constexpr int kPanelBytes = kRows * 128;      // in the 128-byte swizzle
     static constexpr int kBlocks = Row::kLatent / 64;    // 64 columns of the output: the rows of one product
-    static constexpr int kSums = 8 * kRowTiles;          // accumulators of a product in a thread
+    static constexpr int kSums = 8;                      // accumulators of a product in a thread
     static constexpr int kConsumers = 256, kThreads = kConsumers + 128;
     static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 

@@ -119,10 +119,10 @@ FAULTS = {   # file under kernels/cuda/tile, text, what stands for it where FAUL
         "wgmma_coded_consume.h", "change = before / state.reference;",
         "if (FAULT) change = before / state.reference;", 16),
     "weights are read before they are there": (
-        "wgmma_coded_wide.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);",
+        "wgmma_coded_wide_values.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);",
         "if (FAULT) mbarrier_wait(memory.ready(buffer), tile / 2 % 2);", 64),
     "the output does not follow the references": (
-        "wgmma_coded_wide.h", "if (memory.changed()[buffer] != 0)", "if (FAULT && memory.changed()[buffer] != 0)", 64),
+        "wgmma_coded_wide_values.h", "if (memory.changed()[buffer] != 0)", "if (FAULT && memory.changed()[buffer] != 0)", 64),
 }
 RUN = """
 import sys; sys.path.insert(0, {root!r})
