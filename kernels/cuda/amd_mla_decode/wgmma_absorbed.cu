@@ -4,8 +4,6 @@
 //!KERNEL summary absorbed MLA layer: cuBLASLt projections, one small kernel with RoPE, the attention of mla_decode/wgmma_tma
 //!KERNEL arch sm_90a
 //!KERNEL tune PAIRS=1,0
-//!KERNEL tune SPREAD=0,1
-//!KERNEL tune FETCHED_PAGES=0,2,3
 //!KERNEL tune ONCE=1,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune LIBRARY_CHOICE=0,1,2
@@ -39,12 +37,6 @@
 #ifndef PAIRS
 #define PAIRS 1  // neighbouring blocks, which have the two halves of a request's heads, load pages for each other
 #endif
-#ifndef SPREAD
-#define SPREAD 0
-#endif
-#ifndef FETCHED_PAGES
-#define FETCHED_PAGES 0
-#endif
 #ifndef ONCE
 #define ONCE 1
 #endif
@@ -77,7 +69,7 @@ extern "C" int amd_mla_decode(
     const void* x, const void* q_down, const void* q_up, const void* kv_down, const void* kv_up, const void* wo,
     void* kv_cache, void* y, void* kv_row, int batch, int dim, int q_rank, int length, int max_len, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Shape = LatentShape<PAIRS + 1, SPREAD != 0, FETCHED_PAGES, ONCE != 0, true>;
+    using Shape = LatentShape<PAIRS + 1, ONCE != 0, true>;
     if (batch < 1 || dim < 8 || dim % 8 != 0 || q_rank < 8 || q_rank % 8 != 0) return kUnsupportedShape;
     if (length < 0 || length >= max_len || max_len % 64 != 0) return kUnsupportedShape;
     if (static_cast<long long>(batch) * max_len > 0x7fffffffLL) return kUnsupportedShape;

@@ -33,7 +33,12 @@ struct DecodeScheduleOf {
     int batch, longest;  // longest: tokens a request may have
     int groups;          // how many chunks; 0: one group per request, no parts
     int slack;           // steps by which a chunk may grow so that no request is cut
+    int shares;          // into how many chunks each of equal requests is cut; 0: none is
 
+    /// So many that `groups` suffice, and no more than a request of `steps` has use for.
+    static int shares_of(int groups, int batch, int steps) {
+        return groups < batch || steps < 1 ? 0 : ceil_div(steps, ceil_div(steps, groups / batch));
+    }
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
     __device__ __forceinline__ int tokens(int request) const { return max(0, min(seqlens[request], longest)); }
@@ -57,10 +62,10 @@ struct DecodeScheduleOf {
         const bool equal = all == batch * most && most > 0;
         const int even = max(kLeastSteps, ceil_div(all + batch * kStartSteps, groups));
         DecodeCut cut = {even, kStartSteps, most};
-        if (equal && groups >= batch) {
-            const int chunk = ceil_div(most, groups / batch);
-            // What the last chunk of a request lacks is what starting it counts for.
-            if (chunk + kStartSteps <= even + slack) cut = {chunk, ceil_div(most, chunk) * chunk - most, most};
+        if (equal && shares > 0) {
+            const int chunk = ceil_div(most, shares);
+            // What the chunks of a request have too many is what starting it counts for.
+            if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most};
         } else if (equal) {
             const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
             if (chunk <= even + slack) cut.chunk = chunk;
@@ -150,6 +155,11 @@ struct DecodeParts {
         const int request = static_cast<int>(row / rows_per_request), in_request = static_cast<int>(row % rows_per_request);
         int before;
         const DecodeCut cut = schedule.cut(lane, request, before);
+        return of(request, in_request, cut, before);
+    }
+
+    /// The same where the cut is known, and where the request starts.
+    __device__ __forceinline__ PartList of(int request, int in_request, const DecodeCut& cut, int before) const {
         const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
         const long long pitch = rows_per_request;
         return {first == last ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request,
@@ -158,9 +168,8 @@ struct DecodeParts {
 
     /// Calls `each(request)` for every request with `least` parts or more, in order. All lanes of all warps call it together.
     template <class Each>
-    __device__ __forceinline__ void for_long(int least, int lane, Each each) const {
-        int start;
-        const DecodeCut cut = schedule.cut(lane, 0, start);
+    __device__ __forceinline__ void for_long(int least, int lane, const DecodeCut& cut, Each each) const {
+        int start = 0;
         if (cut.most + cut.start <= (least - 2) * cut.chunk) return;  // as of equal requests in few parts
         for (int first = 0; first < schedule.batch; first += 32) {
             const int request = first + lane;

@@ -211,19 +211,21 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     const int rows = a.queries * a.heads, lane = static_cast<int>(threadIdx.x) % 32;
     // The lengths were final before the parts' kernel let this one start.
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
+    int before;
+    const DecodeCut cut = a.schedule.cut(lane, request, before);
     if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
-        parts.for_long(kLongList, lane, [&](int other) {
+        parts.for_long(kLongList, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
             merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
         });
-        const PartList list = parts.of(static_cast<long long>(request) * rows, lane);
+        const PartList list = parts.of(request, 0, cut, before);
         if (block == 0) grid_dependency_wait();
         if (list.count == 0 || list.count >= kLongList) return;
         grid_dependency_wait();
         merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
     } else {
-        const PartList list = parts.of(static_cast<long long>(request) * rows, lane);
+        const PartList list = parts.of(request, 0, cut, before);
         if (list.count == 0 && block != 0) return;
         grid_dependency_wait();
         if (list.count == 0) return;

@@ -108,6 +108,18 @@ def test_equal_requests_are_cut_into_the_same_chunks(shipped, size, processors):
         assert shipped.used_workspace
 
 
+@pytest.mark.parametrize("length", [640, 130])
+def test_equal_requests_shorter_than_their_table(shipped, length):
+    """The host chose the number of chunks for the longest request: chunks are shorter, or the first has no page."""
+    size = case(2, 16, 1280)
+    data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+    data[3].fill_(length)
+    found = shipped.run(size, data, processors=9, workspace_bytes=1 << 22)
+    passed, message = shipped.reference.check_implementation(data, tuple(found))
+    assert passed, message
+    assert shipped.used_workspace
+
+
 def test_equal_requests_are_cut_between_them_only(shipped):
     size = case(6, 16, 640)                  # 12 steps each; 4 chunks of 18, or 3 of 24
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
@@ -119,7 +131,7 @@ def test_equal_requests_are_cut_between_them_only(shipped):
 
 
 @pytest.mark.parametrize("defines", [
-    {"FEW_ROWS": 0, "SPREAD": 0, "FETCHED_PAGES": 2, "EARLY_START": 0, "ONCE": 0},
+    {"FEW_ROWS": 0, "PAIRS": 0, "EARLY_START": 0, "ONCE": 0},
 ], ids=name)
 def test_tunables(tmp_path, defines):
     kernel = EmulatedLatent(tmp_path, defines)
@@ -184,7 +196,8 @@ def test_the_emulation_notices(fault, tmp_path):
     header.write_text(source.replace(text, replacement))
     few = fault.startswith(("few", "merge"))
     # What a merge gets must hold a part that starts a request and has no token.
-    batch, tokens, processors = {"merge of few": (4, 700, 8), "merge of man": (2, 1500, 60)}.get(fault[:12], (2, 500, 4))
+    batch, tokens, processors = {
+        "merge of few": (4, 700, 8), "merge of man": (2, 1500, 60)}.get(fault[:12], (2, 500, 4))
     script = RUN.format(
         root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=32 if few else 0,
         heads="16," if few else "16, 128", batch=batch, tokens=tokens, processors=processors,
