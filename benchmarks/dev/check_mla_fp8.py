@@ -7,9 +7,9 @@
     python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
     ncu --kernel-name regex:coded_pages python benchmarks/dev/check_mla_fp8.py once FOLDER ours --cases 0
 
-LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one that
-starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those of
-check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
+LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one
+that starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those
+of check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
 """
 
 from __future__ import annotations

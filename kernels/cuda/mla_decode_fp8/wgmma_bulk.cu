@@ -38,6 +38,8 @@
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest
 // weight or scale seen loses bits.
+// Limits: a page of 64 rows takes more than twice the time that the tensor cores need, most of it scores, so that with 64 and more
+// heads a bf16 cache is faster; 16 rows are as near to that bound as to the memory's.
 #include "kernel.h"
 
 #include <cstdint>

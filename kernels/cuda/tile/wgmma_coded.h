@@ -51,7 +51,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
 /// before. Returns 0 or what the caller must return.
 template <class Shape>
 int launch_coded_pages(
-    void (*kernel)(typename Shape::Arguments), typename Shape::Arguments a, int slack, bool early, void* workspace, size_t workspace_bytes, void* queue) {
+    void (*kernel)(typename Shape::Arguments), typename Shape::Arguments a, int slack, bool early, void* workspace,
+    size_t workspace_bytes, void* queue) {
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
     if (status == 0) {
@@ -64,6 +65,7 @@ int launch_coded_pages(
         SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
     a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);
     a.schedule.slack = slack;
+    a.schedule.shares = PageSchedule::shares_of(a.schedule.groups, batch, a.max_blocks);
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);

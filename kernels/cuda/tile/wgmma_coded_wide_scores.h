@@ -248,7 +248,8 @@ struct CodedScorer : WideWorker<Shape> {
                 mbarrier_wait(memory.full(slots.indices[1]), slots.parities[1]);
                 const int first_token = step * Shape::kTokens;
                 if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
-                const uint32_t tokens = memory.slot(warp < 2 ? slots.indices[0] : slots.indices[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
+                const uint32_t slot = warp < 2 ? slots.indices[0] : slots.indices[1];
+                const uint32_t tokens = memory.slot(slot) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
                 float4 scales[2];
 #pragma unroll
                 for (int h = 0; h < 2; ++h) {
