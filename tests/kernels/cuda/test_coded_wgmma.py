@@ -122,7 +122,8 @@ FAULTS = {   # file under kernels/cuda/tile, text, what stands for it where FAUL
         "wgmma_coded_wide_values.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);",
         "if (FAULT) mbarrier_wait(memory.ready(buffer), tile / 2 % 2);", 64),
     "the output does not follow the references": (
-        "wgmma_coded_wide_values.h", "if (memory.changed()[buffer] != 0)", "if (FAULT && memory.changed()[buffer] != 0)", 64),
+        "wgmma_coded_wide_values.h", "if (memory.changed()[buffer] != 0)",
+        "if (FAULT && memory.changed()[buffer] != 0)", 64),
 }
 RUN = """
 import sys; sys.path.insert(0, {root!r})
