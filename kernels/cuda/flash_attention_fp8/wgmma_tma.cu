@@ -5,6 +5,7 @@
 //!KERNEL tune STAGES=2,3
 //!KERNEL tune TURNS_128=0,1
 //!KERNEL tune FIRST_PASS_64=0,1
+//!KERNEL tune COUNT=1,0
 //!KERNEL tune THREE_AT_ONCE=1,0
 //!KERNEL tune EARLY_START=1,0
 //
@@ -52,6 +53,9 @@
 #if !defined(TURNS_128)
 #define TURNS_128 0
 #endif
+#if !defined(COUNT)
+#define COUNT 1
+#endif
 #if !defined(FIRST_PASS_64)
 #define FIRST_PASS_64 0
 #endif
@@ -60,40 +64,53 @@ namespace {
 
 constexpr int kLongQueries = 4096;   // from here on causal tiles may be large: few of them are short
 
-/// Consumers, keys, turns, early correction, queries in registers, values transposed before, scales by block: Fp8FlashShape.
+/// Consumers, keys, what else: Fp8FlashShape.
+constexpr int kFirst64 = FIRST_PASS_64 ? kFp8FirstPass : 0, kTurns128 = TURNS_128 ? kFp8Turns : 0;
+constexpr int kTurnsEarly = kFp8Turns | kFp8EarlyFactors, kEarlyFirst = kFp8EarlyFactors | kFp8FirstPass;
 template <int kHeadDim>
 struct Tiles;
+#if defined(F_OPTIONS)
+template <int kHeadDim>
+struct Tiles {
+    using Full = Fp8FlashShape<kHeadDim, F_GROUPS, F_KEYS, F_OPTIONS>;
+    using LongCausal = Fp8FlashShape<kHeadDim, C_GROUPS, C_KEYS, C_OPTIONS>;
+    using Causal = LongCausal;
+    using Blocks = Fp8FlashShape<kHeadDim, 2, 128, kTurnsEarly | kFp8FirstPass | kFp8BlockScales>;
+    using Few = Fp8FlashShape<kHeadDim, 1, kHeadDim == 256 ? 64 : 128, kFp8BlockScales>;
+};
+#else
 template <>
 struct Tiles<64> {
-    using Full = Fp8FlashShape<64, 3, 128, true, true, true, FIRST_PASS_64, false>;
+    using Full = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
     using LongCausal = Full;
-    using Causal = Fp8FlashShape<64, 2, 128, true, true, true, FIRST_PASS_64, false>;
-    using Blocks = Fp8FlashShape<64, 3, 128, true, true, false, FIRST_PASS_64, true>;
-    using Few = Fp8FlashShape<64, 1, 128, false, false, false, false, true>;
+    using Causal = Fp8FlashShape<64, 2, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
+    using Blocks = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFirst64 | kFp8BlockScales>;
+    using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<128> {
-    using Full = Fp8FlashShape<128, 2, 192, TURNS_128, true, true, true, false>;
-    using LongCausal = Fp8FlashShape<128, 2, 192, true, true, false, true, false>;
-    using Causal = Fp8FlashShape<128, 2, 128, false, true, true, true, false>;
-    using Blocks = Fp8FlashShape<128, 2, 128, true, true, false, true, true>;
-    using Few = Fp8FlashShape<128, 1, 128, false, false, false, false, true>;
+    using Full = Fp8FlashShape<128, 2, 192, kEarlyFirst | kFp8HeldQuery | kTurns128>;
+    using LongCausal = Fp8FlashShape<128, 2, 192, kEarlyFirst | kFp8Turns>;
+    using Causal = Fp8FlashShape<128, 2, 128, kEarlyFirst | kFp8HeldQuery>;
+    using Blocks = Fp8FlashShape<128, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
+    using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<256> {
-    using Full = Fp8FlashShape<256, 2, 128, true, true, false, true, false>;
+    using Full = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns>;
     using LongCausal = Full;
     using Causal = Full;
-    using Blocks = Fp8FlashShape<256, 2, 128, true, true, false, true, true>;
-    using Few = Fp8FlashShape<256, 1, 64, false, true, false, false, true>;
+    using Blocks = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
+    using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
+#endif
 
 template <int kHeadDim>
 int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     using T = Tiles<kHeadDim>;
     constexpr Fp8TileOrder kPersistent = Fp8TileOrder::kPersistent;
     const long long units = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, 64);
-    const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim};
+    const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim, nullptr};
     const bool room = !T::Full::kFirstPass || a.workspace_bytes >= copy.bytes();
     if (a.seqlen_q <= 64 || units <= multiprocessors || !room) {
         return launch_fp8_flash<typename T::Few>(a, Fp8TileOrder::kOwnBlocks, multiprocessors, queue);
@@ -102,8 +119,9 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
         return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
     }
     if (!a.causal) return launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
-    return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kPersistent, multiprocessors, queue)
-                                     : launch_fp8_flash<typename T::Causal>(a, kPersistent, multiprocessors, queue);
+    constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
+    return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kCausal, multiprocessors, queue)
+                                     : launch_fp8_flash<typename T::Causal>(a, kCausal, multiprocessors, queue);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ceil_div.h"
+#include "ptx/fetch_add.h"
 
 #if !defined(STAGES)
 #define STAGES 2   // a tunable of the kernel file
@@ -17,22 +18,30 @@
 
 constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 
+/// What an instance does, to be combined.
+enum Fp8FlashOptions {
+    kFp8Turns = 1,            // consumers issue their products in turns, so that one's softmax runs beside the other's products
+    kFp8EarlyFactors = 2,     // the output takes the last step's correction beside the product with the keys, not before it
+    kFp8HeldQuery = 4,        // queries are read once, into registers, instead of from shared memory in every step
+    kFp8FirstPass = 8,        // values come transposed, from a kernel before (tile/transpose_values.h); else three warps do it
+    kFp8BlockScales = 16,     // scales of keys and values change every 128 of them; without it there is one per head
+    kFp8SharedWeights = 32,   // P goes through shared memory: a product from registers holds its warps until it has read them
+    kFp8Halves = 64,          // a step's softmax in halves: one's maxima beside the other's exponentials, compared by vote
+    kFp8TwoProducts = 128,    // with kFp8Halves: a product with the keys for each
+};
+
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
-///
-/// kTurns: the consumers issue their products in turns, so that one's softmax runs beside the other's products.
-/// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
-/// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
-/// kBlockScales: scales of keys and values change every 128 of them; without it there is one per head.
-/// kFirstPass: values come transposed, from a kernel before (tile/transpose_values.h); else three warps of the block transpose.
-template <
-    int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_, bool kFirstPass_,
-    bool kBlockScales_>
+template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_>
 struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
-    static constexpr int kStages = kFirstPass_ ? STAGES : 2;   // of each ring but the queries'
-    static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
+    static constexpr bool kFirstPass = (kOptions_ & kFp8FirstPass) != 0, kBlockScales = (kOptions_ & kFp8BlockScales) != 0;
+    static constexpr int kStages = kFirstPass ? STAGES : 2;   // of each ring but the queries'
+    static constexpr bool kTurns = (kOptions_ & kFp8Turns) != 0 && kGroups > 1;
+    static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
+    static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;
+    static constexpr bool kSharedWeights = (kOptions_ & kFp8SharedWeights) != 0;
+    static constexpr bool kHalves = (kOptions_ & kFp8Halves) != 0, kTwoProducts = (kOptions_ & kFp8TwoProducts) != 0;
     static constexpr bool kThreeAtOnce = THREE_AT_ONCE && kHeadDim == 64 && kGroups == 3;   // maxima: see largest_scores
-    static constexpr bool kFirstPass = kFirstPass_, kBlockScales = kBlockScales_;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kTransposers = kFirstPass ? 0 : 3;   // warps of the last warpgroup, whose first one drives TMA
@@ -51,13 +60,18 @@ struct Fp8FlashShape {
     static constexpr int kValuePitch = kHeadDim * kValueRow;
     static constexpr int kValueBytes = ceil_div(kKeys, kValueRow) * kValuePitch;
 
+    // P of a warpgroup is [kKeys / 128, rounded up][64] rows of 128 keys, swizzled.
+    static constexpr int kWeightPitch = 64 * 128;
+    static constexpr int kWeightBytes = kSharedWeights ? ceil_div(kKeys, 128) * kWeightPitch : 0;
+
     static constexpr int kRoom = 227 * 1024;   // what a block can have
-    // K, V transposed and, where the block transposes, V as it comes.
-    static constexpr int kRingBytes = kStages * ((kFirstPass ? 1 : 2) * kKeyBytes + kValueBytes);
+    // K, V transposed and, where the block transposes, V as it comes; P.
+    static constexpr int kRingBytes = kStages * ((kFirstPass ? 1 : 2) * kKeyBytes + kValueBytes) + kGroups * kWeightBytes;
     static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
     static constexpr int kValuesAt = kRawAt + (kFirstPass ? 0 : kStages * kKeyBytes);
-    static constexpr int kBarriersAt = kValuesAt + kStages * kValueBytes;
+    static constexpr int kWeightsAt = kValuesAt + kStages * kValueBytes;
+    static constexpr int kBarriersAt = kWeightsAt + kGroups * kWeightBytes;
     static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + 3 * kStages) * 8;
     // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
     static constexpr int kTileSlots = 2 * kQueryStages;
@@ -70,6 +84,7 @@ struct Fp8FlashShape {
     static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
     static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
     static_assert(!kFirstPass || kKeys % 64 == 0, "rows of a TMA box");
+    static_assert(!kTwoProducts || (kHalves && kKeys % 64 == 0), "halves of whole products with V");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
     static_assert(kSharedBytes <= kRoom, "shared memory");
 };
@@ -119,6 +134,9 @@ struct Fp8FlashMemory {
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kValueBytes;
     }
+    __device__ __forceinline__ uint32_t weights(int group) const {
+        return start + Shape::kWeightsAt + group * Shape::kWeightBytes;
+    }
     /// Barriers in pairs: full and empty of queries, keys, values as they come, values transposed.
     __device__ __forceinline__ uint32_t barrier(int before, int stage, int empty) const {
         return start + Shape::kBarriersAt + 16 * (before + stage) + 8 * empty;
@@ -158,6 +176,7 @@ struct Fp8FlashProblem {
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int in_section;   // tiles
     int units;     // of work, in all
+    unsigned* taken;   // units taken beyond each block's first, by whoever is free; null: every block has its share
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
 };
 
@@ -166,12 +185,17 @@ template <class Shape>
 struct Fp8FlashWalk {
     int unit;
     bool second = false;   // of a pair
+    unsigned fetched = 0;  // asked for early, since the answer takes a while
 
     __device__ __forceinline__ Fp8FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const Fp8FlashProblem& p) const { return unit < p.units; }
+    /// Once per tile, any time before next().
+    __device__ __forceinline__ void fetch(const Fp8FlashProblem& p) {
+        if (p.taken != nullptr) fetched = fetch_add(p.taken, 1u);
+    }
     __device__ __forceinline__ void next(const Fp8FlashProblem& p) {
         second = p.pairs && !second && remainder(unit, p.half) != p.tiles - p.half;
-        if (!second) unit += static_cast<int>(gridDim.x);
+        if (!second) unit = static_cast<int>(gridDim.x) + (p.taken != nullptr ? static_cast<int>(fetched) : unit);
     }
 
     // Nothing here is negative; without signs a division takes fewer registers, which the producer has few of.

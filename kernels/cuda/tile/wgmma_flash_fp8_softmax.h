@@ -110,6 +110,99 @@ __device__ __forceinline__ void weigh_scores(
     }
 }
 
+/// Halves of a thread's scores of a step, or of one half: lower keys first.
+template <int kCount>
+__device__ __forceinline__ float (&first_half(float (&scores)[kCount]))[kCount / 2] {
+    return reinterpret_cast<float (&)[kCount / 2]>(scores[0]);
+}
+template <int kCount>
+__device__ __forceinline__ float (&second_half(float (&scores)[kCount]))[kCount / 2] {
+    return reinterpret_cast<float (&)[kCount / 2]>(scores[kCount / 2]);
+}
+
+/// weigh_scores in two halves, so that the second one's maxima are looked for beside the first one's exponentials. Lanes that share
+/// a row compare their maxima only where one of the warp's scores exceeds its row's by more than the slack.
+template <class Shape>
+struct Fp8Softmax {
+    WeightRow (&rows)[2];
+    float (&corrections)[2];
+    const float (&factors)[2];
+    const Fp8StepScales& step;
+
+    static constexpr int kAll = Shape::kKeys / 2, kHalf = kAll / 2, kQuarter = kAll / 16 * 4;
+
+    __device__ __forceinline__ void first(float (&scores)[kAll]) const {
+        corrections[0] = corrections[1] = 1.0f;
+        raise<0, kHalf>(scores);
+        exponentiate<0, kQuarter>(scores);
+    }
+    __device__ __forceinline__ void second(float (&scores)[kAll]) const {
+        float largest[2];
+        look<kHalf, kAll>(scores, largest);
+        exponentiate<kQuarter, kHalf>(scores);
+        raise<kHalf>(scores, largest);
+        exponentiate<kHalf, kAll>(scores);
+    }
+
+  private:
+    template <int kBegin, int kEnd>
+    static __device__ __forceinline__ void look(const float (&scores)[kAll], float (&largest)[2]) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            largest[half] = scores[kBegin + 2 * half];
+#pragma unroll
+            for (int i = kBegin; i < kEnd; i += 4) {
+                largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+            }
+        }
+    }
+
+    template <int kBegin, int kEnd>
+    __device__ __forceinline__ void raise(float (&scores)[kAll]) const {
+        float largest[2];
+        look<kBegin, kEnd>(scores, largest);
+        raise<kBegin>(scores, largest);
+    }
+    /// Raise the rows' maxima to what was found; the weights before kBegin follow.
+    template <int kBegin>
+    __device__ __forceinline__ void raise(float (&scores)[kAll], const float (&largest)[2]) const {
+        const float log = Shape::kBlockScales ? step.value_log : 0.0f;
+        const float found[2] = {fmaf(largest[0], factors[0], log), fmaf(largest[1], factors[1], log)};
+        // False of NaN; before the first key true only of what is masked.
+        const bool within = found[0] <= rows[0].maximum + kSlackBits && found[1] <= rows[1].maximum + kSlackBits;
+        if (!__any_sync(0xffffffffu, !within)) return;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float factor = rows[half].raise(quad_maximum(found[half]));
+            corrections[half] *= factor;
+#pragma unroll
+            for (int i = 2 * half; i < kBegin; i += 4) {
+                scores[i] *= factor;
+                scores[i + 1] *= factor;
+            }
+        }
+    }
+
+    template <int kBegin, int kEnd>
+    __device__ __forceinline__ void exponentiate(float (&scores)[kAll]) const {
+        const float log = kWeightBits + (Shape::kBlockScales ? step.value_log : 0.0f);
+        // Before the first key: anything finite, as -inf - -inf would be NaN.
+        const float shifts[2] = {log - (rows[0].maximum == -INFINITY ? 0.0f : rows[0].maximum),
+                                 log - (rows[1].maximum == -INFINITY ? 0.0f : rows[1].maximum)};
+        float sums[2] = {0.0f, 0.0f};
+#pragma unroll
+        for (int i = kBegin; i < kEnd; ++i) {
+            const int half = i % 4 / 2;
+            scores[i] = Exp2()(fmaf(scores[i], factors[half], shifts[half]));
+            (Shape::kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
+        }
+        if constexpr (Shape::kBlockScales) {
+            rows[0].sum += sums[0] * step.value_inverse;
+            rows[1].sum += sums[1] * step.value_inverse;
+        }
+    }
+};
+
 /// Round weights to the A operands of the product with V, 32 keys each: see tile/wgmma_flash_fp8_transpose.h.
 template <int kCount>
 __device__ __forceinline__ void pack_weights(uint32_t (&packed)[kCount / 16][4], const float (&weights)[kCount]) {
