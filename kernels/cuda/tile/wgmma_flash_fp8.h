@@ -17,6 +17,7 @@
 #include "ptx/tma_5d.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
+#include "tile/wgmma_flash_fp8_ahead.h"
 #include "tile/wgmma_flash_fp8_consume.h"
 #include "tile/wgmma_flash_fp8_shape.h"
 #include "tile/wgmma_flash_fp8_transpose.h"
@@ -154,7 +155,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
 
     if (warp < kConsumerWarps) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
-        consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
+        if constexpr (Shape::kAhead) {
+            consume_fp8_ahead<Shape>(memory, p, warp / 4, warp % 4, lane);
+        } else {
+            consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
+        }
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp > kConsumerWarps) {
