@@ -88,9 +88,13 @@ __device__ __forceinline__ void consume_fp8_ahead(
                     const Fp8Softmax<Shape> softmax{rows, corrections, factors, {}};
                     softmax.first(scores);
                     softmax.second(scores);
+                } else if constexpr (Shape::kVote) {
+                    Fp8Softmax<Shape>{rows, corrections, factors, {}}.whole(scores);
                 } else {
                     weigh_scores<false, Shape::kThreeAtOnce>(scores, rows, corrections, factors, {});
                 }
+                wait_for_values(value_count);   // whatever ends a basic block: see add_weights
+                add_weights(scores, rows, 1.0f);
                 uint32_t weights[Shape::kKeys / 32][4];
                 pack_weights(weights, scores);
                 if (step > 1) wait_for_keys(key_count + 2);
@@ -105,7 +109,6 @@ __device__ __forceinline__ void consume_fp8_ahead(
                 fence_async_shared();   // what ordinary stores wrote, wgmma reads
                 named_barrier_sync(kFp8WeightsBarrier + group, 128);
                 correct_fp8_rows(out, corrections);
-                wait_for_values(value_count);
                 wgmma_fence();
                 issue_fp8_output<Shape>(out, weights, memory.weights(group), memory.values(Place(value_count).stage));
                 wgmma_commit();

@@ -227,10 +227,15 @@ __device__ __forceinline__ void consume_fp8_flash(
                         const Fp8Softmax<Shape> softmax{rows, corrections, scaled, step_scales};
                         softmax.first(scores);
                         softmax.second(scores);
+                    } else if constexpr (Shape::kVote) {
+                        Fp8Softmax<Shape>{rows, corrections, scaled, step_scales}.whole(scores);
                     } else {
                         weigh_scores<Shape::kBlockScales, Shape::kThreeAtOnce>(scores, rows, corrections, scaled, step_scales);
                     }
                 }
+            };
+            const auto add_up = [&] {
+                add_weights(scores, rows, Shape::kBlockScales ? step_scales.value_inverse : 1.0f);
                 if constexpr (Shape::kSharedWeights) pack_weights(weights, scores);
             };
             const auto start_output = [&](uint32_t count) {
@@ -268,6 +273,7 @@ __device__ __forceinline__ void consume_fp8_flash(
             start_scores();
             softmax(Fp8Count<0>(), steps - 1);
             for (int step = steps - 2; step >= 0; --step) {
+                add_up();
                 wait_for_keys();   // first, which also keeps the compiler from waiting for out before the exponentials
                 finish_output(step < steps - 2, key_count - 2);
                 if constexpr (Shape::kTurns) {
@@ -280,6 +286,7 @@ __device__ __forceinline__ void consume_fp8_flash(
                 if constexpr (Shape::kTurns) named_barrier_arrive(next_turn, 256);
                 softmax(Fp8Count<1>(), step);
             }
+            add_up();
             if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
             // Here, too, a wait in front: the last values come after those still being multiplied.
             mbarrier_wait(memory.values_full(Place(key_count - 1).stage), Place(key_count - 1).parity);

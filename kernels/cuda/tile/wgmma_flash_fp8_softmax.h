@@ -53,6 +53,19 @@ __device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const i
     }
 }
 
+/// The largest of a thread's scores kBegin .. kEnd - 1 in its two rows; multiples of 4.
+template <int kBegin, int kEnd, int kCount>
+__device__ __forceinline__ void largest_of(const float (&scores)[kCount], float (&largest)[2]) {
+    float most[2][2];   // two chains per row: an instruction every other cycle, each four cycles after what it depends on
+#pragma unroll
+    for (int i = kBegin; i < kEnd; ++i) {
+        float& m = most[i % 4 / 2][i % 2];
+        m = i < kBegin + 4 ? scores[i] : fmaxf(m, scores[i]);
+    }
+    largest[0] = fmaxf(most[0][0], most[0][1]);
+    largest[1] = fmaxf(most[1][0], most[1][1]);
+}
+
 /// The largest scores of a thread's two rows.
 ///
 /// kThreeAtOnce: the order of numbers that are not negative is that of their bits as integers, for which there is an instruction
@@ -72,14 +85,7 @@ __device__ __forceinline__ void largest_scores(const float (&scores)[kCount], fl
         largest[1] = bits_float(bits[1][0]);
         if (min(bits[0][0], bits[1][0]) >= 0) return;
     }
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        largest[half] = scores[2 * half];
-#pragma unroll
-        for (int i = 0; i < kCount; i += 4) {
-            largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
-        }
-    }
+    largest_of<0, kCount>(scores, largest);
 }
 
 /// Turn the scores of a thread's two rows into weights. `corrections`: what everything before is to be multiplied with.
@@ -97,17 +103,21 @@ __device__ __forceinline__ void weigh_scores(
         const float maximum = rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum;
         shifts[half] = kWeightBits - maximum + (kBlockScales ? step.value_log : 0.0f);
     }
-    float sums[2] = {0.0f, 0.0f};
 #pragma unroll
-    for (int i = 0; i < kCount; ++i) {
-        const int half = i % 4 / 2;
-        scores[i] = Exp2()(fmaf(scores[i], factors[half], shifts[half]));
-        (kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
-    }
-    if constexpr (kBlockScales) {
+    for (int i = 0; i < kCount; ++i) scores[i] = Exp2()(fmaf(scores[i], factors[i % 4 / 2], shifts[i % 4 / 2]));
+}
+
+/// Take weights into the sums. `value_inverse` is 1 / the scale of the values that is in them.
+///
+/// Not beside the exponentials, but in a basic block of its own: there the compiler makes each addition wait for the exponential
+/// two before it, so that a warp has hardly any in flight, and takes 20 cycles for each instead of 8.
+template <int kCount>
+__device__ __forceinline__ void add_weights(const float (&weights)[kCount], WeightRow (&rows)[2], float value_inverse) {
+    float sums[2][2] = {};
 #pragma unroll
-        for (int half = 0; half < 2; ++half) rows[half].sum += sums[half] * step.value_inverse;
-    }
+    for (int i = 0; i < kCount; ++i) sums[i % 4 / 2][i % 2] += weights[i];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) rows[half].sum = fmaf(sums[half][0] + sums[half][1], value_inverse, rows[half].sum);
 }
 
 /// Halves of a thread's scores of a step, or of one half: lower keys first.
@@ -131,6 +141,12 @@ struct Fp8Softmax {
 
     static constexpr int kAll = Shape::kKeys / 2, kHalf = kAll / 2, kQuarter = kAll / 16 * 4;
 
+    /// All at once.
+    __device__ __forceinline__ void whole(float (&scores)[kAll]) const {
+        corrections[0] = corrections[1] = 1.0f;
+        raise<0, kAll>(scores);
+        exponentiate<0, kAll>(scores);
+    }
     __device__ __forceinline__ void first(float (&scores)[kAll]) const {
         corrections[0] = corrections[1] = 1.0f;
         raise<0, kHalf>(scores);
@@ -138,7 +154,7 @@ struct Fp8Softmax {
     }
     __device__ __forceinline__ void second(float (&scores)[kAll]) const {
         float largest[2];
-        look<kHalf, kAll>(scores, largest);
+        largest_of<kHalf, kAll>(scores, largest);
         exponentiate<kQuarter, kHalf>(scores);
         raise<kHalf>(scores, largest);
         exponentiate<kHalf, kAll>(scores);
@@ -146,21 +162,9 @@ struct Fp8Softmax {
 
   private:
     template <int kBegin, int kEnd>
-    static __device__ __forceinline__ void look(const float (&scores)[kAll], float (&largest)[2]) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            largest[half] = scores[kBegin + 2 * half];
-#pragma unroll
-            for (int i = kBegin; i < kEnd; i += 4) {
-                largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
-            }
-        }
-    }
-
-    template <int kBegin, int kEnd>
     __device__ __forceinline__ void raise(float (&scores)[kAll]) const {
         float largest[2];
-        look<kBegin, kEnd>(scores, largest);
+        largest_of<kBegin, kEnd>(scores, largest);
         raise<kBegin>(scores, largest);
     }
     /// Raise the rows' maxima to what was found; the weights before kBegin follow.
@@ -189,17 +193,8 @@ struct Fp8Softmax {
         // Before the first key: anything finite, as -inf - -inf would be NaN.
         const float shifts[2] = {log - (rows[0].maximum == -INFINITY ? 0.0f : rows[0].maximum),
                                  log - (rows[1].maximum == -INFINITY ? 0.0f : rows[1].maximum)};
-        float sums[2] = {0.0f, 0.0f};
 #pragma unroll
-        for (int i = kBegin; i < kEnd; ++i) {
-            const int half = i % 4 / 2;
-            scores[i] = Exp2()(fmaf(scores[i], factors[half], shifts[half]));
-            (Shape::kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
-        }
-        if constexpr (Shape::kBlockScales) {
-            rows[0].sum += sums[0] * step.value_inverse;
-            rows[1].sum += sums[1] * step.value_inverse;
-        }
+        for (int i = kBegin; i < kEnd; ++i) scores[i] = Exp2()(fmaf(scores[i], factors[i % 4 / 2], shifts[i % 4 / 2]));
     }
 };
 
