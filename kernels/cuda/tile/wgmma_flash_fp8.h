@@ -20,6 +20,7 @@
 #include "tile/wgmma_flash_fp8_ahead.h"
 #include "tile/wgmma_flash_fp8_consume.h"
 #include "tile/wgmma_flash_fp8_shape.h"
+#include "tile/wgmma_flash_fp8_woven.h"
 #include "tile/wgmma_flash_fp8_transpose.h"
 
 /// Fill the rings for all tiles of this block. One thread. Keys run one step ahead of values, as the consumers do.
@@ -157,6 +158,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
         if constexpr (Shape::kAhead) {
             consume_fp8_ahead<Shape>(memory, p, warp / 4, warp % 4, lane);
+        } else if constexpr (Shape::kWoven) {
+            consume_fp8_woven<Shape>(memory, p, warp / 4, warp % 4, lane);
         } else {
             consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
         }

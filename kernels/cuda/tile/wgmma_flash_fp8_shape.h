@@ -29,6 +29,7 @@ enum Fp8FlashOptions {
     kFp8Halves = 64,          // a step's softmax in halves: one's maxima beside the other's exponentials, compared by vote
     kFp8TwoProducts = 128,    // with kFp8Halves: a product with the keys for each
     kFp8Vote = 512,           // lanes that share a row compare maxima only where one of the warp's scores exceeds its row's
+    kFp8Woven = 1024,         // tile/wgmma_flash_fp8_woven.h
     kFp8Ahead = 256,          // two tiles of scores: tile/wgmma_flash_fp8_ahead.h
 };
 
@@ -44,6 +45,7 @@ struct Fp8FlashShape {
     static constexpr bool kSharedWeights = (kOptions_ & kFp8SharedWeights) != 0;
     static constexpr bool kHalves = (kOptions_ & kFp8Halves) != 0, kTwoProducts = (kOptions_ & kFp8TwoProducts) != 0;
     static constexpr bool kVote = (kOptions_ & kFp8Vote) != 0;
+    static constexpr bool kWoven = (kOptions_ & kFp8Woven) != 0;
     static constexpr bool kAhead = (kOptions_ & kFp8Ahead) != 0;
     static constexpr bool kThreeAtOnce = THREE_AT_ONCE && kHeadDim == 64 && kGroups == 3;   // maxima: see largest_scores
     static constexpr int kQueries = 64 * kGroups;
