@@ -6,7 +6,6 @@
 //!KERNEL tune TURNS_128=0,1
 //!KERNEL tune FIRST_PASS_64=0,1
 //!KERNEL tune COUNT=1,0
-//!KERNEL tune THREE_AT_ONCE=1,0
 //!KERNEL tune EARLY_START=1,0
 //
 // Attention forward from e4m3 for Hopper, both products on FP8 tensor cores.
@@ -75,7 +74,7 @@ struct Tiles {
     using Full = Fp8FlashShape<kHeadDim, F_GROUPS, F_KEYS, F_OPTIONS>;
     using LongCausal = Fp8FlashShape<kHeadDim, C_GROUPS, C_KEYS, C_OPTIONS>;
     using Causal = LongCausal;
-    using Blocks = Fp8FlashShape<kHeadDim, 2, 128, kTurnsEarly | kFp8FirstPass | kFp8BlockScales>;
+    using Blocks = Fp8FlashShape<kHeadDim, 2, 128, kTurnsEarly | kFp8FirstPass | kFp8BlockScales | (F_OPTIONS & 96)>;
     using Few = Fp8FlashShape<kHeadDim, 1, kHeadDim == 256 ? 64 : 128, kFp8BlockScales>;
 };
 #else

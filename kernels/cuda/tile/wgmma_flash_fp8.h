@@ -17,10 +17,8 @@
 #include "ptx/tma_5d.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
-#include "tile/wgmma_flash_fp8_ahead.h"
 #include "tile/wgmma_flash_fp8_consume.h"
 #include "tile/wgmma_flash_fp8_shape.h"
-#include "tile/wgmma_flash_fp8_woven.h"
 #include "tile/wgmma_flash_fp8_transpose.h"
 
 /// Fill the rings for all tiles of this block. One thread. Keys run one step ahead of values, as the consumers do.
@@ -156,13 +154,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
 
     if (warp < kConsumerWarps) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
-        if constexpr (Shape::kAhead) {
-            consume_fp8_ahead<Shape>(memory, p, warp / 4, warp % 4, lane);
-        } else if constexpr (Shape::kWoven) {
-            consume_fp8_woven<Shape>(memory, p, warp / 4, warp % 4, lane);
-        } else {
-            consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
-        }
+        consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp > kConsumerWarps) {

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT
 // A consumer warpgroup of the attention forward from e4m3 on wgmma: two products and a softmax per step of keys.
-//
-// A product whose A operand lies in registers is issued no faster than it runs: until then its warps do nothing else. With
-// kFp8SharedWeights P goes through shared memory (16 bytes per row and 16 keys, the same order of keys), and the softmax of the next
-// step starts beside the product with values.
 #pragma once
 
 #include <cstddef>
@@ -12,15 +8,13 @@
 #include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
-#include "ptx/stmatrix.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_flash_fp8_shape.h"
 #include "tile/wgmma_flash_fp8_softmax.h"
 
-constexpr int kFp8TurnBarrier = 1;      // and those after it, one per consumer warpgroup
-constexpr int kFp8WeightsBarrier = 4;   // the same: its warps have written P
+constexpr int kFp8TurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
 /// The operand of rows as TMA brought them, and how far 32 columns further are (in units of a descriptor).
 template <class Shape>
@@ -77,32 +71,16 @@ __device__ __forceinline__ void issue_fp8_scores(
     }
 }
 
-/// Issue out += P V, P from registers, or from shared memory where `shared` is.
+/// Issue out += P V.
 template <class Shape>
 __device__ __forceinline__ void issue_fp8_output(
-    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[Shape::kKeys / 32][4], uint32_t shared, uint32_t values) {
-    const uint64_t a = wgmma_operand(shared);
+    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[Shape::kKeys / 32][4], uint32_t values) {
     const uint64_t b = Shape::kValueRow == 128 ? wgmma_operand(values) : wgmma_operand_64(values);
 #pragma unroll
     for (int i = 0; i < Shape::kKeys / 32; ++i) {
         const uint32_t offset = i * 32 / Shape::kValueRow * (Shape::kValuePitch >> 4) + i * 32 % Shape::kValueRow / 16;
-        if constexpr (Shape::kSharedWeights) {
-            const uint32_t a_offset = i / 4 * (Shape::kWeightPitch >> 4) + i % 4 * 2;
-            Wgmma<Shape::kHeadDim>::product(out, operand_at(a, a_offset), operand_at(b, offset), true);
-        } else {
-            Wgmma<Shape::kHeadDim>::product(out, weights[i], operand_at(b, offset), true);
-        }
+        Wgmma<Shape::kHeadDim>::product(out, weights[i], operand_at(b, offset), true);
     }
-}
-
-/// Write this warp's 16 rows of P, as A operands in registers, to its warpgroup's rows at `shared`.
-template <class Shape>
-__device__ __forceinline__ void store_weights(
-    const uint32_t (&weights)[Shape::kKeys / 32][4], uint32_t shared, int warp, int lane) {
-    // The four matrices are rows 0 .. 7 and 8 .. 15 of keys 0 .. 15, then of keys 16 .. 31.
-    const uint32_t at = shared + Swizzle<8>::offset(warp * 16 + lane % 16, lane / 16);
-#pragma unroll
-    for (int i = 0; i < Shape::kKeys / 32; ++i) stmatrix_x4((at ^ (i % 4 * 32)) + i / 4 * Shape::kWeightPitch, weights[i]);
 }
 
 /// Whether the sign of any packed weight is set: never, but only the packed registers tell. Makes what follows wait for them.
@@ -113,12 +91,6 @@ __device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount]
     for (int i = 0; i < kCount; ++i) all |= weights[i][0] | weights[i][1] | weights[i][2] | weights[i][3];
     return static_cast<int>(all >> 31);
 }
-
-/// A number in a type.
-template <int kValue>
-struct Fp8Count {
-    static constexpr int value = kValue;
-};
 
 /// All tiles of one consumer warpgroup. The scores of the next step are on their way while the values of the last one are
 /// multiplied.
@@ -169,80 +141,41 @@ __device__ __forceinline__ void consume_fp8_flash(
             // The warpgroup's first row sees all keys of so many steps; each further one sees one more, up to the end.
             const int whole =
                 (p.causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) / Shape::kKeys;
-            // Scores of keys from `first_key` on, of one of the last steps.
-            const auto mask = [&](auto& scores, int step, int first_key) {
-                if (step < whole) return;
-                int limits[2];
+            const auto softmax = [&](float (&scores)[Shape::kKeys / 2], float (&corrections)[2], int step) {
+                if (step >= whole) {
+                    int limits[2];
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const int last = p.causal ? row() + 8 * half + 1 + p.keys - p.queries : p.keys;
-                    limits[half] = min(p.keys, last) - first_key;
+                    for (int half = 0; half < 2; ++half) {
+                        const int last = p.causal ? row() + 8 * half + 1 + p.keys - p.queries : p.keys;
+                        limits[half] = min(p.keys, last) - step * Shape::kKeys;
+                    }
+                    mask_fp8_scores(scores, limits, lane);
                 }
-                mask_fp8_scores(scores, limits, lane);
+                if constexpr (Shape::kBlockScales) {
+                    const float scaled[2] = {factors[0] * step_scales.keys, factors[1] * step_scales.keys};
+                    weigh_scores<Shape>(scores, rows, corrections, scaled, step_scales);
+                } else {
+                    weigh_scores<Shape>(scores, rows, corrections, factors, {});
+                }
             };
             uint32_t weights[Shape::kKeys / 32][4];
             // What a step leaves for the next one: weights to be packed, and what out is yet to be multiplied with.
             float scores[Shape::kKeys / 2], corrections[2];
             const auto start_scores = [&] {
-                const uint32_t keys = memory.keys(Place(key_count).stage);
                 wgmma_fence();
-                if constexpr (Shape::kTwoProducts) {
-                    issue_fp8_scores<Shape>(first_half(scores), query, keys);
-                    wgmma_commit();
-                    issue_fp8_scores<Shape>(second_half(scores), query, keys + Shape::kKeys / 2 * Shape::kRowBytes);
-                } else {
-                    issue_fp8_scores<Shape>(scores, query, keys);
-                }
+                issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
                 wgmma_commit();
             };
-            const auto release_keys = [&] {
+            const auto finish_scores = [&] {
+                wgmma_results(scores);
                 release(memory.keys_empty(Place(key_count).stage));
                 ++key_count;
-            };
-            // From scores to weights. `kBehind`: groups of products issued after those with keys.
-            const auto softmax = [&](auto behind, int step) {
-                constexpr int kBehind = decltype(behind)::value;
-                float scaled[2] = {factors[0], factors[1]};
-                if constexpr (Shape::kBlockScales) {
-                    scaled[0] *= step_scales.keys;
-                    scaled[1] *= step_scales.keys;
-                }
-                if constexpr (Shape::kTwoProducts) {
-                    const Fp8Softmax<Shape> softmax{rows, corrections, scaled, step_scales};
-                    wgmma_wait<kBehind + 1>();
-                    wgmma_results(first_half(scores));
-                    mask(first_half(scores), step, step * Shape::kKeys);
-                    softmax.first(scores);
-                    wgmma_wait<kBehind>();
-                    wgmma_results(second_half(scores));
-                    release_keys();
-                    mask(second_half(scores), step, step * Shape::kKeys + Shape::kKeys / 2);
-                    softmax.second(scores);
-                } else {
-                    wgmma_wait<kBehind>();
-                    wgmma_results(scores);
-                    release_keys();
-                    mask(scores, step, step * Shape::kKeys);
-                    if constexpr (Shape::kHalves) {
-                        const Fp8Softmax<Shape> softmax{rows, corrections, scaled, step_scales};
-                        softmax.first(scores);
-                        softmax.second(scores);
-                    } else if constexpr (Shape::kVote) {
-                        Fp8Softmax<Shape>{rows, corrections, scaled, step_scales}.whole(scores);
-                    } else {
-                        weigh_scores<Shape::kBlockScales, Shape::kThreeAtOnce>(scores, rows, corrections, scaled, step_scales);
-                    }
-                }
-            };
-            const auto add_up = [&] {
-                add_weights(scores, rows, Shape::kBlockScales ? step_scales.value_inverse : 1.0f);
-                if constexpr (Shape::kSharedWeights) pack_weights(weights, scores);
             };
             const auto start_output = [&](uint32_t count) {
                 const Place at(count);
                 mbarrier_wait(memory.values_full(at.stage), at.parity);
                 wgmma_fence();
-                issue_fp8_output<Shape>(out, weights, memory.weights(group), memory.values(at.stage));
+                issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
                 wgmma_commit();
             };
             // `issued`: a product with values was, those of step `count`.
@@ -250,18 +183,9 @@ __device__ __forceinline__ void consume_fp8_flash(
                 wgmma_wait<0>();
                 wgmma_results(out);
                 if (issued) release(memory.values_empty(Place(count).stage));
-                if constexpr (!Shape::kSharedWeights) {
-                    wgmma_results(scores);   // packed only now: until here the product read the last weights
-                    pack_weights(weights, scores);
-                }
+                wgmma_results(scores);   // packed only now: until here the product read the last weights
+                pack_weights(weights, scores);
                 if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-            };
-            const auto share_weights = [&] {
-                if constexpr (Shape::kSharedWeights) {
-                    store_weights<Shape>(weights, memory.weights(group), warp, lane);
-                    fence_async_shared();   // what ordinary stores wrote, wgmma reads
-                    named_barrier_sync(kFp8WeightsBarrier + group, 128);
-                }
             };
 
             query.load(memory.query(query_at.stage) + group * 64 * Shape::kRowBytes, warp, lane);
@@ -271,27 +195,25 @@ __device__ __forceinline__ void consume_fp8_flash(
             }
             wait_for_keys();
             start_scores();
-            softmax(Fp8Count<0>(), steps - 1);
+            wgmma_wait<0>();
+            finish_scores();
+            softmax(scores, corrections, steps - 1);
             for (int step = steps - 2; step >= 0; --step) {
-                add_up();
                 wait_for_keys();   // first, which also keeps the compiler from waiting for out before the exponentials
                 finish_output(step < steps - 2, key_count - 2);
-                if constexpr (Shape::kTurns) {
-                    named_barrier_sync(own_turn + (Shape::kSharedWeights ? 0 : sign_of_weights(weights)), 256);
-                }
+                if constexpr (Shape::kTurns) named_barrier_sync(own_turn + sign_of_weights(weights), 256);
                 start_scores();
-                share_weights();
                 if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
                 start_output(key_count - 1);
                 if constexpr (Shape::kTurns) named_barrier_arrive(next_turn, 256);
-                softmax(Fp8Count<1>(), step);
+                wgmma_wait<1>();
+                finish_scores();
+                softmax(scores, corrections, step);
             }
-            add_up();
             if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
             // Here, too, a wait in front: the last values come after those still being multiplied.
             mbarrier_wait(memory.values_full(Place(key_count - 1).stage), Place(key_count - 1).parity);
             finish_output(steps > 1, key_count - 2);
-            share_weights();
             if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
             start_output(key_count - 1);
             wgmma_wait<0>();

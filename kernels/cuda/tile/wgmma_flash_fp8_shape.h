@@ -12,9 +12,6 @@
 #if !defined(STAGES)
 #define STAGES 2   // a tunable of the kernel file
 #endif
-#if !defined(THREE_AT_ONCE)
-#define THREE_AT_ONCE 1   // another
-#endif
 
 constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 
@@ -25,12 +22,8 @@ enum Fp8FlashOptions {
     kFp8HeldQuery = 4,        // queries are read once, into registers, instead of from shared memory in every step
     kFp8FirstPass = 8,        // values come transposed, from a kernel before (tile/transpose_values.h); else three warps do it
     kFp8BlockScales = 16,     // scales of keys and values change every 128 of them; without it there is one per head
-    kFp8SharedWeights = 32,   // P goes through shared memory: a product from registers holds its warps until it has read them
-    kFp8Halves = 64,          // a step's softmax in halves: one's maxima beside the other's exponentials, compared by vote
-    kFp8TwoProducts = 128,    // with kFp8Halves: a product with the keys for each
-    kFp8Vote = 512,           // lanes that share a row compare maxima only where one of the warp's scores exceeds its row's
-    kFp8Woven = 1024,         // tile/wgmma_flash_fp8_woven.h
-    kFp8Ahead = 256,          // two tiles of scores: tile/wgmma_flash_fp8_ahead.h
+    kFp8Vote = 32,            // lanes that share a row compare maxima only where one of the warp's scores exceeds its row's
+    kFp8Threes = 64,          // with kFp8Vote: maxima are looked for three at a time
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
@@ -42,12 +35,7 @@ struct Fp8FlashShape {
     static constexpr bool kTurns = (kOptions_ & kFp8Turns) != 0 && kGroups > 1;
     static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
     static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;
-    static constexpr bool kSharedWeights = (kOptions_ & kFp8SharedWeights) != 0;
-    static constexpr bool kHalves = (kOptions_ & kFp8Halves) != 0, kTwoProducts = (kOptions_ & kFp8TwoProducts) != 0;
-    static constexpr bool kVote = (kOptions_ & kFp8Vote) != 0;
-    static constexpr bool kWoven = (kOptions_ & kFp8Woven) != 0;
-    static constexpr bool kAhead = (kOptions_ & kFp8Ahead) != 0;
-    static constexpr bool kThreeAtOnce = THREE_AT_ONCE && kHeadDim == 64 && kGroups == 3;   // maxima: see largest_scores
+    static constexpr bool kVote = (kOptions_ & kFp8Vote) != 0, kThrees = (kOptions_ & kFp8Threes) != 0;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kTransposers = kFirstPass ? 0 : 3;   // warps of the last warpgroup, whose first one drives TMA
@@ -66,18 +54,14 @@ struct Fp8FlashShape {
     static constexpr int kValuePitch = kHeadDim * kValueRow;
     static constexpr int kValueBytes = ceil_div(kKeys, kValueRow) * kValuePitch;
 
-    // P of a warpgroup is [kKeys / 128, rounded up][64] rows of 128 keys, swizzled.
-    static constexpr int kWeightPitch = 64 * 128;
-    static constexpr int kWeightBytes = kSharedWeights ? ceil_div(kKeys, 128) * kWeightPitch : 0;
-
     static constexpr int kRoom = 227 * 1024;   // what a block can have
-    // K, V transposed and, where the block transposes, V as it comes; P.
-    static constexpr int kRingBytes = kStages * ((kFirstPass ? 1 : 2) * kKeyBytes + kValueBytes) + kGroups * kWeightBytes;
+    // K, V transposed and, where the block transposes, V as it comes.
+    static constexpr int kRingBytes = kStages * ((kFirstPass ? 1 : 2) * kKeyBytes + kValueBytes);
     static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
     static constexpr int kValuesAt = kRawAt + (kFirstPass ? 0 : kStages * kKeyBytes);
     static constexpr int kWeightsAt = kValuesAt + kStages * kValueBytes;
-    static constexpr int kBarriersAt = kWeightsAt + kGroups * kWeightBytes;
+    static constexpr int kBarriersAt = kWeightsAt;
     static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + 3 * kStages) * 8;
     // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
     static constexpr int kTileSlots = 2 * kQueryStages;
@@ -90,7 +74,6 @@ struct Fp8FlashShape {
     static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
     static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
     static_assert(!kFirstPass || kKeys % 64 == 0, "rows of a TMA box");
-    static_assert(!kTwoProducts || (kHalves && kKeys % 64 == 0), "halves of whole products with V");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
     static_assert(kSharedBytes <= kRoom, "shared memory");
 };
@@ -139,9 +122,6 @@ struct Fp8FlashMemory {
     __device__ __forceinline__ uint32_t raw(int stage) const { return start + Shape::kRawAt + stage * Shape::kKeyBytes; }
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kValueBytes;
-    }
-    __device__ __forceinline__ uint32_t weights(int group) const {
-        return start + Shape::kWeightsAt + group * Shape::kWeightBytes;
     }
     /// Barriers in pairs: full and empty of queries, keys, values as they come, values transposed.
     __device__ __forceinline__ uint32_t barrier(int before, int stage, int empty) const {

@@ -53,150 +53,92 @@ __device__ __forceinline__ void mask_fp8_scores(float (&scores)[kCount], const i
     }
 }
 
-/// The largest of a thread's scores kBegin .. kEnd - 1 in its two rows; multiples of 4.
-template <int kBegin, int kEnd, int kCount>
-__device__ __forceinline__ void largest_of(const float (&scores)[kCount], float (&largest)[2]) {
-    float most[2][2];   // two chains per row: an instruction every other cycle, each four cycles after what it depends on
+/// The largest scores of a thread's two rows.
+template <int kCount>
+__device__ __forceinline__ void largest_scores(const float (&scores)[kCount], float (&largest)[2]) {
+#if defined(LOOK4)
+    float most[2][2];
 #pragma unroll
-    for (int i = kBegin; i < kEnd; ++i) {
+    for (int i = 0; i < kCount; ++i) {
         float& m = most[i % 4 / 2][i % 2];
-        m = i < kBegin + 4 ? scores[i] : fmaxf(m, scores[i]);
+        m = i < 4 ? scores[i] : fmaxf(m, scores[i]);
     }
     largest[0] = fmaxf(most[0][0], most[0][1]);
     largest[1] = fmaxf(most[1][0], most[1][1]);
+#else
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        largest[half] = scores[2 * half];
+#pragma unroll
+        for (int i = 0; i < kCount; i += 4) {
+            largest[half] = fmaxf(largest[half], fmaxf(scores[i + 2 * half], scores[i + 2 * half + 1]));
+        }
+    }
+#endif
 }
 
-/// The largest scores of a thread's two rows.
-///
-/// kThreeAtOnce: the order of numbers that are not negative is that of their bits as integers, for which there is an instruction
-/// that compares three. A row without such a number is rare and compared once more, behind a branch.
-template <bool kThreeAtOnce, int kCount>
-__device__ __forceinline__ void largest_scores(const float (&scores)[kCount], float (&largest)[2]) {
-    if constexpr (kThreeAtOnce) {
-        int bits[2][2] = {{-1, -1}, {-1, -1}};   // those of negative numbers, which all say nothing
+/// The same where they are not negative, else anything negative: the order of numbers that are not negative is that of their bits
+/// as integers, for which there is an instruction that compares three.
+template <int kCount>
+__device__ __forceinline__ void largest_positive_scores(const float (&scores)[kCount], float (&largest)[2]) {
+    int bits[2][2] = {{-1, -1}, {-1, -1}};
 #pragma unroll
-        for (int i = 0; i < kCount; i += 2) {
-            int& most = bits[i % 4 / 2][i / 4 % 2];
-            most = max(max(most, float_bits(scores[i])), float_bits(scores[i + 1]));
-        }
-        bits[0][0] = max(bits[0][0], bits[0][1]);
-        bits[1][0] = max(bits[1][0], bits[1][1]);
-        largest[0] = bits_float(bits[0][0]);
-        largest[1] = bits_float(bits[1][0]);
-        if (min(bits[0][0], bits[1][0]) >= 0) return;
+    for (int i = 0; i < kCount; i += 2) {
+        int& most = bits[i % 4 / 2][i / 4 % 2];
+        most = max(max(most, float_bits(scores[i])), float_bits(scores[i + 1]));
     }
-    largest_of<0, kCount>(scores, largest);
+    largest[0] = bits_float(max(bits[0][0], bits[0][1]));
+    largest[1] = bits_float(max(bits[1][0], bits[1][1]));
 }
 
 /// Turn the scores of a thread's two rows into weights. `corrections`: what everything before is to be multiplied with.
-template <bool kBlockScales, bool kThreeAtOnce, int kCount>
-__device__ __forceinline__ void weigh_scores(
-    float (&scores)[kCount], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
-    const Fp8StepScales& step) {
-    float shifts[2], largest[2];
-    largest_scores<kThreeAtOnce>(scores, largest);
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-        largest[half] = quad_maximum(largest[half]) * factors[half];
-        corrections[half] = rows[half].raise(kBlockScales ? largest[half] + step.value_log : largest[half]);
-        // Before the first key: anything finite, as -inf - -inf would be NaN.
-        const float maximum = rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum;
-        shifts[half] = kWeightBits - maximum + (kBlockScales ? step.value_log : 0.0f);
-    }
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) scores[i] = Exp2()(fmaf(scores[i], factors[i % 4 / 2], shifts[i % 4 / 2]));
-}
-
-/// Take weights into the sums. `value_inverse` is 1 / the scale of the values that is in them.
-///
-/// Not beside the exponentials, but in a basic block of its own: there the compiler makes each addition wait for the exponential
-/// two before it, so that a warp has hardly any in flight, and takes 20 cycles for each instead of 8.
-template <int kCount>
-__device__ __forceinline__ void add_weights(const float (&weights)[kCount], WeightRow (&rows)[2], float value_inverse) {
-    float sums[2][2] = {};
-#pragma unroll
-    for (int i = 0; i < kCount; ++i) sums[i % 4 / 2][i % 2] += weights[i];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) rows[half].sum = fmaf(sums[half][0] + sums[half][1], value_inverse, rows[half].sum);
-}
-
-/// Halves of a thread's scores of a step, or of one half: lower keys first.
-template <int kCount>
-__device__ __forceinline__ float (&first_half(float (&scores)[kCount]))[kCount / 2] {
-    return reinterpret_cast<float (&)[kCount / 2]>(scores[0]);
-}
-template <int kCount>
-__device__ __forceinline__ float (&second_half(float (&scores)[kCount]))[kCount / 2] {
-    return reinterpret_cast<float (&)[kCount / 2]>(scores[kCount / 2]);
-}
-
-/// weigh_scores in two halves, so that the second one's maxima are looked for beside the first one's exponentials. Lanes that share
-/// a row compare their maxima only where one of the warp's scores exceeds its row's by more than the slack.
 template <class Shape>
-struct Fp8Softmax {
-    WeightRow (&rows)[2];
-    float (&corrections)[2];
-    const float (&factors)[2];
-    const Fp8StepScales& step;
-
-    static constexpr int kAll = Shape::kKeys / 2, kHalf = kAll / 2, kQuarter = kAll / 16 * 4;
-
-    /// All at once.
-    __device__ __forceinline__ void whole(float (&scores)[kAll]) const {
+__device__ __forceinline__ void weigh_scores(
+    float (&scores)[Shape::kKeys / 2], WeightRow (&rows)[2], float (&corrections)[2], const float (&factors)[2],
+    const Fp8StepScales& step) {
+    const float log = Shape::kBlockScales ? step.value_log : 0.0f;
+    float shifts[2], largest[2];
+    if constexpr (Shape::kVote) {
+        const float limits[2] = {rows[0].maximum + kSlackBits - log, rows[1].maximum + kSlackBits - log};
+        // Negative scores cannot exceed a limit that is not negative. The vote does not depend on scores.
+        if (Shape::kThrees && !__any_sync(0xffffffffu, !(limits[0] >= 0.0f && limits[1] >= 0.0f))) {
+            largest_positive_scores(scores, largest);
+        } else {
+            largest_scores(scores, largest);
+        }
+        largest[0] *= factors[0];
+        largest[1] *= factors[1];
         corrections[0] = corrections[1] = 1.0f;
-        raise<0, kAll>(scores);
-        exponentiate<0, kAll>(scores);
-    }
-    __device__ __forceinline__ void first(float (&scores)[kAll]) const {
-        corrections[0] = corrections[1] = 1.0f;
-        raise<0, kHalf>(scores);
-        exponentiate<0, kQuarter>(scores);
-    }
-    __device__ __forceinline__ void second(float (&scores)[kAll]) const {
-        float largest[2];
-        largest_of<kHalf, kAll>(scores, largest);
-        exponentiate<kQuarter, kHalf>(scores);
-        raise<kHalf>(scores, largest);
-        exponentiate<kHalf, kAll>(scores);
-    }
-
-  private:
-    template <int kBegin, int kEnd>
-    __device__ __forceinline__ void raise(float (&scores)[kAll]) const {
-        float largest[2];
-        largest_of<kBegin, kEnd>(scores, largest);
-        raise<kBegin>(scores, largest);
-    }
-    /// Raise the rows' maxima to what was found; the weights before kBegin follow.
-    template <int kBegin>
-    __device__ __forceinline__ void raise(float (&scores)[kAll], const float (&largest)[2]) const {
-        const float log = Shape::kBlockScales ? step.value_log : 0.0f;
-        const float found[2] = {fmaf(largest[0], factors[0], log), fmaf(largest[1], factors[1], log)};
-        // False of NaN; before the first key true only of what is masked.
-        const bool within = found[0] <= rows[0].maximum + kSlackBits && found[1] <= rows[1].maximum + kSlackBits;
-        if (!__any_sync(0xffffffffu, !within)) return;
+        // `<=` is false of NaN; before the first key it is true only of what is masked.
+        if (__any_sync(0xffffffffu, !(largest[0] <= limits[0] && largest[1] <= limits[1]))) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) corrections[half] = rows[half].raise(quad_maximum(largest[half]) + log);
+        }
+    } else {
+        largest_scores(scores, largest);
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            const float factor = rows[half].raise(quad_maximum(found[half]));
-            corrections[half] *= factor;
-#pragma unroll
-            for (int i = 2 * half; i < kBegin; i += 4) {
-                scores[i] *= factor;
-                scores[i + 1] *= factor;
-            }
+            largest[half] = quad_maximum(largest[half]) * factors[half];
+            corrections[half] = rows[half].raise(largest[half] + log);
         }
     }
-
-    template <int kBegin, int kEnd>
-    __device__ __forceinline__ void exponentiate(float (&scores)[kAll]) const {
-        const float log = kWeightBits + (Shape::kBlockScales ? step.value_log : 0.0f);
-        // Before the first key: anything finite, as -inf - -inf would be NaN.
-        const float shifts[2] = {log - (rows[0].maximum == -INFINITY ? 0.0f : rows[0].maximum),
-                                 log - (rows[1].maximum == -INFINITY ? 0.0f : rows[1].maximum)};
 #pragma unroll
-        for (int i = kBegin; i < kEnd; ++i) scores[i] = Exp2()(fmaf(scores[i], factors[i % 4 / 2], shifts[i % 4 / 2]));
+    for (int half = 0; half < 2; ++half) {
+        // Before the first key: anything finite, as -inf - -inf would be NaN.
+        shifts[half] = kWeightBits + log - (rows[half].maximum == -INFINITY ? 0.0f : rows[half].maximum);
     }
-};
+    float sums[2] = {0.0f, 0.0f};
+#pragma unroll
+    for (int i = 0; i < Shape::kKeys / 2; ++i) {
+        const int half = i % 4 / 2;
+        scores[i] = Exp2()(fmaf(scores[i], factors[half], shifts[half]));
+        (Shape::kBlockScales ? sums[half] : rows[half].sum) += scores[i];   // the quad adds up at the end
+    }
+    if constexpr (Shape::kBlockScales) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) rows[half].sum += sums[half] * step.value_inverse;
+    }
+}
 
 /// Round weights to the A operands of the product with V, 32 keys each: see tile/wgmma_flash_fp8_transpose.h.
 template <int kCount>
