@@ -43,7 +43,7 @@ def drifting_rows(
     the roundoff), is wrong by r_j = scale * sqrt(sum_c q_c^2 k_c^2), and p_j with it. So ``lse_drift`` is
     sqrt(sum_j p_j^2 r_j^2), and ``drift``, as the weights still add up to 1, sqrt(sum_j p_j^2 r_j^2 (v_j - o)^2).
     ``floor``: a p_j below that share of the row's largest is as wrong as this share would be (a format's subnormals).
-    ``cut``: a score s_j is also wrong by that share of itself, so that r_j^2 + cut^2 s_j^2 stands in the place of r_j^2.
+    ``cut``: a score s_j is also wrong by that share of itself: r_j^2 + cut^2 s_j^2 stands in the place of r_j^2.
     """
     return _rows(q, k, v, visible, scale, floor, True, cut)
 

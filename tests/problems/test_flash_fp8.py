@@ -163,7 +163,8 @@ def test_they_pass_without_promotion_as_well(scales: str) -> None:
 
 def test_products_that_all_agree_may_be_cut() -> None:
     """Two rotated outliers of one column: the adder cuts each product at 2^-13 of a sum that is 16 times their norm."""
-    data = list(generate(NAME, BASE | {"batch": 1, "sq": 40, "sk": 40, "hq": 1, "hk": 1, "scales": "tensor", "dim": 256}))
+    case = BASE | {"batch": 1, "sq": 40, "sk": 40, "hq": 1, "hk": 1, "scales": "tensor", "dim": 256}
+    data = list(generate(NAME, case))
     rng = torch.Generator().manual_seed(4)
     for x in data[:2]:
         codes = 64 + 40 * torch.rand(x.shape, generator=rng)
