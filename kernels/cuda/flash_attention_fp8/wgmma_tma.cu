@@ -74,7 +74,7 @@ struct Tiles {
     using Full = Fp8FlashShape<kHeadDim, F_GROUPS, F_KEYS, F_OPTIONS>;
     using LongCausal = Fp8FlashShape<kHeadDim, C_GROUPS, C_KEYS, C_OPTIONS>;
     using Causal = LongCausal;
-    using Blocks = Fp8FlashShape<kHeadDim, 2, 128, kTurnsEarly | kFp8FirstPass | kFp8BlockScales | (F_OPTIONS & 96)>;
+    using Blocks = Fp8FlashShape<kHeadDim, 2, 128, kTurnsEarly | kFp8BlockScales | ((F_OPTIONS) & (kFp8FirstPass | 96))>;
     using Few = Fp8FlashShape<kHeadDim, 1, kHeadDim == 256 ? 64 : 128, kFp8BlockScales>;
 };
 #else
