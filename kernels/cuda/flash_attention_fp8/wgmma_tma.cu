@@ -27,15 +27,19 @@
 // it changes by block, added to the exponent as its logarithm: O stays one accumulator, and the largest P V, not P, bounds the
 // range. Blocks of 128 keys are one step then, whose scales the producer puts into shared memory.
 //
-//   head_dim  mask    queries x keys   turns   Q from      V transposed      order of tiles
-//       64    full         192 x 128   yes     registers   in the block      persistent
-//       64    causal       128 x 128   yes     registers   in the block      persistent, pairs (192 x 128 above 4096 queries)
-//      128    full         128 x 192   no      registers   before            persistent
-//      128    causal       128 x 128   no      registers   before            persistent, pairs (128 x 192, shared, above 4096)
-//      256    any          128 x 128   yes     shared      before            persistent, pairs
-//      all    any           64 x 128           shared      in the block      a block per tile: few queries, no workspace (256: 64 keys)
+//   head_dim  mask    queries x keys   turns   Q from      V transposed   maxima   order of tiles
+//       64    full         192 x 128   yes     registers   in the block   threes   persistent
+//       64    causal       128 x 128   yes     registers   in the block            pairs (above 4096 queries: as full)
+//      128    full         128 x 192   no      registers   before         threes   persistent
+//      128    causal       128 x 192   no      registers   before         threes   count
+//      256    full         128 x 128   yes     shared      before         threes   persistent
+//      256    causal       128 x 128   yes     shared      before         threes   count
+//      all    any           64 x 128           shared      in the block            a block per tile: few queries, no workspace
 //
-// With scales per block: 192 x 128 (64), 128 x 128 (128, 256). Overlap within a warpgroup and turns between them are those of
+// (The last one has 64 keys at head_dim 256.)
+//
+// Count: who is free takes the longest tile left, by a count in the workspace that the transposition clears; pairs of a long and a
+// short tile without it. With scales per block: 192 x 128 (64), 128 x 128 (128, 256). Overlap within a warpgroup and turns between them are those of
 // flash_attention/wgmma_tma.cu; corrections of O run beside S.
 //
 // Registers: the compiler gets 168 (128 with three consumers); the producer warpgroup keeps 40 (24 at 256, 32) and a consumer
@@ -63,46 +67,40 @@ namespace {
 
 constexpr int kLongQueries = 4096;   // from here on causal tiles may be large: few of them are short
 
-/// Consumers, keys, what else: Fp8FlashShape.
 constexpr int kFirst64 = FIRST_PASS_64 ? kFp8FirstPass : 0, kTurns128 = TURNS_128 ? kFp8Turns : 0;
 constexpr int kTurnsEarly = kFp8Turns | kFp8EarlyFactors, kEarlyFirst = kFp8EarlyFactors | kFp8FirstPass;
+
+/// Consumers, keys, what else: Fp8FlashShape.
 template <int kHeadDim>
 struct Tiles;
-#if defined(F_OPTIONS)
-template <int kHeadDim>
-struct Tiles {
-    using Full = Fp8FlashShape<kHeadDim, F_GROUPS, F_KEYS, F_OPTIONS>;
-    using LongCausal = Fp8FlashShape<kHeadDim, C_GROUPS, C_KEYS, C_OPTIONS>;
-    using Causal = LongCausal;
-    using Blocks = Fp8FlashShape<kHeadDim, 2, 128, kTurnsEarly | kFp8BlockScales | ((F_OPTIONS) & (kFp8FirstPass | 96))>;
-    using Few = Fp8FlashShape<kHeadDim, 1, kHeadDim == 256 ? 64 : 128, kFp8BlockScales>;
-};
-#else
 template <>
 struct Tiles<64> {
-    using Full = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
+    using Full = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFp8Threes | kFirst64>;
+#if defined(LONG_64)
+    using LongCausal = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
+#else
     using LongCausal = Full;
+#endif
     using Causal = Fp8FlashShape<64, 2, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
     using Blocks = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFirst64 | kFp8BlockScales>;
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<128> {
-    using Full = Fp8FlashShape<128, 2, 192, kEarlyFirst | kFp8HeldQuery | kTurns128>;
-    using LongCausal = Fp8FlashShape<128, 2, 192, kEarlyFirst | kFp8Turns>;
-    using Causal = Fp8FlashShape<128, 2, 128, kEarlyFirst | kFp8HeldQuery>;
+    using Full = Fp8FlashShape<128, 2, 192, kEarlyFirst | kFp8HeldQuery | kFp8Threes | kTurns128>;
+    using LongCausal = Full;
+    using Causal = Full;
     using Blocks = Fp8FlashShape<128, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
     using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<256> {
-    using Full = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns>;
+    using Full = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns | kFp8Threes>;
     using LongCausal = Full;
     using Causal = Full;
     using Blocks = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
-#endif
 
 template <int kHeadDim>
 int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {

@@ -11,10 +11,6 @@
 #include "tile/launch_cluster.h"
 #include "tile/transpose_bytes.h"
 
-#if !defined(FIRST_EARLY)
-#define FIRST_EARLY 0
-#endif
-
 /// [batch, tokens, heads, head_dim] to [batch, heads, head_dim, row()]; rows end with zeros. 16-byte aligned, head_dim a multiple
 /// of 64.
 struct ValueTransposition {
@@ -73,5 +69,5 @@ inline int launch_value_transposition(const ValueTransposition& t, void* queue) 
     const long long tiles = static_cast<long long>(t.batch) * t.blocks() * (t.heads * t.head_dim / 64);
     return launch_cluster(
         transpose_values_before, static_cast<int>(ceil_div<long long>(tiles, kValueTransposeThreads / 32)),
-        kValueTransposeThreads, 1, 0, FIRST_EARLY != 0, queue, t);
+        kValueTransposeThreads, 1, 0, false, queue, t);
 }

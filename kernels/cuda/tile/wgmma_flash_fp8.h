@@ -20,7 +20,6 @@
 #include "tile/wgmma_flash_fp8_consume.h"
 #include "tile/wgmma_flash_fp8_shape.h"
 #include "tile/wgmma_flash_fp8_transpose.h"
-#include "tile/wgmma_flash_fp8_woven.h"
 
 /// Fill the rings for all tiles of this block. One thread. Keys run one step ahead of values, as the consumers do.
 template <class Shape>
@@ -155,11 +154,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
 
     if (warp < kConsumerWarps) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
-        if constexpr (Shape::kWoven) {
-            consume_fp8_woven<Shape>(memory, p, warp / 4, warp % 4, lane);
-        } else {
-            consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
-        }
+        consume_fp8_flash<Shape>(memory, p, warp / 4, warp % 4, lane);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (warp > kConsumerWarps) {

@@ -22,9 +22,7 @@ enum Fp8FlashOptions {
     kFp8HeldQuery = 4,        // queries are read once, into registers, instead of from shared memory in every step
     kFp8FirstPass = 8,        // values come transposed, from a kernel before (tile/transpose_values.h); else three warps do it
     kFp8BlockScales = 16,     // scales of keys and values change every 128 of them; without it there is one per head
-    kFp8Vote = 32,            // lanes that share a row compare maxima only where one of the warp's scores exceeds its row's
-    kFp8Woven = 128,          // tile/wgmma_flash_fp8_woven.h
-    kFp8Threes = 64,          // with kFp8Vote: maxima are looked for three at a time
+    kFp8Threes = 32,          // maxima are looked for three at a time and compared by a vote: see weigh_scores
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
@@ -36,8 +34,7 @@ struct Fp8FlashShape {
     static constexpr bool kTurns = (kOptions_ & kFp8Turns) != 0 && kGroups > 1;
     static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
     static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;
-    static constexpr bool kWoven = (kOptions_ & kFp8Woven) != 0;
-    static constexpr bool kVote = (kOptions_ & kFp8Vote) != 0, kThrees = (kOptions_ & kFp8Threes) != 0;
+    static constexpr bool kThrees = (kOptions_ & kFp8Threes) != 0;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kTransposers = kFirstPass ? 0 : 3;   // warps of the last warpgroup, whose first one drives TMA
