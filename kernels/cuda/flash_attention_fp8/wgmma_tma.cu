@@ -38,9 +38,13 @@
 //
 // (The last one has 64 keys at head_dim 256.)
 //
-// Count: who is free takes the longest tile left, by a count in the workspace that the transposition clears; pairs of a long and a
-// short tile without it. With scales per block: 192 x 128 (64), 128 x 128 (128, 256). Overlap within a warpgroup and turns between them are those of
-// flash_attention/wgmma_tma.cu; corrections of O run beside S.
+// Persistent: as many blocks as multiprocessors, with equal shares; pairs: of a long and a short tile. Count: who is free takes
+// the longest tile left, by a count in the workspace that the transposition clears (pairs where there is no room for it).
+//
+// Threes: maxima are looked for three at a time, and lanes compare theirs only where a vote finds one that rises.
+//
+// With scales per block: 192 x 128 (64), 128 x 128 (128, 256), in turns. Overlap within a warpgroup and turns between them are
+// those of flash_attention/wgmma_tma.cu; corrections of O run beside S.
 //
 // Registers: the compiler gets 168 (128 with three consumers); the producer warpgroup keeps 40 (24 at 256, 32) and a consumer
 // takes 232 (240, 160). EARLY_START launches with programmatic dependence.

@@ -3,8 +3,8 @@
 //
 // Roles in a block: kGroups warpgroups with 64 query rows each, then a warpgroup of which one thread drives TMA and, where values
 // were not transposed before, three warps turn them over. They meet at mbarriers, a full and an empty one for each stage of the
-// rings: queries, keys, values as they come (TMA to the transposers) and values transposed (to the consumers). See flash_attention_fp8/wgmma_tma.cu for the
-// algorithm, the instances and the launch.
+// rings: queries, keys, values as they come (TMA to the transposers) and values transposed (to the consumers, of
+// tile/wgmma_flash_fp8_consume.h). See flash_attention_fp8/wgmma_tma.cu for the algorithm, the instances and the launch.
 #pragma once
 
 #include <cstddef>
