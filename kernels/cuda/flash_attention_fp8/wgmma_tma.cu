@@ -80,11 +80,7 @@ struct Tiles;
 template <>
 struct Tiles<64> {
     using Full = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFp8Threes | kFirst64>;
-#if defined(LONG_64)
-    using LongCausal = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
-#else
     using LongCausal = Full;
-#endif
     using Causal = Fp8FlashShape<64, 2, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
     using Blocks = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFirst64 | kFp8BlockScales>;
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
