@@ -6,6 +6,7 @@
 //!KERNEL tune D64_WARPS=4,8
 //!KERNEL tune D128_KEYS=64,48
 //!KERNEL tune D256_KEYS=64,32
+//!KERNEL tune D256_STAGES=2,1
 //
 // Algorithm. One block owns a tile of query rows of one head and walks over the keys in tiles. Each warp keeps 16 or 32
 // rows: S = Q K^T accumulates in registers; the online softmax runs on these registers in the exp2 domain (row maxima need
@@ -42,8 +43,6 @@
 // Limits: mma.sync reaches about 60 % of Hopper's wgmma rate, and nothing overlaps softmax with products inside a warp.
 #include "kernel.h"
 
-#include <type_traits>
-
 #include "tile/flash_launch.h"
 
 namespace {
@@ -53,7 +52,7 @@ namespace {
 template <typename Element, int kHeadDim>
 int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     using Tiles = Choice<Element, kHeadDim>;
-    using Whole = std::conditional_t<kHopper, typename Tiles::Hopper, typename Tiles::Ada>;
+    using Hopper = typename Tiles::Hopper;
     using Few = typename Tiles::Few;
     int error = 0;
     const int multiprocessors = count_multiprocessors(&error);
@@ -62,7 +61,14 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     if (a.seqlen_q <= Few::kQueries || (few.units <= multiprocessors && few.splits == 1)) {
         return launch<Few>(a, few, workspace, queue);
     }
-    return launch<Whole>(a, Plan<Whole>(a, multiprocessors, kWholeCost, workspace_bytes), workspace, queue);
+    const bool room = has_room(&error);
+    if (error != 0) return error;
+    if constexpr (!kHopper) {
+        using Ada = typename Tiles::Ada;
+        static_assert(Ada::kSharedBytes <= 99 * 1024 && Few::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
+        if (!room) return launch<Ada>(a, Plan<Ada>(a, multiprocessors, kWholeCost, workspace_bytes), workspace, queue);
+    }
+    return launch<Hopper>(a, Plan<Hopper>(a, multiprocessors, kWholeCost, workspace_bytes), workspace, queue);
 }
 
 template <typename Element>

@@ -31,8 +31,12 @@ struct ForwardArguments {
 };
 
 /// Tile shape: kWarps x (16 * kRowTiles) query rows by kKeys keys. With kQueryInRegisters the A fragments of Q stay in
-/// registers; else they are read from shared memory for every key tile. kBlocks blocks share a multiprocessor.
-template <typename Element_, int kHeadDim_, int kWarps_, int kRowTiles_, int kKeys_, bool kQueryInRegisters_, int kBlocks_>
+/// registers; else they are read from shared memory for every key tile. kBlocks blocks share a multiprocessor. kStages 2:
+/// room for the keys and values of two steps; 1: of one, where a step's values are copied under Q K^T and the next
+/// step's keys under P V, at the price of a second barrier per step.
+template <
+    typename Element_, int kHeadDim_, int kWarps_, int kRowTiles_, int kKeys_, bool kQueryInRegisters_, int kBlocks_,
+    int kStages_ = 2>
 struct ForwardTile {
     using Element = Element_;
     using Rows = WideRows<kHeadDim_>;
@@ -43,7 +47,7 @@ struct ForwardTile {
     static constexpr int kWarpQueries = 16 * kRowTiles;
     static constexpr int kQueries = kWarps * kWarpQueries;
     static constexpr int kColumnSteps = kHeadDim / 16, kKeyTiles = kKeys / 8, kOutTiles = kHeadDim / 8;
-    static constexpr int kStages = 2;
+    static constexpr int kStages = kStages_;
     static constexpr int kQueryBytes = Rows::bytes(kQueries), kKeyBytes = Rows::bytes(kKeys);
     static constexpr int kSharedBytes = kQueryBytes + kStages * 2 * kKeyBytes;
     static_assert(kKeys % 16 == 0, "P V advances 16 keys at a time");
@@ -229,13 +233,21 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
     // Byte offset in k and v of the key tile to copy next: kept as a running sum, since every register counts.
     size_t next = (static_cast<size_t>(place.batch) * a.seqlen_k + static_cast<size_t>(steps.begin) * Tile::kKeys) *
                       key_pitch + key_head * kRowBytes;
-    const auto copy_next = [&](int step) {
-        const uint32_t to = key_tiles + (step & 1) * 2 * Tile::kKeyBytes;
-        const int valid = a.seqlen_k - step * Tile::kKeys;
-        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(to, a.k + next, key_pitch, valid);
-        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(to + Tile::kKeyBytes, a.v + next, key_pitch, valid);
-        cp_async_commit();
+    constexpr bool kTwoStages = Tile::kStages == 2;
+    const auto stage = [&](int step) { return key_tiles + (kTwoStages ? (step & 1) * 2 * Tile::kKeyBytes : 0); };
+    const auto copy_keys = [&](int step) {
+        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(
+            stage(step), a.k + next, key_pitch, a.seqlen_k - step * Tile::kKeys);
+    };
+    const auto copy_values = [&](int step) {
+        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(
+            stage(step) + Tile::kKeyBytes, a.v + next, key_pitch, a.seqlen_k - step * Tile::kKeys);
         next += static_cast<size_t>(Tile::kKeys) * key_pitch;
+    };
+    const auto copy_next = [&](int step) {   // with one stage the keys alone
+        copy_keys(step);
+        if constexpr (kTwoStages) copy_values(step);
+        cp_async_commit();
     };
 
     float out[kRowTiles][Tile::kOutTiles][4] = {};
@@ -274,21 +286,35 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
     for (int step = steps.begin; step < steps.end; ++step) {
         cp_async_wait<0>();
         __syncthreads();  // the step's tiles are there, and every warp is done with the other stage
-        if (step + 1 < steps.end) copy_next(step + 1);
+        if constexpr (kTwoStages) {
+            if (step + 1 < steps.end) copy_next(step + 1);
+        } else {
+            copy_values(step);
+            cp_async_commit();
+        }
         const int first_key = step * Tile::kKeys;
-        if (first_key >= seen + Tile::kWarpQueries - 1) continue;  // beyond the causal limit of this warp's last row
+        const bool unseen = first_key >= seen + Tile::kWarpQueries - 1;  // beyond the causal limit of this warp's last row
+        if (kTwoStages && unseen) continue;
         const int lane = recomputed_thread() % 32;
-        const uint32_t tile = key_tiles + (step & 1) * 2 * Tile::kKeyBytes;
+        const uint32_t tile = stage(step);
         const LaneRows keys(tile + Rows::lane_offset_by_columns(lane));
         const LaneRows values(tile + Tile::kKeyBytes + Rows::lane_offset_by_rows(lane));
 
         float scores[kRowTiles][Tile::kKeyTiles][4] = {};
         const LaneRows from = query_lane();
+        if (kTwoStages || !unseen) {
 #pragma unroll
-        for (int c = 0; c < kColumnSteps; ++c) {
-            const int held = Tile::kQueryInRegisters ? c : 0;
-            if constexpr (!Tile::kQueryInRegisters) load_query(query[0], from, c);
-            multiply_keys<Element, Rows>(scores, query[held], keys, c * 32);
+            for (int c = 0; c < kColumnSteps; ++c) {
+                const int held = Tile::kQueryInRegisters ? c : 0;
+                if constexpr (!Tile::kQueryInRegisters) load_query(query[0], from, c);
+                multiply_keys<Element, Rows>(scores, query[held], keys, c * 32);
+            }
+        }
+        if constexpr (!kTwoStages) {
+            cp_async_wait<0>();
+            __syncthreads();  // the values are there, and every warp is done with the keys
+            if (step + 1 < steps.end) copy_next(step + 1);
+            if (unseen) continue;
         }
 
         if (first_key + Tile::kKeys > min(a.seqlen_k, seen)) {

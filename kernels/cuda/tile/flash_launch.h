@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "ceil_div.h"
 #include "launch.h"
@@ -20,8 +21,12 @@
 #ifndef D256_KEYS
 #define D256_KEYS 64
 #endif
+#ifndef D256_STAGES
+#define D256_STAGES 2
+#endif
 
-// The oldest architecture of this build chooses the tiles: nvcc defines the list for host and device passes alike.
+// The oldest architecture of this build: nvcc defines the list for host and device passes alike. A build for Hopper has
+// Hopper's tiles; one for Ada, which also runs on later devices, has both and takes those for which there is room.
 constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
 constexpr bool kHopper = kArchitectures[0] >= 900;
 
@@ -43,7 +48,9 @@ struct Choice<Element, 128> {
 template <typename Element>
 struct Choice<Element, 256> {
     using Ada = ForwardTile<Element, 256, 4, 1, 32, false, 1>;
-    using Hopper = ForwardTile<Element, 256, 8, 1, D256_KEYS, false, 1>;
+    using Hopper = std::conditional_t<
+        D256_STAGES == 1, ForwardTile<Element, 256, 4, 1, D256_KEYS, false, 2, 1>,
+        ForwardTile<Element, 256, 8, 1, D256_KEYS, false, 1>>;
     using Few = ForwardTile<Element, 256, 4, 1, 32, false, kHopper ? 2 : 1>;
 };
 
@@ -64,7 +71,6 @@ struct Plan {
 
 template <typename Tile>
 int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* queue) {
-    static_assert(kHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
     const auto kernel = flash_forward<Tile>;
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
@@ -115,4 +121,16 @@ inline int count_multiprocessors(int* error) {
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
     *error = static_cast<int>(status);
     return status == cudaSuccess ? count : 0;
+}
+
+/// Whether a multiprocessor of the current device has the shared memory that Hopper's tiles were made for. Ada's have 100 KB.
+inline bool has_room(int* error) {
+    if constexpr (kHopper) return true;
+    int device = 0, bytes = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    if (status == cudaSuccess) {
+        status = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    }
+    *error = static_cast<int>(status);
+    return status == cudaSuccess && bytes >= 220 * 1024;
 }
