@@ -5,9 +5,9 @@
     python benchmarks/dev/flash_race.py race DIR [--seconds 45] [--dims 64,128,256] [--lengths 512,2048,8192,16384]
         [--peers cudnn,fa3]
 
-A label starts with the head dimension to race the build at, or with "all". Two keys are no macros: `kernel:mma_sync` builds
-that file instead of wgmma_tma, `arch:89` for Ada, as PTX too, which is what a later GPU runs. Peers are files of
-benchmarks/peers/flash_attention: `flash` is torch's FlashAttention-2. `race` first runs each build in a process
+A label starts with the head dimension to race the build at, or with "all". Two keys are no macros: `kernel:mma_sync`
+builds that file instead of wgmma_tma, `arch:89` for Ada, as PTX too, which is what a later GPU runs. Peers are files
+of benchmarks/peers/flash_attention: `flash` is torch's FlashAttention-2. `race` first runs each build in a process
 of its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not
 take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py.
 With $OUT set, the times are written to $OUT/flash_race.json, too.
@@ -38,10 +38,12 @@ SMALL = [
 
 
 def build(folder: Path, builds: list[str]) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
+    """One nvcc for each LABEL=KEY:VALUE,..., or PROBLEM/LABEL=... of another problem than flash_attention."""
     jobs = []
     for text in builds:
         label, _, rest = text.partition("=")
+        problem = label.partition("/")[0] if "/" in label else "flash_attention"
+        (folder / label).parent.mkdir(parents=True, exist_ok=True)
         keys = dict(part.split(":") for part in rest.split(",") if part)
         kernel, arch = keys.pop("kernel", "wgmma_tma"), keys.pop("arch", "90a")
         code = f"[sm_{arch},compute_{arch}]" if arch == "89" else f"sm_{arch}"
@@ -50,8 +52,8 @@ def build(folder: Path, builds: list[str]) -> int:
             os.environ.get("NVCC", "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr",
             "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static",
             "-gencode", f"arch=compute_{arch},code={code}", *defines,
-            *(f"-I{lib.ROOT / path}" for path in ("problems/flash_attention", "kernels/cuda", "kernels/common")),
-            str(lib.ROOT / f"kernels/cuda/flash_attention/{kernel}.cu"), "-o", str(folder / f"{label}.so")]
+            *(f"-I{lib.ROOT / path}" for path in (f"problems/{problem}", "kernels/cuda", "kernels/common")),
+            str(lib.ROOT / f"kernels/cuda/{problem}/{kernel}.cu"), "-o", str(folder / f"{label}.so")]
         jobs.append((label, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
     failed = 0
     for label, process in jobs:

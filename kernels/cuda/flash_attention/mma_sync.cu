@@ -57,8 +57,9 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     int error = 0;
     const int multiprocessors = count_multiprocessors(&error);
     if (error != 0) return error;
+    if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
     const Plan<Few> few(a, multiprocessors, kFewCost, workspace_bytes);
-    if (a.seqlen_q <= Few::kQueries || (few.units <= multiprocessors && few.splits == 1)) {
+    if (few.units <= multiprocessors && few.splits == 1) {
         return launch<Few>(a, few, workspace, queue);
     }
     const bool room = has_room(&error);

@@ -57,6 +57,13 @@ struct Choice<Element, 256> {
 // In key tiles; a merge costs a launch and the round trip of the parts. Tiles of few rows take about half as long.
 constexpr SplitCost kWholeCost = {3.0, 4.0, 0.1}, kFewCost = {6.0, 8.0, 0.2};
 
+/// log2 of how many of `group` heads that read the same keys share a tile of `rows` rows: a power of two that divides both.
+inline int most_heads_packed(int group, int rows) {
+    int pack = 0;
+    while (group % (2 << pack) == 0 && rows % (2 << pack) == 0) ++pack;
+    return pack;
+}
+
 template <typename Tile>
 struct Plan {
     long long rows, units;  // of the output; query tiles
@@ -64,7 +71,7 @@ struct Plan {
 
     Plan(const ForwardArguments& a, int multiprocessors, SplitCost cost, size_t workspace_bytes)
         : rows(static_cast<long long>(a.batch) * a.seqlen_q * a.heads_q),
-          units(static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, Tile::kQueries)),
+          units(static_cast<long long>(a.batch) * (a.heads_q >> a.pack) * ceil_div(a.seqlen_q << a.pack, Tile::kQueries)),
           splits(choose_splits(units, ceil_div(a.seqlen_k, Tile::kKeys), multiprocessors * Tile::kBlocks,
                                SplitWorkspace::capacity(workspace_bytes, rows, Tile::kHeadDim), cost)) {}
 };
@@ -77,7 +84,7 @@ int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* qu
     if (status != cudaSuccess) return status;
 
     if (plan.units > 0x7fffffffLL) return kUnsupportedShape;
-    a.query_tiles = ceil_div(a.seqlen_q, Tile::kQueries);
+    a.query_tiles = ceil_div(a.seqlen_q << a.pack, Tile::kQueries);
     a.splits = plan.splits;
     if (a.splits > 1) a.parts = SplitWorkspace::at(workspace, a.splits, plan.rows, Tile::kHeadDim);
     const dim3 grid(static_cast<unsigned>(plan.units), static_cast<unsigned>(a.splits));
@@ -87,6 +94,19 @@ int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* qu
     const CombineArguments<UniformParts> merge = {
         {a.splits, plan.rows}, a.parts, a.o, a.lse, plan.rows, a.seqlen_q, a.heads_q, 1};
     return launch_combine<typename Tile::Element, Tile::kHeadDim>(merge, a.splits, queue);
+}
+
+/// Few queries: heads that read the same keys share tiles where that takes fewer of them.
+template <typename Tile>
+int launch_packed(ForwardArguments a, int multiprocessors, void* workspace, size_t workspace_bytes, void* queue) {
+    const auto tiles = [&](int pack) { return ceil_div(a.seqlen_q << pack, Tile::kQueries) * (a.heads_q >> pack); };
+    a.pack = most_heads_packed(a.heads_q / a.heads_k, Tile::kQueries);
+    while (a.pack > 0 && tiles(a.pack - 1) <= tiles(a.pack)) --a.pack;
+    if (a.pack == 0) {
+        return launch<Tile>(a, Plan<Tile>(a, multiprocessors, kFewCost, workspace_bytes), workspace, queue);
+    }
+    using Packed = PackedTile<Tile>;
+    return launch<Packed>(a, Plan<Packed>(a, multiprocessors, kFewCost, workspace_bytes), workspace, queue);
 }
 
 inline bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }

@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: MIT
+"""Race kernels of flash_attention_varlen, or of flash_attention for few queries of grouped heads, with their peers.
+
+    python benchmarks/dev/sequences_race.py build DIR PROBLEM/LABEL=KEY:VALUE,... ...     (keys as in flash_race.py)
+    python benchmarks/dev/sequences_race.py race DIR PROBLEM [--seconds 25] [--only REGEX] [--budget 60]
+
+PROBLEM is flash_attention_varlen or flash_attention. `race` first runs each build in a process of its own, with a time
+limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not take part. Then the
+rows below whose text matches, contestants in turns as in check_attention.py. Peers: those of benchmarks/peers, and for
+few queries torch's FlashAttention-2 called so that its causal mask is aligned as ours is, cuDNN for one query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import subprocess
+import sys
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import check_attention as lib
+import flash_race
+import torch
+
+
+def varlen(batch: int, total: int, lens: str, hq: int, hk: int, dim: int, causal: int, queries: int = 0) -> Any:
+    return {"batch": batch, "tq": queries or total, "tk": total, "lens": lens, "hq": hq, "hk": hk, "dim": dim,
+            "causal": causal, "half": 0}
+
+
+SMALL = {
+    "flash_attention_varlen": [
+        *(varlen(15, 2500, "mixed", 4, 2, dim, causal) for dim in (64, 128, 256) for causal in (0, 1)),
+        *(varlen(300, 2000, "tail", 2, 1, dim, 1) for dim in (64, 128, 256)), varlen(1, 700, "uniform", 3, 3, 128, 1),
+        varlen(9, 3000, "mixed", 8, 1, 128, 1, 200), varlen(7, 4000, "decode", 8, 2, 64, 1, 7),
+        varlen(40, 6000, "tail", 16, 4, 128, 1), varlen(3000, 9000, "tail", 1, 1, 64, 0),
+    ],
+    "flash_attention": [
+        *(lib.flash(*size, dim, 1) for dim in (64, 128, 256)
+          for size in ((2, 1, 700, 8, 1), (1, 5, 1500, 12, 2), (3, 16, 300, 16, 2), (2, 40, 20, 8, 2))),
+        *(lib.flash(1, sq, sk, 32, 4, dim, causal) for dim in (64, 128, 256) for causal in (0, 1)
+          for sq, sk in ((1, 8192), (4, 8192), (16, 4000), (64, 8192), (130, 5000))),
+        lib.flash(8, 100, 3000, 8, 8, 128, 1), lib.flash(1, 128, 20000, 8, 1, 128, 1),
+        lib.flash(2, 70, 9, 4, 1, 128, 1),
+    ],
+}
+ROWS = {
+    "flash_attention_varlen": [
+        *(varlen(16, 16384, lens, 2048 // dim, 2048 // dim, dim, causal)
+          for dim in (128, 64, 256) for causal in (1, 0) for lens in ("uniform", "tail")),
+        varlen(64, 16384, "tail", 16, 16, 128, 1), varlen(16, 16384, "tail", 32, 8, 128, 1),
+        varlen(256, 16384, "tail", 16, 16, 128, 1), varlen(2, 16384, "tail", 16, 16, 128, 1),
+        varlen(16, 65536, "decode", 32, 8, 128, 1, 16),
+    ],
+    "flash_attention": [
+        lib.flash(batch, sq, sk, 32, hk, 128, 1) for batch, sk in ((1, 8192), (1, 32768), (8, 8192))
+        for hk in (4, 8) for sq in (1, 4, 16, 64)],
+}
+
+
+def check(library: Path, name: str) -> int:
+    problem = lib.Problem(name)
+    kernel = lib.Kernel(problem, library.stem, library)
+    for number, case in enumerate(SMALL[name]):
+        data = problem.data(case, seed=number)
+        rows = case["hq"] * (case["tq"] if "tq" in case else case["batch"] * case["sq"])
+        expected = problem.reference.expected(data, sample=1500 if rows > 4000 else None)
+        full = problem.binding.workspace_bytes(case)
+        for space in (full,) if name == "flash_attention_varlen" else (0, full // 16 // 256 * 256, full):
+            wrong = lib.check(kernel, case, data, expected, space)
+            if wrong:
+                print(f"WRONG {library.stem} {case} workspace {space}: {wrong[:400]}", flush=True)
+                return 1
+    return 0
+
+
+def few_query_peers(case: Any, sets: list[Any]) -> dict[str, list[Any]]:
+    """torch's kernels for a causal mask aligned to the last key."""
+    flash = torch.ops.aten._flash_attention_forward
+    calls = {"flash": [
+        partial(flash, q, k, v, None, None, case["sq"], case["sk"], 0.0, bool(causal), False, scale=scale)
+        for q, k, v, causal, scale in sets]}
+    if case["sq"] == 1:      # which sees all keys, masked or not
+        peer = lib.module(lib.ROOT / "benchmarks/peers/flash_attention/cudnn.py", "peer_cudnn")
+        calls["cudnn"] = [partial(peer.custom_kernel, (q, k, v, False, scale)) for q, k, v, _, scale in sets]
+    return calls
+
+
+def race(folder: Path, name: str, options: argparse.Namespace) -> int:
+    problem = lib.Problem(name)
+    libraries = sorted(folder.glob(f"{name}/*.so"))
+    checks = {path: subprocess.Popen([sys.executable, __file__, "check", str(path), name], stdout=subprocess.PIPE,
+                                     stderr=subprocess.STDOUT, text=True) for path in libraries}
+    kernels = []
+    for path, process in checks.items():
+        try:
+            log, _ = process.communicate(timeout=max(1.0, options.check_seconds - lib.elapsed()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            log = "out of time"
+        if process.returncode == 0:
+            kernels.append(lib.Kernel(problem, path.stem, path))
+        else:
+            lib.say(f"{path.stem}: {log.strip()[-600:]}")
+    lib.say(f"{name}: {len(kernels)} of {len(libraries)} builds right, {lib.elapsed():.0f} s; {lib.clocks()}")
+    for case in ROWS[name]:
+        text = " ".join(str(value) for value in case.values())
+        if not re.search(options.only, text):
+            continue
+        if lib.elapsed() > options.seconds:
+            lib.say("out of time")
+            break
+        moved, flops = problem.binding.bytes_moved(case), problem.binding.flops(case)
+        cache = torch.cuda.get_device_properties(0).L2_cache_size
+        sets = [problem.data(case, seed=i) for i in range(max(2, min(8, math.ceil(2.2 * cache / moved))))]
+        space = torch.empty(problem.binding.workspace_bytes(case) // 4, device="cuda")
+        contestants: dict[str, list[Any]] = {}
+        keep: list[Any] = []
+        for kernel in kernels:
+            calls = []
+            for data in sets:
+                outputs = {key: torch.empty(shape, dtype=lib.dtype_of(dtype), device="cuda")
+                           for key, (shape, dtype) in problem.binding.outputs(case).items()}
+                keep.append(outputs)
+                calls.append(kernel.bind(problem.binding.arguments(case, data), outputs, space))
+            contestants[kernel.label] = calls
+        if name == "flash_attention":
+            contestants.update(few_query_peers(case, sets))
+        else:
+            for path in sorted((lib.ROOT / "benchmarks/peers" / name).glob("*.py")):
+                try:
+                    peer = lib.module(path, f"peer_{path.stem}")
+                except (ImportError, OSError):
+                    continue
+                contestants[path.stem] = [partial(peer.custom_kernel, data) for data in sets]
+        times = lib.race(contestants, options.budget)
+        lib.say(f"{text}: " + "  ".join(
+            f"{label} {us:.1f} ({flops / us * 1e-6:.0f}, {moved / us * 1e-6:.2f})" for label, us in times.items()))
+        del sets, contestants, keep
+    for label, reason in lib.REFUSED.items():
+        lib.say(f"refused: {label}: {reason}")
+    lib.say(f"us (TFLOP/s, TB/s); {lib.clocks()} | {lib.elapsed():.0f} s")
+    return 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["build", "check", "race"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("rest", nargs="+", help="builds, or a problem")
+    parser.add_argument("--seconds", type=float, default=25, help="start nothing new after this long")
+    parser.add_argument("--check-seconds", type=float, default=12)
+    parser.add_argument("--only", default=".", help="a pattern: only rows whose text matches")
+    parser.add_argument("--budget", type=float, default=60, help="milliseconds of turns per row")
+    options = parser.parse_args()
+    if options.verb == "build":
+        return flash_race.build(options.folder, options.rest)
+    if options.verb == "check":
+        return check(options.folder, options.rest[0])
+    start = time.monotonic()
+    status = race(options.folder, options.rest[0], options)
+    lib.say(f"{time.monotonic() - start:.0f} s in all")
+    return status
+
+
+if __name__ == "__main__":
+    sys.exit(main())
