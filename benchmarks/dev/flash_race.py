@@ -6,7 +6,7 @@
         [--peers cudnn,fa3]
 
 A label starts with the head dimension to race the build at, or with "all". Two keys are no macros: `kernel:mma_sync`
-builds that file instead of wgmma_tma, `arch:89` for Ada, as PTX too, which is what a later GPU runs. Peers are files
+builds that file instead of wgmma_tma, `arch:89` builds for Ada and translates that for Hopper, as the driver would. Peers are files
 of benchmarks/peers/flash_attention: `flash` is torch's FlashAttention-2. `race` first runs each build in a process
 of its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not
 take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py.
@@ -46,7 +46,7 @@ def build(folder: Path, builds: list[str]) -> int:
         (folder / label).parent.mkdir(parents=True, exist_ok=True)
         keys = dict(part.split(":") for part in rest.split(",") if part)
         kernel, arch = keys.pop("kernel", "wgmma_tma"), keys.pop("arch", "90a")
-        code = f"[sm_{arch},compute_{arch}]" if arch == "89" else f"sm_{arch}"
+        code = "sm_90" if arch == "89" else f"sm_{arch}"
         defines = [f"-D{key}={value}" for key, value in keys.items()]
         command = [
             os.environ.get("NVCC", "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr",
