@@ -9,7 +9,8 @@ A label starts with the head dimension to race the build at, or with "all". Two 
 builds that file instead of wgmma_tma, `arch:89` builds for Ada and translates that for Hopper, as the driver would.
 Peers are files of benchmarks/peers/flash_attention: `flash` is torch's FlashAttention-2. `race` first runs each build
 in a process of its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or
-hangs does not take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py.
+hangs does not take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in
+check_attention.py.
 With $OUT set, the times are written to $OUT/flash_race.json, too.
 """
 

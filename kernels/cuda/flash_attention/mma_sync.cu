@@ -5,8 +5,7 @@
 //!KERNEL arch sm_89 sm_90a
 //!KERNEL tune D64_WARPS=4,8
 //!KERNEL tune D128_KEYS=64,48
-//!KERNEL tune D256_KEYS=64,32
-//!KERNEL tune D256_STAGES=2,1
+//!KERNEL tune D256_KEYS=80,64
 //
 // Algorithm. One block owns a tile of query rows of one head and walks over the keys in tiles. Each warp keeps 16 or 32
 // rows: S = Q K^T accumulates in registers; the online softmax runs on these registers in the exp2 domain (row maxima need
@@ -15,13 +14,15 @@
 // come first and run a loop without mask code; the last ones (sequence end, causal diagonal) run the masked loop.
 //
 // Memory. K and V tiles are double-buffered: the copy of tile n+1 (cp.async, 16 bytes, zero-fill behind the end, so that a
-// masked probability of 0 never meets a NaN) runs under the products of tile n; one barrier per tile. Rows are swizzled by
-// 16-byte chunks (tile/wide_rows.h), so that ldmatrix, also the transposing one for V, is free of bank conflicts.
+// masked probability of 0 never meets a NaN) runs under the products of tile n; one barrier per tile. Hopper's tile for
+// head_dim 256 has one stage: V is copied under Q K^T, the next K under P V, two barriers per tile, and two blocks of four warps
+// that are not in step with each other. Rows are swizzled by 16-byte chunks (tile/wide_rows.h), so that ldmatrix, also the
+// transposing one for V, is free of bank conflicts.
 //
-//   build     head_dim   queries x keys   warps x rows   Q from      blocks/SM   shared memory
+//   tile      head_dim   queries x keys   warps x rows   Q from      blocks/SM   shared memory
 //   Hopper        64        128 x 64         4 x 32      registers       2          48 KB
 //   Hopper       128        128 x 64         4 x 32      shared          2          96 KB
-//   Hopper       256        128 x 64         8 x 16      shared          1         192 KB
+//   Hopper       256         64 x 80         4 x 16      shared          2         112 KB
 //   Ada           64        128 x 64         8 x 16      registers       2          48 KB
 //   Ada          128        128 x 64         8 x 16      registers       1          96 KB
 //   Ada          256         64 x 32         4 x 16      shared          1          96 KB
@@ -30,12 +31,15 @@
 //   few rows     256         64 x 32         4 x 16      shared       2 (Ada 1)     96 KB
 //
 // 32 rows per warp halve the shared-memory reads per product: Hopper's mma.sync would otherwise wait for them. Ada's tensor
-// cores are four times slower against the same shared memory and only 99 KB fit, so it takes 16 rows and Q in registers.
+// cores are four times slower against the same shared memory and only 99 KB fit, so it takes 16 rows and Q in registers. A
+// build for Ada has both: a device with Hopper's shared memory gets Hopper's tiles.
 //
 // Order. Blocks of one head are neighbours (K and V stay in L2); causal tiles start with the longest.
 //
 // Few queries. Where even tiles of 64 rows all run at once, one per multiprocessor, halves of tiles finish sooner than whole
-// ones; and where a head has no more than 64 queries, the rest of a tile would be waste. Warps without a query only copy.
+// ones; and where a head has no more than 64 queries, the rest of a tile would be waste: there the heads that read the same
+// keys share tiles, whose rows are then pairs of a query and a head, as many heads as take the fewest tiles. Warps without a
+// row only copy.
 // Where query tiles cannot fill the device and the workspace allows, keys are split between blocks and merged by a second
 // kernel.
 //

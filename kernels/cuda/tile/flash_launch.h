@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "ceil_div.h"
 #include "launch.h"
@@ -19,10 +18,7 @@
 #define D128_KEYS 64
 #endif
 #ifndef D256_KEYS
-#define D256_KEYS 64
-#endif
-#ifndef D256_STAGES
-#define D256_STAGES 2
+#define D256_KEYS 80
 #endif
 
 // The oldest architecture of this build: nvcc defines the list for host and device passes alike. A build for Hopper has
@@ -48,9 +44,7 @@ struct Choice<Element, 128> {
 template <typename Element>
 struct Choice<Element, 256> {
     using Ada = ForwardTile<Element, 256, 4, 1, 32, false, 1>;
-    using Hopper = std::conditional_t<
-        D256_STAGES == 1, ForwardTile<Element, 256, 4, 1, D256_KEYS, false, 2, 1>,
-        ForwardTile<Element, 256, 8, 1, D256_KEYS, false, 1>>;
+    using Hopper = ForwardTile<Element, 256, 4, 1, D256_KEYS, false, 2, 1>;
     using Few = ForwardTile<Element, 256, 4, 1, 32, false, kHopper ? 2 : 1>;
 };
 

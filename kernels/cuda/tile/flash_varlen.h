@@ -16,7 +16,7 @@ struct VarlenArguments : ForwardArguments {
 };
 
 template <class Tile>
-struct SequenceTile : Tile {
+struct ListedTile : Tile {
     using Arguments = VarlenArguments;
 };
 
@@ -62,7 +62,7 @@ inline bool describe_varlen(
 /// Plan and attention. The workspace holds the plan.
 template <class Tile>
 int launch_sequences(VarlenArguments a, VarlenBatch batch, void* workspace, size_t workspace_bytes, void* queue) {
-    const auto kernel = flash_forward<SequenceTile<Tile>>;
+    const auto kernel = flash_forward<ListedTile<Tile>>;
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
     if (status != cudaSuccess) return status;
