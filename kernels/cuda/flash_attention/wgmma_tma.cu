@@ -48,6 +48,7 @@
 #include "kernel.h"
 
 #include "tile/wgmma_flash_launch.h"
+#include "tile/wgmma_flash_sequence_launch.h"
 
 #ifndef SLACK
 #define SLACK 8
@@ -103,8 +104,11 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
         using OneConsumer = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, SLACK>;
         return launch_flash<OneConsumer>(a, kOwnBlocks, to);
     }
-    if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
-    if (few.splits > 2) return launch<Few>(a, few, workspace, queue);
+    if (a.seqlen_q <= Few::kQueries || few.splits > 2) {
+        if (FEW != 0) return launch_few<Element, kHeadDim>(a, to);
+        if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
+        return launch<Few>(a, few, workspace, queue);
+    }
     return launch_tiles<Element, kHeadDim>(a, to);
 }
 

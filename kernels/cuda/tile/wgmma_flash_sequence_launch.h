@@ -10,6 +10,10 @@
 #include "tile/wgmma_flash_launch.h"
 #include "tile/wgmma_flash_sequence.h"
 
+#ifndef FEW
+#define FEW 1
+#endif
+
 /// Tensor maps and launch; `p` lacks nothing but what the arguments say.
 template <class Shape>
 int launch_sequence_kernel(SequenceProblem p, const ForwardArguments& a, int blocks, bool early, void* queue) {
@@ -49,7 +53,13 @@ int launch_sequences(const VarlenArguments& a, VarlenBatch batch, const FlashLau
     p.all_keys = a.seqlen_k;
     p.plan = batch.plan;
     const int blocks = static_cast<int>(std::min<long long>(units, to.multiprocessors));
-    return launch_sequence_kernel<Shape>(p, a, blocks, false, to.queue);
+    return launch_sequence_kernel<Shape>(p, a, blocks, EARLY_START != 0, to.queue);
+}
+
+/// The merge, which may start before the parts are there (tile/combine_splits.h).
+template <typename Element, int kColumns, typename Parts>
+__global__ void __launch_bounds__(kCombineWarps * 32) combine_early(const __grid_constant__ CombineArguments<Parts> a) {
+    combine_block<Element, kColumns>(a, [] { grid_dependency_wait(); });
 }
 
 /// Sequences of one length: shared tiles (a.pack) and split keys, as many as `cost` and the workspace allow.
@@ -73,6 +83,30 @@ int launch_parts(const ForwardArguments& a, SplitCost cost, const FlashLaunch& t
     const int launched =
         launch_sequence_kernel<Shape>(p, a, std::min(p.units, to.multiprocessors), EARLY_START != 0, to.queue);
     if (launched != kOk || p.splits == 1) return launched;
-    const CombineArguments<UniformParts> merge = {{p.splits, rows}, p.parts, a.o, a.lse, rows, a.seqlen_q, a.heads_q, 1};
-    return launch_combine<typename Shape::Element, Shape::kHeadDim>(merge, p.splits, to.queue);
+    CombineArguments<UniformParts> merge = {{p.splits, rows}, p.parts, a.o, a.lse, rows, a.seqlen_q, a.heads_q, 1};
+    const int blocks = share_segments<Shape::kHeadDim>(merge, p.splits);
+    return launch_cluster(
+        combine_early<typename Shape::Element, Shape::kHeadDim, UniformParts>, blocks, kCombineWarps * 32, 1, 0,
+        EARLY_START != 0, to.queue, merge);
+}
+
+/// Few queries, or too few tiles to fill the device: heads that read the same keys share tiles where that takes fewer of them,
+/// and keys are split.
+template <class Element, int kHeadDim>
+int launch_few(ForwardArguments a, const FlashLaunch& to) {
+    constexpr bool kWide = kHeadDim == 256;
+    using One = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, 8, SequenceWork>;
+    const SplitCost cost = FEW == 2 ? SplitCost{1.5, 2.0, 0.05} : SplitCost{3.0, 4.0, 0.1};
+    const auto tiles = [&](int pack) { return ceil_div(a.seqlen_q << pack, 64) * (a.heads_q >> pack); };
+    a.pack = most_heads_packed(a.heads_q / a.heads_k, 64);
+    while (a.pack > 0 && tiles(a.pack - 1) <= tiles(a.pack)) --a.pack;
+    if constexpr (kHeadDim == 128) {
+        using Two = FlashShape<Element, kHeadDim, 2, 128, kFlashTurns | kFlashEarlyFactors | kFlashHalves, 3, 3, 8, SequenceWork>;
+        const int most = most_heads_packed(a.heads_q / a.heads_k, 64);
+        if (a.seqlen_q << most > 64) {
+            a.pack = most;
+            return launch_parts<Two>(a, cost, to);
+        }
+    }
+    return launch_parts<One>(a, cost, to);
 }
