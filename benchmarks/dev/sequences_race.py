@@ -37,6 +37,7 @@ SMALL = {
         varlen(1, 700, "uniform", 3, 3, 128, 1), varlen(9, 3000, "mixed", 8, 1, 128, 1, 200),
         varlen(7, 4000, "decode", 8, 2, 64, 1, 7), varlen(5, 2000, "decode", 8, 2, 256, 1, 40),
         varlen(40, 6000, "tail", 16, 4, 128, 1), varlen(200, 4000, "tail", 1, 1, 64, 0),
+        varlen(2100, 4200, "uniform", 1, 1, 64, 1),          # more tiles than the plan sorts
     ],
     "flash_attention": [
         *(lib.flash(*size, dim, 1) for dim in (64, 128, 256)
