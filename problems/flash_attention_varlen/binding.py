@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from attention_queries import visible_pairs
-from attention_sequences import PADDING, sequence_lengths
+from attention_sequences import sequence_lengths
 
 SYMBOL = "flash_attention_varlen"
 DATA_OUTPUTS: dict[str, int] = {}
@@ -27,14 +27,14 @@ def PEAK(case: Mapping[str, Any]) -> str:
 def case_of(data: Any) -> dict[str, Any]:
     """The case behind ``data`` as far as shapes tell: all that a call needs.
 
-    Without lens, which lies in a tensor's values: to look there would wait for the device. So ``flops`` and
+    Without tk and lens, which lie in a tensor's values: to look there would wait for the device. So ``flops`` and
     ``bytes_moved`` refuse this case instead of counting another one.
     """
     q, k, _, starts, _, _, _, causal, _ = data
     tq, hq, dim = q.shape
     half = int(str(q.dtype) == "torch.float16")
-    return {"batch": len(starts) - 1, "tq": tq, "tk": k.shape[0] - PADDING, "hq": hq, "hk": k.shape[1], "dim": dim,
-            "causal": int(causal), "half": half}
+    return {"batch": len(starts) - 1, "tq": tq, "hq": hq, "hk": k.shape[1], "dim": dim, "causal": int(causal),
+            "half": half}
 
 
 def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
