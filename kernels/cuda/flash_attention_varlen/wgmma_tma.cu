@@ -30,7 +30,7 @@
 namespace {
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions, kKeyStages, kValueStages, 8, SequenceWork>;
+using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions, kKeyStages, kValueStages, 8, SequenceWork<true>>;
 
 template <class Element, int kHeadDim>
 int choose(VarlenArguments a, const VarlenBatch& batch, int longest, const FlashLaunch& to) {

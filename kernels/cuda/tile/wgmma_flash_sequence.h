@@ -14,15 +14,16 @@
 #include "tile/varlen_plan.h"
 #include "tile/wgmma_flash.h"
 
-/// What the kernel needs beside the tensor maps.
+/// What the kernel needs beside the tensor maps. kListed: tiles come from a list.
+template <bool kListed>
 struct SequenceProblem {
     uint8_t* o;   // [.., heads, head_dim]
-    float* lse;   // [heads, all queries] with a plan, else [batch, heads, queries]
+    float* lse;   // [heads, all queries] with a list, else [batch, heads, queries]
     int heads, heads_per_key_head, pack;
     bool causal;
     float scale;                     // softmax_scale * log2(e)
     int all_queries, all_keys;       // positions of the tensors
-    VarlenPlan* plan;                // null: sequences of one length, and
+    VarlenPlan* plan;                // the list; else sequences of one length, and
     int queries, keys;               //   their lengths
     int tiles, splits;               //   of a head, and of a tile
     int units;                       //   of work, in all
@@ -36,8 +37,8 @@ struct alignas(16) SequenceTile {
 };
 
 /// Steps of keys of this tile that `rows` rows from `row` on see, counted from the tile's first one.
-template <class Shape>
-__device__ __forceinline__ int flash_steps(const SequenceProblem& p, const SequenceTile& tile, int row, int rows) {
+template <class Shape, bool kListed>
+__device__ __forceinline__ int flash_steps(const SequenceProblem<kListed>& p, const SequenceTile& tile, int row, int rows) {
     const int first = tile.first_query + row, end = min(first + rows, tile.queries << p.pack);
     if (first >= end) return 0;
     const int seen = p.causal ? min(tile.keys, ((end - 1) >> p.pack) + 1 + tile.keys - tile.queries) : tile.keys;
@@ -47,16 +48,18 @@ __device__ __forceinline__ int flash_steps(const SequenceProblem& p, const Seque
 struct SequenceExtent {
     int first_step, keys, ahead;     // ahead: keys that the first query of the sequence sees beside its own, if there is a mask
 };
-__device__ __forceinline__ SequenceExtent flash_extent(const SequenceProblem&, const SequenceTile& tile) {
-    return {tile.first_step, tile.keys, tile.keys - tile.queries};
+template <bool kListed>
+__device__ __forceinline__ SequenceExtent flash_extent(const SequenceProblem<kListed>&, const SequenceTile& tile) {
+    return {kListed ? 0 : tile.first_step, tile.keys, tile.keys - tile.queries};
 }
-__device__ __forceinline__ int flash_seen(const SequenceProblem& p, const SequenceExtent& extent, int row) {
+template <bool kListed>
+__device__ __forceinline__ int flash_seen(const SequenceProblem<kListed>& p, const SequenceExtent& extent, int row) {
     return p.causal ? min(extent.keys, (row >> p.pack) + 1 + extent.ahead) : extent.keys;
 }
 
-template <class Shape>
+template <class Shape, bool kListed>
 __device__ __forceinline__ void load_queries(
-    const SequenceProblem& p, const TensorMap& map, uint32_t to, uint32_t full, const SequenceTile& tile, int group) {
+    const SequenceProblem<kListed>& p, const TensorMap& map, uint32_t to, uint32_t full, const SequenceTile& tile, int group) {
     const int query = (tile.first_query + group * 64) >> p.pack;
     tma_load_5d(
         to, map, full, 0, tile.head, p.all_queries - tile.queries + query, 0, tile.query_start + tile.queries);
@@ -67,7 +70,7 @@ template <class Shape>
 struct SequenceSource {
     int head, first, end;   // coordinates
 
-    __device__ __forceinline__ SequenceSource(const SequenceProblem& p, const SequenceTile& tile)
+    __device__ __forceinline__ SequenceSource(const typename Shape::Problem& p, const SequenceTile& tile)
         : head(tile.head / p.heads_per_key_head),
           first(p.all_keys - tile.keys + tile.first_step * Shape::kKeys), end(tile.key_start + tile.keys) {}
 
@@ -76,27 +79,28 @@ struct SequenceSource {
     }
 };
 
-/// The tiles of one block. With a plan it takes the longest left when it is ready for one, else every gridDim.x-th.
-template <class Shape>
+/// The tiles of one block. From a list it takes the longest left when it is ready for one, else every gridDim.x-th.
+template <class Shape, bool kListed>
 struct SequenceWalk {
+    using Problem = SequenceProblem<kListed>;
     int unit;
     unsigned fetched = 0;
 
     __device__ __forceinline__ SequenceWalk() : unit(static_cast<int>(blockIdx.x)) {}
-    __device__ __forceinline__ bool more(const SequenceProblem& p) const {
-        return unit < (p.plan != nullptr ? p.plan->count * (p.heads >> p.pack) : p.units);
+    __device__ __forceinline__ bool more(const Problem& p) const {
+        return unit < (kListed ? p.plan->count * (p.heads >> p.pack) : p.units);
     }
-    __device__ __forceinline__ void fetch(const SequenceProblem& p) {
-        if (p.plan != nullptr) fetched = fetch_add(&p.plan->taken, 1u);
+    __device__ __forceinline__ void fetch(const Problem& p) {
+        if constexpr (kListed) fetched = fetch_add(&p.plan->taken, 1u);
     }
-    __device__ __forceinline__ void next(const SequenceProblem& p) {
+    __device__ __forceinline__ void next(const Problem& p) {
         const int blocks = static_cast<int>(gridDim.x);
-        unit = p.plan != nullptr ? blocks + static_cast<int>(fetched) : unit + blocks;
+        unit = kListed ? blocks + static_cast<int>(fetched) : unit + blocks;
     }
-    __device__ __forceinline__ SequenceTile tile(const SequenceProblem& p) const {
+    __device__ __forceinline__ SequenceTile tile(const Problem& p) const {
         SequenceTile t{};
         const int heads = p.heads >> p.pack;
-        if (p.plan != nullptr) {
+        if constexpr (kListed) {
             const VarlenTile entry = p.plan->tiles[unit / heads];
             t.head = unit % heads << p.pack;
             t.first_query = entry.first_row;
@@ -105,37 +109,38 @@ struct SequenceWalk {
             t.queries = entry.queries;
             t.key_start = entry.key_start;
             t.keys = entry.keys;
-            return t;
+        } else {
+            const int tile = unit / p.splits, head = tile / p.tiles, batch = head / heads;
+            t.part = unit % p.splits;
+            t.head = head % heads << p.pack;
+            t.first_query = tile % p.tiles * Shape::kQueries;
+            t.query_start = batch * p.queries;
+            t.queries = p.queries;
+            t.key_start = batch * p.keys;
+            t.keys = p.keys;
+            t.steps = ceil_div(p.keys, Shape::kKeys);
+            const int steps = flash_steps<Shape>(p, t, 0, Shape::kQueries);
+            const KvRange range = kv_range(steps, ceil_div(steps, p.splits), t.part);
+            t.first_step = range.begin;
+            t.steps = range.end - range.begin;
         }
-        const int tile = unit / p.splits, head = tile / p.tiles, batch = head / heads;
-        t.part = unit % p.splits;
-        t.head = head % heads << p.pack;
-        t.first_query = tile % p.tiles * Shape::kQueries;
-        t.query_start = batch * p.queries;
-        t.queries = p.queries;
-        t.key_start = batch * p.keys;
-        t.keys = p.keys;
-        t.steps = ceil_div(p.keys, Shape::kKeys);
-        const int steps = flash_steps<Shape>(p, t, 0, Shape::kQueries);
-        const KvRange range = kv_range(steps, ceil_div(steps, p.splits), t.part);
-        t.first_step = range.begin;
-        t.steps = range.end - range.begin;
         return t;
     }
 };
 
+template <bool kListed>
 struct SequenceWork {
     static constexpr int kProducerRegisters = 32;   // still too few for a tile beside all else
     static __device__ __forceinline__ const SequenceTile& kept(const SequenceTile&, const SequenceTile& announced) {
         return announced;
     }
 
-    using Problem = SequenceProblem;
+    using Problem = SequenceProblem<kListed>;
     using Tile = SequenceTile;
     template <class Shape>
     using Source = SequenceSource<Shape>;
     template <class Shape>
-    using Walk = SequenceWalk<Shape>;
+    using Walk = SequenceWalk<Shape, kListed>;
 };
 
 /// Where row `row` of a tile's sequence, a pair of a query and a head, lies in the output.
@@ -143,19 +148,21 @@ struct SequenceRow {
     size_t position, lse;   // row of [.., heads] in q and o, and place in lse
     bool valid;
 
-    __device__ __forceinline__ SequenceRow(const SequenceProblem& p, const SequenceTile& tile, int row) {
+    template <bool kListed>
+    __device__ __forceinline__ SequenceRow(const SequenceProblem<kListed>& p, const SequenceTile& tile, int row) {
         const int query = row >> p.pack, head = tile.head + (row & ((1 << p.pack) - 1));
         const auto start = static_cast<size_t>(tile.query_start);
         position = (start + query) * p.heads + head;
-        lse = p.plan != nullptr ? static_cast<size_t>(head) * p.all_queries + start + query
-                                : start * p.heads + static_cast<size_t>(head) * p.queries + query;
+        lse = kListed ? static_cast<size_t>(head) * p.all_queries + start + query
+                      : start * p.heads + static_cast<size_t>(head) * p.queries + query;
         valid = query < tile.queries;
     }
 };
 
 /// As for sequences of one length (tile/wgmma_flash_softmax.h); `query` is the first of this thread's two rows.
+template <bool kListed>
 __device__ __forceinline__ void finish_rows(
-    const SequenceProblem& p, const SequenceTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
+    const SequenceProblem<kListed>& p, const SequenceTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         rows[half].sum = quad_sum(rows[half].sum);
@@ -163,20 +170,20 @@ __device__ __forceinline__ void finish_rows(
         const SequenceRow row(p, tile, query + 8 * half);
         if (row.valid && lane % 4 == 0) {
             const size_t part = static_cast<size_t>(tile.part) * p.all_queries * p.heads;
-            float& lse = p.plan == nullptr && p.splits > 1 ? p.parts.lse[part + row.position] : p.lse[row.lse];
+            float& lse = !kListed && p.splits > 1 ? p.parts.lse[part + row.position] : p.lse[row.lse];
             lse = rows[half].lse(p.scale);
         }
     }
 }
 
-template <class Shape>
+template <class Shape, bool kListed>
 __device__ __forceinline__ void store_rows(
-    const SequenceProblem& p, const SequenceTile& tile, int query, const float (&out)[Shape::kHeadDim / 2],
+    const SequenceProblem<kListed>& p, const SequenceTile& tile, int query, const float (&out)[Shape::kHeadDim / 2],
     const float (&factors)[2], int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const SequenceRow row(p, tile, query + 8 * half);
-        if (p.plan == nullptr && p.splits > 1) {
+        if (!kListed && p.splits > 1) {
             const size_t part = static_cast<size_t>(tile.part) * p.all_queries * p.heads;
             float* const to = p.parts.o + (part + row.position) * Shape::kHeadDim + lane % 4 * 2;
 #pragma unroll

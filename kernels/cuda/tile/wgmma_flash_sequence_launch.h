@@ -16,7 +16,7 @@
 
 /// Tensor maps and launch; `p` lacks nothing but what the arguments say.
 template <class Shape>
-int launch_sequence_kernel(SequenceProblem p, const ForwardArguments& a, int blocks, bool early, void* queue) {
+int launch_sequence_kernel(typename Shape::Problem p, const ForwardArguments& a, int blocks, bool early, void* queue) {
     const SequenceTensor queries = {a.q, p.all_queries, a.heads_q, Shape::kHeadDim};
     const SequenceTensor keys = {a.k, p.all_keys, a.heads_k, Shape::kHeadDim};
     const SequenceTensor values = {a.v, p.all_keys, a.heads_k, Shape::kHeadDim};
@@ -47,7 +47,7 @@ int launch_sequences(const VarlenArguments& a, VarlenBatch batch, const FlashLau
     if (to.workspace == nullptr || to.workspace_bytes < VarlenPlan::bytes(most)) return kWorkspaceTooSmall;
     const int planned = launch_plan(batch, most, to.queue);
     if (planned != kOk) return planned;
-    SequenceProblem p{};
+    typename Shape::Problem p{};
     p.pack = a.pack;
     p.all_queries = a.total_queries;
     p.all_keys = a.seqlen_k;
@@ -65,7 +65,7 @@ __global__ void __launch_bounds__(kCombineWarps * 32) combine_early(const __grid
 /// Sequences of one length: shared tiles (a.pack) and split keys, as many as `cost` and the workspace allow.
 template <class Shape>
 int launch_parts(const ForwardArguments& a, SplitCost cost, const FlashLaunch& to) {
-    SequenceProblem p{};
+    typename Shape::Problem p{};
     p.pack = a.pack;
     p.queries = a.seqlen_q;
     p.keys = a.seqlen_k;
@@ -95,13 +95,13 @@ int launch_parts(const ForwardArguments& a, SplitCost cost, const FlashLaunch& t
 template <class Element, int kHeadDim>
 int launch_few(ForwardArguments a, const FlashLaunch& to) {
     constexpr bool kWide = kHeadDim == 256;
-    using One = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, 8, SequenceWork>;
+    using One = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, 8, SequenceWork<false>>;
     const SplitCost cost = FEW == 2 ? SplitCost{1.5, 2.0, 0.05} : SplitCost{3.0, 4.0, 0.1};
     const auto tiles = [&](int pack) { return ceil_div(a.seqlen_q << pack, 64) * (a.heads_q >> pack); };
     a.pack = most_heads_packed(a.heads_q / a.heads_k, 64);
     while (a.pack > 0 && tiles(a.pack - 1) <= tiles(a.pack)) --a.pack;
     if constexpr (kHeadDim == 128) {
-        using Two = FlashShape<Element, kHeadDim, 2, 128, kFlashTurns | kFlashEarlyFactors | kFlashHalves, 3, 3, 8, SequenceWork>;
+        using Two = FlashShape<Element, kHeadDim, 2, 128, kFlashTurns | kFlashEarlyFactors | kFlashHalves, 3, 3, 8, SequenceWork<false>>;
         const int most = most_heads_packed(a.heads_q / a.heads_k, 64);
         if (a.seqlen_q << most > 64) {
             a.pack = most;
