@@ -14,7 +14,8 @@
 // included, meets a probability of 0. Rows of a tile behind the sequence are never stored.
 //
 // Where no sequence has more than 64 queries, tiles of 64 rows are filled with the heads that read the same keys: a row is a
-// pair of a query and one of a power of two of heads.
+// pair of a query and one of a power of two of heads. Where there are too few tiles to fill the device, keys are cut into parts of
+// one length, by the longest sequence, which blocks of their own take and a third kernel merges.
 //
 // Shapes: all of kernel.h with softmax_scale > 0, 16-byte aligned tensors and a workspace of 32 bytes per possible tile.
 #include "kernel.h"
@@ -23,29 +24,40 @@
 
 namespace {
 
+struct Longest {
+    int queries, keys;   // of a sequence
+};
+
 template <typename Element, int kHeadDim>
-int choose(VarlenArguments a, const VarlenBatch& batch, int longest, void* workspace, size_t workspace_bytes, void* queue) {
+int choose(
+    VarlenArguments a, const VarlenBatch& batch, Longest longest, void* workspace, size_t workspace_bytes, void* queue) {
     using Tiles = Choice<Element, kHeadDim>;
     using Hopper = typename Tiles::Hopper;
     using Few = PackedTile<typename Tiles::Few>;
-    if (longest <= Few::kQueries) {
-        a.pack = most_heads_packed(a.heads_q / a.heads_k, Few::kQueries);
-        return launch_sequences<Few>(a, batch, workspace, workspace_bytes, queue);
-    }
     int error = 0;
+    const int multiprocessors = count_multiprocessors(&error);
+    if (error != 0) return error;
+    const auto launch = [&](auto tile) {
+        return launch_sequences<decltype(tile)>(
+            a, batch, longest.keys, multiprocessors, workspace, workspace_bytes, queue);
+    };
+    if (longest.queries <= Few::kQueries) {
+        a.pack = most_heads_packed(a.heads_q / a.heads_k, Few::kQueries);
+        return launch(Few());
+    }
     const bool room = has_room(&error);
     if (error != 0) return error;
     if constexpr (!kHopper) {
         using Ada = typename Tiles::Ada;
         static_assert(Ada::kSharedBytes <= 99 * 1024 && Few::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
-        if (!room) return launch_sequences<Ada>(a, batch, workspace, workspace_bytes, queue);
+        if (!room) return launch(Ada());
     }
-    return launch_sequences<Hopper>(a, batch, workspace, workspace_bytes, queue);
+    return launch(Hopper());
 }
 
 template <typename Element>
 int dispatch(
-    int head_dim, const VarlenArguments& a, const VarlenBatch& batch, int longest, void* workspace, size_t workspace_bytes,
+    int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, void* workspace, size_t workspace_bytes,
     void* queue) {
     switch (head_dim) {
         case 64: return choose<Element, 64>(a, batch, longest, workspace, workspace_bytes, queue);
@@ -59,7 +71,7 @@ int dispatch(
 
 extern "C" int flash_attention_varlen(
     const void* q, const void* k, const void* v, const int* cu_seqlens_q, const int* cu_seqlens_k, void* o, float* lse,
-    int batch, int total_q, int total_k, int max_seqlen_q, int /*max_seqlen_k*/, int heads_q, int heads_k, int head_dim,
+    int batch, int total_q, int total_k, int max_seqlen_q, int max_seqlen_k, int heads_q, int heads_k, int head_dim,
     int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
     VarlenArguments a{};
     VarlenBatch sequences{};
@@ -67,6 +79,7 @@ extern "C" int flash_attention_varlen(
                          heads_k, causal, softmax_scale)) {
         return kUnsupportedShape;
     }
-    return half != 0 ? dispatch<Fp16>(head_dim, a, sequences, max_seqlen_q, workspace, workspace_bytes, queue)
-                     : dispatch<Bf16>(head_dim, a, sequences, max_seqlen_q, workspace, workspace_bytes, queue);
+    const Longest longest = {max_seqlen_q, max_seqlen_k};
+    return half != 0 ? dispatch<Fp16>(head_dim, a, sequences, longest, workspace, workspace_bytes, queue)
+                     : dispatch<Bf16>(head_dim, a, sequences, longest, workspace, workspace_bytes, queue);
 }

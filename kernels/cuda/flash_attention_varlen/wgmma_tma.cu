@@ -12,7 +12,8 @@
 // Boxes. TMA's coordinates are such that a box reads zeros behind its sequence (tile/sequence_tensor_map.h): keys of the next
 // sequence, or NaN behind the last, never meet a probability of 0. Rows of a tile behind a sequence are never stored.
 //
-// Where no sequence has more than 64 queries, heads that read the same keys share a tile of 64 rows.
+// Where no sequence has more than 64 queries, heads that read the same keys share a tile of 64 rows, and where there are too few
+// tiles to fill the device, keys are cut into parts of one length, by the longest sequence, which a third kernel merges.
 //
 //   head_dim  mask          queries x keys   stages K, V   turns  Q from
 //       64    any              192 x 128        3, 3        yes   shared
@@ -29,31 +30,39 @@
 
 namespace {
 
-template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions, kKeyStages, kValueStages, 8, SequenceWork<true>>;
+struct Longest {
+    int queries, keys;   // of a sequence
+};
+
+template <
+    class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages, bool kSplit = false>
+using Tile =
+    FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions, kKeyStages, kValueStages, 8, SequenceWork<true, kSplit>>;
 
 template <class Element, int kHeadDim>
-int choose(VarlenArguments a, const VarlenBatch& batch, int longest, const FlashLaunch& to) {
+int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
     constexpr int kTurns = kFlashTurns, kEarly = kFlashEarlyFactors, kSeamless = kFlashSeamless;
-    if (longest <= 64) {
+    const auto launch = [&](auto tile) { return launch_sequences<decltype(tile), false>(a, batch, longest.keys, to); };
+    if (longest.queries <= 64) {
         a.pack = most_heads_packed(a.heads_q / a.heads_k, 64);
         constexpr bool kWide = kHeadDim == 256;
-        return launch_sequences<Tile<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kEarly : 0, 2, 2>>(a, batch, to);
+        using Few = Tile<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kEarly : 0, 2, 2, true>;
+        return launch_sequences<Few, true>(a, batch, longest.keys, to);
     }
     if constexpr (kHeadDim == 64) {
         using Only = Tile<Element, 64, 3, 128, kTurns | kEarly | kFlashTwoQueries | kSeamless, 3, 3>;
-        return launch_sequences<Only>(a, batch, to);
+        return launch(Only());
     } else if constexpr (kHeadDim == 128) {
         constexpr int kAlways = kEarly | kFlashHalves | kSeamless;
-        if (!a.causal) return launch_sequences<Tile<Element, 128, 2, 176, kAlways, 2, 2>>(a, batch, to);
-        return launch_sequences<Tile<Element, 128, 2, 128, kAlways | kFlashHeldQuery, 3, 3>>(a, batch, to);
+        if (!a.causal) return launch(Tile<Element, 128, 2, 176, kAlways, 2, 2>());
+        return launch(Tile<Element, 128, 2, 128, kAlways | kFlashHeldQuery, 3, 3>());
     } else {
-        return launch_sequences<Tile<Element, 256, 2, 64, kEarly | kSeamless, 2, 3>>(a, batch, to);
+        return launch(Tile<Element, 256, 2, 64, kEarly | kSeamless, 2, 3>());
     }
 }
 
 template <class Element>
-int dispatch(int head_dim, const VarlenArguments& a, const VarlenBatch& batch, int longest, const FlashLaunch& to) {
+int dispatch(int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
     switch (head_dim) {
         case 64: return choose<Element, 64>(a, batch, longest, to);
         case 128: return choose<Element, 128>(a, batch, longest, to);
@@ -66,7 +75,7 @@ int dispatch(int head_dim, const VarlenArguments& a, const VarlenBatch& batch, i
 
 extern "C" int flash_attention_varlen(
     const void* q, const void* k, const void* v, const int* cu_seqlens_q, const int* cu_seqlens_k, void* o, float* lse,
-    int batch, int total_q, int total_k, int max_seqlen_q, int /*max_seqlen_k*/, int heads_q, int heads_k, int head_dim,
+    int batch, int total_q, int total_k, int max_seqlen_q, int max_seqlen_k, int heads_q, int heads_k, int head_dim,
     int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
     VarlenArguments a{};
     VarlenBatch sequences{};
@@ -77,6 +86,7 @@ extern "C" int flash_attention_varlen(
     int error = 0;
     const FlashLaunch to = {count_multiprocessors(&error), workspace, workspace_bytes, queue};
     if (error != 0) return error;
-    return half != 0 ? dispatch<Fp16>(head_dim, a, sequences, max_seqlen_q, to)
-                     : dispatch<Bf16>(head_dim, a, sequences, max_seqlen_q, to);
+    const Longest longest = {max_seqlen_q, max_seqlen_k};
+    return half != 0 ? dispatch<Fp16>(head_dim, a, sequences, longest, to)
+                     : dispatch<Bf16>(head_dim, a, sequences, longest, to);
 }

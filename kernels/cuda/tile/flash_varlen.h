@@ -51,6 +51,7 @@ inline bool describe_varlen(
             arguments, q, k, v, o, lse, batch, total_q, total_k, heads_q, heads_k, causal, softmax_scale)) {
         return false;
     }
+    arguments->batch = 1;   // of parts: all sequences together
     arguments->total_queries = total_q;
     sequences->query_starts = query_starts;
     sequences->key_starts = key_starts;
@@ -59,9 +60,23 @@ inline bool describe_varlen(
     return true;
 }
 
-/// Plan and attention. The workspace holds the plan.
+/// Room for parts of split keys behind a plan of `most` tiles.
+struct ListedParts {
+    void* start;
+    size_t bytes;
+
+    ListedParts(void* workspace, size_t workspace_bytes, long long most)
+        : start(static_cast<uint8_t*>(workspace) + VarlenPlan::bytes(most)),
+          bytes(workspace_bytes - VarlenPlan::bytes(most)) {}
+    long long capacity(long long rows, int columns) const { return SplitWorkspace::capacity(bytes, rows, columns); }
+};
+
+/// Plan, attention and, where tiles are few and of up to `longest` keys, merge of their parts. The workspace holds the plan, and
+/// parts behind it.
 template <class Tile>
-int launch_sequences(VarlenArguments a, VarlenBatch batch, void* workspace, size_t workspace_bytes, void* queue) {
+int launch_sequences(
+    VarlenArguments a, VarlenBatch batch, int longest, int multiprocessors, void* workspace, size_t workspace_bytes,
+    void* queue) {
     const auto kernel = flash_forward<ListedTile<Tile>>;
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
@@ -77,7 +92,16 @@ int launch_sequences(VarlenArguments a, VarlenBatch batch, void* workspace, size
     const int planned = launch_plan(batch, most, queue);
     if (planned != kOk) return planned;
     a.plan = batch.plan;
-    a.splits = 1;
-    LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
-    return LAUNCH_STATUS();
+    const ListedParts list(workspace, workspace_bytes, most);
+    const long long rows = static_cast<long long>(a.total_queries) * a.heads_q;
+    a.splits = choose_splits(blocks, ceil_div(longest < 1 ? 1 : longest, Tile::kKeys), multiprocessors * Tile::kBlocks,
+                             list.capacity(rows, Tile::kHeadDim), kFewCost);
+    if (a.splits > 1) a.parts = SplitWorkspace::at(list.start, a.splits, rows, Tile::kHeadDim);
+    const dim3 grid(static_cast<unsigned>(blocks), static_cast<unsigned>(a.splits));
+    LAUNCH(kernel, grid, dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    const int launched = LAUNCH_STATUS();
+    if (launched != kOk || a.splits == 1) return launched;
+    const CombineArguments<UniformParts> merge = {
+        {a.splits, rows}, a.parts, a.o, a.lse, rows, a.total_queries, a.heads_q, 1};
+    return launch_combine<typename Tile::Element, Tile::kHeadDim>(merge, a.splits, queue);
 }

@@ -35,9 +35,25 @@ int launch_sequence_kernel(typename Shape::Problem p, const ForwardArguments& a,
         wgmma_flash<Shape>, blocks, Shape::kThreads, 1, Shape::kSharedBytes, early, queue, query_map, key_map, value_map, p);
 }
 
-/// Packed sequences: plan and attention. The workspace holds the plan.
-template <class Shape>
-int launch_sequences(const VarlenArguments& a, VarlenBatch batch, const FlashLaunch& to) {
+/// The merge, which may start before the parts are there (tile/combine_splits.h).
+template <typename Element, int kColumns, typename Parts>
+__global__ void __launch_bounds__(kCombineWarps * 32) combine_early(const __grid_constant__ CombineArguments<Parts> a) {
+    combine_block<Element, kColumns>(a, [] { grid_dependency_wait(); });
+}
+
+template <class Element, int kHeadDim>
+int launch_combine_early(CombineArguments<UniformParts> merge, void* queue) {
+    const int blocks = share_segments<kHeadDim>(merge, merge.parts.splits);
+    return launch_cluster(
+        combine_early<Element, kHeadDim, UniformParts>, blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0, queue, merge);
+}
+
+constexpr SplitCost kPartCost = {3.0, 4.0, 0.1};   // in steps of 128 keys
+
+/// Packed sequences: plan, attention and, with kSplit and few tiles of up to `longest` keys, merge. The workspace holds the
+/// plan, and parts behind it.
+template <class Shape, bool kSplit>
+int launch_sequences(const VarlenArguments& a, VarlenBatch batch, int longest, const FlashLaunch& to) {
     batch.pack = a.pack;
     batch.tile_rows = Shape::kQueries;
     batch.step_keys = Shape::kKeys;
@@ -53,13 +69,23 @@ int launch_sequences(const VarlenArguments& a, VarlenBatch batch, const FlashLau
     p.all_keys = a.seqlen_k;
     p.plan = batch.plan;
     const int blocks = static_cast<int>(std::min<long long>(units, to.multiprocessors));
+    if constexpr (kSplit) {
+        const ListedParts list(to.workspace, to.workspace_bytes, most);
+        const long long rows = static_cast<long long>(a.total_queries) * a.heads_q;
+        const int steps = ceil_div(std::max(longest, 1), Shape::kKeys);
+        p.splits = choose_splits(units, steps, to.multiprocessors, list.capacity(rows, Shape::kHeadDim), kPartCost);
+        p.steps_per_split = ceil_div(steps, p.splits);
+        if (p.splits > 1) {
+            if (units * p.splits > 0x7fffffffLL) return kUnsupportedShape;
+            p.parts = SplitWorkspace::at(list.start, p.splits, rows, Shape::kHeadDim);
+            const int all = static_cast<int>(std::min<long long>(units * p.splits, to.multiprocessors));
+            const int launched = launch_sequence_kernel<Shape>(p, a, all, EARLY_START != 0, to.queue);
+            if (launched != kOk) return launched;
+            return launch_combine_early<typename Shape::Element, Shape::kHeadDim>(
+                {{p.splits, rows}, p.parts, a.o, a.lse, rows, a.total_queries, a.heads_q, 1}, to.queue);
+        }
+    }
     return launch_sequence_kernel<Shape>(p, a, blocks, EARLY_START != 0, to.queue);
-}
-
-/// The merge, which may start before the parts are there (tile/combine_splits.h).
-template <typename Element, int kColumns, typename Parts>
-__global__ void __launch_bounds__(kCombineWarps * 32) combine_early(const __grid_constant__ CombineArguments<Parts> a) {
-    combine_block<Element, kColumns>(a, [] { grid_dependency_wait(); });
 }
 
 /// Sequences of one length: shared tiles (a.pack) and split keys, as many as `cost` and the workspace allow.
@@ -83,11 +109,8 @@ int launch_parts(const ForwardArguments& a, SplitCost cost, const FlashLaunch& t
     const int launched =
         launch_sequence_kernel<Shape>(p, a, std::min(p.units, to.multiprocessors), EARLY_START != 0, to.queue);
     if (launched != kOk || p.splits == 1) return launched;
-    CombineArguments<UniformParts> merge = {{p.splits, rows}, p.parts, a.o, a.lse, rows, a.seqlen_q, a.heads_q, 1};
-    const int blocks = share_segments<Shape::kHeadDim>(merge, p.splits);
-    return launch_cluster(
-        combine_early<typename Shape::Element, Shape::kHeadDim, UniformParts>, blocks, kCombineWarps * 32, 1, 0,
-        EARLY_START != 0, to.queue, merge);
+    return launch_combine_early<typename Shape::Element, Shape::kHeadDim>(
+        {{p.splits, rows}, p.parts, a.o, a.lse, rows, a.seqlen_q, a.heads_q, 1}, to.queue);
 }
 
 /// Few queries, or too few tiles to fill the device: heads that read the same keys share tiles where that takes fewer of them,
@@ -95,13 +118,13 @@ int launch_parts(const ForwardArguments& a, SplitCost cost, const FlashLaunch& t
 template <class Element, int kHeadDim>
 int launch_few(ForwardArguments a, const FlashLaunch& to) {
     constexpr bool kWide = kHeadDim == 256;
-    using One = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, 8, SequenceWork<false>>;
-    const SplitCost cost = FEW == 2 ? SplitCost{1.5, 2.0, 0.05} : SplitCost{3.0, 4.0, 0.1};
+    using One = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, 8, SequenceWork<false, true>>;
+    const SplitCost cost = FEW == 2 ? SplitCost{1.5, 2.0, 0.05} : kPartCost;
     const auto tiles = [&](int pack) { return ceil_div(a.seqlen_q << pack, 64) * (a.heads_q >> pack); };
     a.pack = most_heads_packed(a.heads_q / a.heads_k, 64);
     while (a.pack > 0 && tiles(a.pack - 1) <= tiles(a.pack)) --a.pack;
     if constexpr (kHeadDim == 128) {
-        using Two = FlashShape<Element, kHeadDim, 2, 128, kFlashTurns | kFlashEarlyFactors | kFlashHalves, 3, 3, 8, SequenceWork<false>>;
+        using Two = FlashShape<Element, kHeadDim, 2, 128, kFlashTurns | kFlashEarlyFactors | kFlashHalves, 3, 3, 8, SequenceWork<false, true>>;
         const int most = most_heads_packed(a.heads_q / a.heads_k, 64);
         if (a.seqlen_q << most > 64) {
             a.pack = most;
