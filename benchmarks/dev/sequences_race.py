@@ -180,8 +180,8 @@ def main() -> int:
         return 0
     for name, kernels in right_builds(options.folder, options.rest, options.check_seconds).items():
         lib.say(f"{name}: us (TFLOP/s, TB/s)")
-        more = [lib.Kernel(lib.Problem(name), path.stem, path) for path in options.unchecked if path.parent.name == name]
-        race(name, more + kernels, options)
+        trusted = [path for path in options.unchecked if path.parent.name == name]
+        race(name, [lib.Kernel(lib.Problem(name), path.stem, path) for path in trusted] + kernels, options)
     for label, reason in lib.REFUSED.items():
         lib.say(f"refused: {label}: {reason}")
     lib.say(f"{lib.clocks()} | {lib.elapsed():.0f} s")
