@@ -4,7 +4,7 @@
 //!KERNEL summary flash_attention/mma_sync over packed sequences: tiles listed on the device, the longest first
 //!KERNEL arch sm_89 sm_90a
 //
-// The tiles, the products and the softmax are flash_attention/mma_sync.cu's. What differs is where a block finds its work: a
+// The tiles (those of the build's oldest architecture), the products and the softmax are flash_attention/mma_sync.cu's. What differs is where a block finds its work: a
 // first kernel lists the tiles of all sequences in the workspace, sorted by their steps of keys (tile/varlen_plan.h), and a
 // block of the second takes one of them for one head. The host does not know the lengths, so it starts as many blocks as
 // there could be tiles, queries / tile + sequences; those without one end at once. Neighbouring blocks take the same tile of
@@ -20,6 +20,8 @@
 // Shapes: all of kernel.h with softmax_scale > 0, 16-byte aligned tensors and a workspace of 32 bytes per possible tile.
 #include "kernel.h"
 
+#include <type_traits>
+
 #include "tile/flash_varlen.h"
 
 namespace {
@@ -32,7 +34,7 @@ template <typename Element, int kHeadDim>
 int choose(
     VarlenArguments a, const VarlenBatch& batch, Longest longest, void* workspace, size_t workspace_bytes, void* queue) {
     using Tiles = Choice<Element, kHeadDim>;
-    using Hopper = typename Tiles::Hopper;
+    using Whole = std::conditional_t<kHopper, typename Tiles::Hopper, typename Tiles::Ada>;
     using Few = PackedTile<typename Tiles::Few>;
     int error = 0;
     const int multiprocessors = count_multiprocessors(&error);
@@ -45,14 +47,7 @@ int choose(
         a.pack = most_heads_packed(a.heads_q / a.heads_k, Few::kQueries);
         return launch(Few());
     }
-    const bool room = has_room(&error);
-    if (error != 0) return error;
-    if constexpr (!kHopper) {
-        using Ada = typename Tiles::Ada;
-        static_assert(Ada::kSharedBytes <= 99 * 1024 && Few::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
-        if (!room) return launch(Ada());
-    }
-    return launch(Hopper());
+    return launch(Whole());
 }
 
 template <typename Element>
