@@ -36,7 +36,6 @@ SMALL = {
         *(varlen(15, 2500, "mixed", 4, 2, dim, 1) for dim in (128, 64, 256)), varlen(15, 2500, "mixed", 4, 2, 128, 0),
         varlen(9, 3000, "mixed", 8, 1, 128, 1, 200), varlen(7, 4000, "decode", 8, 2, 64, 1, 7),
         varlen(5, 2000, "decode", 8, 2, 256, 1, 40), varlen(4, 3000, "tail", 2, 1, 256, 0),
-        varlen(600, 3000, "tail", 1, 1, 64, 1),
     ],
     "flash_attention": [          # what mma_sync's tiles for few queries, or others in their place, are for
         *(lib.flash(1, 16, 4000, 32, 4, dim, 1) for dim in (128, 64, 256)), lib.flash(2, 1, 700, 8, 1, 128, 1),
