@@ -69,7 +69,8 @@ def check(name: str, libraries: list[Path]) -> None:
     print(f"{len(cases)} cases after {lib.elapsed():.1f} s", flush=True)
     for library in libraries:
         kernel = lib.Kernel(problem, library.stem, library)
-        for case, data, expected in cases:
+        for number, (case, data, expected) in enumerate(cases):
+            print(f"{library.stem}: case {number}, {lib.elapsed():.1f} s", flush=True)      # where a hang is
             space = problem.binding.workspace_bytes(case)
             wrong = lib.check(kernel, case, data, expected, space)
             if not wrong and name == "flash_attention" and case["sq"] == 1:
