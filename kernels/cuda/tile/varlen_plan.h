@@ -25,8 +25,7 @@ struct alignas(16) VarlenTile {
 /// What the planning kernel leaves in the workspace.
 struct alignas(16) VarlenPlan {
     int count;        // of tiles
-    unsigned taken;   // for blocks that take what is left: 0
-    int unused[6];
+    int unused[7];
     VarlenTile tiles[1];
 
     static size_t bytes(long long tiles) { return static_cast<size_t>(tiles + 1) * sizeof(VarlenTile); }
@@ -80,10 +79,7 @@ __global__ void __launch_bounds__(kPlanThreads) plan_varlen(const __grid_constan
         at += i < thread ? counts[i] : 0;
     }
     const int first = static_cast<int>(blockIdx.x) * kPlanThreads + thread;
-    if (first == 0) {
-        b.plan->count = total;
-        b.plan->taken = 0;
-    }
+    if (first == 0) b.plan->count = total;
     const bool sorted = total <= kPlanSorted;
     for (int s = begin; s < end; ++s) {
         const int tiles = tiles_of(s);

@@ -73,9 +73,8 @@ __device__ __forceinline__ void issue_output(
 /// Where a warpgroup stands in the rings.
 template <class Shape>
 struct FlashConsumer {
-    using Tile = typename Shape::Tile;
     const FlashMemory<Shape>& memory;
-    const typename Shape::Problem& p;
+    const FlashProblem& p;
     int group, lane;
     RingPosition<Shape::kKeyStages> key_at;
     RingPosition<Shape::kValueStages> value_at;
@@ -85,7 +84,7 @@ struct FlashConsumer {
     }
 
     /// Wait for a tile and its queries.
-    __device__ __forceinline__ Tile receive(unsigned number) const {
+    __device__ __forceinline__ FlashTile receive(unsigned number) const {
         mbarrier_wait(memory.query_full(memory.slot(group, number)), memory.parity(number));
         return memory.tile(group, number);
     }
@@ -96,8 +95,8 @@ struct FlashConsumer {
     }
     /// Steps of a tile in which this warpgroup sees keys. Others see up to one more, in the beginning, or have rows where it
     /// has none.
-    __device__ __forceinline__ int own_steps(const Tile& tile) const {
-        return tile.steps == kFlashNoTile ? 0 : flash_steps<Shape>(p, tile, group * 64, 64);
+    __device__ __forceinline__ int own_steps(const FlashTile& tile) const {
+        return tile.steps == kFlashNoTile ? 0 : flash_steps<Shape>(p, tile.first_query + group * 64, 64);
     }
     __device__ __forceinline__ void release_keys() {
         release(memory.keys_empty(key_at.stage));
@@ -129,8 +128,7 @@ struct FlashConsumer {
 /// All tiles of one consumer warpgroup.
 template <class Shape>
 __device__ __forceinline__ void consume_flash(
-    const FlashMemory<Shape>& memory, const typename Shape::Problem& p, int group, int lane) {
-    using Tile = typename Shape::Tile;
+    const FlashMemory<Shape>& memory, const FlashProblem& p, int group, int lane) {
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
     FlashQuery<Shape> query;
@@ -139,32 +137,32 @@ __device__ __forceinline__ void consume_flash(
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
 
-    const auto softmax = [&](int first_query, unsigned number, int step) {
-        const auto extent = flash_extent(p, memory.tile(group, number));
-        const int first_key = (extent.first_step + step) * Shape::kKeys;
-        // No row of the warpgroup sees fewer keys than its first one.
-        if (first_key + Shape::kKeys > flash_seen(p, extent, first_query + group * 64)) {
+    const auto softmax = [&](int first_query, int step) {
+        // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
+        const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
+        const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
+        if (first_key + Shape::kKeys > seen) {
             const int thread = recomputed_thread();
             int limits[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const int row = first_query + thread / 32 * 16 + thread % 32 / 4 + 8 * half;
-                limits[half] = flash_seen(p, extent, row) - first_key;
+                limits[half] = min(p.keys, p.causal ? row + 1 + p.keys - p.queries : p.keys) - first_key;
             }
             mask_scores(scores, limits, thread % 32);
         }
         softmax_scores<Shape::kSlack, Shape::kHalves>(scores, rows, corrections, p.scale);
     };
     float factors[2];   // of a finished output
-    const auto first_row_of = [&](const Tile& tile) {   // of this thread
+    const auto first_row_of = [&](const FlashTile& tile) {   // of this thread
         return tile.first_query + recomputed_thread() / 32 * 16 + recomputed_thread() % 32 / 4;
     };
     const auto finish = [&](unsigned number) {
-        const Tile& tile = memory.tile(group, number);
+        const FlashTile& tile = memory.tile(group, number);
         finish_rows(p, tile, first_row_of(tile), rows, factors, recomputed_thread() % 32);
     };
     const auto store = [&](unsigned number) {
-        const Tile& tile = memory.tile(group, number);
+        const FlashTile& tile = memory.tile(group, number);
         store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
@@ -174,7 +172,7 @@ __device__ __forceinline__ void consume_flash(
 
     unsigned number = 0;   // of the tile
     while (true) {
-        const Tile first = at.receive(number);
+        const FlashTile first = at.receive(number);
         if (first.steps == kFlashNoTile) break;
         int step = at.own_steps(first) - 1, first_query = first.first_query;
         rows[0] = rows[1] = SoftmaxRow();
@@ -203,7 +201,7 @@ __device__ __forceinline__ void consume_flash(
         wgmma_results(scores);
         at.release_keys();
         if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-        softmax(first_query, number, step);
+        softmax(first_query, step);
 
         bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
         const auto finish_output = [&] {
@@ -231,7 +229,7 @@ __device__ __forceinline__ void consume_flash(
             if (last) {
                 // Not while a turn is yet to be let pass: others need it to get as far as the next tile.
                 if (!Shape::kSeamless || skipped > 0) break;
-                const Tile next = at.receive(number + 1);
+                const FlashTile next = at.receive(number + 1);
                 step = at.own_steps(next);
                 if (step == 0) break;   // a tile that is none of this warpgroup's
                 next_query = next.first_query;
@@ -266,7 +264,7 @@ __device__ __forceinline__ void consume_flash(
                 finished = true;
             }
             if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-            softmax(first_query, number, step);
+            softmax(first_query, step);
         }
 
         // A last step, beside which nothing runs.

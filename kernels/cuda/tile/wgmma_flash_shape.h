@@ -20,16 +20,12 @@ enum FlashOptions {
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
 ///
-/// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections. Work: whose
-/// tiles they are (FlashWork).
+/// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections.
 template <
     class Element_, int kHeadDim_, int kGroups_, int kKeys_, int kOptions_, int kKeyStages_ = 2,
-    int kValueStages_ = 2, int kSlack_ = 8, class Work_ = FlashWork>
+    int kValueStages_ = 2, int kSlack_ = 8>
 struct FlashShape {
     using Element = Element_;
-    using Work = Work_;
-    using Problem = typename Work::Problem;
-    using Tile = typename Work::Tile;
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kSlack = kSlack_;
     static constexpr int kKeyStages = kKeyStages_, kValueStages = kValueStages_;
     static constexpr bool kTurns = (kOptions_ & kFlashTurns) != 0 && kGroups > 1;
@@ -41,8 +37,8 @@ struct FlashShape {
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : Work::kProducerRegisters;
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : (504 - kProducerRegisters) / 2;
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 24;
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, in TMA's 128-byte swizzle; a tile of queries is one warpgroup's.
     static constexpr int kQueryBytes = 64 * kHeadDim * 2, kKeyBytes = kKeys * kHeadDim * 2;
@@ -53,17 +49,13 @@ struct FlashShape {
     // What is known of a tile is read once more when its output is stored, after the first step of the next one. Tiles that
     // follow may be known by then, as many as there is room for the queries of and two that had but one step.
     static constexpr int kTiles = 8;
-    static constexpr int kBarriersAt = kTilesAt + (kGroups + 1) * kTiles * static_cast<int>(sizeof(Tile));
+    static constexpr int kBarriersAt = kTilesAt + (kGroups + 1) * kTiles * static_cast<int>(sizeof(FlashTile));
     static constexpr int kSharedBytes = kBarriersAt + (2 * kQuerySlots + 2 * kKeyStages + 2 * kValueStages + 4) * 8;
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
-    // Registers are allotted in eights; what consumers take beyond that is what the producers gave, or they wait for ever.
-    static_assert(
-        !kMovesRegisters || kGroups * kConsumerRegisters + kProducerRegisters <= (kGroups + 1) * (65536 / kThreads / 8 * 8),
-        "more registers than a block has");
 };
 
 /// Addresses in one block's shared memory. `group` is a consumer warpgroup; a block's tiles have the numbers 0, 1, ...
@@ -72,9 +64,8 @@ struct FlashMemory {
     uint32_t start;
 
     /// What a warpgroup is told about a tile, or, as one more group, the producer of values.
-    __device__ __forceinline__ typename Shape::Tile& tile(int group, unsigned number) const {
-        auto* const tiles = reinterpret_cast<typename Shape::Tile*>(swizzled_shared() + Shape::kTilesAt);
-        return tiles[group * Shape::kTiles + number % Shape::kTiles];
+    __device__ __forceinline__ FlashTile& tile(int group, unsigned number) const {
+        return reinterpret_cast<FlashTile*>(swizzled_shared() + Shape::kTilesAt)[group * Shape::kTiles + number % Shape::kTiles];
     }
     __device__ __forceinline__ static int slot(int group, unsigned number) {
         return group * Shape::kQueryStages + static_cast<int>(number % Shape::kQueryStages);

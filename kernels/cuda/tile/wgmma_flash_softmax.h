@@ -128,25 +128,7 @@ __device__ __forceinline__ void finish_rows(
     }
 }
 
-/// Normalise and write one of the two rows of which this thread holds every fourth pair of columns.
-template <class Shape>
-__device__ __forceinline__ void store_row(
-    uint8_t* row, bool valid, const float (&out)[Shape::kHeadDim / 2], float factor, int half, int lane) {
-    uint8_t* const to = row + lane % 4 * 16;
-#pragma unroll
-    for (int i = 0; i < Shape::kHeadDim / 32; ++i) {
-        uint32_t packed[4];
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-            const float* const pair = out + 16 * i + 4 * j + 2 * half;
-            packed[j] = Shape::Element::pack(pair[0] * factor, pair[1] * factor);
-        }
-        transpose_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
-        if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
-    }
-}
-
-/// Normalise and write this thread's two rows, of which the first is `query`.
+/// Normalise and write the two rows of which this thread holds every fourth pair of columns; the first is `query`.
 template <class Shape>
 __device__ __forceinline__ void store_rows(
     const FlashProblem& p, const FlashTile& tile, int query, const float (&out)[Shape::kHeadDim / 2],
@@ -154,7 +136,20 @@ __device__ __forceinline__ void store_rows(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const int row = query + 8 * half;
-        const size_t position = (static_cast<size_t>(tile.batch) * p.queries + row) * p.heads + tile.head;
-        store_row<Shape>(p.o + position * (Shape::kHeadDim * 2), row < p.queries, out, factors[half], half, lane);
+        const bool valid = row < p.queries;
+        uint8_t* const to =
+            p.o + ((static_cast<size_t>(tile.batch) * p.queries + row) * p.heads + tile.head) * (Shape::kHeadDim * 2) +
+            lane % 4 * 16;
+#pragma unroll
+        for (int i = 0; i < Shape::kHeadDim / 32; ++i) {
+            uint32_t packed[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float* const pair = out + 16 * i + 4 * j + 2 * half;
+                packed[j] = Shape::Element::pack(pair[0] * factors[half], pair[1] * factors[half]);
+            }
+            transpose_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
+            if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
+        }
     }
 }

@@ -37,11 +37,6 @@ def case(batch, sq, sk, hq, hk, dim, causal, half=0):
     return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "half": half}
 
 
-@pytest.fixture(scope="module")
-def packed(tmp_path_factory):
-    return EmulatedFlash(tmp_path_factory.mktemp("emulated"), {}, problem="flash_attention_varlen")
-
-
 def name(value):
     return "-".join(map(str, value.values()))
 
@@ -87,28 +82,6 @@ def test_keys_of_few_queries_are_split(kernel):
     size = case(1, 3, 1500, 2, 1, 64, 1)
     part = size["sq"] * size["hq"] * (size["dim"] + 1) * 4
     kernel.check(size, workspace_bytes=16 * part, processors=64)
-
-
-@pytest.mark.parametrize("size", [
-    case(2, 5, 300, 6, 1, 128, 1, 1),        # two of six heads share a tile
-    case(1, 40, 260, 4, 2, 64, 1),           # two tiles
-    case(1, 20, 500, 8, 1, 128, 0),          # two consumers
-    case(1, 1, 330, 8, 2, 256, 0),
-], ids=name)
-def test_heads_that_share_keys_share_tiles(kernel, size):
-    kernel.check(size, processors=2)
-
-
-@pytest.mark.parametrize("size", [
-    {"batch": 9, "tq": 430, "tk": 510, "lens": "mixed", "hq": 2, "hk": 2, "dim": 64, "causal": 1, "half": 0},
-    {"batch": 15, "tq": 660, "tk": 700, "lens": "mixed", "hq": 1, "hk": 1, "dim": 128, "causal": 0, "half": 1},
-    {"batch": 3, "tq": 300, "tk": 250, "lens": "tail", "hq": 1, "hk": 1, "dim": 128, "causal": 1, "half": 0},
-    {"batch": 4, "tq": 260, "tk": 200, "lens": "tail", "hq": 2, "hk": 1, "dim": 256, "causal": 1, "half": 0},
-    {"batch": 7, "tq": 20, "tk": 333, "lens": "mixed", "hq": 8, "hk": 2, "dim": 64, "causal": 1, "half": 1},
-], ids=name)
-def test_packed_sequences_match_the_reference(packed, size):
-    """Keys that no query sees hold NaN, also those behind a sequence that a box ends in."""
-    packed.check(size, eager=size["causal"] == 1, processors=3, workspace_bytes=1 << 12)
 
 
 def test_rows_without_keys_are_exact(kernel):
