@@ -50,6 +50,13 @@ def stop() -> None:
     _process.stop()
 
 
+def processors() -> int:
+    """How many processors this process may use: those it is bound to, and no more than its control group's share."""
+    from backends import _process
+
+    return _process.processors()
+
+
 def get(name: str) -> Backend:
     """The backend called ``name``.
 

@@ -74,6 +74,24 @@ def ask(argv: Sequence[str], timeout: float = 20.0) -> str | None:
     return answer.stdout.decode(errors="replace") if answer.returncode == 0 else None
 
 
+def processors(groups: Path = Path("/sys/fs/cgroup")) -> int:
+    """How many commands can compute at the same time: the processors this process is bound to, or its group's share.
+
+    A container with two of a server's 64 processors sees 64 and is held back by its control group; the files below
+    ``groups`` (of version 2, then 1) say by how much.
+    """
+    bound = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    quota, period = "max", "0"
+    with contextlib.suppress(OSError, ValueError):
+        quota, period = (groups / "cpu.max").read_text().split()
+    with contextlib.suppress(OSError):
+        quota = (groups / "cpu" / "cpu.cfs_quota_us").read_text().strip()
+        period = (groups / "cpu" / "cpu.cfs_period_us").read_text().strip()
+    if quota.isdecimal() and period.isdecimal() and int(quota) and int(period):
+        return max(1, min(bound, -(-int(quota) // int(period))))
+    return bound
+
+
 def _kill_group(process: subprocess.Popen[bytes]) -> None:
     try:
         os.killpg(process.pid, signal.SIGKILL)   # start_new_session: the group's id is the process's

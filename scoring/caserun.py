@@ -68,6 +68,7 @@ class Slot:
     memory: layout.SlotMemory
     data: Any = None
     seed: int = 0
+    expected: Sequence[Any] | None = None        # of ``data``, while several contestants answer it
 
 
 class CaseRun:
@@ -180,6 +181,7 @@ class CaseRun:
         ``seal`` makes the bytes of all inputs unreadable before the worker can see them.
         """
         slot.seed, slot.data, plan, tensors = self._fresh()
+        slot.expected = None
         changed = plan != slot.memory.layout
         if changed:
             old = slot.memory.arena
@@ -196,10 +198,18 @@ class CaseRun:
         return changed
 
     def verify_slot(
-        self, slot: Slot, contestant: Contestant, outputs: Sequence[torch.Tensor] | None = None
+        self, slot: Slot, contestant: Contestant, outputs: Sequence[torch.Tensor] | None = None, again: bool = False,
     ) -> Verdict:
-        """Judge a slot's outputs (or the private copies of them, ``outputs``) and all that must be untouched."""
-        expectations = self.problem.expectations(slot.data)
+        """Judge a slot's outputs (or the private copies of them, ``outputs``) and all that must be untouched.
+
+        ``again``: others answer the same inputs. What is expected is then kept, as far as there is room, until the next
+        ``refresh``; nobody else may have changed the inputs since the last one.
+        """
+        expectations = slot.expected if again else None
+        if expectations is None:
+            expectations = self.problem.expectations(slot.data)
+            if again and self._room_for(expectations):
+                slot.expected = expectations
         verdict = verify(
             self.problem, slot.memory, slot.data, expectations, contestant.partial, given=outputs,
             case=self.case.params)
@@ -208,6 +218,17 @@ class CaseRun:
             if not bool((guard == 0xFF).all()):
                 return Verdict(Status.MUTATED_INPUT, "wrote beyond the end of its workspace")
         return verdict
+
+    def _room_for(self, expectations: Sequence[Any] | None) -> bool:
+        """Whether one more slot's expectations may be kept: a twentieth of the memory holds all of them."""
+        kept = [each for slot in self.slots for each in slot.expected or ()]
+        size: int = sum(each.values.nbytes + each.bound.nbytes for each in (*kept, *(expectations or ())))
+        return size <= self._expected_bytes()
+
+    def _expected_bytes(self) -> int:
+        if self.torch_device.startswith("cuda"):
+            return int(torch.cuda.get_device_properties(self.torch_device).total_memory) // 20
+        return 1 << 29
 
     def _plan(self, data: Any) -> tuple[layout.Plan, dict[str, torch.Tensor]]:
         """Placement of ``data`` and of the outputs it calls for."""

@@ -58,6 +58,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--no-save", action="store_true", help="do not keep the records")
     run.add_argument("--checks", metavar="LIST",
                      help="what an emulated device looks for: all (default in test mode), none, or names (bounds, …)")
+    tune.add_argument("--vary", action="append", metavar="NAME",
+                      help="vary this tunable alone, or these; the others keep their defaults (default: all vary)")
+    tune.add_argument("--markdown", action="store_true", help="as GitHub tables, to be kept in a file")
     for sub in (run, tune):
         sub.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
         sub.add_argument("--seed", type=int,

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""One judgement at a time on a GPU: a lock that all judges of a machine share, whoever runs them.
+"""Who times is alone on a GPU: a lock that all judges of a machine share, whoever runs them.
 
 Two at once would share the device in turns: calls would take longer than they do, and what a chain costs by itself
-would be measured too long, to be subtracted from somebody's time.
+would be measured too long, to be subtracted from somebody's time. Judges that only check do not mind one another, so
+any number of them may hold the lock together.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ def lock_file(device: str) -> Path:
 
 
 @contextlib.contextmanager
-def holding(device: str, waiting: Callable[[], None]) -> Iterator[bool]:
-    """Within: no other judge holds ``device``; ``waiting`` is called once if one does. False where no lock can be.
+def holding(device: str, waiting: Callable[[], None], shared: bool = False) -> Iterator[bool]:
+    """Within: no other judge holds ``device``, with ``shared`` none but such as share it, too; ``waiting`` is called
+    once if one does. False where no lock can be.
 
     The lock goes with the process, however it ends.
     """
@@ -35,11 +37,12 @@ def holding(device: str, waiting: Callable[[], None]) -> Iterator[bool]:
     try:
         with contextlib.suppress(OSError):
             os.fchmod(fd, 0o666)            # another user's judge has to open it as well
+        wanted = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(fd, wanted | fcntl.LOCK_NB)
         except OSError:
             waiting()
-            fcntl.flock(fd, fcntl.LOCK_EX)
+            fcntl.flock(fd, wanted)
         yield True
     finally:
         os.close(fd)

@@ -12,12 +12,14 @@ import itertools
 import shutil
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import backends
-from backends.base import Availability, Backend, Device, SourceError, Target, ToolchainMissing, UnknownTarget
+from backends.base import Availability, Backend, Binary, Device, SourceError, Target, ToolchainMissing, UnknownTarget
 from backends.source import KernelSource, Signature, kernels
+from scoring.builds import Build
 from scoring.config import Config
 from scoring.emulation import EMULATED
 from scoring.judge import Job, Limits
@@ -29,8 +31,8 @@ from scoring.selection import SelectionError, is_kernel, problem_names
 from scoring.timing import TimingOptions
 
 __all__ = [
-    "Candidate", "Place", "SelectionError", "build", "candidates", "contestant", "peers", "places", "select_kernels",
-    "select_problems", "submission", "submission_problem",
+    "Candidate", "Place", "SelectionError", "build", "builds_of", "candidates", "contestant", "peers", "places",
+    "select_kernels", "select_problems", "submission", "submission_problem",
 ]
 
 if TYPE_CHECKING:
@@ -218,18 +220,38 @@ def peers(config: Config, problem: Problem, place: Place) -> tuple[Contestant, .
     return tuple(found)
 
 
+def builds_of(config: Config, candidate: Candidate, mode: Mode, to_run: bool) -> dict[tuple[str, ...], Build]:
+    """What a compiler has to make for a candidate, by what tells builds apart: the kernel, then the judge's own."""
+    source, place = candidate.source, candidate.place
+
+    def kernel() -> Binary:
+        if candidate.error is not None:
+            raise candidate.error
+        return place.backend.compile(source, place.target, candidate.defines, cache_dir=config.cache)
+
+    values = (f"{name}={value}" for name, value in sorted(candidate.defines.items()))
+    name = f"{candidate.problem.name} {candidate.kernel} for {place.target.gpu}"
+    found = {(str(source.path), place.target.gpu, place.target.arch, *values): Build(name, kernel)}
+    if to_run and is_chained(place, mode):
+        path, where = chain_source(place), place.target
+        found[str(path), where.gpu, where.arch] = Build(
+            f"the judge's chain for {where.gpu}", partial(_compile_chain, config, place))
+    return found
+
+
 def build(
     config: Config, candidate: Candidate, mode: Mode, cases: Sequence[Case], with_peers: bool,
-    progress: Callable[[str], None], to_run: bool = True,
+    progress: Callable[[str], None], to_run: bool = True, binary: Binary | None = None,
 ) -> Job:
-    """Compile a candidate into a job; without ``to_run`` into one that only shows what the compiler made of it.
+    """A candidate as a job; without ``to_run`` one that only shows what the compiler made of it. ``binary`` is what
+    ``builds_of`` made of the kernel, if that has been done.
 
     Raises ``CompileError``, ``SourceError``, ``ToolchainMissing``.
     """
     source, place = candidate.source, candidate.place
-    if candidate.error is not None:
-        raise candidate.error
-    binary = place.backend.compile(source, place.target, candidate.defines, cache_dir=config.cache)
+    if binary is None:
+        kernel, *_others = builds_of(config, candidate, mode, to_run=False).values()
+        binary = kernel.make()
     if not to_run:
         place = replace(place, device=None, reason="compiled; not asked to run")
     runner = contestant(candidate.kernel, source.signature(), binary.path, place) if place.device else None
@@ -304,16 +326,29 @@ def _job(
     )
 
 
+def is_chained(place: Place, mode: Mode) -> bool:
+    """Whether calls in a place are timed by the judge's commit chain: where something real is timed."""
+    return place.device is not None and not place.device.emulated and mode is not Mode.TEST
+
+
+def chain_source(place: Place) -> Path:
+    return NATIVE / f"chain{place.backend.suffix}"
+
+
+def _compile_chain(config: Config, place: Place) -> Binary:
+    source = KernelSource.read(chain_source(place), NATIVE, "chain")
+    return place.backend.compile(source, place.target, cache_dir=config.cache)
+
+
 def chain(config: Config, place: Place, mode: Mode) -> dict[str, Any] | None:
     """The commit chain's library for a place where something is timed; None elsewhere, and without a compiler.
 
     Raises ``CompileError``.
     """
-    if place.device is None or place.device.emulated or mode is Mode.TEST:
+    if not is_chained(place, mode):
         return None
-    path = NATIVE / f"chain{place.backend.suffix}"
     try:
-        binary = place.backend.compile(KernelSource.read(path, NATIVE, "chain"), place.target, cache_dir=config.cache)
+        binary = _compile_chain(config, place)
     except ToolchainMissing:
         return None
     preload = [str(library) for library in place.backend.runtime_libraries(place.device)]

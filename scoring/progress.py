@@ -70,6 +70,13 @@ class Progress:
         if self._live is not None:
             self.stage(text)
 
+    def note(self, text: str) -> None:
+        """Something on the way to the next stage: a line of its own in a log, without a count."""
+        if self._plain:
+            self._file.write(f"{one_line(text)}\n")
+            self._file.flush()
+        self.detail(text)
+
     def advance(self, steps: int = 1) -> None:
         """``steps`` of ``total`` are done."""
         self.done += steps

@@ -75,7 +75,7 @@ class Referee:
         properties = torch.cuda.get_device_properties(self.job.torch_device)
         name = str(getattr(properties, "uuid", self.job.torch_device))      # an index is another GPU in another process
         wait = partial(self.job.progress, f"{self.job.kernel}: waiting for another judgement on {self.job.target.gpu}")
-        with exclusive.holding(name, wait) as alone:
+        with exclusive.holding(name, wait, shared=not timed) as alone:
             if not alone:
                 self.facts["device_lock"] = "none could be had: judgements at the same time disturb one another"
             try:

@@ -4,24 +4,40 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from scoring import model, units
 from scoring.model import SCHEMA, CaseResult, Record, Status
-from scoring.tables import Column, Style, draw
+from scoring.tables import Column, Style, draw, markdown
 from scoring.units import one_line
 
 FASTEST, EQUAL = "*", "~"
+MOST = 32              # combinations of a kernel that are tried without asking: each is a build and all its cases
 
 
-def combinations(tunables: Mapping[str, Sequence[str]], fixed: Mapping[str, str]) -> list[dict[str, str]]:
-    """Every combination of values, the defaults first, with those of ``fixed`` as they are. Empty without tunables."""
-    if not tunables:
+def combinations(
+    tunables: Mapping[str, Sequence[str]], fixed: Mapping[str, str], vary: Sequence[str] = ()
+) -> list[dict[str, str]]:
+    """Every combination of values, the defaults first, with those of ``fixed`` as they are; of the tunables in ``vary``
+    alone if any is named there. Empty where there is nothing to vary."""
+    chosen = {name: values for name, values in tunables.items() if not vary or name in vary}
+    if not chosen:
         return []
-    options = [[fixed[name]] if name in fixed else values for name, values in tunables.items()]
-    return [{**fixed, **dict(zip(tunables, values, strict=True))} for values in itertools.product(*options)]
+    options = [[fixed[name]] if name in fixed else values for name, values in chosen.items()]
+    return [{**fixed, **dict(zip(chosen, values, strict=True))} for values in itertools.product(*options)]
+
+
+def excess(tunables: Mapping[str, Sequence[str]], fixed: Mapping[str, str], vary: Sequence[str]) -> str:
+    """Why so many combinations are not tried, with what to do; "" for a number that is, or for what was asked for."""
+    varied = {name: len(values) for name, values in tunables.items() if name not in fixed}
+    count = math.prod(varied.values())
+    if vary or count <= MOST:
+        return ""
+    listed = ", ".join(f"{name} ({number})" for name, number in varied.items() if number > 1)
+    return f"{count} combinations of {listed}; --vary NAME takes one or some, -D NAME=VALUE keeps one as it is"
 
 
 @dataclass(frozen=True)
@@ -102,13 +118,28 @@ def table(tuning: Tuning, style: Style) -> str:
     protocols = sorted({v.record.protocol for v in tuning.variants if v.record.protocol})
     parts = (first.problem, first.kernel.partition("[")[0], f"{first.gpu} ({first.target})", *protocols)
     heading = style.heading(" · ".join(one_line(part) for part in parts))
+    if style.is_markdown:                # kept in a file: it says where it comes from
+        heading += f"\n{markdown(_circumstances(tuning))}\n"
     blocks = [f"{heading}\n{_variants(tuning, style)}"]
     numbers = [i for i, variant in enumerate(tuning.variants) if variant.timed]
     across = max(1, (style.width - max(map(len, tuning.cases), default=0)) // 12)     # a time, its mark and a gap
     blocks += [_cases(tuning, numbers[at : at + across], style) for at in range(0, len(numbers), across)]
     if numbers:
-        blocks.append(f"{FASTEST} fastest of the case   {EQUAL} within its 95 % interval")
+        legend = f"{FASTEST} fastest of the case, {EQUAL} within its 95 % interval"
+        blocks.append(markdown(legend) if style.is_markdown else legend)
     return "\n\n".join(blocks)
+
+
+def _circumstances(tuning: Tuning) -> str:
+    """Day, device, versions and clocks of a tuning, as far as its records know them."""
+    record = tuning.variants[0].record
+    clocks = [reading[end] for variant in tuning.variants for result in variant.timed.values()
+              if (reading := result.environment.get("sm_clock_mhz")) for end in ("min", "max")]
+    driver, torch = record.system.get("driver"), record.system.get("torch")
+    return ", ".join(one_line(str(part)) for part in (
+        record.created[:10], record.device, f"driver {driver}" if driver else "",
+        str(record.compile.get("version", "")).partition(";")[0], f"torch {torch}" if torch else "",
+        f"{min(clocks):.0f}–{max(clocks):.0f} MHz" if clocks else "", f"seed {record.seed}") if part)
 
 
 def _variants(tuning: Tuning, style: Style) -> str:

@@ -53,7 +53,7 @@ SHOWS = ("render", "junit", "report", "charts", "store", "tables", "tuning", "un
 MAKES = {"scoring.judge", "scoring.referee", "scoring.caserun", "scoring.session", "scoring.worker", "scoring.arena",
          "scoring.layout", "scoring.chain.calibration", "scoring.chain.library", "scoring.chain.gate",
          "scoring.chain.links", "scoring.chain.rounds", "scoring.contestants", "scoring.emulation", "scoring.check",
-         "scoring.diagnosis.explanation", "scoring.jobs", "backends"}
+         "scoring.diagnosis.explanation", "scoring.jobs", "scoring.builds", "scoring.plans", "backends"}
 TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
     "scoring/arena.py", "scoring/caserun.py", "scoring/chain/library.py", "scoring/chain/gate.py",
     "scoring/chain/links.py", "scoring/layout.py", "scoring/referee.py", "scoring/worker.py", "scoring/audit.py",

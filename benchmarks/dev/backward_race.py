@@ -2,15 +2,16 @@
 """Build, check and time variants of attention backward on a machine with an NVIDIA GPU, torch and nvcc.
 
     python benchmarks/dev/backward_race.py build FOLDER LABEL=VARIANT[@KERNELS][/KEY:VALUE ...] ...
-    python benchmarks/dev/backward_race.py check FOLDER [--seconds 30] [--labels REGEX]
+    python benchmarks/dev/backward_race.py check FOLDER [--seconds 30] [--seeds 1] [--labels REGEX]
     python benchmarks/dev/backward_race.py race FOLDER [--seconds 40] [--budget 250] [--labels REGEX] [--cases REGEX]
+        [--peers REGEX] [--parts N]
 
 ``build`` compiles kernels/cuda/flash_attention_bwd/VARIANT.cu (of another folder KERNELS, with ":" for "/", if given)
-for sm_90a into FOLDER/LABEL.so, all at once. ``check`` runs the problem's tests on each against its fp64 reference,
-with poisoned outputs and workspaces and guard bands, twice, and says whose bits repeat. ``race`` times by CUDA-graph
-replays in turns with torch's cuDNN and FlashAttention-2 backward and, where flash_attn_interface can be imported,
-FlashAttention-3's; with --parts it lists what the kernels of one call take. Labels that begin with "x" are for timing
-alone: they may leave work out.
+for sm_90a into FOLDER/LABEL.so, all at once. ``check`` runs the problem's tests, and some cases with many heads, on
+each against its fp64 reference, with poisoned outputs and workspaces and guard bands, twice, and says whose bits
+repeat. ``race`` times by CUDA-graph replays in turns with torch's cuDNN and FlashAttention-2 backward and, where
+flash_attn_interface can be imported, FlashAttention-3's; with --parts it lists what the kernels of one call take.
+Labels that begin with "x" are for timing alone: they may leave work out.
 """
 
 from __future__ import annotations
@@ -41,6 +42,12 @@ CASES = [shared.flash(16384 // s, s, s, h, h, dim, causal)
 CASES += [shared.flash(16384 // s, s, s, h, h, dim, causal)
           for dim, h in ((64, 32), (128, 16)) for s in (512, 16384) for causal in (0, 1)]
 CASES += [shared.flash(2, 8192, 8192, 16, 2, 128, 1)]
+# Checked beside the problem's tests: more heads than all blocks take at a time, and where fp16 weights were too small.
+MORE = [
+    {**case, "seed": 7} for case in (
+        shared.flash(4, 4096, 4096, 16, 16, 64, 1), shared.flash(8, 2048, 2048, 16, 16, 128, 0),
+        shared.flash(4, 600, 2100, 32, 8, 128, 0, 1), shared.flash(8, 1000, 1030, 64, 16, 64, 1))
+] + [{**shared.flash(1, 777, 777, 4, 4, 128, 1, 1), "seed": 336343576}]
 say = shared.say
 
 
@@ -83,12 +90,14 @@ def test_cases(problem: str) -> list[dict[str, int]]:
     return [{key: int(value) for key, value in re.findall(r"(\w+): (\d+)", line)} for line in lines]
 
 
-def check(problem: shared.Problem, kernels: list[shared.Kernel], seconds: float) -> int:
+def check(problem: shared.Problem, kernels: list[shared.Kernel], seconds: float, seeds: int) -> int:
     """All tests on all builds but those for timing alone; returns how many were wrong."""
     wrong: dict[str, int] = {}
     differ: dict[str, int] = {}
     count = 0
-    for case in test_cases(PROBLEM):
+    tests = test_cases(PROBLEM)
+    again = [{**case, "seed": case["seed"] + 7919 * turn} for turn in range(1, seeds) for case in tests]
+    for case in tests + MORE + again:
         if shared.elapsed() > seconds:
             say(f"out of time before {case}")
             break
@@ -192,12 +201,12 @@ def race(problem: shared.Problem, kernels: list[shared.Kernel], options: argpars
                 keep.append(outputs)
                 calls.append(kernel.bind(problem.binding.arguments(case, data), outputs, space))
             contestants[kernel.label] = calls
-        if not options.no_peers:
-            contestants.update(shared.torch_calls(problem, sets))
-            if fa3 is not None:
-                made = [tuple(torch.empty_like(x) for x in data[:3]) for data in sets]
-                for name, fixed in (("fa3", False), ("fa3 det", True)):
-                    contestants[name] = [partial(fa3, data, out, fixed) for data, out in zip(sets, made, strict=True)]
+        peers = shared.torch_calls(problem, sets)
+        if fa3 is not None:
+            made = [tuple(torch.empty_like(x) for x in data[:3]) for data in sets]
+            for name, fixed in (("fa3", False), ("fa3 det", True)):
+                peers[name] = [partial(fa3, data, out, fixed) for data, out in zip(sets, made, strict=True)]
+        contestants.update({name: calls for name, calls in peers.items() if re.fullmatch(options.peers, name)})
         result = take_turns(contestants, options.budget)
         rate = problem.binding.flops(case) * 1e-6
         say(f"{short}: " + "  ".join(f"{name} {us:.1f} ({rate / us:.0f})" for name, us in result.items()))
@@ -233,7 +242,8 @@ def main() -> int:
     parser.add_argument("--budget", type=float, default=250, help="milliseconds per row")
     parser.add_argument("--labels", default=".*", help="a pattern: only builds whose labels match")
     parser.add_argument("--cases", default="", help="a pattern: only cases whose numbers match")
-    parser.add_argument("--no-peers", action="store_true")
+    parser.add_argument("--peers", default=".*", help="a pattern: only peers whose names match")
+    parser.add_argument("--seeds", type=int, default=1, help="how often to draw the tests' data")
     parser.add_argument("--parts", type=int, default=0, help="list the kernels of so many builds")
     options = parser.parse_args()
     begin = time.monotonic()
@@ -245,7 +255,7 @@ def main() -> int:
     kernels = load(problem, options.folder, options.labels)
     say(f"{shared.clocks()} | torch {torch.__version__}")
     if options.task == "check":
-        return int(check(problem, kernels, options.seconds) > 0)
+        return int(check(problem, kernels, options.seconds, options.seeds) > 0)
     rows = race(problem, kernels, options)
     for name, reason in shared.REFUSED.items():
         say(f"at least once refused: {name}: {reason}")

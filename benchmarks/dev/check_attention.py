@@ -16,182 +16,43 @@ is written to $OUT/check_attention.json, too.
 from __future__ import annotations
 
 import argparse
-import ctypes
-import importlib.util
 import json
 import math
 import os
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
+from attention_cases import BUILDS, CHECKS, TIMED, flash, mla
+from attention_harness import (
+    DEVICE,
+    REFUSED,
+    ROOT,
+    Kernel,
+    Problem,
+    capture,
+    check,
+    clocks,
+    dtype_of,
+    elapsed,
+    module,
+    race,
+    say,
+    torch_calls,
+)
 
-ROOT = Path(__file__).resolve().parents[2]
-DEVICE = "cuda"
-GUARD = 4096                # bytes of poison on either side of every output and the workspace
-POISON = 0xFF               # NaN in bf16, fp16 and fp32
-START = time.monotonic()
-
-# Builds: label -> (variant, arch: "native" or "sm_89 ptx", defines). Labels that begin with "tiles" are optional.
-BUILDS: dict[str, dict[str, tuple[str, str, dict[str, int]]]] = {
-    "flash_attention": {
-        "wgmma": ("wgmma_tma", "native", {}),
-        "ours": ("mma_sync", "native", {}),
-        "ada": ("mma_sync", "sm_89 ptx", {}),
-        "tilesA": ("mma_sync", "native", {"D64_WARPS": 8, "D128_KEYS": 48, "D256_KEYS": 32}),
-    },
-    "mla_decode": {
-        "wgmma": ("wgmma_tma", "native", {}),
-        "ours": ("mma_sync", "native", {}),
-        "ada": ("mma_sync", "sm_89 ptx", {}),
-        "tilesA": ("mma_sync", "native", {"ROWS16_STAGES": 5, "ROWS16_BLOCKS": 1, "ROWS32_STAGES": 4}),
-    },
-}
-
-
-def flash(batch: int, sq: int, sk: int, hq: int, hk: int, dim: int, causal: int, half: int = 0) -> dict[str, Any]:
-    return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "half": half}
-
-
-def mla(batch: int, hq: int, sk: int, lens: str = "uniform", sq: int = 1, causal: int = 0) -> dict[str, Any]:
-    return {"batch": batch, "sq": sq, "hq": hq, "sk": sk, "lens": lens, "causal": causal}
-
-
-CHECKS = {
-    "flash_attention": [
-        *(flash(*size, dim, causal, half) for dim in (64, 128, 256) for causal in (0, 1)
-          for half, size in enumerate([(1, 512, 512, 8, 8), (2, 113, 203, 4, 2)])),
-        *(flash(1, 1, 1, 1, 1, dim, 1) for dim in (64, 128, 256)),
-        flash(3, 17, 1, 2, 1, 64, 1), flash(1, 300, 77, 3, 1, 128, 1), flash(1, 129, 64, 3, 3, 256, 1, 1),
-        flash(1, 1, 8191, 16, 2, 64, 1), flash(4, 1, 4099, 32, 8, 128, 1), flash(1, 33, 1000, 8, 1, 256, 1),
-        flash(2, 1024, 1024, 16, 16, 64, 1), flash(1, 2048, 2048, 8, 2, 128, 1), flash(1, 777, 1999, 4, 4, 256, 1, 1),
-        flash(1, 1030, 515, 8, 4, 128, 1), flash(1, 4096, 4096, 8, 8, 128, 0), flash(1, 8192, 8192, 4, 4, 64, 0, 1),
-        flash(1, 16384, 16384, 1, 1, 128, 1), flash(5, 64, 65, 7, 7, 64, 0), flash(1, 127, 129, 2, 2, 256, 0),
-    ],
-    "mla_decode": [
-        mla(1, 16, 1), mla(1, 16, 64), mla(4, 16, 130, "mixed"), mla(5, 16, 333, "mixed", 2, 1),
-        mla(6, 16, 200, "mixed", 2, 0), mla(3, 64, 65), mla(4, 64, 300, "mixed", 2, 1),
-        mla(2, 128, 100, "ragged", 2, 1), mla(5, 128, 1000, "mixed"), mla(7, 64, 3001, "mixed", 2, 1),
-        mla(32, 16, 4096, "mixed"),
-        mla(128, 16, 500, "ragged"), mla(1, 16, 16384, "uniform", 2, 1), mla(128, 128, 512, "mixed", 2, 1),
-        mla(1, 128, 32768), mla(16, 128, 2048, "ragged"), mla(128, 16, 2048),
-    ],
-}
-TIMED = {
-    "flash_attention": [
-        flash(1, 512, 512, 8, 8, 64, 0, 1), flash(1, 512, 512, 8, 8, 64, 0), flash(1, 512, 512, 8, 8, 64, 1),
-        *(flash(16384 // s, s, s, h, h, dim, causal)
-          for dim, h in ((64, 32), (128, 16), (256, 8)) for s in (512, 2048, 8192, 16384) for causal in (0, 1)),
-        flash(4, 1, 4096, 32, 8, 128, 1), flash(1, 64, 16384, 16, 2, 128, 1),
-    ],
-    "mla_decode": [
-        mla(128, 16, 4096), mla(128, 16, 8192), mla(4, 16, 1024), mla(4, 16, 8192), mla(32, 16, 8192),
-        mla(64, 16, 8192), mla(1, 16, 32768), mla(1, 128, 32768), mla(128, 64, 4096), mla(128, 128, 4096),
-        mla(32, 128, 8192), mla(64, 128, 8192, "ragged"), mla(128, 16, 8192, "ragged"),
-        mla(64, 16, 4096, "uniform", 2, 1),
-    ],
-}
-
-
-def say(text: str) -> None:
-    print(text, flush=True)
-
-
-def elapsed() -> float:
-    return time.monotonic() - START
-
-
-def module(path: Path, name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-class Problem:
-    """Interface, reference and kernel.h of one problem."""
-
-    def __init__(self, name: str):
-        folder = ROOT / "problems" / name
-        sys.path[:0] = [str(folder), str(folder.parent)]      # the reference imports flat, as on a runner
-        sys.modules.pop("task", None)
-        try:
-            self.name = name
-            self.binding = module(folder / "binding.py", f"{name}_binding")
-            self.reference = module(folder / "reference.py", f"{name}_reference")
-        finally:
-            del sys.path[:2]
-        header = re.sub(r"/\*.*?\*/", "", (folder / "kernel.h").read_text(), flags=re.DOTALL)
-        prototype = re.search(rf"int {name}\((.*?)\);", header, flags=re.DOTALL)
-        assert prototype is not None
-        self.parameters = [text.split() for text in prototype.group(1).split(",")]   # [... type words, name]
-
-    def data(self, case: dict[str, Any], seed: int) -> Any:
-        return self.reference.generate_input(**case, seed=seed, device=DEVICE)
-
-
-class Kernel:
-    """One build of a problem's kernel."""
-
-    def __init__(self, problem: Problem, label: str, library: Path):
-        self.problem, self.label = problem, label
-        self.symbol = getattr(ctypes.CDLL(str(library)), problem.name)
-        types = {"int": ctypes.c_int, "float": ctypes.c_float, "size_t": ctypes.c_size_t}
-        self.symbol.argtypes = [
-            ctypes.c_void_p if "*" in "".join(words) else types[words[0]] for words in problem.parameters]
-        self.names = [words[-1].lstrip("*") for words in problem.parameters]
-
-    def bind(
-        self, arguments: dict[str, Any], outputs: dict[str, torch.Tensor], space: torch.Tensor | None,
-    ) -> Callable[[], int]:
-        """A call with everything but the launch queue fixed. The caller keeps the tensors alive."""
-        values = {**arguments, **outputs}
-        values["workspace"] = space
-        values["workspace_bytes"] = 0 if space is None else space.numel() * space.element_size()
-        values["queue"] = None
-        fixed = [v.data_ptr() if isinstance(v, torch.Tensor) else v for v in (values[name] for name in self.names)]
-        queue = self.names.index("queue")
-
-        def call() -> int:
-            fixed[queue] = torch.cuda.current_stream().cuda_stream if DEVICE == "cuda" else None
-            return int(self.symbol(*fixed))
-
-        return call
-
-
-class Poisoned:
-    """A buffer between guard bands."""
-
-    def __init__(self, shape: tuple[int, ...], dtype: torch.dtype):
-        size = math.prod(shape) * dtype.itemsize
-        self.bytes = torch.empty(-(-size // 16) * 16 + 2 * GUARD, dtype=torch.uint8, device=DEVICE)
-        self.tensor = self.bytes[GUARD : GUARD + size].view(dtype).view(shape)
-        self.size = size
-        self.poison()
-
-    def poison(self) -> None:
-        self.bytes.fill_(POISON)
-
-    @property
-    def intact(self) -> bool:
-        return bool((self.bytes[:GUARD] == POISON).all() and (self.bytes[GUARD + self.size :] == POISON).all())
-
-
-def dtype_of(name: str) -> torch.dtype:
-    dtype = getattr(torch, name)
-    assert isinstance(dtype, torch.dtype)
-    return dtype
+# The scripts beside this one take all of these from here.
+__all__ = [
+    "BUILDS", "CHECKS", "DEVICE", "REFUSED", "ROOT", "TIMED", "Kernel", "Problem", "build", "capture", "check",
+    "check_all", "clocks", "dtype_of", "elapsed", "flash", "flash_mla_calls", "in_order", "mla", "module", "race",
+    "say", "torch_calls",
+]
 
 
 def build(folder: Path, nvcc: str, problems: list[Problem], variants: bool, labels: str) -> list[Kernel]:
@@ -225,36 +86,6 @@ def build(folder: Path, nvcc: str, problems: list[Problem], variants: bool, labe
     return kernels
 
 
-def check(kernel: Kernel, case: dict[str, Any], data: Any, expected: Any, workspace_bytes: int) -> str:
-    """Empty if right, else what is wrong first."""
-    binding = kernel.problem.binding
-    outputs = {name: Poisoned(shape, dtype_of(dtype)) for name, (shape, dtype) in binding.outputs(case).items()}
-    space = Poisoned((workspace_bytes // 4,), torch.float32) if workspace_bytes else None
-    call = kernel.bind(
-        binding.arguments(case, data), {name: buffer.tensor for name, buffer in outputs.items()},
-        space.tensor if space else None)
-    runs = []
-    for _ in range(2):
-        for buffer in [*outputs.values(), *([space] if space else [])]:
-            buffer.poison()
-        try:
-            status = call()
-            if DEVICE == "cuda":
-                torch.cuda.synchronize()
-        except RuntimeError as error:
-            return f"status: crashed, {str(error).splitlines()[0]}"
-        if status != 0:
-            return f"status {status}"
-        if not all(buffer.intact for buffer in [*outputs.values(), *([space] if space else [])]):
-            return "wrote outside its arrays"
-        runs.append([buffer.tensor.clone() for buffer in outputs.values()])
-    passed, message = kernel.problem.reference.check_outputs(expected, tuple(runs[0]))
-    if not passed:
-        return str(message)
-    same = all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(*runs, strict=True))
-    return "" if same else "two runs differ"
-
-
 def check_all(kernels: list[Kernel], deadline: float) -> list[dict[str, Any]]:
     rows = []
     for problem in dict.fromkeys(kernel.problem for kernel in kernels):
@@ -278,58 +109,6 @@ def check_all(kernels: list[Kernel], deadline: float) -> list[dict[str, Any]]:
     bad = sum(bool(row["wrong"]) for row in rows)
     say(f"checked {len(rows)} runs, {bad} wrong, {elapsed():.1f} s")
     return rows
-
-
-def capture(calls: list[Callable[[], Any]]) -> torch.cuda.CUDAGraph:
-    """One graph of all calls. Not through torch.cuda.graph: its garbage collection takes longer than our timing."""
-    for call in calls[:2]:
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        graph.capture_begin()
-        for call in calls:
-            call()
-        graph.capture_end()
-    graph.replay()
-    torch.cuda.synchronize()
-    return graph
-
-
-REFUSED: dict[str, str] = {}
-
-
-def race(contestants: dict[str, list[Callable[[], Any]]], budget_ms: float = 250) -> dict[str, float]:
-    """Median microseconds per call; one graph replay per contestant and round, in turns."""
-    graphs = {}
-    for name, calls in contestants.items():
-        try:
-            graphs[name] = (capture(calls), len(calls))
-        except (RuntimeError, ValueError, AttributeError, TypeError) as error:
-            torch.cuda.synchronize()
-            REFUSED.setdefault(name, str(error).splitlines()[0][:200])
-    times: dict[str, list[float]] = {name: [] for name in graphs}
-    begin_all = time.monotonic()
-    for turn in range(25):
-        for name, (graph, calls) in graphs.items():
-            begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
-            begin.record()
-            graph.replay()
-            end.record()
-            end.synchronize()
-            times[name].append(begin.elapsed_time(end) * 1e3 / calls)
-        if turn >= 4 and (time.monotonic() - begin_all) * 1e3 > budget_ms:
-            break
-    return {name: statistics.median(values) for name, values in times.items()}
-
-
-def torch_calls(problem: Problem, sets: list[Any]) -> dict[str, list[Callable[[], Any]]]:
-    """The peers of benchmarks/peers on the same inputs."""
-    calls = {}
-    for path in sorted((ROOT / "benchmarks/peers" / problem.name).glob("*.py")):
-        peer = module(path, f"peer_{problem.name}_{path.stem}")
-        calls[path.stem] = [partial(peer.custom_kernel, data) for data in sets]
-    return calls
 
 
 def flash_mla_calls(sets: list[Any]) -> list[Callable[[], Any]]:
@@ -396,14 +175,6 @@ def time_all(kernels: list[Kernel], deadline: float) -> list[dict[str, Any]]:
             rows.append({"problem": problem.name, "case": case, "flops": flops, "bytes": moved, "us": result})
             del sets, contestants, keep
     return rows
-
-
-def clocks() -> str:
-    query = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.sm,power.draw", "--format=csv,noheader"]
-    try:
-        return subprocess.run(query, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError) as error:
-        return f"unknown ({error})"
 
 
 def main() -> int:

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: MIT
 """Build, check and time mla_decode_fp8 against our bf16 mla_decode on a machine with an NVIDIA GPU, torch and nvcc.
 
-    python benchmarks/dev/check_mla_fp8.py build FOLDER bf16 ours early0=mma_sync,EARLY_START=0 ada
+    python benchmarks/dev/check_mla_fp8.py build FOLDER bf16 ours early0=wgmma_bulk,EARLY_START=0 ada bf16ada=mma_sync
     timeout 60 python benchmarks/dev/check_mla_fp8.py check FOLDER ours
     python benchmarks/dev/check_mla_fp8.py time FOLDER bf16 ours early0 [--seconds 40]
     python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
+    ncu --kernel-name regex:coded_pages python benchmarks/dev/check_mla_fp8.py once FOLDER ours --cases 0
 
-LABEL is "bf16" (mla_decode/wgmma_tma), "ada" (the sm_89 code, translated by the driver) or a name with a variant and
-defines. Checks are those of check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns
-in one process.
+LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one
+that starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those
+of check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ TIMED = [
 
 
 def problem_of(label: str) -> str:
-    return "mla_decode" if label == "bf16" else "mla_decode_fp8"
+    return "mla_decode" if label.startswith("bf16") else "mla_decode_fp8"
 
 
 def build(folder: Path, labels: list[str], nvcc: str) -> int:
@@ -49,8 +50,9 @@ def build(folder: Path, labels: list[str], nvcc: str) -> int:
     jobs = []
     for text in labels:
         label, _, rest = text.partition("=")
-        variant, *defines = rest.split(",") if rest else ["wgmma_tma" if label == "bf16" else "mma_sync"]
-        target = "arch=compute_89,code=compute_89" if label.startswith("ada") else "arch=compute_90a,code=sm_90a"
+        default = {"bf16": "wgmma_tma", "ours": "wgmma_bulk"}.get(label, "mma_sync")
+        variant, *defines = rest.split(",") if rest else [default]
+        target = "arch=compute_89,code=compute_89" if "ada" in label else "arch=compute_90a,code=sm_90a"
         command = [
             nvcc, "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", "-Xptxas", "-v",
             "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static", "-gencode", target,
@@ -73,7 +75,7 @@ def load(folder: Path, problems: dict[str, Problem], label: str) -> Kernel:
 
 
 def check(folder: Path, label: str, problems: dict[str, Problem]) -> int:
-    kernel, problem = load(folder, problems, label), problems["mla_decode_fp8"]
+    kernel, problem = load(folder, problems, label), problems[problem_of(label)]
     wrong = 0
     for number, case in enumerate(CHECKS):
         data = problem.data(case, seed=100 + number)
@@ -164,7 +166,7 @@ def time_all(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["build", "check", "time", "accuracy"])
+    parser.add_argument("what", choices=["build", "check", "time", "accuracy", "once"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
@@ -177,6 +179,11 @@ def main() -> int:
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
         return max(check(options.folder, label, problems) for label in options.labels)
+    if options.what == "once":
+        case = TIMED[int(options.cases)]
+        kernel = load(options.folder, problems, options.labels[0])
+        answer(kernel, case, kernel.problem.data(case, seed=1))
+        return 0
     if options.what == "accuracy":
         accuracy(options.folder, options.labels, problems)
         return 0

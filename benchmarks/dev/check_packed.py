@@ -7,10 +7,11 @@
 Packs every CUDA kernel whose name (problem/variant) matches, stages it beside its problem as a leaderboard would and
 builds it once. ``--sanitize`` then calls it on test cases (every n-th, at most ``--cases`` of them) under each tool,
 several processes at a time; only the kernels defined in the packed file are instrumented, and every result is checked.
-``--speed`` races the packed build with the tree's (backends compile) on a few benchmark cases: graph replays that
-rotate over more than twice the L2 cache, in turns. Exit status 1 if a tool finds anything, a result is wrong, or a
-child fails or runs out of time. ``--folder`` keeps what was packed and built; without ``--sanitize`` and ``--speed``
-that is all that happens.
+``--speed`` races the packed build with the tree's (backends compile) on a few benchmark cases: inputs that rotate over
+more than twice the L2 cache, in turns. A packed file launches on the default stream, which no graph can capture, so the
+calls are queued behind a kernel that waits, and the GPU runs them without a pause. Exit status 1 if a tool finds
+anything, a result is wrong, or a child fails or runs out of time. ``--folder`` keeps what was packed and built; without
+``--sanitize`` and ``--speed`` that is all that happens.
 """
 
 from __future__ import annotations
@@ -21,11 +22,12 @@ import importlib
 import os
 import re
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -161,16 +163,19 @@ def speed(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
     """One process per kernel, so that problems' modules of the same name do not meet."""
     bad = 0
     for name, folder in folders.items():
-        done = subprocess.run([sys.executable, __file__, "--child", str(folder), "--race", name, "--cases",
-                               str(options.cases)], timeout=options.seconds)
-        bad += done.returncode != 0
+        try:
+            done = subprocess.run([sys.executable, __file__, "--child", str(folder), "--race", name, "--cases",
+                                   str(options.cases)], timeout=options.seconds)
+            bad += done.returncode != 0
+        except subprocess.TimeoutExpired:
+            print(f"{name}: out of time after {options.seconds:.0f} s; --seconds gives each kernel more", flush=True)
+            bad += 1
     return bad
 
 
 def race_builds(folder: str, name: str, count: int) -> int:
     """Print microseconds of the packed and of the tree's build on some benchmark cases."""
     import torch
-    from gemm_race import race
 
     import backends
     from backends.source import KernelSource
@@ -197,11 +202,55 @@ def race_builds(folder: str, name: str, count: int) -> int:
                 submission.custom_kernel(data)
             return [lambda data=data: call(data) for data in sets]
 
-        times = race({"packed": calls(packed), "tree": calls(tree)}, 24)
+        times = race_queued({"packed": calls(packed), "tree": calls(tree)})
         what = ",".join(f"{key}={value}" for key, value in case.items() if key != "seed")
         print(f"{name} {what}: packed {times['packed']:.2f} us, tree {times['tree']:.2f}, "
               f"{times['packed'] / times['tree']:.3f}", flush=True)
     return 0
+
+
+def race_queued(contestants: Mapping[str, list[Callable[[], object]]], rounds: int = 16) -> dict[str, float]:
+    """Median microseconds per call on the default stream, contestants in turns, each time all calls in one queue.
+
+    As many calls as take about 20 ms, 2 to 24.
+
+    A waiting kernel holds the GPU while Python queues the calls. If the GPU got past it before the last one was queued,
+    the measurement has Python's time in it: it is done again with a wait twice as long. RuntimeError if a second is not
+    enough.
+    """
+    import torch
+
+    begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+    first = next(iter(contestants.values()))[0]
+    first()                                 # loads the kernel
+    begin.record()
+    first()
+    end.record()
+    end.synchronize()
+    least_calls = min(24, max(2, int(20 / begin.elapsed_time(end))))
+    cycles = 1 << 22                        # about 2 ms
+    times: dict[str, list[float]] = {name: [] for name in contestants}
+    for turn in range(rounds + 1):
+        for name, once in contestants.items():
+            calls = once * -(-least_calls // len(once))
+            while True:
+                begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+                torch.cuda._sleep(cycles)
+                begin.record()
+                for call in calls:
+                    call()
+                end.record()
+                in_time = not begin.query()
+                end.synchronize()
+                if in_time:
+                    break
+                cycles *= 2
+                if cycles > 1 << 31:
+                    raise RuntimeError(f"{name}: {len(calls)} calls take more than a second to queue; time them with "
+                                       "fewer calls, or look for a call that waits for the GPU")
+            if turn:                        # the first one warms up
+                times[name].append(begin.elapsed_time(end) * 1e3 / len(calls))
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def main() -> int:

@@ -4,16 +4,21 @@
     python benchmarks/dev/gemm_variants.py build FOLDER base= new=-DSOMETHING=1 …      # needs no GPU
     python benchmarks/dev/gemm_variants.py race FOLDER 4096x4096x7168:0,1 6144x576x7168:2 … [--chosen]
     python benchmarks/dev/gemm_variants.py differences FOLDER 4096x4096x7168 …
+    python benchmarks/dev/gemm_variants.py table FOLDER       # the shipped kernel's plans on every shape of the log
 
 `build` compiles wgmma_large.cu (or --table) once per name, all at the same time. `race` checks every plan of every
 build against fp64 first, each build in a process of its own with a time limit, then times those that were right in
 turns. A plan is the index of an instance, or of one and the parts of K (`3x2`). `warm` has DeepGEMM compile what a race
-will call. `differences` prints calc_diff, 1 - 2<x, y> / (|x|^2 + |y|^2), against fp64.
+will call. `differences` prints calc_diff, 1 - 2<x, y> / (|x|^2 + |y|^2), against fp64. `table` checks the plans that a
+build chooses, races them with DeepGEMM (the better of with and without early launch) and cuBLASLt's block-scaled
+product, and prints a row of Markdown per shape and the geometric means.
 """
 
 from __future__ import annotations
 
 import argparse
+import math
+import statistics
 import subprocess
 import sys
 import time
@@ -130,11 +135,49 @@ def race_all(folder: Path, names: list[str], runs: list[str], options: argparse.
             if options.chosen and name not in also and (options.unchecked or "chosen" in right[name]):
                 contestants[f"{name}:chosen"] = [partial(kernel.call, data) for data in sets]
         contestants |= deepgemm_calls(sets)
-        times = race(contestants, options.rounds)
+        times = race(contestants, options.rounds, 1 if math.prod(size) > 1e11 else 24)
         peer = min((us for name, us in times.items() if name.startswith("deepgemm")), default=0.0)
         cells = " ".join(f"{name} {us:.1f}({peer / us:.3f})" for name, us in times.items())
         print(f"{'x'.join(map(str, size))}: {cells} | {clocks().split(',')[2]}", flush=True)
     print(UNAVAILABLE, f"{time.monotonic() - start:.1f} s")
+
+
+def table(folder: Path, name: str, options: argparse.Namespace) -> int:
+    from check_gemm import TIMED, Kernel, check, clocks
+    from gemm_race import UNAVAILABLE, Data, deepgemm_calls, race, rotating, torch_calls
+
+    start = time.monotonic()
+    kernel = Kernel("fp8_gemm", name, folder / f"{name}.so")
+    print(f"{clocks()}\n| M×N×K | plan | ours | DeepGEMM | cuBLASLt block | DeepGEMM / ours | block / ours |")
+    print("|---" * 7 + "|")
+    ratios: dict[str, list[tuple[float, float]]] = {}
+    bad = 0
+    for size in sorted(TIMED["fp8_gemm"], key=lambda size: (size[0] <= 128, size)):
+        if time.monotonic() - start > options.seconds:
+            print("out of time")
+            break
+        m, n, k = size
+        data = Data(*size, seed=7, problem="fp8_gemm", plain_scales=True)
+        # fp64 products of the largest shapes would take longer than the race
+        wrong = check(kernel, data, data.expected(), None) if m * n * k < 5e10 else ""
+        bad += bool(wrong)
+        sets = rotating(size, "fp8_gemm")
+        contestants = {"ours": [partial(kernel.call, data) for data in sets]}
+        contestants |= deepgemm_calls(sets) | {"block": torch_calls(sets)["block"]}
+        times = race(contestants, options.rounds, 1 if m * n * k > 1e11 else 24)
+        ours, block = times["ours"], times.get("block", math.nan)
+        peer = min((us for label, us in times.items() if label.startswith("deepgemm")), default=math.nan)
+        shape, splits = kernel.chosen(*size)
+        group = "decode" if m <= 128 else "challenge" if m in (1024, 6144) else "large"
+        ratios.setdefault(group, []).append((ours, peer))
+        cells = (f"{ours:.1f}", f"{peer:.1f}", f"{block:.1f}", f"{peer / ours:.2f}×", f"{block / ours:.2f}×")
+        known = ("–" if cell.startswith("nan") else cell for cell in cells)
+        print(f"| {m}×{n}×{k} | {shape}x{splits} |", *(f"{cell} |" for cell in known), wrong, flush=True)
+    for group, pairs in ratios.items():
+        ours, peer = (statistics.geometric_mean([pair[i] for pair in pairs]) for i in (0, 1))
+        print(f"{group}: {len(pairs)} shapes, {ours:.2f} and DeepGEMM {peer:.2f} us, {peer / ours:.3f}")
+    print(UNAVAILABLE, f"{bad} wrong, {time.monotonic() - start:.1f} s, {clocks()}")
+    return int(bad > 0)
 
 
 def warm(runs: list[str]) -> None:
@@ -175,7 +218,7 @@ def differences(folder: Path, name: str, runs: list[str]) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("build", "race", "check", "differences", "warm"))
+    parser.add_argument("what", choices=("build", "race", "check", "differences", "table", "warm"))
     parser.add_argument("folder", type=Path)
     parser.add_argument("arguments", nargs="*")
     parser.add_argument("--table", default="benchmarks/dev/wgmma_large.cu")
@@ -193,6 +236,8 @@ def main() -> int:
     if options.what == "check":
         return check_inside(options.folder, options.arguments)
     names = options.only.split(",") if options.only else sorted(path.stem for path in options.folder.glob("*.so"))
+    if options.what == "table":
+        return table(options.folder, names[0], options)
     if options.what == "warm":
         warm(options.arguments)
     elif options.what == "differences":

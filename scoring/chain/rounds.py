@@ -122,7 +122,7 @@ class Rounds:
                     run.ask("capture", contestant=name, slots=self.names)
             for name in order[self.turns % len(order) :] + order[: self.turns % len(order)]:
                 try:
-                    samples[name].append(self._claim(runners[name], request))
+                    samples[name].append(self._claim(runners[name], request, again=len(runners) > 1))
                 except _Wrong as wrong:
                     if name == own:
                         raise
@@ -132,8 +132,9 @@ class Rounds:
             if timing.finished(samples[own], time.monotonic() - started, self.options):
                 return samples
 
-    def _claim(self, contestant: Contestant, request: str) -> float:
-        """One request over all slots, verified: claimed seconds per call. Raises ``_Wrong``."""
+    def _claim(self, contestant: Contestant, request: str, again: bool) -> float:
+        """One request over all slots, verified: claimed seconds per call; ``again`` if others have the same inputs.
+        Raises ``_Wrong``."""
         run = self.run
         for slot in run.slots:
             slot.memory.poison(nan=self.turns % 2 == 0)
@@ -144,7 +145,7 @@ class Rounds:
         wall = time.perf_counter() - begin
         claim = claimed(reply)
         for slot in run.slots:
-            verdict = run.verify_slot(slot, contestant)
+            verdict = run.verify_slot(slot, contestant, again=again)
             if not verdict.passed:
                 raise _Wrong(verdict, slot.seed)
         self._possible(claim, wall)

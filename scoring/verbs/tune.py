@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``tune``: every combination of the values in a kernel's ``//!KERNEL tune`` lines, checked, then timed as by ``run``.
+"""``tune``: combinations of the values in a kernel's ``//!KERNEL tune`` lines, checked, then timed as by ``run``.
 
 Shows which is fastest in which case. Writes nothing: no source is changed, and no record is kept.
 """
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import backends
-from scoring import config, jobs, render, tuning
+from scoring import config, jobs, plans, render, tuning
 from scoring.model import ExitCode, Mode, Record
 from scoring.sandbox import leftovers
 from scoring.tables import Style, use_color
@@ -32,40 +32,55 @@ def run(options: argparse.Namespace) -> int:
     leftovers.clean()
     running.check_isolation(settings)
     plan = _plan(settings, options)
-    records = running.carry_out(plan, options)
-    for tuned in _grouped(plan.candidates, records):
-        if options.json:
-            print(json.dumps(tuning.document(tuned), allow_nan=False))
-        else:
-            print(tuning.table(tuned, Style(color=use_color(sys.stdout))), end="\n\n")
-    if not options.json:
-        print("\n\n".join(filter(None, (render.failures(records), render.verdict(records)))))
+    records: list[Record] = []
+    try:
+        running.carry_out(plan, options, take=records.append)
+    finally:                     # interrupted, too: what has been measured by then took its time
+        _show(plan.candidates[: len(records)], records, options)
     return running.exit_code(records, plan.required, build_only=False)
 
 
-def _plan(settings: config.Config, options: argparse.Namespace) -> running.Plan:
-    """Every variant of the selected kernels that have tunables; raises ``SelectionError`` if none has."""
+def _show(candidates: Sequence[jobs.Candidate], records: Sequence[Record], options: argparse.Namespace) -> None:
+    for tuned in _grouped(candidates, records):
+        if options.json:
+            print(json.dumps(tuning.document(tuned), allow_nan=False))
+        else:
+            style = Style("github") if options.markdown else Style(color=use_color(sys.stdout))
+            print(tuning.table(tuned, style), end="\n\n")
+    if records and not options.json:
+        print("\n\n".join(filter(None, (render.failures(records), render.verdict(records)))),
+              file=sys.stderr if options.markdown else sys.stdout)
+
+
+def _plan(settings: config.Config, options: argparse.Namespace) -> plans.Plan:
+    """Every variant of the selected kernels that have tunables; raises ``SelectionError`` if none has, or too many."""
     rigid: set[str] = set()
+    vary = options.vary or []
 
     def expand(candidate: jobs.Candidate) -> list[jobs.Candidate]:
-        found = _variants(candidate)
+        found = _variants(candidate, vary)
+        name = f"{candidate.source.language}/{candidate.source.name}"
         if not found:
-            rigid.add(f"{candidate.source.language}/{candidate.source.name}")
+            rigid.add(name)
+        if reason := tuning.excess(candidate.source.tunables, candidate.defines, vary):
+            raise jobs.SelectionError(f"{name}: {reason}", ExitCode.USAGE)
         return found
 
     try:
-        return running.kernel_plan(settings, options, expand=expand, built_first=True)
+        return plans.kernel_plan(settings, options, expand=expand)
     except jobs.SelectionError as error:
         if error.code != ExitCode.NOTHING or not rigid:
             raise
-        raise jobs.SelectionError(f"no '//!KERNEL tune' line in {', '.join(sorted(rigid))}", error.code) from error
+        what = f" for {' or '.join(vary)}" if vary else ""
+        text = f"no '//!KERNEL tune' line{what} in {', '.join(sorted(rigid))}"
+        raise jobs.SelectionError(text, error.code) from error
 
 
-def _variants(candidate: jobs.Candidate) -> list[jobs.Candidate]:
+def _variants(candidate: jobs.Candidate, vary: Sequence[str]) -> list[jobs.Candidate]:
     """The candidate once for every combination of values; a file that cannot be read as it is, to say so."""
     if candidate.error is not None:
         return [candidate]
-    combined = tuning.combinations(candidate.source.tunables, candidate.defines)
+    combined = tuning.combinations(candidate.source.tunables, candidate.defines, vary)
     return [replace(candidate, defines=values) for values in combined]
 
 

@@ -52,6 +52,16 @@ def test_nvcc(checkout: Path, gpu: str, gencode: list[str]) -> None:
     ]
 
 
+def test_sister_gpus_share_what_is_built_for_one_of_them(checkout: Path) -> None:
+    """``backends compile --gpu H100`` fills the cache for a run on an H200; another architecture is another library."""
+    backend = CudaBackend(Tool(Path("/cuda/bin/nvcc"), "nvcc 13.0; host g++ (Debian 12) 12.2.0"))
+    source = KernelSource.read(checkout / "kernels/cuda/scale/plain.cu", checkout)
+    h200 = backend.key(source, backend.target("H200"))
+    assert backend.key(source, backend.target("H100"), {}) == h200
+    assert backend.key(source, backend.target("L4")) != h200
+    assert backend.key(source, backend.target("H200"), {"THREADS": 128}) != h200
+
+
 def test_the_ptx_of_a_command_is_for_its_virtual_architecture(checkout: Path) -> None:
     pairs = ["-gencode=arch=compute_89,code=sm_89", "-gencode=arch=compute_89,code=compute_89"]
     assert ptx_command(["nvcc", "-O3", *pairs, "-shared", "k.cu", "-o", "k.so"], Path("k.ptx")) == [

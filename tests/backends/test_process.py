@@ -60,6 +60,20 @@ def test_a_question_gets_an_answer_or_none(tmp_path: Path) -> None:
     assert _process.ask([str(tmp_path / "none")]) is None
 
 
+def test_a_control_groups_share_of_the_processors_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: set(range(8)))
+    assert _process.processors(tmp_path) == 8, "no control groups here"
+    (tmp_path / "cpu").mkdir()
+    (tmp_path / "cpu" / "cpu.cfs_period_us").write_text("100000\n")
+    for quota, processors in (("250000", 3), ("-1", 8), ("1000", 1), ("9900000", 8)):
+        (tmp_path / "cpu" / "cpu.cfs_quota_us").write_text(f"{quota}\n")
+        assert _process.processors(tmp_path) == processors
+    (tmp_path / "cpu" / "cpu.cfs_quota_us").unlink()
+    for text, processors in (("200000 100000", 2), ("max 100000", 8), ("150000 100000", 2), ("", 8)):
+        (tmp_path / "cpu.max").write_text(f"{text}\n")
+        assert _process.processors(tmp_path) == processors
+
+
 def ended(pid: int) -> bool:
     """Whether the process ends within some seconds (a zombie that nobody collects has ended)."""
     for _ in range(100):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -104,3 +106,15 @@ def _cut(x: Tensor, largest: Tensor, bits: int) -> Tensor:
     """x towards zero to multiples of 2^-bits times the power of two at or below ``largest``."""
     step = torch.exp2(torch.floor(torch.log2(largest.clamp_min(2.0**-100))) - bits)
     return torch.trunc(x / step) * step
+
+
+def fp8_tokens(data: Any, request: int) -> torch.Tensor:
+    """[1, tokens, 1, 576] fp64: a request's tokens read from the bytes one by one."""
+    _, kv_cache, block_table, seqlens, *_ = data
+    tokens = torch.empty(int(seqlens[request]), 576, dtype=torch.float64)
+    for t, token in enumerate(tokens):
+        row = kv_cache[int(block_table[request, t // 64]), t % 64, 0].view(torch.uint8)
+        scales = row[512:528].view(torch.float32).double()
+        token[:512] = row[:512].view(kv_cache.dtype).double() * scales.repeat_interleave(128)
+        token[512:] = row[528:].view(torch.bfloat16).double()
+    return tokens[None, :, None]

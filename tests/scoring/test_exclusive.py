@@ -37,6 +37,25 @@ def test_a_second_judge_waits_for_the_first():
     assert order == ["first", "second"]
 
 
+def test_judges_that_only_check_share_a_device_and_keep_one_that_times_waiting():
+    waited, order = threading.Event(), []
+
+    def timing() -> None:
+        with exclusive.holding("gpu", waited.set):
+            order.append("timed")
+
+    with exclusive.holding("gpu", pytest.fail, shared=True):
+        with exclusive.holding("gpu", pytest.fail, shared=True) as held:
+            assert held
+            thread = threading.Thread(target=timing)
+            thread.start()
+            assert waited.wait(10)
+        time.sleep(0.05)
+        order.append("checked")
+    thread.join(10)
+    assert order == ["checked", "timed"]
+
+
 def test_devices_do_not_wait_for_one_another():
     with exclusive.holding("gpu 0", pytest.fail), exclusive.holding("gpu 1", pytest.fail) as held:
         assert held

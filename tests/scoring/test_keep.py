@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from scoring import cli
+from scoring import cli, plans
 from scoring.store import Store, StoreError
-from scoring.verbs import run as verb
 from tests.scoring.harness import SETTINGS
 
 ARGUMENTS = ["--config", str(SETTINGS), "run", "--case", "n=64", "--kernel", "honest", "--kernel", "nan",
@@ -30,7 +29,7 @@ def places(tmp_path, cache, monkeypatch):
 
 def test_a_database_that_cannot_be_opened_is_told_before_anything_runs(monkeypatch, capsys):
     ran = []
-    monkeypatch.setattr(verb, "score", ran.append)
+    monkeypatch.setattr(plans, "score", ran.append)
     monkeypatch.setenv("WARPWAVE_DB", "/proc/none.db")
     assert cli.main(ARGUMENTS) == 2
     out, err = capsys.readouterr()
@@ -39,7 +38,7 @@ def test_a_database_that_cannot_be_opened_is_told_before_anything_runs(monkeypat
 
 
 def test_a_file_that_is_no_database_is_told_before_anything_runs(monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(verb, "score", lambda job: pytest.fail("it ran"))
+    monkeypatch.setattr(plans, "score", lambda job: pytest.fail("it ran"))
     (tmp_path / "records.db").write_text("these are no records\n" * 100)
     assert cli.main(ARGUMENTS) == 2
     assert "the file is damaged" in capsys.readouterr().err
@@ -82,14 +81,14 @@ def test_every_record_is_printed_as_json_even_if_it_is_not_kept(failing, capsys)
 
 
 def test_what_was_not_kept_is_told_when_the_run_is_interrupted(failing, monkeypatch, capsys):
-    real = verb.score
+    real = plans.score
 
     def interrupted(job):
         if job.kernel == "cpu/nan":
             raise KeyboardInterrupt
         return real(job)
 
-    monkeypatch.setattr(verb, "score", interrupted)
+    monkeypatch.setattr(plans, "score", interrupted)
     assert cli.main(ARGUMENTS) == 130
     assert "not kept: record " in capsys.readouterr().err
 

@@ -328,11 +328,10 @@ def test_an_interrupted_run_waits_for_no_compiler(main, monkeypatch):
 
     import backends
     from backends import _process
-    from scoring import jobs
 
     seen: list[_process.Finished] = []
 
-    def slow(*arguments: object) -> None:
+    def slow(*arguments: object, **options: object) -> None:
         seen.append(_process.run(["sleep", "60"], Path("/dev/null"), ROOT, 60.0))
         raise AssertionError("nobody asks any more")
 
@@ -342,8 +341,8 @@ def test_an_interrupted_run_waits_for_no_compiler(main, monkeypatch):
             time.sleep(0.01)
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(jobs, "build", slow)
-    monkeypatch.setattr("scoring.progress.Progress.stage", interrupted)
+    monkeypatch.setattr(backends.get("cpu"), "compile", slow)
+    monkeypatch.setattr("scoring.builds.as_completed", interrupted)
     started = time.monotonic()
     code, _out, _err = main(*TOY, "run", "--no-save", "--kernel", "honest")
     assert code == 130

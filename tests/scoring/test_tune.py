@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from scoring import cli, tuning
+from scoring import cli, plans, tuning
 from scoring.model import SCHEMA, Case, CaseResult, ExitCode, Mode, Record, Stats, Status
 from scoring.tables import Style
 from tests.scoring.harness import DATA, ROOT
@@ -91,6 +92,20 @@ def test_what_is_given_is_not_varied_and_stays():
         {"A": "2", "B": "y", "C": "7"}, {"A": "1", "B": "y", "C": "7"}]
 
 
+def test_what_is_to_be_varied_can_be_named():
+    tunables = {"A": ("2", "1"), "B": ("x", "y"), "C": ("7", "8")}
+    assert tuning.combinations(tunables, {}, ["B"]) == [{"B": "x"}, {"B": "y"}]
+    assert tuning.combinations(tunables, {"A": "1"}, ["C"]) == [{"A": "1", "C": "7"}, {"A": "1", "C": "8"}]
+    assert tuning.combinations(tunables, {}, ["D"]) == []
+
+
+def test_hundreds_of_combinations_are_not_tried_unasked():
+    tunables = dict.fromkeys("ABCDEF", ("1", "0"))
+    assert "64 combinations of A (2), B (2)" in tuning.excess(tunables, {}, [])
+    assert tuning.excess(tunables, {"A": "1"}, []) == ""
+    assert tuning.excess(tunables, {}, ["A", "B", "C", "D", "E", "F"]) == "", "that is what was asked for"
+
+
 def test_without_tunables_there_is_nothing_to_try():
     assert tuning.combinations({}, {"C": "7"}) == []
 
@@ -141,6 +156,17 @@ def test_many_variants_are_shown_in_several_blocks():
     assert "10.0 µs*" in text
 
 
+def test_a_table_to_be_kept_is_markdown_and_says_where_it_comes_from():
+    tuned = tuning.Tuning([variant({"A": "1"}, {"64": (10, 9, 11)}), variant({"A": "2"}, {"64": (9.5, 9, 10)})])
+    first = tuned.variants[0]
+    record = replace(first.record, created="2026-11-22T10:00:00", device="NVIDIA H200", seed=7,
+                     system={"driver": "580"}, compile={"version": "nvcc 13.0.88; host g++"})
+    text = tuning.table(tuning.Tuning([replace(first, record=record), tuned.variants[1]]), Style("github"))
+    assert "\n2026-11-22, NVIDIA H200, driver 580, nvcc 13.0.88, seed 7\n\n|" in text
+    assert [line.count("|") for line in text.splitlines() if line.startswith("| n=64")] == [4]
+    assert "9.50 µs\\*" in text
+
+
 # The verb ------------------------------------------------------------------------------------------------------------
 
 def test_values_are_compared_and_wrong_ones_told(tune, tmp_path):
@@ -178,8 +204,39 @@ def test_json_is_one_document_per_kernel(tune):
     assert found["variants"][1]["score"] == pytest.approx(records[1].score)
 
 
+def test_markdown_is_all_that_is_on_stdout(tune):
+    code, out, err = tune("--markdown", "--case", "n=64", "-D", "FACTOR=1")
+    assert code == 0
+    assert out.startswith("#### toy · cpu/tuned · CPU")
+    assert all(line[:1] in "#|\\2 " for line in out.splitlines()), "headings, tables, the legend and the circumstances"
+    assert "2 passed" in err
+
+
+def test_interrupted_it_shows_what_it_has(tune, monkeypatch):
+    score = plans.score
+
+    def interrupted(job):
+        if "SPINS=0" in job.kernel:
+            raise KeyboardInterrupt
+        return score(job)
+
+    monkeypatch.setattr(plans, "score", interrupted)
+    code, out, _err = tune("--case", "n=64", "-D", "FACTOR=1")
+    assert code == ExitCode.INTERRUPTED
+    assert "1 passed" in out
+    assert "SPINS=3000000" in out
+    assert "SPINS=0" not in out
+
+
+def test_too_many_combinations_are_refused_with_what_to_do(tune, monkeypatch):
+    monkeypatch.setattr(tuning, "MOST", 3)
+    code, out, err = tune()
+    assert (code, out) == (ExitCode.USAGE, "")
+    assert "cpu/toy/tuned: 4 combinations of SPINS (2), FACTOR (2); --vary NAME" in err
+
+
 def test_all_variants_get_one_seed(tune):
-    _code, out, _err = tune("--json", "--case", "n=64", "-D", "FACTOR=1")
+    _code, out, _err = tune("--json", "--case", "n=64", "--vary", "SPINS")
     seeds = {entry["record"]["seed"] for entry in json.loads(out)["variants"]}
     assert len(seeds) == 1
 
@@ -187,6 +244,7 @@ def test_all_variants_get_one_seed(tune):
 @pytest.mark.parametrize(("arguments", "code", "words"), [
     (["--kernel", "honest"], ExitCode.NOTHING, "no '//!KERNEL tune' line in cpu/toy/honest"),
     (["--kernel", "nothing-like-it"], ExitCode.NOTHING, "nothing matches the selection"),
+    (["--vary", "NONE"], ExitCode.NOTHING, "no '//!KERNEL tune' line for NONE in cpu/toy/"),
     (["-D", "FACTOR=3"], ExitCode.USAGE, "tunable FACTOR is one of 1, 2, not 3"),
     (["--mode", "test"], ExitCode.USAGE, "unrecognized arguments"),
 ])
@@ -203,16 +261,3 @@ def test_a_variant_that_does_not_compile_is_told(tune, tmp_path):
     assert code == ExitCode.FAILED
     assert "COMPILE_ERROR" in out
     assert "SPINS=0" in out
-
-
-def test_everything_is_built_before_anything_is_timed(tune, monkeypatch):
-    from scoring import jobs
-    from scoring.verbs import run as running
-
-    events = []
-    build, score = jobs.build, running.score
-    monkeypatch.setattr(jobs, "build", lambda *arguments: (build(*arguments), events.append("built"))[0])
-    monkeypatch.setattr(running, "score", lambda job: (events.append("scored"), score(job))[1])
-    code, _out, _err = tune("-D", "FACTOR=1", "--case", "n=64")
-    assert code == 0
-    assert events == ["built", "built", "scored", "scored"]

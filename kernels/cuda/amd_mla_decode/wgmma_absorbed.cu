@@ -4,11 +4,10 @@
 //!KERNEL summary absorbed MLA layer: cuBLASLt projections, one small kernel with RoPE, the attention of mla_decode/wgmma_tma
 //!KERNEL arch sm_90a
 //!KERNEL tune PAIRS=1,0
-//!KERNEL tune SPREAD=0,1
-//!KERNEL tune FETCHED_PAGES=0,2,3
 //!KERNEL tune ONCE=1,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune LIBRARY_CHOICE=0,1,2
+//!KERNEL tune LIBRARY=1,0
 //
 // Absorbed form: keys are W_k c and values W_v c of a cached latent c (512 columns), so q (W_k c) = (W_k^T q) c, and the mean of
 // W_v c is W_v of the mean. The cache is read once, as keys and values of one head that all query heads share.
@@ -34,19 +33,17 @@
 #include "launch.h"
 #include "tile/layer_inputs.h"
 #include "tile/library_product.h"
+#include "tile/plain_product.h"
 #include "tile/wgmma_latent_launch.h"
 
 #ifndef PAIRS
 #define PAIRS 1  // neighbouring blocks, which have the two halves of a request's heads, load pages for each other
 #endif
-#ifndef SPREAD
-#define SPREAD 0
-#endif
-#ifndef FETCHED_PAGES
-#define FETCHED_PAGES 0
-#endif
 #ifndef ONCE
 #define ONCE 1
+#endif
+#ifndef LIBRARY
+#define LIBRARY 1  // 0: products by a plain kernel, for tools that the vendor's library is too much for
 #endif
 
 namespace {
@@ -77,7 +74,7 @@ extern "C" int amd_mla_decode(
     const void* x, const void* q_down, const void* q_up, const void* kv_down, const void* kv_up, const void* wo,
     void* kv_cache, void* y, void* kv_row, int batch, int dim, int q_rank, int length, int max_len, void* workspace,
     size_t workspace_bytes, void* queue) {
-    using Shape = LatentShape<PAIRS + 1, SPREAD != 0, FETCHED_PAGES, ONCE != 0, true>;
+    using Shape = LatentShape<PAIRS + 1, ONCE != 0, true>;
     if (batch < 1 || dim < 8 || dim % 8 != 0 || q_rank < 8 || q_rank % 8 != 0) return kUnsupportedShape;
     if (length < 0 || length >= max_len || max_len % 64 != 0) return kUnsupportedShape;
     if (static_cast<long long>(batch) * max_len > 0x7fffffffLL) return kUnsupportedShape;
@@ -106,7 +103,8 @@ extern "C" int amd_mla_decode(
         status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
     }
     const auto multiply = [&](const LibraryProduct& product) {
-        if (status == 0) status = library_product(product, scratch, kLibraryBytes, queue);
+        if (status != 0) return;
+        status = LIBRARY ? library_product(product, scratch, kLibraryBytes, queue) : launch_plain_product(product, queue);
     };
     const uint8_t* const value_maps = static_cast<const uint8_t*>(kv_up) + kNope * kLatentColumns * 2;
     constexpr long long kMapStep = kMap * kLatentColumns, kRow = kHeads;  // between heads' maps; heads of a request

@@ -32,13 +32,22 @@
 #include "ceil_div.h"
 #include "launch.h"
 #include "status.h"
+#include "tile/backward_call.h"
 #include "tile/flash_backward.h"
 
 namespace {
 
 template <typename Tile>
-int launch(const BackwardArguments& a, void* queue) {
+int launch(const BackwardCall& call, void* queue) {
     static_assert(Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
+    const size_t rows = static_cast<size_t>(call.batch) * call.heads * call.queries;
+    if (call.workspace_bytes < 2 * rows * sizeof(float)) return kWorkspaceTooSmall;
+    const auto bytes = [](const void* tensor) { return static_cast<const uint8_t*>(tensor); };
+    float* const numbers = static_cast<float*>(call.workspace);
+    const BackwardArguments a = {
+        bytes(call.q), bytes(call.k), bytes(call.v), bytes(call.o), bytes(call.dout), call.lse,
+        static_cast<uint8_t*>(call.dq), static_cast<uint8_t*>(call.dk), static_cast<uint8_t*>(call.dv), numbers,
+        numbers + rows, call.batch, call.queries, call.keys, call.heads, call.key_heads, call.causal, call.softmax_scale};
     const auto by_queries = backward_queries<Tile>;
     const auto by_keys = backward_keys<Tile>;
     cudaError_t status = cudaFuncSetAttribute(
@@ -58,8 +67,8 @@ int launch(const BackwardArguments& a, void* queue) {
 }
 
 template <typename Element>
-int dispatch(int head_dim, const BackwardArguments& a, void* queue) {
-    switch (head_dim) {
+int dispatch(const BackwardCall& a, void* queue) {
+    switch (a.head_dim) {
         case 64: return launch<BackwardTile<Element, 64, 8, 64>>(a, queue);
         case 128: return launch<BackwardTile<Element, 128, 8, 32>>(a, queue);
         default: return kUnsupportedShape;
@@ -72,20 +81,8 @@ extern "C" int flash_attention_bwd(
     const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
     void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
     float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
-    if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0) {
-        return kUnsupportedShape;
-    }
-    for (const void* tensor : {q, k, v, o, dout, static_cast<const void*>(dq), static_cast<const void*>(dk),
-                               static_cast<const void*>(dv)}) {
-        if (reinterpret_cast<uintptr_t>(tensor) % 16 != 0) return kUnsupportedShape;
-    }
-    const size_t rows = static_cast<size_t>(batch) * heads_q * seqlen_q;
-    if (workspace_bytes < 2 * rows * sizeof(float)) return kWorkspaceTooSmall;
-    float* const numbers = static_cast<float*>(workspace);
-    const BackwardArguments a = {
-        static_cast<const uint8_t*>(q), static_cast<const uint8_t*>(k), static_cast<const uint8_t*>(v),
-        static_cast<const uint8_t*>(o), static_cast<const uint8_t*>(dout), lse, static_cast<uint8_t*>(dq),
-        static_cast<uint8_t*>(dk), static_cast<uint8_t*>(dv), numbers, numbers + rows, batch, seqlen_q, seqlen_k, heads_q,
-        heads_k, causal != 0, softmax_scale};
-    return half != 0 ? dispatch<Fp16>(head_dim, a, queue) : dispatch<Bf16>(head_dim, a, queue);
+    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, head_dim, half != 0,
+                            causal != 0, softmax_scale, workspace, workspace_bytes};
+    if (!a.sound()) return kUnsupportedShape;
+    return a.half ? dispatch<Fp16>(a, queue) : dispatch<Bf16>(a, queue);
 }

@@ -2,9 +2,8 @@
 //!KERNEL summary one pass by keys: TMA rings of Q and dO, wgmma with P and dS in registers, dQ by a warpgroup of its own
 //!KERNEL arch sm_90a
 //!KERNEL tune IN_ORDER=0,1
-//!KERNEL tune BULK=1,0
 //!KERNEL tune STAGGERED=1,0
-//!KERNEL tune FINISH_TASKS=0,1
+//!KERNEL tune TENDED_KEYS=2048,1,1000000
 //!KERNEL tune EARLY_START=1,0
 //
 // Attention backward for Hopper.
@@ -16,30 +15,34 @@
 // also goes to shared memory, transposed by stmatrix; a third warpgroup multiplies dQ = dS K of all 128 keys and has TMA add
 // it to fp32 sums in L2. `finish_rows` scales and rounds them. Five products; groups of heads need nothing extra.
 //
-// Tasks. Blocks are persistent and take tasks from a counter: the tiles of keys of a section of heads, causal ones longest
-// first. With FINISH_TASKS they then write pieces of dq of the section before, whose sums are complete by then, and leave the
-// sums at zero for the heads that come three sections later: the sums stay in L2, and there is no third kernel. Slower so far,
-// as the warpgroup of dQ does it between two tiles (benchmarks/flash_attention_bwd.md, version 3): off.
+// Tasks. Blocks are persistent and take tiles of keys from a counter, section by section: as many heads as give every block a
+// tile, so that what they read and add to stays in L2, and some more at the end, where causal tiles, the long ones first, let
+// blocks end together.
 //
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
-// issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends.
+// issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends, and so do
+// its keys and values where there is room for two tiles of them; else they come to L2 meanwhile. One warp of a block, which
+// would have nothing to do, clears the sums that are needed two sections later and writes dq of the section before: of the sums
+// `prepare_rows` clears those of the first two sections, and `finish_rows` writes dq of the last one.
 //
-//   head_dim   keys x queries   ring     registers: keys, dQ, loads   shared memory
-//      64        128 x 128      2 + 2          208, 64, 32               194 KB
-//     128        128 x 64       3 + 3          208, 64, 32               226 KB
+//   head_dim   keys x queries   keys + values   ring     registers: keys, dQ, loads   shared memory
+//      64        128 x 128          2 + 2       2 + 2          208, 64, 32               226 KB
+//     128        128 x 64           1 + 1       3 + 3          208, 64, 32               226 KB
 //
 // Sums. dQ is added in the order in which blocks come: results differ in the last bits from run to run. IN_ORDER makes them
-// repeat: key tiles take turns at each tile of queries, the first keys first. STAGGERED lets the key tiles of a head begin at
-// different queries (when not IN_ORDER), so that blocks do not add to the same sums at the same time. BULK 0 adds from
-// registers instead of through shared memory.
+// repeat: key tiles take turns at each tile of queries, and a thread that waits for them adds dQ. Causal tiles begin with the
+// last keys and go up, so that nobody waits long. STAGGERED lets the key tiles of a head begin at different queries (when not
+// IN_ORDER), so that blocks do not add to the same sums at the same time.
+//
+// fp16. Weights are kept 2^10 times as large: dS is made of the rounded ones, and small ones lose bits in fp16.
 //
 // Shapes: all of kernel.h with 16-byte aligned tensors and the problem's workspace.
 #include "kernel.h"
 
 #include <cstddef>
-#include <cstdint>
 
-#include "ceil_div.h"
+#include "status.h"
+#include "tile/backward_call.h"
 #include "tile/wgmma_flash_backward_launch.h"
 
 #ifndef IN_ORDER
@@ -48,34 +51,25 @@
 #ifndef STAGGERED
 #define STAGGERED 1
 #endif
-#ifndef BULK
-#define BULK 1
-#endif
-#ifndef D64_STAGES
-#define D64_STAGES (BULK ? 2 : 3)
-#endif
-#ifndef D128_STAGES
-#define D128_STAGES 3
-#endif
 
 namespace {
 
-constexpr bool kInOrder = IN_ORDER != 0, kStaggered = STAGGERED != 0 && !kInOrder;
+constexpr Walk kWalk = IN_ORDER ? Walk::kUp : STAGGERED ? Walk::kAround : Walk::kDown;
 
 template <class Element>
-using D64 = BackwardShape<Element, 64, 128, D64_STAGES, BULK != 0>;
+using D64 = BackwardShape<Element, 64, 128, 2, 2>;
 template <class Element>
-using D128 = BackwardShape<Element, 128, 64, D128_STAGES, BULK != 0>;
+using D128 = BackwardShape<Element, 128, 64, 3, 1>;
 
 template <class Element>
-int dispatch(int head_dim, const BackwardCall& a, void* queue) {
+int dispatch(const BackwardCall& a, void* queue) {
     int device = 0, multiprocessors = 0;
     cudaError_t status = cudaGetDevice(&device);
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return static_cast<int>(status);
-    switch (head_dim) {
-        case 64: return launch_flash_backward<D64<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
-        case 128: return launch_flash_backward<D128<Element>, kInOrder, kStaggered>(a, multiprocessors, queue);
+    switch (a.head_dim) {
+        case 64: return launch_flash_backward<D64<Element>, kWalk>(a, multiprocessors, queue);
+        case 128: return launch_flash_backward<D128<Element>, kWalk>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 }
@@ -86,14 +80,8 @@ extern "C" int flash_attention_bwd(
     const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
     void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
     float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
-    if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0) {
-        return kUnsupportedShape;
-    }
-    for (const void* tensor : {q, k, v, o, dout, static_cast<const void*>(dq), static_cast<const void*>(dk),
-                               static_cast<const void*>(dv)}) {
-        if (reinterpret_cast<uintptr_t>(tensor) % 16 != 0) return kUnsupportedShape;
-    }
-    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal != 0,
-                            softmax_scale, workspace, workspace_bytes};
-    return half != 0 ? dispatch<Fp16>(head_dim, a, queue) : dispatch<Bf16>(head_dim, a, queue);
+    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, head_dim, half != 0,
+                            causal != 0, softmax_scale, workspace, workspace_bytes};
+    if (!a.sound()) return kUnsupportedShape;
+    return a.half ? dispatch<Fp16>(a, queue) : dispatch<Bf16>(a, queue);
 }

@@ -14,11 +14,13 @@
 //
 //   finish     used for          blocks                                              a tile leaves
 //   boxes      many tiles        persistent; walk tiles in bands that share L2       bf16, stmatrix, TMA, during the next tile
+//                                                                                    (with one set of partial sums: under its
+//                                                                                    first products, tile/wgmma_ahead.h)
 //   exchange   few tiles         a cluster shares a tile, each block a part of K     fp32 sums, sent to the blocks that own them
 //                                                                                    (tile/wgmma_exchange.h): no workspace
 //
 // Pairs: two blocks with neighbouring columns form a cluster and each loads half of the common rows for both (multicast).
-// Their consumers look at the next stage and read its scales while products run (tile/wgmma_ahead.h).
+// With one set of partial sums a consumer looks at the next stage and reads its scales while products run (tile/wgmma_ahead.h).
 // Few tokens: weights become the 64 rows of wgmma's A and tokens its N, so that 16 tokens cost 16 columns and not 64 rows.
 // Registers: the compiler gets 168; the producer warpgroup keeps 24 and each of two consumers takes 240 (setmaxnreg).
 // EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends; with 2 and
@@ -72,9 +74,8 @@ using Instances = WgmmaTable<
     //    columns, pair, partials
     Rated<Persistent<64, 1, 2>,                     395,  395,  565>,   // 128 tokens
     Rated<Persistent<96, 1, 2>,                     600,  600,  800>,
-    Rated<Persistent<96, 2, 2>,                     575,  575,  835>,
     Rated<Persistent<128, 1, 2>,                    725,  725,  725>,
-    Rated<Persistent<160>,                          925,  925,  660>,
+    Rated<Persistent<160>,                          885,  885,  660>,
     Rated<Persistent<192>,                         1050, 1050,  610>,
     Rated<WgmmaShape<3, 1, 128, kRows, kBoxes, 2>,  995,  995,  780>,  // 192 and 256 tokens
     //    set by hand, such that what was measured best from 1024 tokens on is picked

@@ -4,11 +4,8 @@
 //!KERNEL summary split-KV MLA decode on wgmma.m64nNk16, pages by TMA as keys and values; two forms by the number of rows
 //!KERNEL arch sm_90a
 //!KERNEL tune PAIRS=1,0
-//!KERNEL tune SPREAD=0,1
-//!KERNEL tune FETCHED_PAGES=0,2
 //!KERNEL tune FEW_ROWS=32,16,0
 //!KERNEL tune FETCHED_BYTES=128,256
-//!KERNEL tune GUESSED_PAGES=0,2
 //!KERNEL tune SMALL_ROWS=0,32
 //!KERNEL tune EARLY_START=1,0
 //
@@ -27,14 +24,14 @@
 //
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
-// Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks, but equal requests are cut
-// between them only where that costs little. A second kernel merges parts in a fixed order (tile/latent_merge.h); both
-// start beside the end of the kernel before.
+// Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
+// them, or each into the same chunks, where that costs little. A second kernel merges parts in a fixed order
+// (tile/latent_merge.h); both start beside the end of the kernel before.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
-// Limits: one block per multiprocessor. 64 rows and more: a page's own load, about 3000 cycles from the release of its
-// stage, is what a step waits for; a third page does not fit. 16 rows, large batches: multiprocessors get unequal shares
-// of a saturated memory, and equal chunks end up to 14 % apart.
+// Limits: one block per multiprocessor. 64 rows and more: a page's load takes 1500 to 2000 cycles from the release of its place,
+// and a third page does not fit; tensor cores work about 70 % of the time. 16 rows, large batches: multiprocessors get unequal
+// shares of a saturated memory, and equal chunks end up to 10 % apart.
 #include "kernel.h"
 
 #include <cstdint>
@@ -46,12 +43,6 @@
 #include "tile/wgmma_latent_few.h"
 #include "tile/wgmma_latent_launch.h"
 
-#ifndef FETCHED_PAGES
-#define FETCHED_PAGES 0  // of 64 rows and more: how far ahead pages are asked into L2
-#endif
-#ifndef SPREAD
-#define SPREAD 0  // LatentShape::kSpread
-#endif
 #ifndef PAIRS
 #define PAIRS 1  // two blocks of 64 rows share pages
 #endif
@@ -63,15 +54,6 @@
 #endif
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
-#endif
-#ifndef FLIGHT
-#define FLIGHT 6  // thirds of pages they have under way
-#endif
-#ifndef PACE
-#define PACE 0  // nanoseconds between their pages, at least
-#endif
-#ifndef FETCHED_BYTES
-#define FETCHED_BYTES 128  // that L2 fetches of their pages at a time
 #endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
@@ -87,6 +69,8 @@ int launch_few(
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
     a.schedule.groups = choose_pages(1, multiprocessors, most);
     a.schedule.slack = FEW_SLACK;
+    a.schedule.shares = PageSchedule::shares_of(
+        a.schedule.groups, batch, ceil_div(a.schedule.longest, PageSchedule::kTokens));
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -109,9 +93,7 @@ extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
-    // One row tile: memory is the bound. Several: blocks share pages.
-    using Single = LatentShape<1, SPREAD != 0, 0, ONCE != 0>;
-    using Several = LatentShape<1, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
+    using Single = LatentShape<1, ONCE != 0>;
     if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
@@ -157,7 +139,6 @@ extern "C" int mla_decode(
     a.schedule.longest = max_blocks_per_seq * Single::kTokens;
     a.seqlen_q = seqlen_q;
     a.heads = heads_q;
-    a.num_blocks = num_blocks;
     a.max_blocks = max_blocks_per_seq;
     a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     a.causal = causal != 0;
@@ -167,18 +148,17 @@ extern "C" int mla_decode(
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if FEW_ROWS >= 16
     if (rows == 16) {
-        return launch_few<FewShape<1, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if FEW_ROWS >= 32
     if (rows == 32) {
-        return launch_few<FewShape<2, 2, FLIGHT, PACE, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if PAIRS
-    using Pair = LatentShape<2, SPREAD != 0, FETCHED_PAGES, ONCE != 0>;
+    using Pair = LatentShape<2, ONCE != 0>;
     if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 #endif
-    if (a.row_tiles > 1) return launch_latent_wgmma<Several>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }

@@ -2,12 +2,10 @@
 // MLA decode over an e4m3 cache on mma.sync: codes go to the tensor cores as fp16, scales to the scores and the weights.
 //
 //!KERNEL summary split-KV MLA decode over e4m3 codes on mma.sync.m16n8k16.f16; scales applied to scores and weights
-//!KERNEL arch sm_89 sm_90a
-//!KERNEL tune ROWS16_STRETCH=3,2,1
-//!KERNEL tune EARLY_START=1,0
+//!KERNEL arch sm_89
 //
-// Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
-// tokens, 64 or 32 at a time. A token's latent columns are 512 e4m3 codes with a scale for each group of 128, the rotary
+// Algorithm. The rows of a request are its heads times its queries; a block takes 16 or 32 of them and a range of
+// tokens, 32 at a time. A token's latent columns are 512 e4m3 codes with a scale for each group of 128, the rotary
 // ones bf16. Codes are never multiplied by scales: as fp16, which holds every code, they go to the tensor cores, and
 //   1. scores: a warp takes one group of half of the tokens; what comes out is multiplied by the tokens' scales of that
 //      group, a quarter of the rotary columns is added in bf16, and the four groups meet in shared memory in fp32;
@@ -17,28 +15,20 @@
 // Every code is converted twice, once per product: 1024 instructions per 64 tokens, less than writing and reading 16-bit
 // tiles would cost. Fragments of bytes are described in tile/coded_latent_scores.h and tile/coded_latent.h.
 //
-// Order. None of these steps is bound by a rate of the multiprocessor, all by latency. For 16 rows the product with values of
-// one step, the softmax of the next and the scores of the one behind that therefore stand between the same two barriers, where
-// they do not depend on each other (ROWS16_STRETCH; tile/coded_latent.h). Shared memory has no room for that with more rows.
+// Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks
+// (tile/coded_latent_ring.h). Slots behind the length hold NaN, as codes, scales and rotary columns: they are not read, their rows
+// in shared memory are zero.
 //
-// Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks, and
-// 32 tokens are one bulk copy, issued by a warp of its own that runs ahead over requests (tile/coded_latent_ring.h; cp.async on
-// Ada). Slots behind the length hold NaN, as codes, scales and rotary columns: they are not read, their rows in shared memory
-// are zero.
-//
-//   tile       used for                             tokens a step   slots of 32 tokens   shared memory
-//   16 rows    rows not divisible by 32                64 (Ada 32)        8 (Ada 3)      216 KB (Ada 75)
-//   32 rows    Ada; Hopper: not divisible by 64        64 (Ada 32)        6 (Ada 3)      210 KB (Ada 88)
-//   64 rows    Hopper: divisible by 64                 32                 4              207 KB
+//   tile       used for                     slots of 32 tokens   shared memory
+//   16 rows    rows not divisible by 32             3                 75 KB
+//   32 rows    the others                           3                 88 KB
 //
 // Balance as in mla_decode/mma_sync.cu (tile/decode_schedule.h): equal chunks of all tokens, a second kernel merges parts in a
-// fixed order. On Hopper kernels start beside the end of the one before.
+// fixed order.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: codes, scales and queries enter exactly, weights are rounded to fp16's 11 bits. A token whose weight is less
 // than 2^-27 of the largest scale seen loses bits.
-// Limits: 16 rows are held up by latencies between barriers and by what cutting a batch costs, at 3.8 of 4.27 TB/s at best; at
-// 64 and more rows mma.sync takes more than twice the time of mla_decode's wgmma.
 #include "kernel.h"
 
 #include <algorithm>
@@ -46,31 +36,7 @@
 
 #include "tile/coded_latent_launch.h"
 
-#ifndef ROWS16_STRETCH
-#define ROWS16_STRETCH 3
-#endif
-#ifndef EARLY_START
-#define EARLY_START 1  // kernels start beside the end of the one before
-#endif
-
 namespace {
-
-// The oldest architecture of this build chooses the tiles: nvcc defines the list for host and device passes alike.
-constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
-constexpr bool kHopper = kArchitectures[0] >= 900;
-
-template <bool kBulk>
-struct Tiles {
-    using Rows16 = CodedTile<1, 64, 8, 8, ROWS16_STRETCH, true, true>;
-    using Rows32 = CodedTile<2, 64, 6, 8, 1, false, true>;
-    using Rows64 = CodedTile<4, 32, 4, 8, 1, false, true>;
-};
-template <>
-struct Tiles<false> {
-    using Rows16 = CodedTile<1, 32, 3, 8, 1, true, false>;
-    using Rows32 = CodedTile<2, 32, 3, 8, 1, true, false>;
-    using Rows64 = Rows32;
-};
 
 struct Call {
     const void* q;
@@ -99,7 +65,7 @@ int launch(const Call& c, void* workspace, size_t workspace_bytes, void* queue) 
     a.max_blocks = c.max_blocks;
     a.causal = c.causal != 0;
     a.scale = c.scale * kLog2E;
-    return launch_coded<Tile>(a, {128, 160}, EARLY_START != 0, workspace, workspace_bytes, queue);
+    return launch_coded<Tile>(a, {128, 160}, workspace, workspace_bytes, queue);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -118,8 +84,6 @@ extern "C" int mla_decode_fp8(
     if (!aligned(q) || !aligned(kv_cache) || !aligned(o) || !aligned(workspace)) return kUnsupportedShape;
     const Call call = {q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, max_blocks_per_seq, causal,
                        softmax_scale};
-    using Choice = Tiles<kHopper>;
-    if (rows % Choice::Rows64::kRows == 0) return launch<Choice::Rows64>(call, workspace, workspace_bytes, queue);
-    if (rows % Choice::Rows32::kRows == 0) return launch<Choice::Rows32>(call, workspace, workspace_bytes, queue);
-    return launch<Choice::Rows16>(call, workspace, workspace_bytes, queue);
+    if (rows % 32 == 0) return launch<CodedTile<2, 3>>(call, workspace, workspace_bytes, queue);
+    return launch<CodedTile<1, 3>>(call, workspace, workspace_bytes, queue);
 }

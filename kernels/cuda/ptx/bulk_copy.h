@@ -15,6 +15,16 @@ __device__ __forceinline__ void bulk_load(uint32_t shared, const void* global, u
         : "memory");
 }
 
+/// The same with a policy for L2 (ptx/tma_hint.h).
+__device__ __forceinline__ void bulk_load(
+    uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier, uint64_t policy) {
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;\n" ::"r"(
+            shared),
+        "l"(global), "r"(bytes), "r"(barrier), "l"(policy)
+        : "memory");
+}
+
 /// Add `bytes` of fp32 numbers in shared memory to those at `global`, in L2: each addition is atomic, their order is not
 /// defined.
 __device__ __forceinline__ void bulk_reduce_add(float* global, uint32_t shared, int bytes) {
@@ -28,3 +38,7 @@ template <int kPending>
 __device__ __forceinline__ void bulk_wait_done() {
     asm volatile("cp.async.bulk.wait_group %0;\n" ::"n"(kPending) : "memory");
 }
+
+/// Make what this thread sees of global memory, others' ordinary stores included, visible to asynchronous accesses that it
+/// issues from now on.
+__device__ __forceinline__ void fence_async_global() { asm volatile("fence.proxy.async.global;\n" ::: "memory"); }

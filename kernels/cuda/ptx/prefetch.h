@@ -8,8 +8,3 @@
 __device__ __forceinline__ void prefetch_l2(const void* global) {
     asm volatile("prefetch.global.L2 [%0];\n" ::"l"(global) : "memory");
 }
-
-/// `bytes` from `global` on, both multiples of 16 (sm_90).
-__device__ __forceinline__ void prefetch_l2_bulk(const void* global, int bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes) : "memory");
-}

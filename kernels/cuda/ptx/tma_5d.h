@@ -18,3 +18,10 @@ __device__ __forceinline__ void tma_load_5d(
         "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4)
         : "memory");
 }
+
+/// Bring a box to L2: a hint, which nothing waits for.
+__device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, int x0, int x1, int x2, int x3, int x4) {
+    asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];\n" ::"l"(&map), "r"(x0), "r"(x1),
+                 "r"(x2), "r"(x3), "r"(x4)
+                 : "memory");
+}

@@ -6,14 +6,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
-#include "ptx/grid_dependency.h"
 #include "ptx/permute_bytes.h"
-#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
-#include "ptx/warp_uniform.h"
-#include "ptx/warpgroup_registers.h"
 #include "tile/coded_latent_ring.h"
 #include "tile/coded_latent_scores.h"
 #include "tile/coded_latent_softmax.h"
@@ -22,8 +17,8 @@
 /// Multiply accumulators by their row's factor from shared memory; nothing to do where all are 1.
 template <class Tile>
 __device__ __forceinline__ void scale_coded_rows(
-    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], const uint8_t* buffer, int lane) {
-    const float* const factors = reinterpret_cast<const float*>(buffer + Tile::kFactors);
+    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], const uint8_t* shared, int lane) {
+    const float* const factors = reinterpret_cast<const float*>(shared + Tile::kFactors);
     float factor[Tile::kRowTiles][2];
     bool needed = false;
 #pragma unroll
@@ -45,22 +40,22 @@ __device__ __forceinline__ void scale_coded_rows(
     }
 }
 
-/// out += weights x codes for this warp's columns.
+/// out += weights x codes for this warp's columns; `base` and `tokens` are shared addresses.
 ///
 /// The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each. Sorted by column they
 /// are the fragments of two products: one for the even columns of 16, one for the odd ones. Accumulators 2c and 2c + 1 thus
 /// belong to columns 16c + 4t + {0, 2} and {1, 3}.
 template <class Tile>
 __device__ __forceinline__ void multiply_codes(
-    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], uint32_t buffer, const StepTokens<Tile>& tokens, int warp, int lane) {
+    float (&out)[Tile::kRowTiles][Tile::kOutTiles][4], uint32_t base, uint32_t tokens, int warp, int lane) {
     constexpr int kColumns = Tile::kColumns;
-    const uint32_t weights = buffer + Tile::kWeights + warp * kColumns / CodedRow::kGroup * Tile::kWeightPlane +
+    const uint32_t weights = base + Tile::kWeights + warp * kColumns / CodedRow::kGroup * Tile::kWeightPlane +
         lane % 16 * Tile::kWeightPitch + lane / 16 * 16;
     // Matrices: tokens 0-7 | tokens 8-15 | tokens 0-7, 16 bytes on | tokens 8-15, 16 bytes on.
     const uint32_t in_block = lane % 16 * CodedRow::kBytes + lane / 16 * 16 + warp * kColumns;
 #pragma unroll
     for (int token = 0; token < Tile::kTokens; token += 16) {
-        const uint32_t values = tokens.row(token) + in_block;
+        const uint32_t values = tokens + token * CodedRow::kBytes + in_block;
         uint32_t w[Tile::kRowTiles][4];
 #pragma unroll
         for (int r = 0; r < Tile::kRowTiles; ++r) ldmatrix_x4(w[r], weights + r * 16 * Tile::kWeightPitch + token * 2);
@@ -85,9 +80,10 @@ __device__ __forceinline__ void multiply_codes(
 }
 
 /// One piece of a request for the block's rows, from the first token to the stored output or part.
-template <class Tile, class Ring>
+template <class Tile>
 __device__ __forceinline__ void decode_coded_piece(
-    const typename Tile::Arguments& a, const DecodePiece& piece, int group, int row_tile, uint8_t* shared, Ring& ring) {
+    const typename Tile::Arguments& a, const DecodePiece& piece, int group, int row_tile, uint8_t* shared,
+    AsyncRing<Tile>& ring) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int rows = a.seqlen_q * a.heads, first_row = row_tile * Tile::kRows;
     const size_t part_row = static_cast<size_t>(piece.part(a.schedule, group)) * rows + first_row;
@@ -102,87 +98,34 @@ __device__ __forceinline__ void decode_coded_piece(
     if (!empty) ring.begin(TokenSource::of(a, piece.request, piece.steps));
     CodedQuery<Tile> query;
     const CodedRole<Tile> role(warp);
-    query.load(a.q + output_row * (CodedRow::kWidth * 2), role, lane, shared + role.query_share());
+    query.load(a.q + output_row * (CodedRow::kWidth * 2), role, lane);
 
     float out[Tile::kRowTiles][Tile::kOutTiles][4] = {};
     CodedSoftmax<Tile> softmax(a, first_row, length);
-    // Any of: a step's product with values, the softmax of the one behind it, and the scores of the one behind that. They do
-    // not depend on each other, so each fills the others' waiting times.
-    StepTokens<Tile> oldest{}, middle{};
-    const auto stretch = [&](int step, auto multiplies, auto weighs, auto scores) {
-        const int thread = Tile::thread(), lane = thread % 32, warp = thread / 32;
-        const CodedRole<Tile> role(warp);
-        uint8_t* const step_buffer = shared + Tile::buffer(step);
-        uint8_t* const next_buffer = shared + Tile::buffer(step + 1);
-        StepTokens<Tile> newest{};
-        typename CodedSoftmax<Tile>::Scores loaded;
+    for (int step = piece.steps.begin; step < piece.steps.end; ++step) {
+        const uint32_t tokens = ring.acquire(step);
         CodedScores<Tile> scored;
-        if constexpr (scores) newest = ring.acquire(step + 2);
-        if constexpr (multiplies) scale_coded_rows<Tile>(out, step_buffer, lane);
-        if constexpr (weighs) loaded = softmax.load(next_buffer);
-        if constexpr (scores) scored.multiply(shared, ring.base, newest, role, lane, query);
-        if constexpr (multiplies) {
-            multiply_codes<Tile>(out, ring.base + Tile::buffer(step), Tile::kBuffers == 1 ? middle : oldest, warp, lane);
+        scored.multiply(shared, ring.base, tokens, role, lane, query);
+        scored.store(shared, role, lane);
+        Tile::meet();  // all groups' parts of the scores are there; everyone is done with the last weights
+        if (softmax.takes_part()) {
+            softmax.store(shared, softmax.weigh(softmax.load(shared), step * Tile::kTokens, a.scale));
         }
-        if constexpr (weighs) softmax.store(next_buffer, softmax.weigh(loaded, (step + 1) * Tile::kTokens, a.scale));
-        if constexpr (scores) scored.store(shared + Tile::buffer(step + 2), role, lane);
-        if constexpr (multiplies) ring.release();
-        if constexpr (scores) {
-            oldest = middle;
-            middle = newest;
-        }
-    };
-    constexpr std::true_type kDo{};
-    constexpr std::false_type kSkip{};
-    const int begin = piece.steps.begin, end = piece.steps.end;
-    if constexpr (Tile::kBuffers == 1) {
-        for (int step = begin; step < end; ++step) {
-            stretch(step - 2, kSkip, kSkip, kDo);
-            Tile::meet();  // all groups' parts of the scores are there; everyone is done with the last weights
-            if (softmax.takes_part()) {
-                uint8_t* const buffer = shared + Tile::buffer(step);
-                softmax.store(buffer, softmax.weigh(softmax.load(buffer), step * Tile::kTokens, a.scale));
-            }
-            Tile::meet();  // weights and factors are there; everyone is done with the scores
-            stretch(step, kDo, kSkip, kSkip);
-        }
-    } else if (!empty) {
-        constexpr int kSoftmaxThreads = Tile::kRows * CodedSoftmax<Tile>::kLanes;
-        static_assert(Tile::kBuffers == 1 || kSoftmaxThreads >= Tile::kWorkers, "all warps do the same");
-        stretch(begin - 2, kSkip, kSkip, kDo);
-        Tile::meet();
-        if (begin + 1 < end) {
-            stretch(begin - 1, kSkip, kDo, kDo);
-            Tile::meet();
-            for (int step = begin; step + 2 < end; ++step) {
-                if constexpr (Tile::kStretch == 3) {
-                    stretch(step, kDo, kDo, kDo);
-                } else {
-                    stretch(step, kDo, kSkip, kSkip);
-                    stretch(step, kSkip, kDo, kDo);
-                }
-                Tile::meet();  // weights of the next step, scores of the one behind it; the other buffers may be written
-            }
-            stretch(end - 2, kDo, kDo, kSkip);
-            oldest = middle;
-        } else {
-            stretch(begin - 1, kSkip, kDo, kSkip);
-            oldest = middle;
-        }
-        Tile::meet();
-        stretch(end - 1, kDo, kSkip, kSkip);
+        Tile::meet();  // weights and factors are there; everyone is done with the scores
+        scale_coded_rows<Tile>(out, shared, lane);
+        multiply_codes<Tile>(out, ring.base, tokens, warp, lane);
     }
 
     Tile::meet();  // the last factors are read, all slots are free
     if (softmax.takes_part()) {
-        softmax.finish(shared + Tile::buffer(0), a.scale, [&](int row, float lse) {
+        softmax.finish(shared, a.scale, [&](int row, float lse) {
             const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
             const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query_index;
             (piece.whole() ? a.lse[index] : a.parts.lse[part_row + row]) = lse;
         });
     }
     Tile::meet();
-    scale_coded_rows<Tile>(out, shared + Tile::buffer(0), lane);
+    scale_coded_rows<Tile>(out, shared, lane);
 #pragma unroll
     for (int r = 0; r < Tile::kRowTiles; ++r) {
 #pragma unroll
@@ -207,77 +150,18 @@ __device__ __forceinline__ void decode_coded_piece(
     Tile::meet();  // the next piece writes factors and queries
 }
 
-/// Ask queries, page numbers and lengths into L2, all blocks together; hints, so also before the kernels this one depends on
-/// have ended: L2 is where their writes go.
-template <class Arguments>
-__device__ __forceinline__ void fetch_coded_inputs(const Arguments& a, int thread, int threads) {
-    const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
-    const auto fetch = [&](const void* array, long long bytes) {
-        for (long long at = first * 128LL; at < bytes; at += stride * 128LL) {
-            prefetch_l2(static_cast<const uint8_t*>(array) + at);
-        }
-    };
-    const long long batch = a.schedule.batch;
-    fetch(a.schedule.seqlens, batch * 4);
-    fetch(a.block_table, batch * a.max_blocks * 4);
-    fetch(a.q, batch * a.seqlen_q * a.heads * CodedRow::kWidth * 2);
-}
-
 template <class Tile>
 __global__ void __launch_bounds__(Tile::kThreads, 1) coded_latent(const __grid_constant__ typename Tile::Arguments a) {
     uint8_t* const shared = dynamic_shared();
-    using Ring = std::conditional_t<Tile::kBulk, BulkRing<Tile>, AsyncRing<Tile>>;
-    Ring ring(shared_address(shared));
-    if constexpr (Tile::kBulk) {
-        if (threadIdx.x == 0) {
-            for (int slot = 0; slot < Tile::kSlots; ++slot) {
-                mbarrier_init(ring.full(slot), 1);
-                mbarrier_init(ring.empty(slot), Tile::kWarps);
-            }
-            mbarrier_fence_init();
-        }
-        __syncthreads();
-        if (threadIdx.x >= Tile::kWorkers) {
-            fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - Tile::kWorkers, Tile::kThreads - Tile::kWorkers);
-        }
-        grid_dependency_wait();
-        grid_dependency_release();
-    }
+    AsyncRing<Tile> ring(shared_address(shared));
     const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
-    // Each role walks by itself, with its own number of registers.
-    const auto each_piece = [&](auto act) {
-        DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);
-        DecodePiece piece;
-        while (walk.next(a.schedule, piece)) act(piece);
-    };
-    const auto work = [&] {
-        each_piece([&](const DecodePiece& piece) { decode_coded_piece<Tile>(a, piece, group, row_tile, shared, ring); });
-    };
-    if constexpr (Tile::kBulk) {
-        const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
-        if (warp < Tile::kWarps) {
-            take_registers<Tile::kWorkerRegisters>();
-            work();
-        } else {
-            give_registers<Tile::kProducerRegisters>();
-            if (warp > Tile::kWarps) return;
-            BulkProducer<Tile> producer{ring, static_cast<int>(threadIdx.x) % 32, {}};
-            each_piece([&](const DecodePiece& piece) { producer.produce(TokenSource::of(a, piece.request, piece.steps)); });
-        }
-    } else {
-        work();
-    }
+    DecodeWalk walk(a.schedule, group, static_cast<int>(threadIdx.x) % 32);
+    DecodePiece piece;
+    while (walk.next(a.schedule, piece)) decode_coded_piece<Tile>(a, piece, group, row_tile, shared, ring);
 }
 
-/// The merge of parts, which on Hopper may be launched while the parts are still computed.
 template <class Tile>
 __global__ void __launch_bounds__(kCombineWarps * 32)
 combine_coded(const __grid_constant__ CombineArguments<DecodeParts<typename Tile::Schedule>> a) {
-    if constexpr (Tile::kBulk) {
-        grid_dependency_release();
-        // The lengths were final before the parts' kernel let this one start.
-        combine_block<Bf16, CodedRow::kLatent>(a, [] { grid_dependency_wait(); });
-    } else {
-        combine_block<Bf16, CodedRow::kLatent>(a, [] {});
-    }
+    combine_block<Bf16, CodedRow::kLatent>(a, [] {});
 }

@@ -9,13 +9,11 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/coded_latent.h"
-#include "tile/launch_cluster.h"
 
-/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut; `early` lets
-/// kernels start beside the end of the one before. Returns 0 or what the caller must return.
+/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Returns 0 or
+/// what the caller must return.
 template <class Tile>
-int launch_coded(
-    typename Tile::Arguments a, GroupCost cost, bool early, void* workspace, size_t workspace_bytes, void* queue) {
+int launch_coded(typename Tile::Arguments a, GroupCost cost, void* workspace, size_t workspace_bytes, void* queue) {
     const auto kernel = coded_latent<Tile>;
     int device = 0, multiprocessors = 0;
     cudaError_t status = cudaGetDevice(&device);
@@ -45,16 +43,9 @@ int launch_coded(
         {a.schedule, rows}, a.parts, a.o, a.lse, static_cast<long long>(batch) * rows, a.seqlen_q, a.heads, 1};
     const int merge_blocks = share_segments<CodedRow::kLatent>(merge, groups / batch + 1);
     const auto combine = combine_coded<Tile>;
-    if constexpr (Tile::kBulk) {
-        const int error = launch_cluster(
-            kernel, static_cast<int>(blocks), Tile::kThreads, 1, Tile::kSharedBytes, early, queue, a);
-        if (error != 0 || a.schedule.groups == 0) return error;
-        return launch_cluster(combine, merge_blocks, kCombineWarps * 32, 1, 0, early, queue, merge);
-    } else {
-        LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
-        const int launched = LAUNCH_STATUS();
-        if (launched != kOk || a.schedule.groups == 0) return launched;
-        LAUNCH(combine, dim3(static_cast<unsigned>(merge_blocks)), dim3(kCombineWarps * 32), 0, queue)(merge);
-        return LAUNCH_STATUS();
-    }
+    LAUNCH(kernel, dim3(static_cast<unsigned>(blocks)), dim3(Tile::kThreads), Tile::kSharedBytes, queue)(a);
+    const int launched = LAUNCH_STATUS();
+    if (launched != kOk || a.schedule.groups == 0) return launched;
+    LAUNCH(combine, dim3(static_cast<unsigned>(merge_blocks)), dim3(kCombineWarps * 32), 0, queue)(merge);
+    return LAUNCH_STATUS();
 }

@@ -21,17 +21,10 @@
 /// Where a warp works while it computes scores.
 template <class Tile>
 struct CodedRole {
-    int group, token_part, row_part;
+    int group, first_token;
 
     __device__ __forceinline__ explicit CodedRole(int warp)
-        : group(warp % 4), token_part(warp / 4 % Tile::kTokenParts), row_part(warp / 4 / Tile::kTokenParts) {}
-
-    __device__ __forceinline__ int first_token() const { return token_part * Tile::kWarpTokens; }
-    __device__ __forceinline__ int first_row() const { return row_part * Tile::kWarpRowTiles * 16; }
-    /// Where its queries lie in shared memory, if they do: warps of other tokens use the same.
-    __device__ __forceinline__ int query_share() const {
-        return Tile::kQuery + (row_part * CodedRow::kGroups + group) * Tile::kQueryShare;
-    }
+        : group(warp % CodedRow::kGroups), first_token(warp / CodedRow::kGroups * Tile::kWarpTokens) {}
 };
 
 /// A warp's queries as A fragments, for rows g and g + 8 of each row tile (g = lane / 4).
@@ -40,21 +33,14 @@ struct CodedRole {
 /// them as its columns 2t, 2t + 1, 2t + 8, 2t + 9, and so does the fragment of the queries: a sum has no order.
 template <class Tile>
 struct CodedQuery {
-    static constexpr int kKept = Tile::kQueryInRegisters ? Tile::kQueryFragments : 1;
-    uint32_t fragments[kKept][Tile::kWarpRowTiles][4];
-    float factors[Tile::kWarpRowTiles][2];  // what the rows' 128 columns were divided by
+    uint32_t fragments[Tile::kQueryFragments][Tile::kRowTiles][4];
+    float factors[Tile::kRowTiles][2];  // what the rows' 128 columns were divided by
 
-    /// A power of two that brings magnitudes up to `largest` to 2^14 .. 2^15; small ones less far.
-    static __device__ __forceinline__ uint32_t exponent_of(float largest) {
-        const int exponent = static_cast<int>(bits_from_float(largest) >> 23);  // largest >= 0
-        return static_cast<uint32_t>(max(1, min(253, 268 - exponent))) << 23;
-    }
-
-    /// Fragments from global memory; `shared` is role.query_share() where they do not stay in registers.
-    __device__ __forceinline__ void load(const uint8_t* q, const CodedRole<Tile>& role, int lane, uint8_t* shared) {
-        const uint8_t* const corner = q + (role.first_row() + lane / 4) * (CodedRow::kWidth * 2);
+    /// Fragments from global memory.
+    __device__ __forceinline__ void load(const uint8_t* q, const CodedRole<Tile>& role, int lane) {
+        const uint8_t* const corner = q + lane / 4 * (CodedRow::kWidth * 2);
 #pragma unroll
-        for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+        for (int r = 0; r < Tile::kRowTiles; ++r) {
             uint32_t raw[2][Tile::kGroupSteps][2];
             uint32_t inverse[2];
 #pragma unroll
@@ -73,12 +59,12 @@ struct CodedQuery {
                         largest = fmaxf(largest, fabsf(float_from_bits(raw[half][c][i] & 0xffff0000u)));
                     }
                 }
-                inverse[half] = exponent_of(quad_maximum(largest));
+                inverse[half] = query_exponent(quad_maximum(largest));
                 factors[r][half] = float_from_bits((254u << 23) - inverse[half]);
             }
 #pragma unroll
             for (int c = 0; c < Tile::kQueryFragments; ++c) {
-                uint32_t a[4];
+                uint32_t(&a)[4] = fragments[c][r];
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const int half = i % 2;
@@ -92,32 +78,7 @@ struct CodedQuery {
                             (CodedRow::kLatent + 16 * role.group + lane % 4 * 2 + i / 2 * 8) * 2);
                     }
                 }
-                if constexpr (Tile::kQueryInRegisters) {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) fragments[c][r][i] = a[i];
-                } else {
-                    *reinterpret_cast<uint4*>(shared + ((c * Tile::kWarpRowTiles + r) * 32 + lane) * 16) =
-                        make_uint4(a[0], a[1], a[2], a[3]);
-                }
             }
-        }
-    }
-
-    /// The fragments of product `c`: kept, or read again.
-    __device__ __forceinline__ uint32_t (&at(int c, const uint8_t* shared, int lane))[Tile::kWarpRowTiles][4] {
-        if constexpr (Tile::kQueryInRegisters) {
-            return fragments[c];
-        } else {
-#pragma unroll
-            for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
-                const uint4 a =
-                    *reinterpret_cast<const uint4*>(shared + ((c * Tile::kWarpRowTiles + r) * 32 + lane) * 16);
-                fragments[0][r][0] = a.x;
-                fragments[0][r][1] = a.y;
-                fragments[0][r][2] = a.z;
-                fragments[0][r][3] = a.w;
-            }
-            return fragments[0];
         }
     }
 };
@@ -133,24 +94,23 @@ __device__ __forceinline__ int coded_score_index(int row, int token) {
 template <class Tile>
 struct CodedScores {
     static constexpr int kPairs = Tile::kWarpTokens / 16;  // ldmatrix.x4 brings 16 tokens
-    float scores[Tile::kWarpRowTiles][2 * kPairs][4];
+    float scores[Tile::kRowTiles][2 * kPairs][4];
     float2 scales[2 * kPairs];  // of this lane's tokens, 2t and 2t + 1 of each eight
 
     __device__ __forceinline__ void multiply(
-        const uint8_t* shared, uint32_t base, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
-        CodedQuery<Tile>& query);
-    /// To the group's plane of the step's buffer; and the group's scales, gathered from the tokens' rows.
-    __device__ __forceinline__ void store(uint8_t* buffer, const CodedRole<Tile>& role, int lane) const;
+        const uint8_t* shared, uint32_t base, uint32_t tokens, const CodedRole<Tile>& role, int lane,
+        const CodedQuery<Tile>& query);
+    /// To the group's plane; and the group's scales, gathered from the tokens' rows.
+    __device__ __forceinline__ void store(uint8_t* shared, const CodedRole<Tile>& role, int lane) const;
 };
 
 /// `base` is the shared address of `shared`. Reads shared memory only.
 template <class Tile>
 __device__ __forceinline__ void CodedScores<Tile>::multiply(
-    const uint8_t* shared, uint32_t base, const StepTokens<Tile>& tokens, const CodedRole<Tile>& role, int lane,
-    CodedQuery<Tile>& query) {
-    const uint8_t* const query_share = shared + role.query_share();
+    const uint8_t* shared, uint32_t base, uint32_t tokens, const CodedRole<Tile>& role, int lane,
+    const CodedQuery<Tile>& query) {
 #pragma unroll
-    for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+    for (int r = 0; r < Tile::kRowTiles; ++r) {
 #pragma unroll
         for (int tile = 0; tile < 2 * kPairs; ++tile) {
 #pragma unroll
@@ -159,11 +119,8 @@ __device__ __forceinline__ void CodedScores<Tile>::multiply(
     }
     // Matrices: tokens 0-7 | the same, 16 bytes on | tokens 8-15 | the same, 16 bytes on.
     const uint32_t in_block = (lane % 8 + lane / 16 * 8) * CodedRow::kBytes + lane / 8 % 2 * 16;
-    const uint32_t first = tokens.row(role.first_token()) + in_block;
-    const auto keys = [&](int pair) {
-        if constexpr (Tile::kWarpTokens <= kSlotTokens) return first + 16 * pair * CodedRow::kBytes;
-        else return tokens.row(16 * pair) + in_block;
-    };
+    const uint32_t first = tokens + role.first_token * CodedRow::kBytes + in_block;
+    const auto keys = [&](int pair) { return first + 16 * pair * CodedRow::kBytes; };
 #pragma unroll
     for (int c = 0; c < Tile::kGroupSteps; c += 2) {
         uint32_t codes[kPairs][4];
@@ -173,13 +130,13 @@ __device__ __forceinline__ void CodedScores<Tile>::multiply(
         }
 #pragma unroll
         for (int next = 0; next < 2; ++next) {
-            uint32_t(&q)[Tile::kWarpRowTiles][4] = query.at(c + next, query_share, lane);
+            const uint32_t(&q)[Tile::kRowTiles][4] = query.fragments[c + next];
 #pragma unroll
             for (int tile = 0; tile < 2 * kPairs; ++tile) {
                 const uint32_t four = codes[tile / 2][tile % 2 * 2 + next];
                 const uint32_t low = unpack_e4m3_low(four), high = unpack_e4m3_high(four);
 #pragma unroll
-                for (int r = 0; r < Tile::kWarpRowTiles; ++r) Fp16::mma_m16n8k16(scores[r][tile], q[r], low, high);
+                for (int r = 0; r < Tile::kRowTiles; ++r) Fp16::mma_m16n8k16(scores[r][tile], q[r], low, high);
             }
         }
     }
@@ -191,19 +148,19 @@ __device__ __forceinline__ void CodedScores<Tile>::multiply(
         const float right = *reinterpret_cast<const float*>(at + CodedRow::kBytes);
         scales[tile] = make_float2(left, right);
 #pragma unroll
-        for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+        for (int r = 0; r < Tile::kRowTiles; ++r) {
 #pragma unroll
             for (int e = 0; e < 4; ++e) scores[r][tile][e] *= query.factors[r][e / 2] * (e % 2 == 0 ? left : right);
         }
     }
     {
-        uint32_t(&q)[Tile::kWarpRowTiles][4] = query.at(Tile::kGroupSteps, query_share, lane);
+        const uint32_t(&q)[Tile::kRowTiles][4] = query.fragments[Tile::kGroupSteps];
 #pragma unroll
         for (int pair = 0; pair < kPairs; ++pair) {
             uint32_t b[4];
             ldmatrix_x4(b, keys(pair) + CodedRow::kRopeStart + role.group * 32);
 #pragma unroll
-            for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+            for (int r = 0; r < Tile::kRowTiles; ++r) {
                 Bf16::mma_m16n8k16(scores[r][2 * pair], q[r], b[0], b[1]);
                 Bf16::mma_m16n8k16(scores[r][2 * pair + 1], q[r], b[2], b[3]);
             }
@@ -212,23 +169,23 @@ __device__ __forceinline__ void CodedScores<Tile>::multiply(
 }
 
 template <class Tile>
-__device__ __forceinline__ void CodedScores<Tile>::store(uint8_t* buffer, const CodedRole<Tile>& role, int lane) const {
-    float* const plane = reinterpret_cast<float*>(buffer + Tile::kScores + role.group * Tile::kScorePlane);
-    float* const gathered = reinterpret_cast<float*>(buffer + Tile::kTokenScales) + role.group * Tile::kTokens;
-    if (lane < 4 && role.row_part == 0) {
+__device__ __forceinline__ void CodedScores<Tile>::store(uint8_t* shared, const CodedRole<Tile>& role, int lane) const {
+    float* const plane = reinterpret_cast<float*>(shared + Tile::kScores + role.group * Tile::kScorePlane);
+    float* const gathered = reinterpret_cast<float*>(shared + Tile::kTokenScales) + role.group * Tile::kTokens;
+    if (lane < 4) {
 #pragma unroll
         for (int tile = 0; tile < 2 * kPairs; ++tile) {
-            *reinterpret_cast<float2*>(gathered + role.first_token() + 8 * tile + lane * 2) = scales[tile];
+            *reinterpret_cast<float2*>(gathered + role.first_token + 8 * tile + lane * 2) = scales[tile];
         }
     }
 #pragma unroll
-    for (int r = 0; r < Tile::kWarpRowTiles; ++r) {
+    for (int r = 0; r < Tile::kRowTiles; ++r) {
 #pragma unroll
         for (int tile = 0; tile < 2 * kPairs; ++tile) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const int row = role.first_row() + 16 * r + 8 * half + lane / 4;
-                const int token = role.first_token() + 8 * tile + lane % 4 * 2;
+                const int row = 16 * r + 8 * half + lane / 4;
+                const int token = role.first_token + 8 * tile + lane % 4 * 2;
                 *reinterpret_cast<float2*>(plane + coded_score_index<Tile>(row, token)) =
                     make_float2(scores[r][tile][2 * half], scores[r][tile][2 * half + 1]);
             }

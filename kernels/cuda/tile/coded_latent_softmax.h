@@ -19,7 +19,7 @@
 /// One thread's share of the softmax: four neighbouring tokens of one or more rows; kLanes lanes share a row.
 template <class Tile>
 struct CodedSoftmax {
-    static constexpr int kLanes = Tile::kTokens / 4, kRowsPerPass = Tile::kWorkers / kLanes;
+    static constexpr int kLanes = Tile::kTokens / 4, kRowsPerPass = Tile::kThreads / kLanes;
     static constexpr int kPasses = (Tile::kRows + kRowsPerPass - 1) / kRowsPerPass;
     static constexpr float kSmallestReference = 7.8886090522101181e-31f;  // 2^-100
 
@@ -28,7 +28,7 @@ struct CodedSoftmax {
     float reference = kSmallestReference;
 
     static __device__ __forceinline__ bool takes_part() {
-        return Tile::kRows * kLanes >= Tile::kWorkers || static_cast<int>(threadIdx.x) < Tile::kRows * kLanes;  // whole warps
+        return Tile::kRows * kLanes >= Tile::kThreads || static_cast<int>(threadIdx.x) < Tile::kRows * kLanes;  // whole warps
     }
     static __device__ __forceinline__ int row(int pass) {
         return static_cast<int>(threadIdx.x) / kLanes + kRowsPerPass * pass;
@@ -63,13 +63,13 @@ struct CodedSoftmax {
 
     static __device__ __forceinline__ int share() { return static_cast<int>(threadIdx.x) % kLanes * 4; }
 
-    __device__ __forceinline__ Scores load(const uint8_t* buffer) {
+    __device__ __forceinline__ Scores load(const uint8_t* shared) {
         Scores scores;
         float bound = 0.0f;  // a sum: no less than the largest, and additions are cheaper than maxima
 #pragma unroll
         for (int g = 0; g < CodedRow::kGroups; ++g) {
             scores.scales[g] =
-                *reinterpret_cast<const float4*>(buffer + Tile::kTokenScales + (g * Tile::kTokens + share()) * 4);
+                *reinterpret_cast<const float4*>(shared + Tile::kTokenScales + (g * Tile::kTokens + share()) * 4);
             const float4& s = scores.scales[g];
             bound += (s.x + s.y) + (s.z + s.w);
         }
@@ -79,7 +79,7 @@ struct CodedSoftmax {
 #pragma unroll
             for (int g = 0; g < CodedRow::kGroups; ++g) {
                 x[g] = *reinterpret_cast<const float4*>(
-                    buffer + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share()) * 4);
+                    shared + Tile::kScores + g * Tile::kScorePlane + coded_score_index<Tile>(row(pass), share()) * 4);
             }
             scores.s[pass][0] = (x[0].x + x[1].x) + (x[2].x + x[3].x);
             scores.s[pass][1] = (x[0].y + x[1].y) + (x[2].y + x[3].y);
@@ -126,20 +126,20 @@ struct CodedSoftmax {
         return result;
     }
 
-    static __device__ __forceinline__ void store(uint8_t* buffer, const Weights& result) {
+    static __device__ __forceinline__ void store(uint8_t* shared, const Weights& result) {
 #pragma unroll
         for (int pass = 0; pass < kPasses; ++pass) {
-            uint8_t* const w = buffer + Tile::kWeights + row(pass) * Tile::kWeightPitch + share() * 2;
+            uint8_t* const w = shared + Tile::kWeights + row(pass) * Tile::kWeightPitch + share() * 2;
 #pragma unroll
             for (int g = 0; g < CodedRow::kGroups; ++g) {
                 *reinterpret_cast<uint2*>(w + g * Tile::kWeightPlane) = result.weights[pass][g];
             }
-            if (share() == 0) reinterpret_cast<float*>(buffer + Tile::kFactors)[row(pass)] = result.factors[pass];
+            if (share() == 0) reinterpret_cast<float*>(shared + Tile::kFactors)[row(pass)] = result.factors[pass];
         }
     }
 
-    /// Add up the lanes' shares, and leave the factors that normalise the output. `shared` is a buffer that
-    /// nobody uses, `lse(row, value)` takes the result.
+    /// Add up the lanes' shares, and leave the factors that normalise the output. `lse(row, value)` takes
+    /// the result.
     template <typename Store>
     __device__ __forceinline__ void finish(uint8_t* shared, float scale, Store lse) {
         const float unit = float_from_bits(bits_from_float(reference) - (15u << 23));  // of a weight

@@ -6,8 +6,9 @@
 // take different query rows of the same tokens). A group so works on the end of one request, some whole ones and the start
 // of another. Lengths live on the device, so every warp derives the cut itself: a sum and a search over the lengths.
 //
-// With `slack`, a batch of equal lengths is cut between requests only, where that makes a chunk longer by no more than so many
-// steps: then nothing is left to merge.
+// With `slack`, a batch of equal lengths is cut between requests, or each request into the same chunks, where that makes a chunk
+// longer by no more than so many steps. Then nothing is left to merge, or every group has one piece: a second one would cost it
+// another start, and the merge another part.
 //
 // A request that one group computes alone is written out directly. Else every group writes a part to the workspace: the
 // part that starts request b is number groups + b, any other part of group g is number g (a group has only one such). A
@@ -18,12 +19,13 @@
 #include "split_kv.h"
 #include "tile/combine_splits.h"
 
-struct CachedLength {
-    static __device__ __forceinline__ int load(const int* at) { return *at; }
+/// Steps of a chunk, what starting a request counts for, and the steps of the longest one.
+struct DecodeCut {
+    int chunk, start, most;
 };
 
-/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save. Length: how lengths are read.
-template <int kTokens_, int kStartSteps_, int kLeastSteps_, class Length = CachedLength>
+/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
+template <int kTokens_, int kStartSteps_, int kLeastSteps_>
 struct DecodeScheduleOf {
     static constexpr int kTokens = kTokens_, kStartSteps = kStartSteps_, kLeastSteps = kLeastSteps_;
 
@@ -31,22 +33,25 @@ struct DecodeScheduleOf {
     int batch, longest;  // longest: tokens a request may have
     int groups;          // how many chunks; 0: one group per request, no parts
     int slack;           // steps by which a chunk may grow so that no request is cut
+    int shares;          // into how many chunks each of equal requests is cut; 0: none is
 
+    /// So many that `groups` suffice, and no more than a request of `steps` has use for.
+    static int shares_of(int groups, int batch, int steps) {
+        return groups < batch || steps < 1 ? 0 : ceil_div(steps, ceil_div(steps, groups / batch));
+    }
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
-    __device__ __forceinline__ int tokens(int request) const { return max(0, min(Length::load(seqlens + request), longest)); }
-    __device__ __forceinline__ int cost(int request) const {
-        return ceil_div(tokens(request), kTokens) + kStartSteps;
-    }
+    __device__ __forceinline__ int tokens(int request) const { return max(0, min(seqlens[request], longest)); }
+    __device__ __forceinline__ int steps(int request) const { return ceil_div(tokens(request), kTokens); }
 
-    /// Steps of a chunk, and in `before` where request `request` starts on the line. All lanes of a warp call it together.
-    __device__ __forceinline__ int chunk(int lane, int request, int& before) const {
+    /// How the line is cut, and in `before` where request `request` starts on it. All lanes of a warp call it together.
+    __device__ __forceinline__ DecodeCut cut(int lane, int request, int& before) const {
         int all = 0, part = 0, most = 0;
         for (int b = lane; b < batch; b += 32) {
-            const int steps = cost(b);
-            most = max(most, steps);
-            all += steps;
-            part += b < request ? steps : 0;
+            const int count = steps(b);
+            most = max(most, count);
+            all += count;
+            part += b < request ? count : 0;
         }
 #pragma unroll
         for (int step = 16; step > 0; step /= 2) {
@@ -54,9 +59,19 @@ struct DecodeScheduleOf {
             part += __shfl_xor_sync(0xffffffffu, part, step);
             most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
         }
-        before = part;
-        const int even = max(kLeastSteps, ceil_div(all, groups)), whole = ceil_div(even, most) * most;
-        return all == batch * most && whole <= even + slack ? whole : even;
+        const bool equal = all == batch * most && most > 0;
+        const int even = max(kLeastSteps, ceil_div(all + batch * kStartSteps, groups));
+        DecodeCut cut = {even, kStartSteps, most};
+        if (equal && shares > 0) {
+            const int chunk = ceil_div(most, shares);
+            // What the chunks of a request have too many is what starting it counts for.
+            if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most};
+        } else if (equal) {
+            const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
+            if (chunk <= even + slack) cut.chunk = chunk;
+        }
+        before = part + request * cut.start;
+        return cut;
     }
 };
 
@@ -80,21 +95,24 @@ struct DecodePiece {
 struct DecodeWalk {
     int request, start;  // the next request, and where it starts on the line
     int begin, end;      // the group's chunk
+    int extra;           // steps that starting a request counts for
 
     template <class Schedule>
-    __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane) : request(group), start(0) {
+    __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane)
+        : request(group), start(0), extra(Schedule::kStartSteps) {
         if (schedule.groups == 0) {
             begin = 0;
             end = 1;  // ends behind the group's own request, whatever its length
             return;
         }
         int unused;
-        const int chunk = schedule.chunk(lane, 0, unused);
-        begin = group * chunk;
-        end = begin + chunk;
+        const DecodeCut cut = schedule.cut(lane, 0, unused);
+        begin = group * cut.chunk;
+        end = begin + cut.chunk;
+        extra = cut.start;
         // The first request that ends behind the chunk's begin: 32 at a time.
         for (request = 0; request < schedule.batch; request += 32) {
-            const int cost = request + lane < schedule.batch ? schedule.cost(request + lane) : 0;
+            const int cost = request + lane < schedule.batch ? schedule.steps(request + lane) + extra : 0;
             int before = cost;  // becomes the inclusive sum over lanes
 #pragma unroll
             for (int step = 1; step < 32; step *= 2) {
@@ -115,10 +133,10 @@ struct DecodeWalk {
     template <class Schedule>
     __device__ __forceinline__ bool next(const Schedule& schedule, DecodePiece& piece) {
         if (request >= schedule.batch || start >= end) return false;
-        const int cost = schedule.cost(request);
+        const int cost = schedule.steps(request) + extra;
         const int from = max(begin - start, 0), to = schedule.groups == 0 ? cost : min(end - start, cost);
         piece.request = request;
-        piece.steps = {max(from - Schedule::kStartSteps, 0), max(to - Schedule::kStartSteps, 0)};
+        piece.steps = {max(from - extra, 0), max(to - extra, 0)};
         piece.first = from == 0;
         piece.last = to == cost;
         start += cost;
@@ -136,11 +154,37 @@ struct DecodeParts {
     __device__ __forceinline__ PartList of(long long row, int lane) const {
         const int request = static_cast<int>(row / rows_per_request), in_request = static_cast<int>(row % rows_per_request);
         int before;
-        const int chunk = schedule.chunk(lane, request, before);
-        const int first = before / chunk, last = (before + schedule.cost(request) - 1) / chunk;
+        const DecodeCut cut = schedule.cut(lane, request, before);
+        return of(request, in_request, cut, before);
+    }
+
+    /// The same where the cut is known, and where the request starts.
+    __device__ __forceinline__ PartList of(int request, int in_request, const DecodeCut& cut, int before) const {
+        const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
         const long long pitch = rows_per_request;
         return {first == last ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request,
                 first * pitch + in_request, pitch};
+    }
+
+    /// Calls `each(request)` for every request with `least` parts or more, in order. All lanes of all warps call it together.
+    template <class Each>
+    __device__ __forceinline__ void for_long(int least, int lane, const DecodeCut& cut, Each each) const {
+        int start = 0;
+        if (cut.most + cut.start <= (least - 2) * cut.chunk) return;  // as of equal requests in few parts
+        for (int first = 0; first < schedule.batch; first += 32) {
+            const int request = first + lane;
+            const int cost = request < schedule.batch ? schedule.steps(request) + cut.start : 0;
+            int behind = cost;  // becomes the inclusive sum over lanes
+#pragma unroll
+            for (int step = 1; step < 32; step *= 2) {
+                const int left = __shfl_up_sync(0xffffffffu, behind, step);
+                behind += lane >= step ? left : 0;
+            }
+            const int from = start + behind - cost, to = start + behind - 1;
+            start += __shfl_sync(0xffffffffu, behind, 31);
+            unsigned found = __ballot_sync(0xffffffffu, cost > 0 && to / cut.chunk - from / cut.chunk + 1 >= least);
+            for (; found != 0; found &= found - 1) each(first + __ffs(static_cast<int>(found)) - 1);
+        }
     }
 };
 

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: MIT
 // The second kernel of MLA decode on wgmma: merges the parts of requests that a chunk's edge cut, in a fixed order.
 //
-// A block has rows of one request and works out once where its parts lie, while the parts are still computed. Where rows are
-// many and parts few, a warp merges 128 columns of a row. Else all warps of a block do: they weigh the parts together, and each
-// adds up an eighth of them, of which it asks for the first before it knows their weights.
+// A block has rows of one request and works out once where its parts lie, while the parts are still computed. Where parts are
+// few, a warp merges 128 or 256 columns of a row; where they are many, a block merges 32, 64 or 128 columns, and its lanes share
+// the parts. Both ask for the parts' outputs before they know their weights, so that one delay of memory covers both. The launch
+// chooses by how many parts a request has on average; where that is few, a long request among short ones goes to all blocks.
+//
+// A block without anything to merge ends at once; the first one always waits for the parts' kernel, since the launch behind
+// this one counts on both being complete.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +30,7 @@ struct LatentMerge {
     int blocks;   // of a request
 };
 
-constexpr int kMergeWarps = 8, kMergeSegment = 128, kMergeSegments = 512 / kMergeSegment;
+constexpr int kLongList = 8;  // parts that are many
 
 __device__ __forceinline__ void add_weighted(float4& sum, float weight, const float4& x) {
     sum = make_float4(sum.x + weight * x.x, sum.y + weight * x.y, sum.z + weight * x.z, sum.w + weight * x.w);
@@ -54,56 +58,91 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-/// Few parts: a warp for each 128 columns of a row. `list` has the parts of row 0.
+/// Few parts: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
+template <int kVectors, int kWarps>
 __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int share, const PartList& list) {
+    constexpr int kSegment = 128 * kVectors, kSegments = 512 / kSegment;
+    constexpr int kFirst = 6 / kVectors;  // parts that a warp asks for at once
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int items = a.queries * a.heads * kMergeSegments;
-    for (int item = share * kMergeWarps + warp; item < items; item += a.blocks * kMergeWarps) {
-        const int row = item / kMergeSegments, column = item % kMergeSegments * kMergeSegment + lane * 4;
-        float largest = -INFINITY;
-        for (int s = lane; s < list.count; s += 32) largest = fmaxf(largest, a.parts.lse[list.row(s) + row]);
+    const int items = a.queries * a.heads * kSegments;
+#pragma unroll 1
+    for (int item = share * kWarps + warp; item < items; item += a.blocks * kWarps) {
+        const int row = item / kSegments, column = item % kSegments * kSegment + lane * 4;
+        const auto load = [&](int s, int vector) {
+            return *reinterpret_cast<const float4*>(a.parts.o + (list.row(s) + row) * 512 + column + vector * 128);
+        };
+        float4 first[kFirst][kVectors];
+#pragma unroll
+        for (int s = 0; s < kFirst; ++s) {
+#pragma unroll
+            for (int v = 0; v < kVectors; ++v) {
+                if (s < list.count) first[s][v] = load(s, v);
+            }
+        }
+        const float own = lane < list.count ? a.parts.lse[list.row(lane) + row] : -INFINITY;
+        float largest = own;
+#pragma unroll 1
+        for (int s = lane + 32; s < list.count; s += 32) largest = fmaxf(largest, a.parts.lse[list.row(s) + row]);
         SoftmaxRow total{warp_maximum(largest), 0.0f};
-        const float shift = total.shift(kLog2E);
-        for (int s = lane; s < list.count; s += 32) {
+        const float shift = total.shift(kLog2E), own_weight = Exp2()(own * kLog2E - shift);
+        total.sum = own_weight;
+#pragma unroll 1
+        for (int s = lane + 32; s < list.count; s += 32) {
             total.sum += Exp2()(a.parts.lse[list.row(s) + row] * kLog2E - shift);
         }
         total.sum = warp_sum(total.sum);
         const float inverse = total.inverse();
-        float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll 2
-        for (int s = 0; s < list.count; ++s) {
-            const long long at = list.row(s) + row;
-            const float weight = Exp2()(a.parts.lse[at] * kLog2E - shift) * inverse;
-            // If this part saw no key, its output was never written.
-            if (weight != 0.0f) {
-                add_weighted(sum, weight, *reinterpret_cast<const float4*>(a.parts.o + at * 512 + column));
+        // Where a part saw no key, its output was never written, and may be anything.
+        float4 sum[kVectors] = {};
+#pragma unroll
+        for (int s = 0; s < kFirst; ++s) {
+            const float weight = __shfl_sync(0xffffffffu, own_weight, s) * inverse;
+#pragma unroll
+            for (int v = 0; v < kVectors; ++v) {
+                if (weight != 0.0f) add_weighted(sum[v], weight, first[s][v]);
             }
         }
-        store_merged(a, request, row, column, sum, total);
+#pragma unroll 1
+        for (int s = kFirst; s < list.count; ++s) {
+            const float weight = Exp2()(a.parts.lse[list.row(s) + row] * kLog2E - shift) * inverse;
+#pragma unroll
+            for (int v = 0; v < kVectors; ++v) {
+                if (weight != 0.0f) add_weighted(sum[v], weight, load(s, v));
+            }
+        }
+#pragma unroll
+        for (int v = 0; v < kVectors; ++v) store_merged(a, request, row, column + v * 128, sum[v], total);
     }
 }
 
-/// Many parts: a block for each 128 columns of a row.
-__device__ __forceinline__ void merge_many(const LatentMerge& a, int request, int share, const PartList& list) {
-    constexpr int kMost = 512, kFirst = 5;  // parts of a row; those a warp asks for at once
+/// Many parts: a block for each 4 kLanes columns of a row. So many lanes have a part, others the next one; each asks for kFirst
+/// of its parts at once. `share` of `sharing` blocks.
+template <int kLanes, int kWarps, int kFirst>
+__device__ __forceinline__ void merge_many(
+    const LatentMerge& a, int request, int share, int sharing, const PartList& list) {
+    constexpr int kSegment = 4 * kLanes, kSegments = 512 / kSegment;
+    constexpr int kSharers = kWarps * 32 / kLanes;  // of the parts
+    constexpr int kMost = 512;                      // parts of a row
     __shared__ float weights[kMost];
-    __shared__ float reduced[2][kMergeWarps];
-    __shared__ float4 shares[kMergeWarps][32];
+    __shared__ float reduced[2][kWarps];
+    __shared__ float4 shares[kWarps][kLanes];
     const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-    const int items = a.queries * a.heads * kMergeSegments;
-    for (int item = share; item < items; item += a.blocks) {
-        const int row = item / kMergeSegments, column = item % kMergeSegments * kMergeSegment + lane * 4;
+    const int sharer = thread / kLanes, items = a.queries * a.heads * kSegments;
+#pragma unroll 1
+    for (int item = share; item < items; item += sharing) {
+        const int row = item / kSegments, column = item % kSegments * kSegment + thread % kLanes * 4;
         const auto load = [&](int s) {
             return *reinterpret_cast<const float4*>(a.parts.o + (list.row(s) + row) * 512 + column);
         };
         float4 first[kFirst];
 #pragma unroll
         for (int i = 0; i < kFirst; ++i) {
-            const int s = warp + i * kMergeWarps;
-            first[i] = s < list.count ? load(s) : make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            const int s = sharer + i * kSharers;
+            if (s < list.count) first[i] = load(s);
         }
         float largest = -INFINITY;
-        for (int s = thread; s < list.count; s += kMergeWarps * 32) {
+#pragma unroll 1
+        for (int s = thread; s < list.count; s += kWarps * 32) {
             weights[s] = a.parts.lse[list.row(s) + row];
             largest = fmaxf(largest, weights[s]);
         }
@@ -112,10 +151,11 @@ __device__ __forceinline__ void merge_many(const LatentMerge& a, int request, in
         __syncthreads();
         SoftmaxRow total{-INFINITY, 0.0f};
 #pragma unroll
-        for (int w = 0; w < kMergeWarps; ++w) total.maximum = fmaxf(total.maximum, reduced[0][w]);
+        for (int w = 0; w < kWarps; ++w) total.maximum = fmaxf(total.maximum, reduced[0][w]);
         const float shift = total.shift(kLog2E);
         float sum_of_weights = 0.0f;
-        for (int s = thread; s < list.count; s += kMergeWarps * 32) {
+#pragma unroll 1
+        for (int s = thread; s < list.count; s += kWarps * 32) {
             weights[s] = Exp2()(weights[s] * kLog2E - shift);
             sum_of_weights += weights[s];
         }
@@ -123,53 +163,92 @@ __device__ __forceinline__ void merge_many(const LatentMerge& a, int request, in
         if (lane == 0) reduced[1][warp] = sum_of_weights;
         __syncthreads();
 #pragma unroll
-        for (int w = 0; w < kMergeWarps; ++w) total.sum += reduced[1][w];
+        for (int w = 0; w < kWarps; ++w) total.sum += reduced[1][w];
         const float inverse = total.inverse();
 
         // Where a part saw no key, its output was never written, and may be anything.
         float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll
         for (int i = 0; i < kFirst; ++i) {
-            const int s = warp + i * kMergeWarps;
-            const float weight = s < list.count ? weights[s] * inverse : 0.0f;
+            const int s = sharer + i * kSharers;
+            const float weight = s < list.count ? weights[s] : 0.0f;
             if (weight != 0.0f) add_weighted(sum, weight, first[i]);
         }
-#pragma unroll 8
-        for (int s = warp + kFirst * kMergeWarps; s < list.count; s += kMergeWarps) {
-            const float weight = weights[s] * inverse;
-            if (weight != 0.0f) add_weighted(sum, weight, load(s));
+#pragma unroll 2
+        for (int s = sharer + kFirst * kSharers; s < list.count; s += kSharers) {
+            if (weights[s] != 0.0f) add_weighted(sum, weights[s], load(s));
         }
-        shares[warp][lane] = sum;
+        // Between the sharers of a warp, then between warps.
+#pragma unroll
+        for (int step = kLanes; step < 32; step *= 2) {
+            sum.x += __shfl_xor_sync(0xffffffffu, sum.x, step);
+            sum.y += __shfl_xor_sync(0xffffffffu, sum.y, step);
+            sum.z += __shfl_xor_sync(0xffffffffu, sum.z, step);
+            sum.w += __shfl_xor_sync(0xffffffffu, sum.w, step);
+        }
+        if (lane < kLanes) shares[warp][lane] = sum;
         __syncthreads();
-        if (warp == 0) {
-            for (int other = 1; other < kMergeWarps; ++other) add_weighted(sum, 1.0f, shares[other][lane]);
-            store_merged(a, request, row, column, sum, total);
+        if (thread < kLanes) {
+            for (int other = 1; other < kWarps; ++other) add_weighted(sum, 1.0f, shares[other][lane]);
+            const float4 scaled = make_float4(sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse);
+            store_merged(a, request, row, column, scaled, total);
         }
         __syncthreads();
     }
 }
 
-template <bool kMany>
-__global__ void __launch_bounds__(kMergeWarps * 32, 4) merge_latent(const __grid_constant__ LatentMerge a) {
+/// A warp has 128 or 256 columns, a block 64, 32 or 128.
+enum class MergeForm { kNarrow, kWide, kMany, kMost, kRows };
+
+constexpr int merge_warps(MergeForm form) { return form == MergeForm::kRows ? 8 : 4; }
+
+template <MergeForm form>
+__global__ void __launch_bounds__(merge_warps(form) * 32, form == MergeForm::kRows ? 4 : 6)
+merge_latent(const __grid_constant__ LatentMerge a) {
+    constexpr int kWarps = merge_warps(form);
     grid_dependency_release();
-    const int request = static_cast<int>(blockIdx.x) / a.blocks, share = static_cast<int>(blockIdx.x) % a.blocks;
-    const int rows = a.queries * a.heads;
+    const int block = static_cast<int>(blockIdx.x), request = block / a.blocks, share = block % a.blocks;
+    const int rows = a.queries * a.heads, lane = static_cast<int>(threadIdx.x) % 32;
     // The lengths were final before the parts' kernel let this one start.
-    const PartList list =
-        DecodeParts<PageSchedule>{a.schedule, rows}.of(static_cast<long long>(request) * rows, threadIdx.x % 32);
-    grid_dependency_wait();
-    if (list.count == 0) return;
-    if constexpr (kMany) merge_many(a, request, share, list);
-    else merge_few(a, request, share, list);
+    const DecodeParts<PageSchedule> parts = {a.schedule, rows};
+    int before;
+    const DecodeCut cut = a.schedule.cut(lane, request, before);
+    if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
+        parts.for_long(kLongList, lane, cut, [&](int other) {
+            const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
+            grid_dependency_wait();
+            merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
+        });
+        const PartList list = parts.of(request, 0, cut, before);
+        if (block == 0) grid_dependency_wait();
+        if (list.count == 0 || list.count >= kLongList) return;
+        grid_dependency_wait();
+        merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
+    } else {
+        const PartList list = parts.of(request, 0, cut, before);
+        if (list.count == 0 && block != 0) return;
+        grid_dependency_wait();
+        if (list.count == 0) return;
+        constexpr int kLanes = form == MergeForm::kMany ? 16 : form == MergeForm::kMost ? 8 : 32;
+        merge_many<kLanes, kWarps, form == MergeForm::kRows ? 3 : 5>(a, request, share, a.blocks, list);
+    }
 }
 
-/// Launch the merge of a batch cut into a.schedule.groups chunks. Returns 0 or the runtime's error.
+/// Launch the merge of a batch cut into a.schedule.groups chunks, fewer than 512. Returns 0 or the runtime's error.
 inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, void* queue) {
-    const int batch = a.schedule.batch, items = a.queries * a.heads * kMergeSegments;
+    const int batch = a.schedule.batch, rows = a.queries * a.heads;
     const int parts = a.schedule.groups / batch + 1;  // of a row, about
-    const int most = std::max(1, 6 * multiprocessors / batch);  // blocks that run at a time
-    const bool many = parts >= 4 && a.schedule.groups < 500 && static_cast<long long>(batch) * items < 4096;
-    a.blocks = std::min(most, many ? items : ceil_div(items, kMergeWarps));
-    return launch_cluster(
-        many ? merge_latent<true> : merge_latent<false>, batch * a.blocks, kMergeWarps * 32, 1, 0, early, queue, a);
+    const long long all_rows = static_cast<long long>(batch) * rows;
+    const auto launch = [&](void (*kernel)(LatentMerge), int warps, int blocks) {
+        const int most = std::max(1, (warps == 8 ? 4 : 6) * multiprocessors / batch);  // that run at a time
+        a.blocks = std::min(most, blocks);
+        return launch_cluster(kernel, batch * a.blocks, warps * 32, 1, 0, early, queue, a);
+    };
+    if (parts >= kLongList) {
+        if (all_rows >= 128) return launch(merge_latent<MergeForm::kRows>, 8, rows * 4);
+        if (all_rows >= 64) return launch(merge_latent<MergeForm::kMany>, 4, rows * 8);
+        return launch(merge_latent<MergeForm::kMost>, 4, rows * 16);
+    }
+    if (all_rows < 2048) return launch(merge_latent<MergeForm::kNarrow>, 4, rows);
+    return launch(merge_latent<MergeForm::kWide>, 4, ceil_div(rows, 2));
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The walk along K of a paired consumer with one set of partial sums: little stands between its products.
+// The walk of a consumer with one set of partial sums, along K and from tile to tile: little stands between its products.
 //
 // Between a consumer's last product of a K block and its first of the next the tensor cores have only the others' work. So what
-// need not stand there is done while products run: looking at the next stage's barrier and reading its scales. A stage is handed
+// need not stand there is done while products run: looking at the next stage's barrier and reading its scales; storing a
+// finished tile, slice by slice, under the first products of the next one; finding out which tile that is. A stage is handed
 // back as soon as its products are done, before they are promoted. The loop is unrolled over the ring, so that addresses are
 // constants. Of the barrier only a look: a warp that slept there would hand its own stage back late.
 #pragma once
@@ -11,104 +12,158 @@
 
 #include "ptx/cluster.h"
 #include "ptx/mbarrier.h"
+#include "ptx/named_barrier.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma.h"
+#include "tile/wgmma_store.h"
 
-template <class Shape, class Consumer, class Sums>
+template <class Shape>
 struct AheadWalk {
-    using Scales = typename Consumer::Scales;
+    using Consuming = WgmmaConsumer<Shape>;
+    using Scales = typename Consuming::Scales;
     static constexpr uint32_t kStage16 = Shape::kTileBytes / 16, kSlice16 = 64 * Shape::kK / 16;   // as operands count
-    Consumer& consumer;
-    Sums& sums;
-    const uint32_t memory;   // where the ring is
+    const Consumer& who;
+    const uint32_t start;    // where the ring is
     const uint32_t a, b;     // low words of the operands at stage 0
-    const uint32_t mine;     // of stage 0, the barrier this lane tells that a stage is free; 0: none
-    int left, runs;
+    const uint32_t mine;     // of stage 0, the barrier lane i tells that block i's stage is free; 0: none
+    WgmmaSums<Shape> sums;
+    int stage = 0, left = 0, runs = 0;   // where the next K block is, and how many the tile still has
+    uint32_t parity = 0;
     Scales scales;           // of the next K block, if they are here
-    int ready;               // whether they are
+    int ready = 0;           // whether they are
 
-    template <int kStage>
-    __device__ __forceinline__ void load() {
-        scales.load(memory + Shape::kScalesAt + kStage * Shape::kScales * 4, consumer.who);
+    __device__ __forceinline__ void load(int from) {
+        scales.load(start + Shape::kScalesAt + from * (Shape::kScales * 4), who);
+    }
+
+    template <int kSlice>
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int i = 0; i < Shape::kN / 2; ++i) sums.total[kSlice][i] = 0.0f;
+    }
+
+    /// Products of one slice of the stage `at`, and `meanwhile`.
+    template <int kSlice, class Meanwhile>
+    __device__ __forceinline__ void slice(int at, const Scales& now, const Meanwhile& meanwhile) {
+        constexpr bool kLast = kSlice == Shape::kSlices - 1;
+        typename Consuming::Partial partial;
+        wgmma_fence();
+#pragma unroll
+        for (int k32 = 0; k32 < Shape::kK / 32; ++k32) {
+            const uint32_t from = at * kStage16 + 2 * k32;
+            Wgmma<Shape::kN>::product(
+                partial, wgmma_operand_of(a + from + kSlice * kSlice16), wgmma_operand_of(b + from), k32 > 0);
+        }
+        wgmma_commit();
+        if constexpr (kLast) {
+            const int next = at + 1 == Shape::kStages ? 0 : at + 1;
+            if (next == 0) parity ^= 1;
+            ready = mbarrier_test_wait(start + Shape::kBarriersAt + next * 8, parity);
+            if (ready) load(next);
+            --left;
+        }
+        meanwhile(std::integral_constant<int, kSlice>());
+        wgmma_wait<0>();
+        wgmma_results(partial);
+        // All lanes read this stage's scales before products that all have waited for: no __syncwarp.
+        if (kLast && mine != 0) mbarrier_arrive_cluster(mine + at * 8);
+        now.promote(sums.total[kSlice], partial, kSlice, runs);
+        wgmma_results(sums.total[kSlice]);   // here, and not where the compiler would rather have the additions
     }
 
     /// One K block.
-    template <int kStage>
-    __device__ __forceinline__ void step() {
-        constexpr int kNext = (kStage + 1) % Shape::kStages;
+    template <class Meanwhile>
+    __device__ __forceinline__ void step(int at, const Meanwhile& meanwhile) {
         if (!ready) {
-            mbarrier_wait(memory + Shape::kBarriersAt + kStage * 8, consumer.filled.parity);
-            load<kStage>();
+            mbarrier_wait(start + Shape::kBarriersAt + at * 8, parity);
+            load(at);
         }
         const Scales now = scales;
-#pragma unroll
-        for (int slice = 0; slice < Shape::kSlices; ++slice) {
-            const bool last = slice == Shape::kSlices - 1;
-            typename Consumer::Partial partial;
-            wgmma_fence();
-#pragma unroll
-            for (int k32 = 0; k32 < Shape::kK / 32; ++k32) {
-                const uint32_t at = kStage * kStage16 + 2 * k32;
-                Wgmma<Shape::kN>::product(
-                    partial, wgmma_operand_of(a + at + slice * kSlice16), wgmma_operand_of(b + at), k32 > 0);
-            }
-            wgmma_commit();
-            if (last) {
-                if constexpr (kNext == 0) consumer.filled.parity ^= 1;
-                ready = mbarrier_test_wait(memory + Shape::kBarriersAt + kNext * 8, consumer.filled.parity);
-                if (ready) load<kNext>();
-                --left;
-            }
-            wgmma_wait<0>();
-            wgmma_results(partial);
-            // All lanes read this stage's scales before products that all have waited for: no __syncwarp.
-            if (last && mine != 0) mbarrier_arrive_cluster(mine + kStage * 8);
-            now.promote(sums.total[slice], partial, slice, runs);
-            wgmma_results(sums.total[slice]);   // here, and not where the compiler would rather have the additions
-        }
-        if (left == 0) consumer.filled.stage = kNext;
+        slice<0>(at, now, meanwhile);
+        if constexpr (Shape::kSlices == 2) slice<1>(at, now, meanwhile);
     }
 
-    /// All of them. With one slice every step asks whether the ring has come to where the tile begins.
-    template <int... kStage>
-    __device__ __forceinline__ void run(std::integer_sequence<int, kStage...>) {
-        for (int entry = consumer.filled.stage; left > 0; entry = 0) {
-            ((kStage >= entry && left > 0 ? step<kStage>() : void()), ...);
-        }
+    /// A tile's first K block, wherever in the ring it is.
+    template <class Meanwhile>
+    __device__ __forceinline__ void first(const Meanwhile& meanwhile) {
+        step(stage, meanwhile);
+        if (++stage == Shape::kStages) stage = 0;
     }
 
-    /// The same for the three stages of 256 x 128 tiles, entered in the middle: about 1 % faster there. With one slice the compiler
-    /// pays for that with copies of the sums.
-    __device__ __forceinline__ void run_three() {
-        switch (consumer.filled.stage) {
+    /// Its other K blocks, of a ring of three, entered in the middle.
+    __device__ __forceinline__ void rest() {
+        static_assert(Shape::kStages == 3, "as many cases");
+        const auto nothing = [](auto) {};
+        if (left == 0) return;
+        switch (stage) {
             for (;;) {
                 case 0:
-                    step<0>();
+                    step(0, nothing);
+                    stage = 1;
                     if (left == 0) return;
                     [[fallthrough]];
                 case 1:
-                    step<1>();
+                    step(1, nothing);
+                    stage = 2;
                     if (left == 0) return;
                     [[fallthrough]];
                 case 2:
-                    step<2>();
+                    step(2, nothing);
+                    stage = 0;
                     if (left == 0) return;
             }
+        }
+    }
+
+    /// K block after K block; `more` says after each tile whether there is another one.
+    template <int... kStage, class Meanwhile, class More>
+    __device__ __forceinline__ void through(std::integer_sequence<int, kStage...>, const Meanwhile& meanwhile, const More& more) {
+        while (((step(kStage, meanwhile), left > 0 || more()) && ...)) {
         }
     }
 };
 
-template <class Shape, class Consumer, class Sums>
-__device__ __forceinline__ void sum_ahead(Consumer& consumer, Sums& sums, int blocks, int runs) {
-    static_assert(Shape::kPair == 2, "lane i tells block i that a stage is free");
-    if (blocks == 0) return;
+/// All tiles of this consumer thread, which TMA can store; there is at least one.
+template <class Shape>
+__device__ __forceinline__ void consume_ahead(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
     // Through a shuffle, or the compiler would compute them again at every use.
-    const uint32_t memory = warp_uniform(consumer.memory.address);
-    const uint32_t a = warp_uniform(wgmma_operand(memory + consumer.who.group * Shape::kSlices * (64 * Shape::kK)));
-    const uint32_t b = warp_uniform(wgmma_operand(memory + Shape::kRowBytes));
-    const int lane = consumer.who.lane;
-    const uint32_t mine = lane < 2 ? map_shared(consumer.memory.empty(0), lane) : 0;
-    AheadWalk<Shape, Consumer, Sums> walk = {consumer, sums, memory, a, b, mine, blocks, runs, {}, 0};
-    if constexpr (Shape::kSlices == 2 && Shape::kStages == 3) walk.run_three();
-    else walk.run(std::make_integer_sequence<int, Shape::kStages>());
+    const uint32_t start = warp_uniform(memory.address);
+    const uint32_t a = warp_uniform(wgmma_operand(start + who.group * Shape::kSlices * (64 * Shape::kK)));
+    const uint32_t b = warp_uniform(wgmma_operand(start + Shape::kRowBytes));
+    const uint32_t mine = who.lane < Shape::kPair ? map_shared(memory.empty(0), who.lane) : 0;
+    AheadWalk<Shape> along = {who, start, a, b, mine};
+    along.template clear<0>();
+    if constexpr (Shape::kSlices == 2) along.template clear<1>();
+    WgmmaWalk<Shape> walk(p);
+    WgmmaWork work = walk.work(p);   // whose sums `along` has
+    along.runs = runs_of<Shape>(work);
+    along.left = p.blocks;
+    bool fresh = false;              // whether the tile that is multiplied is another one
+    const auto store = [&](auto slice) {
+        constexpr int kSlice = decltype(slice)::value;
+        if (!fresh) return;
+        store_slice<Shape, kSlice>(memory, who, along.sums, output, work);
+        along.template clear<kSlice>();
+        if constexpr (kSlice == Shape::kSlices - 1) {
+            work = walk.work(p);
+            along.runs = runs_of<Shape>(work);
+            fresh = false;
+        }
+    };
+    const auto more = [&]() {
+        along.left = p.blocks;
+        walk.next();
+        fresh = true;
+        return walk.more();
+    };
+    if constexpr (Shape::kSlices == 1) {
+        along.through(std::make_integer_sequence<int, Shape::kStages>(), store, more);
+    } else {
+        do {
+            along.first(store);
+            along.rest();
+        } while (more());
+    }
+    store_boxes<Shape>(memory, who, along.sums, output, work);
 }

@@ -7,7 +7,6 @@
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/wgmma.h"
-#include "tile/wgmma_ahead.h"
 #include "tile/wgmma_outermost.h"
 #include "tile/wgmma_shape.h"
 #include "tile/wgmma_work.h"
@@ -110,6 +109,12 @@ template <class Shape>
 struct WgmmaSums {
     float total[Shape::kSlices][Shape::kN / 2];
 };
+
+/// Runs of a tile's columns that belong to its first group of weights.
+template <class Shape>
+__device__ __forceinline__ int runs_of(const WgmmaWork& work) {
+    return (128 - work.column % 128) / Shape::kRun;
+}
 
 /// A consumer warpgroup's walk along K.
 template <class Shape>
@@ -224,10 +229,9 @@ struct WgmmaConsumer {
 #pragma unroll
             for (int i = 0; i < Shape::kN / 2; ++i) sums.total[slice][i] = 0.0f;
         }
-        const int runs = (128 - work.column % 128) / Shape::kRun;
+        const int runs = runs_of<Shape>(work);
         if constexpr (Shape::kPartials == 2) overlapped(sums, work.blocks, runs);
         else if constexpr (Shape::kRowsOutermost && Shape::kSlices == 1) sum_rows_ahead<Shape>(*this, sums, work.blocks, runs);
-        else if constexpr (Shape::kAhead) sum_ahead<Shape>(*this, sums, work.blocks, runs);
         else one_by_one(sums, work.blocks, runs);
     }
 };

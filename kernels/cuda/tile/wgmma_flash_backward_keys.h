@@ -76,18 +76,19 @@ __device__ __forceinline__ void store_accumulators(
 
 /// All tiles of one key warpgroup. A step's scores are issued before dK takes the last step's weights, so that the exponentials
 /// run beside that product.
-template <class Shape, bool kStaggered>
+template <class Shape, Walk kWalk>
 __device__ __forceinline__ void consume_keys(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int group, int warp, int lane) {
     using Element = typename Shape::Element;
     constexpr int kPairs = Shape::kQueries / 8;   // of columns, per row of this thread
+    constexpr float kFactor = 1.0f / (1 << Shape::kWeightShift);
     RingPosition<Shape::kStages> at;   // of queries and dO
-    RingOfTwo gradient_at;
-    uint32_t parity = 0;   // of the keys and values
+    ShortRing<2> gradient_at;
+    ShortRing<Shape::kPlaces> key_at;   // of keys and values
     const auto release = [&](uint32_t barrier) {
-        if (lane == 0) mbarrier_arrive(barrier);
+        __syncwarp();   // all lanes have read
+        if (lane < kWarpArrivals) mbarrier_arrive(barrier);
     };
-    const uint32_t own_keys = memory.keys() + group * (64 * 128), own_values = memory.values() + group * (64 * 128);
     // Rows of dS are queries, this warpgroup's 64 keys are columns: where this lane's rows of a transposed store begin.
     const int chunk = warp * 2 + lane / 8 % 2, row = lane / 16 * 8 + lane % 8;
     const uint32_t own_gradient = group * (Shape::kQueries * 128) + Swizzle<8>::offset(row, chunk);
@@ -95,7 +96,6 @@ __device__ __forceinline__ void consume_keys(
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
-        if (tile.number < 0) continue;   // no keys, but dq to be written
         const int steps = tile.steps(p), ahead = p.keys - p.queries;
         const int group_key = tile.number * Shape::kKeys + group * 64, key = group_key + warp * 16 + lane / 4;
         // Queries from here on see all keys of the warpgroup.
@@ -105,12 +105,14 @@ __device__ __forceinline__ void consume_keys(
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) dk[i] = dv[i] = 0.0f;
 
         if (steps > 0) {
-            QueryWalk<kStaggered> walk(p, tile);
+            QueryWalk<kWalk> walk(p, tile);
             float scores[Shape::kQueries / 2], products[Shape::kQueries / 2];
             uint32_t weights[kPairs / 2][4];   // P^T, then dS^T
 #pragma unroll
             for (int i = 0; i < kPairs * 2; ++i) weights[i / 4][i % 4] = 0;
-            mbarrier_wait(memory.keys_full(), parity);
+            const uint32_t own_keys = memory.keys(key_at.stage()) + group * (64 * 128);
+            const uint32_t own_values = memory.values(key_at.stage()) + group * (64 * 128);
+            mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
             int before = at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
             for (int step = 0; step < steps; ++step, walk.next(tile)) {
                 const int stage = at.stage;
@@ -122,7 +124,7 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(scores);
-                if (step == steps - 1) release(memory.keys_empty());
+                if (step == steps - 1) release(memory.keys_empty(key_at.stage()));
                 const int first_query = walk.tile * Shape::kQueries;
                 if (first_query < clear) {
                     int begins[2];
@@ -149,7 +151,7 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_wait<0>();
                 wgmma_results(dk);
                 if (step > 0) release(memory.queries_empty(before));
-                mbarrier_wait(memory.values_full(), parity);
+                mbarrier_wait(memory.values_full(key_at.stage()), key_at.parity());
                 wgmma_results(scores);
 #pragma unroll
                 for (int i = 0; i < kPairs * 2; ++i) {
@@ -162,14 +164,15 @@ __device__ __forceinline__ void consume_keys(
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(products);
-                if (step == steps - 1) release(memory.values_empty());
+                if (step == steps - 1) release(memory.values_empty(key_at.stage()));
 #pragma unroll
                 for (int j = 0; j < kPairs; ++j) {
                     const float2 delta = memory.pair(memory.deltas(stage), j, lane);
 #pragma unroll
                     for (int half = 0; half < 2; ++half) {
-                        products[4 * j + 2 * half] -= delta.x;
-                        products[4 * j + 2 * half + 1] -= delta.y;
+                        float* const pair = products + 4 * j + 2 * half;
+                        pair[0] = pair[0] * kFactor - delta.x;
+                        pair[1] = pair[1] * kFactor - delta.y;
                     }
                 }
                 wgmma_wait<0>();
@@ -188,7 +191,6 @@ __device__ __forceinline__ void consume_keys(
                     stmatrix_x4_trans(memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), weights[i]);
                 }
                 fence_async_shared();
-                __syncwarp();
                 release(memory.gradients_full(gradient_at.stage()));
                 gradient_at.advance();
                 at.advance();
@@ -200,13 +202,13 @@ __device__ __forceinline__ void consume_keys(
             wgmma_wait<0>();
             wgmma_results(dk);
             release(memory.queries_empty(before));
-            parity ^= 1;
+            key_at.advance();
         }
 
         const int batch = tile.head / p.key_heads, key_head = tile.head % p.key_heads;
         const size_t pitch = static_cast<size_t>(p.key_heads) * (Shape::kHeadDim * 2);
         const size_t to = (static_cast<size_t>(batch) * p.keys + key) * pitch + key_head * (Shape::kHeadDim * 2);
-        store_accumulators<Element>(dv, 1.0f, p.dv + to, pitch, p.keys - key, lane);
+        store_accumulators<Element>(dv, kFactor, p.dv + to, pitch, p.keys - key, lane);
         store_accumulators<Element>(dk, p.softmax_scale, p.dk + to, pitch, p.keys - key, lane);
     }
 }

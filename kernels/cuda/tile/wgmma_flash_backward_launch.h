@@ -10,6 +10,7 @@
 #include "launch.h"
 #include "online_softmax.h"
 #include "status.h"
+#include "tile/backward_call.h"
 #include "tile/head_tensor_map.h"
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_flash_backward.h"
@@ -19,42 +20,28 @@
 #define EARLY_START 1   // a tunable of the kernel file
 #endif
 
-#if !defined(FINISH_TASKS)
-#define FINISH_TASKS 0    // another: 1 has tasks of the main kernel write dq, 0 a kernel of its own
-#endif
-#if !defined(SECTION_ROOM)
-#define SECTION_ROOM 16   // MB
+#if !defined(TENDED_KEYS)
+#define TENDED_KEYS 2048   // a tunable: keys that a query sees, at least, for the main kernel to tend sums
 #endif
 
-/// The arguments of kernel.h.
-struct BackwardCall {
-    const void *q, *k, *v, *o, *dout;
-    const float* lse;
-    void *dq, *dk, *dv;
-    int batch, queries, keys, heads, key_heads;
-    bool causal;
-    float softmax_scale;
-    void* workspace;
-    size_t workspace_bytes;
-};
-
-/// Lay the workspace out: sums of `places` heads, shifts, deltas, turns, counts. Returns false if it is too small.
-inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim, size_t places) {
+/// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
+inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {
     const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
     const uintptr_t start = (reinterpret_cast<uintptr_t>(a.workspace) + 127) / 128 * 128;
     p->sums = reinterpret_cast<float*>(start);
-    p->shifts = p->sums + places * p->rows * head_dim;
+    p->shifts = p->sums + lines * head_dim;
     p->deltas = p->shifts + lines;
     p->turns = reinterpret_cast<int*>(p->deltas + lines);
     p->next = p->turns + lines / 64;
-    p->added = p->next + 1;
+    p->chore = p->next + 1;
+    p->added = p->chore + 1;
     p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
     const uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
 
 /// Launch the kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
-template <class Shape, bool kInOrder, bool kStaggered>
+template <class Shape, Walk kWalk>
 int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
     using Element = typename Shape::Element;
     constexpr int kHeadDim = Shape::kHeadDim;
@@ -73,23 +60,28 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.softmax_scale = a.softmax_scale;
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
-
-    // A section has so many heads that its sums are complete when its dq is written, a section later. Causal sections take long
-    // tiles first and end with short ones: more heads, so that blocks end together, and as many as L2 holds Q, dO and sums of.
-    constexpr long long kRoom = SECTION_ROOM * (1LL << 20);
-    const long long heads = static_cast<long long>(a.batch) * a.key_heads, bytes = 8LL * p.rows * kHeadDim;
-    const long long least = ceil_div((p.causal ? 8LL : 3LL) * multiprocessors, 2LL * p.tiles);
-    p.section = static_cast<int>(std::min(heads, std::max(least, p.causal ? kRoom / bytes : 1LL)));
-    p.kept = FINISH_TASKS ? 3 : p.sections();
-    p.pieces = FINISH_TASKS ? p.rows / 128 * p.group : 0;
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
-    const long long section_tasks = static_cast<long long>(p.section) * (p.tiles + p.pieces);
-    const long long tasks = (p.sections() + 1LL) * section_tasks;
-    if (tasks > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;   // every block takes one number too many
+    const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tiles, chores = lines / 32;   // at most, of both
+    // Every block takes one number too many.
+    if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
+
+    // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
+    // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
+    // heads: of as many as there are blocks for.
+    constexpr bool kInOrder = kWalk == Walk::kUp;
+    const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
+    const int enough = p.causal && !kInOrder ? ceil_div(2 * multiprocessors, p.tiles) : round;
+    p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
+    p.sections = 1 + std::max(0, all - enough) / p.section;
+    p.last = all - p.first_head(p.sections - 1);
+    p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
-    p.section_tasks = static_cast<int>(section_tasks);
-    const int places = static_cast<int>(std::min(heads, static_cast<long long>(p.kept) * p.section)) * p.group;
-    if (!place_workspace(&p, a, kHeadDim, places)) return kWorkspaceTooSmall;
+    // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last,
+    // unless it takes too little time per query for one warp to keep up.
+    const int early = p.first_head(2), late = p.last;
+    const bool tends = p.sections > 2 && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
+    p.chores = tends ? (all - early + all - late) * p.pieces : 0;
+    if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
     int error = encode_head_tensor_map(&queries, {a.q, a.batch, a.queries, a.heads, kHeadDim}, Shape::kQueries);
@@ -99,12 +91,14 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
 
     constexpr bool kEarly = EARLY_START != 0;
+    const int zeroed = (tends ? early : all) * p.group, finished = (tends ? all - late : 0) * p.group;
     const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
-                           kEarly, queue, rows, p, places);
+                           kEarly, queue, rows, p, zeroed);
     if (error != 0) return error;
-    error = launch_cluster(wgmma_flash_backward<Shape, kInOrder, kStaggered>, multiprocessors, Shape::kThreads, 1,
+    error = launch_cluster(wgmma_flash_backward<Shape, kWalk>, multiprocessors, Shape::kThreads, 1,
                            Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
-    if (error != 0 || FINISH_TASKS) return error;
-    return launch_cluster(finish_rows<Element, kHeadDim>, static_cast<int>(lines / 128), 128, 1, 0, kEarly, queue, p);
+    if (error != 0) return error;
+    return launch_cluster(finish_rows<Element, kHeadDim>, (all * p.group - finished) * (p.rows / 128), 256, 1, 0, kEarly, queue,
+                          p, finished);
 }

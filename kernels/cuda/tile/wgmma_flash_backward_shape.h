@@ -8,22 +8,39 @@
 
 #include "ceil_div.h"
 #include "ptx/mbarrier.h"
+#include "ptx/mma_16bit.h"
 #include "tile/wgmma_shape.h"
 
-/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one of which three threads load; kQueries at a
-/// time in a ring of kStages tiles of Q and of dO.
-///
-/// kBulk: dQ is added by TMA from shared memory; otherwise by each thread from its registers.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_, bool kBulk_>
+// How often a key warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order
+// and reports TMA's next load against what the other lanes have read. With -DWARPWAVE_RACECHECK every lane arrives, and it is
+// silent.
+#if defined(WARPWAVE_RACECHECK)
+constexpr int kWarpArrivals = 32;
+#else
+constexpr int kWarpArrivals = 1;
+#endif
+
+template <class Element>
+constexpr int kShiftOfWeights = 0;
+template <>
+constexpr int kShiftOfWeights<Fp16> = 10;
+
+/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend sums; kQueries at a time in
+/// a ring of kStages tiles of Q and of dO. With two places for keys and values the next tile's load early.
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kPlaces_>
 struct BackwardShape {
     using Element = Element_;
-    static constexpr bool kBulk = kBulk_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
+    static constexpr int kPlaces = kPlaces_;   // for a tile's keys and values
     static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
     // What launch bounds give 512 threads is 128 each.
     static constexpr int kKeyRegisters = 208, kQueryRegisters = 64, kLoadRegisters = 32;
+
+    // Weights are 2^kWeightShift times what they are, so that fp16 has them whole down to 2^-24: dS is made of rounded weights
+    // and may be far larger than they are. bf16 has exponents enough.
+    static constexpr int kWeightShift = kShiftOfWeights<Element>;
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, dS is [keys / 64][queries], all in TMA's 128-byte swizzle.
     static constexpr int kKeyBytes = kKeys * kHeadDim * 2, kQueryBytes = kQueries * kHeadDim * 2;
@@ -31,15 +48,16 @@ struct BackwardShape {
     static constexpr int kGradientStages = 2, kGradientBytes = kQueries * kKeys * 2;   // of dS
     static constexpr int kNumberBytes = kQueries * 4;
     static constexpr int kParts = kSlices * kHeadDim / 64, kPartBytes = 64 * 64 * 4;   // of dQ in fp32: 64 x 64 at a time
-    static constexpr int kSumBytes = kBulk ? 2 * kPartBytes : 0;
-    static constexpr int kValuesAt = kKeyBytes, kQueriesAt = 2 * kKeyBytes, kOutAt = kQueriesAt + kStages * kQueryBytes;
+    static constexpr int kValuesAt = kPlaces * kKeyBytes, kQueriesAt = 2 * kPlaces * kKeyBytes;
+    static constexpr int kOutAt = kQueriesAt + kStages * kQueryBytes;
     static constexpr int kGradientsAt = kOutAt + kStages * kQueryBytes;
     static constexpr int kSumsAt = kGradientsAt + kGradientStages * kGradientBytes;
-    static constexpr int kShiftsAt = kSumsAt + kSumBytes;
+    static constexpr int kShiftsAt = kSumsAt + kParts * kPartBytes;
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
     static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
-    static constexpr int kSharedBytes = kBarriersAt + (8 + 4 * kStages + 2 * kGradientStages) * 8;
+    static constexpr int kBarriers = 2 * (2 * kPlaces + 2 + 2 * kStages + kGradientStages + kParts);
+    static constexpr int kSharedBytes = kBarriersAt + kBarriers * 8;
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
@@ -49,15 +67,16 @@ struct BackwardShape {
 };
 
 /// What the kernels need beside the tensor maps. Query rows are padded to `rows`, a multiple of 128, in what the workspace
-/// holds.
+/// holds. A section is some key heads (of all batches) whose tiles are taken together, so that what they read stays in L2.
 struct BackwardProblem {
-    float* shifts;   // [batch, heads, rows]: lse * log2(e), or +inf for a row that sees no key or does not exist
-    float* deltas;   // [batch, heads, rows]: rowsum(dout * o)
-    float* sums;     // [places][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
+    float* shifts;   // [batch, heads, rows]: lse * log2(e) - kWeightShift, or +inf for a row that sees no key or does not exist
+    float* deltas;   // [batch, heads, rows]: rowsum(dout * o) * 2^-kWeightShift
+    float* sums;     // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
     int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
-    int* next;       // the first task that nobody has taken
-    int* added;      // [batch, key_heads]: tiles of keys whose part of dq is in the sums
-    int* cleared;    // [batch, key_heads]: tasks that have written dq and left zeros in the sums
+    int* next;       // the first tile that nobody has taken
+    int* chore;      // the first chore that nobody has taken, see tend_sums
+    int* added;      // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's
+    int* cleared;    // [batch, key_heads]: pieces of sums that the main kernel has set to zero
     uint8_t* dq;     // [batch, queries, heads, head_dim]
     uint8_t* dk;     // [batch, keys, key_heads, head_dim]
     uint8_t* dv;
@@ -65,85 +84,86 @@ struct BackwardProblem {
     int rows;
     bool causal;
     float softmax_scale, scale;   // scale: softmax_scale * log2(e)
-    int tiles;     // of keys, of one head
-    int section;   // key heads (of all batches) whose tiles are taken together, so that what they read stays in L2
-    int tasks, section_tasks;   // in all and of a section, see find_task
+    int tiles;                    // of keys, of one head
+    int sections, section;        // their number, and key heads of each but the last, which has the rest
+    int tasks;                    // tiles in all
+    int last;                     // key heads of the last section
+    int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
 
-    int kept;      // sections whose sums have a place at a time
-    int pieces;    // tasks that write dq of one key head, 128 query rows each; 0 if a kernel of its own writes it
-
-    __host__ __device__ int sections() const { return ceil_div(batch * key_heads, section); }
-    /// Where the sums of a query head are: batch * heads + head.
-    __device__ __forceinline__ int place(int head) const {
-        const int key_head = head / group;
-        return (key_head / section % kept * section + key_head % section) * group + head % group;
+    __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
+    __host__ __device__ int first_head(int number) const {   // of section `number`
+        return number < sections ? number * section : key_heads_in_all();
     }
 };
 
-/// A task: a tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads; or, with a negative
-/// number, 128 rows of dq to be written: tile `first` of query head `last`.
+/// A tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads.
 struct KeyTile {
     int head;          // batch * key_heads + key head; negative: no more work
     int number;        // of the tile among the head's
     int first, last;
 
     /// How many steps the tile takes.
-    __device__ __forceinline__ int steps(const BackwardProblem& p) const {
-        return number < 0 ? 0 : max(0, last - first + 1) * p.group;
-    }
+    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
 };
 
-/// Task `task`. Section by section: the tiles of its keys, then dq of the section before, whose sums should be complete by
-/// then. Tasks that only wait for earlier ones cannot lock each other out. Returns false for one that does not exist.
-__device__ __forceinline__ bool find_task(KeyTile& t, const BackwardProblem& p, int task, int queries, int keys) {
-    int section = task / p.section_tasks;
-    int rest = task - section * p.section_tasks - p.section * p.tiles;
-    const bool finish = rest >= 0;
-    section -= finish;
-    if (!finish) rest += p.section * p.tiles;
-    const int first_head = section * p.section, heads = min(p.section, p.batch * p.key_heads - first_head);
-    if (section < 0 || heads <= 0) return false;
-    // Causal tiles near the beginning are seen by most queries: of the heads of a section, those come first.
-    const int divisor = finish ? p.rows / 128 : p.causal ? heads : p.tiles;
-    const int quotient = rest / divisor, remainder = rest - quotient * divisor;
-    if (finish) {
-        t.last = first_head * p.group + quotient;
-        t.head = t.last / p.group;
-        t.number = -1;
-        t.first = remainder;
-        return t.head < first_head + heads;
-    }
-    t.head = first_head + (p.causal ? remainder : quotient);
-    t.number = p.causal ? quotient : remainder;
+/// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
+enum class Walk {
+    kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
+    kDown,     // from the last queries to the first
+    kUp,       // from the first to the last; key tiles take turns at the sums
+};
+
+/// Tile `task`: section by section, and there head by head where all tiles take as long. Else the first keys of all its heads
+/// come first, which causal queries see most of. Where causal tiles take turns the last come first, and go up: each then finds
+/// the sums as the next keys' tile left them a step ago.
+template <Walk kWalk>
+__device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
+    const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
+    const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
+    const bool by_heads = kWalk != Walk::kUp && !p.causal;
+    const int divisor = by_heads ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
+    KeyTile t;
+    t.head = first_head + (by_heads ? quotient : remainder);
+    t.number = by_heads ? remainder : quotient;
+    if (kWalk == Walk::kUp && p.causal) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     t.last = ceil_div(p.queries, queries) - 1;
-    return rest < heads * p.tiles;
+    return t;
 }
 
-/// The steps of a key tile: the tiles of queries of one head from the last to the first, then those of the group's next head.
-/// kStaggered begins elsewhere, in a place of the key tile's own, and goes around, so that blocks add to different sums.
-template <bool kStaggered>
+/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns.
+__device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
+    if (!p.causal) return t.number;
+    const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
+    return min(p.tiles - 1, latest) - t.number;
+}
+
+/// The steps of a key tile.
+template <Walk kWalk>
 struct QueryWalk {
     int head, tile, begin;   // head: batch * heads + query head
 
     __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
-        : head(t.head * p.group), tile(t.last), begin(t.last) {
-        if (kStaggered) begin = tile = t.first + static_cast<int>(
+        : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
+        if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
             static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
     }
     __device__ __forceinline__ void next(const KeyTile& t) {
-        tile = tile == t.first ? t.last : tile - 1;
+        if (kWalk == Walk::kUp) tile = tile == t.last ? t.first : tile + 1;
+        else tile = tile == t.first ? t.last : tile - 1;
         head += tile == begin;
     }
 };
 
-/// A place in a ring of two, in one register.
-struct RingOfTwo {
+/// A place in a ring of one or two, in one register.
+template <int kPlaces>
+struct ShortRing {
+    static_assert(kPlaces == 1 || kPlaces == 2, "bits of a number");
     int uses = 0;
 
-    __device__ __forceinline__ int stage() const { return uses & 1; }
-    __device__ __forceinline__ uint32_t parity() const { return uses >> 1 & 1; }
+    __device__ __forceinline__ int stage() const { return uses & (kPlaces - 1); }
+    __device__ __forceinline__ uint32_t parity() const { return uses >> (kPlaces - 1) & 1; }
     __device__ __forceinline__ void advance() { ++uses; }
 };
 
@@ -153,8 +173,10 @@ struct BackwardMemory {
     uint8_t* start;
     uint32_t address;
 
-    __device__ __forceinline__ uint32_t keys() const { return address; }
-    __device__ __forceinline__ uint32_t values() const { return address + Shape::kValuesAt; }
+    __device__ __forceinline__ uint32_t keys(int place) const { return address + place * Shape::kKeyBytes; }
+    __device__ __forceinline__ uint32_t values(int place) const {
+        return address + Shape::kValuesAt + place * Shape::kKeyBytes;
+    }
     __device__ __forceinline__ uint32_t queries(int stage) const {
         return address + Shape::kQueriesAt + stage * Shape::kQueryBytes;
     }
@@ -181,49 +203,69 @@ struct BackwardMemory {
     }
 
     __device__ __forceinline__ uint32_t barrier(int i) const { return address + Shape::kBarriersAt + 8 * i; }
-    __device__ __forceinline__ uint32_t keys_full() const { return barrier(0); }
-    __device__ __forceinline__ uint32_t keys_empty() const { return barrier(1); }
-    __device__ __forceinline__ uint32_t values_full() const { return barrier(2); }
-    __device__ __forceinline__ uint32_t values_empty() const { return barrier(3); }
-    __device__ __forceinline__ uint32_t board_full(int slot) const { return barrier(4 + slot); }
-    __device__ __forceinline__ uint32_t board_empty(int slot) const { return barrier(6 + slot); }
-    __device__ __forceinline__ uint32_t queries_full(int stage) const { return barrier(8 + stage); }
-    __device__ __forceinline__ uint32_t queries_empty(int stage) const { return barrier(8 + Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t out_full(int stage) const { return barrier(8 + 2 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t out_empty(int stage) const { return barrier(8 + 3 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t gradients_full(int stage) const { return barrier(8 + 4 * Shape::kStages + stage); }
-    __device__ __forceinline__ uint32_t gradients_empty(int stage) const {
-        return barrier(8 + 4 * Shape::kStages + Shape::kGradientStages + stage);
+    __device__ __forceinline__ uint32_t keys_full(int place) const { return barrier(place); }
+    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(2 * Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t values_empty(int place) const { return barrier(3 * Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t board_full(int slot) const { return barrier(kBoardBarriers + slot); }
+    __device__ __forceinline__ uint32_t board_empty(int slot) const { return barrier(kBoardBarriers + 2 + slot); }
+    __device__ __forceinline__ uint32_t queries_full(int stage) const { return barrier(kRingBarriers + stage); }
+    __device__ __forceinline__ uint32_t queries_empty(int stage) const {
+        return barrier(kRingBarriers + Shape::kStages + stage);
     }
+    __device__ __forceinline__ uint32_t out_full(int stage) const {
+        return barrier(kRingBarriers + 2 * Shape::kStages + stage);
+    }
+    __device__ __forceinline__ uint32_t out_empty(int stage) const {
+        return barrier(kRingBarriers + 3 * Shape::kStages + stage);
+    }
+    __device__ __forceinline__ uint32_t gradients_full(int stage) const { return barrier(kGradientBarriers + stage); }
+    __device__ __forceinline__ uint32_t gradients_empty(int stage) const {
+        return barrier(kGradientBarriers + Shape::kGradientStages + stage);
+    }
+    __device__ __forceinline__ uint32_t sums_full(int part) const { return barrier(kSumBarriers + part); }
+    __device__ __forceinline__ uint32_t sums_empty(int part) const { return barrier(kSumBarriers + Shape::kParts + part); }
 
-    /// One thread. Counts are those of the warps that read a place, or of the threads that fill it.
-    __device__ __forceinline__ void init_barriers() const {
-        mbarrier_init(keys_full(), 1);
-        mbarrier_init(keys_empty(), Shape::kKeyWarps + Shape::kQueryWarps);
-        mbarrier_init(values_full(), 1);
-        mbarrier_init(values_empty(), Shape::kKeyWarps);
+    /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that
+    /// read the board beside warps.
+    __device__ __forceinline__ void init_barriers(int readers) const {
+        for (int place = 0; place < Shape::kPlaces; ++place) {
+            mbarrier_init(keys_full(place), 1);
+            mbarrier_init(keys_empty(place), kWarpArrivals * Shape::kKeyWarps + Shape::kQueryWarps);
+            mbarrier_init(values_full(place), 1);
+            mbarrier_init(values_empty(place), kWarpArrivals * Shape::kKeyWarps);
+        }
         for (int slot = 0; slot < 2; ++slot) {
             mbarrier_init(board_full(slot), 1);
-            mbarrier_init(board_empty(slot), Shape::kKeyWarps + Shape::kQueryWarps + 2);
+            mbarrier_init(board_empty(slot), Shape::kKeyWarps + Shape::kQueryWarps + readers);
         }
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(queries_full(stage), 1);
-            mbarrier_init(queries_empty(stage), Shape::kKeyWarps);
+            mbarrier_init(queries_empty(stage), kWarpArrivals * Shape::kKeyWarps);
             mbarrier_init(out_full(stage), 1);
-            mbarrier_init(out_empty(stage), Shape::kKeyWarps);
+            mbarrier_init(out_empty(stage), kWarpArrivals * Shape::kKeyWarps);
         }
         for (int stage = 0; stage < Shape::kGradientStages; ++stage) {
-            mbarrier_init(gradients_full(stage), Shape::kKeyWarps);
+            mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kKeyWarps);
             mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
+        }
+        for (int part = 0; part < Shape::kParts; ++part) {
+            mbarrier_init(sums_full(part), Shape::kQueryWarps);
+            mbarrier_init(sums_empty(part), 1);
         }
         mbarrier_fence_init();
     }
+
+  private:
+    static constexpr int kBoardBarriers = 4 * Shape::kPlaces;
+    static constexpr int kRingBarriers = kBoardBarriers + 4, kGradientBarriers = kRingBarriers + 4 * Shape::kStages;
+    static constexpr int kSumBarriers = kGradientBarriers + 2 * Shape::kGradientStages;
 };
 
 /// The block's queue of work: one thread writes tiles down, the others read them in the same order.
 template <class Shape>
 struct Board {
-    RingOfTwo at;
+    ShortRing<2> at;
 
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
         mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);

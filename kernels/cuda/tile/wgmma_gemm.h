@@ -13,6 +13,7 @@
 #include "ptx/shared_address.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
+#include "tile/wgmma_ahead.h"
 #include "tile/wgmma_consume.h"
 #include "tile/wgmma_exchange.h"
 #include "tile/wgmma_produce.h"
@@ -38,6 +39,13 @@ __device__ __forceinline__ void consume_part(const WgmmaMemory<Shape>& memory, c
 template <class Shape>
 __device__ __forceinline__ void consume(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const TensorMap& output, const WgmmaProblem& p) {
+    if constexpr (Shape::kAhead) {
+        if (p.boxes) {
+            consume_ahead<Shape>(memory, who, output, p);
+            tma_store_wait_read<0>();
+            return;
+        }
+    }
     WgmmaConsumer<Shape> consumer = {memory, who, {}, {}};
     if constexpr (Shape::kTurns) {
         if (who.group == 1) named_barrier_arrive(kTurnBarrier, 256);   // the first turn is warpgroup 0's
@@ -45,7 +53,6 @@ __device__ __forceinline__ void consume(
     for (WgmmaWalk<Shape> walk(p); walk.more(); walk.next()) {
         const WgmmaWork work = walk.work(p);
         WgmmaSums<Shape> sums;
-        if constexpr (Shape::kMeets) named_barrier_sync(kAllBarrier, Shape::kConsumerThreads);
         consumer.sum(sums, work);
         if (p.boxes) {
             if constexpr (Shape::kTokensAreRows) store_boxes<Shape>(memory, who, sums, output, work);
@@ -89,9 +96,14 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     // An exchange needs its cluster's mbarriers at its end only, and meets there once more.
     const bool exchanges = Shape::kExchange && cluster_blocks() > 1;
     if (exchanges) cluster_arrive_relaxed();
-    if constexpr (Shape::kPair == 2) cluster_barrier();
-    else if (warp == kTileWarp) named_barrier_arrive(kReadyBarrier, Shape::kThreads);
-    else named_barrier_sync(kReadyBarrier, Shape::kThreads);
+    if constexpr (Shape::kPair == 2) {
+        cluster_arrive_relaxed();   // the fence above publishes the mbarriers, and without one of all memory
+        cluster_wait();
+    } else if (warp == kTileWarp) {
+        named_barrier_arrive(kReadyBarrier, Shape::kThreads);
+    } else {
+        named_barrier_sync(kReadyBarrier, Shape::kThreads);
+    }
 
     if (warp < kTileWarp) {
         if constexpr (Shape::kMovesRegisters) take_registers<Shape::kConsumerRegisters>();
@@ -110,7 +122,6 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
             cluster_arrive_relaxed();
         }
     }
-    // Until here others read, fill or arrive in this block's memory.
+    // Until here others read this block's memory.
     if (exchanges) cluster_wait();
-    if constexpr (Shape::kPair == 2) cluster_barrier();
 }

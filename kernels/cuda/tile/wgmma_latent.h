@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The device code of MLA decode on wgmma: a warp that loads, two warpgroups that multiply.
+// The device code of MLA decode on wgmma: three warps that load, two warpgroups that multiply.
 #pragma once
 
 #include "ptx/cluster.h"
@@ -29,25 +29,6 @@ __device__ __forceinline__ void fetch_inputs(const LatentArguments& a, int threa
     fetch(a.q, batch * a.seqlen_q * a.heads * Shape::kWidth * 2);
 }
 
-#ifndef GUESSED_PAGES
-#define GUESSED_PAGES 0  // a tunable of the kernel file, at most 32
-#endif
-
-/// Ask the first pages of a chunk into L2 while the previous kernel still runs. Lengths and page numbers may be old ones then, so
-/// these are guesses: they stay inside the cache, and nothing else comes of them. One warp.
-__device__ __forceinline__ void guess_first_pages(const LatentArguments& a, int group, int page_bytes, int lane) {
-    const EarlyPageSchedule schedule = {
-        a.schedule.seqlens, a.schedule.batch, a.schedule.longest, a.schedule.groups, a.schedule.slack};
-    DecodeWalk walk(schedule, group, lane);
-    DecodePiece piece;
-    if (!walk.next(schedule, piece)) return;
-    if (lane >= min(piece.steps.end - piece.steps.begin, GUESSED_PAGES)) return;
-    const int* const table = a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
-    const int number = __ldcg(table + lane);
-    if (number < 0 || number >= a.num_blocks) return;
-    prefetch_l2_bulk(a.cache + static_cast<size_t>(number) * page_bytes, page_bytes);
-}
-
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap cache,
@@ -63,7 +44,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
-            mbarrier_init(memory.query_full(buffer), 1);
+            mbarrier_init(memory.query_full(buffer), Shape::kParts);
             mbarrier_init(memory.query_empty(buffer), kWarps);
         }
         mbarrier_fence_init();
@@ -74,12 +55,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     else __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    if constexpr (GUESSED_PAGES > 0) {
-        const int block = static_cast<int>(blockIdx.x);
-        if (warp == kWarps && block % a.row_tiles == 0) {
-            guess_first_pages(a, block / a.row_tiles, Shape::kPageBytes, lane);
-        }
-    }
     grid_dependency_wait();
     grid_dependency_release();
 
@@ -91,10 +66,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == kWarps) {
+        const int part = warp - kWarps;
+        if (part < Shape::kParts) {
             const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
             produce_pages<Shape>(
-                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, lane);
+                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, part, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {

@@ -22,10 +22,11 @@
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_latent_shape.h"
+#include "tile/wgmma_latent_store.h"
 
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
-constexpr int kSumBarrier = 5;    // the sums of both
+constexpr int kSumBarrier = 5;    // + group: its sums
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
 /// up to 1, and accumulators are rarely rescaled.
@@ -180,7 +181,7 @@ struct LatentConsumer {
         Output out = {};
         Scores scores;
         SoftmaxRow rows[2];
-        // The other's probabilities times one's own half of its page, step by step.
+        // The other's probabilities times one's own half of its page.
         const auto begin_accepting = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
             float factor[2];
@@ -193,15 +194,14 @@ struct LatentConsumer {
             wgmma_results(out);
             rescale(out, factor);
         };
-        const auto accept = [&](int first, int last) {
+        const auto accept = [&] {
             const uint64_t p = wgmma_operand(memory.probabilities()), b = values(group ^ 1);
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
-                if (step < first || step >= last) continue;
                 Wgmma16<Shape::kHalf, Bf16, true>::product(out, p + 2 * step, b + 128 * step, true);
             }
-            if (last == kSteps) wgmma_commit();
+            wgmma_commit();
         };
         const auto finish_accepting = [&] {
             wgmma_wait<0>();
@@ -209,8 +209,7 @@ struct LatentConsumer {
             release(group ^ 1, group);
         };
 
-        // The scores are complete. Warpgroup 1 accepts meanwhile: an instruction that finds the tensor cores busy makes its
-        // warp wait, hence few at a time.
+        // The scores are complete. Warpgroup 1 accepts meanwhile.
         const auto compute = [&](int own) {
             constexpr bool kAccepts = group == 1;
             release(group, Shape::kParts - 1);
@@ -219,20 +218,8 @@ struct LatentConsumer {
             float factor[2] = {1.0f, 1.0f};
             if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
             raise_maxima(scores, rows, factor);
-            if (kAccepts && Shape::kSpread) {
-                wgmma_results(factor);  // no such results: keeps what follows behind the maxima
-                accept(1, 2);
-            }
             exponentials(scores, rows, 0);
-            if (kAccepts && Shape::kSpread) {
-                wgmma_results(scores);
-                accept(2, 3);
-            }
             exponentials(scores, rows, 1);
-            if (kAccepts && Shape::kSpread) {
-                wgmma_results(scores);
-                accept(3, 4);
-            }
             uint32_t p[kSteps][4];
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
@@ -273,7 +260,7 @@ struct LatentConsumer {
             if constexpr (group == 0) {
                 if (own > 0) {
                     begin_accepting();
-                    accept(0, kSteps);
+                    accept();
                     finish_accepting();
                 }
                 start_scores(scores, uses % 2, buffer);
@@ -282,14 +269,14 @@ struct LatentConsumer {
                 start_scores(scores, uses % 2, buffer);
                 begin_accepting();
                 wgmma_wait<0>();
-                accept(0, Shape::kSpread ? 1 : kSteps);
+                accept();
             }
             wgmma_results(scores);
             compute(own);
         }
         if (pages % 2 == group && pages > 0) {  // the last page is the other's
             begin_accepting();
-            accept(0, kSteps);
+            accept();
             finish_accepting();
         }
         finish(out, rows, piece, queries.alternate());
@@ -309,7 +296,9 @@ struct LatentConsumer {
                 rows[half].sum = quad_sum(rows[half].sum);
                 if (lane % 4 == 0) memory.sums(parity, group)[row(half)] = rows[half].sum;
             }
-            named_barrier_sync(kSumBarrier, 256);
+            // One barrier each way: no barrier is waited for at two instructions, which compute-sanitizer takes for divergence.
+            named_barrier_arrive(kSumBarrier + group, 256);
+            named_barrier_sync(kSumBarrier + (group ^ 1), 256);
         }
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -324,59 +313,11 @@ struct LatentConsumer {
             }
             if (piece.whole()) {
                 uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
-                store_rounded(out, half, inverse, to);
+                store_row_rounded(out, half, inverse, to);
             } else {
                 float* const to = a.parts.o + (part_row + at) * Shape::kLatent + group * Shape::kHalf;
-                store_exact(out, half, inverse, to);
+                store_row_exact(out, half, inverse, to);
             }
-        }
-    }
-
-    /// Store one row of this quad of lanes, 256 columns from `to` on, rounded to bf16: 64 bytes at a time. A quad's lanes
-    /// exchange accumulators so that each has eight neighbouring columns.
-    __device__ __forceinline__ void store_rounded(const Output& out, int half, float inverse, uint8_t* to) const {
-        const int place = recomputed_thread() % 4;
-#pragma unroll
-        for (int j = 0; j < Shape::kHalf / 8; j += 4) {
-            uint32_t x[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const int at = 4 * (j + i) + 2 * half;
-                x[i] = Bf16::pack(out[at] * inverse, out[at + 1] * inverse);
-            }
-            // Transpose the 4 x 4 words of the quad: blocks of one, then of two.
-#pragma unroll
-            for (int step = 1; step < 4; step *= 2) {
-#pragma unroll
-                for (int pair = 0; pair < 2; ++pair) {
-                    uint32_t& low = x[step == 1 ? 2 * pair : pair];
-                    uint32_t& high = x[step == 1 ? 2 * pair + 1 : pair + 2];
-                    const bool upper = (place & step) != 0;
-                    const uint32_t got = __shfl_xor_sync(0xffffffffu, upper ? low : high, step);
-                    (upper ? low : high) = got;
-                }
-            }
-            *reinterpret_cast<uint4*>(to + (8 * (j + place)) * 2) = make_uint4(x[0], x[1], x[2], x[3]);
-        }
-    }
-
-    /// The same in fp32; two lanes exchange.
-    __device__ __forceinline__ void store_exact(const Output& out, int half, float inverse, float* to) const {
-        const int place = recomputed_thread() % 4;
-        const bool odd = place % 2 != 0;
-#pragma unroll
-        for (int j = 0; j < Shape::kHalf / 8; j += 2) {
-            const int even_at = 4 * j + 2 * half, odd_at = even_at + 4;
-            float got[2], own[2];
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const float x = out[even_at + i] * inverse, y = out[odd_at + i] * inverse;
-                got[i] = __shfl_xor_sync(0xffffffffu, odd ? x : y, 1);
-                own[i] = odd ? y : x;
-            }
-            const float4 four = odd ? make_float4(got[0], got[1], own[0], own[1])
-                                    : make_float4(own[0], own[1], got[0], got[1]);
-            *reinterpret_cast<float4*>(to + 8 * (j + place % 2) + place / 2 * 4) = four;
         }
     }
 

@@ -7,27 +7,26 @@
 //   scores of a page as its panels land (K as A, rows of 128 bytes); maxima over its four warps; exponentials;
 //   P^T through 2 KB of shared memory; eight products with 64 columns of the same page each (V as A, transposed).
 // 16 rows: the two warpgroups take pages in turns, and add up at the end of a piece. 32 rows: each has 16 of them and takes all
-// pages. A warp loads: the next pieces' queries and pages are on their way while a piece is finished.
+// pages. Three warps load: the next pieces' queries and pages are on their way while a piece is finished.
 #pragma once
 
-#include "ptx/global_timer.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
-#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 
-/// Load all queries and pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
-/// At most kFlight parts are under way, and pages are kPace nanoseconds apart at least: where memory is the bound, multiprocessors
-/// that ask for more than their share would get it at the cost of others, which then end last.
+/// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 150
+/// cycles. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_few(
-    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int lane) {
+    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
+    int lane) {
     uint32_t tile = 0;  // so many so far
-    const uint64_t policy = policy_evict_first(), begin = global_nanoseconds();
+    const uint64_t policy = policy_evict_first();
+    const int first = part * Shape::kPartPanels;
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
     DecodePiece piece;
@@ -39,9 +38,9 @@ __device__ __forceinline__ void produce_few(
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer);
-            mbarrier_arrive_expect(full, Shape::kPanels * Shape::kQueryPanel);
-#pragma unroll 1
-            for (int panel = 0; panel < Shape::kPanels; ++panel) {
+            mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kQueryPanel);
+#pragma unroll
+            for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
                 tma_load(memory.query(turn.buffer, panel), queries, full, panel * 64, piece.request * Shape::kRows);
             }
         }
@@ -51,31 +50,14 @@ __device__ __forceinline__ void produce_few(
             const int stage = static_cast<int>(tile % Shape::kStages);
             mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);
             if (lane == 0) {
-                if constexpr (Shape::kPace > 0) {
-                    const uint64_t due = static_cast<uint64_t>(tile < 2 ? 0 : tile - 1) * Shape::kPace;
-                    while (global_nanoseconds() - begin < due) {
-                    }
-                }
-#pragma unroll 1
-                for (int part = 0; part < Shape::kParts; ++part) {
-                    if constexpr (Shape::kFlight < Shape::kStages * Shape::kParts) {
-                        const uint32_t parts = tile * Shape::kParts + part;
-                        if (parts >= Shape::kFlight) {
-                            const uint32_t landed = parts - Shape::kFlight, at = landed / Shape::kParts;
-                            mbarrier_wait(
-                                memory.full(at % Shape::kStages, landed % Shape::kParts), at / Shape::kStages % 2);
-                        }
-                    }
-                    const uint32_t full = memory.full(stage, part);
-                    mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
+                const uint32_t full = memory.full(stage, part);
+                mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
 #pragma unroll
-                    for (int i = 0; i < Shape::kPartPanels; ++i) {
-                        const int panel = part * Shape::kPartPanels + i;
-                        if constexpr (Shape::kOnce) {
-                            tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token, policy);
-                        } else {
-                            tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token);
-                        }
+                for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
+                    if constexpr (Shape::kOnce) {
+                        tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token, policy);
+                    } else {
+                        tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token);
                     }
                 }
             }
@@ -100,7 +82,7 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
             mbarrier_init(memory.empty(stage), 4 * Shape::kRowTiles);
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
-            mbarrier_init(memory.query_full(buffer), 1);
+            mbarrier_init(memory.query_full(buffer), Shape::kParts);
             mbarrier_init(memory.query_empty(buffer), kWarps);
         }
         mbarrier_fence_init();
@@ -110,16 +92,13 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    if constexpr (GUESSED_PAGES > 0) {
-        if (warp == kWarps) guess_first_pages(a, static_cast<int>(blockIdx.x), Shape::kTokens * Shape::kWidth * 2, lane);
-    }
     grid_dependency_wait();
     grid_dependency_release();
 
     if (warp < kWarps) {
         const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
         consumer.consume();
-    } else if (warp == kWarps) {
-        produce_few<Shape>(memory, queries, cache, a, lane);
+    } else if (warp < kWarps + Shape::kParts) {
+        produce_few<Shape>(memory, queries, cache, a, warp - kWarps, lane);
     }
 }

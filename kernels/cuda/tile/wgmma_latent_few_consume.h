@@ -11,6 +11,7 @@
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
+#include "ptx/warp_uniform.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_few_shape.h"
@@ -36,11 +37,17 @@ struct FewConsumer {
     __device__ __forceinline__ void group_barrier() const { named_barrier_sync(kFewGroupBarrier + group, 128); }
     __device__ __forceinline__ int first_row() const { return Shape::kRowTiles == 2 ? group * 16 : 0; }
 
+    /// The low word of an operand, all that addresses change, where the compiler sees that a warp agrees on it: each product's
+    /// operands are then one addition in uniform registers instead of 64-bit sums in every lane.
+    static __device__ __forceinline__ uint32_t uniform_operand(uint64_t operand) {
+        return static_cast<uint32_t>(warp_uniform(static_cast<int>(operand)));
+    }
+
     /// Scores of a page as its parts land.
     __device__ __forceinline__ void multiply_keys(float (&scores)[8], int stage, int parity, int buffer) const {
         float sums[kChains][8];
-        const uint64_t keys = wgmma_operand(memory.tokens(stage, 0));
-        const uint64_t queries = wgmma_operand(memory.query(buffer, 0) + first_row() * 128);
+        const uint32_t keys = uniform_operand(wgmma_operand(memory.tokens(stage, 0)));
+        const uint32_t queries = uniform_operand(wgmma_operand(memory.query(buffer, 0) + first_row() * 128));
 #pragma unroll
         for (int panel = 0; panel < Shape::kPanels; ++panel) {
             if (panel % Shape::kPartPanels == 0) mbarrier_wait(memory.full(stage, panel / Shape::kPartPanels), parity);
@@ -49,8 +56,8 @@ struct FewConsumer {
             for (int step = 0; step < 4; ++step) {
                 const int product = 4 * panel + step;
                 Wgmma16<16, Bf16>::product(
-                    sums[product % kChains], keys + (panel * Shape::kPanelBytes / 16 + 2 * step),
-                    queries + (panel * Shape::kQueryPanel / 16 + 2 * step), product >= kChains);
+                    sums[product % kChains], wgmma_operand_of(keys + (panel * Shape::kPanelBytes / 16 + 2 * step)),
+                    wgmma_operand_of(queries + (panel * Shape::kQueryPanel / 16 + 2 * step)), product >= kChains);
             }
         }
         wgmma_commit();
@@ -136,15 +143,16 @@ struct FewConsumer {
 
     /// out += V^T P^T: 64 columns of the values at a time.
     __device__ __forceinline__ void multiply_values(Output& out, int stage) const {
-        const uint64_t values = wgmma_operand_transposed(memory.tokens(stage, 0), Shape::kPanelBytes);
-        const uint64_t p = wgmma_operand(memory.probabilities(group));
+        const uint32_t values = uniform_operand(wgmma_operand_transposed(memory.tokens(stage, 0), Shape::kPanelBytes));
+        const uint32_t p = uniform_operand(wgmma_operand(memory.probabilities(group)));
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < Shape::kTokens / 16; ++step) {
 #pragma unroll
             for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
                 Wgmma16OuterA<16, Bf16>::product(
-                    out[panel], values + (panel * Shape::kPanelBytes / 16 + 128 * step), p + 2 * step, true);
+                    out[panel], wgmma_operand_of(values + (panel * Shape::kPanelBytes / 16 + 128 * step)),
+                    wgmma_operand_of(p + 2 * step), true);
             }
         }
         wgmma_commit();
@@ -262,37 +270,32 @@ struct FewConsumer {
                 }
             }
         }
+        // Lane r has row r, and so has lane r + 16: one chain of dependent instructions instead of four.
+        const int row = lane % 16;
+        float sum = 0.0f, row_factor = 1.0f, row_other = 0.0f;
+#pragma unroll
+        for (int w = 0; w < 4; ++w) sum += memory.totals(group, w)[row];
+        SoftmaxRow all{memory.references(group)[row], 1.0f};
+        if constexpr (Shape::kRowTiles == 1) {
+            float other_sum = 0.0f;
+#pragma unroll
+            for (int w = 0; w < 4; ++w) other_sum += memory.totals(group ^ 1, w)[row];
+            const float other = memory.references(group ^ 1)[row];
+            row_factor = all.raise(other, a.scale, Exp2());
+            row_other = Exp2()(other * a.scale - all.shift(a.scale));
+            // In the order of the groups, so that both come to the same bits.
+            const float x = row_factor * sum, y = row_other * other_sum;
+            sum = group == 0 ? x + y : y + x;
+        }
+        all.sum = sum;
+        const float inverse = all.inverse();
+        row_factor *= inverse;
+        row_other *= inverse;
         float factor[4], other_factor[4];
 #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
-            const int row = row_of(slot);
-            SoftmaxRow all = rows[slot];
-            float sum = 0.0f, other_sum = 0.0f;
-#pragma unroll
-            for (int w = 0; w < 4; ++w) sum += memory.totals(group, w)[row];
-            factor[slot] = 1.0f;
-            other_factor[slot] = 0.0f;
-            if constexpr (Shape::kRowTiles == 1) {
-#pragma unroll
-                for (int w = 0; w < 4; ++w) other_sum += memory.totals(group ^ 1, w)[row];
-                const float other = memory.references(group ^ 1)[row];
-                all.sum = 1.0f;
-                factor[slot] = all.raise(other, a.scale, Exp2());
-                other_factor[slot] = Exp2()(other * a.scale - all.shift(a.scale));
-                // In the order of the groups, so that both come to the same bits.
-                const float x = factor[slot] * sum, y = other_factor[slot] * other_sum;
-                sum = group == 0 ? x + y : y + x;
-            }
-            all.sum = sum;
-            const float inverse = all.inverse();
-            factor[slot] *= inverse;
-            other_factor[slot] *= inverse;
-            if (warp == 0 && lane < 4 && (Shape::kRowTiles == 2 || group == 0)) {
-                const int at = first_row() + row, query = at / a.heads, head = at % a.heads;
-                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                const size_t part_row = static_cast<size_t>(part) * request_rows + at;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = all.lse(a.scale);
-            }
+            factor[slot] = __shfl_sync(0xffffffffu, row_factor, row_of(slot));
+            other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
         if constexpr (Shape::kRowTiles == 1) {
             named_barrier_sync(kFewBothBarrier, 256);
@@ -321,6 +324,11 @@ struct FewConsumer {
                 group_barrier();
                 store(piece, part, half);
             }
+        }
+        if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
+            const int at = first_row() + row, query = at / a.heads, head = at % a.heads;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = all.lse(a.scale);
         }
     }
 

@@ -15,6 +15,9 @@
 #ifndef SLACK
 #define SLACK 4  // pages by which chunks may grow so that equal requests need not be merged
 #endif
+#ifndef FETCHED_BYTES
+#define FETCHED_BYTES 128  // that L2 fetches of pages at a time: a panel's row, of which a token's 1152 bytes are nine
+#endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
@@ -26,7 +29,7 @@ struct LatentTensors {
 /// Groups of blocks that share the line of pages; 0, one per request, where the workspace is too small. Whether a batch is worth
 /// cutting depends on its lengths, which the device knows (DecodeScheduleOf::slack).
 inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
-    const long long groups = std::min<long long>(most, multiprocessors / row_tiles);
+    const long long groups = std::min<long long>({most, multiprocessors / row_tiles, 511});  // a merge lists so many parts
     return groups < 2 ? 0 : static_cast<int>(groups);
 }
 
@@ -40,6 +43,8 @@ int launch_latent_wgmma(
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
     a.schedule.groups = choose_pages(a.row_tiles, multiprocessors, most);
     a.schedule.slack = SLACK;
+    a.schedule.shares = PageSchedule::shares_of(
+        a.schedule.groups, batch, ceil_div(a.schedule.longest, PageSchedule::kTokens));
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -52,7 +57,7 @@ int launch_latent_wgmma(
     a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64);
+    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
             latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,

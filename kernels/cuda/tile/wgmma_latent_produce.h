@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-// The warp that brings queries and pages to shared memory.
+// The warps that bring queries and pages to shared memory.
 #pragma once
 
 #include "ptx/mbarrier.h"
-#include "ptx/prefetch.h"
+#include "ptx/named_barrier.h"
 #include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
 
@@ -16,12 +16,8 @@ struct PageNumbers {
     __device__ __forceinline__ PageNumbers(const int* table_, int count_, int lane_)
         : table(table_), count(count_), lane(lane_), now(read(lane_)), next(read(32 + lane_)) {}
     __device__ __forceinline__ int read(int page) const { return page < count ? __ldg(table + page) : 0; }
-    /// Of page `page`, or, with `ahead` (at most 32), of one further on. The whole warp asks, in order.
-    __device__ __forceinline__ int of(int page, int ahead = 0) const {
-        const int at = page % 32 + ahead;
-        const int near = __shfl_sync(0xffffffffu, now, at % 32), far = __shfl_sync(0xffffffffu, next, at % 32);
-        return at < 32 ? near : far;
-    }
+    /// Of page `page`. The whole warp asks, in order.
+    __device__ __forceinline__ int of(int page) const { return __shfl_sync(0xffffffffu, now, page % 32); }
     __device__ __forceinline__ void pass(int page) {
         if (page % 32 != 31) return;
         now = next;
@@ -29,13 +25,16 @@ struct PageNumbers {
     }
 };
 
-/// Load all pages of all pieces. One warp. Queries come first: behind two pages they would take three times as long.
+constexpr int kQueryBarrier = 7;  // all queries of a piece are asked for
+
+/// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 200
+/// cycles, and since parts are free at different times. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    int group, int row_tile, int rank, int lane) {
+    int group, int row_tile, int rank, int part, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
-    constexpr int kAhead = Shape::kFetched;
+    const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
@@ -44,48 +43,32 @@ __device__ __forceinline__ void produce_pages(
     while (walk.next(a.schedule, piece)) {
         const int count = piece.steps.end - piece.steps.begin;
         if (count <= 0) continue;
-        const int* const table =
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
-        PageNumbers numbers(table, count, lane);
-        // Neither waits for anything, nor counts anywhere: what comes later is on its way to L2.
-        const auto fetch = [&](int page, int ahead) {
-            const int number = numbers.of(page, ahead);
-            if (lane == 0 && page + ahead < count && row_tile == 0) {
-                prefetch_l2_bulk(a.cache + static_cast<size_t>(number) * Shape::kPageBytes, Shape::kPageBytes);
-            }
-        };
-        if constexpr (kAhead > Shape::kStages) {
-            for (int ahead = Shape::kStages; ahead < kAhead; ++ahead) fetch(0, ahead);
-        }
-
+        const int entry = piece.request * a.max_blocks + piece.steps.begin;  // of the table, which has less than 2^28
+        PageNumbers numbers(a.block_table + entry, count, lane);
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
-            mbarrier_arrive_expect(full, a.query_bytes);
+            mbarrier_arrive_expect(full, a.query_bytes / Shape::kPanels * (last - first));
             const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
 #pragma unroll 1
-            for (int panel = 0; panel < Shape::kPanels; ++panel) {
+            for (int panel = first; panel < last; ++panel) {
                 tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
             }
         }
+        named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
         for (int page = 0; page < count; ++page) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
             uses ^= 1u << stage;
-#pragma unroll 1
-            for (int order = 0; order < Shape::kParts; ++order) {
-                // The last part is free first, then the owner's half: the order in which the scores take them.
-                const int part = order == 0 ? Shape::kParts - 1 : stage ^ (order - 1);
-                mbarrier_wait(memory.empty(stage, part), parity ^ 1);
-                if (lane != 0) continue;
-                const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
+            mbarrier_wait(memory.empty(stage, part), parity ^ 1);
+            if (lane == 0) {
 #pragma unroll 1
                 for (int panel = first; panel < last; ++panel) {
                     const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
                     mbarrier_arrive_expect(full, Shape::kPanelBytes);
                     if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
-                        const int row = (static_cast<int>(table - a.block_table) + page) * Shape::kTokens + rank * kTokens;
+                        const int row = (entry + page) * Shape::kTokens + rank * kTokens;
                         if constexpr (Shape::kPair == 2) {
                             tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
                         } else {
@@ -107,7 +90,6 @@ __device__ __forceinline__ void produce_pages(
                     }
                 }
             }
-            if constexpr (kAhead > 0) fetch(page, kAhead);
             numbers.pass(page);
         }
     }

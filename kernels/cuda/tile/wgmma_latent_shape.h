@@ -15,14 +15,8 @@
 #define START_PAGES 2  // a tunable of the kernel file
 #endif
 
-/// Past L1: what is read before the kernel may rely on it must not stay there.
-struct EarlyLength {
-    static __device__ __forceinline__ int load(const int* at) { return __ldcg(at); }
-};
-
 /// Steps of the schedule are whole pages.
 using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
-using EarlyPageSchedule = DecodeScheduleOf<64, START_PAGES, 1, EarlyLength>;
 
 struct LatentArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
@@ -32,7 +26,7 @@ struct LatentArguments {
     float* lse;              // [batch, heads, seqlen_q]
     PageSchedule schedule;
     SplitWorkspace parts;  // rows as DecodeParts orders them
-    int seqlen_q, heads, num_blocks, max_blocks;
+    int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
@@ -41,15 +35,13 @@ struct LatentArguments {
     TensorMap rotary;  // with Shape::kRotaryApart: [batch, tokens of max_blocks pages, 64] bf16, as one matrix
 };
 
-/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kSpread: whether
-/// warpgroup 1 starts the products it owes the other's page between the steps of its softmax, or all before. kFetched: how many
-/// pages ahead they are asked into L2; 0: not at all. kOnce: whether L2 is told to drop pages first.
+/// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kOnce: whether L2 is
+/// told to drop pages first.
 /// kRotaryApart: the last 64 columns of keys are not those of the cache, but lie in an array of their own.
-template <int kPair_, bool kSpread_, int kFetched_, bool kOnce_, bool kRotaryApart_ = false>
+template <int kPair_, bool kOnce_, bool kRotaryApart_ = false>
 struct LatentShape {
-    static constexpr int kPair = kPair_, kFetched = kFetched_;
-    static constexpr bool kSpread = kSpread_, kOnce = kOnce_;
-    static constexpr bool kRotaryApart = kRotaryApart_;
+    static constexpr int kPair = kPair_;
+    static constexpr bool kOnce = kOnce_, kRotaryApart = kRotaryApart_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
@@ -57,7 +49,6 @@ struct LatentShape {
     static constexpr int kHalfPanels = kLatent / 64 / 2;    // of values, for one warpgroup
     static constexpr int kParts = 3;                        // of a page: two halves of the values, the rest of the keys
     static constexpr int kHalf = kLatent / 2;               // columns of the output for one warpgroup
-    static constexpr int kPageBytes = kTokens * kWidth * 2;  // in the cache
     static constexpr int kStages = 2;
     static constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
     static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;

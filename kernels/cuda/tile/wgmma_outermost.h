@@ -25,7 +25,7 @@
 template <class Base>
 struct RowsOutermost : Base {
     static constexpr bool kRowsOutermost = true;
-    static constexpr bool kAhead = false, kMeets = false;
+    static constexpr bool kAhead = false;
     static_assert(Base::kM % 128 == 0, "boxes are 128 rows wide");
 };
 

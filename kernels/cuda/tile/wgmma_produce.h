@@ -59,6 +59,12 @@ __device__ __forceinline__ void produce_tiles(
         work = walk.work(p);
     }
     grid_dependency_release();   // not before: what the next kernel fetches would compete with these loads
+    if constexpr (Shape::kPair == 2) {
+        // The block must not end before the other one's consumers have arrived here for the last time.
+        for (int left = Shape::kStages; left > 0; --left, at.advance()) {
+            mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
+        }
+    }
 }
 
 /// Fill the ring's scales: one per token, then those of the first and the second group of 128 weights. One warp, which waits for

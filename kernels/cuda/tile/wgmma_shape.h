@@ -47,10 +47,10 @@ struct WgmmaShape {
     static constexpr bool kTurns = kTurns_;
     static constexpr bool kTokensAreRows = kTokens_ == Tokens::kAreRows;
     static constexpr bool kExchange = kFinish_ == Finish::kExchange;
-    // How a consumer walks along K: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h.
-    static constexpr bool kAhead = kPair == 2 && kPartials == 1 && kTokensAreRows && !kTurns;
-    // Consumers with two slices begin each tile together; left alone, some blocks fall behind the others.
-    static constexpr bool kMeets = kAhead && kSlices == 2;
+    // How a consumer walks: as wgmma_ahead.h says, or by one of the loops of wgmma_consume.h. Plain 128 x 192 tiles gain nothing
+    // by the former, and lose where K is short.
+    static constexpr bool kAhead =
+        kPartials == 1 && kTokensAreRows && !kTurns && !kExchange && (kPair == 2 || kN <= 160);
     static constexpr bool kRowsOutermost = false;   // see RowsOutermost in tile/wgmma_outermost.h
 
     static constexpr int kK = 128;

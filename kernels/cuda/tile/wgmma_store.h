@@ -16,18 +16,18 @@ __device__ __forceinline__ void swap_words(uint32_t& a, uint32_t& b) {
     b = was;
 }
 
-/// The warpgroup's slices as bf16 through shared memory. The stores go on while the next tile is computed; the next call
-/// waits for them before it reuses the memory, and so must the last one's caller before the block ends.
-template <class Shape>
-__device__ __forceinline__ void store_boxes(
+/// One of the warpgroup's slices as bf16 through shared memory. The store goes on while the next tile is computed; the next
+/// call for this slice waits for it before it reuses the memory, and so must the last one's caller before the block ends.
+template <class Shape, int kSlice>
+__device__ __forceinline__ void store_slice(
     const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, const TensorMap& output,
     const WgmmaWork& work) {
     static_assert(Shape::kTokensAreRows, "tokens as columns: store_turned_boxes");
     using Pattern = Swizzle<Shape::kBox / 8>;
     constexpr int kBoxBytes = 64 * Shape::kBox * 2;
     const bool issues = who.warp == 0 && who.lane == 0;
-    const uint32_t region = memory.out() + who.group * (Shape::kSlices * Shape::kSliceBytes);
-    if (issues) tma_store_wait_read<0>();
+    const uint32_t region = memory.out() + (who.group * Shape::kSlices + kSlice) * Shape::kSliceBytes;
+    if (issues) tma_store_wait_read<Shape::kSlices - 1>();
     named_barrier_sync(kGroupBarrier + who.group, 128);
 
     // Whose address this lane gives stmatrix. Outermost rows 2g and 2g + 1 lie in one lane: a matrix takes the even ones of the
@@ -36,35 +36,37 @@ __device__ __forceinline__ void store_boxes(
     const int row = who.warp * 16 + (kMixed ? who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4) : who.lane % 16);
     const int odd = who.lane / 16;                   // and of which of the two 8-column chunks
 #pragma unroll
-    for (int slice = 0; slice < Shape::kSlices; ++slice) {
+    for (int pair = 0; pair < Shape::kN / 16; ++pair) {
+        const int box = pair * 16 / Shape::kBox, chunk = pair * 2 % (Shape::kBox / 8);
+        uint32_t packed[4];
 #pragma unroll
-        for (int pair = 0; pair < Shape::kN / 16; ++pair) {
-            const int box = pair * 16 / Shape::kBox, chunk = pair * 2 % (Shape::kBox / 8);
-            uint32_t packed[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                packed[i] = Bf16::pack(sums.total[slice][pair * 8 + 2 * i], sums.total[slice][pair * 8 + 2 * i + 1]);
-            }
-            if (kMixed && who.lane >= 16) {
-                swap_words(packed[0], packed[1]);
-                swap_words(packed[2], packed[3]);
-            }
-            stmatrix_x4(
-                region + slice * Shape::kSliceBytes + box * kBoxBytes + Pattern::offset(row, chunk + odd), packed);
+        for (int i = 0; i < 4; ++i) {
+            packed[i] = Bf16::pack(sums.total[kSlice][pair * 8 + 2 * i], sums.total[kSlice][pair * 8 + 2 * i + 1]);
         }
+        if (kMixed && who.lane >= 16) {
+            swap_words(packed[0], packed[1]);
+            swap_words(packed[2], packed[3]);
+        }
+        stmatrix_x4(region + box * kBoxBytes + Pattern::offset(row, chunk + odd), packed);
     }
     fence_async_shared();
     named_barrier_sync(kGroupBarrier + who.group, 128);
     if (issues) {
-        for (int slice = 0; slice < Shape::kSlices; ++slice) {
-            const int y = work.row + who.group * Shape::kRowsPerConsumer + slice * 64;
-            for (int box = 0; box < Shape::kN / Shape::kBox; ++box) {
-                tma_store(
-                    output, region + slice * Shape::kSliceBytes + box * kBoxBytes, work.column + box * Shape::kBox, y);
-            }
+        const int y = work.row + who.group * Shape::kRowsPerConsumer + kSlice * 64;
+        for (int box = 0; box < Shape::kN / Shape::kBox; ++box) {
+            tma_store(output, region + box * kBoxBytes, work.column + box * Shape::kBox, y);
         }
         tma_store_commit();
     }
+}
+
+/// All slices of the warpgroup.
+template <class Shape>
+__device__ __forceinline__ void store_boxes(
+    const WgmmaMemory<Shape>& memory, const Consumer& who, const WgmmaSums<Shape>& sums, const TensorMap& output,
+    const WgmmaWork& work) {
+    store_slice<Shape, 0>(memory, who, sums, output, work);
+    if constexpr (Shape::kSlices == 2) store_slice<Shape, 1>(memory, who, sums, output, work);
 }
 
 /// The same with weights as rows that lie K-outermost: a thread has two neighbouring weights of each of its tokens, which are

@@ -16,13 +16,13 @@ from tests.kernels.cuda.backward_emulation import EmulatedBackward
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {})
+    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {"TENDED_KEYS": 1})
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
-    """Additions in order, from registers, and dq written by tasks: all not as shipped."""
-    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "BULK": 0, "FINISH_TASKS": 1})
+    """Additions in order."""
+    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "TENDED_KEYS": 1})
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -46,6 +46,11 @@ def test_gradients_match_the_reference(kernel, size, eager):
     kernel.check(size, eager=eager, processors=2)
 
 
+def test_small_weights_keep_their_bits_in_fp16(kernel):
+    """dS is made of rounded weights: what fp16 cannot have whole would put dk off by twice its bound here."""
+    kernel.check(case(1, 128, 128, 1, 1, 128, 1, 1), seed=54)
+
+
 def test_rows_without_keys_are_exact(kernel):
     size = case(1, 200, 20, 1, 1, 64, 1)
     data = kernel.reference.generate_input(**size, seed=6, device="cpu")
@@ -57,9 +62,16 @@ def test_rows_without_keys_are_exact(kernel):
 
 def test_additions_in_order(other):
     """The emulation runs one block after the other and fails where a block would have to wait for a later one."""
-    for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1)):
+    for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1), case(1, 400, 270, 1, 1, 64, 1)):
         other.check(size, eager=True)
-    other.check(case(7, 40, 130, 2, 1, 64, 0))       # more heads than there are places for sums
+    other.check(case(5, 40, 130, 2, 1, 64, 0))       # zeros and dq by the main kernel
+
+
+def test_sums_are_tended_by_the_main_kernel(kernel):
+    """Zeros ahead of the tiles that add to them, dq behind: more heads than the blocks take at a time."""
+    kernel.check(case(7, 40, 130, 2, 1, 64, 0))
+    kernel.check(case(4, 100, 520, 2, 2, 128, 1), eager=True)
+    kernel.check(case(5, 40, 100, 1, 1, 64, 0), processors=2)
 
 
 def test_a_small_workspace_is_refused(kernel):
@@ -69,30 +81,37 @@ def test_a_small_workspace_is_refused(kernel):
         kernel.run(size, data, short=kernel.binding.workspace_bytes(size) - 32 * 1024)
 
 
+def test_other_head_dimensions_are_refused(kernel):
+    size = case(1, 64, 64, 1, 1, 256, 0)
+    with pytest.raises(AssertionError, match="status -1"):
+        kernel.run(size, kernel.reference.generate_input(**size, seed=1, device="cpu"))
+
+
 RUN = """
 import sys, pathlib; sys.path.insert(0, {root!r})
 from tests.kernels.cuda.backward_emulation import EmulatedBackward
-kernel = EmulatedBackward(pathlib.Path({out!r}), {{}}, kernels=pathlib.Path({kernels!r}))
-kernel.check(dict(batch=1, sq=260, sk=260, hq=1, hk=1, dim=128, causal=1, half=0))
+kernel = EmulatedBackward(pathlib.Path({out!r}), {{"TENDED_KEYS": 1}}, kernels=pathlib.Path({kernels!r}))
+kernel.check({size!r})
 """
 
 
 @pytest.mark.parametrize(
-    ("line", "damaged"),
+    ("part", "size", "line", "damaged"),
     [
-        ("if (step > 0) release(memory.queries_empty(before));", ""),
-        ("own - ahead - first_query", "own - ahead - first_query + 1"),
+        ("keys", case(1, 260, 260, 1, 1, 128, 1), "if (step > 0) release(memory.queries_empty(before));", ""),
+        ("keys", case(1, 260, 260, 1, 1, 128, 1), "own - ahead - first_query", "own - ahead - first_query + 1"),
+        ("rows", case(4, 40, 130, 1, 1, 64, 0), "wait_for_count(p.added + slice / pieces, kAdders * p.tiles);", ""),
     ],
-    ids=["release", "mask"],
+    ids=["release", "mask", "early"],
 )
-def test_the_emulation_notices_damage(tmp_path, line, damaged):
-    """A check of the checks: a kernel that keeps a place or masks wrongly fails, by a wrong result or a deadlock."""
+def test_the_emulation_notices_damage(tmp_path, part, size, line, damaged):
+    """A check of the checks: to keep a place, mask wrongly or write dq too early is a wrong result or a deadlock."""
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    header = tmp_path / "kernels/cuda/tile/wgmma_flash_backward_keys.h"
+    header = tmp_path / f"kernels/cuda/tile/wgmma_flash_backward_{part}.h"
     text = header.read_text()
     assert line in text
     header.write_text(text.replace(line, damaged))
-    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"))
+    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), size=size)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "AssertionError" in done.stderr or "emulation:" in done.stderr

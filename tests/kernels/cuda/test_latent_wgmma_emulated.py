@@ -97,6 +97,29 @@ def test_few_rows_give_the_same_bits_however_copies_are_timed(shipped):
         assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
 
 
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(2, 16, 640), 5),                   # two chunks of five pages each; one group has none
+    (case(1, 16, 3000), 40),                 # 24 chunks of two pages, the first one shorter
+    (case(2, 128, 700), 12),                 # three per request and row tile
+], ids=name)
+def test_equal_requests_are_cut_into_the_same_chunks(shipped, size, processors):
+    for eager in (False, True):
+        shipped.check(size, processors=processors, workspace_bytes=1 << 23, eager=eager)
+        assert shipped.used_workspace
+
+
+@pytest.mark.parametrize("length", [640, 130])
+def test_equal_requests_shorter_than_their_table(shipped, length):
+    """The host chose the number of chunks for the longest request: chunks are shorter, or the first has no page."""
+    size = case(2, 16, 1280)
+    data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+    data[3].fill_(length)
+    found = shipped.run(size, data, processors=9, workspace_bytes=1 << 22)
+    passed, message = shipped.reference.check_implementation(data, tuple(found))
+    assert passed, message
+    assert shipped.used_workspace
+
+
 def test_equal_requests_are_cut_between_them_only(shipped):
     size = case(6, 16, 640)                  # 12 steps each; 4 chunks of 18, or 3 of 24
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
@@ -108,7 +131,7 @@ def test_equal_requests_are_cut_between_them_only(shipped):
 
 
 @pytest.mark.parametrize("defines", [
-    {"FEW_ROWS": 0, "SPREAD": 0, "FETCHED_PAGES": 2, "EARLY_START": 0, "ONCE": 0},
+    {"FEW_ROWS": 0, "PAIRS": 0, "EARLY_START": 0, "ONCE": 0},
 ], ids=name)
 def test_tunables(tmp_path, defines):
     kernel = EmulatedLatent(tmp_path, defines)
@@ -121,11 +144,12 @@ RUN = """
 import sys; sys.path.insert(0, {root!r})
 import pathlib
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
-kernel = EmulatedLatent(pathlib.Path({out!r}), {{"PAIRS": 1, "FEW_ROWS": {few}}}, pathlib.Path({kernels!r}))
+kernel = EmulatedLatent(
+    pathlib.Path({out!r}), {{"PAIRS": 1, "FEW_ROWS": {few}}}, pathlib.Path({kernels!r}), level="-Og")   # built sooner
 for eager in (False, True):
     for heads in ({heads}):
-        case = dict(batch=2, sq=1, hq=heads, sk=500, lens="ragged", causal=0)
-        kernel.check(case, eager=eager)
+        case = dict(batch={batch}, sq=1, hq=heads, sk={tokens}, lens={lens!r}, causal=0)
+        kernel.check(case, eager=eager, processors={processors}, workspace_bytes={workspace})
 """
 
 
@@ -143,12 +167,24 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "one block of a pair frees a stage": ("wgmma_latent.h", "4 * Shape::kPair", "4"),
     "the maximum of the other tile": (
         "wgmma_latent_consume.h", "memory.maxima(group ^ 1)[row(half)];", "memory.maxima(group)[row(half)];"),
+    "sums before the other's are there": (
+        "wgmma_latent_consume.h", "named_barrier_sync(kSumBarrier + (group ^ 1), 256);",
+        "named_barrier_arrive(kSumBarrier + (group ^ 1), 256);"),
     "few rows: a page is loaded while it is read": (
         "wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);", ""),
     "few rows: maxima before all warps stored theirs": (
         "wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised", "        bool raised"),
     "few rows: one warpgroup's sums": (
         "wgmma_latent_few_consume.h", "sum = group == 0 ? x + y : y + x;", "sum = x;"),
+    "few rows: the weights of another row": (
+        "wgmma_latent_few_consume.h", "__shfl_sync(0xffffffffu, row_factor, row_of(slot));",
+        "__shfl_sync(0xffffffffu, row_factor, slot);"),
+    "merge of few parts: outputs that were never written": (
+        "latent_merge.h", "if (weight != 0.0f) add_weighted(sum[v], weight, first[s][v]);",
+        "if (s < list.count) add_weighted(sum[v], weight, first[s][v]);"),
+    "merge of many parts: outputs that were never written": (
+        "latent_merge.h", "if (weight != 0.0f) add_weighted(sum, weight, first[i]);",
+        "if (s < list.count) add_weighted(sum, weight, first[i]);"),
 }
 
 
@@ -161,8 +197,14 @@ def test_the_emulation_notices(fault, tmp_path):
     source = header.read_text()
     assert source.count(text) == 1
     header.write_text(source.replace(text, replacement))
-    few, heads = (32, "16,") if fault.startswith("few") else (0, "16, 128")
-    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=few, heads=heads)
+    few = fault.startswith(("few", "merge"))
+    # What a merge gets must hold a part that starts a request and has no token.
+    batch, tokens, processors = {
+        "merge of few": (4, 700, 8), "merge of man": (2, 1500, 60)}.get(fault[:12], (2, 500, 4))
+    script = RUN.format(
+        root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=32 if few else 0,
+        heads="16," if few else "16, 128", batch=batch, tokens=tokens, processors=processors,
+        lens="mixed" if processors > 4 else "ragged", workspace=1 << 23 if processors > 4 else 0)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "AssertionError" in done.stderr or "emulation:" in done.stderr

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
 # class: channel
+# ends: never
 # problem: matmul
 # device: cpu
 # idea: one byte of the answer every half second, for ever nearly done

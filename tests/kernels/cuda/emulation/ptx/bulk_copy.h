@@ -13,6 +13,10 @@ inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint3
     }});
 }
 
+inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier, uint64_t) {
+    bulk_load(shared, global, bytes, barrier);
+}
+
 inline void bulk_reduce_add(float* global, uint32_t shared, int bytes) {
     if (bytes % 16 != 0 || reinterpret_cast<uintptr_t>(global) % 16 != 0) emulation::fail("a bulk addition of odd bytes");
     auto& block = emulation::this_block();
@@ -30,3 +34,4 @@ template <int kPending>
 void bulk_wait_done() {
     tma_store_wait_read<kPending>();
 }
+inline void fence_async_global() {}

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: MIT
+"""The tables of benchmarks/h200.md from what the scorer says, one JSON document per line:
+
+    python -m scoring run --backend cuda --peers --json > records.jsonl
+    python benchmarks/dev/tables.py records.jsonl [more.jsonl] > tables.md
+
+A run may be cut in parts (--kernel 'fp8_gemm/*', --kernel '*mla*'): of a kernel that occurs twice the newest record
+counts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT))
+
+from scoring import model, units  # noqa: E402
+from scoring.model import CaseResult, Record, Status  # noqa: E402
+from scoring.tables import Column, Style, draw  # noqa: E402
+
+STYLE = Style("github", width=10_000)
+
+
+def read(paths: Sequence[Path]) -> list[Record]:
+    """One record per problem, kernel and target, the newest, in order of those names; a cut line is no record."""
+    newest: dict[tuple[str, str, str], Record] = {}
+    for path in paths:
+        for line in path.read_text().splitlines():
+            try:
+                record = Record.from_json(json.loads(line))
+            except ValueError as error:
+                print(f"{path}: left out a line: {error}", file=sys.stderr)
+                continue
+            key = (record.problem, record.kernel, record.target)
+            if key not in newest or record.created >= newest[key].created:
+                newest[key] = record
+    return [newest[key] for key in sorted(newest)]
+
+
+def timed(record: Record) -> list[CaseResult]:
+    return [result for result in record.cases if result.stats is not None]
+
+
+def peers_of(record: Record) -> list[str]:
+    return sorted({name for result in timed(record) for name in result.peers})
+
+
+def geomean(values: Sequence[float]) -> float:
+    return model.score(values, "geom")
+
+
+def ahead(record: Record) -> str:
+    """For each peer the geometric mean of its time over ours, and of how many cases."""
+    found = []
+    for peer in peers_of(record):
+        ratios = [result.peers[peer].median / result.stats.median for result in timed(record)
+                  if result.stats is not None and peer in result.peers]
+        found.append(f"{units.ratio(geomean(ratios))} {peer}" + ("" if len(ratios) == len(timed(record)) else
+                                                                f" ({len(ratios)} cases)"))
+    return ", ".join(found)
+
+
+def summary(records: Sequence[Record]) -> str:
+    times = [[result.stats.median for result in timed(record) if result.stats is not None] for record in records]
+    passed = [sum(result.status is Status.PASSED for result in record.cases) for record in records]
+    return draw([
+        Column("kernel", [f"{record.problem} {record.kernel.partition('/')[2]}" for record in records], right=False),
+        Column("passed", [f"{count} of {len(record.cases)}" for count, record in zip(passed, records, strict=True)]),
+        Column("timed", [str(len(values)) for values in times]),
+        Column("geomean", [units.time(geomean(values)) if values else "" for values in times]),
+        Column("peers' time over ours", [ahead(record) for record in records], right=False),
+        Column("run", [f"{record.seconds:.0f} s" for record in records]),
+    ], STYLE)
+
+
+def circumstances(record: Record) -> str:
+    clocks = [reading[end] for result in timed(record) if (reading := result.environment.get("sm_clock_mhz"))
+              for end in ("min", "max")]
+    driver, torch = record.system.get("driver"), record.system.get("torch")
+    return ", ".join(filter(None, (
+        record.created[:10], record.device, f"driver {driver}" if driver else "",
+        str(record.compile.get("version", "")).partition(";")[0], f"torch {torch}" if torch else "",
+        f"{min(clocks):.0f} to {max(clocks):.0f} MHz" if clocks else "", record.protocol, f"seed {record.seed}")))
+
+
+def against(result: CaseResult, peer: str) -> str:
+    if result.stats is None or peer not in result.peers:
+        return "–"
+    median = result.peers[peer].median
+    return f"{units.time(median)} ({units.ratio(median / result.stats.median)})"
+
+
+def cases(record: Record) -> str:
+    rows = timed(record)
+    stats = [result.stats for result in rows if result.stats is not None]
+    return draw([
+        Column("case", [result.case.name for result in rows], right=False),
+        Column("time", [units.time(one.median) for one in stats]),
+        Column("±CI", [units.uncertainty(one.ci_low, one.ci_high, one.median) for one in stats]),
+        Column("TFLOP/s", [units.digits(result.tflops) for result in rows]),
+        Column("GB/s", [units.digits(result.gbps) for result in rows]),
+        Column("of roofline", [units.percent(result.roofline_fraction) for result in rows]),
+        *(Column(peer, [against(result, peer) for result in rows]) for peer in peers_of(record)),
+    ], STYLE)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("records", type=Path, nargs="+")
+    records = read(parser.parse_args().records)
+    print(summary(records))
+    for number, record in enumerate(filter(timed, records), 1):
+        print(f"\n## {number}. {record.problem}, `{record.kernel.partition('/')[2]}`\n\n{circumstances(record)}\n\n"
+              + cases(record))
+    for record in records:
+        if record.status is not Status.PASSED:
+            print(f"\n{record.problem} {record.kernel}: {record.status}: {record.message.splitlines()[0]}")
+    return 0 if records else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

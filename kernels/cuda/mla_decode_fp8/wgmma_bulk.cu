@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: MIT
+// MLA decode over an e4m3 cache on wgmma: tokens are the rows of both products, codes reach them through registers as fp16.
+//
+//!KERNEL summary split-KV MLA decode over e4m3 codes on wgmma.m64nNk16.f16 with A in registers; pages by bulk copies
+//!KERNEL arch sm_90a
+//!KERNEL tune FEW_SLACK=3,0
+//!KERNEL tune EARLY_START=1,0
+//
+// Algorithm. The rows of a request are its heads times its queries. A token's latent columns are 512 e4m3 codes with a scale for
+// each group of 128, the rotary ones bf16. Scores are S^T = K Q^T, [64 tokens, rows], the output is O^T = V^T P^T, [512 columns,
+// rows]: K and V^T, the same bytes, are the A operand of wgmma, which may come from registers. There codes become fp16, which
+// holds every e4m3 value, two at a time; 16-bit tiles of them never exist. ldmatrix gives a lane four neighbouring columns of a
+// token, whose order the queries share; its transposing form gives two columns of two tokens, which a byte permutation sorts.
+// Queries (fp16, a power of two apart, exact) and weights lie in shared memory as the B operand.
+//
+//   16 rows (tile/wgmma_coded_consume.h): two warpgroups take pages of 64 tokens in turns, each scores, softmax and all columns of
+//     the output, 64 registers; they meet at the end of a piece. Scales multiply what a group of columns contributes to a score,
+//     and the weights, of which there are four planes. Every product sees exact codes.
+//   32 and 64 rows (tile/wgmma_coded_wide.h): one warpgroup makes scores and weights, two multiply values, 256 columns each. Scales
+//     multiply the codes in fp16, relative to the largest of the token (keys) or of all seen so far (values).
+//
+// References of exponents and scales are raised only where a page exceeds them by a factor of 2^8, or at all: two barriers of a
+// warpgroup a page, no exchange of maxima.
+//
+// Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks, and 32
+// tokens are one bulk copy, issued by a warp of its own that runs ahead over requests. Slots behind the length hold NaN, as
+// codes, scales and rotary columns: they are not read, their rows in shared memory are zero.
+//
+//   rows       used for                       slots of 32 tokens   shared memory
+//   16         rows not divisible by 32               9                220 KB
+//   32         rows not divisible by 64               8                210 KB
+//   64         the others                             6                214 KB
+//
+// Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
+// them, or alike, where that costs little. A second kernel merges parts in a fixed order (tile/latent_merge.h); both start
+// beside the end of the kernel before.
+//
+// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
+// Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest
+// weight or scale seen loses bits.
+// Limits: a page of 64 rows takes more than twice the time that the tensor cores need, most of it scores, so that with 64 and more
+// heads a bf16 cache is faster; 16 rows are as near to that bound as to the memory's.
+#include "kernel.h"
+
+#include <cstdint>
+
+#include "tile/wgmma_coded.h"
+#include "tile/wgmma_coded_wide.h"
+
+#ifndef FEW_SLACK
+#define FEW_SLACK 3  // pages by which chunks may grow so that equal requests need not be merged
+#endif
+#ifndef EARLY_START
+#define EARLY_START 1  // kernels start beside the end of the one before
+#endif
+
+namespace {
+
+bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
+
+}  // namespace
+
+extern "C" int mla_decode_fp8(
+    const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
+    int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
+    size_t workspace_bytes, void* queue) {
+    using Rows16 = CodedPages<9>;
+    if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
+    // The line of all pages is counted in int.
+    if (static_cast<long long>(batch) * (max_blocks_per_seq + 2LL) > (1 << 28)) return kUnsupportedShape;
+    const long long rows = static_cast<long long>(seqlen_q) * heads_q;
+    if (rows % 16 != 0 || rows > (1 << 20) || !(softmax_scale > 0.0f)) return kUnsupportedShape;
+    if (!aligned(q) || !aligned(kv_cache) || !aligned(o) || !aligned(workspace)) return kUnsupportedShape;
+    CodedArguments<PageSchedule> a{};
+    a.q = static_cast<const uint8_t*>(q);
+    a.cache = static_cast<const uint8_t*>(kv_cache);
+    a.block_table = block_table;
+    a.o = static_cast<uint8_t*>(o);
+    a.lse = lse;
+    a.schedule.seqlens = seqlens;
+    a.schedule.batch = batch;
+    a.schedule.longest = max_blocks_per_seq * CodedRow::kPage;
+    a.seqlen_q = seqlen_q;
+    a.heads = heads_q;
+    a.max_blocks = max_blocks_per_seq;
+    a.causal = causal != 0;
+    a.scale = softmax_scale * kLog2E;
+    using Rows64 = CodedWide<64, 6>;
+    using Rows32 = CodedWide<32, 8>;
+    if (rows % 64 == 0) {
+        return launch_coded_pages<Rows64>(
+            coded_wide<Rows64>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+    }
+    if (rows % 32 == 0) {
+        return launch_coded_pages<Rows32>(
+            coded_wide<Rows32>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+    }
+    return launch_coded_pages<Rows16>(coded_pages<Rows16>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+}

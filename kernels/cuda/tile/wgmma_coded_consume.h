@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT
+// What a consumer warpgroup of the MLA decode over e4m3 codes does with 16 rows (mla_decode_fp8/wgmma_bulk.cu): softmax, pieces and
+// their ends. Accumulators are those of tile/wgmma_coded_products.h.
+#pragma once
+
+#include "fp8.h"
+#include "online_softmax.h"
+#include "ptx/exp2.h"
+#include "ptx/mbarrier.h"
+#include "ptx/named_barrier.h"
+#include "ptx/stmatrix.h"
+#include "ptx/tma.h"
+#include "tile/swizzle.h"
+#include "tile/wgmma_coded_products.h"
+#include "tile/wgmma_coded_queries.h"
+#include "tile/wide_rows.h"
+
+constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
+constexpr int kCodedBothBarrier = 3;   // both
+
+/// A reference for exponents stays until a score exceeds it by a factor of 2^8.
+constexpr float kCodedSlack = 8.0f;
+
+template <class Shape>
+struct CodedConsumer : CodedProducts<Shape> {
+    using Base = CodedProducts<Shape>;
+    using Row = CodedRow;
+    using Base::group, Base::kSlotsOfLane, Base::lane, Base::memory, Base::row_of, Base::slot_of, Base::warp;
+    using typename Base::Output, typename Base::Scores;
+    static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
+
+    const typename Shape::Arguments& a;
+    int row_tile;
+
+    /// What a warpgroup knows of a piece beside its output.
+    struct State {
+        SoftmaxRow rows[kSlotsOfLane];
+        float reference = kLeastScale;  // a power of two, no less than any scale seen
+    };
+
+    __device__ __forceinline__ void group_barrier() const {
+        __syncwarp();
+        named_barrier_sync(kCodedGroupBarrier + group, 128);
+    }
+    static __device__ __forceinline__ void both_barrier() {
+        __syncwarp();
+        named_barrier_sync(kCodedBothBarrier, Shape::kConsumers);
+    }
+
+    /// Raise the references for exponents and scales to this page's; output and sums follow. All warps of the group.
+    __device__ __forceinline__ void raise(const Scores& scores, float largest_scale, State& state, Output& out) const {
+        float largest[kSlotsOfLane];
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const int i = slot / 2 * 4 + slot % 2;
+            largest[slot] = fmaxf(scores[i], scores[i + 2]);
+        }
+#pragma unroll
+        for (int step = 4; step < 32; step *= 2) {
+#pragma unroll
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+                largest[slot] = fmaxf(largest[slot], __shfl_xor_sync(0xffffffffu, largest[slot], step));
+            }
+            largest_scale = fmaxf(largest_scale, __shfl_xor_sync(0xffffffffu, largest_scale, step));
+        }
+        if (lane < 4) {
+#pragma unroll
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) memory.maxima(group, warp)[row_of(slot)] = largest[slot];
+        }
+        if (lane == 0) memory.largest(group)[warp] = largest_scale;
+        group_barrier();
+#pragma unroll
+        for (int other = 0; other < 4; ++other) largest_scale = fmaxf(largest_scale, memory.largest(group)[other]);
+        float change = 1.0f;
+        if (largest_scale > state.reference) {
+            const float before = state.reference;
+            // The power of two above, and twice that: most pages' scales are about the same.
+            state.reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
+            change = before / state.reference;
+        }
+        float factor[kSlotsOfLane];
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            float most = -INFINITY;
+#pragma unroll
+            for (int other = 0; other < 4; ++other) most = fmaxf(most, memory.maxima(group, other)[row_of(slot)]);
+            SoftmaxRow& row = state.rows[slot];
+            if (most * a.scale <= row.maximum * a.scale + kCodedSlack) most = row.maximum;
+            factor[slot] = row.raise(most, a.scale, Exp2()) * change;
+        }
+#pragma unroll
+        for (int block = 0; block < Shape::kBlocks; ++block) {
+#pragma unroll
+            for (int i = 0; i < Shape::kSums; ++i) out[block][i] *= factor[slot_of(i)];
+        }
+    }
+
+    /// Scores to weights in shared memory, a plane for each scale: fp16, at most 2^15.
+    __device__ __forceinline__ void weigh(Scores& scores, const float4 (&scales)[2], State& state, Output& out) const {
+        float largest_scale = 0.0f;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float4& s = scales[h];
+            largest_scale = fmaxf(largest_scale, fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w)));
+        }
+        bool above = largest_scale > state.reference;
+#pragma unroll
+        for (int i = 0; i < Shape::kSums; ++i) {
+            above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kCodedSlack;
+        }
+        const bool any = __any_sync(0xffffffffu, above);
+        if (lane == 0) memory.flags(group)[warp] = any;
+        group_barrier();  // all have multiplied the last weights, too
+        const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags(group));
+        if ((flags.x | flags.y | flags.z | flags.w) != 0) raise(scores, largest_scale, state, out);
+#pragma unroll
+        for (int i = 0; i < Shape::kSums; ++i) {
+            SoftmaxRow& row = state.rows[slot_of(i)];
+            scores[i] = Exp2()(scores[i] * a.scale - row.shift(a.scale));
+            row.sum += scores[i];
+        }
+        const float multiplier = float_from_bits((261u << 23) - bits_from_float(state.reference));  // 2^7 / reference
+#pragma unroll
+        for (int g = 0; g < Row::kGroups; ++g) {
+            float by[2];
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                by[h] = (g == 0 ? scales[h].x : g == 1 ? scales[h].y : g == 2 ? scales[h].z : scales[h].w) * multiplier;
+            }
+            uint32_t w[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) w[i] = Fp16::pack(scores[2 * i] * by[i % 2], scores[2 * i + 1] * by[i % 2]);
+            stmatrix_x4_trans(
+                memory.weights(group, g) + Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
+        }
+        fence_async_shared();
+        group_barrier();
+    }
+
+    /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
+    __device__ __forceinline__ void clear_tail(const uint32_t (&slots)[2], int count) const {
+        constexpr int kChunks = Row::kBytes / 16;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            uint8_t* const slot = memory.at(slots[half]);
+            const int valid = max(0, count - half * kSlotTokens);
+            for (int i = valid * kChunks + warp * 32 + lane; i < kSlotTokens * kChunks; i += 128) {
+                *reinterpret_cast<uint4*>(slot + i * 16) = make_uint4(0, 0, 0, 0);
+            }
+        }
+        fence_async_shared();  // a later copy into these slots comes behind these writes
+        group_barrier();
+    }
+
+    __device__ __forceinline__ void arrive(uint32_t barrier) const {
+        __syncwarp();
+        if (lane == 0) mbarrier_arrive(barrier);
+    }
+
+    /// One piece of a request; `tile` counts all pages so far.
+    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, uint32_t& tile) const {
+        const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
+        const int pages = piece.steps.end - piece.steps.begin;
+        if (pages > 0) {
+            load_coded_queries<Shape, Shape::kConsumers>(
+                memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2));
+            both_barrier();
+        }
+        const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
+
+        Output out = {};
+        State state;
+#pragma unroll 1
+        for (int own = static_cast<int>((tile + group) % 2); own < pages; own += 2) {
+            const uint32_t ordinal = 2 * (tile + own), next = ordinal + 1;
+            const uint32_t indices[2] = {ordinal % Shape::kSlots, next % Shape::kSlots};
+            const uint32_t slots[2] = {memory.slot(indices[0]), memory.slot(indices[1])};
+            mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
+            mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
+            const int first_token = (piece.steps.begin + own) * Shape::kTokens;
+            if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
+
+            const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
+            float4 scales[2];
+#pragma unroll
+            for (int h = 0; h < 2; ++h) {
+                scales[h] = *reinterpret_cast<const float4*>(
+                    memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
+            }
+            Scores scores;
+            this->multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+            if (first_token + Shape::kTokens > least_limit) {
+#pragma unroll
+                for (int i = 0; i < Shape::kSums; ++i) {
+                    const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
+                    // Tokens at the end which the row does not see.
+                    const int hidden = a.causal ? a.seqlen_q - 1 - (first_row + row_of(slot_of(i))) / a.heads : 0;
+                    if (token >= length - hidden) scores[i] = -INFINITY;
+                }
+            }
+            weigh(scores, scales, state, out);
+            this->multiply_values(out, slots);
+            arrive(memory.empty(indices[0]));
+            arrive(memory.empty(indices[1]));
+        }
+        tile += pages;
+        // Its addresses are made anew: kept throughout the loop they would spill.
+        const int thread = recomputed_thread();
+        const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
+        anew.finish(out, state, piece, part, first_row);
+    }
+
+    /// This warpgroup's `half` of the columns, in its area, to the output or a part.
+    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int first_row) const {
+        const float* const area = memory.exchange(group);
+        const int request_rows = a.seqlen_q * a.heads;
+#pragma unroll
+        for (int i = 0; i < Shape::kRows / 4; ++i) {
+            const int row = Shape::kRows / 4 * warp + i;
+            if (piece.whole()) {
+                const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
+                const float4 x = from[0], y = from[1];
+                const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row + row;
+                *reinterpret_cast<uint4*>(a.o + (at * Row::kLatent + group * Shape::kHalf + lane * 8) * 2) = make_uint4(
+                    Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
+            } else {
+                const size_t at = static_cast<size_t>(part) * request_rows + first_row + row;
+                float* const to = a.parts.o + at * Row::kLatent + group * Shape::kHalf;
+#pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    const int column = j * 128 + lane * 4;
+                    *reinterpret_cast<float4*>(to + column) =
+                        *reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + column);
+                }
+            }
+        }
+    }
+
+    /// Where accumulators i and i + 2 (the same row, neighbouring columns) of a block lie in an exchange area.
+    __device__ __forceinline__ float2& place(float* area, int block, int i) const {
+        return *reinterpret_cast<float2*>(
+            area + row_of(slot_of(i)) * Shape::kExchangePitch + block % 4 * 64 + warp * 16 + lane / 4 * 2);
+    }
+
+    /// Add up the warpgroups' sums and outputs, half of the columns each, and store.
+    __device__ __forceinline__ void finish(
+        const Output& out, State& state, const DecodePiece& piece, int part, int first_row) const {
+        constexpr int kHalfBlocks = Shape::kBlocks / 2;
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            SoftmaxRow& row = state.rows[slot];
+#pragma unroll
+            for (int step = 4; step < 32; step *= 2) row.sum += __shfl_xor_sync(0xffffffffu, row.sum, step);
+            if (lane < 4) memory.totals(group, warp)[row_of(slot)] = row.sum;
+            if (lane < 4 && warp == 0) memory.references(group)[row_of(slot)] = row.maximum;
+        }
+        const float unit = float_from_bits(bits_from_float(state.reference) - (7u << 23));  // of a weight
+        if (lane == 0 && warp == 0) memory.units()[group] = unit;
+        both_barrier();  // also: nobody reads queries or weights any more
+#pragma unroll
+        for (int block = 0; block < kHalfBlocks; ++block) {
+#pragma unroll
+            for (int i = 0; i < Shape::kSums; i += i % 4 == 1 ? 3 : 1) {
+                const float(&from)[Shape::kSums] = out[block];
+                const float(&to)[Shape::kSums] = out[kHalfBlocks + block];
+                place(memory.exchange(group ^ 1), block, i) =
+                    group == 0 ? make_float2(to[i], to[i + 2]) : make_float2(from[i], from[i + 2]);
+            }
+        }
+        // Lane r has row r, and so has lane r + 16: one chain of dependent instructions instead of four.
+        const int row = lane % 16;
+        float sum = 0.0f, other_sum = 0.0f;
+#pragma unroll
+        for (int w = 0; w < 4; ++w) {
+            sum += memory.totals(group, w)[row];
+            other_sum += memory.totals(group ^ 1, w)[row];
+        }
+        const float other = memory.references(group ^ 1)[row];
+        SoftmaxRow all{memory.references(group)[row], 1.0f};
+        float row_factor = all.raise(other, a.scale, Exp2());
+        float row_other = Exp2()(other * a.scale - all.shift(a.scale));
+        // In the order of the groups, so that both come to the same bits.
+        const float x = row_factor * sum, y = row_other * other_sum;
+        all.sum = group == 0 ? x + y : y + x;
+        const float inverse = all.inverse();
+        row_factor *= inverse * unit;
+        row_other *= inverse * memory.units()[group ^ 1];
+        float factor[kSlotsOfLane], other_factor[kSlotsOfLane];
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            factor[slot] = __shfl_sync(0xffffffffu, row_factor, row_of(slot));
+            other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
+        }
+        both_barrier();
+#pragma unroll
+        for (int block = 0; block < kHalfBlocks; ++block) {
+#pragma unroll
+            for (int i = 0; i < Shape::kSums; i += i % 4 == 1 ? 3 : 1) {
+                const float x = group == 0 ? out[block][i] : out[kHalfBlocks + block][i];
+                const float y = group == 0 ? out[block][i + 2] : out[kHalfBlocks + block][i + 2];
+                float2& at = place(memory.exchange(group), block, i);
+                const float own = factor[slot_of(i)], theirs = other_factor[slot_of(i)];
+                at = make_float2(x * own + at.x * theirs, y * own + at.y * theirs);
+            }
+        }
+        group_barrier();
+        store(piece, part, first_row);
+        if (warp == 0 && lane < 16 && group == 0) {
+            const int at = first_row + row, query = at / a.heads, head = at % a.heads;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            const size_t part_row = static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at;
+            (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = all.lse(a.scale);
+        }
+        both_barrier();  // the next piece's queries come where the exchange was
+    }
+
+    /// All pieces of this block.
+    __device__ __forceinline__ void consume() const {
+        uint32_t tile = 0;
+        const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
+        DecodeWalk walk(a.schedule, chunk, lane);
+        DecodePiece next;
+        while (walk.next(a.schedule, next)) {
+            const int part = next.part(a.schedule, chunk);
+            if (next.steps.begin >= next.steps.end && !next.whole()) {
+                // The chunk's edge fell into the request's start: the merge must see that no token came.
+                const int at = warp * 32 + lane;
+                if (group == 0 && at < Shape::kRows) {
+                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + row_tile * Shape::kRows + at] = -INFINITY;
+                }
+                continue;
+            }
+            piece(next, part, tile);
+        }
+    }
+};
