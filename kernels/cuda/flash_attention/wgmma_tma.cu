@@ -39,7 +39,8 @@
 // the workspace, set to zero by a launch of its own (without workspace: pairs). Which block does a tile changes no bit of it.
 // A warpgroup lets steps pass of which it sees no key, and tiles in which it has no row.
 //
-// Few queries (at most 64 of a head) and keys that must be split to fill the device are left to mma_sync's tiles.
+// Few queries (at most 64 of a head), whose heads share tiles, and keys that must be split to fill the device are left to
+// mma_sync's tiles.
 //
 // Registers: the compiler gets 168 (128 with three consumers); the producer warpgroup keeps 24 (32) and a consumer takes 240
 // (160). EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends.
@@ -103,7 +104,8 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
         using OneConsumer = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, SLACK>;
         return launch_flash<OneConsumer>(a, kOwnBlocks, to);
     }
-    if (a.seqlen_q <= Few::kQueries || few.splits > 2) return launch<Few>(a, few, workspace, queue);
+    if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
+    if (few.splits > 2) return launch<Few>(a, few, workspace, queue);
     return launch_tiles<Element, kHeadDim>(a, to);
 }
 
