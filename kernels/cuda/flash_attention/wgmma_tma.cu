@@ -56,14 +56,30 @@
 #define SEAMLESS 1
 #endif
 #ifndef HALVES
-#define HALVES 1
+#define HALVES 2
+#endif
+#ifndef FULL
+#define FULL 0
+#endif
+#if FULL == 0
+#undef FULL
+#define FULL 128, 2, 176, kEarly, 2, 2
+#elif FULL == 1
+#undef FULL
+#define FULL 128, 2, 176, kTurns | kEarly, 2, 2
+#elif FULL == 2
+#undef FULL
+#define FULL 128, 3, 80, kEarly, 2, 2
+#elif FULL == 3
+#undef FULL
+#define FULL 128, 3, 80, kTurns | kEarly, 3, 3
 #endif
 
 namespace {
 
 constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
 template <int kHeadDim>
-constexpr int kAlways = (SEAMLESS != 0 ? kFlashSeamless : 0) | (HALVES != 0 && kHeadDim == 128 ? kFlashHalves : 0);
+constexpr int kAlways = (SEAMLESS != 0 ? kFlashSeamless : 0) | ((HALVES >> (kHeadDim / 128)) & 1 ? kFlashHalves : 0);
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
 using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways<kHeadDim>, kKeyStages, kValueStages, SLACK>;
@@ -81,7 +97,7 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
             return launch_flash<Causal>(a, a.seqlen_q <= 1024 ? kShares : kCount, to);
         }
         if (a.seqlen_k <= 1024) return launch_flash<Tile<Element, 128, 2, 128, kTurns | kEarly, 3, 3>>(a, kShares, to);
-        return launch_flash<Tile<Element, 128, 2, 176, kEarly, 2, 2>>(a, kShares, to);
+        return launch_flash<Tile<Element, FULL>>(a, kShares, to);
     } else {
         if (a.causal || a.seqlen_k > 4096) return launch_flash<Tile<Element, 256, 2, 64, kEarly, 2, 3>>(a, kShares, to);
         return launch_flash<Tile<Element, 256, 2, 64, kTurns | kEarly, 2, 3>>(a, kShares, to);
@@ -110,9 +126,13 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
 template <class Element>
 int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     switch (head_dim) {
+#ifdef ONLY
+        case ONLY: return choose<Element, ONLY>(a, workspace, workspace_bytes, queue);
+#else
         case 64: return choose<Element, 64>(a, workspace, workspace_bytes, queue);
         case 128: return choose<Element, 128>(a, workspace, workspace_bytes, queue);
         case 256: return choose<Element, 256>(a, workspace, workspace_bytes, queue);
+#endif
         default: return kUnsupportedShape;
     }
 }
@@ -128,6 +148,9 @@ extern "C" int flash_attention(
             &a, q, k, v, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale)) {
         return kUnsupportedShape;
     }
+#ifdef ONLY
+    return dispatch<Bf16>(head_dim, a, workspace, workspace_bytes, queue);
+#endif
     return half != 0 ? dispatch<Fp16>(head_dim, a, workspace, workspace_bytes, queue)
                      : dispatch<Bf16>(head_dim, a, workspace, workspace_bytes, queue);
 }

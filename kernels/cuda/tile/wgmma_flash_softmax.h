@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "online_softmax.h"
 #include "ptx/exp2.h"
@@ -64,34 +65,55 @@ struct SoftmaxPart {
         for (int i = 0; i < kBegin; ++i) scores[i] *= factors[i % 4 / 2];
     }
 
-    template <int kAll>
+    template <bool kAdd, int kAll>
     static __device__ __forceinline__ void exponentiate(float (&scores)[kAll], SoftmaxRow (&rows)[2], float scale) {
         const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
 #pragma unroll
         for (int i = kBegin; i < kEnd; ++i) {
             scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
-            rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
+            if constexpr (kAdd) rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
         }
+    }
+
+    template <int kAll>
+    static __device__ __forceinline__ void add_up(const float (&scores)[kAll], SoftmaxRow (&rows)[2]) {
+#pragma unroll
+        for (int i = kBegin; i < kEnd; ++i) rows[i % 4 / 2].sum += scores[i];
     }
 };
 
 /// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
-/// multiplied with. With kHalves the second half's maxima are looked for beside the first half's exponentials.
-template <int kSlack, bool kHalves, int kAll>
+/// multiplied with. In kParts parts: beside one part's exponentials the next one's maxima are looked for and, with kLag, the one
+/// before added up. beside(k) is called before part k's exponentials, number 0 to kParts - 1.
+template <int kSlack, int kParts, bool kLag, int kAll, class Beside>
+struct SoftmaxSteps {
+    static constexpr int begin(int k) { return k == kParts ? kAll : kAll * k / kParts / 4 * 4; }
+    template <int k>
+    using Part = SoftmaxPart<begin(k), begin(k + 1) - begin(k)>;
+
+    template <int k>
+    static __device__ __forceinline__ void from(
+        float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&largest)[2], float (&corrections)[2], float scale,
+        const Beside& beside) {
+        Part<k>::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        beside(std::integral_constant<int, k>());
+        if constexpr (k + 1 < kParts) Part<k + 1>::look(scores, largest);
+        Part<k>::template exponentiate<!kLag>(scores, rows, scale);
+        if constexpr (kLag && k > 0) Part<k - 1>::add_up(scores, rows);
+        if constexpr (k + 1 < kParts) from<k + 1>(scores, rows, largest, corrections, scale, beside);
+        else if constexpr (kLag) Part<k>::add_up(scores, rows);
+    }
+};
+
+template <int kSlack, int kParts, bool kLag, int kAll, class Beside>
 __device__ __forceinline__ void softmax_scores(
-    float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
+    float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, const Beside& beside) {
     float largest[2];
-    if constexpr (kHalves) {
-        constexpr int kFirst = kAll / 8 * 4;
-        using First = SoftmaxPart<0, kFirst>;
-        using Second = SoftmaxPart<kFirst, kAll - kFirst>;
+    if constexpr (kParts > 1) {
+        using Steps = SoftmaxSteps<kSlack, kParts, kLag, kAll, Beside>;
         corrections[0] = corrections[1] = 1.0f;
-        First::look(scores, largest);
-        First::template raise<kSlack>(scores, rows, largest, corrections, scale);
-        Second::look(scores, largest);
-        First::exponentiate(scores, rows, scale);
-        Second::template raise<kSlack>(scores, rows, largest, corrections, scale);
-        Second::exponentiate(scores, rows, scale);
+        Steps::template Part<0>::look(scores, largest);
+        Steps::template from<0>(scores, rows, largest, corrections, scale, beside);
     } else {
         using Whole = SoftmaxPart<0, kAll>;
         Whole::look(scores, largest);
@@ -101,7 +123,8 @@ __device__ __forceinline__ void softmax_scores(
             corrections[half] = kSlack > 0 ? raise_lazily<kSlack>(rows[half], largest[half], scale)
                                            : rows[half].raise(largest[half], scale, Exp2());
         }
-        Whole::exponentiate(scores, rows, scale);
+        beside(std::integral_constant<int, 0>());
+        Whole::template exponentiate<true>(scores, rows, scale);
     }
 }
 
