@@ -99,7 +99,7 @@ def race(folder: Path, deadline: float, dims: list[int], lengths: list[int], bud
     right = []
     for path, process in checks.items():
         try:
-            log, _ = process.communicate(timeout=max(1.0, 12 - lib.elapsed()))
+            log, _ = process.communicate(timeout=max(1.0, 16 - lib.elapsed()))
         except subprocess.TimeoutExpired:
             process.kill()
             log = "out of time"
