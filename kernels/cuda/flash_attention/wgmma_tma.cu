@@ -58,6 +58,25 @@
 #ifndef HALVES
 #define HALVES 2
 #endif
+#ifndef SHORT
+#define SHORT 0
+#endif
+#if SHORT == 0
+#undef SHORT
+#define SHORT kTurns | kEarly, 3, 3
+#elif SHORT == 1
+#undef SHORT
+#define SHORT kEarly | kFlashHeldQuery, 3, 3
+#elif SHORT == 2
+#undef SHORT
+#define SHORT kTurns | kEarly | kFlashTwoQueries, 3, 2
+#elif SHORT == 3
+#undef SHORT
+#define SHORT kTurns | kEarly | kFlashHeldQuery, 3, 3
+#elif SHORT == 4
+#undef SHORT
+#define SHORT kEarly | kFlashTwoQueries, 3, 2
+#endif
 #ifndef FULL
 #define FULL 0
 #endif
@@ -96,7 +115,7 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
             using Causal = Tile<Element, 128, 2, 128, kEarly | kFlashHeldQuery, 3, 3>;
             return launch_flash<Causal>(a, a.seqlen_q <= 1024 ? kShares : kCount, to);
         }
-        if (a.seqlen_k <= 1024) return launch_flash<Tile<Element, 128, 2, 128, kTurns | kEarly, 3, 3>>(a, kShares, to);
+        if (a.seqlen_k <= 1024) return launch_flash<Tile<Element, 128, 2, 128, SHORT>>(a, kShares, to);
         return launch_flash<Tile<Element, FULL>>(a, kShares, to);
     } else {
         if (a.causal || a.seqlen_k > 4096) return launch_flash<Tile<Element, 256, 2, 64, kEarly, 2, 3>>(a, kShares, to);
