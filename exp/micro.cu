@@ -11,6 +11,15 @@ __device__ int sink_i; __device__ float sink_f;
 template <int V> __device__ __forceinline__ void soft(float (&s)[COUNT], SoftmaxRow (&rows)[2], float (&c)[2], float scale, uint32_t (&pk)[COUNT / 2]) {
     if constexpr (V == 0 || V == 5) softmax_scores<8, true>(s, rows, c, scale);
     if constexpr (V == 1) softmax_scores<8, false>(s, rows, c, scale);
+    if constexpr (V == 11) softmax_by_rows<8>(s, rows, c, scale, [] {});
+    if constexpr (V == 12) {
+        softmax_by_rows<8>(s, rows, c, scale, [&] {
+#pragma unroll
+            for (int i = 0; i < COUNT / 2; i += 2) pk[i] = Bf16::pack(s[2 * i], s[2 * i + 1]);
+        });
+#pragma unroll
+        for (int i = 1; i < COUNT / 2; i += 2) pk[i] = Bf16::pack(s[2 * i], s[2 * i + 1]);
+    }
     if constexpr (V == 2) {   // exps only
 #pragma unroll
         for (int i = 0; i < COUNT; ++i) s[i] = Exp2()(s[i]);
@@ -158,7 +167,7 @@ template <int C> void chain(int* d, float* f) {
 int main() {
     int* d; float* f; cudaMalloc(&d, 64); cudaMalloc(&f, 4096);
     chain<1>(d, f); chain<4>(d, f); chain<6>(d, f); chain<7>(d, f); chain<8>(d, f); chain<11>(d, f);
-    go<0>("halves", d, f); go<1>("whole", d, f); go<5>("halves, pack", d, f); go<2>("88 ex2", d, f); go<3>("88 ffma", d, f);
+    go<0>("halves", d, f); go<1>("whole", d, f); go<5>("halves, pack", d, f); go<11>("rows", d, f); go<12>("rows, pack", d, f); go<2>("88 ex2", d, f); go<3>("88 ffma", d, f);
     go<4>("88 fmnmx", d, f); go<6>("ffma ex2", d, f); go<7>("ffma ex2 fadd", d, f); go<8>("ffma ex2, fadd later", d, f); go<9>("ffma ex2 fadd pack", d, f); go<10>("pack", d, f);
     return 0;
 }

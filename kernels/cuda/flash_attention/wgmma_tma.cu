@@ -77,6 +77,22 @@
 #undef SHORT
 #define SHORT kEarly | kFlashTwoQueries, 3, 2
 #endif
+#ifndef TURN64
+#define TURN64 1
+#endif
+#ifndef CAUS
+#define CAUS 0
+#endif
+#if CAUS == 0
+#undef CAUS
+#define CAUS kEarly | kFlashHeldQuery, 3, 3
+#elif CAUS == 1
+#undef CAUS
+#define CAUS kTurns | kEarly | kFlashHeldQuery, 3, 3
+#elif CAUS == 2
+#undef CAUS
+#define CAUS kTurns | kEarly | kFlashTwoQueries, 3, 2
+#endif
 #ifndef FULL
 #define FULL 0
 #endif
@@ -108,11 +124,11 @@ template <class Element, int kHeadDim>
 int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     constexpr int kTurns = kFlashTurns, kEarly = kFlashEarlyFactors;
     if constexpr (kHeadDim == 64) {
-        using Only = Tile<Element, 64, 3, 128, kTurns | kEarly | kFlashTwoQueries, 3, 3>;
+        using Only = Tile<Element, 64, 3, 128, TURN64 | kEarly | kFlashTwoQueries, 3, 3>;
         return launch_flash<Only>(a, a.causal ? kCount : kShares, to);
     } else if constexpr (kHeadDim == 128) {
         if (a.causal) {
-            using Causal = Tile<Element, 128, 2, 128, kEarly | kFlashHeldQuery, 3, 3>;
+            using Causal = Tile<Element, 128, 2, 128, CAUS>;
             return launch_flash<Causal>(a, a.seqlen_q <= 1024 ? kShares : kCount, to);
         }
         if (a.seqlen_k <= 1024) return launch_flash<Tile<Element, 128, 2, 128, SHORT>>(a, kShares, to);

@@ -19,13 +19,10 @@
 #include "tile/wgmma_flash_softmax.h"
 #include "tile/wgmma_shape.h"
 
-#ifndef SPLIT_A
-#define SPLIT_A 0
-#define SPLIT_B 0
+#ifndef ROWS
+#define ROWS 0
 #endif
-#ifndef PARTS
-#define PARTS 2
-#define LAG 0
+#ifndef PACK
 #define PACK 0
 #endif
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
@@ -68,13 +65,13 @@ __device__ __forceinline__ void issue_scores(
     }
 }
 
-/// Issue out += P V, of the keys 16 kFrom to 16 kTo.
-template <class Shape, int kFrom = 0, int kTo = Shape::kKeys / 16>
+/// Issue out += P V.
+template <class Shape>
 __device__ __forceinline__ void issue_output(
     float (&out)[Shape::kHeadDim / 2], const uint32_t (&probabilities)[Shape::kKeys / 16][4], uint32_t values) {
     const uint64_t b = wgmma_operand_transposed(values, Shape::kKeyPitch);
 #pragma unroll
-    for (int i = kFrom; i < kTo; ++i) {
+    for (int i = 0; i < Shape::kKeys / 16; ++i) {
         Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(out, probabilities[i], b + i * 128, true);
     }
 }
@@ -146,16 +143,15 @@ __device__ __forceinline__ void consume_flash(
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
 
-    constexpr int kParts = Shape::kHalves ? PARTS : 1;
-    constexpr bool kPack = PACK != 0 && kParts > 1;
-    constexpr int kPackedBefore = Shape::kKeys / 2 * (kParts - 1) / kParts / 4 * 2;
-    const auto pack = [&](int from, int to) {
+    constexpr bool kRows = ROWS != 0;
+    constexpr bool kPack = kRows && PACK != 0;
+    const auto pack = [&](int from) {
 #pragma unroll
-        for (int i = 0; i < Shape::kKeys / 4; ++i) {
-            if (i >= from && i < to) probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
+        for (int i = from; i < Shape::kKeys / 4; i += kPack ? 2 : 1) {
+            probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
         }
     };
-    const auto softmax = [&](int first_query, int step, const auto& beside) {
+    const auto softmax = [&](int first_query, int step, const auto& between) {
         // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
         const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
         const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
@@ -169,8 +165,17 @@ __device__ __forceinline__ void consume_flash(
             }
             mask_scores(scores, limits, thread % 32);
         }
-        softmax_scores<Shape::kSlack, kParts, LAG != 0>(scores, rows, corrections, p.scale, beside);
-        if constexpr (kPack) pack(kPackedBefore, Shape::kKeys / 4);
+        if constexpr (kRows) {
+            softmax_by_rows<Shape::kSlack>(scores, rows, corrections, p.scale, [&] {
+                if constexpr (kPack) {
+                    between();
+                    pack(0);
+                }
+            });
+            if constexpr (kPack) pack(1);
+        } else {
+            softmax_scores<Shape::kSlack, Shape::kHalves>(scores, rows, corrections, p.scale);
+        }
     };
     float factors[2];   // of a finished output
     const auto first_row_of = [&](const FlashTile& tile) {   // of this thread
@@ -220,9 +225,7 @@ __device__ __forceinline__ void consume_flash(
         wgmma_results(scores);
         at.release_keys();
         if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-        softmax(first_query, step, [&](auto k) {
-            if constexpr (kPack && k() == kParts - 1) pack(0, kPackedBefore);
-        });
+        softmax(first_query, step, [] {});
 
         bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
         const auto finish_output = [&] {
@@ -231,7 +234,7 @@ __device__ __forceinline__ void consume_flash(
                 wgmma_results(out);
                 if (issued) at.release_values();
                 wgmma_results(scores);   // packed only now: until here the product read the last probabilities
-                pack(0, Shape::kKeys / 4);
+                pack(0);
             }
             for (; skipped > 0; --skipped) at.skip_values();
             if (finished) {
@@ -268,11 +271,7 @@ __device__ __forceinline__ void consume_flash(
             if constexpr (Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
             mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();
-            constexpr int kPieces = Shape::kKeys / 16;
-            constexpr int kEnough = SPLIT_A > 0 && SPLIT_A < kPieces ? SPLIT_A : kPieces;
-            constexpr int kMore = kEnough < kPieces && kEnough + SPLIT_B < kPieces ? kEnough + SPLIT_B : kPieces;
-            const uint32_t values = memory.values(at.value_at.stage);
-            issue_output<Shape, 0, kEnough>(out, probabilities, values);
+            issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
             wgmma_commit();
             if constexpr (Shape::kTurns) at.hand_on_turn();
             issued = true;
@@ -288,23 +287,12 @@ __device__ __forceinline__ void consume_flash(
                 finished = true;
             }
             if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-            softmax(first_query, step, [&](auto k) {
-                if constexpr (k() == 0 && kEnough < kMore) {
-                    wgmma_fence();
-                    issue_output<Shape, kEnough, kMore>(out, probabilities, values);
-                    wgmma_commit();
-                }
-                if constexpr (k() == 1 && kMore < kPieces) {
-                    wgmma_fence();
-                    issue_output<Shape, kMore, kPieces>(out, probabilities, values);
-                    wgmma_commit();
-                }
-                if constexpr (kPack && k() == kParts - 1) {
-                    wgmma_wait<0>();
-                    wgmma_results(out);
-                    at.release_values();
-                    pack(0, kPackedBefore);
-                }
+            softmax(first_query, step, [&] {
+                // Waiting for what has come keeps the compiler from waiting for out before the first row's exponentials.
+                if constexpr (PACK == 1) mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
+                wgmma_wait<0>();
+                wgmma_results(out);
+                at.release_values();
             });
         }
 

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <type_traits>
 
 #include "online_softmax.h"
 #include "ptx/exp2.h"
@@ -65,55 +64,34 @@ struct SoftmaxPart {
         for (int i = 0; i < kBegin; ++i) scores[i] *= factors[i % 4 / 2];
     }
 
-    template <bool kAdd, int kAll>
+    template <int kAll>
     static __device__ __forceinline__ void exponentiate(float (&scores)[kAll], SoftmaxRow (&rows)[2], float scale) {
         const float shifts[2] = {rows[0].shift(scale), rows[1].shift(scale)};
 #pragma unroll
         for (int i = kBegin; i < kEnd; ++i) {
             scores[i] = Exp2()(scores[i] * scale - shifts[i % 4 / 2]);
-            if constexpr (kAdd) rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
+            rows[i % 4 / 2].sum += scores[i];   // this lane's share: the quad adds up at the end
         }
-    }
-
-    template <int kAll>
-    static __device__ __forceinline__ void add_up(const float (&scores)[kAll], SoftmaxRow (&rows)[2]) {
-#pragma unroll
-        for (int i = kBegin; i < kEnd; ++i) rows[i % 4 / 2].sum += scores[i];
     }
 };
 
 /// The online softmax of a thread's two rows: scores become probabilities, `corrections` what everything before is to be
-/// multiplied with. In kParts parts: beside one part's exponentials the next one's maxima are looked for and, with kLag, the one
-/// before added up. beside(k) is called before part k's exponentials, number 0 to kParts - 1.
-template <int kSlack, int kParts, bool kLag, int kAll, class Beside>
-struct SoftmaxSteps {
-    static constexpr int begin(int k) { return k == kParts ? kAll : kAll * k / kParts / 4 * 4; }
-    template <int k>
-    using Part = SoftmaxPart<begin(k), begin(k + 1) - begin(k)>;
-
-    template <int k>
-    static __device__ __forceinline__ void from(
-        float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&largest)[2], float (&corrections)[2], float scale,
-        const Beside& beside) {
-        Part<k>::template raise<kSlack>(scores, rows, largest, corrections, scale);
-        beside(std::integral_constant<int, k>());
-        if constexpr (k + 1 < kParts) Part<k + 1>::look(scores, largest);
-        Part<k>::template exponentiate<!kLag>(scores, rows, scale);
-        if constexpr (kLag && k > 0) Part<k - 1>::add_up(scores, rows);
-        if constexpr (k + 1 < kParts) from<k + 1>(scores, rows, largest, corrections, scale, beside);
-        else if constexpr (kLag) Part<k>::add_up(scores, rows);
-    }
-};
-
-template <int kSlack, int kParts, bool kLag, int kAll, class Beside>
+/// multiplied with. With kHalves the second half's maxima are looked for beside the first half's exponentials.
+template <int kSlack, bool kHalves, int kAll>
 __device__ __forceinline__ void softmax_scores(
-    float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, const Beside& beside) {
+    float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
     float largest[2];
-    if constexpr (kParts > 1) {
-        using Steps = SoftmaxSteps<kSlack, kParts, kLag, kAll, Beside>;
+    if constexpr (kHalves) {
+        constexpr int kFirst = kAll / 8 * 4;
+        using First = SoftmaxPart<0, kFirst>;
+        using Second = SoftmaxPart<kFirst, kAll - kFirst>;
         corrections[0] = corrections[1] = 1.0f;
-        Steps::template Part<0>::look(scores, largest);
-        Steps::template from<0>(scores, rows, largest, corrections, scale, beside);
+        First::look(scores, largest);
+        First::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        Second::look(scores, largest);
+        First::exponentiate(scores, rows, scale);
+        Second::template raise<kSlack>(scores, rows, largest, corrections, scale);
+        Second::exponentiate(scores, rows, scale);
     } else {
         using Whole = SoftmaxPart<0, kAll>;
         Whole::look(scores, largest);
@@ -123,9 +101,65 @@ __device__ __forceinline__ void softmax_scores(
             corrections[half] = kSlack > 0 ? raise_lazily<kSlack>(rows[half], largest[half], scale)
                                            : rows[half].raise(largest[half], scale, Exp2());
         }
-        beside(std::integral_constant<int, 0>());
-        Whole::template exponentiate<true>(scores, rows, scale);
+        Whole::exponentiate(scores, rows, scale);
     }
+}
+
+/// One of a thread's two rows, in steps without a branch, so that the compiler can have one row's beside the other's.
+template <int kRow, int kAll>
+struct SoftmaxOfRow {
+    static __device__ __forceinline__ float look(const float (&scores)[kAll]) {
+        float largest = fmaxf(scores[2 * kRow], scores[2 * kRow + 1]);
+#pragma unroll
+        for (int i = 4; i < kAll; i += 4) largest = fmaxf(largest, fmaxf(scores[i + 2 * kRow], scores[i + 2 * kRow + 1]));
+        return largest;
+    }
+
+    /// The same in an order that the compiler cannot change: after `other` is known, one score after the other.
+    static __device__ __forceinline__ float look_after(const float (&scores)[kAll], float other) {
+        float largest = fmaf(other, 0.0f, -INFINITY);   // -inf, or NaN, which fmaxf ignores
+#pragma unroll
+        for (int i = 0; i < kAll; i += 4) largest = fmaxf(fmaxf(largest, scores[i + 2 * kRow]), scores[i + 2 * kRow + 1]);
+        return largest;
+    }
+
+    /// raise_lazily by selection.
+    template <int kSlack>
+    static __device__ __forceinline__ float raise(SoftmaxRow& row, float step_maximum, float scale) {
+        const float before = row.maximum;
+        const bool keep = (step_maximum - before) * scale <= static_cast<float>(kSlack);   // not at the first key
+        row.maximum = keep ? before : fmaxf(before, step_maximum);
+        const float factor = keep ? 1.0f : Exp2()(before * scale - row.shift(scale));
+        row.sum *= factor;
+        return factor;
+    }
+
+    static __device__ __forceinline__ void exponentiate(float (&scores)[kAll], SoftmaxRow& row, float scale) {
+        const float shift = row.shift(scale);
+#pragma unroll
+        for (int i = 0; i < kAll; i += 4) {
+#pragma unroll
+            for (int j = i + 2 * kRow; j < i + 2 * kRow + 2; ++j) {
+                scores[j] = Exp2()(scores[j] * scale - shift);
+                row.sum += scores[j];   // this lane's share
+            }
+        }
+    }
+};
+
+/// softmax_scores a row at a time; `between` is called before the second row's exponentials.
+template <int kSlack, int kAll, class Between>
+__device__ __forceinline__ void softmax_by_rows(
+    float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, const Between& between) {
+    using First = SoftmaxOfRow<0, kAll>;
+    using Second = SoftmaxOfRow<1, kAll>;
+    const float first_largest = quad_maximum(First::look(scores));
+    corrections[0] = First::template raise<kSlack>(rows[0], first_largest, scale);
+    const float largest = Second::look_after(scores, first_largest);
+    First::exponentiate(scores, rows[0], scale);
+    between();
+    corrections[1] = Second::template raise<kSlack>(rows[1], quad_maximum(largest), scale);
+    Second::exponentiate(scores, rows[1], scale);
 }
 
 /// Multiply accumulators with what softmax_scores left; with slack that is 1 for most warps in most steps.
