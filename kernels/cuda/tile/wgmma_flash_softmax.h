@@ -7,6 +7,7 @@
 
 #include "online_softmax.h"
 #include "ptx/exp2.h"
+#include "ptx/special.h"
 #include "tile/attention_mma.h"
 #include "tile/wgmma_flash_walk.h"
 
@@ -15,7 +16,7 @@ template <int kCount>
 __device__ __forceinline__ void mask_scores(float (&scores)[kCount], const int (&limits)[2], int lane) {
 #pragma unroll
     for (int i = 0; i < kCount; ++i) {
-        if (i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i % 4 / 2]) scores[i] = -INFINITY;
+        if (limits[i % 4 / 2] - lane % 4 * 2 <= i / 4 * 8 + i % 2) scores[i] = -INFINITY;
     }
 }
 
@@ -174,14 +175,19 @@ __device__ __forceinline__ void correct_rows(float (&out)[kCount], const float (
 /// the output is yet to be multiplied with.
 __device__ __forceinline__ void finish_rows(
     const FlashProblem& p, const FlashTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
+    // As SoftmaxRow::inverse and ::lse, with approximations: a sum counts the score that set the maximum as 1, so it is 0 (no
+    // key) or at least 1 (or NaN).
+    float logs[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
-        rows[half].sum = quad_sum(rows[half].sum);
-        factors[half] = rows[half].inverse();
-        const int row = query + 8 * half;
-        if (row < p.queries && lane % 4 == 0) {
-            p.lse[(static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + row] = rows[half].lse(p.scale);
-        }
+        const float sum = rows[half].sum = quad_sum(rows[half].sum);
+        factors[half] = sum == 0.0f ? 0.0f : reciprocal_approximate(sum);
+        logs[half] = sum == 0.0f ? -INFINITY : (rows[half].maximum * p.scale + log2_approximate(sum)) * kLn2;
+    }
+    if (lane % 4 == 0) {
+        float* const to = p.lse + (static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + query;
+        if (query < p.queries) to[0] = logs[0];
+        if (query + 8 < p.queries) to[8] = logs[1];
     }
 }
 
