@@ -77,6 +77,13 @@
 #undef SHORT
 #define SHORT kEarly | kFlashTwoQueries, 3, 2
 #endif
+#ifdef G4
+#define T64 4, 64
+#define S64 5, 5
+#else
+#define T64 3, 128
+#define S64 3, 3
+#endif
 #ifndef TURN64
 #define TURN64 1
 #endif
@@ -124,7 +131,7 @@ template <class Element, int kHeadDim>
 int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     constexpr int kTurns = kFlashTurns, kEarly = kFlashEarlyFactors;
     if constexpr (kHeadDim == 64) {
-        using Only = Tile<Element, 64, 3, 128, TURN64 | kEarly | kFlashTwoQueries, 3, 3>;
+        using Only = Tile<Element, 64, T64, TURN64 | kEarly | kFlashTwoQueries, S64>;
         return launch_flash<Only>(a, a.causal ? kCount : kShares, to);
     } else if constexpr (kHeadDim == 128) {
         if (a.causal) {

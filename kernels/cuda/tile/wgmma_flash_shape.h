@@ -37,7 +37,7 @@ struct FlashShape {
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240;
+    static constexpr int kConsumerRegisters = kGroups == 4 ? 112 : kGroups == 3 ? 160 : 240;
     static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 24;
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, in TMA's 128-byte swizzle; a tile of queries is one warpgroup's.
@@ -54,7 +54,7 @@ struct FlashShape {
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
-    static_assert(kGroups >= 1 && kGroups <= 3, "registers");
+    static_assert(kGroups >= 1 && kGroups <= 4, "registers");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
 
