@@ -8,9 +8,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
+#include "ptx/mma_16bit.h"
 #include "ptx/named_barrier.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/swizzle.h"
@@ -25,6 +27,9 @@
 #ifndef PACK
 #define PACK 0
 #endif
+#ifndef TRUST
+#define TRUST 0
+#endif
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
 /// The 64 query rows of a warpgroup as the A operand: where they lie in shared memory, or this thread's fragments of them.
@@ -33,6 +38,10 @@ struct FlashQuery {
     uint64_t operand;
 
     __device__ __forceinline__ void load(uint32_t rows, int, int) { operand = wgmma_operand(rows); }
+    /// Columns 16c .. 16c + 15 of the warp's rows, as mma.sync wants them.
+    __device__ __forceinline__ void fragment(uint32_t (&a)[4], int c, uint32_t rows, int warp, int lane) const {
+        ldmatrix_x4(a, rows + c / 4 * Shape::kQueryPitch + Swizzle<8>::offset(warp * 16 + lane % 16, c % 4 * 2 + lane / 16));
+    }
     __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
         Wgmma16<Shape::kKeys, typename Shape::Element>::product(
             scores, operand + c / 4 * (Shape::kQueryPitch >> 4) + c % 4 * 2, keys, c > 0);
@@ -49,6 +58,10 @@ struct FlashQuery<Shape, true> {
                                           Swizzle<8>::offset(warp * 16 + lane % 16, c % 4 * 2 + lane / 16));
         }
     }
+    __device__ __forceinline__ void fragment(uint32_t (&a)[4], int c, uint32_t, int, int) const {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) a[i] = fragments[c][i];
+    }
     __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
         Wgmma16<Shape::kKeys, typename Shape::Element>::product(scores, fragments[c], keys, c > 0);
     }
@@ -63,6 +76,31 @@ __device__ __forceinline__ void issue_scores(
     for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
         query.multiply(scores, c, b + c / 4 * (Shape::kKeyPitch >> 4) + c % 4 * 2);
     }
+}
+
+/// One warp's share of Q K^T by mma.sync, for when a step's scores were lost.
+template <class Shape>
+__device__ __forceinline__ void multiply_again(
+    float (&scores)[Shape::kKeys / 2], const FlashQuery<Shape>& query, uint32_t rows, uint32_t keys, int warp, int lane) {
+    constexpr int kPairs = Shape::kHeadDim / 32, kUnrolled = Shape::kHeldQuery ? kPairs : 1;
+#pragma unroll 1   // with few registers
+    for (int j = 0; j < Shape::kKeys / 8; ++j) {
+        float d[4] = {};
+#pragma unroll kUnrolled
+        for (int pair = 0; pair < kPairs; ++pair) {
+            uint32_t a[4], b[4];
+            ldmatrix_x4(b, keys + pair / 2 * Shape::kKeyPitch + Swizzle<8>::offset(8 * j + lane % 8, pair % 2 * 4 + lane / 8));
+            query.fragment(a, 2 * pair, rows, warp, lane);
+            Shape::Element::mma_m16n8k16(d, a, b[0], b[1]);
+            query.fragment(a, 2 * pair + 1, rows, warp, lane);
+            Shape::Element::mma_m16n8k16(d, a, b[2], b[3]);
+        }
+#pragma unroll
+        for (int i = 0; i < Shape::kKeys / 2; ++i) {
+            if (i / 4 == j) scores[i] = d[i % 4];
+        }
+    }
+    __syncwarp();   // all lanes have read
 }
 
 /// Issue out += P V.
@@ -143,39 +181,55 @@ __device__ __forceinline__ void consume_flash(
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
 
-    constexpr bool kRows = ROWS != 0;
-    constexpr bool kPack = kRows && PACK != 0;
-    const auto pack = [&](int from) {
+    constexpr bool kTrust = TRUST != 0 && Shape::kSlack > 0;
+    constexpr bool kPack = kTrust && PACK != 0;
+    // bf16 reaches as far as fp32; P must not overflow fp16.
+    constexpr float kLimit = std::is_same<typename Shape::Element, Fp16>::value ? 0x1p15f : 0x1p24f;
+    TrustingSoftmax<Shape::kSlack, Shape::kKeys / 2> trusting;
+    const auto pack = [&](int from, int to) {
 #pragma unroll
-        for (int i = from; i < Shape::kKeys / 4; i += kPack ? 2 : 1) {
-            probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
+        for (int i = 0; i < Shape::kKeys / 4; ++i) {
+            if (i >= from && i < to) probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
         }
     };
-    const auto softmax = [&](int first_query, int step, const auto& between) {
-        // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
-        const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
-        const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
-        if (first_key + Shape::kKeys > seen) {
-            const int thread = recomputed_thread();
-            int limits[2];
+    const auto softmax = [&](int first_query, int step, unsigned number, const auto& between) {
+        const auto mask = [&] {
+            // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
+            const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
+            const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
+            if (first_key + Shape::kKeys > seen) {
+                const int thread = recomputed_thread();
+                int limits[2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int row = first_query + thread / 32 * 16 + thread % 32 / 4 + 8 * half;
-                limits[half] = min(p.keys, p.causal ? row + 1 + p.keys - p.queries : p.keys) - first_key;
-            }
-            mask_scores(scores, limits, thread % 32);
-        }
-        if constexpr (kRows) {
-            softmax_by_rows<Shape::kSlack>(scores, rows, corrections, p.scale, [&] {
-                if constexpr (kPack) {
-                    between();
-                    pack(0);
+                for (int half = 0; half < 2; ++half) {
+                    const int row = first_query + thread / 32 * 16 + thread % 32 / 4 + 8 * half;
+                    limits[half] = min(p.keys, p.causal ? row + 1 + p.keys - p.queries : p.keys) - first_key;
                 }
+                mask_scores(scores, limits, thread % 32);
+            }
+        };
+        mask();
+        if constexpr (kTrust) {
+            constexpr int kAll = Shape::kKeys / 2, kHalf = kAll / 8 * 4;
+            trusting.begin(scores, rows, corrections, p.scale);
+            SoftmaxPart<0, kHalf>::exponentiate(scores, rows, p.scale);
+            if constexpr (kPack) {
+                between();
+                pack(0, kHalf / 2);
+            }
+            SoftmaxPart<kHalf, kAll - kHalf>::exponentiate(scores, rows, p.scale);
+            if constexpr (kPack) pack(kHalf / 2, kAll / 2);
+            const bool changed = trusting.end(scores, rows, corrections, p.scale, kLimit, [&] {
+                multiply_again<Shape>(
+                    scores, query, at.query(number), memory.keys(at.key_at.stage), recomputed_thread() / 32 % 4,
+                    recomputed_thread() % 32);
+                mask();
             });
-            if constexpr (kPack) pack(1);
+            if (kPack && changed) pack(0, kAll / 2);
         } else {
             softmax_scores<Shape::kSlack, Shape::kHalves>(scores, rows, corrections, p.scale);
         }
+        at.release_keys();
     };
     float factors[2];   // of a finished output
     const auto first_row_of = [&](const FlashTile& tile) {   // of this thread
@@ -223,9 +277,8 @@ __device__ __forceinline__ void consume_flash(
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_results(scores);
-        at.release_keys();
-        if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-        softmax(first_query, step, [] {});
+        trusting.fresh = true;
+        softmax(first_query, step, number, [] {});
 
         bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
         const auto finish_output = [&] {
@@ -234,7 +287,7 @@ __device__ __forceinline__ void consume_flash(
                 wgmma_results(out);
                 if (issued) at.release_values();
                 wgmma_results(scores);   // packed only now: until here the product read the last probabilities
-                pack(0);
+                pack(0, Shape::kKeys / 4);
             }
             for (; skipped > 0; --skipped) at.skip_values();
             if (finished) {
@@ -250,6 +303,7 @@ __device__ __forceinline__ void consume_flash(
         while (true) {
             const bool last = step == 0;
             if (last) {
+                if constexpr (!Shape::kHeldQuery) at.release_query(number);
                 // Not while a turn is yet to be let pass: others need it to get as far as the next tile.
                 if (!Shape::kSeamless || skipped > 0) break;
                 const FlashTile next = at.receive(number + 1);
@@ -277,19 +331,18 @@ __device__ __forceinline__ void consume_flash(
             issued = true;
             wgmma_wait<1>();
             wgmma_results(scores);
-            at.release_keys();
             if (last) {
                 finish(number);
                 rows[0] = rows[1] = SoftmaxRow();
+                trusting.fresh = true;
                 first_query = next_query;
                 ++number;
                 skipped = skipped_next;
                 finished = true;
             }
-            if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-            softmax(first_query, step, [&] {
+            softmax(first_query, step, number, [&] {
                 // Waiting for what has come keeps the compiler from waiting for out before the first row's exponentials.
-                if constexpr (PACK == 1) mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
+                mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
                 wgmma_wait<0>();
                 wgmma_results(out);
                 at.release_values();

@@ -163,6 +163,68 @@ __device__ __forceinline__ void softmax_by_rows(
     Second::exponentiate(scores, rows[1], scale);
 }
 
+/// The online softmax that does not look for maxima: a row's maximum is that of its first step with a key, and what exceeds it
+/// shows in the sum, which is looked at when the step is done. Up to kLimit nothing needs to be done about it; beyond,
+/// everything is scaled down, and if even fp32 overflowed the step's scores are computed again.
+template <int kSlack, int kAll>
+struct TrustingSoftmax {
+    using Whole = SoftmaxPart<0, kAll>;
+    static constexpr int kHalf = kAll / 8 * 4;
+
+    bool fresh = true;   // some row of the warp has not seen a key
+    float before[2];     // sums before this step
+
+    /// Before a step's exponentials. Same for all lanes of a warp.
+    __device__ __forceinline__ void begin(
+        const float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
+        corrections[0] = corrections[1] = 1.0f;
+        if (fresh) {
+            float largest[2];
+            Whole::look(scores, largest);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const bool first = rows[half].maximum == -INFINITY;
+                const float factor = raise_lazily<kSlack>(rows[half], quad_maximum(largest[half]), scale);
+                corrections[half] = first ? 1.0f : factor;   // nothing is there yet
+            }
+            fresh = __any_sync(0xffffffffu, rows[0].maximum == -INFINITY || rows[1].maximum == -INFINITY);
+        }
+        before[0] = rows[0].sum;
+        before[1] = rows[1].sum;
+    }
+
+    /// After them: whether the warp's probabilities have changed. again() puts the step's scores back.
+    template <class Again>
+    __device__ __forceinline__ bool end(
+        float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, float limit, const Again& again) {
+        if (!__any_sync(0xffffffffu, !(rows[0].sum <= limit && rows[1].sum <= limit))) return false;
+        float factors[2];
+        if (__any_sync(0xffffffffu, !(rows[0].sum < INFINITY && rows[1].sum < INFINITY))) {
+            again();
+            float largest[2];
+            Whole::look(scores, largest);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                rows[half].sum = before[half];
+                factors[half] = rows[half].raise(quad_maximum(largest[half]), scale, Exp2());
+            }
+            Whole::exponentiate(scores, rows, scale);
+        } else {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const float most = quad_maximum(rows[half].sum);
+                const float raised = rows[half].maximum + log2_approximate(fmaxf(most, 1.0f)) * reciprocal_approximate(scale);
+                factors[half] = most <= limit ? 1.0f : rows[half].raise(raised, scale, Exp2());
+            }
+#pragma unroll
+            for (int i = 0; i < kAll; ++i) scores[i] *= factors[i % 4 / 2];
+        }
+        corrections[0] *= factors[0];
+        corrections[1] *= factors[1];
+        return true;
+    }
+};
+
 /// Multiply accumulators with what softmax_scores left; with slack that is 1 for most warps in most steps.
 template <int kSlack, int kCount>
 __device__ __forceinline__ void correct_rows(float (&out)[kCount], const float (&corrections)[2]) {
