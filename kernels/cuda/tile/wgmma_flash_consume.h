@@ -82,7 +82,8 @@ __device__ __forceinline__ void issue_scores(
 template <class Shape>
 __device__ __forceinline__ void multiply_again(
     float (&scores)[Shape::kKeys / 2], const FlashQuery<Shape>& query, uint32_t rows, uint32_t keys, int warp, int lane) {
-    constexpr int kPairs = Shape::kHeadDim / 32, kUnrolled = Shape::kHeldQuery ? kPairs : 1;
+    constexpr int kPairs = Shape::kHeadDim / 32;
+    [[maybe_unused]] constexpr int kUnrolled = Shape::kHeldQuery ? kPairs : 1;
 #pragma unroll 1   // with few registers
     for (int j = 0; j < Shape::kKeys / 8; ++j) {
         float d[4] = {};

@@ -199,7 +199,8 @@ struct TrustingSoftmax {
         float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, float limit, const Again& again) {
         if (!__any_sync(0xffffffffu, !(rows[0].sum <= limit && rows[1].sum <= limit))) return false;
         float factors[2];
-        if (__any_sync(0xffffffffu, !(rows[0].sum < INFINITY && rows[1].sum < INFINITY))) {
+        constexpr float kLost = 0x1p100f;   // near what fp32 holds: the factor would vanish
+        if (__any_sync(0xffffffffu, !(rows[0].sum < kLost && rows[1].sum < kLost))) {
             again();
             float largest[2];
             Whole::look(scores, largest);
