@@ -99,6 +99,9 @@
 #elif CAUS == 2
 #undef CAUS
 #define CAUS kTurns | kEarly | kFlashTwoQueries, 3, 2
+#elif CAUS == 3
+#undef CAUS
+#define CAUS kEarly | kFlashTwoQueries, 3, 2
 #endif
 #ifndef FULL
 #define FULL 0
@@ -114,7 +117,16 @@
 #define FULL 128, 3, 80, kEarly, 2, 2
 #elif FULL == 3
 #undef FULL
-#define FULL 128, 3, 80, kTurns | kEarly, 3, 3
+#define FULL 128, 3, 80, kEarly, 3, 3
+#elif FULL == 4
+#undef FULL
+#define FULL 128, 2, 192, kEarly, 2, 2
+#elif FULL == 5
+#undef FULL
+#define FULL 128, 2, 144, kEarly, 3, 2
+#elif FULL == 6
+#undef FULL
+#define FULL 128, 2, 128, kEarly | kFlashTwoQueries, 3, 2
 #endif
 
 namespace {

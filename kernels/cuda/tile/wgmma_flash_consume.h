@@ -183,7 +183,7 @@ __device__ __forceinline__ void consume_flash(
     SoftmaxRow rows[2];
 
     constexpr bool kTrust = TRUST != 0 && Shape::kSlack > 0;
-    constexpr bool kPack = kTrust && PACK != 0;
+    constexpr bool kPack = kTrust;
     // bf16 reaches as far as fp32; P must not overflow fp16.
     constexpr float kLimit = std::is_same<typename Shape::Element, Fp16>::value ? 0x1p15f : 0x1p24f;
     TrustingSoftmax<Shape::kSlack, Shape::kKeys / 2> trusting;
@@ -193,7 +193,8 @@ __device__ __forceinline__ void consume_flash(
             if (i >= from && i < to) probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
         }
     };
-    const auto softmax = [&](int first_query, int step, unsigned number, const auto& between) {
+    // `older`: out belongs to the tile before.
+    const auto softmax = [&](int first_query, int step, unsigned number, bool older, const auto& between) {
         const auto mask = [&] {
             // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
             const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
@@ -212,21 +213,26 @@ __device__ __forceinline__ void consume_flash(
         mask();
         if constexpr (kTrust) {
             constexpr int kAll = Shape::kKeys / 2, kHalf = kAll / 8 * 4;
-            trusting.begin(scores, rows, corrections, p.scale);
+            trusting.begin(scores, rows);
             SoftmaxPart<0, kHalf>::exponentiate(scores, rows, p.scale);
-            if constexpr (kPack) {
-                between();
-                pack(0, kHalf / 2);
-            }
+            between();
+            pack(0, kHalf / 2);
             SoftmaxPart<kHalf, kAll - kHalf>::exponentiate(scores, rows, p.scale);
-            if constexpr (kPack) pack(kHalf / 2, kAll / 2);
-            const bool changed = trusting.end(scores, rows, corrections, p.scale, kLimit, [&] {
-                multiply_again<Shape>(
-                    scores, query, at.query(number), memory.keys(at.key_at.stage), recomputed_thread() / 32 % 4,
-                    recomputed_thread() % 32);
-                mask();
-            });
-            if (kPack && changed) pack(0, kAll / 2);
+            pack(kHalf / 2, kAll / 2);
+            if (trusting.exceeds(rows, kLimit)) {
+                float factors[2];
+                trusting.mend(scores, rows, factors, p.scale, kLimit, [&] {
+                    multiply_again<Shape>(
+                        scores, query, at.query(number), memory.keys(at.key_at.stage), recomputed_thread() / 32 % 4,
+                        recomputed_thread() % 32);
+                    mask();
+                });
+                pack(0, kAll / 2);
+                if (!older) {
+#pragma unroll
+                    for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] *= factors[i % 4 / 2];
+                }
+            }
         } else {
             softmax_scores<Shape::kSlack, Shape::kHalves>(scores, rows, corrections, p.scale);
         }
@@ -279,7 +285,7 @@ __device__ __forceinline__ void consume_flash(
         wgmma_wait<0>();
         wgmma_results(scores);
         trusting.fresh = true;
-        softmax(first_query, step, number, [] {});
+        softmax(first_query, step, number, false, [] {});
 
         bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
         const auto finish_output = [&] {
@@ -294,7 +300,7 @@ __device__ __forceinline__ void consume_flash(
             if (finished) {
                 store(number - 1);
                 finished = false;
-            } else if (!Shape::kEarlyFactors && issued) {
+            } else if (!kTrust && !Shape::kEarlyFactors && issued) {
                 correct_rows<Shape::kSlack>(out, corrections);
             }
             if constexpr (Shape::kTurns) at.wait_for_turn();
@@ -323,7 +329,7 @@ __device__ __forceinline__ void consume_flash(
             wgmma_fence();
             issue_scores<Shape>(scores, query, memory.keys(at.key_at.stage));
             wgmma_commit();
-            if constexpr (Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
+            if constexpr (!kTrust && Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
             mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();
             issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
@@ -341,7 +347,7 @@ __device__ __forceinline__ void consume_flash(
                 skipped = skipped_next;
                 finished = true;
             }
-            softmax(first_query, step, number, [&] {
+            softmax(first_query, step, number, last, [&] {
                 // Waiting for what has come keeps the compiler from waiting for out before the first row's exponentials.
                 mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
                 wgmma_wait<0>();
@@ -352,7 +358,7 @@ __device__ __forceinline__ void consume_flash(
 
         // A last step, beside which nothing runs.
         finish_output();
-        if constexpr (Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
+        if constexpr (!kTrust && Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
         mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
         wgmma_fence();
         issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));

@@ -174,18 +174,15 @@ struct TrustingSoftmax {
     bool fresh = true;   // some row of the warp has not seen a key
     float before[2];     // sums before this step
 
-    /// Before a step's exponentials. Same for all lanes of a warp.
-    __device__ __forceinline__ void begin(
-        const float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale) {
-        corrections[0] = corrections[1] = 1.0f;
+    /// Before a step's exponentials.
+    __device__ __forceinline__ void begin(const float (&scores)[kAll], SoftmaxRow (&rows)[2]) {
         if (fresh) {
             float largest[2];
             Whole::look(scores, largest);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                const bool first = rows[half].maximum == -INFINITY;
-                const float factor = raise_lazily<kSlack>(rows[half], quad_maximum(largest[half]), scale);
-                corrections[half] = first ? 1.0f : factor;   // nothing is there yet
+                const float most = quad_maximum(largest[half]);
+                if (rows[half].maximum == -INFINITY) rows[half].maximum = most;
             }
             fresh = __any_sync(0xffffffffu, rows[0].maximum == -INFINITY || rows[1].maximum == -INFINITY);
         }
@@ -193,12 +190,16 @@ struct TrustingSoftmax {
         before[1] = rows[1].sum;
     }
 
-    /// After them: whether the warp's probabilities have changed. again() puts the step's scores back.
+    /// After them: whether sums are so large that mend() is due. Same for all lanes of a warp.
+    __device__ __forceinline__ bool exceeds(const SoftmaxRow (&rows)[2], float limit) const {
+        return __any_sync(0xffffffffu, !(rows[0].sum <= limit && rows[1].sum <= limit));
+    }
+
+    /// Raise maxima and scale this step's probabilities; `factors` are for everything before. again() puts the step's
+    /// scores back.
     template <class Again>
-    __device__ __forceinline__ bool end(
-        float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&corrections)[2], float scale, float limit, const Again& again) {
-        if (!__any_sync(0xffffffffu, !(rows[0].sum <= limit && rows[1].sum <= limit))) return false;
-        float factors[2];
+    __device__ __forceinline__ void mend(
+        float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&factors)[2], float scale, float limit, const Again& again) const {
         constexpr float kLost = 0x1p100f;   // near what fp32 holds: the factor would vanish
         if (__any_sync(0xffffffffu, !(rows[0].sum < kLost && rows[1].sum < kLost))) {
             again();
@@ -220,9 +221,6 @@ struct TrustingSoftmax {
 #pragma unroll
             for (int i = 0; i < kAll; ++i) scores[i] *= factors[i % 4 / 2];
         }
-        corrections[0] *= factors[0];
-        corrections[1] *= factors[1];
-        return true;
     }
 };
 
