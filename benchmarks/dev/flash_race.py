@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""Race builds of flash_attention/wgmma_tma with cuDNN and, where its module can be imported, FlashAttention-3.
+"""Race builds of flash_attention's kernels with cuDNN and, where its module can be imported, FlashAttention-3.
 
     python benchmarks/dev/flash_race.py build DIR LABEL=KEY:VALUE,... ...     (no GPU; one nvcc each, all at once)
     python benchmarks/dev/flash_race.py race DIR [--seconds 45] [--dims 64,128,256] [--lengths 512,2048,8192,16384]
+        [--peers cudnn,fa3]
 
-A label starts with the head dimension to race the build at, or with "all". `race` first runs each build in a process
-of its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not
-take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in check_attention.py.
+A label starts with the head dimension to race the build at, or with "all". Two keys are no macros: `kernel:mma_sync`
+builds that file instead of wgmma_tma, `arch:89` builds for Ada and translates that for Hopper, as the driver would.
+Peers are files of benchmarks/peers/flash_attention: `flash` is torch's FlashAttention-2. `race` first runs each build
+in a process of its own, with a time limit, on small cases against the problem's reference; what is wrong, crashes or
+hangs does not take part. Then 16 384 tokens in all, bf16, heads x dimension = 2048: contestants in turns as in
+check_attention.py.
 With $OUT set, the times are written to $OUT/flash_race.json, too.
 """
 
@@ -35,17 +39,22 @@ SMALL = [
 
 
 def build(folder: Path, builds: list[str]) -> int:
-    folder.mkdir(parents=True, exist_ok=True)
+    """One nvcc for each LABEL=KEY:VALUE,..., or PROBLEM/LABEL=... of another problem than flash_attention."""
     jobs = []
     for text in builds:
         label, _, rest = text.partition("=")
-        defines = [f"-D{key}={value}" for key, _, value in (part.partition(":") for part in rest.split(",") if part)]
+        problem = label.partition("/")[0] if "/" in label else "flash_attention"
+        (folder / label).parent.mkdir(parents=True, exist_ok=True)
+        keys = dict(part.split(":") for part in rest.split(",") if part)
+        kernel, arch = keys.pop("kernel", "wgmma_tma"), keys.pop("arch", "90a")
+        code = "sm_90" if arch == "89" else f"sm_{arch}"
+        defines = [f"-D{key}={value}" for key, value in keys.items()]
         command = [
             os.environ.get("NVCC", "nvcc"), "-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr",
             "-Xptxas", "-v", "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared", "-cudart", "static",
-            "-gencode", "arch=compute_90a,code=sm_90a", *defines,
-            *(f"-I{lib.ROOT / path}" for path in ("problems/flash_attention", "kernels/cuda", "kernels/common")),
-            str(lib.ROOT / "kernels/cuda/flash_attention/wgmma_tma.cu"), "-o", str(folder / f"{label}.so")]
+            "-gencode", f"arch=compute_{arch},code={code}", *defines,
+            *(f"-I{lib.ROOT / path}" for path in (f"problems/{problem}", "kernels/cuda", "kernels/common")),
+            str(lib.ROOT / f"kernels/cuda/{problem}/{kernel}.cu"), "-o", str(folder / f"{label}.so")]
         jobs.append((label, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
     failed = 0
     for label, process in jobs:
@@ -79,9 +88,13 @@ def check(library: Path) -> int:
     return 0
 
 
-def peers(sets: list[Any]) -> dict[str, list[Any]]:
-    calls = {name: all_calls for name, all_calls in lib.torch_calls(lib.Problem("flash_attention"), sets).items()
-             if "cudnn" in name}
+def peers(sets: list[Any], names: list[str]) -> dict[str, list[Any]]:
+    calls = {}
+    for name in (name for name in names if name != "fa3"):
+        peer = lib.module(lib.ROOT / f"benchmarks/peers/flash_attention/{name}.py", f"peer_{name}")
+        calls[name] = [partial(peer.custom_kernel, data) for data in sets]
+    if "fa3" not in names:
+        return calls
     try:
         from flash_attn_interface import flash_attn_func  # type: ignore[import-not-found]
     except (ImportError, OSError):
@@ -90,13 +103,16 @@ def peers(sets: list[Any]) -> dict[str, list[Any]]:
     return calls
 
 
-def race(folder: Path, deadline: float, dims: list[int], lengths: list[int], budget: float) -> int:
+def race(
+    folder: Path, deadline: float, dims: list[int], lengths: list[int], budget: float, rivals: list[str],
+    checked: bool,
+) -> int:
     libraries = sorted(folder.glob("*.so"))
-    checks = {
+    checks = {} if checked else {
         path: subprocess.Popen([sys.executable, __file__, "check", str(path)], stdout=subprocess.PIPE,
                                stderr=subprocess.STDOUT, text=True)
         for path in libraries}
-    right = []
+    right = libraries if checked else []
     for path, process in checks.items():
         try:
             log, _ = process.communicate(timeout=max(1.0, 16 - lib.elapsed()))
@@ -132,7 +148,7 @@ def race(folder: Path, deadline: float, dims: list[int], lengths: list[int], bud
                         keep.append(outputs)
                         calls.append(kernel.bind(problem.binding.arguments(case, data), outputs, space))
                     contestants[kernel.label] = calls
-                contestants.update(peers(sets))
+                contestants.update(peers(sets, rivals))
                 times = lib.race(contestants, budget)
                 lib.say(f"{dim} {length} {'causal' if causal else 'full'}: " + "  ".join(
                     f"{name} {us:.1f} ({flops / us * 1e-6:.0f})" for name, us in times.items()))
@@ -154,6 +170,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=45, help="start nothing new after this long")
     parser.add_argument("--dims", default="64,128,256")
     parser.add_argument("--lengths", default="512,2048,8192,16384")
+    parser.add_argument("--peers", default="cudnn,fa3")
+    parser.add_argument("--checked", action="store_true", help="all builds are known to be right")
     parser.add_argument("--budget", type=float, default=150, help="milliseconds of turns per row")
     options = parser.parse_args()
     if options.verb == "build":
@@ -162,7 +180,8 @@ def main() -> int:
         return check(options.folder)
     dims, lengths = ([int(n) for n in text.split(",")] for text in (options.dims, options.lengths))
     start = time.monotonic()
-    status = race(options.folder, options.seconds, dims, lengths, options.budget)
+    status = race(options.folder, options.seconds, dims, lengths, options.budget, options.peers.split(","),
+                  options.checked)
     lib.say(f"{time.monotonic() - start:.0f} s in all")
     return status
 

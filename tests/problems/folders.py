@@ -15,8 +15,8 @@ from scoring.problem import Problem
 
 ROOT = Path(__file__).parents[2]
 NAMES = (
-    "fp8_gemm", "amd_fp8_mm", "flash_attention", "flash_attention_bwd", "flash_attention_fp8", "mla_decode",
-    "mla_decode_fp8",
+    "fp8_gemm", "amd_fp8_mm", "flash_attention", "flash_attention_bwd", "flash_attention_fp8", "flash_attention_varlen",
+    "mla_decode", "mla_decode_fp8",
 )
 # A reference call of amd_mla_decode takes a third of a second in its smallest case (its heads and maps have one size),
 # so what asks for many of them leaves it out; test_layer.py asks the same of it, but less often.

@@ -14,6 +14,7 @@ from tests.problems.folders import NAMES, generate, problem
 MIB = 1 << 20
 flash = problem("flash_attention").binding
 backward = problem("flash_attention_bwd").binding
+varlen = problem("flash_attention_varlen").binding
 mla = problem("mla_decode").binding
 mla_fp8 = problem("mla_decode_fp8").binding
 size = st.integers(1, 40)
@@ -30,6 +31,22 @@ def test_visible_pairs_of_attention(sq: int, sk: int, causal: bool) -> None:
     assert flash.bytes_moved(case) == 3 * (2 * 64 * (4 * rows + 2 * 2 * sk + 4 * sq) + 4 * 4 * sq)
     queries, keys = 2 * 64 * 4 * (3 * rows + sq), 2 * 64 * 2 * 4 * sk
     assert backward.bytes_moved(case) == 3 * (queries + keys + 4 * 4 * rows)
+
+
+@given(st.integers(1, 20), st.integers(1, 400), st.integers(1, 500),
+       st.sampled_from(["uniform", "tail", "decode", "mixed"]), st.integers(0, 1))
+def test_lengths_and_visible_pairs_of_packed_sequences(batch: int, tq: int, tk: int, lens: str, causal: int) -> None:
+    case = {"batch": batch, "tq": tq, "tk": tk, "lens": lens, "hq": 4, "hk": 2, "dim": 64, "causal": causal, "half": 0}
+    lengths = varlen.sequence_lengths(batch, tq, tk, lens)
+    assert len(lengths) == batch
+    assert min(min(pair) for pair in lengths) >= 0
+    assert [sum(pair[i] for pair in lengths) for i in (0, 1)] == [tq, tk]
+    seen = [[max(0, min(keys, i + 1 + keys - queries)) if causal else keys for i in range(queries)]
+            for queries, keys in lengths]
+    assert varlen.flops(case) == 4 * 64 * 4 * sum(map(sum, seen))
+    rows = sum(keys > 0 for sequence in seen for keys in sequence)
+    read = sum(max(sequence, default=0) for sequence in seen)
+    assert varlen.bytes_moved(case) == 2 * 64 * (4 * rows + 2 * 2 * read + 4 * tq) + 4 * 4 * tq + 8 * (batch + 1)
 
 
 @given(st.integers(1, 9), st.integers(1, 300), st.sampled_from(["uniform", "ragged", "mixed"]), st.integers(1, 2),
@@ -73,6 +90,10 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 0, "scales": "tensor", "rotated": 0,
          "outliers": 0},
     ],
+    "flash_attention_varlen": [
+        {"batch": 3, "tq": 40, "tk": 200, "lens": "mixed", "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
+        {"batch": 2, "tq": 400, "tk": 90, "lens": "tail", "hq": 2, "hk": 1, "dim": 128, "causal": 0, "half": 1},
+    ],
     "mla_decode": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
     "mla_decode_fp8": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
 }
@@ -92,7 +113,7 @@ def test_the_case_behind_data_is_what_made_it(name: str) -> None:
         assert {key: value for key, value in ours.items() if not hasattr(value, "shape")} == {
             key: value for key, value in theirs.items() if not hasattr(value, "shape")}
         for count in (binding.flops, binding.bytes_moved):
-            if not name.startswith("mla_decode"):
+            if "lens" not in case:
                 assert count(found) == count(case)
             else:       # the lengths are not known, so there is no count, rather than a wrong one
                 with pytest.raises(KeyError):
@@ -138,6 +159,8 @@ def test_gemm_counts_are_the_sizes_of_the_tensors(name: str) -> None:
     ("flash_attention_fp8", {"batch": 1, "sq": 129, "sk": 129, "hq": 8, "hk": 2, "dim": 64}, 16 * MIB + 256 * 2 * 64),
     ("flash_attention_fp8", {"batch": 2, "sq": 1, "sk": 8, "hq": 8, "hk": 8, "dim": 128},
      16 * MIB + 32 * 2 * 8 * 130 * 4 + 2 * 128 * 8 * 128),
+    ("flash_attention_varlen", {"batch": 2, "tq": 300, "hq": 8, "hk": 2, "dim": 64}, 16 * MIB + 32 * (2 + 18)),
+    ("flash_attention_varlen", {"batch": 2, "tq": 4, "hq": 8, "hk": 8, "dim": 64}, 16 * MIB + 64 + 32 * 4 * 8 * 66 * 4),
     ("mla_decode", {"batch": 1, "sq": 1, "hq": 16}, MIB + (304 + 1) * 16 * 514 * 4),
     ("mla_decode", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
     ("mla_decode_fp8", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
@@ -148,7 +171,7 @@ def test_workspace(name: str, case: dict[str, Any], want: int) -> None:
 
 
 def test_peaks_follow_the_data_type() -> None:
-    for binding in (flash, backward):
+    for binding in (flash, backward, varlen):
         assert [binding.PEAK({"half": half}) for half in (0, 1)] == ["bf16", "fp16"]
     assert mla.PEAK({}) == mla_fp8.PEAK({}) == "bf16"
 

@@ -26,12 +26,16 @@ fp8_attention_cases = st.fixed_dictionaries({
     "hk": st.sampled_from([1, 2, 4]), "dim": st.sampled_from([64, 128, 256]), "causal": st.integers(0, 1),
     "scales": st.sampled_from(["tensor", "head", "block"]), "rotated": st.integers(0, 1),
     "outliers": st.integers(0, 1)})
+packed_cases = st.fixed_dictionaries({
+    "batch": st.integers(1, 8), "tq": st.integers(1, 120), "tk": st.integers(1, 150),
+    "lens": st.sampled_from(["uniform", "tail", "decode", "mixed"]), "hq": st.just(4), "hk": st.sampled_from([1, 2, 4]),
+    "dim": st.sampled_from([64, 128]), "causal": st.integers(0, 1), "half": st.integers(0, 1)})
 decode_cases = st.fixed_dictionaries({
     "batch": st.integers(1, 6), "sq": st.integers(1, 2), "hq": st.sampled_from([16, 64]), "sk": st.integers(1, 200),
     "lens": st.sampled_from(["uniform", "ragged", "mixed"]), "causal": st.integers(0, 1)})
 CASES = {"fp8_gemm": gemm_cases, "amd_fp8_mm": gemm_cases, "flash_attention": attention_cases,
          "flash_attention_bwd": backward_cases, "mla_decode": decode_cases, "mla_decode_fp8": decode_cases,
-         "flash_attention_fp8": fp8_attention_cases}
+         "flash_attention_fp8": fp8_attention_cases, "flash_attention_varlen": packed_cases}
 any_case = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), CASES[name]))
 
 
@@ -160,6 +164,23 @@ def test_flash_attention_has_sharp_rows_among_normal_ones() -> None:
     assert float(v.float().std()) == pytest.approx(1, abs=0.02)
 
 
+def test_packed_sequences_lie_one_behind_the_other_and_unseen_keys_hold_nan() -> None:
+    case = {"batch": 7, "tq": 60, "tk": 250, "lens": "mixed", "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0}
+    q, k, v, starts_q, starts_k, longest_q, longest_k, causal, _ = generate("flash_attention_varlen", case, 5)
+    assert starts_q.dtype == starts_k.dtype == torch.int32
+    lengths = list(zip(starts_q.diff().tolist(), starts_k.diff().tolist(), strict=True))
+    assert sorted(lengths) == sorted(problem("flash_attention_varlen").binding.sequence_lengths(7, 60, 250, "mixed"))
+    assert (int(starts_q[0]), int(starts_q[-1]), int(starts_k[0]), int(starts_k[-1])) == (0, 60, 0, 250)
+    assert (longest_q, longest_k, causal) == (max(a for a, _ in lengths), max(b for _, b in lengths), True)
+    owner = torch.repeat_interleave(torch.arange(7), starts_k.diff())
+    seen = torch.tensor([queries > 0 for queries, _ in lengths])[owner]
+    assert not bool(seen.all())
+    behind = torch.zeros(len(k) - 250, dtype=torch.bool)
+    for tensor in (k, v):
+        assert torch.equal(~tensor.isnan().any(-1).any(-1), torch.cat([seen, behind]))
+    assert not bool(q.isnan().any())
+
+
 def test_the_backward_pass_gets_what_the_forward_pass_returns() -> None:
     case = {"batch": 2, "sq": 70, "sk": 50, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0}
     q, k, v, o, dout, lse, causal, scale = generate("flash_attention_bwd", case)
@@ -267,7 +288,7 @@ def test_every_input_tensor_matters(name: str, case: Any) -> None:
     reference = problem(name).reference
     data = generate(name, case.params)
     want = reference.expected(data)
-    attention = {"flash_attention": 3, "flash_attention_bwd": 6, "flash_attention_fp8": 6}
+    attention = {"flash_attention": 3, "flash_attention_varlen": 3, "flash_attention_bwd": 6, "flash_attention_fp8": 6}
     sensitive = 4 if name in GEMMS else attention.get(name, 2)
     for at in range(sensitive):
         x = data[at]

@@ -70,6 +70,22 @@ def test_attention_is_softmax_times_v(case: Any) -> None:
     torch.testing.assert_close(want_lse.values.double(), lse, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("case", small_cases("flash_attention_varlen"), ids=case_id)
+def test_packed_sequences_are_sequences_of_their_own(case: Any) -> None:
+    """By flash_attention's reference, one sequence at a time."""
+    data = q, k, v, starts_q, starts_k, _, _, causal, scale = generate("flash_attention_varlen", case.params, seed=3)
+    o, lse = problem("flash_attention_varlen").reference.expected(data)
+    alone = problem("flash_attention").reference.expected
+    for b in range(len(starts_q) - 1):
+        rows, keys = slice(*starts_q[b : b + 2].tolist()), slice(*starts_k[b : b + 2].tolist())
+        if rows.start == rows.stop:
+            continue
+        want = alone((q[None, rows], k[None, keys], v[None, keys], causal, scale))
+        for found, part, index in ((o, want[0], rows), (lse, want[1], (slice(None), rows))):
+            torch.testing.assert_close(found.values[index], part.values[0], rtol=1e-6, atol=1e-7)
+            torch.testing.assert_close(found.bound[index], part.bound[0], rtol=1e-5, atol=1e-7)
+
+
 @pytest.mark.parametrize("case", small_cases("flash_attention_bwd"), ids=case_id)
 def test_gradients_are_those_of_autograd(case: Any) -> None:
     """With the o and lse of fp64 in the place of the rounded ones, which are operands of their own."""

@@ -23,6 +23,7 @@ PARAMETERS = {
     "flash_attention": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
     "flash_attention_bwd": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
     "flash_attention_fp8": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "scales", "rotated", "outliers", "seed"],
+    "flash_attention_varlen": ["batch", "tq", "tk", "lens", "hq", "hk", "dim", "causal", "half", "seed"],
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "amd_mla_decode": ["batchsize", "dim", "dq", "prefill", "seed"],
@@ -132,6 +133,22 @@ def test_backward_cases_reach_the_corners() -> None:
     assert shapes == [(d, s, c) for d in (64, 128) for s in (2048, 8192) for c in (0, 1)]
     for case in loaded["benchmarks"]:
         assert (case["batch"] * case["sq"], case["hq"] * case["dim"]) == (16384, 2048)
+
+
+def test_packed_sequences_reach_the_corners() -> None:
+    lengths = problem("flash_attention_varlen").binding.sequence_lengths
+    cases = task("flash_attention_varlen")["tests"]
+    assert {(case["dim"], case["causal"]) for case in cases} == {(d, c) for d in (64, 128, 256) for c in (0, 1)}
+    assert {case["half"] for case in cases} == {0, 1}
+    assert {case["lens"] for case in cases} == {"uniform", "tail", "decode", "mixed"}
+    assert {1, 4, 8} <= {case["hq"] // case["hk"] for case in cases}
+    for causal in (0, 1):
+        pairs = {pair for case in cases if case["causal"] == causal
+                 for pair in lengths(case["batch"], case["tq"], case["tk"], case["lens"])}
+        assert {(0, 0), (0, 5), (5, 0), (1, 1), (65, 63), (129, 17)} <= pairs
+    for first, second in zip(*[iter(task("flash_attention_varlen")["benchmarks"][:6])] * 2, strict=True):
+        assert (first["lens"], second["lens"]) == ("uniform", "tail")        # the price of balance, of the same tokens
+        assert {**first, "lens": "tail", "seed": second["seed"]} == second
 
 
 def test_fp8_attention_cases_reach_the_corners() -> None:

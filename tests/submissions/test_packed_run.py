@@ -32,6 +32,9 @@ CASES = {
         {"batch": 2, "sq": 17, "sk": 133, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "scales": scales, "rotated": 0,
          "outliers": 1} for scales in ("tensor", "head", "block")
     ],
+    "flash_attention_varlen": [
+        {"batch": 3, "tq": 40, "tk": 200, "lens": "mixed", "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
+    ],
     "mla_decode_fp8": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
     "flash_attention_bwd": [
         {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},

@@ -13,26 +13,17 @@
 #include "ptx/exp2.h"
 #include "ptx/ldmatrix.h"
 #include "ptx/mma_16bit.h"
-#include "split_kv.h"
 #include "tile/attention_mma.h"
+#include "tile/flash_place.h"
 #include "tile/wide_rows.h"
 
-struct ForwardArguments {
-    const uint8_t* q;  // [batch, seqlen_q, heads_q, head_dim]
-    const uint8_t* k;  // [batch, seqlen_k, heads_k, head_dim]
-    const uint8_t* v;
-    uint8_t* o;
-    float* lse;            // [batch, heads_q, seqlen_q]
-    SplitWorkspace parts;  // used where splits > 1
-    int batch, seqlen_q, seqlen_k, heads_q, heads_k;
-    int query_tiles, splits;
-    bool causal;
-    float scale;  // softmax_scale * log2(e)
-};
-
 /// Tile shape: kWarps x (16 * kRowTiles) query rows by kKeys keys. With kQueryInRegisters the A fragments of Q stay in
-/// registers; else they are read from shared memory for every key tile. kBlocks blocks share a multiprocessor.
-template <typename Element_, int kHeadDim_, int kWarps_, int kRowTiles_, int kKeys_, bool kQueryInRegisters_, int kBlocks_>
+/// registers; else they are read from shared memory for every key tile. kBlocks blocks share a multiprocessor. kStages 2:
+/// room for the keys and values of two steps; 1: of one, where a step's values are copied under Q K^T and the next
+/// step's keys under P V, at the price of a second barrier per step.
+template <
+    typename Element_, int kHeadDim_, int kWarps_, int kRowTiles_, int kKeys_, bool kQueryInRegisters_, int kBlocks_,
+    int kStages_ = 2>
 struct ForwardTile {
     using Element = Element_;
     using Rows = WideRows<kHeadDim_>;
@@ -43,48 +34,20 @@ struct ForwardTile {
     static constexpr int kWarpQueries = 16 * kRowTiles;
     static constexpr int kQueries = kWarps * kWarpQueries;
     static constexpr int kColumnSteps = kHeadDim / 16, kKeyTiles = kKeys / 8, kOutTiles = kHeadDim / 8;
-    static constexpr int kStages = 2;
+    static constexpr int kStages = kStages_;
+    static constexpr bool kPacked = false;
+    using Arguments = ForwardArguments;
     static constexpr int kQueryBytes = Rows::bytes(kQueries), kKeyBytes = Rows::bytes(kKeys);
     static constexpr int kSharedBytes = kQueryBytes + kStages * 2 * kKeyBytes;
     static_assert(kKeys % 16 == 0, "P V advances 16 keys at a time");
 };
 
-/// Where one block works.
-struct ForwardPlace {
-    int batch, head, first_query, queries;  // queries: valid rows of the tile
-    size_t first_row;                       // (batch, first_query) as a row of [batch, seqlen_q]
-
-    template <typename Tile>
-    static __device__ __forceinline__ ForwardPlace of(const ForwardArguments& a) {
-        // Hidden from the compiler: it would keep what the prologue computed alive, in spilled registers, for the epilogue
-        // instead of computing it again.
-        int block = static_cast<int>(blockIdx.x);
-        asm volatile("" : "+r"(block));
-        const int in_head = block % a.query_tiles, head = block / a.query_tiles;
-        ForwardPlace w;
-        w.head = head % a.heads_q;
-        w.batch = head / a.heads_q;
-        // Causal tiles near the end see most keys: start them first, so that short ones fill the last round.
-        w.first_query = (a.causal ? a.query_tiles - 1 - in_head : in_head) * Tile::kQueries;
-        w.queries = min(Tile::kQueries, a.seqlen_q - w.first_query);
-        w.first_row = static_cast<size_t>(w.batch) * a.seqlen_q + w.first_query;
-        return w;
-    }
-
-    /// Byte offset of the tile's first row in q and o.
-    __device__ __forceinline__ size_t start(const ForwardArguments& a, int row_bytes) const {
-        return (first_row * a.heads_q + head) * row_bytes;
-    }
+/// The same tile for rows that are pairs of a query and one of 2^pack heads which read the same keys, the heads of a query
+/// one after the other: few queries of grouped heads then fill it.
+template <class Tile>
+struct PackedTile : Tile {
+    static constexpr bool kPacked = true;
 };
-
-/// Which key tiles one block takes: its part of those that the last of its rows sees.
-template <typename Tile>
-__device__ __forceinline__ KvRange forward_steps(const ForwardArguments& a, const ForwardPlace& place) {
-    // Causal: row i sees keys j <= i + seqlen_k - seqlen_q.
-    const int seen = place.first_query + place.queries + a.seqlen_k - a.seqlen_q;
-    const int steps = ceil_div(a.causal ? max(0, min(a.seqlen_k, seen)) : a.seqlen_k, Tile::kKeys);
-    return kv_range(steps, ceil_div(steps, a.splits), static_cast<int>(blockIdx.y));
-}
 
 /// Mask scores from key `limits[row]` of the tile on.
 template <int kRowTiles, int kKeyTiles>
@@ -155,10 +118,10 @@ __device__ __forceinline__ void softmax_tile(
 /// Normalise and write: bf16/fp16 rows and LSE, or the fp32 part of a split.
 template <typename Tile>
 __device__ __forceinline__ void store_output(
-    const ForwardArguments& a, uint8_t* query_tile, float (&out)[Tile::kRowTiles][Tile::kOutTiles][4],
+    const typename Tile::Arguments& a, uint8_t* query_tile, float (&out)[Tile::kRowTiles][Tile::kOutTiles][4],
     SoftmaxRow (&rows)[Tile::kRowTiles][2]) {
     using Rows = typename Tile::Rows;
-    const ForwardPlace place = ForwardPlace::of<Tile>(a);
+    const ForwardPlace place = forward_place<Tile>(a);
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int warp_row = warp * Tile::kWarpQueries;
     const size_t part_row = static_cast<size_t>(blockIdx.y) * a.batch * a.seqlen_q * a.heads_q;
@@ -170,12 +133,11 @@ __device__ __forceinline__ void store_output(
             state.sum = quad_sum(state.sum);
             const float inverse = state.inverse();
             const int row = warp_row + 16 * r + 8 * half + lane / 4;
-            const bool valid = row < place.queries;
-            const size_t output_row = (place.first_row + row) * a.heads_q + place.head;
+            const bool valid = row < place.rows;
+            const size_t output_row = place.position<Tile>(a, row);
             if (valid && lane % 4 == 0) {
-                const size_t index = (static_cast<size_t>(place.batch) * a.heads_q + place.head) * a.seqlen_q +
-                                     place.first_query + row;
-                (a.splits > 1 ? a.parts.lse[part_row + output_row] : a.lse[index]) = state.lse(a.scale);
+                float& lse = a.splits > 1 ? a.parts.lse[part_row + output_row] : a.lse[place.lse_position<Tile>(a, row)];
+                lse = state.lse(a.scale);
             }
             if (a.splits > 1) {
                 float* part = a.parts.o + (part_row + output_row) * Tile::kHeadDim + lane % 4 * 2;
@@ -197,26 +159,29 @@ __device__ __forceinline__ void store_output(
     if (a.splits > 1) return;
     __syncwarp();
     constexpr int kChunks = Rows::kPitch / 16;
-    uint8_t* const output = a.o + place.start(a, Rows::kPitch);
+    uint8_t* const output = a.o + place.position<Tile>(a, 0) * Rows::kPitch;
 #pragma unroll
     for (int i = 0; i < Tile::kWarpQueries * kChunks / 32; ++i) {
         const int row = warp_row + (i * 32 + lane) / kChunks, chunk = (i * 32 + lane) % kChunks * 16;
         const uint4 piece = *reinterpret_cast<const uint4*>(query_tile + Rows::offset(row, chunk));
-        if (row < place.queries) {
-            *reinterpret_cast<uint4*>(output + static_cast<size_t>(row) * a.heads_q * Rows::kPitch + chunk) = piece;
+        if (row < place.rows) {
+            const size_t at = Tile::kPacked ? place.position<Tile>(a, row) - place.position<Tile>(a, 0)
+                                            : static_cast<size_t>(row) * a.heads_q;
+            *reinterpret_cast<uint4*>(output + at * Rows::kPitch + chunk) = piece;
         }
     }
 }
 
 template <typename Tile>
 __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
-flash_forward(const __grid_constant__ ForwardArguments a) {
+flash_forward(const __grid_constant__ typename Tile::Arguments a) {
     using Element = typename Tile::Element;
     using Rows = typename Tile::Rows;
     constexpr int kRowTiles = Tile::kRowTiles, kColumnSteps = Tile::kColumnSteps;
     constexpr int kRowBytes = Rows::kPitch;
 
-    const ForwardPlace place = ForwardPlace::of<Tile>(a);
+    const ForwardPlace place = forward_place<Tile>(a);
+    if (place.rows <= 0) return;   // a block without a tile
     const KvRange steps = forward_steps<Tile>(a, place);
     const int warp = static_cast<int>(threadIdx.x) / 32;
     const uint32_t key_pitch = static_cast<uint32_t>(a.heads_k) * kRowBytes;
@@ -227,15 +192,22 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
     const uint32_t key_tiles = query_tile + Tile::kQueryBytes;  // stage s: keys, then values
 
     // Byte offset in k and v of the key tile to copy next: kept as a running sum, since every register counts.
-    size_t next = (static_cast<size_t>(place.batch) * a.seqlen_k + static_cast<size_t>(steps.begin) * Tile::kKeys) *
-                      key_pitch + key_head * kRowBytes;
-    const auto copy_next = [&](int step) {
-        const uint32_t to = key_tiles + (step & 1) * 2 * Tile::kKeyBytes;
-        const int valid = a.seqlen_k - step * Tile::kKeys;
-        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(to, a.k + next, key_pitch, valid);
-        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(to + Tile::kKeyBytes, a.v + next, key_pitch, valid);
-        cp_async_commit();
+    size_t next = (place.key_start + static_cast<size_t>(steps.begin) * Tile::kKeys) * key_pitch + key_head * kRowBytes;
+    constexpr bool kTwoStages = Tile::kStages == 2;
+    const auto stage = [&](int step) { return key_tiles + (kTwoStages ? (step & 1) * 2 * Tile::kKeyBytes : 0); };
+    const auto copy_keys = [&](int step) {
+        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(
+            stage(step), a.k + next, key_pitch, place.keys - step * Tile::kKeys);
+    };
+    const auto copy_values = [&](int step) {
+        Rows::template copy_async<Tile::kKeys, Tile::kThreads>(
+            stage(step) + Tile::kKeyBytes, a.v + next, key_pitch, place.keys - step * Tile::kKeys);
         next += static_cast<size_t>(Tile::kKeys) * key_pitch;
+    };
+    const auto copy_next = [&](int step) {   // with one stage the keys alone
+        copy_keys(step);
+        if constexpr (kTwoStages) copy_values(step);
+        cp_async_commit();
     };
 
     float out[kRowTiles][Tile::kOutTiles][4] = {};
@@ -253,8 +225,14 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
     uint32_t query[Tile::kQueryInRegisters ? kColumnSteps : 1][kRowTiles][4];
 
     if (steps.begin < steps.end) {
-        Rows::template copy_async<Tile::kQueries, Tile::kThreads>(
-            query_tile, a.q + place.start(a, kRowBytes), static_cast<uint32_t>(a.heads_q) * kRowBytes, place.queries);
+        if constexpr (Tile::kPacked) {
+            Rows::template gather_async<Tile::kQueries, Tile::kThreads>(
+                query_tile, [&](int row) { return a.q + place.position<Tile>(a, row) * kRowBytes; }, place.rows);
+        } else {
+            Rows::template copy_async<Tile::kQueries, Tile::kThreads>(
+                query_tile, a.q + place.position<Tile>(a, 0) * kRowBytes, static_cast<uint32_t>(a.heads_q) * kRowBytes,
+                place.rows);
+        }
         cp_async_commit();
         copy_next(steps.begin);
         if constexpr (Tile::kQueryInRegisters) {
@@ -266,38 +244,55 @@ flash_forward(const __grid_constant__ ForwardArguments a) {
         }
     }
 
-    // How many keys this warp's first row sees (each further row sees one more), up to the end of the sequence. A warp behind
-    // the last query sees none: it copies and leaves the tensor cores to the others.
+    // How many keys this warp's first row sees (each further query sees one more), up to the end of the sequence. A warp
+    // behind the last row sees none: it copies and leaves the tensor cores to the others.
     const int first_row = warp * Tile::kWarpQueries;
-    const int seen = first_row >= place.queries ? -Tile::kWarpQueries
-                     : a.causal ? place.first_query + first_row + a.seqlen_k - a.seqlen_q + 1 : a.seqlen_k;
+    const int seen = first_row >= place.rows ? -Tile::kWarpQueries
+                     : a.causal ? place.seen<Tile>(a, first_row) : place.keys;
     for (int step = steps.begin; step < steps.end; ++step) {
         cp_async_wait<0>();
         __syncthreads();  // the step's tiles are there, and every warp is done with the other stage
-        if (step + 1 < steps.end) copy_next(step + 1);
+        if constexpr (kTwoStages) {
+            if (step + 1 < steps.end) copy_next(step + 1);
+        } else {
+            copy_values(step);
+            cp_async_commit();
+        }
         const int first_key = step * Tile::kKeys;
-        if (first_key >= seen + Tile::kWarpQueries - 1) continue;  // beyond the causal limit of this warp's last row
+        const bool unseen = first_key >= seen + Tile::kWarpQueries - 1;  // beyond the causal limit of this warp's last row
+        if (kTwoStages && unseen) continue;
         const int lane = recomputed_thread() % 32;
-        const uint32_t tile = key_tiles + (step & 1) * 2 * Tile::kKeyBytes;
+        const uint32_t tile = stage(step);
         const LaneRows keys(tile + Rows::lane_offset_by_columns(lane));
         const LaneRows values(tile + Tile::kKeyBytes + Rows::lane_offset_by_rows(lane));
 
         float scores[kRowTiles][Tile::kKeyTiles][4] = {};
         const LaneRows from = query_lane();
+        if (kTwoStages || !unseen) {
 #pragma unroll
-        for (int c = 0; c < kColumnSteps; ++c) {
-            const int held = Tile::kQueryInRegisters ? c : 0;
-            if constexpr (!Tile::kQueryInRegisters) load_query(query[0], from, c);
-            multiply_keys<Element, Rows>(scores, query[held], keys, c * 32);
+            for (int c = 0; c < kColumnSteps; ++c) {
+                const int held = Tile::kQueryInRegisters ? c : 0;
+                if constexpr (!Tile::kQueryInRegisters) load_query(query[0], from, c);
+                multiply_keys<Element, Rows>(scores, query[held], keys, c * 32);
+            }
+        }
+        if constexpr (!kTwoStages) {
+            cp_async_wait<0>();
+            __syncthreads();  // the values are there, and every warp is done with the keys
+            if (step + 1 < steps.end) copy_next(step + 1);
+            if (unseen) continue;
         }
 
-        if (first_key + Tile::kKeys > min(a.seqlen_k, seen)) {
+        if (first_key + Tile::kKeys > min(place.keys, seen)) {
             int limits[kRowTiles][2];
 #pragma unroll
             for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
-                    limits[r][half] = min(a.seqlen_k, seen + lane / 4 + 16 * r + 8 * half) - first_key;
+                    const int row = lane / 4 + 16 * r + 8 * half;
+                    const int limit = !Tile::kPacked ? seen + row
+                                      : a.causal ? place.seen<Tile>(a, first_row + row) : place.keys;
+                    limits[r][half] = min(place.keys, limit) - first_key;
                 }
             }
             mask_tile(scores, limits, lane);

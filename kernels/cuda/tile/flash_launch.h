@@ -18,10 +18,11 @@
 #define D128_KEYS 64
 #endif
 #ifndef D256_KEYS
-#define D256_KEYS 64
+#define D256_KEYS 80
 #endif
 
-// The oldest architecture of this build chooses the tiles: nvcc defines the list for host and device passes alike.
+// The oldest architecture of this build: nvcc defines the list for host and device passes alike. A build for Hopper has
+// Hopper's tiles; one for Ada, which also runs on later devices, has both and takes those for which there is room.
 constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};
 constexpr bool kHopper = kArchitectures[0] >= 900;
 
@@ -43,12 +44,19 @@ struct Choice<Element, 128> {
 template <typename Element>
 struct Choice<Element, 256> {
     using Ada = ForwardTile<Element, 256, 4, 1, 32, false, 1>;
-    using Hopper = ForwardTile<Element, 256, 8, 1, D256_KEYS, false, 1>;
+    using Hopper = ForwardTile<Element, 256, 4, 1, D256_KEYS, false, 2, 1>;
     using Few = ForwardTile<Element, 256, 4, 1, 32, false, kHopper ? 2 : 1>;
 };
 
 // In key tiles; a merge costs a launch and the round trip of the parts. Tiles of few rows take about half as long.
 constexpr SplitCost kWholeCost = {3.0, 4.0, 0.1}, kFewCost = {6.0, 8.0, 0.2};
+
+/// log2 of how many of `group` heads that read the same keys share a tile of `rows` rows: a power of two that divides both.
+inline int most_heads_packed(int group, int rows) {
+    int pack = 0;
+    while (group % (2 << pack) == 0 && rows % (2 << pack) == 0) ++pack;
+    return pack;
+}
 
 template <typename Tile>
 struct Plan {
@@ -57,21 +65,20 @@ struct Plan {
 
     Plan(const ForwardArguments& a, int multiprocessors, SplitCost cost, size_t workspace_bytes)
         : rows(static_cast<long long>(a.batch) * a.seqlen_q * a.heads_q),
-          units(static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, Tile::kQueries)),
+          units(static_cast<long long>(a.batch) * (a.heads_q >> a.pack) * ceil_div(a.seqlen_q << a.pack, Tile::kQueries)),
           splits(choose_splits(units, ceil_div(a.seqlen_k, Tile::kKeys), multiprocessors * Tile::kBlocks,
                                SplitWorkspace::capacity(workspace_bytes, rows, Tile::kHeadDim), cost)) {}
 };
 
 template <typename Tile>
 int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* queue) {
-    static_assert(kHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
     const auto kernel = flash_forward<Tile>;
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
     if (status != cudaSuccess) return status;
 
     if (plan.units > 0x7fffffffLL) return kUnsupportedShape;
-    a.query_tiles = ceil_div(a.seqlen_q, Tile::kQueries);
+    a.query_tiles = ceil_div(a.seqlen_q << a.pack, Tile::kQueries);
     a.splits = plan.splits;
     if (a.splits > 1) a.parts = SplitWorkspace::at(workspace, a.splits, plan.rows, Tile::kHeadDim);
     const dim3 grid(static_cast<unsigned>(plan.units), static_cast<unsigned>(a.splits));
@@ -81,6 +88,19 @@ int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* qu
     const CombineArguments<UniformParts> merge = {
         {a.splits, plan.rows}, a.parts, a.o, a.lse, plan.rows, a.seqlen_q, a.heads_q, 1};
     return launch_combine<typename Tile::Element, Tile::kHeadDim>(merge, a.splits, queue);
+}
+
+/// Few queries: heads that read the same keys share tiles where that takes fewer of them.
+template <typename Tile>
+int launch_packed(ForwardArguments a, int multiprocessors, void* workspace, size_t workspace_bytes, void* queue) {
+    const auto tiles = [&](int pack) { return ceil_div(a.seqlen_q << pack, Tile::kQueries) * (a.heads_q >> pack); };
+    a.pack = most_heads_packed(a.heads_q / a.heads_k, Tile::kQueries);
+    while (a.pack > 0 && tiles(a.pack - 1) <= tiles(a.pack)) --a.pack;
+    if (a.pack == 0) {
+        return launch<Tile>(a, Plan<Tile>(a, multiprocessors, kFewCost, workspace_bytes), workspace, queue);
+    }
+    using Packed = PackedTile<Tile>;
+    return launch<Packed>(a, Plan<Packed>(a, multiprocessors, kFewCost, workspace_bytes), workspace, queue);
 }
 
 inline bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
@@ -115,4 +135,16 @@ inline int count_multiprocessors(int* error) {
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device);
     *error = static_cast<int>(status);
     return status == cudaSuccess ? count : 0;
+}
+
+/// Whether a multiprocessor of the current device has the shared memory that Hopper's tiles were made for. Ada's have 100 KB.
+inline bool has_room(int* error) {
+    if constexpr (kHopper) return true;
+    int device = 0, bytes = 0;
+    cudaError_t status = cudaGetDevice(&device);
+    if (status == cudaSuccess) {
+        status = cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerMultiprocessor, device);
+    }
+    *error = static_cast<int>(status);
+    return status == cudaSuccess && bytes >= 220 * 1024;
 }

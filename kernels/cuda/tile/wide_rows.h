@@ -80,4 +80,23 @@ struct WideRows {
             from += static_cast<size_t>(kRowsPerPass) * source_pitch;
         }
     }
+
+    /// The same for rows that lie anywhere: `source(row)` is where a valid one begins.
+    template <int kRows, int kThreads, class Source>
+    static __device__ __forceinline__ void gather_async(uint32_t tile, Source source, int valid_rows) {
+        constexpr int kRowsPerPass = kThreads / 8;
+        static_assert(kRowsPerPass % 8 == 0 && kRows % kRowsPerPass == 0, "as above");
+        const int thread = recomputed_thread();
+        const int row = thread / 8, chunk = thread % 8 * 16;
+        const uint32_t to = tile + offset(row, chunk);
+#pragma unroll
+        for (int pass = 0; pass < kRows / kRowsPerPass; ++pass) {
+            const int here = row + pass * kRowsPerPass;
+            const uint8_t* const from = source(here < valid_rows ? here : 0) + chunk;
+#pragma unroll
+            for (int group = 0; group < kPitch / 128; ++group) {
+                cp_async_16(to + pass * kRowsPerPass * kPitch + group * 128, from + group * 128, here < valid_rows);
+            }
+        }
+    }
 };

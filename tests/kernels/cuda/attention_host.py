@@ -114,6 +114,9 @@ class EmulatedKernel:
 PARAMETERS = {
     "flash_attention": ("q", "k", "v", "o", "lse", "batch", "seqlen_q", "seqlen_k", "heads_q", "heads_k", "head_dim",
                         "half", "causal", "softmax_scale", "workspace", "workspace_bytes", "queue"),
+    "flash_attention_varlen": ("q", "k", "v", "cu_seqlens_q", "cu_seqlens_k", "o", "lse", "batch", "total_q", "total_k",
+                               "max_seqlen_q", "max_seqlen_k", "heads_q", "heads_k", "head_dim", "half", "causal",
+                               "softmax_scale", "workspace", "workspace_bytes", "queue"),
     "flash_attention_bwd": ("q", "k", "v", "o", "dout", "lse", "dq", "dk", "dv", "batch", "seqlen_q", "seqlen_k",
                             "heads_q", "heads_k", "head_dim", "half", "causal", "softmax_scale", "workspace",
                             "workspace_bytes", "queue"),

@@ -10,8 +10,8 @@ import pytest
 from tests.kernels.cuda.built import ROOT, bodies, built, spills
 
 KERNELS = {             # device function, how many; there are more functions than those
-    "flash_attention": ("flash_forward", 10), "flash_attention_bwd": ("backward_", 7),
-    "mla_decode": ("latent_decode", 2),
+    "flash_attention": ("flash_forward", 10), "flash_attention_varlen": ("flash_forward", 12),
+    "flash_attention_bwd": ("backward_", 7), "mla_decode": ("latent_decode", 2),
 }
 ARCHES = ("sm_89", "sm_90a")
 

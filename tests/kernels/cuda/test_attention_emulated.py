@@ -20,6 +20,11 @@ def flash(request, tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
+def varlen(tmp_path_factory):
+    return EmulatedKernel("flash_attention_varlen", tmp_path_factory.mktemp("emulated"), 90)
+
+
+@pytest.fixture(scope="module")
 def backward(tmp_path_factory):
     return EmulatedKernel("flash_attention_bwd", tmp_path_factory.mktemp("emulated"), 89)      # one build serves both
 
@@ -31,6 +36,11 @@ def mla(request, tmp_path_factory):
 
 def flash_case(batch, sq, sk, hq, hk, dim, causal, half=0):
     return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "half": half}
+
+
+def varlen_case(batch, tq, tk, lens, hq, hk, dim, causal, half=0):
+    return {"batch": batch, "tq": tq, "tk": tk, "lens": lens, "hq": hq, "hk": hk, "dim": dim, "causal": causal,
+            "half": half}
 
 
 def mla_case(batch, hq, sk, lens="uniform", sq=1, causal=0):
@@ -49,6 +59,21 @@ def mla_case(batch, hq, sk, lens="uniform", sq=1, causal=0):
 ], ids=lambda case: "-".join(map(str, case.values())))
 def test_flash_attention_of_few_queries_matches_the_reference(flash, case):
     flash.check(case)
+
+
+@pytest.mark.parametrize("case", [
+    flash_case(1, 3, 70, 8, 1, 64, 1),              # a tile of 24 pairs of a query and a head
+    flash_case(2, 5, 100, 6, 1, 128, 1, 1),         # two of six heads share
+    flash_case(1, 17, 9, 4, 1, 128, 1),             # two tiles, rows that see no key
+    flash_case(1, 1, 70, 8, 2, 256, 0),
+], ids=lambda case: "-".join(map(str, case.values())))
+def test_heads_that_share_keys_share_tiles(flash, case):
+    flash.check(case)
+
+
+def test_parts_of_shared_tiles_are_merged(flash):
+    flash.check(flash_case(1, 3, 1500, 4, 1, 64, 1), workspace_bytes=1 << 18, processors=64)
+    assert flash.used_workspace
 
 
 @pytest.mark.parametrize("case", [
@@ -74,6 +99,17 @@ def test_flash_attention_merges_split_keys(flash, case):
     flash.check(case, workspace_bytes=2 * part + 4, processors=64)
     flash.check(case, workspace_bytes=16 * part, processors=64)
     assert flash.used_workspace
+
+
+@pytest.mark.parametrize("case", [
+    varlen_case(3, 40, 200, "mixed", 2, 1, 64, 0),          # tiles of pairs
+    varlen_case(9, 330, 510, "mixed", 2, 2, 64, 1),         # without queries, without keys, one of either
+    varlen_case(13, 500, 560, "mixed", 1, 1, 128, 1, 1),
+    varlen_case(3, 200, 150, "tail", 1, 1, 256, 0),
+    varlen_case(5, 5, 300, "decode", 8, 1, 128, 1),
+], ids=lambda case: "-".join(map(str, case.values())))
+def test_packed_sequences_match_the_reference(varlen, case):
+    varlen.check(case, workspace_bytes=1 << 12)
 
 
 def test_flash_attention_gives_the_same_bits_however_copies_and_warps_are_timed(flash):
@@ -149,8 +185,10 @@ FAULTS = {   # file under kernels/cuda, text, its replacement: faults that the r
         "flash_attention", "tile/flash_forward.h",
         "__syncthreads();  // the step's tiles are there", "__syncwarp();  // the step's tiles are there"),
     "mask one key late": (
-        "flash_attention", "tile/flash_forward.h", "a.seqlen_k - a.seqlen_q + 1 : a.seqlen_k",
-        "a.seqlen_k - a.seqlen_q + 2 : a.seqlen_k"),
+        "flash_attention", "tile/flash_place.h", "+ 1 + keys - queries", "+ 2 + keys - queries"),
+    "a row of the next sequence is written": (
+        "flash_attention_varlen", "tile/flash_varlen.h", "(tile.queries << pack) - tile.first_row)",
+        "(tile.queries << pack) - tile.first_row + 1)"),
     "gradients of keys: mask one key late": (
         "flash_attention_bwd", "tile/flash_backward.h", "key > first_query + column + ahead",
         "key > first_query + column + ahead + 1"),
@@ -173,11 +211,12 @@ def test_the_emulation_notices(fault, tmp_path: Path):
     assert source.count(text) == 1
     (kernels / "cuda" / file).write_text(source.replace(text, replacement))
     kernel = EmulatedKernel(problem, tmp_path, 90, kernels)
-    case = mla_case(2, 16, 100, "ragged") if problem == "mla_decode" else flash_case(1, 40, 200, 1, 1, 64, 1)
+    case = {"mla_decode": mla_case(2, 16, 100, "ragged"), "flash_attention_varlen": varlen_case(
+        3, 90, 100, "tail", 1, 1, 64, 1)}.get(problem, flash_case(1, 40, 200, 1, 1, 64, 1))
     verdicts = []
     for options in ("late", "early"):
         try:
-            kernel.check(case, workspace_bytes=1 << 10 if "bwd" in problem else 0, options=options)
+            kernel.check(case, workspace_bytes=1 << 10 if problem[-3:] in ("bwd", "len") else 0, options=options)
             verdicts.append("passed")
         except AssertionError:
             verdicts.append("refused")

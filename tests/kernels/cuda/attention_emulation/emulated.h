@@ -42,7 +42,10 @@ inline float2 make_float2(float x, float y) { return {x, y}; }
 inline uint2 make_uint2(uint32_t x, uint32_t y) { return {x, y}; }
 
 typedef int cudaError_t;
-enum { cudaSuccess = 0, cudaDevAttrMultiProcessorCount = 16, cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+enum {
+    cudaSuccess = 0, cudaDevAttrMultiProcessorCount = 16, cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8
+};
 
 namespace emulated {
 
@@ -233,8 +236,8 @@ Launch<Parameters...> launch(void (*kernel)(Parameters...), dim3 grid, dim3 bloc
 #define blockDim (emulated::block_size)
 
 inline cudaError_t cudaGetDevice(int* device) { return *device = 0; }
-inline cudaError_t cudaDeviceGetAttribute(int* value, int, int) {
-    *value = emulated::options.multiprocessors;
+inline cudaError_t cudaDeviceGetAttribute(int* value, int attribute, int) {   // shared memory as an Ada device has it
+    *value = attribute == cudaDevAttrMultiProcessorCount ? emulated::options.multiprocessors : 100 << 10;
     return cudaSuccess;
 }
 template <typename Kernel>

@@ -11,7 +11,10 @@
 
 using cudaError_t = int;
 enum { cudaSuccess = 0 };
-enum { cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCount };
+enum {
+    cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCount,
+    cudaDevAttrMaxSharedMemoryPerMultiprocessor
+};
 
 template <class Kernel>
 int cudaFuncSetAttribute(Kernel, int, int bytes) {
@@ -23,7 +26,7 @@ int cudaFuncSetAttribute(Kernel, int, int bytes) {
 #endif
 }
 inline int cudaGetDevice(int* device) { return *device = 0; }
-inline int cudaDeviceGetAttribute(int* value, int, int) {
-    *value = ::emulation::machine().processors;
+inline int cudaDeviceGetAttribute(int* value, int attribute, int) {   // shared memory as an Ada device has it
+    *value = attribute == cudaDevAttrMultiProcessorCount ? ::emulation::machine().processors : 100 << 10;
     return 0;
 }

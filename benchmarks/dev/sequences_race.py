@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: MIT
+"""Race kernels of flash_attention_varlen, or of flash_attention for few queries of grouped heads, with their peers.
+
+    python benchmarks/dev/sequences_race.py build DIR PROBLEM/LABEL=KEY:VALUE,... ...     (keys as in flash_race.py)
+    python benchmarks/dev/sequences_race.py race DIR PROBLEM ... [--seconds 25] [--only REGEX] [--budget 60]
+
+A PROBLEM is flash_attention_varlen or flash_attention. `race` first runs the builds, in a process for each problem and
+with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not take part.
+Then the rows below whose text matches, contestants in turns as in check_attention.py. Peers: those of benchmarks/peers,
+and for few queries torch's FlashAttention-2 called so that its causal mask is aligned as ours is, cuDNN for one query.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import re
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import check_attention as lib
+import flash_race
+import torch
+
+
+def varlen(batch: int, total: int, lens: str, hq: int, hk: int, dim: int, causal: int, queries: int = 0) -> Any:
+    return {"batch": batch, "tq": queries or total, "tk": total, "lens": lens, "hq": hq, "hk": hk, "dim": dim,
+            "causal": causal, "half": 0}
+
+
+SMALL = {
+    "flash_attention_varlen": [
+        *(varlen(15, 2500, "mixed", 4, 2, dim, 1) for dim in (64, 128, 256)), varlen(15, 2500, "mixed", 4, 2, 128, 0),
+        varlen(4, 3000, "tail", 2, 1, 64, 0), varlen(4, 3000, "tail", 2, 1, 256, 0),
+        varlen(9, 3000, "mixed", 8, 1, 128, 1, 200), varlen(7, 4000, "decode", 8, 2, 64, 1, 7),
+        varlen(5, 2000, "decode", 8, 2, 256, 1, 40), varlen(40, 6000, "tail", 16, 4, 128, 1),
+        varlen(2100, 4200, "uniform", 1, 1, 64, 1),          # more tiles than the plan sorts
+    ],
+    "flash_attention": [
+        *(lib.flash(2, 1, 700, 8, 1, dim, 1) for dim in (64, 128, 256)),
+        *(lib.flash(1, 16, 4000, 32, 4, dim, 1) for dim in (64, 128, 256)), lib.flash(1, 5, 1500, 12, 2, 128, 1),
+        lib.flash(1, 64, 8192, 32, 4, 128, 1), lib.flash(1, 130, 5000, 32, 4, 128, 0),
+        lib.flash(2, 40, 20, 8, 2, 64, 1), lib.flash(8, 100, 3000, 8, 8, 128, 1),
+        lib.flash(1, 128, 20000, 8, 1, 128, 1), lib.flash(2, 70, 9, 4, 1, 128, 1),
+    ],
+}
+ROWS = {
+    "flash_attention_varlen": [
+        *(varlen(16, 16384, lens, 2048 // dim, 2048 // dim, dim, causal)
+          for dim in (128, 64, 256) for causal in (1, 0) for lens in ("uniform", "tail")),
+        varlen(64, 16384, "tail", 16, 16, 128, 1), varlen(16, 16384, "tail", 32, 8, 128, 1),
+        varlen(256, 16384, "tail", 16, 16, 128, 1), varlen(2, 16384, "tail", 16, 16, 128, 1),
+        varlen(16, 65536, "decode", 32, 8, 128, 1, 16), varlen(64, 262144, "decode", 32, 8, 128, 1, 64),
+        varlen(16, 65536, "decode", 32, 4, 128, 1, 64),
+    ],
+    "flash_attention": [
+        lib.flash(batch, sq, sk, 32, hk, 128, 1) for batch, sk in ((1, 8192), (1, 32768), (8, 8192))
+        for hk in (4, 8) for sq in (1, 4, 16, 64)],
+}
+
+
+def check(name: str, libraries: list[Path]) -> None:
+    """Say of each build whether it is right, one after the other."""
+    problem = lib.Problem(name)
+    cases = []
+    for number, case in enumerate(SMALL[name]):
+        data = problem.data(case, seed=number)
+        rows = case["hq"] * (case["tq"] if "tq" in case else case["batch"] * case["sq"])
+        cases.append((case, data, problem.reference.expected(data, sample=1000 if rows > 2500 else None)))
+    for library in libraries:
+        kernel = lib.Kernel(problem, library.stem, library)
+        for case, data, expected in cases:
+            space = problem.binding.workspace_bytes(case)
+            wrong = lib.check(kernel, case, data, expected, space)
+            if not wrong and name == "flash_attention" and case["sq"] == 1:
+                wrong = lib.check(kernel, case, data, expected, 0)
+            if wrong:
+                print(f"wrong {library} {case}: {wrong[:400]}", flush=True)
+                break
+        else:
+            print(f"right {library}", flush=True)
+
+
+def packed_peers(sets: list[Any]) -> dict[str, list[Any]]:
+    """What is installed of benchmarks/peers/flash_attention_varlen."""
+    calls = {}
+    for path in sorted((lib.ROOT / "benchmarks/peers/flash_attention_varlen").glob("*.py")):
+        try:
+            peer = lib.module(path, f"peer_{path.stem}")
+        except (ImportError, OSError):
+            continue
+        calls[path.stem] = [partial(peer.custom_kernel, data) for data in sets]
+    return calls
+
+
+def few_query_peers(case: Any, sets: list[Any]) -> dict[str, list[Any]]:
+    """torch's kernels for a causal mask aligned to the last key."""
+    flash = torch.ops.aten._flash_attention_forward
+    calls = {"flash": [
+        partial(flash, q, k, v, None, None, case["sq"], case["sk"], 0.0, bool(causal), False, scale=scale)
+        for q, k, v, causal, scale in sets]}
+    if case["sq"] == 1:      # which sees all keys, masked or not
+        peer = lib.module(lib.ROOT / "benchmarks/peers/flash_attention/cudnn.py", "peer_cudnn")
+        calls["cudnn"] = [partial(peer.custom_kernel, (q, k, v, False, scale)) for q, k, v, _, scale in sets]
+    return calls
+
+
+def right_builds(folder: Path, names: list[str], seconds: float) -> dict[str, list[lib.Kernel]]:
+    """Of each problem the builds that pass `check`, in a process for each problem."""
+    libraries = {name: sorted(folder.glob(f"{name}/*.so")) for name in names}
+    checks = {}
+    for name in names:
+        log = (folder / f"{name}.txt").open("w")
+        command = [sys.executable, __file__, "check", str(folder), name, *map(str, libraries[name])]
+        checks[name] = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+    right = {}
+    for name, process in checks.items():
+        try:
+            process.wait(timeout=max(1.0, seconds - lib.elapsed()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+        log = (folder / f"{name}.txt").read_text()
+        right[name] = [lib.Kernel(lib.Problem(name), path.stem, path) for path in libraries[name]
+                       if f"right {path}\n" in log]
+        if len(right[name]) < len(libraries[name]):
+            lib.say(log.strip()[-1500:])
+        lib.say(f"{name}: {len(right[name])} of {len(libraries[name])} builds right, {lib.elapsed():.0f} s")
+    return right
+
+
+def race(name: str, kernels: list[lib.Kernel], options: argparse.Namespace) -> None:
+    problem = lib.Problem(name)
+    for case in ROWS[name]:
+        text = " ".join(str(value) for value in case.values())
+        if not re.search(options.only, text):
+            continue
+        if lib.elapsed() > options.seconds:
+            lib.say("out of time")
+            break
+        moved, flops = problem.binding.bytes_moved(case), problem.binding.flops(case)
+        cache = torch.cuda.get_device_properties(0).L2_cache_size
+        sets = [problem.data(case, seed=i) for i in range(max(2, min(8, math.ceil(2.2 * cache / moved))))]
+        space = torch.empty(problem.binding.workspace_bytes(case) // 4, device="cuda")
+        contestants: dict[str, list[Any]] = {}
+        keep: list[Any] = []
+        for kernel in kernels:
+            calls = []
+            for data in sets:
+                outputs = {key: torch.empty(shape, dtype=lib.dtype_of(dtype), device="cuda")
+                           for key, (shape, dtype) in problem.binding.outputs(case).items()}
+                keep.append(outputs)
+                calls.append(kernel.bind(problem.binding.arguments(case, data), outputs, space))
+            contestants[kernel.label] = calls
+        contestants.update(few_query_peers(case, sets) if name == "flash_attention" else packed_peers(sets))
+        times = lib.race(contestants, options.budget)
+        lib.say(f"{text}: " + "  ".join(
+            f"{label} {us:.1f} ({flops / us * 1e-6:.0f}, {moved / us * 1e-6:.2f})" for label, us in times.items()))
+        del sets, contestants, keep
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=["build", "check", "race"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("rest", nargs="+", help="builds, or problems")
+    parser.add_argument("--seconds", type=float, default=25, help="start nothing new after this long")
+    parser.add_argument("--check-seconds", type=float, default=12)
+    parser.add_argument("--unchecked", action="append", default=[], type=Path, metavar=".../PROBLEM/LABEL.so",
+                        help="one more build, known to be right")
+    parser.add_argument("--only", default=".", help="a pattern: only rows whose text matches")
+    parser.add_argument("--budget", type=float, default=60, help="milliseconds of turns per row")
+    options = parser.parse_args()
+    if options.verb == "build":
+        return flash_race.build(options.folder, options.rest)
+    if options.verb == "check":
+        check(options.rest[0], [Path(path) for path in options.rest[1:]])
+        return 0
+    for name, kernels in right_builds(options.folder, options.rest, options.check_seconds).items():
+        lib.say(f"{name}: us (TFLOP/s, TB/s)")
+        trusted = [path for path in options.unchecked if path.parent.name == name]
+        race(name, [lib.Kernel(lib.Problem(name), path.stem, path) for path in trusted] + kernels, options)
+    for label, reason in lib.REFUSED.items():
+        lib.say(f"refused: {label}: {reason}")
+    lib.say(f"{lib.clocks()} | {lib.elapsed():.0f} s")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary flash_attention/wgmma_tma over packed sequences: tiles listed on the device, boxes that end with a sequence
+//!KERNEL arch sm_90a
+//
+// Attention forward over packed sequences for Hopper. Producers, consumers, products and softmax are flash_attention/wgmma_tma's
+// (tile/wgmma_flash.h); what differs (tile/wgmma_flash_sequence.h):
+//
+// Order. A first kernel lists the tiles of all sequences in the workspace, the longest first (tile/varlen_plan.h). As many blocks
+// as multiprocessors then take (tile, head) by a count, each when it is ready for one; neighbours in the count are the heads of
+// one tile. The host does not know the lengths.
+//
+// Boxes. TMA's coordinates are such that a box reads zeros behind its sequence (tile/sequence_tensor_map.h): keys of the next
+// sequence, or NaN behind the last, never meet a probability of 0. Rows of a tile behind a sequence are never stored.
+//
+// Where no sequence has more than 64 queries, heads that read the same keys share a tile of 64 rows, and where there are too few
+// tiles to fill the device, keys are cut into parts of one length, by the longest sequence, which a third kernel merges.
+//
+//   head_dim  mask          queries x keys   stages K, V   turns  Q from
+//       64    any              192 x 128        3, 3        yes   shared
+//      128    full             128 x 176        2, 2        no    shared
+//      128    causal           128 x 128        3, 3        no    registers
+//      256    any              128 x 64         2, 3        no    shared
+//      all    few queries       64 x 128 (80)   2, 2              shared
+//
+// Shapes: all of kernel.h with softmax_scale > 0, 16-byte aligned tensors and a workspace of 32 bytes per possible tile. Results
+// repeat to the bit.
+#include "kernel.h"
+
+#include "tile/wgmma_flash_sequence_launch.h"
+
+namespace {
+
+struct Longest {
+    int queries, keys;   // of a sequence
+};
+
+template <
+    class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages, bool kSplit = false>
+using Tile =
+    FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions, kKeyStages, kValueStages, 24, SequenceWork<true, kSplit>>;
+
+template <class Element, int kHeadDim>
+int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
+    constexpr int kTurns = kFlashTurns, kSeamless = kFlashSeamless;
+    const auto launch = [&](auto tile) { return launch_sequences<decltype(tile), false>(a, batch, longest.keys, to); };
+    if (longest.queries <= 64) {
+        a.pack = most_heads_packed(a.heads_q / a.heads_k, 64);
+        constexpr bool kWide = kHeadDim == 256;
+        using Few = Tile<Element, kHeadDim, 1, kWide ? 80 : 128, 0, 2, 2, true>;
+        return launch_sequences<Few, true>(a, batch, longest.keys, to);
+    }
+    if constexpr (kHeadDim == 64) {
+        using Only = Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries | kSeamless, 3, 3>;
+        return launch(Only());
+    } else if constexpr (kHeadDim == 128) {
+                return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries | kSeamless, 3, 2>());
+    } else {
+        return launch(Tile<Element, 256, 2, 64, kSeamless, 2, 3>());
+    }
+}
+
+template <class Element>
+int dispatch(int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
+    switch (head_dim) {
+        case 64: return choose<Element, 64>(a, batch, longest, to);
+        case 128: return choose<Element, 128>(a, batch, longest, to);
+        case 256: return choose<Element, 256>(a, batch, longest, to);
+        default: return kUnsupportedShape;
+    }
+}
+
+}  // namespace
+
+extern "C" int flash_attention_varlen(
+    const void* q, const void* k, const void* v, const int* cu_seqlens_q, const int* cu_seqlens_k, void* o, float* lse,
+    int batch, int total_q, int total_k, int max_seqlen_q, int max_seqlen_k, int heads_q, int heads_k, int head_dim,
+    int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
+    VarlenArguments a{};
+    VarlenBatch sequences{};
+    if (!describe_varlen(&a, &sequences, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, batch, total_q, total_k, heads_q,
+                         heads_k, causal, softmax_scale)) {
+        return kUnsupportedShape;
+    }
+    int error = 0;
+    const FlashLaunch to = {count_multiprocessors(&error), workspace, workspace_bytes, queue};
+    if (error != 0) return error;
+    const Longest longest = {max_seqlen_q, max_seqlen_k};
+    return half != 0 ? dispatch<Fp16>(head_dim, a, sequences, longest, to)
+                     : dispatch<Bf16>(head_dim, a, sequences, longest, to);
+}

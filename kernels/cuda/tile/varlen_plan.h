@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT
+// Which tiles of queries a batch of sequences of different lengths has, the longest first: worked out on the device, where the
+// lengths are, by a small kernel before the attention itself.
+//
+// A sequence's rows are its queries or, with pack, its pairs of a query and one of 2^pack heads that read the same keys, the
+// heads of a query one after the other. A tile is up to tile_rows of them. The list is sorted by the steps of keys a tile
+// takes, so that blocks which take one tile after the other end together; tiles of equal length stay in the order of sequences,
+// whose keys their blocks then read at about the same time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "launch.h"
+
+/// One tile: its sequence, the first of its rows, and how many steps of keys the last of them sees.
+struct alignas(16) VarlenTile {
+    int query_start, queries;   // the sequence's first row in q and o, and how many it has
+    int key_start, keys;
+    int first_row, steps;
+    int unused[2];
+};
+
+/// What the planning kernel leaves in the workspace.
+struct alignas(16) VarlenPlan {
+    int count;        // of tiles
+    unsigned taken;   // for blocks that take what is left: 0
+    int unused[6];
+    VarlenTile tiles[1];
+
+    static size_t bytes(long long tiles) { return static_cast<size_t>(tiles + 1) * sizeof(VarlenTile); }
+};
+
+struct VarlenBatch {
+    const int *query_starts, *key_starts;   // [batch + 1]
+    int batch, pack, tile_rows, step_keys;
+    bool causal;
+    VarlenPlan* plan;
+
+    /// No batch with so many queries has more tiles.
+    long long most_tiles(int total_queries) const {
+        return batch + (static_cast<long long>(total_queries) << pack) / tile_rows;
+    }
+};
+
+constexpr int kPlanThreads = 256;
+constexpr int kPlanSorted = 2048;   // more tiles than that keep the order of sequences
+
+/// Tile `number` of a sequence.
+__device__ __forceinline__ VarlenTile varlen_tile(const VarlenBatch& b, int sequence, int number) {
+    VarlenTile t{};
+    t.query_start = b.query_starts[sequence];
+    t.queries = b.query_starts[sequence + 1] - t.query_start;
+    t.key_start = b.key_starts[sequence];
+    t.keys = b.key_starts[sequence + 1] - t.key_start;
+    t.first_row = number * b.tile_rows;
+    const int last = (min(t.first_row + b.tile_rows, t.queries << b.pack) - 1) >> b.pack;
+    const int seen = b.causal ? min(t.keys, last + 1 + t.keys - t.queries) : t.keys;
+    t.steps = seen <= 0 ? 0 : ceil_div(seen, b.step_keys);
+    return t;
+}
+
+/// Any number of blocks, each of which counts all tiles and writes its share of the list.
+__global__ void __launch_bounds__(kPlanThreads) plan_varlen(const __grid_constant__ VarlenBatch b) {
+    __shared__ int counts[kPlanThreads], steps[kPlanSorted], sequences[kPlanSorted], numbers[kPlanSorted];
+    const int thread = static_cast<int>(threadIdx.x);
+    const int each = ceil_div(b.batch, kPlanThreads);
+    const int begin = min(b.batch, thread * each), end = min(b.batch, begin + each);
+    const auto tiles_of = [&](int sequence) {
+        return ceil_div((b.query_starts[sequence + 1] - b.query_starts[sequence]) << b.pack, b.tile_rows);
+    };
+    int mine = 0;
+    for (int s = begin; s < end; ++s) mine += tiles_of(s);
+    counts[thread] = mine;
+    __syncthreads();
+    int at = 0, total = 0;   // before this thread's sequences, and in all
+    for (int i = 0; i < kPlanThreads; ++i) {
+        total += counts[i];
+        at += i < thread ? counts[i] : 0;
+    }
+    const int first = static_cast<int>(blockIdx.x) * kPlanThreads + thread;
+    if (first == 0) {
+        b.plan->count = total;
+        b.plan->taken = 0;
+    }
+    const bool sorted = total <= kPlanSorted;
+    for (int s = begin; s < end; ++s) {
+        const int tiles = tiles_of(s);
+        for (int number = 0; number < tiles; ++number, ++at) {
+            const VarlenTile tile = varlen_tile(b, s, tiles - 1 - number);   // with a mask the last ones are the longest
+            if (sorted) {
+                steps[at] = tile.steps;
+                sequences[at] = s;
+                numbers[at] = tiles - 1 - number;
+            } else if (blockIdx.x == 0) {
+                b.plan->tiles[at] = tile;
+            }
+        }
+    }
+    if (!sorted) return;
+    __syncthreads();
+    for (int i = first; i < total; i += static_cast<int>(gridDim.x) * kPlanThreads) {
+        int place = 0;
+        for (int other = 0; other < total; ++other) {
+            place += steps[other] > steps[i] || (steps[other] == steps[i] && other < i) ? 1 : 0;
+        }
+        b.plan->tiles[place] = varlen_tile(b, sequences[i], numbers[i]);
+    }
+}
+
+/// Launch the planning kernel with enough blocks for `most` tiles.
+inline int launch_plan(const VarlenBatch& b, long long most, void* queue) {
+    const long long blocks = most < kPlanSorted ? ceil_div<long long>(most, kPlanThreads) : kPlanSorted / kPlanThreads;
+    LAUNCH(plan_varlen, dim3(static_cast<unsigned>(blocks)), dim3(kPlanThreads), 0, queue)(b);
+    return LAUNCH_STATUS();
+}
