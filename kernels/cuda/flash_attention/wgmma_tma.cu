@@ -23,15 +23,14 @@
 // it: up to 2^SLACK (2^15 where P is fp16) nothing is done, beyond the warp scales down what it has, and scores of which even
 // fp32 lost the exponentials are computed again by mma.sync, by that warp alone (tile/wgmma_flash_softmax.h).
 //
-//   head_dim  keys                 queries x keys   stages K, V   turns            order of tiles
-//       64    up to 4096           256 x  64           5, 5       yes, but causal  equal shares, causal by count
-//                                                                 up to 1024: no
-//       64    more                 192 x 128           3, 3       yes              equal shares, causal by count
-//      128    up to 1024           128 x 128           3, 2       yes              equal shares, causal pairs
-//      128    more                 128 x 128           3, 2       no               equal shares, causal by count
-//      256    full, up to 4096     128 x  64           2, 3       yes              equal shares
-//      256    full more, causal    128 x  64           2, 3       no               equal shares, causal pairs
-//      all    few tiles, at once    64 x 128 (80)      2, 2                        a block per tile
+//   head_dim  keys                 queries x keys   stages K, V   turns   order of tiles
+//       64    up to 4096           256 x  64           5, 5       yes     equal shares, causal by count
+//       64    more                 192 x 128           3, 3       yes     equal shares, causal by count
+//      128    up to 1024           128 x 128           3, 2       yes     equal shares, causal pairs
+//      128    more                 128 x 128           3, 2       no      equal shares, causal by count
+//      256    full, up to 4096     128 x  64           2, 3       yes     equal shares
+//      256    full more, causal    128 x  64           2, 3       no      equal shares, causal pairs
+//      all    few tiles, at once    64 x 128 (80)      2, 2               a block per tile
 //
 // At head_dim 64 and 128 there is room for the queries of two tiles. At 256 they are given back before the last step's softmax,
 // which therefore looks at maxima, too.
@@ -72,14 +71,12 @@ using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, k
 template <class Element, int kHeadDim>
 int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
-    const bool is_short = a.seqlen_k <= 1024;
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
         if (a.seqlen_k > 4096) return launch(Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries, 3, 3>(), order);
-        if (a.causal && is_short) return launch(Tile<Element, 64, 4, 64, kFlashTwoQueries, 5, 5>(), order);
         return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries, 5, 5>(), order);
     } else if constexpr (kHeadDim == 128) {
-        if (is_short) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
+        if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
         if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);

@@ -74,7 +74,7 @@ class EmulatedFlash:
 
 
 def check_jump(kernel: EmulatedFlash, size: dict[str, Any], first: float, factor: float) -> None:
-    """Multiply the keys of the `first` part of the sequence with `factor`, the others with 1/2, and check the outputs."""
+    """Multiply the first keys, that part of them, with `factor`, the others with 1/2, and check the outputs."""
     q, k, v, causal, scale = kernel.reference.generate_input(**size, seed=7, device="cpu")
     factors = torch.where(torch.arange(size["sk"]) < first * size["sk"], factor, 0.5)
     data = (q, (k * factors[None, :, None, None]).to(k.dtype), v, causal, scale)
