@@ -59,6 +59,10 @@
 #define SEAMLESS 1
 #endif
 
+#ifndef T256
+#define T256 0
+#endif
+
 namespace {
 
 constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
@@ -79,7 +83,7 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-        if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
+        if ((a.causal && T256 == 0) || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>(), kShares);
     }
 }
