@@ -81,7 +81,7 @@ def check(library: Path) -> int:
                 continue
             case = lib.flash(batch, sq, sk, hq, hk, dim, causal, number % 2)
             data = problem.data(case, seed=number)
-            if number in JUMPS:     # scores that exceed by far what came before: keys are walked from the last to the first
+            if number in JUMPS:     # scores far above those before: keys are walked from the last to the first
                 q, k, v, *rest = data
                 early = torch.arange(sk, device=k.device) < JUMPS[number] * sk
                 data = (q, (k * torch.where(early, 300.0, 0.5)[None, :, None, None]).to(k.dtype), v, *rest)
