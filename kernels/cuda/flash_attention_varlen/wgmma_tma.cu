@@ -45,15 +45,14 @@ int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const F
     const auto launch = [&](auto tile) { return launch_sequences<decltype(tile), false>(a, batch, longest.keys, to); };
     if (longest.queries <= 64) {
         a.pack = most_heads_packed(a.heads_q / a.heads_k, 64);
-        constexpr bool kWide = kHeadDim == 256;
-        using Few = Tile<Element, kHeadDim, 1, kWide ? 80 : 128, 0, 2, 2, true>;
+        using Few = Tile<Element, kHeadDim, 1, kHeadDim == 256 ? 80 : 128, 0, 2, 2, true>;
         return launch_sequences<Few, true>(a, batch, longest.keys, to);
     }
     if constexpr (kHeadDim == 64) {
-        using Only = Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries | kSeamless, 3, 3>;
+        using Only = Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries, 3, 3>;   // registers leave no room for a seam
         return launch(Only());
     } else if constexpr (kHeadDim == 128) {
-                return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries | kSeamless, 3, 2>());
+        return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries | kSeamless, 3, 2>());
     } else {
         return launch(Tile<Element, 256, 2, 64, kSeamless, 2, 3>());
     }
