@@ -84,7 +84,7 @@ def check(library: Path) -> int:
             if number in JUMPS:     # scores far above those before: keys are walked from the last to the first
                 q, k, v, *rest = data
                 early = torch.arange(sk, device=k.device) < JUMPS[number] * sk
-                data = (q, (k * torch.where(early, 300.0, 0.5)[None, :, None, None]).to(k.dtype), v, *rest)
+                data = (q, (k * torch.where(early, 60.0, 0.5)[None, :, None, None]).to(k.dtype), v, *rest)
             expected = problem.reference.expected(data, sample=3000 if batch * sq * hq > 30000 else None)
             for space in (0, problem.binding.workspace_bytes(case)):
                 wrong = lib.check(kernel, case, data, expected, space)

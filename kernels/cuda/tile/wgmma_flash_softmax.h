@@ -128,13 +128,13 @@ struct WatchfulSoftmax {
 __device__ __forceinline__ void finish_rows(
     const FlashProblem& p, const FlashTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
     // As SoftmaxRow::inverse and ::lse, with approximations: a sum is 0 (no key), NaN, or about 1 or more, since it
-    // counts the score that set the maximum.
+    // counts the score that set the maximum. The shift is rounded as it was in the exponents.
     float logs[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = rows[half].sum = quad_sum(rows[half].sum);
         factors[half] = sum == 0.0f ? 0.0f : reciprocal_approximate(sum);
-        logs[half] = sum == 0.0f ? -INFINITY : (rows[half].maximum * p.scale + log2_approximate(sum)) * kLn2;
+        logs[half] = sum == 0.0f ? -INFINITY : (rows[half].shift(p.scale) + log2_approximate(sum)) * kLn2;
     }
     if (lane % 4 == 0) {
         float* const to = p.lse + (static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + query;

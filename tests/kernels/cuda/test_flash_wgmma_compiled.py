@@ -12,7 +12,7 @@ from tests.kernels.cuda.built import bodies, built, spills
 pytestmark = pytest.mark.toolchain
 
 
-@pytest.fixture(scope="module", params=[("flash_attention", 18), ("flash_attention_varlen", 14)], ids=lambda p: p[0])
+@pytest.fixture(scope="module", params=[("flash_attention", 18), ("flash_attention_varlen", 12)], ids=lambda p: p[0])
 def made(request):
     """(ptxas log, library, how many instances)"""
     problem, instances = request.param
