@@ -103,7 +103,7 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
         return launch_flash<OneConsumer>(a, kOwnBlocks, to);
     }
     if (a.seqlen_q <= Few::kQueries || few.splits > 2) {
-        if (FEW != 0) return launch_few<Element, kHeadDim>(a, to);
+        if constexpr (FEW != 0) return launch_few<Element, kHeadDim>(a, to);
         if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
         return launch<Few>(a, few, workspace, queue);
     }

@@ -137,7 +137,7 @@ struct SequenceWalk {
 
 template <bool kListed, bool kSplit>
 struct SequenceWork {
-    static constexpr int kProducerRegisters = 32;   // still too few for a tile beside all else
+    static constexpr int kProducerRegisters = 40;   // a tile is more to know; leaves 232 to two consumers
     static __device__ __forceinline__ const SequenceTile& kept(const SequenceTile&, const SequenceTile& announced) {
         return announced;
     }

@@ -11,7 +11,7 @@
 #include "tile/wgmma_flash_sequence.h"
 
 #ifndef FEW
-#define FEW 1
+#define FEW 0
 #endif
 
 /// Tensor maps and launch; `p` lacks nothing but what the arguments say.

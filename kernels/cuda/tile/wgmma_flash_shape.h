@@ -41,8 +41,11 @@ struct FlashShape {
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kConsumerRegisters = kGroups == 4 ? 112 : kGroups == 3 ? 160 : kQueryStages == 2 ? 232 : 240;
-    static constexpr int kProducerRegisters = kGroups > 2 ? 32 : kQueryStages == 2 ? 40 : Work::kProducerRegisters;
+    // The thread that loads two tiles of queries ahead has more to remember.
+    static constexpr int kProducerLeast = kQueryStages == 2 ? 40 : 24;
+    static constexpr int kProducerRegisters =
+        kGroups > 2 ? 32 : Work::kProducerRegisters < kProducerLeast ? kProducerLeast : Work::kProducerRegisters;
+    static constexpr int kConsumerRegisters = kGroups == 4 ? 112 : kGroups == 3 ? 160 : (504 - kProducerRegisters) / 2;
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, in TMA's 128-byte swizzle; a tile of queries is one warpgroup's.
     static constexpr int kQueryBytes = 64 * kHeadDim * 2, kKeyBytes = kKeys * kHeadDim * 2;
@@ -60,6 +63,10 @@ struct FlashShape {
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
     static_assert(kGroups >= 1 && kGroups <= 4, "registers");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
+    // Registers are allotted in eights; what consumers take beyond that is what the producers gave, or they wait for ever.
+    static_assert(
+        !kMovesRegisters || kGroups * kConsumerRegisters + kProducerRegisters <= (kGroups + 1) * (65536 / kThreads / 8 * 8),
+        "more registers than a block has");
 };
 
 /// Addresses in one block's shared memory. `group` is a consumer warpgroup; a block's tiles have the numbers 0, 1, ...

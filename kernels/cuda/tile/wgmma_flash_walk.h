@@ -118,10 +118,10 @@ struct FlashWalk {
 
 /// Where an instance's tiles come from, unless it says otherwise: sequences of one length.
 struct FlashWork {
+    static constexpr int kProducerRegisters = 24;   // beside two consumers, for which it leaves 240
     /// What the producer goes on with: the tile as it is in registers, or as it was announced.
     static __device__ __forceinline__ const FlashTile& kept(const FlashTile& tile, const FlashTile&) { return tile; }
 
-    static constexpr int kProducerRegisters = 24;   // beside two consumers; 32 are left at most
     using Problem = FlashProblem;
     using Tile = FlashTile;
     template <class Shape>
