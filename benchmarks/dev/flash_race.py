@@ -117,7 +117,7 @@ def race(
             [sys.executable, __file__, "check", str(path), "--dims", str(dim)], stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True)
         for path in libraries for dim in HEADS if takes(path.stem, dim)}
-    wrong = set()
+    wrong: set[Path] = set()
     for (path, dim), process in checks.items():
         try:
             log, _ = process.communicate(timeout=max(1.0, 16 - lib.elapsed()))
