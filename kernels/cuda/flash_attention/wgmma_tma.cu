@@ -59,26 +59,6 @@
 #define SEAMLESS 1
 #endif
 
-#ifndef K64
-#define K64 4096
-#endif
-#ifndef L64
-#define L64 0
-#endif
-#if L64 == 0
-#undef L64
-#define L64 128, kTurns | kFlashTwoQueries, 3, 3
-#elif L64 == 1
-#undef L64
-#define L64 128, kTurns | kFlashTwoQueries, 4, 4
-#elif L64 == 2
-#undef L64
-#define L64 112, kTurns | kFlashTwoQueries, 4, 4
-#endif
-#ifndef T256
-#define T256 0
-#endif
-
 namespace {
 
 constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
@@ -93,13 +73,13 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
-        if (a.seqlen_k > K64) return launch(Tile<Element, 64, 3, L64>(), order);
+        if (a.seqlen_k > 4096) return launch(Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries, 3, 3>(), order);
         return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries, 5, 5>(), order);
     } else if constexpr (kHeadDim == 128) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-        if ((a.causal && T256 == 0) || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
+        if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>(), kShares);
     }
 }
