@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL summary TMA rings for K and V, wgmma with P in registers, softmax beside products within and between warpgroups
 //!KERNEL arch sm_90a
-//!KERNEL tune SLACK=8,0
+//!KERNEL tune SLACK=24,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune SEAMLESS=1,0
-//!KERNEL tune HALVES=1,0
 //
 // FlashAttention forward for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
 //
@@ -15,24 +14,26 @@
 // operand, straight from shared memory).
 //
 // Overlap. Within a warpgroup the next S is on its way while P V of the last step runs, with SEAMLESS also from one tile to the
-// next, so that a finished O is stored while others multiply. Between warpgroups products meet softmax either by themselves or
-// by named barriers that hand on the turn to issue them. The correction of O when a row's maximum rises is left out while no
-// score exceeds the maximum by 2^SLACK: sums and P grow that far without losing precision, and after the first steps hardly any
-// is needed. At head_dim 128 HALVES does a step's softmax in two halves, the maxima of one beside the exponentials of the other.
+// next, so that a finished O is stored while others multiply. P V is waited for amid a step's exponentials, and P packed beside
+// those that follow. Between warpgroups products meet softmax either by themselves or by named barriers that hand on the turn to
+// issue them.
 //
-//   head_dim  mask    when                  queries x keys   stages K, V   turns  Q from     order of tiles
-//       64    full                             192 x 128        3, 3        yes   shared     equal shares
-//       64    causal                           192 x 128        3, 3        yes   shared     by count
-//      128    full    up to 1024 keys          128 x 128        3, 3        yes   shared     equal shares
-//      128    full    more                     128 x 176        2, 2        no    shared     equal shares
-//      128    causal  up to 1024 queries       128 x 128        3, 3        no    registers  equal shares, pairs
-//      128    causal  more                     128 x 128        3, 3        no    registers  by count
-//      256    full    up to 4096 keys          128 x 64         2, 3        yes   shared     equal shares
-//      256    full    more                     128 x 64         2, 3        no    shared     equal shares
-//      256    causal                           128 x 64         2, 3        no    shared     equal shares, pairs
-//      all    any     few tiles, all at once    64 x 128 (80)   2, 2              shared     a block per tile
+// Softmax. What a warpgroup does beside products costs twice its time, since products take half of the registers' bandwidth:
+// instructions count. So maxima are looked for in a row's first step only. After that the row's sum shows whether scores exceed
+// it: up to 2^SLACK (2^15 where P is fp16) nothing is done, beyond the warp scales down what it has, and scores of which even
+// fp32 lost the exponentials are computed again by mma.sync, by that warp alone (tile/wgmma_flash_softmax.h).
 //
-// At head_dim 64 there is room for the queries of two tiles. Corrections of O happen beside S, but for few tiles at 64 and 128.
+//   head_dim  keys                 queries x keys   stages K, V   turns   order of tiles
+//       64    up to 4096           256 x  64           5, 5       yes     equal shares, causal by count
+//       64    more                 192 x 128           3, 3       yes     equal shares, causal by count
+//      128    up to 1024           128 x 128           3, 2       yes     equal shares, causal pairs
+//      128    more                 128 x 128           3, 2       no      equal shares, causal by count
+//      256    full, up to 4096     128 x  64           2, 3       yes     equal shares
+//      256    full more, causal    128 x  64           2, 3       no      equal shares, causal pairs
+//      all    few tiles, at once    64 x 128 (80)      2, 2               a block per tile
+//
+// At head_dim 64 and 128 there is room for the queries of two tiles. At 256 they are given back before the last step's softmax,
+// which therefore looks at maxima, too.
 //
 // Order. Persistent blocks with equal shares take heads one after the other, so that K and V of a head are read from L2: causal
 // tiles in pairs of a long and a short one. By count a block takes the longest tile left when it is ready for one: a number in
@@ -42,8 +43,9 @@
 // Few queries (at most 64 of a head), whose heads share tiles, and keys that must be split to fill the device are left to
 // mma_sync's tiles.
 //
-// Registers: the compiler gets 168 (128 with three consumers); the producer warpgroup keeps 24 (32) and a consumer takes 240
-// (160). EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends.
+// Registers: the compiler gets 168 (with three consumers 128, with four 96); the producer warpgroup keeps 40 (24 at head_dim 256,
+// 32 with more consumers) and a consumer takes 232 (240; 160, 112). EARLY_START launches with programmatic dependence: a block
+// sets up its barriers while the previous kernel ends.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors. Results repeat to the bit.
 #include "kernel.h"
@@ -51,41 +53,34 @@
 #include "tile/wgmma_flash_launch.h"
 
 #ifndef SLACK
-#define SLACK 8
+#define SLACK 24
 #endif
 #ifndef SEAMLESS
 #define SEAMLESS 1
-#endif
-#ifndef HALVES
-#define HALVES 1
 #endif
 
 namespace {
 
 constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
-template <int kHeadDim>
-constexpr int kAlways = (SEAMLESS != 0 ? kFlashSeamless : 0) | (HALVES != 0 && kHeadDim == 128 ? kFlashHalves : 0);
+constexpr int kTurns = kFlashTurns, kAlways = SEAMLESS != 0 ? kFlashSeamless : 0;
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways<kHeadDim>, kKeyStages, kValueStages, SLACK>;
+using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
 
 /// The instances that were best in benchmarks/flash_attention.md.
 template <class Element, int kHeadDim>
 int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
-    constexpr int kTurns = kFlashTurns, kEarly = kFlashEarlyFactors;
+    const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
     if constexpr (kHeadDim == 64) {
-        using Only = Tile<Element, 64, 3, 128, kTurns | kEarly | kFlashTwoQueries, 3, 3>;
-        return launch_flash<Only>(a, a.causal ? kCount : kShares, to);
+        const TileOrder order = a.causal ? kCount : kShares;
+        if (a.seqlen_k > 4096) return launch(Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries, 3, 3>(), order);
+        return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries, 5, 5>(), order);
     } else if constexpr (kHeadDim == 128) {
-        if (a.causal) {
-            using Causal = Tile<Element, 128, 2, 128, kEarly | kFlashHeldQuery, 3, 3>;
-            return launch_flash<Causal>(a, a.seqlen_q <= 1024 ? kShares : kCount, to);
-        }
-        if (a.seqlen_k <= 1024) return launch_flash<Tile<Element, 128, 2, 128, kTurns | kEarly, 3, 3>>(a, kShares, to);
-        return launch_flash<Tile<Element, 128, 2, 176, kEarly, 2, 2>>(a, kShares, to);
+        if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
+        return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-        if (a.causal || a.seqlen_k > 4096) return launch_flash<Tile<Element, 256, 2, 64, kEarly, 2, 3>>(a, kShares, to);
-        return launch_flash<Tile<Element, 256, 2, 64, kTurns | kEarly, 2, 3>>(a, kShares, to);
+        if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
+        return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>(), kShares);
     }
 }
 
@@ -100,8 +95,7 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     const FlashLaunch to = {multiprocessors, workspace, workspace_bytes, queue};
     const Plan<Few> few(a, multiprocessors, kFewCost, workspace_bytes);
     if (few.units <= multiprocessors && few.splits == 1) {
-        constexpr bool kWide = kHeadDim == 256;
-        using OneConsumer = FlashShape<Element, kHeadDim, 1, kWide ? 80 : 128, kWide ? kFlashEarlyFactors : 0, 2, 2, SLACK>;
+        using OneConsumer = FlashShape<Element, kHeadDim, 1, kHeadDim == 256 ? 80 : 128, 0, 2, 2, SLACK>;
         return launch_flash<OneConsumer>(a, kOwnBlocks, to);
     }
     if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);

@@ -12,7 +12,6 @@
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/tma.h"
-#include "ptx/tma_5d.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
 #include "tile/wgmma_flash_consume.h"
@@ -20,7 +19,8 @@
 /// Tell all consumers the tile and load their queries, if there are any.
 template <class Shape>
 __device__ __forceinline__ void send_tile(
-    const FlashMemory<Shape>& memory, const TensorMap& queries, const FlashTile& tile, unsigned number) {
+    const FlashMemory<Shape>& memory, const TensorMap& queries, const typename Shape::Problem& p,
+    const typename Shape::Tile& tile, unsigned number) {
     for (int group = 0; group < Shape::kGroups; ++group) {
         const int slot = memory.slot(group, number);
         const uint32_t full = memory.query_full(slot);
@@ -28,7 +28,7 @@ __device__ __forceinline__ void send_tile(
         memory.tile(group, number) = tile;
         if (tile.steps > 0) {
             mbarrier_arrive_expect(full, Shape::kQueryBytes);
-            tma_load_5d(memory.query(slot), queries, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
+            load_queries<Shape>(p, queries, memory.query(slot), full, tile, group);
         } else {
             mbarrier_arrive(full);
         }
@@ -38,54 +38,57 @@ __device__ __forceinline__ void send_tile(
 /// Decide on this block's tiles, tell everybody, load queries and keys. One thread.
 template <class Shape>
 __device__ __forceinline__ void produce_flash(
-    const FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const FlashProblem& p) {
+    const FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const typename Shape::Problem& p) {
+    using Tile = typename Shape::Tile;
     RingPosition<Shape::kKeyStages> key_at;
     unsigned number = 0;   // of the tile
-    const auto announce = [&](const FlashTile& tile) {
+    const auto announce = [&](const Tile& tile) {
         mbarrier_wait(memory.tile_empty(number), number / 2 % 2 ^ 1);
         memory.tile(Shape::kGroups, number) = tile;
         mbarrier_arrive(memory.tile_full(number));
     };
-    for (FlashWalk<Shape> walk; walk.more(p); walk.next(p)) {
-        const FlashTile tile = walk.tile(p);
+    for (typename Shape::Work::template Walk<Shape> walk; walk.more(p); walk.next(p)) {
+        const Tile next = walk.tile(p);
         walk.fetch(p);
-        const int key_head = tile.head / p.heads_per_key_head;
+        announce(next);
+        const Tile& tile = Shape::Work::kept(next, memory.tile(Shape::kGroups, number));
+        const typename Shape::Work::template Source<Shape> source(p, tile);
         const auto load_keys = [&](int step) {
             mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);
             const uint32_t full = memory.keys_full(key_at.stage);
             mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.keys(key_at.stage), keys, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
+            source.load(keys, memory.keys(key_at.stage), full, step);
             key_at.advance();
         };
-        announce(tile);
         // What is free first: the place of the tile before last, or that of the keys of the last step but one.
-        if (Shape::kQueryStages > 1) send_tile(memory, queries, tile, number);
+        if (Shape::kQueryStages > 1) send_tile(memory, queries, p, tile, number);
         if (tile.steps > 0) load_keys(tile.steps - 1);
-        if (Shape::kQueryStages == 1) send_tile(memory, queries, tile, number);
+        if (Shape::kQueryStages == 1) send_tile(memory, queries, p, tile, number);
         ++number;
         for (int step = tile.steps - 2; step >= 0; --step) load_keys(step);
     }
-    const FlashTile end = {0, 0, 0, kFlashNoTile};
+    Tile end{};
+    end.steps = kFlashNoTile;
     announce(end);
-    send_tile(memory, queries, end, number);
+    send_tile(memory, queries, p, end, number);
 }
 
 /// Load values. Another thread, since a step's values find room later than the next step's keys, which must not wait.
 template <class Shape>
 __device__ __forceinline__ void produce_values(
-    const FlashMemory<Shape>& memory, const TensorMap& values, const FlashProblem& p) {
+    const FlashMemory<Shape>& memory, const TensorMap& values, const typename Shape::Problem& p) {
     RingPosition<Shape::kValueStages> value_at;
     for (unsigned number = 0;; ++number) {
         mbarrier_wait(memory.tile_full(number), number / 2 % 2);
-        const FlashTile tile = memory.tile(Shape::kGroups, number);
+        const typename Shape::Tile tile = memory.tile(Shape::kGroups, number);
         mbarrier_arrive(memory.tile_empty(number));
         if (tile.steps == kFlashNoTile) break;
-        const int key_head = tile.head / p.heads_per_key_head;
+        const typename Shape::Work::template Source<Shape> source(p, tile);
         for (int step = tile.steps - 1; step >= 0; --step) {
             mbarrier_wait(memory.values_empty(value_at.stage), value_at.parity ^ 1);
             const uint32_t full = memory.values_full(value_at.stage);
             mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.values(value_at.stage), values, full, 0, step * Shape::kKeys, 0, key_head, tile.batch);
+            source.load(values, memory.values(value_at.stage), full, step);
             value_at.advance();
         }
     }
@@ -94,7 +97,7 @@ __device__ __forceinline__ void produce_values(
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap keys,
-    const __grid_constant__ TensorMap values, const __grid_constant__ FlashProblem p) {
+    const __grid_constant__ TensorMap values, const __grid_constant__ typename Shape::Problem p) {
     const FlashMemory<Shape> memory = {shared_address(swizzled_shared())};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
 

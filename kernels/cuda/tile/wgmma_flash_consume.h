@@ -9,72 +9,22 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
-#include "ptx/wgmma_16bit.h"
-#include "tile/swizzle.h"
 #include "tile/wide_rows.h"
+#include "tile/wgmma_flash_products.h"
 #include "tile/wgmma_flash_shape.h"
 #include "tile/wgmma_flash_softmax.h"
 #include "tile/wgmma_shape.h"
 
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
-/// The 64 query rows of a warpgroup as the A operand: where they lie in shared memory, or this thread's fragments of them.
-template <class Shape, bool kHeld = Shape::kHeldQuery>
-struct FlashQuery {
-    uint64_t operand;
-
-    __device__ __forceinline__ void load(uint32_t rows, int, int) { operand = wgmma_operand(rows); }
-    __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
-        Wgmma16<Shape::kKeys, typename Shape::Element>::product(
-            scores, operand + c / 4 * (Shape::kQueryPitch >> 4) + c % 4 * 2, keys, c > 0);
-    }
-};
-template <class Shape>
-struct FlashQuery<Shape, true> {
-    uint32_t fragments[Shape::kHeadDim / 16][4];
-
-    __device__ __forceinline__ void load(uint32_t rows, int warp, int lane) {
-#pragma unroll
-        for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
-            ldmatrix_x4(fragments[c], rows + c / 4 * Shape::kQueryPitch +
-                                          Swizzle<8>::offset(warp * 16 + lane % 16, c % 4 * 2 + lane / 16));
-        }
-    }
-    __device__ __forceinline__ void multiply(float (&scores)[Shape::kKeys / 2], int c, uint64_t keys) const {
-        Wgmma16<Shape::kKeys, typename Shape::Element>::product(scores, fragments[c], keys, c > 0);
-    }
-};
-
-/// Issue scores = Q K^T.
-template <class Shape>
-__device__ __forceinline__ void issue_scores(
-    float (&scores)[Shape::kKeys / 2], const FlashQuery<Shape>& query, uint32_t keys) {
-    const uint64_t b = wgmma_operand(keys);
-#pragma unroll
-    for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
-        query.multiply(scores, c, b + c / 4 * (Shape::kKeyPitch >> 4) + c % 4 * 2);
-    }
-}
-
-/// Issue out += P V.
-template <class Shape>
-__device__ __forceinline__ void issue_output(
-    float (&out)[Shape::kHeadDim / 2], const uint32_t (&probabilities)[Shape::kKeys / 16][4], uint32_t values) {
-    const uint64_t b = wgmma_operand_transposed(values, Shape::kKeyPitch);
-#pragma unroll
-    for (int i = 0; i < Shape::kKeys / 16; ++i) {
-        Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(out, probabilities[i], b + i * 128, true);
-    }
-}
-
 /// Where a warpgroup stands in the rings.
 template <class Shape>
 struct FlashConsumer {
+    using Tile = typename Shape::Tile;
     const FlashMemory<Shape>& memory;
-    const FlashProblem& p;
+    const typename Shape::Problem& p;
     int group, lane;
     RingPosition<Shape::kKeyStages> key_at;
     RingPosition<Shape::kValueStages> value_at;
@@ -84,7 +34,7 @@ struct FlashConsumer {
     }
 
     /// Wait for a tile and its queries.
-    __device__ __forceinline__ FlashTile receive(unsigned number) const {
+    __device__ __forceinline__ Tile receive(unsigned number) const {
         mbarrier_wait(memory.query_full(memory.slot(group, number)), memory.parity(number));
         return memory.tile(group, number);
     }
@@ -95,8 +45,8 @@ struct FlashConsumer {
     }
     /// Steps of a tile in which this warpgroup sees keys. Others see up to one more, in the beginning, or have rows where it
     /// has none.
-    __device__ __forceinline__ int own_steps(const FlashTile& tile) const {
-        return tile.steps == kFlashNoTile ? 0 : flash_steps<Shape>(p, tile.first_query + group * 64, 64);
+    __device__ __forceinline__ int own_steps(const Tile& tile) const {
+        return tile.steps == kFlashNoTile ? 0 : flash_steps<Shape>(p, tile, group * 64, 64);
     }
     __device__ __forceinline__ void release_keys() {
         release(memory.keys_empty(key_at.stage));
@@ -128,41 +78,80 @@ struct FlashConsumer {
 /// All tiles of one consumer warpgroup.
 template <class Shape>
 __device__ __forceinline__ void consume_flash(
-    const FlashMemory<Shape>& memory, const FlashProblem& p, int group, int lane) {
+    const FlashMemory<Shape>& memory, const typename Shape::Problem& p, int group, int lane) {
+    using Tile = typename Shape::Tile;
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
-    FlashQuery<Shape> query;
-    // A step leaves for the next one: probabilities yet to be packed, and what out is yet to be multiplied with.
-    float scores[Shape::kKeys / 2], out[Shape::kHeadDim / 2], corrections[2];
+    float scores[Shape::kKeys / 2], out[Shape::kHeadDim / 2];
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
-
-    const auto softmax = [&](int first_query, int step) {
-        // The warpgroup's first row sees so many keys; each further one sees one more, up to the end.
-        const int first_row = first_query + group * 64, first_key = step * Shape::kKeys;
-        const int seen = p.causal ? min(p.keys, first_row + 1 + p.keys - p.queries) : p.keys;
-        if (first_key + Shape::kKeys > seen) {
-            const int thread = recomputed_thread();
-            int limits[2];
+    WatchfulSoftmax<Shape::kSlack, Shape::kKeys / 2> watch;
+    const auto pack = [&](int from, int to) {
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const int row = first_query + thread / 32 * 16 + thread % 32 / 4 + 8 * half;
-                limits[half] = min(p.keys, p.causal ? row + 1 + p.keys - p.queries : p.keys) - first_key;
-            }
-            mask_scores(scores, limits, thread % 32);
+        for (int i = from; i < to; ++i) {
+            probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
         }
-        softmax_scores<Shape::kSlack, Shape::kHalves>(scores, rows, corrections, p.scale);
+    };
+    const auto correct = [&](const float (&corrections)[2], bool older) {
+        if (older) return;
+#pragma unroll
+        for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] *= corrections[i % 4 / 2];
+    };
+    // From a step's scores to packed probabilities; then its keys are given back. between() waits until the product before has
+    // read the last probabilities. `older`: out is that of the tile before.
+    const auto softmax = [&](int first_query, unsigned number, int step, bool older, const auto& between) {
+        const auto mask = [&] {
+            const auto extent = flash_extent(p, memory.tile(group, number));
+            const int first_key = (extent.first_step + step) * Shape::kKeys;
+            // No row of the warpgroup sees fewer keys than its first one.
+            if (first_key + Shape::kKeys > flash_seen(p, extent, first_query + group * 64)) {
+                const int thread = recomputed_thread();
+                int limits[2];
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    const int row = first_query + thread / 32 * 16 + thread % 32 / 4 + 8 * half;
+                    limits[half] = flash_seen(p, extent, row) - first_key;
+                }
+                mask_scores(scores, limits, thread % 32);
+            }
+        };
+        constexpr int kAll = Shape::kKeys / 2, kHalf = kAll / 8 * 4;
+        const bool query_gone = Shape::kEarlyQuery && step == 0;
+        mask();
+        watch.begin(scores, rows);
+        float corrections[2];
+        bool raised = false;
+        if (query_gone) {
+            at.release_query(number);   // the next ones take a while to come; so these scores must not be lost
+            raised = watch.raise(scores, rows, corrections, p.scale);
+        }
+        watch.template exponentiate<0, kHalf>(scores, rows, p.scale);
+        between();
+        if (raised) correct(corrections, older);
+        pack(0, kHalf / 2);
+        watch.template exponentiate<kHalf, kAll>(scores, rows, p.scale);
+        pack(kHalf / 2, kAll / 2);
+        if (watch.exceeds(rows)) {
+            watch.mend(scores, rows, corrections, p.scale, !query_gone, [&] {
+                const int thread = recomputed_thread();
+                multiply_again<Shape>(scores, at.query(number), memory.keys(at.key_at.stage), thread / 32 % 4, thread % 32);
+                mask();
+            });
+            pack(0, kAll / 2);
+            correct(corrections, older);
+        }
+        at.release_keys();
     };
     float factors[2];   // of a finished output
-    const auto first_row_of = [&](const FlashTile& tile) {   // of this thread
+    const auto first_row_of = [&](const Tile& tile) {   // of this thread
         return tile.first_query + recomputed_thread() / 32 * 16 + recomputed_thread() % 32 / 4;
     };
     const auto finish = [&](unsigned number) {
-        const FlashTile& tile = memory.tile(group, number);
+        const Tile& tile = memory.tile(group, number);
         finish_rows(p, tile, first_row_of(tile), rows, factors, recomputed_thread() % 32);
     };
     const auto store = [&](unsigned number) {
-        const FlashTile& tile = memory.tile(group, number);
+        const Tile& tile = memory.tile(group, number);
         store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
@@ -172,7 +161,7 @@ __device__ __forceinline__ void consume_flash(
 
     unsigned number = 0;   // of the tile
     while (true) {
-        const FlashTile first = at.receive(number);
+        const Tile first = at.receive(number);
         if (first.steps == kFlashNoTile) break;
         int step = at.own_steps(first) - 1, first_query = first.first_query;
         rows[0] = rows[1] = SoftmaxRow();
@@ -191,34 +180,21 @@ __device__ __forceinline__ void consume_flash(
         // A first step, beside which nothing runs.
         int skipped = first.steps - 1 - step, skipped_next = 0;   // whose values are yet to be let pass
         for (int i = 0; i < skipped; ++i) at.skip_keys();
-        query.load(at.query(number), recomputed_thread() / 32 % 4, lane);
-        if constexpr (Shape::kHeldQuery) at.release_query(number);
         mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
         wgmma_fence();
-        issue_scores<Shape>(scores, query, memory.keys(at.key_at.stage));
+        issue_scores<Shape>(scores, at.query(number), memory.keys(at.key_at.stage));
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_results(scores);
-        at.release_keys();
-        if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-        softmax(first_query, step);
+        watch.fresh = true;
+        softmax(first_query, number, step, false, [] {});
 
-        bool issued = false, finished = false;   // the product with values of a step; of a whole tile:
-        const auto finish_output = [&] {
-            wgmma_wait<0>();
-            wgmma_results(out);
-            if (issued) at.release_values();
-            wgmma_results(scores);   // packed only now: until here the product read the last probabilities
-#pragma unroll
-            for (int i = 0; i < Shape::kKeys / 4; ++i) {
-                probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
-            }
+        bool finished = false;   // out, of a tile
+        const auto before_products = [&] {
             for (; skipped > 0; --skipped) at.skip_values();
             if (finished) {
                 store(number - 1);
                 finished = false;
-            } else if (!Shape::kEarlyFactors && issued) {
-                correct_rows<Shape::kSlack>(out, corrections);
             }
             if constexpr (Shape::kTurns) at.wait_for_turn();
         };
@@ -227,49 +203,49 @@ __device__ __forceinline__ void consume_flash(
         while (true) {
             const bool last = step == 0;
             if (last) {
+                if constexpr (!Shape::kEarlyQuery) at.release_query(number);
                 // Not while a turn is yet to be let pass: others need it to get as far as the next tile.
                 if (!Shape::kSeamless || skipped > 0) break;
-                const FlashTile next = at.receive(number + 1);
+                const Tile next = at.receive(number + 1);
                 step = at.own_steps(next);
                 if (step == 0) break;   // a tile that is none of this warpgroup's
                 next_query = next.first_query;
                 skipped_next = next.steps - step;
                 for (int i = 0; i < skipped_next; ++i) at.skip_keys();
-                query.load(at.query(number + 1), recomputed_thread() / 32 % 4, lane);
-                if constexpr (Shape::kHeldQuery) at.release_query(number + 1);
             }
             --step;
-            // Waiting for keys first also keeps the compiler from waiting for out before the exponentials.
             mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
-            finish_output();
+            before_products();
             wgmma_fence();
-            issue_scores<Shape>(scores, query, memory.keys(at.key_at.stage));
+            issue_scores<Shape>(scores, at.query(number + last), memory.keys(at.key_at.stage));
             wgmma_commit();
-            if constexpr (Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
             mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();
             issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
             wgmma_commit();
             if constexpr (Shape::kTurns) at.hand_on_turn();
-            issued = true;
             wgmma_wait<1>();
             wgmma_results(scores);
-            at.release_keys();
             if (last) {
                 finish(number);
                 rows[0] = rows[1] = SoftmaxRow();
+                watch.fresh = true;
                 first_query = next_query;
                 ++number;
                 skipped = skipped_next;
                 finished = true;
             }
-            if (!Shape::kHeldQuery && step == 0) at.release_query(number);
-            softmax(first_query, step);
+            softmax(first_query, number, step, last, [&] {
+                // The values have come: waiting keeps the compiler from waiting for out before the first half's exponentials.
+                mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
+                wgmma_wait<0>();
+                wgmma_results(out);
+                at.release_values();
+            });
         }
 
         // A last step, beside which nothing runs.
-        finish_output();
-        if constexpr (Shape::kEarlyFactors) correct_rows<Shape::kSlack>(out, corrections);
+        before_products();
         mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
         wgmma_fence();
         issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));

@@ -4,41 +4,48 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
+#include "ptx/mma_16bit.h"
 #include "ptx/shared_address.h"
 #include "tile/wgmma_flash_walk.h"
 
 /// What an instance does, to be combined.
 enum FlashOptions {
     kFlashTurns = 1,          // consumers issue their products in turns, so that one's softmax meets the other's products
-    kFlashEarlyFactors = 2,   // the output is corrected beside the product with the keys instead of before it
-    kFlashHeldQuery = 4,      // queries are read once, into registers, instead of from shared memory in every step
-    kFlashTwoQueries = 8,     // room for two tiles of queries: the next one's come while this one is at work
-    kFlashHalves = 16,        // a step's softmax in two halves: one's maximum beside the other's exponentials
-    kFlashSeamless = 32,      // a tile's first product with keys is issued together with the last product of the one before
+    kFlashTwoQueries = 2,     // room for two tiles of queries: the next one's come while this one is at work
+    kFlashSeamless = 4,       // a tile's first product with keys is issued together with the last product of the one before
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
 ///
-/// kSlack: a row's maximum stays until another score exceeds it by so much (log2), which saves most corrections.
+/// kSlack: a row's maximum stays until sums exceed 2^kSlack, or 2^15 where P is fp16, which saves most corrections. Work: whose
+/// tiles they are (FlashWork).
 template <
     class Element_, int kHeadDim_, int kGroups_, int kKeys_, int kOptions_, int kKeyStages_ = 2,
-    int kValueStages_ = 2, int kSlack_ = 8>
+    int kValueStages_ = 2, int kSlack_ = 24, class Work_ = FlashWork>
 struct FlashShape {
     using Element = Element_;
-    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_, kSlack = kSlack_;
+    using Work = Work_;
+    using Problem = typename Work::Problem;
+    using Tile = typename Work::Tile;
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
+    static constexpr int kSlack = std::is_same<Element, Fp16>::value && kSlack_ > 15 ? 15 : kSlack_;
     static constexpr int kKeyStages = kKeyStages_, kValueStages = kValueStages_;
     static constexpr bool kTurns = (kOptions_ & kFlashTurns) != 0 && kGroups > 1;
-    static constexpr bool kEarlyFactors = (kOptions_ & kFlashEarlyFactors) != 0;
-    static constexpr bool kHeldQuery = (kOptions_ & kFlashHeldQuery) != 0;
-    static constexpr bool kHalves = (kOptions_ & kFlashHalves) != 0, kSeamless = (kOptions_ & kFlashSeamless) != 0;
+    static constexpr bool kSeamless = (kOptions_ & kFlashSeamless) != 0;
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
+    // Queries are given back before the last step's softmax.
+    static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : 240;
-    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : 24;
+    // The thread that loads two tiles of queries ahead has more to remember.
+    static constexpr int kProducerLeast = kQueryStages == 2 ? 40 : 24;
+    static constexpr int kProducerRegisters =
+        kGroups > 2 ? 32 : Work::kProducerRegisters < kProducerLeast ? kProducerLeast : Work::kProducerRegisters;
+    static constexpr int kConsumerRegisters = kGroups == 4 ? 112 : kGroups == 3 ? 160 : (504 - kProducerRegisters) / 2;
 
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, in TMA's 128-byte swizzle; a tile of queries is one warpgroup's.
     static constexpr int kQueryBytes = 64 * kHeadDim * 2, kKeyBytes = kKeys * kHeadDim * 2;
@@ -49,13 +56,17 @@ struct FlashShape {
     // What is known of a tile is read once more when its output is stored, after the first step of the next one. Tiles that
     // follow may be known by then, as many as there is room for the queries of and two that had but one step.
     static constexpr int kTiles = 8;
-    static constexpr int kBarriersAt = kTilesAt + (kGroups + 1) * kTiles * static_cast<int>(sizeof(FlashTile));
+    static constexpr int kBarriersAt = kTilesAt + (kGroups + 1) * kTiles * static_cast<int>(sizeof(Tile));
     static constexpr int kSharedBytes = kBarriersAt + (2 * kQuerySlots + 2 * kKeyStages + 2 * kValueStages + 4) * 8;
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
-    static_assert(kGroups >= 1 && kGroups <= 3, "registers");
+    static_assert(kGroups >= 1 && kGroups <= 4, "registers");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
+    // Registers are allotted in eights; what consumers take beyond that is what the producers gave, or they wait for ever.
+    static_assert(
+        !kMovesRegisters || kGroups * kConsumerRegisters + kProducerRegisters <= (kGroups + 1) * (65536 / kThreads / 8 * 8),
+        "more registers than a block has");
 };
 
 /// Addresses in one block's shared memory. `group` is a consumer warpgroup; a block's tiles have the numbers 0, 1, ...
@@ -64,8 +75,9 @@ struct FlashMemory {
     uint32_t start;
 
     /// What a warpgroup is told about a tile, or, as one more group, the producer of values.
-    __device__ __forceinline__ FlashTile& tile(int group, unsigned number) const {
-        return reinterpret_cast<FlashTile*>(swizzled_shared() + Shape::kTilesAt)[group * Shape::kTiles + number % Shape::kTiles];
+    __device__ __forceinline__ typename Shape::Tile& tile(int group, unsigned number) const {
+        auto* const tiles = reinterpret_cast<typename Shape::Tile*>(swizzled_shared() + Shape::kTilesAt);
+        return tiles[group * Shape::kTiles + number % Shape::kTiles];
     }
     __device__ __forceinline__ static int slot(int group, unsigned number) {
         return group * Shape::kQueryStages + static_cast<int>(number % Shape::kQueryStages);

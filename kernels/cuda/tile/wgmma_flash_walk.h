@@ -6,6 +6,7 @@
 
 #include "ceil_div.h"
 #include "ptx/fetch_add.h"
+#include "ptx/tma_5d.h"
 
 /// What the kernel needs beside the tensor maps.
 struct FlashProblem {
@@ -36,6 +37,44 @@ __device__ __forceinline__ int flash_steps(const FlashProblem& p, int first_quer
     const int seen = p.causal ? min(p.keys, last + 1 + p.keys - p.queries) : p.keys;
     return seen <= 0 ? 0 : ceil_div(seen, Shape::kKeys);
 }
+
+/// The same for rows of a tile.
+template <class Shape>
+__device__ __forceinline__ int flash_steps(const FlashProblem& p, const FlashTile& tile, int row, int rows) {
+    return flash_steps<Shape>(p, tile.first_query + row, rows);
+}
+
+/// What tiles that are at work differ in beside their rows: here nothing.
+struct FlashExtent {
+    static constexpr int first_step = 0;
+};
+__device__ __forceinline__ FlashExtent flash_extent(const FlashProblem&, const FlashTile&) { return {}; }
+
+/// How many keys row `row` of the queries sees.
+__device__ __forceinline__ int flash_seen(const FlashProblem& p, FlashExtent, int row) {
+    return p.causal ? min(p.keys, row + 1 + p.keys - p.queries) : p.keys;
+}
+
+/// Load a warpgroup's 64 rows of a tile.
+template <class Shape>
+__device__ __forceinline__ void load_queries(
+    const FlashProblem&, const TensorMap& map, uint32_t to, uint32_t full, const FlashTile& tile, int group) {
+    tma_load_5d(to, map, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
+}
+
+/// Where a tile's keys and values lie.
+template <class Shape>
+struct FlashSource {
+    int head, batch;
+
+    __device__ __forceinline__ FlashSource(const FlashProblem& p, const FlashTile& tile)
+        : head(tile.head / p.heads_per_key_head), batch(tile.batch) {}
+
+    /// Load a step of them.
+    __device__ __forceinline__ void load(const TensorMap& map, uint32_t to, uint32_t full, int step) const {
+        tma_load_5d(to, map, full, 0, step * Shape::kKeys, 0, head, batch);
+    }
+};
 
 /// The tiles of one block, in order. One thread.
 template <class Shape>
@@ -75,4 +114,18 @@ struct FlashWalk {
         t.steps = flash_steps<Shape>(p, t.first_query, Shape::kQueries);
         return t;
     }
+};
+
+/// Where an instance's tiles come from, unless it says otherwise: sequences of one length.
+struct FlashWork {
+    static constexpr int kProducerRegisters = 24;   // beside two consumers, for which it leaves 240
+    /// What the producer goes on with: the tile as it is in registers, or as it was announced.
+    static __device__ __forceinline__ const FlashTile& kept(const FlashTile& tile, const FlashTile&) { return tile; }
+
+    using Problem = FlashProblem;
+    using Tile = FlashTile;
+    template <class Shape>
+    using Source = FlashSource<Shape>;
+    template <class Shape>
+    using Walk = FlashWalk<Shape>;
 };

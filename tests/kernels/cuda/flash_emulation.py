@@ -68,3 +68,12 @@ class EmulatedFlash:
         data = self.reference.generate_input(**case, seed=seed, device="cpu")
         passed, message = self.reference.check_implementation(data, tuple(self.run(case, data, **run)))
         assert passed, message
+
+
+def check_jump(kernel: EmulatedFlash, size: dict[str, Any], first: float, factor: float) -> None:
+    """Multiply the first keys, that part of them, with `factor`, the others with 1/2, and check the outputs."""
+    q, k, v, causal, scale = kernel.reference.generate_input(**size, seed=7, device="cpu")
+    factors = torch.where(torch.arange(size["sk"]) < first * size["sk"], factor, 0.5)
+    data = (q, (k * factors[None, :, None, None]).to(k.dtype), v, causal, scale)
+    passed, message = kernel.reference.check_implementation(data, tuple(kernel.run(size, data, processors=1)))
+    assert passed, message
