@@ -34,19 +34,22 @@ def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: floa
     return _rows(q, k, v, visible, scale, 0.0, False)[:3]
 
 
-def drifting_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float, floor: float = 0.0) -> Rows:
+def drifting_rows(
+    q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float, floor: float = 0.0, cut: float = 0.0,
+) -> Rows:
     """As ``attention_rows``, and what it does to o and lse if the scores themselves are rounded.
 
     A score whose products q_c k_c are wrong by a relative error of their own, with standard deviation 1 (in units of
     the roundoff), is wrong by r_j = scale * sqrt(sum_c q_c^2 k_c^2), and p_j with it. So ``lse_drift`` is
     sqrt(sum_j p_j^2 r_j^2), and ``drift``, as the weights still add up to 1, sqrt(sum_j p_j^2 r_j^2 (v_j - o)^2).
     ``floor``: a p_j below that share of the row's largest is as wrong as this share would be (a format's subnormals).
+    ``cut``: a score s_j is also wrong by that share of itself: r_j^2 + cut^2 s_j^2 stands in the place of r_j^2.
     """
-    return _rows(q, k, v, visible, scale, floor, True)
+    return _rows(q, k, v, visible, scale, floor, True, cut)
 
 
 def _rows(
-    q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float, floor: float, drifting: bool,
+    q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float, floor: float, drifting: bool, cut: float = 0.0,
 ) -> Rows:
     dtype = reference_dtype(q.device)
     k, v = k.to(dtype), v.to(dtype)
@@ -64,6 +67,7 @@ def _rows(
             continue
         rows = q[part].to(dtype)
         p = (rows @ k[:seen].T).mul_(scale)
+        own = (p * cut).square_() if cut else None
         hidden = keys[:seen] >= visible[part, None]
         p.masked_fill_(hidden, -torch.inf)
         top = p.amax(1, keepdim=True)
@@ -76,7 +80,8 @@ def _rows(
         o[part] = p @ v[:seen]
         p.square_()
         if drift is not None and lse_drift is not None:
-            moved = (rows.square() @ k[:seen].square().T).mul_(scale**2).mul_(p)
+            moved = (rows.square() @ k[:seen].square().T).mul_(scale**2)
+            moved = (moved if own is None else moved.add_(own)).mul_(p)
             moved.masked_fill_(p == 0, 0.0)      # a key of -inf, or a hidden one, has no weight to move
             sums = moved.sum(1, keepdim=True)
             lse_drift[part] = sums.squeeze(1).sqrt()

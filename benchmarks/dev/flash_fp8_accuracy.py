@@ -8,7 +8,9 @@ q, k and v are standard normal, to one in a thousand of whose entries a normal n
 ``outliers``, with its softmax scale). They are quantised with a scale per tensor, head or block of 128 tokens, q and k
 with or without a random rotation before. Against fp64 attention of the numbers before quantisation stand: "exact", fp64
 attention of the quantised numbers, and the kernel of LIBRARY, if given (needs its GPU). 8 heads; up to 1024 query rows
-are compared. In brackets: relative to a scale per tensor without rotation.
+are compared. In brackets: relative to a scale per tensor without rotation. "rule" is FlashAttention-3's test: the
+kernel's largest error against exact arithmetic on the quantised numbers, less a rounding floor, over that of PyTorch in
+bf16 with P in e4m3; it asks for 2 at most.
 """
 
 from __future__ import annotations
@@ -47,6 +49,23 @@ def attend(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
     return torch.stack(out, 1)
 
 
+def low_precision(q: Tensor, k: Tensor, v: Tensor, scale: float) -> Tensor:
+    """The same as PyTorch has it in bf16, weights of at most 1 rounded to e4m3."""
+    out = []
+    for h in range(q.shape[1]):
+        rows, keys, values = (x[:, h].bfloat16() for x in (q, k, v))
+        p = torch.softmax((rows @ keys.T).float() * scale, 1)
+        out.append(p.to(torch.float8_e4m3fn).bfloat16() @ values)
+    return torch.stack(out, 1)
+
+
+def rule(found: Tensor, exact: Tensor, low: Tensor) -> float:
+    """By what factor the largest error of ``found``, less the floor, exceeds that of ``low``."""
+    rounded = exact.bfloat16()
+    floor = 2 * float((rounded + 0.3 - 0.3 - rounded).abs().max())
+    return max(0.0, float((found - exact).abs().max()) - floor) / float((low.double() - exact).abs().max())
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("library", nargs="?", type=Path)
@@ -74,15 +93,20 @@ def main() -> int:
                 codes, descales = zip(*(ref.quantise(x, scales, torch.float8_e4m3fn) for x in (q, k, v)), strict=True)
                 wide = [ref.dequantised(x, s, 0, slice(None), slice(None))
                         for x, s in zip(codes, descales, strict=True)]
-                errors = {"exact": attend(wide[0][rows], wide[1], wide[2], scale) - truth}
+                exact = attend(wide[0][rows], wide[1], wide[2], scale)
+                errors = {"exact": exact - truth}
                 if kernel is not None:
                     data = (*codes, *descales, False, scale, scales)
-                    errors["kernel"] = run(problem, kernel, data)[0, rows].double() - truth
+                    found = run(problem, kernel, data)[0, rows].double()
+                    errors["kernel"] = found - truth
                 shown = []
                 for name, error in errors.items():
                     rms = float(error.square().mean().sqrt())
                     base.setdefault(name, rms)
                     shown.append(f"{name} {rms:.3e} ({rms / base[name]:.2f})")
+                if kernel is not None:
+                    low = low_precision(wide[0][rows], wide[1], wide[2], scale)
+                    shown.append(f"rule {rule(found, exact, low):.2f}")
                 print(f"{kind} {length} {scales}{' rotated' if rotated else ''}: {'  '.join(shown)}", flush=True)
             print(f"{kind} {length}: rms of the answer {float(truth.square().mean().sqrt()):.3e}")
     return 0

@@ -147,8 +147,9 @@ def race(
                for label in builds if (folder / f"{label}.right").exists()]
     rows = []
     sizes = [case(16384 // s, s, 2048 // dim, dim, causal)
-             for s in lengths for dim in (128, 64, 256) for causal in (0, 1)]
-    sizes += [case(2, 8192, 16, 128, causal, "block", 1) for causal in (0, 1)]
+             for s in lengths for dim in (128, 64, 256) for causal in (0, 1) if {0, dim} & set(builds.values())]
+    if {0, 128} & set(builds.values()):
+        sizes += [case(2, 8192, 16, 128, causal, "block", 1) for causal in (0, 1)]
     print(f"{attention.clocks()}", flush=True)
     for size in sizes:
         if time.monotonic() > deadline:

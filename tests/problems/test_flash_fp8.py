@@ -161,6 +161,21 @@ def test_they_pass_without_promotion_as_well(scales: str) -> None:
     assert lse_share < 0.75
 
 
+def test_products_that_all_agree_may_be_cut() -> None:
+    """Two rotated outliers of one column: the adder cuts each product at 2^-13 of a sum that is 16 times their norm."""
+    case = BASE | {"batch": 1, "sq": 40, "sk": 40, "hq": 1, "hk": 1, "scales": "tensor", "dim": 256}
+    data = list(generate(NAME, case))
+    rng = torch.Generator().manual_seed(4)
+    for x in data[:2]:
+        codes = 64 + 40 * torch.rand(x.shape, generator=rng)
+        x.copy_(torch.where(torch.arange(40)[:, None, None] % 8 == 0, codes, x.float()).to(x.dtype))
+    data[Q] = data[Q] * (80 / (data[7] * float(numbers(data)[0][0, 0, 0] @ numbers(data)[1][0, 0, 0])))
+    answer = tuple(data)
+    o_share, lse_share = shares(answer, fp8_kernel(answer))
+    assert o_share < 0.75
+    assert 0.1 < lse_share < 0.75
+
+
 def test_weights_up_to_1_lose_what_is_small() -> None:
     """Why P has to be scaled: e4m3 ends at 2^-10, and 4096 keys of about e^-7 each are then nothing."""
     data = list(generate(NAME, BASE | {"batch": 1, "sq": 8, "sk": 4096, "hq": 1, "hk": 1, "scales": "tensor"}))

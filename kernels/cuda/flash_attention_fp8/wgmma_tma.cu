@@ -5,7 +5,7 @@
 //!KERNEL tune STAGES=2,3
 //!KERNEL tune TURNS_128=0,1
 //!KERNEL tune FIRST_PASS_64=0,1
-//!KERNEL tune THREE_AT_ONCE=1,0
+//!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
 //
 // Attention forward from e4m3 for Hopper, both products on FP8 tensor cores.
@@ -27,16 +27,24 @@
 // it changes by block, added to the exponent as its logarithm: O stays one accumulator, and the largest P V, not P, bounds the
 // range. Blocks of 128 keys are one step then, whose scales the producer puts into shared memory.
 //
-//   head_dim  mask    queries x keys   turns   Q from      V transposed      order of tiles
-//       64    full         192 x 128   yes     registers   in the block      persistent
-//       64    causal       128 x 128   yes     registers   in the block      persistent, pairs (192 x 128 above 4096 queries)
-//      128    full         128 x 192   no      registers   before            persistent
-//      128    causal       128 x 128   no      registers   before            persistent, pairs (128 x 192, shared, above 4096)
-//      256    any          128 x 128   yes     shared      before            persistent, pairs
-//      all    any           64 x 128           shared      in the block      a block per tile: few queries, no workspace (256: 64 keys)
+//   head_dim  mask    queries x keys   turns   Q from      V transposed   maxima   order of tiles
+//       64    full         192 x 128   yes     registers   in the block   threes   persistent
+//       64    causal       128 x 128   yes     registers   in the block            pairs (above 4096 queries: as full)
+//      128    full         128 x 192   no      registers   before         threes   persistent
+//      128    causal       128 x 192   no      registers   before         threes   count
+//      256    full         128 x 128   yes     shared      before         threes   persistent
+//      256    causal       128 x 128   yes     shared      before         threes   count
+//      all    any           64 x 128           shared      in the block            a block per tile: few queries, no workspace
 //
-// With scales per block: 192 x 128 (64), 128 x 128 (128, 256). Overlap within a warpgroup and turns between them are those of
-// flash_attention/wgmma_tma.cu; corrections of O run beside S.
+// (The last one has 64 keys at head_dim 256.)
+//
+// Persistent: as many blocks as multiprocessors, with equal shares; pairs: of a long and a short tile. Count: who is free takes
+// the longest tile left, by a count in the workspace that the transposition clears (pairs where there is no room for it).
+//
+// Threes: maxima are looked for three at a time, and lanes compare theirs only where a vote finds one that rises.
+//
+// With scales per block: 192 x 128 (64), 128 x 128 (128, 256), in turns. Overlap within a warpgroup and turns between them are
+// those of flash_attention/wgmma_tma.cu; corrections of O run beside S.
 //
 // Registers: the compiler gets 168 (128 with three consumers); the producer warpgroup keeps 40 (24 at 256, 32) and a consumer
 // takes 232 (240, 160). EARLY_START launches with programmatic dependence.
@@ -52,6 +60,9 @@
 #if !defined(TURNS_128)
 #define TURNS_128 0
 #endif
+#if !defined(COUNT)
+#define COUNT 1
+#endif
 #if !defined(FIRST_PASS_64)
 #define FIRST_PASS_64 0
 #endif
@@ -60,32 +71,35 @@ namespace {
 
 constexpr int kLongQueries = 4096;   // from here on causal tiles may be large: few of them are short
 
-/// Consumers, keys, turns, early correction, queries in registers, values transposed before, scales by block: Fp8FlashShape.
+constexpr int kFirst64 = FIRST_PASS_64 ? kFp8FirstPass : 0, kTurns128 = TURNS_128 ? kFp8Turns : 0;
+constexpr int kTurnsEarly = kFp8Turns | kFp8EarlyFactors, kEarlyFirst = kFp8EarlyFactors | kFp8FirstPass;
+
+/// Consumers, keys, what else: Fp8FlashShape.
 template <int kHeadDim>
 struct Tiles;
 template <>
 struct Tiles<64> {
-    using Full = Fp8FlashShape<64, 3, 128, true, true, true, FIRST_PASS_64, false>;
+    using Full = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFp8Threes | kFirst64>;
     using LongCausal = Full;
-    using Causal = Fp8FlashShape<64, 2, 128, true, true, true, FIRST_PASS_64, false>;
-    using Blocks = Fp8FlashShape<64, 3, 128, true, true, false, FIRST_PASS_64, true>;
-    using Few = Fp8FlashShape<64, 1, 128, false, false, false, false, true>;
+    using Causal = Fp8FlashShape<64, 2, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
+    using Blocks = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFirst64 | kFp8BlockScales>;
+    using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<128> {
-    using Full = Fp8FlashShape<128, 2, 192, TURNS_128, true, true, true, false>;
-    using LongCausal = Fp8FlashShape<128, 2, 192, true, true, false, true, false>;
-    using Causal = Fp8FlashShape<128, 2, 128, false, true, true, true, false>;
-    using Blocks = Fp8FlashShape<128, 2, 128, true, true, false, true, true>;
-    using Few = Fp8FlashShape<128, 1, 128, false, false, false, false, true>;
+    using Full = Fp8FlashShape<128, 2, 192, kEarlyFirst | kFp8HeldQuery | kFp8Threes | kTurns128>;
+    using LongCausal = Full;
+    using Causal = Full;
+    using Blocks = Fp8FlashShape<128, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
+    using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<256> {
-    using Full = Fp8FlashShape<256, 2, 128, true, true, false, true, false>;
+    using Full = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns | kFp8Threes>;
     using LongCausal = Full;
     using Causal = Full;
-    using Blocks = Fp8FlashShape<256, 2, 128, true, true, false, true, true>;
-    using Few = Fp8FlashShape<256, 1, 64, false, true, false, false, true>;
+    using Blocks = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
+    using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
 
 template <int kHeadDim>
@@ -93,7 +107,7 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     using T = Tiles<kHeadDim>;
     constexpr Fp8TileOrder kPersistent = Fp8TileOrder::kPersistent;
     const long long units = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, 64);
-    const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim};
+    const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim, nullptr};
     const bool room = !T::Full::kFirstPass || a.workspace_bytes >= copy.bytes();
     if (a.seqlen_q <= 64 || units <= multiprocessors || !room) {
         return launch_fp8_flash<typename T::Few>(a, Fp8TileOrder::kOwnBlocks, multiprocessors, queue);
@@ -102,8 +116,9 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
         return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
     }
     if (!a.causal) return launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
-    return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kPersistent, multiprocessors, queue)
-                                     : launch_fp8_flash<typename T::Causal>(a, kPersistent, multiprocessors, queue);
+    constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
+    return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kCausal, multiprocessors, queue)
+                                     : launch_fp8_flash<typename T::Causal>(a, kCausal, multiprocessors, queue);
 }
 
 bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }

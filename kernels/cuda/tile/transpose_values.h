@@ -17,6 +17,7 @@ struct ValueTransposition {
     const uint8_t* source;
     uint8_t* target;
     int batch, tokens, heads, head_dim;
+    unsigned* cleared;   // a number to be made 0 by the way, or null
 
     WARPWAVE_HOST_DEVICE int blocks() const { return ceil_div(tokens, 128); }
     WARPWAVE_HOST_DEVICE int row() const { return blocks() * 128; }
@@ -31,6 +32,7 @@ __global__ void __launch_bounds__(kValueTransposeThreads) transpose_values_befor
     grid_dependency_wait();
     grid_dependency_release();
     const int lane = static_cast<int>(threadIdx.x) % 32, columns = t.heads * t.head_dim;
+    if (blockIdx.x == 0 && threadIdx.x == 0 && t.cleared != nullptr) *t.cleared = 0;
     const int tile = static_cast<int>(blockIdx.x) * (kValueTransposeThreads / 32) + static_cast<int>(threadIdx.x) / 32;
     const int tiles = columns / 64, block = tile / tiles, batch = block / t.blocks();
     if (batch >= t.batch) return;

@@ -20,6 +20,7 @@
 /// How blocks come by their tiles.
 enum class Fp8TileOrder {
     kPersistent,   // as many blocks as multiprocessors, equal shares: causal tiles in pairs of a long and a short one
+    kCount,        // as many blocks, whoever is free takes the longest tile left: four more bytes of workspace, else kPersistent
     kOwnBlocks,    // a block per tile, the longest first: the hardware balances, but tiles no longer overlap
 };
 
@@ -55,10 +56,14 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     TensorMap query_map, key_map, value_map;
     int error = encode_head_tensor_map(&query_map, queries, Shape::kQueries);
     if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
+    unsigned* count = nullptr;
     if (error == 0 && Shape::kFirstPass) {
-        const ValueTransposition t = {
+        ValueTransposition t = {
             static_cast<const uint8_t*>(a.v), static_cast<uint8_t*>(a.workspace), a.batch, a.seqlen_k, a.heads_k,
-            Shape::kHeadDim};
+            Shape::kHeadDim, nullptr};
+        if (order == Fp8TileOrder::kCount && a.workspace_bytes >= t.bytes() + sizeof(unsigned)) {
+            t.cleared = count = reinterpret_cast<unsigned*>(t.target + t.bytes());
+        }
         const Matrix rows = {a.workspace, t.rows(), t.row(), 1};
         error = encode_tensor_map(&value_map, rows, Shape::kHeadDim, Shape::kValueRow);
         if (error == 0) error = launch_value_transposition(t, queue);
@@ -66,6 +71,7 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
         error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
     }
     if (error != 0) return error;
+    if (order == Fp8TileOrder::kCount && count == nullptr) order = Fp8TileOrder::kPersistent;
 
     Fp8FlashProblem p{};
     p.o = static_cast<uint8_t*>(a.o);
@@ -98,7 +104,8 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     if (units > 0x7fffffffLL || static_cast<long long>(p.section) * p.tiles > 0x7fffffffLL) return kUnsupportedShape;
     p.in_section = p.section * p.tiles;
     p.units = static_cast<int>(units);
-    const int blocks = order == Fp8TileOrder::kPersistent ? std::min(p.units, multiprocessors) : p.units;
+    const int blocks = order == Fp8TileOrder::kOwnBlocks ? p.units : std::min(p.units, multiprocessors);
+    p.taken = count;
     return launch_cluster(
         wgmma_flash_fp8<Shape>, blocks, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, query_map, key_map,
         value_map, p);

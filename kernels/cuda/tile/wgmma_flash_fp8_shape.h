@@ -7,32 +7,34 @@
 #include <cstdint>
 
 #include "ceil_div.h"
+#include "ptx/fetch_add.h"
 
 #if !defined(STAGES)
 #define STAGES 2   // a tunable of the kernel file
 #endif
-#if !defined(THREE_AT_ONCE)
-#define THREE_AT_ONCE 1   // another
-#endif
 
 constexpr int kScaleBlock = 128;   // tokens that share a scale, where blocks do
 
+/// What an instance does, to be combined.
+enum Fp8FlashOptions {
+    kFp8Turns = 1,            // consumers issue their products in turns, so that one's softmax runs beside the other's products
+    kFp8EarlyFactors = 2,     // the output takes the last step's correction beside the product with the keys, not before it
+    kFp8HeldQuery = 4,        // queries are read once, into registers, instead of from shared memory in every step
+    kFp8FirstPass = 8,        // values come transposed, from a kernel before (tile/transpose_values.h); else three warps do it
+    kFp8BlockScales = 16,     // scales of keys and values change every 128 of them; without it there is one per head
+    kFp8Threes = 32,          // maxima are looked for three at a time and compared by a vote: see weigh_scores
+};
+
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
-///
-/// kTurns: the consumers issue their products in turns, so that one's softmax runs beside the other's products.
-/// kRescaleEarly: the output takes the last step's correction beside the product with the keys, instead of before it.
-/// kHeldQuery: queries are read once, into registers, instead of from shared memory in every step.
-/// kBlockScales: scales of keys and values change every 128 of them; without it there is one per head.
-/// kFirstPass: values come transposed, from a kernel before (tile/transpose_values.h); else three warps of the block transpose.
-template <
-    int kHeadDim_, int kGroups_, int kKeys_, bool kTurns_, bool kRescaleEarly_, bool kHeldQuery_, bool kFirstPass_,
-    bool kBlockScales_>
+template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_>
 struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
-    static constexpr int kStages = kFirstPass_ ? STAGES : 2;   // of each ring but the queries'
-    static constexpr bool kTurns = kTurns_ && kGroups > 1, kRescaleEarly = kRescaleEarly_, kHeldQuery = kHeldQuery_;
-    static constexpr bool kThreeAtOnce = THREE_AT_ONCE && kHeadDim == 64 && kGroups == 3;   // maxima: see largest_scores
-    static constexpr bool kFirstPass = kFirstPass_, kBlockScales = kBlockScales_;
+    static constexpr bool kFirstPass = (kOptions_ & kFp8FirstPass) != 0, kBlockScales = (kOptions_ & kFp8BlockScales) != 0;
+    static constexpr int kStages = kFirstPass ? STAGES : 2;   // of each ring but the queries'
+    static constexpr bool kTurns = (kOptions_ & kFp8Turns) != 0 && kGroups > 1;
+    static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
+    static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;
+    static constexpr bool kThrees = (kOptions_ & kFp8Threes) != 0;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
     static constexpr int kTransposers = kFirstPass ? 0 : 3;   // warps of the last warpgroup, whose first one drives TMA
@@ -57,7 +59,8 @@ struct Fp8FlashShape {
     static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 256 <= kRoom ? 2 : 1;
     static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
     static constexpr int kValuesAt = kRawAt + (kFirstPass ? 0 : kStages * kKeyBytes);
-    static constexpr int kBarriersAt = kValuesAt + kStages * kValueBytes;
+    static constexpr int kWeightsAt = kValuesAt + kStages * kValueBytes;
+    static constexpr int kBarriersAt = kWeightsAt;
     static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + 3 * kStages) * 8;
     // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
     static constexpr int kTileSlots = 2 * kQueryStages;
@@ -158,6 +161,7 @@ struct Fp8FlashProblem {
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int in_section;   // tiles
     int units;     // of work, in all
+    unsigned* taken;   // units taken beyond each block's first, by whoever is free; null: every block has its share
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
 };
 
@@ -166,12 +170,17 @@ template <class Shape>
 struct Fp8FlashWalk {
     int unit;
     bool second = false;   // of a pair
+    unsigned fetched = 0;  // asked for early, since the answer takes a while
 
     __device__ __forceinline__ Fp8FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const Fp8FlashProblem& p) const { return unit < p.units; }
+    /// Once per tile, any time before next().
+    __device__ __forceinline__ void fetch(const Fp8FlashProblem& p) {
+        if (p.taken != nullptr) fetched = fetch_add(p.taken, 1u);
+    }
     __device__ __forceinline__ void next(const Fp8FlashProblem& p) {
         second = p.pairs && !second && remainder(unit, p.half) != p.tiles - p.half;
-        if (!second) unit += static_cast<int>(gridDim.x);
+        if (!second) unit = static_cast<int>(gridDim.x) + (p.taken != nullptr ? static_cast<int>(fetched) : unit);
     }
 
     // Nothing here is negative; without signs a division takes fewer registers, which the producer has few of.

@@ -56,15 +56,16 @@ class EmulatedFp8Flash:
 
     def run(
         self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 4, workspace: bool = True,
+        count: bool = True,
     ) -> list[torch.Tensor]:
-        """Call the kernel, with room for transposed values or no workspace; asserts success and intact guard bands.
-
-        Returns its outputs.
+        """Call the kernel with room for transposed values and a count of tiles, or without the latter, or with no
+        workspace at all; asserts success and intact guard bands. Returns its outputs.
         """
         arguments = self.binding.arguments(case, data)
         outputs = {
             name: Poisoned(shape, getattr(torch, dtype)) for name, (shape, dtype) in self.binding.outputs(case).items()}
-        size = case["batch"] * case["hk"] * case["dim"] * (-(-case["sk"] // 128) * 128) if workspace else 0
+        size = case["batch"] * case["hk"] * case["dim"] * (-(-case["sk"] // 128) * 128)
+        size = size + 4 * count if workspace else 0
         space = Poisoned((size,), torch.uint8)
         self.library.emulation_eager(int(eager))
         self.library.emulation_processors(processors)

@@ -22,14 +22,14 @@ def test_hardly_anything_spills_and_nothing_is_serialised(made):
     """Two addresses, which stay from tile to tile, may."""
     log, _ = made
     reports = spills(log)
-    assert len(reports) >= 5
+    assert len(reports) >= 4
     assert max(int(number) for report in reports for number in report) <= 8
     assert not [line for line in log.splitlines() if re.search(r"\b(warning|error)\b|Performance Loss", line)]
 
 
 def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(made):
     functions = bodies(made[1], "wgmma_flash")
-    assert len(functions) >= 5
+    assert len(functions) >= 3
     for body in functions:
         assert re.search(r"QGMMA\.64x\d+x32\.F32\.E4M3\.E4M3", body)
         assert "UTMALDG.5D" in body

@@ -69,6 +69,12 @@ def test_scores_that_rise_are_corrected_and_negative_ones_compared(kernel):
     assert passed, message
 
 
+def test_causal_tiles_come_by_count_or_in_pairs(kernel):
+    """Three blocks for eight tiles of different lengths; the count needs four bytes."""
+    for count in (True, False):
+        kernel.check(case(1, 520, 640, 2, 1, 128, 1, "head"), processors=3, count=count)
+
+
 def test_without_a_workspace_nothing_is_transposed_before(kernel):
     for dim in (64, 256):
         kernel.check(case(1, 130, 200, 1, 1, dim, 1, "head"), processors=1, workspace=False)
