@@ -22,6 +22,7 @@ import importlib
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -127,11 +128,15 @@ def sanitize(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
         left = options.seconds - (time.monotonic() - begin)
         if left < 5:
             return "not run", ""
+        # A group of its own: what the sanitizer started must not stay on the GPU when it is killed.
+        done = subprocess.Popen(item[3], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                                start_new_session=True)
         try:
-            done = subprocess.run(item[3], capture_output=True, text=True, timeout=left)
+            text = "".join(done.communicate(timeout=left))
         except subprocess.TimeoutExpired:
+            os.killpg(done.pid, signal.SIGKILL)
+            done.communicate()
             return "out of time", ""
-        text = done.stdout + done.stderr
         first = " ".join(line.removeprefix("=========").strip() for line in text.splitlines()
                          if line.startswith("=========") and "SANITIZER" not in line)[:500]
         said = "; ".join(SUMMARY.findall(text)) + "; first: " + (first or text[-300:].replace("\n", " "))

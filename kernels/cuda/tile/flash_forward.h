@@ -125,6 +125,7 @@ __device__ __forceinline__ void store_output(
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int warp_row = warp * Tile::kWarpQueries;
     const size_t part_row = static_cast<size_t>(blockIdx.y) * a.batch * a.seqlen_q * a.heads_q;
+    __syncwarp();   // the other lanes' reads of the query rows that are written below
 #pragma unroll
     for (int r = 0; r < Tile::kRowTiles; ++r) {
 #pragma unroll
