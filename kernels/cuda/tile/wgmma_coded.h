@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
         mbarrier_fence_init();
     }
     __syncthreads();
-    if (warp > kWarps) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
+    if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     grid_dependency_wait();
     grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;

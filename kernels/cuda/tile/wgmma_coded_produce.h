@@ -6,26 +6,9 @@
 
 #include "ptx/bulk_copy.h"
 #include "ptx/mbarrier.h"
-#include "ptx/prefetch.h"
 #include "ptx/tma_hint.h"
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_produce.h"
-
-/// Ask queries, page numbers and lengths into L2, all blocks together; hints, so also before the kernels this one depends on
-/// have ended: L2 is where their writes go.
-template <class Arguments>
-__device__ __forceinline__ void fetch_coded_inputs(const Arguments& a, int thread, int threads) {
-    const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
-    const auto fetch = [&](const void* array, long long bytes) {
-        for (long long at = first * 128LL; at < bytes; at += stride * 128LL) {
-            prefetch_l2(static_cast<const uint8_t*>(array) + at);
-        }
-    };
-    const long long batch = a.schedule.batch;
-    fetch(a.schedule.seqlens, batch * 4);
-    fetch(a.block_table, batch * a.max_blocks * 4);
-    fetch(a.q, batch * a.seqlen_q * a.heads * CodedRow::kWidth * 2);
-}
 
 /// Copy all pages of all pieces, half a page at a time, as slots become free. One warp.
 template <class Shape, class Memory>

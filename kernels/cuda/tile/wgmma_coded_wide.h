@@ -29,7 +29,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
         mbarrier_fence_init();
     }
     __syncthreads();
-    if (warp > 12) fetch_coded_inputs(a, static_cast<int>(threadIdx.x) - 13 * 32, 96);
+    if (warp > 12) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 13 * 32, 96);
     grid_dependency_wait();
     grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;

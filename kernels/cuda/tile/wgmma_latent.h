@@ -5,7 +5,6 @@
 #include "ptx/cluster.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
-#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
@@ -13,21 +12,6 @@
 #include "tile/wgmma_latent_consume.h"
 #include "tile/wgmma_latent_produce.h"
 #include "tile/wgmma_latent_shape.h"
-
-/// Ask queries, page numbers and lengths into L2, all blocks together. Part of a block's threads.
-template <class Shape>
-__device__ __forceinline__ void fetch_inputs(const LatentArguments& a, int thread, int threads) {
-    const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
-    const auto fetch = [&](const void* array, long long bytes) {
-        for (long long at = first * 128LL; at < bytes; at += stride * 128LL) {
-            prefetch_l2(static_cast<const uint8_t*>(array) + at);
-        }
-    };
-    const long long batch = a.schedule.batch;
-    fetch(a.schedule.seqlens, batch * 4);
-    fetch(a.block_table, batch * a.max_blocks * 4);
-    fetch(a.q, batch * a.seqlen_q * a.heads * Shape::kWidth * 2);
-}
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
@@ -54,7 +38,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     if constexpr (Shape::kPair == 2) cluster_barrier();
     else __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
-    if (warp > kWarps) fetch_inputs<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
+    if (warp > kWarps) fetch_inputs(a, Shape::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     grid_dependency_wait();
     grid_dependency_release();
 

@@ -4,8 +4,25 @@
 
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
+#include "ptx/prefetch.h"
 #include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
+
+/// Ask queries of `width` numbers of 2 bytes, page numbers and lengths into L2, all blocks together; hints, so also before the
+/// kernels this one depends on have ended: L2 is where their writes go. Part of a block's threads.
+template <class Arguments>
+__device__ __forceinline__ void fetch_inputs(const Arguments& a, int width, int thread, int threads) {
+    const int stride = static_cast<int>(gridDim.x) * threads, first = static_cast<int>(blockIdx.x) * threads + thread;
+    const auto fetch = [&](const void* array, long long bytes) {
+        for (long long at = first * 128LL; at < bytes; at += stride * 128LL) {
+            prefetch_l2(static_cast<const uint8_t*>(array) + at);
+        }
+    };
+    const long long batch = a.schedule.batch;
+    fetch(a.schedule.seqlens, batch * 4);
+    fetch(a.block_table, batch * a.max_blocks * 4);
+    fetch(a.q, batch * a.seqlen_q * a.heads * width * 2);
+}
 
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
 struct PageNumbers {
