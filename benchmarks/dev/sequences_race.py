@@ -3,7 +3,10 @@
 
     python benchmarks/dev/sequences_race.py build DIR PROBLEM/LABEL=KEY:VALUE,... ...     (keys as in flash_race.py)
     python benchmarks/dev/sequences_race.py race DIR PROBLEM ... [--seconds 25] [--only REGEX] [--budget 60]
+    python benchmarks/dev/sequences_race.py chain DIR flash_attention_varlen/LABEL [--calls 200]
 
+`chain` calls one build many times without a wait between, in any order of batches, head sizes, outputs and workspaces,
+and then the same in a graph: each call must leave the bits that it leaves alone, which are checked before.
 A PROBLEM is flash_attention_varlen or flash_attention. `race` first runs the builds, in a process for each problem and
 with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not take part.
 Then the rows below whose text matches, contestants in turns as in check_attention.py. Peers: those of benchmarks/peers,
@@ -80,6 +83,59 @@ def check(name: str, libraries: list[Path]) -> None:
                 break
         else:
             print(f"right {library}", flush=True)      # a line that right_builds looks for
+
+
+CHAIN = [
+    *(varlen(16, 8192, lens, hq, hk, dim, causal) for dim, hq, hk in ((64, 16, 16), (128, 16, 4), (256, 8, 8))
+      for causal, lens in ((1, "uniform"), (1, "tail"), (0, "tail"), (1, "mixed"))),
+    varlen(16, 16384, "uniform", 32, 32, 64, 1), varlen(7, 4000, "decode", 8, 2, 64, 1, 7),
+]
+
+
+def chain(library: Path, calls: int) -> int:
+    """How many calls, one behind the other, left other bits than the same call alone."""
+    problem = lib.Problem("flash_attention_varlen")
+    kernel = lib.Kernel(problem, library.stem, library)
+    spaces = [torch.full((8 << 20,), math.nan, device="cuda") for _ in range(2)]
+
+    def bound(case: Any, data: Any, space: torch.Tensor) -> tuple[Any, list[torch.Tensor]]:
+        outputs = {key: torch.full(shape, math.nan, dtype=lib.dtype_of(dtype), device="cuda")
+                   for key, (shape, dtype) in problem.binding.outputs(case).items()}
+        return kernel.bind(problem.binding.arguments(case, data), outputs, space), list(outputs.values())
+
+    known = []
+    for number, case in enumerate(CHAIN):
+        data = problem.data(case, seed=number)
+        call, outputs = bound(case, data, spaces[0])
+        call()
+        torch.cuda.synchronize()
+        expected = problem.reference.expected(data, sample=300)
+        right, message = problem.reference.check_outputs(expected, tuple(outputs))
+        lib.say(f"{library.stem} alone {case}: {'right' if right else message[:300]}, {lib.elapsed():.1f} s")
+        known.append((case, data, outputs))
+    order = torch.randint(len(known), (calls,), generator=torch.Generator().manual_seed(1)).tolist()
+    bursts = [(known[i], *bound(*known[i][:2], spaces[place * 5 // 3 % 2])) for place, i in enumerate(order)]
+    torch.cuda.synchronize()
+
+    def others(how: str) -> int:
+        torch.cuda.synchronize()
+        wrong = [case for (case, _, alone), _, outputs in bursts
+                 if not all(torch.equal(a.view(torch.uint8), b.view(torch.uint8))
+                            for a, b in zip(alone, outputs, strict=True))]
+        lib.say(f"{library.stem} {how}: {len(wrong)} of {calls} calls differ, {lib.elapsed():.1f} s {wrong[:2]}")
+        for *_, outputs in bursts:
+            for output in outputs:
+                output.fill_(math.nan)
+        torch.cuda.synchronize()
+        return len(wrong)
+
+    for _, call, _ in bursts:
+        call()
+    failed = others("in a row")
+    graph = lib.capture([call for _, call, _ in bursts])
+    failed += others("captured")
+    graph.replay()
+    return failed + others("captured, again")
 
 
 def packed_peers(sets: list[Any]) -> dict[str, list[Any]]:
@@ -161,10 +217,11 @@ def race(name: str, kernels: list[lib.Kernel], options: argparse.Namespace) -> N
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("verb", choices=["build", "check", "race"])
+    parser.add_argument("verb", choices=["build", "check", "race", "chain"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("rest", nargs="+", help="builds, or problems")
     parser.add_argument("--seconds", type=float, default=25, help="start nothing new after this long")
+    parser.add_argument("--calls", type=int, default=200, help="in a chain")
     parser.add_argument("--check-seconds", type=float, default=12)
     parser.add_argument("--unchecked", action="append", default=[], type=Path, metavar=".../PROBLEM/LABEL.so",
                         help="one more build, known to be right")
@@ -176,6 +233,8 @@ def main() -> int:
     if options.verb == "check":
         check(options.rest[0], [Path(path) for path in options.rest[1:]])
         return 0
+    if options.verb == "chain":
+        return sum(chain(options.folder / f"{path}.so", options.calls) for path in options.rest)
     for name, kernels in right_builds(options.folder, options.rest, options.check_seconds).items():
         lib.say(f"{name}: us (TFLOP/s, TB/s)")
         trusted = [path for path in options.unchecked if path.parent.name == name]

@@ -85,6 +85,9 @@ int launch_sequences(
     batch.pack = a.pack;
     batch.tile_rows = Tile::kQueries;
     batch.step_keys = Tile::kKeys;
+    batch.head_groups = 1;
+    batch.group_heads = a.heads_q;
+    batch.section_keys = 0;
     batch.plan = static_cast<VarlenPlan*>(workspace);
     const long long most = batch.most_tiles(a.total_queries), blocks = most * (a.heads_q >> a.pack);
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;

@@ -6,6 +6,10 @@
 // heads of a query one after the other. A tile is up to tile_rows of them. The list is sorted by the steps of keys a tile
 // takes, so that blocks which take one tile after the other end together; tiles of equal length stay in the order of sequences,
 // whose keys their blocks then read at about the same time.
+//
+// With a mask tiles of one length are spread over all sequences, and what lies between a sequence's long and short tiles may be
+// more than L2 holds. So a list can have sections: the longest sequences first, as many as have section_keys keys, each section
+// once for every one of head_groups groups of heads, and only within those sorted by steps.
 #pragma once
 
 #include <cstddef>
@@ -19,13 +23,15 @@ struct alignas(16) VarlenTile {
     int query_start, queries;   // the sequence's first row in q and o, and how many it has
     int key_start, keys;
     int first_row, steps;
-    int unused[2];
+    int first_head;   // of the group of heads this entry is for
+    int unused;
 };
 
 /// What the planning kernel leaves in the workspace.
 struct alignas(16) VarlenPlan {
-    int count;        // of tiles
-    int unused[7];
+    int count;        // of entries
+    unsigned taken;   // pieces of work that blocks have taken beyond their first: 0
+    int unused[6];
     VarlenTile tiles[1];
 
     static size_t bytes(long long tiles) { return static_cast<size_t>(tiles + 1) * sizeof(VarlenTile); }
@@ -34,6 +40,8 @@ struct alignas(16) VarlenPlan {
 struct VarlenBatch {
     const int *query_starts, *key_starts;   // [batch + 1]
     int batch, pack, tile_rows, step_keys;
+    int head_groups, group_heads;           // a group's heads
+    int section_keys;                       // 0: no sections
     bool causal;
     VarlenPlan* plan;
 
@@ -60,17 +68,31 @@ __device__ __forceinline__ VarlenTile varlen_tile(const VarlenBatch& b, int sequ
     return t;
 }
 
-/// Any number of blocks, each of which counts all tiles and writes its share of the list.
-__global__ void __launch_bounds__(kPlanThreads) plan_varlen(const __grid_constant__ VarlenBatch b) {
-    __shared__ int counts[kPlanThreads], steps[kPlanSorted], sequences[kPlanSorted], numbers[kPlanSorted];
+/// Where a tile stands in the list: first by its section, then by its steps, the longest first.
+struct PlanOrder {
+    static constexpr int kStepBits = 19, kMostSteps = (1 << kStepBits) - 1, kSections = 1 << (31 - kStepBits);
+
+    static __device__ __forceinline__ int key(int section, int steps) {
+        return min(section, kSections - 1) << kStepBits | (kMostSteps - min(steps, kMostSteps));
+    }
+};
+
+/// Any number of blocks of kPlanThreads, each of which counts all tiles and writes its share of the list.
+__device__ __forceinline__ void plan_tiles(const VarlenBatch& b) {
+    __shared__ int counts[kPlanThreads], keys[kPlanSorted], sequences[kPlanSorted], numbers[kPlanSorted];
+    __shared__ int lengths[kPlanSorted];
     const int thread = static_cast<int>(threadIdx.x);
     const int each = ceil_div(b.batch, kPlanThreads);
     const int begin = min(b.batch, thread * each), end = min(b.batch, begin + each);
+    const bool sections = b.section_keys > 0 && b.batch <= kPlanSorted;
     const auto tiles_of = [&](int sequence) {
         return ceil_div((b.query_starts[sequence + 1] - b.query_starts[sequence]) << b.pack, b.tile_rows);
     };
     int mine = 0;
-    for (int s = begin; s < end; ++s) mine += tiles_of(s);
+    for (int s = begin; s < end; ++s) {
+        mine += tiles_of(s);
+        if (sections) lengths[s] = b.key_starts[s + 1] - b.key_starts[s];
+    }
     counts[thread] = mine;
     __syncthreads();
     int at = 0, total = 0;   // before this thread's sequences, and in all
@@ -79,35 +101,58 @@ __global__ void __launch_bounds__(kPlanThreads) plan_varlen(const __grid_constan
         at += i < thread ? counts[i] : 0;
     }
     const int first = static_cast<int>(blockIdx.x) * kPlanThreads + thread;
-    if (first == 0) b.plan->count = total;
+    if (first == 0) {
+        b.plan->count = total * b.head_groups;
+        b.plan->taken = 0;
+    }
+    const auto write = [&](int place, VarlenTile tile, int group) {
+        tile.first_head = group * b.group_heads;
+        b.plan->tiles[place] = tile;
+    };
     const bool sorted = total <= kPlanSorted;
     for (int s = begin; s < end; ++s) {
-        const int tiles = tiles_of(s);
-        for (int number = 0; number < tiles; ++number, ++at) {
-            const VarlenTile tile = varlen_tile(b, s, tiles - 1 - number);   // with a mask the last ones are the longest
+        int longer = 0;   // keys of sequences that come before
+        for (int other = 0; sections && other < b.batch; ++other) {
+            longer += lengths[other] > lengths[s] || (lengths[other] == lengths[s] && other < s) ? lengths[other] : 0;
+        }
+        const int tiles = tiles_of(s), section = sections ? longer / b.section_keys : 0;
+        for (int number = tiles - 1; number >= 0; --number, ++at) {   // with a mask the last ones are the longest
+            const VarlenTile tile = varlen_tile(b, s, number);
             if (sorted) {
-                steps[at] = tile.steps;
+                keys[at] = PlanOrder::key(section, tile.steps);
                 sequences[at] = s;
-                numbers[at] = tiles - 1 - number;
+                numbers[at] = number;
             } else if (blockIdx.x == 0) {
-                b.plan->tiles[at] = tile;
+                for (int group = 0; group < b.head_groups; ++group) write(at * b.head_groups + group, tile, group);
             }
         }
     }
     if (!sorted) return;
     __syncthreads();
     for (int i = first; i < total; i += static_cast<int>(gridDim.x) * kPlanThreads) {
-        int place = 0;
+        const int key = keys[i], begin_of_section = key & ~PlanOrder::kMostSteps;
+        int place = 0, before = 0, beside = 0;   // among all tiles; tiles of sections before, and of this one
         for (int other = 0; other < total; ++other) {
-            place += steps[other] > steps[i] || (steps[other] == steps[i] && other < i) ? 1 : 0;
+            place += keys[other] < key || (keys[other] == key && other < i) ? 1 : 0;
+            before += keys[other] < begin_of_section ? 1 : 0;
+            beside += (keys[other] & ~PlanOrder::kMostSteps) == begin_of_section ? 1 : 0;
         }
-        b.plan->tiles[place] = varlen_tile(b, sequences[i], numbers[i]);
+        const VarlenTile tile = varlen_tile(b, sequences[i], numbers[i]);
+        for (int group = 0; group < b.head_groups; ++group) {
+            write(before * b.head_groups + group * beside + place - before, tile, group);
+        }
     }
+}
+
+__global__ void __launch_bounds__(kPlanThreads) plan_varlen(const __grid_constant__ VarlenBatch b) { plan_tiles(b); }
+
+/// How many blocks for `most` tiles.
+inline int plan_blocks(long long most) {
+    return static_cast<int>(most < kPlanSorted ? ceil_div<long long>(most, kPlanThreads) : kPlanSorted / kPlanThreads);
 }
 
 /// Launch the planning kernel with enough blocks for `most` tiles.
 inline int launch_plan(const VarlenBatch& b, long long most, void* queue) {
-    const long long blocks = most < kPlanSorted ? ceil_div<long long>(most, kPlanThreads) : kPlanSorted / kPlanThreads;
-    LAUNCH(plan_varlen, dim3(static_cast<unsigned>(blocks)), dim3(kPlanThreads), 0, queue)(b);
+    LAUNCH(plan_varlen, dim3(static_cast<unsigned>(plan_blocks(most))), dim3(kPlanThreads), 0, queue)(b);
     return LAUNCH_STATUS();
 }

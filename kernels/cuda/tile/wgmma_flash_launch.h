@@ -30,6 +30,8 @@ struct FlashLaunch {
     void* queue;
 };
 
+constexpr long long kFlashRoom = 32 << 20;   // bytes of keys and values that stay in L2 while blocks walk over them
+
 /// Begins a count in the workspace anew. One thread.
 __global__ void clear_count(unsigned* count) {
     grid_dependency_wait();
@@ -68,9 +70,8 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
     p.section = 1;
     if (a.causal && !p.pairs) {
         // So many heads that their keys and values stay in L2, so that all their long tiles come before their short ones.
-        constexpr long long kRoom = 32 << 20;
         const long long bytes = 4LL * a.seqlen_k * Shape::kHeadDim;
-        p.section = static_cast<int>(std::min(heads, std::max(1LL, kRoom / bytes) * p.heads_per_key_head));
+        p.section = static_cast<int>(std::min(heads, std::max(1LL, kFlashRoom / bytes) * p.heads_per_key_head));
     }
     if (units > 0x7fffffffLL || static_cast<long long>(p.section) * p.tiles > 0x7fffffffLL) return kUnsupportedShape;
     p.units = static_cast<int>(units);

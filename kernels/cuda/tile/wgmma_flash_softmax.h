@@ -123,19 +123,23 @@ struct WatchfulSoftmax {
     }
 };
 
-/// After a tile's last step: write the log-sum-exp of this thread's two rows, of which the first is `query`. `factors` are what
-/// the output is yet to be multiplied with.
-__device__ __forceinline__ void finish_rows(
-    const FlashProblem& p, const FlashTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
+/// After a tile's last step: the log-sum-exp of this thread's two rows, and what the output is yet to be multiplied with.
+__device__ __forceinline__ void end_rows(SoftmaxRow (&rows)[2], float (&factors)[2], float (&logs)[2], float scale) {
     // As SoftmaxRow::inverse and ::lse, with approximations: a sum is 0 (no key), NaN, or about 1 or more, since it
     // counts the score that set the maximum. The shift is rounded as it was in the exponents.
-    float logs[2];
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const float sum = rows[half].sum = quad_sum(rows[half].sum);
         factors[half] = sum == 0.0f ? 0.0f : reciprocal_approximate(sum);
-        logs[half] = sum == 0.0f ? -INFINITY : (rows[half].shift(p.scale) + log2_approximate(sum)) * kLn2;
+        logs[half] = sum == 0.0f ? -INFINITY : (rows[half].shift(scale) + log2_approximate(sum)) * kLn2;
     }
+}
+
+/// Write the log-sum-exp of this thread's two rows, of which the first is `query`; `factors` as above.
+__device__ __forceinline__ void finish_rows(
+    const FlashProblem& p, const FlashTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
+    float logs[2];
+    end_rows(rows, factors, logs, p.scale);
     if (lane % 4 == 0) {
         float* const to = p.lse + (static_cast<size_t>(tile.batch) * p.heads + tile.head) * p.queries + query;
         if (query < p.queries) to[0] = logs[0];

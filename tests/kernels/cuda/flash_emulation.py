@@ -17,24 +17,26 @@ EMULATION = Path(__file__).resolve().parent / "emulation"
 
 
 class EmulatedFlash:
-    """``wgmma_tma`` compiled for the host."""
+    """``wgmma_tma`` of a problem compiled for the host."""
 
     def __init__(
-        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels", optimise: int = 1
+        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels", optimise: int = 1,
+        problem: str = "flash_attention",
     ):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
         self.used_workspace = False      # whether the last run wrote to its workspace
-        self.binding = problem_module("flash_attention", "binding")
-        self.reference = problem_module("flash_attention", "reference")
-        library = folder / "flash_attention.so"
-        includes = [EMULATION, ROOT / "problems/flash_attention", kernels / "cuda", kernels / "common"]
+        self.problem = problem
+        self.binding = problem_module(problem, "binding")
+        self.reference = problem_module(problem, "reference")
+        library = folder / f"{problem}.so"
+        includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
             compiler, "-std=c++20", f"-O{optimise}", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall",
             "-Wno-unknown-pragmas",
             "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
             "-include", str(EMULATION / "launch.h"), *(f"-I{path}" for path in includes),
-            str(kernels / "cuda/flash_attention/wgmma_tma.cu"), "-o", str(library),
+            str(kernels / f"cuda/{problem}/wgmma_tma.cu"), "-o", str(library),
         ]
         subprocess.run(command, check=True, timeout=300)
         self.library = ctypes.CDLL(str(library))
@@ -56,7 +58,8 @@ class EmulatedFlash:
                 self.library.emulation_allow(value.data_ptr(), value.numel() * value.element_size())
         values = {**arguments, **{name: output.tensor for name, output in outputs.items()}}
         values |= {"workspace": space.tensor, "workspace_bytes": workspace_bytes, "queue": None}
-        status = self.library.flash_attention(*(_c(name, values[name]) for name in PARAMETERS["flash_attention"]))
+        entry = getattr(self.library, self.binding.SYMBOL)
+        status = entry(*(_c(name, values[name]) for name in PARAMETERS[self.problem]))
         assert status == 0, f"status {status}"
         assert space.intact
         self.used_workspace = bool((space.bytes != POISON).any())

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary flash_attention/wgmma_tma over packed sequences: tiles listed on the device, boxes that end with a sequence
+//!KERNEL arch sm_90a
+//!KERNEL tune EARLY_START=1,0
+//
+// Attention forward over packed sequences for Hopper. Producers, consumers, products and softmax are flash_attention/wgmma_tma's
+// (tile/wgmma_flash.h); what differs (tile/wgmma_flash_sequence.h):
+//
+// Order. A first kernel lists the tiles of all sequences in the workspace (tile/varlen_plan.h): in sections whose keys and values
+// L2 holds, the longest sequences first, within them by the steps of keys a tile takes, the longest first. As many blocks as
+// multiprocessors then take (tile, head) by a count, each when it is ready for one; neighbours in the count are heads of one
+// tile. The host does not know the lengths.
+//
+// Boxes. TMA's coordinates are such that a box reads zeros behind its sequence (tile/sequence_tensor_map.h): keys of the next
+// sequence, or NaN behind the last, never meet a probability of 0. Rows of a tile behind a sequence are never stored.
+//
+//   head_dim  longest sequence   queries x keys   stages K, V   turns
+//       64    up to 4096 keys      256 x  64          5, 5       yes
+//       64    more                 192 x 128          3, 3       yes
+//      128    any                  128 x 128          3, 2       no
+//      256    any                  128 x  64          2, 3       no
+//
+// Where no sequence has more than 64 queries, mma_sync's tiles take over, whose rows are filled with heads that share keys.
+//
+// Shapes: all of kernel.h with softmax_scale > 0, 16-byte aligned tensors and a workspace of 32 bytes per possible tile. Results
+// repeat to the bit.
+#include "kernel.h"
+
+#include "tile/wgmma_flash_sequence_launch.h"
+
+#ifndef TURNS
+#define TURNS 0
+#endif
+#ifndef WIDE
+#define WIDE 4096
+#endif
+
+namespace {
+
+struct Longest {
+    int queries, keys;   // of a sequence
+};
+
+template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
+using Tile = FlashShape<
+    Element, kHeadDim, kGroups, kKeys, kOptions | kFlashSeamless, kKeyStages, kValueStages, 24, SequenceWork>;
+
+template <class Element, int kHeadDim>
+int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
+    using Few = PackedTile<typename Choice<Element, kHeadDim>::Few>;
+    if (longest.queries <= Few::kQueries) {
+        a.pack = most_heads_packed(a.heads_q / a.heads_k, Few::kQueries);
+        return launch_sequences<Few>(a, batch, longest.keys, to.multiprocessors, to.workspace, to.workspace_bytes, to.queue);
+    }
+    const auto launch = [&](auto tile) { return launch_wgmma_sequences<decltype(tile)>(a, batch, longest.keys, to); };
+    constexpr int kTurns = TURNS != 0 ? kFlashTurns : 0;
+    if constexpr (kHeadDim == 64) {
+        if (longest.keys > WIDE) return launch(Tile<Element, 64, 3, 128, kFlashTurns | kFlashTwoQueries, 3, 3>());
+        return launch(Tile<Element, 64, 4, 64, kFlashTurns | kFlashTwoQueries, 5, 5>());
+    } else if constexpr (kHeadDim == 128) {
+        return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>());
+    } else {
+        return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>());
+    }
+}
+
+template <class Element>
+int dispatch(int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
+    switch (head_dim) {
+        case 64: return choose<Element, 64>(a, batch, longest, to);
+        case 128: return choose<Element, 128>(a, batch, longest, to);
+        case 256: return choose<Element, 256>(a, batch, longest, to);
+        default: return kUnsupportedShape;
+    }
+}
+
+}  // namespace
+
+extern "C" int flash_attention_varlen(
+    const void* q, const void* k, const void* v, const int* cu_seqlens_q, const int* cu_seqlens_k, void* o, float* lse,
+    int batch, int total_q, int total_k, int max_seqlen_q, int max_seqlen_k, int heads_q, int heads_k, int head_dim,
+    int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
+    VarlenArguments a{};
+    VarlenBatch sequences{};
+    if (!describe_varlen(&a, &sequences, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, batch, total_q, total_k, heads_q,
+                         heads_k, causal, softmax_scale)) {
+        return kUnsupportedShape;
+    }
+    int error = 0;
+    const FlashLaunch to = {count_multiprocessors(&error), workspace, workspace_bytes, queue};
+    if (error != 0) return error;
+    const Longest longest = {max_seqlen_q, max_seqlen_k};
+    return half != 0 ? dispatch<Fp16>(head_dim, a, sequences, longest, to)
+                     : dispatch<Bf16>(head_dim, a, sequences, longest, to);
+}
