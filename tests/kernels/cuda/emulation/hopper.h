@@ -154,6 +154,7 @@ inline void load_box(Block& block, uint32_t shared, const TensorMap& map, uint32
 /// A box of five dimensions: the contiguous one, 64 or 128 bytes long, is a swizzled row of shared memory, the others follow
 /// densely.
 inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
+    touch_global();
     const int row_bytes = map.box[0] * 2;
     if (shared % (row_bytes * 8) != 0) fail("a box must start where its swizzle pattern does");
     deliver(this_block(), {barrier, [=](Block& block) {
@@ -172,6 +173,9 @@ inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier,
                                 from += static_cast<ptrdiff_t>(map.pitches[d]) * x;
                             }
                             uint8_t* const place = shared_at(block, swizzled(to, row_bytes), 2, 2);
+                            if (inside && map.first != nullptr && (from < map.first || from + 2 > map.last)) {
+                                fail("a box reads outside its tensor");
+                            }
                             if (inside) std::memcpy(place, from, 2);
                             else std::memset(place, 0, 2);
                         }

@@ -65,6 +65,7 @@ struct Meeting {
 struct Block {
     dim3 index;
     unsigned rank = 0;   // in its cluster
+    bool waited = true;  // for the launches before, where it may start before they have ended
     std::vector<Meeting> warps;
     Meeting all;
     std::vector<uint8_t> shared;
@@ -83,6 +84,7 @@ struct Machine {
     std::vector<std::pair<const char*, size_t>> allowed;
     dim3 grid_size, block_size;
     unsigned cluster_size = 1;
+    bool early = false;   // the launch that runs may start before those before it have ended
     std::function<void()> body;
     std::function<void()> at_end;   // of every fiber
     int processors = 4;
@@ -94,6 +96,11 @@ inline Machine& machine() {
 }
 
 inline Block& this_block() { return *machine().current->block; }
+
+/// Comes before an access to global memory that an emulated instruction makes.
+inline void touch_global() {
+    if (!this_block().waited) fail("global memory is touched before earlier launches have ended");
+}
 
 inline void give_way() { swapcontext(&machine().current->context, &machine().scheduler); }
 
@@ -181,6 +188,7 @@ inline void start_block(unsigned rank, dim3 index, size_t shared_bytes) {
     Block& block = *m.blocks[rank];
     block.index = index;
     block.rank = rank;
+    block.waited = !m.early;
     block.warps.assign(threads / 32, {});
     block.all = {};
     block.shared.assign(shared_bytes, 0x7f);
@@ -224,6 +232,7 @@ struct Launch {
     dim3 grid, block;
     size_t shared_bytes;
     unsigned cluster = 1;
+    bool early = false;
 
     template <class Kernel, class... Arguments>
     void operator()(Kernel kernel, Arguments... arguments) const {
@@ -231,6 +240,7 @@ struct Launch {
         m.grid_size = grid;
         m.block_size = block;
         m.cluster_size = cluster;
+        m.early = early;
         m.body = [=] { kernel(arguments...); };
         if (grid.x % cluster != 0) fail("the grid is no whole number of clusters");
         for (unsigned z = 0; z < grid.z; ++z)

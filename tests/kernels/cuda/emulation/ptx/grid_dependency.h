@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 #pragma once
 
-inline void grid_dependency_wait() {}
+#include "machine.h"
+
+inline void grid_dependency_wait() { ::emulation::this_block().waited = true; }
 inline void grid_dependency_release() {}

@@ -5,9 +5,9 @@
 
 template <class... Parameters>
 int launch_cluster(
-    void (*kernel)(Parameters...), int blocks, int threads, int cluster, size_t shared_bytes, bool, void*,
+    void (*kernel)(Parameters...), int blocks, int threads, int cluster, size_t shared_bytes, bool early, void*,
     const Parameters&... arguments) {
     if (shared_bytes > 227 * 1024 || cluster > 8) return 1;
-    ::emulation::Launch{dim3(blocks), dim3(threads), shared_bytes, static_cast<unsigned>(cluster)}(kernel, arguments...);
+    ::emulation::Launch{dim3(blocks), dim3(threads), shared_bytes, static_cast<unsigned>(cluster), early}(kernel, arguments...);
     return 0;
 }

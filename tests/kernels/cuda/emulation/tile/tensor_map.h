@@ -18,6 +18,7 @@ struct TensorMap {
     // of maps with five dimensions, instead of the above but for the start and the element
     std::array<int, 5> sizes{}, box{};
     std::array<size_t, 5> pitches{};
+    const char *first = nullptr, *last = nullptr;   // if given, what may be read
 };
 
 inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows, int box_columns, int = 256) {
