@@ -176,8 +176,9 @@ def race(contestants: dict[str, list[Callable[[], Any]]], budget_ms: float = 250
         try:
             graphs[name] = (capture(calls), len(calls))
         except (RuntimeError, ValueError, AttributeError, TypeError) as error:
-            torch.cuda.synchronize()
             REFUSED.setdefault(name, str(error).splitlines()[0][:200])
+            say(f"{name}: {REFUSED[name]}")      # now, since what follows may fail for good
+            torch.cuda.synchronize()
     times: dict[str, list[float]] = {name: [] for name in graphs}
     begin_all = time.monotonic()
     for turn in range(25):
