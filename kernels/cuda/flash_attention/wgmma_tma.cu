@@ -51,9 +51,13 @@
 #include "kernel.h"
 
 #include "tile/wgmma_flash_launch.h"
+#include "tile/wgmma_flash_parts.h"
 
 #ifndef SLACK
 #define SLACK 24
+#endif
+#ifndef FEW
+#define FEW 1
 #endif
 #ifndef SEAMLESS
 #define SEAMLESS 1
@@ -97,6 +101,13 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     if (few.units <= multiprocessors && few.splits == 1) {
         using OneConsumer = FlashShape<Element, kHeadDim, 1, kHeadDim == 256 ? 80 : 128, 0, 2, 2, SLACK>;
         return launch_flash<OneConsumer>(a, kOwnBlocks, to);
+    }
+    constexpr bool kNarrow = kHeadDim == 256;
+    using Parts = FlashShape<
+        Element, kHeadDim, 2, kNarrow ? 64 : 128, (kNarrow ? 0 : kFlashTwoQueries) | (FEW == 2 ? kTurns : 0), kNarrow ? 2 : 3, kNarrow ? 3 : 2,
+        SLACK, PartWork>;
+    if (FEW != 0 && (a.seqlen_q <= Few::kQueries || few.splits > 2) && a.seqlen_q << heads_that_fill<128>(a) >= 128) {
+        return launch_flash_parts<Parts>(a, to);
     }
     if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
     if (few.splits > 2) return launch<Few>(a, few, workspace, queue);
