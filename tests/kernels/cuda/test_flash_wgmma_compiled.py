@@ -12,23 +12,24 @@ from tests.kernels.cuda.built import bodies, built, spills
 pytestmark = pytest.mark.toolchain
 
 
-@pytest.fixture(scope="module")
-def made():
-    """(ptxas log, library)"""
-    return built("flash_attention/wgmma_tma")
+@pytest.fixture(scope="module", params=[("flash_attention", 24), ("flash_attention_varlen", 8)], ids=lambda p: p[0])
+def made(request):
+    """(ptxas log, library, how many instances)"""
+    problem, instances = request.param
+    return *built(f"{problem}/wgmma_tma"), instances
 
 
 def test_nothing_spills_and_nothing_is_serialised(made):
-    log, _ = made
+    log, _, instances = made
     reports = spills(log)
-    assert len(reports) >= 28
+    assert len(reports) >= instances + 10      # mma_sync's tiles for few queries, merges
     assert set(reports) == {("0", "0", "0")}
     assert not [line for line in log.splitlines() if re.search(r"\b(warning|error)\b|Performance Loss", line)]
 
 
 def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(made):
     functions = bodies(made[1], "wgmma_flash")
-    assert len(functions) >= 18
+    assert len(functions) == made[2]
     for body in functions:
         assert re.search(r"HGMMA\.64x\d+x16\.F32", body)
         assert ".tnspB" in body
