@@ -5,8 +5,9 @@
     python benchmarks/dev/sequences_race.py race DIR PROBLEM ... [--seconds 25] [--only REGEX] [--budget 60]
     python benchmarks/dev/sequences_race.py chain DIR flash_attention_varlen/LABEL [--calls 200]
 
-`chain` calls one build many times without a wait between, in any order of batches, head sizes, outputs and workspaces,
-and then the same in a graph: each call must leave the bits that it leaves alone, which are checked before.
+`chain` calls one build on inputs behind which no memory is mapped, then many times without a wait between, in any
+order of batches, head sizes, outputs and workspaces, and then the same in a graph: each call must leave the bits that
+it leaves alone, which are checked before.
 A PROBLEM is flash_attention_varlen or flash_attention. `race` first runs the builds, in a process for each problem and
 with a time limit, on small cases against the problem's reference; what is wrong, crashes or hangs does not take part.
 Then the rows below whose text matches, contestants in turns as in check_attention.py. Peers: those of benchmarks/peers,
@@ -27,6 +28,7 @@ from typing import Any
 import check_attention as lib
 import flash_race
 import torch
+from guarded_memory import guarded
 
 
 def varlen(batch: int, total: int, lens: str, hq: int, hk: int, dim: int, causal: int, queries: int = 0) -> Any:
@@ -56,8 +58,10 @@ ROWS = {
         varlen(16, 65536, "decode", 32, 4, 128, 1, 64),
     ],
     "flash_attention": [
-        lib.flash(batch, sq, sk, 32, hk, 128, 1) for batch, sk in ((1, 8192), (1, 32768), (8, 8192))
-        for hk in (4, 8) for sq in (1, 4, 16, 64)],
+        *(lib.flash(batch, sq, sk, 32, hk, 128, 1) for batch, sk in ((1, 8192), (1, 32768), (8, 8192))
+          for hk in (4, 8) for sq in (1, 4, 16, 64)),
+        *(lib.flash(1, sq, 32768, 32, 4, dim, 1) for dim in (64, 256) for sq in (16, 64)),
+        lib.flash(1, 128, 32768, 8, 1, 128, 1), lib.flash(1, 256, 32768, 8, 8, 128, 1)],
 }
 
 
@@ -113,6 +117,18 @@ def chain(library: Path, calls: int) -> int:
         right, message = problem.reference.check_outputs(expected, tuple(outputs))
         lib.say(f"{library.stem} alone {case}: {'right' if right else message[:300]}, {lib.elapsed():.1f} s")
         known.append((case, data, outputs))
+    for case, data, alone in known:
+        ends = (case["tq"], case["tk"], case["tk"], case["batch"] + 1, case["batch"] + 1)
+        inputs = [guarded(x[:end]) for x, end in zip(data[:5], ends, strict=True)]
+        call, outputs = bound(case, (*inputs, *data[5:]), spaces[1])
+        try:
+            call()
+            torch.cuda.synchronize()
+        except RuntimeError as error:
+            lib.say(f"{library.stem} with nothing behind its inputs, {case}: {str(error).splitlines()[0]}")
+            return 1
+        same = all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(alone, outputs, strict=True))
+        lib.say(f"{library.stem} with nothing behind its inputs, {case}: {'the same' if same else 'differs'}")
     order = torch.randint(len(known), (calls,), generator=torch.Generator().manual_seed(1)).tolist()
     bursts = [(known[i], *bound(*known[i][:2], spaces[place * 5 // 3 % 2])) for place, i in enumerate(order)]
     torch.cuda.synchronize()

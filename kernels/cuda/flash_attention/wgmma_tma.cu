@@ -56,9 +56,6 @@
 #ifndef SLACK
 #define SLACK 24
 #endif
-#ifndef FEW
-#define FEW 1
-#endif
 #ifndef SEAMLESS
 #define SEAMLESS 1
 #endif
@@ -104,9 +101,9 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     }
     constexpr bool kNarrow = kHeadDim == 256;
     using Parts = FlashShape<
-        Element, kHeadDim, 2, kNarrow ? 64 : 128, (kNarrow ? 0 : kFlashTwoQueries) | (FEW == 2 ? kTurns : 0), kNarrow ? 2 : 3, kNarrow ? 3 : 2,
+        Element, kHeadDim, 2, kNarrow ? 64 : 128, kTurns | (kNarrow ? 0 : kFlashTwoQueries), kNarrow ? 2 : 3, kNarrow ? 3 : 2,
         SLACK, PartWork>;
-    if (FEW != 0 && (a.seqlen_q <= Few::kQueries || few.splits > 2) && a.seqlen_q << heads_that_fill<128>(a) >= 128) {
+    if ((a.seqlen_q <= Few::kQueries || few.splits > 2) && a.seqlen_q << heads_that_fill<128>(a) >= 128) {
         return launch_flash_parts<Parts>(a, to);
     }
     if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);

@@ -26,7 +26,7 @@ __device__ __forceinline__ void send_tile(
         const uint32_t full = memory.query_full(slot);
         mbarrier_wait(memory.query_empty(slot), memory.parity(number) ^ 1);
         memory.tile(group, number) = tile;
-        if (tile.steps > 0) {
+        if (tile.steps > 0 && flash_has_rows(p, tile, group * 64)) {
             mbarrier_arrive_expect(full, Shape::kQueryBytes);
             load_queries<Shape>(p, queries, memory.query(slot), full, tile, group);
         } else {

@@ -37,6 +37,13 @@ __device__ __forceinline__ int flash_steps(const SequenceProblem& p, const Seque
     return seen <= 0 ? 0 : ceil_div(seen, Shape::kKeys);
 }
 
+__device__ __forceinline__ bool flash_has_rows(const SequenceProblem&, const SequenceTile& tile, int row) {
+#if defined(OUTSIDE)
+    return true;
+#endif
+    return tile.first_query + row < tile.queries;
+}
+
 struct SequenceExtent {
     static constexpr int first_step = 0;
     int keys, ahead;   // ahead: keys that the sequence's first query sees beside its own, if there is a mask

@@ -44,6 +44,9 @@ __device__ __forceinline__ int flash_steps(const FlashProblem& p, const FlashTil
     return flash_steps<Shape>(p, tile.first_query + row, rows);
 }
 
+/// Whether queries are loaded for a warpgroup whose rows begin at `row`: here also where there are none, as zeros.
+__device__ __forceinline__ constexpr bool flash_has_rows(const FlashProblem&, const FlashTile&, int) { return true; }
+
 /// What tiles that are at work differ in beside their rows: here nothing.
 struct FlashExtent {
     static constexpr int first_step = 0;
