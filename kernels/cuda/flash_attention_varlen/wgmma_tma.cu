@@ -12,7 +12,8 @@
 // tile. The host does not know the lengths.
 //
 // Boxes. TMA's coordinates are such that a box reads zeros behind its sequence (tile/sequence_tensor_map.h): keys of the next
-// sequence, or NaN behind the last, never meet a probability of 0. Rows of a tile behind a sequence are never stored.
+// sequence, or NaN behind the last, never meet a probability of 0. No box lies wholly behind its sequence: the H200 reads there,
+// and fails where no memory is mapped. Rows of a tile behind a sequence are never stored.
 //
 //   head_dim  longest sequence   queries x keys   stages K, V   turns
 //       64    up to 4096 keys      256 x  64          5, 5       yes
@@ -27,13 +28,6 @@
 #include "kernel.h"
 
 #include "tile/wgmma_flash_sequence_launch.h"
-
-#ifndef TURNS
-#define TURNS 0
-#endif
-#ifndef WIDE
-#define WIDE 4096
-#endif
 
 namespace {
 
@@ -53,14 +47,13 @@ int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const F
         return launch_sequences<Few>(a, batch, longest.keys, to.multiprocessors, to.workspace, to.workspace_bytes, to.queue);
     }
     const auto launch = [&](auto tile) { return launch_wgmma_sequences<decltype(tile)>(a, batch, longest.keys, to); };
-    constexpr int kTurns = TURNS != 0 ? kFlashTurns : 0;
     if constexpr (kHeadDim == 64) {
-        if (longest.keys > WIDE) return launch(Tile<Element, 64, 3, 128, kFlashTurns | kFlashTwoQueries, 3, 3>());
+        if (longest.keys > 4096) return launch(Tile<Element, 64, 3, 128, kFlashTurns | kFlashTwoQueries, 3, 3>());
         return launch(Tile<Element, 64, 4, 64, kFlashTurns | kFlashTwoQueries, 5, 5>());
     } else if constexpr (kHeadDim == 128) {
-        return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>());
+        return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>());
     } else {
-        return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>());
+        return launch(Tile<Element, 256, 2, 64, 0, 2, 3>());
     }
 }
 

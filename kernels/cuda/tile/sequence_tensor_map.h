@@ -15,7 +15,8 @@ struct SequenceTensor {
 /// of them the coordinates are {0, head, positions - length + i, 0, end}: the map has two dimensions of the same pitch for
 /// positions, of which the first ends for i >= length, and starts `positions` positions before the tensor to make up for both.
 /// So a box reads zeros behind its own sequence, whatever lies there. (The idea of two dimensions that add up is Triton's, for
-/// ragged tensors.) Returns 0 or an error code of the runtime or the driver.
+/// ragged tensors.) A box must begin within its sequence: one that lies wholly behind it reads zeros, too, but an H200 was seen to
+/// fail on it where no memory is mapped behind the tensor. Returns 0 or an error code of the runtime or the driver.
 inline int encode_sequence_tensor_map(TensorMap* map, const SequenceTensor& tensor, int box, int box_heads) {
     EncodeTiled encode = nullptr;
     const int error = find_encoder(&encode);

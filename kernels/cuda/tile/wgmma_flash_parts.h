@@ -44,6 +44,7 @@ __device__ __forceinline__ int flash_steps(const PartProblem& p, const PartTile&
     return seen <= 0 ? 0 : max(0, min(tile.steps, ceil_div(seen, Shape::kKeys) - tile.first_step));
 }
 
+/// Whether a warpgroup's rows, which begin at `row`, have queries. Else none are loaded (tile/sequence_tensor_map.h).
 __device__ __forceinline__ bool flash_has_rows(const PartProblem& p, const PartTile& tile, int row) {
     return tile.first_query + row < p.queries << p.pack;
 }

@@ -37,10 +37,8 @@ __device__ __forceinline__ int flash_steps(const SequenceProblem& p, const Seque
     return seen <= 0 ? 0 : ceil_div(seen, Shape::kKeys);
 }
 
+/// Whether a warpgroup's rows, which begin at `row`, have queries. Else none are loaded (tile/sequence_tensor_map.h).
 __device__ __forceinline__ bool flash_has_rows(const SequenceProblem&, const SequenceTile& tile, int row) {
-#if defined(OUTSIDE)
-    return true;
-#endif
     return tile.first_query + row < tile.queries;
 }
 

@@ -45,9 +45,6 @@ int launch_wgmma_sequences(const VarlenArguments& a, VarlenBatch batch, int long
     batch.head_groups = a.heads_q / batch.group_heads;
     const long long key_heads = std::max(1, batch.group_heads / (a.heads_q / a.heads_k));
     batch.section_keys = static_cast<int>(kFlashRoom / (kKeyBytes * key_heads));
-#if defined(SECTIONS)
-    batch.section_keys = 0, batch.group_heads = a.heads_q, batch.head_groups = 1;
-#endif
 
     const SequenceTensor queries = {a.q, a.total_queries, a.heads_q, Shape::kHeadDim};
     const SequenceTensor keys = {a.k, a.seqlen_k, a.heads_k, Shape::kHeadDim};

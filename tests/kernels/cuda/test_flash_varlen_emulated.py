@@ -22,7 +22,7 @@ def lowered(folder: Path) -> Path:
     shutil.copytree(ROOT / "kernels", folder / "kernels")
     for path, line, other in (
         ("tile/wgmma_flash_launch.h", "kFlashRoom = 32 << 20", "kFlashRoom = 1 << 14"),
-        ("flash_attention_varlen/wgmma_tma.cu", "WIDE 4096", "WIDE 200"),
+        ("flash_attention_varlen/wgmma_tma.cu", "longest.keys > 4096", "longest.keys > 200"),
         ("flash_attention_varlen/wgmma_tma.cu", "dispatch<Fp16>", "dispatch<Bf16>"),
     ):
         source = folder / "kernels/cuda" / path
@@ -79,11 +79,14 @@ kernel.check(size, processors=2, workspace_bytes=1 << 12)
     [
         ("wgmma_flash.h", "    grid_dependency_wait();\n    grid_dependency_release();", ""),
         ("varlen_plan.h", "before * b.head_groups + group * beside", "group * beside"),
+        ("wgmma_flash_sequence.h", "return tile.first_query + row < tile.queries;", "return true;"),
     ],
-    ids=["earlier launches", "sections"],
+    ids=["earlier launches", "sections", "behind"],
 )
 def test_the_emulation_notices_damage(tmp_path, header, line, damaged):
-    """A check of the checks: a kernel that starts on an unfinished list or a list that lacks entries fails."""
+    """A check of the checks: a kernel that starts on an unfinished list, that loads queries from behind a sequence, or a
+    list that lacks entries fails.
+    """
     kernels = lowered(tmp_path)
     kernel = kernels / "cuda/flash_attention_varlen/wgmma_tma.cu"
     text = kernel.read_text()

@@ -157,6 +157,9 @@ inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier,
     touch_global();
     const int row_bytes = map.box[0] * 2;
     if (shared % (row_bytes * 8) != 0) fail("a box must start where its swizzle pattern does");
+    for (int d = 0; d < 5; ++d) {
+        if (map.first != nullptr && at[d] >= map.sizes[d]) fail("a box lies wholly behind its sequence");
+    }
     deliver(this_block(), {barrier, [=](Block& block) {
         uint32_t to = shared;
         std::array<int, 5> i{};
