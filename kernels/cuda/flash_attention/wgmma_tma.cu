@@ -31,6 +31,7 @@
 //      256    full, up to 4096     128 x  64           2, 3       yes     equal shares
 //      256    full more, causal    128 x  64           2, 3       no      equal shares, causal pairs
 //      all    few tiles, at once    64 x 128 (80)      2, 2               a block per tile
+//      all    split               128 x 128 (64)      3, 2 (2, 3)  yes   equal shares, not seamless
 //
 // At head_dim 64 and 128 there is room for the queries of two tiles. At 256 they are given back before the last step's softmax,
 // which therefore looks at maxima, too.
@@ -40,8 +41,8 @@
 // the workspace, set to zero by a launch of its own (without workspace: pairs). Which block does a tile changes no bit of it.
 // A warpgroup lets steps pass of which it sees no key, and tiles in which it has no row.
 //
-// Few queries (at most 64 of a head), whose heads share tiles, and keys that must be split to fill the device are left to
-// mma_sync's tiles.
+// Few queries (at most 64 of a head) and tiles that must be split to fill the device: heads that read the same keys share tiles of
+// 128 rows, and parts of keys are merged by a second kernel (tile/wgmma_flash_parts.h). Fewer rows are left to mma_sync's tiles.
 //
 // Registers: the compiler gets 168 (with three consumers 128, with four 96); the producer warpgroup keeps 40 (24 at head_dim 256,
 // 32 with more consumers) and a consumer takes 232 (240; 160, 112). EARLY_START launches with programmatic dependence: a block
@@ -85,8 +86,7 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     }
 }
 
-/// wgmma, but mma.sync's tiles for few queries where a head has no more queries than theirs and where keys must be split to
-/// fill the device.
+/// Where a head has few queries or keys must be split to fill the device: parts, or mma.sync's tiles if rows are few.
 template <class Element, int kHeadDim>
 int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     using Few = typename Choice<Element, kHeadDim>::Few;
