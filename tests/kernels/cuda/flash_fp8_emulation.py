@@ -34,7 +34,7 @@ class EmulatedFp8Flash:
     """``wgmma_tma`` compiled for the host."""
 
     def __init__(
-        self, folder: Path, defines: dict[str, str], kernels: Path = ROOT / "kernels", optimise: int = 1,
+        self, folder: Path, defines: dict[str, str], kernels: Path = ROOT / "kernels", optimise: int | str = 1,
     ):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
