@@ -62,7 +62,7 @@ class Poisoned:
 class EmulatedKernel:
     """One kernel file compiled for the host, as the build for ``arch`` (89 or 90) would choose its tiles."""
 
-    def __init__(self, problem: str, folder: Path, arch: int, kernels: Path = ROOT / "kernels", level: str = "-O2"):
+    def __init__(self, problem: str, folder: Path, arch: int, kernels: Path = ROOT / "kernels"):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
         self.problem = problem
@@ -72,7 +72,7 @@ class EmulatedKernel:
         library = folder / f"{problem}_{arch}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++20", level, "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            compiler, "-std=c++20", "-Og", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
             f"-D__CUDA_ARCH_LIST__={arch}0", "-x", "c++", "-include", str(EMULATION / "emulated.h"),
             *(f"-I{path}" for path in includes), str(kernels / "cuda" / problem / "mma_sync.cu"), "-o", str(library),
         ]

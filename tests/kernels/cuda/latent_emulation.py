@@ -30,7 +30,7 @@ class EmulatedLatent:
 
     def __init__(
         self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels",
-        problem: str = "mla_decode", variant: str = "wgmma_tma", arch: int = 90, level: str = "-O2",
+        problem: str = "mla_decode", variant: str = "wgmma_tma", arch: int = 90,
     ):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
@@ -39,7 +39,7 @@ class EmulatedLatent:
         library = folder / f"{problem}_{arch}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++20", level, "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            compiler, "-std=c++20", "-Og", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
             f"-D__CUDA_ARCH_LIST__={arch}0", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
             "-include", str(EMULATION / "decode.h"), *(f"-I{path}" for path in includes),
             str(kernels / f"cuda/{problem}/{variant}.cu"), "-o", str(library),

@@ -215,7 +215,7 @@ FAULTS = {   # of each kernel: faults that the runs above must be able to see
 def planted(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("faults")
     kernels = faults.plant(folder, FAULTS[request.param])
-    return EmulatedKernel(request.param, folder, 90, kernels, level="-Og")               # built sooner
+    return EmulatedKernel(request.param, folder, 90, kernels)
 
 
 def test_the_emulation_notices(planted):

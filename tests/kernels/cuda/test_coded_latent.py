@@ -76,7 +76,7 @@ FAULTS = {
 
 
 def planted(kernels, folder):
-    kernel = EmulatedLatent(folder, {}, kernels, arch=89, level="-Og", **KERNEL)         # built sooner
+    kernel = EmulatedLatent(folder, {}, kernels, arch=89, **KERNEL)
 
     def check(_fault):
         check_late_scale(kernel, 16)

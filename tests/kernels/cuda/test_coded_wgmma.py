@@ -105,7 +105,7 @@ WIDE_FAULTS = {           # of 64 rows
 
 
 def planted(kernels, folder):
-    kernel = EmulatedLatent(folder, {}, kernels, level="-Og", **KERNEL)                  # built sooner
+    kernel = EmulatedLatent(folder, {}, kernels, **KERNEL)
 
     def check(fault):
         for heads in {faults.NONE: (16, 64)}.get(fault, (64,) if fault in WIDE_FAULTS else (16,)):

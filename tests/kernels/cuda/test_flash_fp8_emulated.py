@@ -95,7 +95,7 @@ FAULTS = {
 
 
 def planted(kernels, folder):
-    kernel = EmulatedFp8Flash(folder, {"ONLY_DIM": 64}, optimise="g", kernels=kernels)   # built sooner
+    kernel = EmulatedFp8Flash(folder, {"ONLY_DIM": 64}, kernels)
 
     def check(_fault):
         for eager in (False, True):

@@ -173,7 +173,7 @@ FEW_FAULTS = {
 
 
 def built(kernels, folder, few, heads):
-    kernel = EmulatedLatent(folder, {"PAIRS": 1, "FEW_ROWS": few}, kernels, level="-Og")   # built sooner
+    kernel = EmulatedLatent(folder, {"PAIRS": 1, "FEW_ROWS": few}, kernels)
 
     def check(fault):
         # What a merge gets must hold a part that starts a request and has no token.

@@ -30,7 +30,7 @@ class EmulatedLayer:
         library = folder / "layer.so"
         includes = [EMULATION, ROOT / "problems/amd_mla_decode", kernels / "cuda", kernels / "common"]
         command = [
-            "g++", "-std=c++20", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            "g++", "-std=c++20", "-Og", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
             "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in (defines or {}).items()), "-x", "c++",
             "-include", str(EMULATION / "decode.h"), *(f"-I{path}" for path in includes),
             str(kernels / "cuda/amd_mla_decode/wgmma_absorbed.cu"), "-o", str(library),
