@@ -204,7 +204,8 @@ def compile_cuda(kernel: KernelSource, folder: Path, *more: str) -> None:
     # Up to PTX, not optimised: that the optimiser and ptxas take it, the builds of the tree show
     # (test_packing_changes_no_device_code).
     flags = [flag.replace("code=sm_", "code=compute_") for flag in pack.device_flags("cuda", arch)]
-    command = [str(nvcc()), *TORCH_CUDA_FLAGS, *flags, "-Xcicc", "-O0", *more, "-c", str(file), "-o", str(folder / "cuda.o")]
+    flags += ["-Xcicc", "-O0", *more]
+    command = [str(nvcc()), *TORCH_CUDA_FLAGS, *flags, "-c", str(file), "-o", str(folder / "cuda.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
