@@ -53,7 +53,7 @@ def belongs_to(item: pytest.Item) -> set[str]:
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """``-n auto``: one more than there are cores, since judgements and sandboxes wait as much as they compute."""
-    return len(os.sched_getaffinity(0)) + 1
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
