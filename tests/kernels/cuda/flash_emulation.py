@@ -20,7 +20,7 @@ class EmulatedFlash:
     """``wgmma_tma`` of a problem compiled for the host."""
 
     def __init__(
-        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels", optimise: int = 1,
+        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels", optimise: str = "1",
         problem: str = "flash_attention",
     ):
         compiler = shutil.which("g++")
