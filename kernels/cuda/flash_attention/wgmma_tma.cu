@@ -31,7 +31,7 @@
 //      256    full, up to 4096     128 x  64           2, 3       yes     equal shares
 //      256    full more, causal    128 x  64           2, 3       no      equal shares, causal pairs
 //      all    few tiles, at once    64 x 128 (80)      2, 2               a block per tile
-//      all    few queries, split  128 x 128 (64)      3, 2 (2, 3)  yes   equal shares, with a seam
+//      all    few queries, split   128 x 128 (64)      3, 2 (2, 3) yes     equal shares, with a seam
 //
 // At head_dim 64 and 128 there is room for the queries of two tiles. At 256 they are given back before the last step's softmax,
 // which therefore looks at maxima, too.
