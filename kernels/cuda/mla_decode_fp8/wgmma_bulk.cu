@@ -47,6 +47,17 @@
 #include "tile/wgmma_coded.h"
 #include "tile/wgmma_coded_wide.h"
 
+#ifndef CONSUMER_REGISTERS
+#define CONSUMER_REGISTERS 216  // converting warpgroups get what two of these leave of 512
+#endif
+#ifndef LATE_LOADS
+#define LATE_LOADS 1
+#endif
+#ifndef CONVERTED
+#define CONVERTED 32
+#endif
+#include "tile/wgmma_latent_codes.h"
+
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which chunks may grow so that equal requests need not be merged
 #endif
@@ -85,6 +96,24 @@ extern "C" int mla_decode_fp8(
     a.max_blocks = max_blocks_per_seq;
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
+    if (CONVERTED && rows % CONVERTED == 0) {
+        LatentCodesArguments c{};
+        c.q = a.q;
+        c.cache = a.cache;
+        c.block_table = a.block_table;
+        c.o = a.o;
+        c.lse = a.lse;
+        c.schedule = a.schedule;
+        c.seqlen_q = a.seqlen_q;
+        c.heads = a.heads;
+        c.max_blocks = a.max_blocks;
+        c.query_buffers = 1;
+        c.causal = a.causal;
+        c.scale = 1.0f;
+        c.code_scale = a.scale;
+        return launch_coded_pages<LatentCodes>(
+            latent_codes<LatentCodes>, c, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+    }
     using Rows64 = CodedWide<64, 6>;
     using Rows32 = CodedWide<32, 8>;
     if (rows % 64 == 0) {

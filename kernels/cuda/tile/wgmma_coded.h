@@ -60,7 +60,7 @@ int launch_coded_pages(
     }
     if (status != 0) return status;
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
-    a.row_tiles = rows / Shape::kRows;
+    a.row_tiles = ceil_div(rows, Shape::kRows);
     const long long most = std::min<long long>(
         SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
     a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);

@@ -40,6 +40,7 @@ struct LatentConsumer {
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
+    using Element = typename Shape::Element;
 
     // Computed anew where needed: registers are scarce.
     __device__ __forceinline__ int block_group() const { return static_cast<int>(blockIdx.x) / a.row_tiles; }
@@ -71,12 +72,13 @@ struct LatentConsumer {
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
             const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
-            mbarrier_wait(full + panel * 8, parity);
+            if (!Shape::kCoded || i == 0 || i % Shape::kHalfPanels == 1) mbarrier_wait(full + panel * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
                 const int at = panel * kStep + 2 * step;
-                Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, i + step > 0);
+                if (i == 0) Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, step > 0);
+                else Wgmma16<Shape::kTokens, Element>::product(scores, queries + at, keys + at, true);
             }
         }
         wgmma_commit();
@@ -126,6 +128,17 @@ struct LatentConsumer {
         }
     }
 
+    /// Coded tokens (tile/wgmma_latent_codes.h): the exponent of a token's weight, which is its probability times its unit. Queries
+    /// and tokens were divided by powers of two; a row's also has the softmax scale.
+    __device__ __forceinline__ void weigh(Scores& scores) const {
+        const float factors[2] = {memory.factors()[row(0)], memory.factors()[row(1)]};
+#pragma unroll
+        for (int i = 0; i < Shape::kTokens / 2; ++i) {
+            const float2 unit = memory.units(group)[i / 4 * 8 + lane % 4 * 2 + i % 2];
+            scores[i] = scores[i] * factors[i / 2 % 2] * unit.x + unit.y;
+        }
+    }
+
     /// Hide the tokens from the rows' limits on.
     __device__ __forceinline__ void mask(Scores& scores, const int (&limits)[2], int first_token) const {
 #pragma unroll
@@ -136,13 +149,18 @@ struct LatentConsumer {
 
     /// Probabilities in place of the scores of row `half`.
     __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2], int half) const {
-        const float shift = rows[half].shift(a.scale);
+        const float shift = rows[half].shift(a.scale) - Shape::kRaised;
         float sum[2] = {};
 #pragma unroll
         for (int i = 0; i < Shape::kTokens / 4; ++i) {
             float& score = scores[i / 2 * 4 + 2 * half + i % 2];
             score = Exp2()(score * a.scale - shift);
-            sum[i % 2] += score;
+            if constexpr (Shape::kCoded) {
+                const float unit = memory.units(group)[i / 2 * 8 + lane % 4 * 2 + i % 2].x;
+                sum[i % 2] += score * float_from_bits((254u << 23) - bits_from_float(unit));
+            } else {
+                sum[i % 2] += score;
+            }
         }
         rows[half].sum += sum[0] + sum[1];
     }
@@ -199,7 +217,7 @@ struct LatentConsumer {
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p + 2 * step, b + 128 * step, true);
+                Wgmma16<Shape::kHalf, Element, true>::product(out, p + 2 * step, b + 128 * step, true);
             }
             wgmma_commit();
         };
@@ -212,7 +230,8 @@ struct LatentConsumer {
         // The scores are complete. Warpgroup 1 accepts meanwhile.
         const auto compute = [&](int own) {
             constexpr bool kAccepts = group == 1;
-            release(group, Shape::kParts - 1);
+            if constexpr (Shape::kCoded) weigh(scores);
+            else release(group, Shape::kParts - 1);
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
@@ -220,12 +239,13 @@ struct LatentConsumer {
             raise_maxima(scores, rows, factor);
             exponentials(scores, rows, 0);
             exponentials(scores, rows, 1);
+            if constexpr (Shape::kCoded) release(group, Shape::kParts - 1);  // with the tokens' units
             uint32_t p[kSteps][4];
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
+                    p[step][i] = Element::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
                 }
             }
             if (kAccepts) finish_accepting();
@@ -240,14 +260,14 @@ struct LatentConsumer {
                 for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
             }
             fence_async_shared();
-            if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
+            if (!Shape::kCoded && first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
             rescale(out, factor);
             const uint64_t b = values(group);
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p[step], b + 128 * step, true);
+                Wgmma16<Shape::kHalf, Element, true>::product(out, p[step], b + 128 * step, true);
             }
             wgmma_commit();
             wgmma_wait<0>();
@@ -309,7 +329,7 @@ struct LatentConsumer {
             if (group == 0 && lane % 4 == 0) {
                 const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
                 const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale);
+                (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale) - Shape::kRaised * kLn2;
             }
             if (piece.whole()) {
                 uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
