@@ -21,6 +21,7 @@
 #include "tile/attention_mma.h"
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
+#include "tile/wgmma_latent_codes_softmax.h"
 #include "tile/wgmma_latent_shape.h"
 #include "tile/wgmma_latent_store.h"
 
@@ -128,17 +129,6 @@ struct LatentConsumer {
         }
     }
 
-    /// Coded tokens (tile/wgmma_latent_codes.h): the exponent of a token's weight, which is its probability times its unit. Queries
-    /// and tokens were divided by powers of two; a row's also has the softmax scale.
-    __device__ __forceinline__ void weigh(Scores& scores) const {
-        const float factors[2] = {memory.factors()[row(0)], memory.factors()[row(1)]};
-#pragma unroll
-        for (int i = 0; i < Shape::kTokens / 2; ++i) {
-            const float2 unit = memory.units(group)[i / 4 * 8 + lane % 4 * 2 + i % 2];
-            scores[i] = scores[i] * factors[i / 2 % 2] * unit.x + unit.y;
-        }
-    }
-
     /// Hide the tokens from the rows' limits on.
     __device__ __forceinline__ void mask(Scores& scores, const int (&limits)[2], int first_token) const {
 #pragma unroll
@@ -149,18 +139,13 @@ struct LatentConsumer {
 
     /// Probabilities in place of the scores of row `half`.
     __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2], int half) const {
-        const float shift = rows[half].shift(a.scale) - Shape::kRaised;
+        const float shift = rows[half].shift(a.scale);
         float sum[2] = {};
 #pragma unroll
         for (int i = 0; i < Shape::kTokens / 4; ++i) {
             float& score = scores[i / 2 * 4 + 2 * half + i % 2];
             score = Exp2()(score * a.scale - shift);
-            if constexpr (Shape::kCoded) {
-                const float unit = memory.units(group)[i / 2 * 8 + lane % 4 * 2 + i % 2].x;
-                sum[i % 2] += score * float_from_bits((254u << 23) - bits_from_float(unit));
-            } else {
-                sum[i % 2] += score;
-            }
+            sum[i % 2] += score;
         }
         rows[half].sum += sum[0] + sum[1];
     }
@@ -230,16 +215,24 @@ struct LatentConsumer {
         // The scores are complete. Warpgroup 1 accepts meanwhile.
         const auto compute = [&](int own) {
             constexpr bool kAccepts = group == 1;
-            if constexpr (Shape::kCoded) weigh(scores);
-            else release(group, Shape::kParts - 1);
+            if constexpr (Shape::kCoded) {
+                const float factors[2] = {memory.factors()[row(0)], memory.factors()[row(1)]};
+                weigh_coded_scores(scores, factors, memory.units(group), lane);
+            } else {
+                release(group, Shape::kParts - 1);
+            }
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
             if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
             raise_maxima(scores, rows, factor);
-            exponentials(scores, rows, 0);
-            exponentials(scores, rows, 1);
-            if constexpr (Shape::kCoded) release(group, Shape::kParts - 1);  // with the tokens' units
+            if constexpr (Shape::kCoded) {
+                coded_weights<Shape>(scores, rows, memory.units(group), lane);
+                release(group, Shape::kParts - 1);  // with the tokens' units
+            } else {
+                exponentials(scores, rows, 0);
+                exponentials(scores, rows, 1);
+            }
             uint32_t p[kSteps][4];
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
