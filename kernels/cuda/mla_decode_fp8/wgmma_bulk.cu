@@ -47,12 +47,6 @@
 #include "tile/wgmma_coded.h"
 #include "tile/wgmma_coded_wide.h"
 
-#ifndef CONSUMER_REGISTERS
-#define CONSUMER_REGISTERS 216  // converting warpgroups get what two of these leave of 512
-#endif
-#ifndef LATE_LOADS
-#define LATE_LOADS 1
-#endif
 #ifndef CONVERTED
 #define CONVERTED 32
 #endif

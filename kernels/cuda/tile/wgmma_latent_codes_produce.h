@@ -18,8 +18,7 @@
 #include "ptx/tma.h"
 #include "ptx/unpack_fp8.h"
 #include "tile/decode_schedule.h"
-#include "tile/wgmma_coded_queries.h"
-#include "tile/wgmma_latent_codes_shape.h"
+#include "tile/wgmma_latent_codes_queries.h"
 #include "tile/wgmma_latent_produce.h"
 
 template <class Shape>
@@ -114,15 +113,6 @@ struct PageConverter {
         if (own_lane() == 0) mbarrier_arrive(barrier);
     }
 
-    __device__ __forceinline__ void convert_queries(const DecodePiece& piece, int query_parity) const {
-        mbarrier_wait(memory.query_empty(0), query_parity ^ 1);
-        const int request_rows = a.seqlen_q * a.heads, first_row = static_cast<int>(blockIdx.x) % a.row_tiles * Shape::kRows;
-        const size_t row = static_cast<size_t>(piece.request) * request_rows + first_row;
-        load_coded_queries<Shape, kThreads, Shape::kConsumerThreads, true>(
-            memory, a.q + row * (Row::kWidth * 2), min(Shape::kRows, request_rows - first_row), a.code_scale);
-        publish(memory.query_full(0));
-    }
-
     __device__ __forceinline__ void convert_piece(const DecodePiece& piece, int query_parity, uint32_t& uses) const {
         const int count = piece.steps.end - piece.steps.begin;
         // Page numbers, read two pages before they are asked into L2, which is two pages before their loads.
@@ -133,7 +123,7 @@ struct PageConverter {
         for (int i = 0; i < 4; ++i) upcoming[i] = number_of(1 + i);
         fetch(page);
         if (count > 1) fetch(upcoming[0]);
-        convert_queries(piece, query_parity);
+        bring_queries(memory, a, piece.request, query_parity);
 
         int last = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens - 1;  // token, from the page's first
         uint4 bytes[8];

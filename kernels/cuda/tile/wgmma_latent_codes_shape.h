@@ -7,6 +7,16 @@
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_shape.h"
 
+#ifndef CONSUMER_REGISTERS
+#define CONSUMER_REGISTERS 216  // converting warpgroups get what two of these leave of 512
+#endif
+#ifndef ALL_BRING_QUERIES
+#define ALL_BRING_QUERIES 1
+#endif
+#ifndef LATE_LOADS
+#define LATE_LOADS 1
+#endif
+
 /// `scale` is 1: the rows' factors have the real one.
 struct LatentCodesArguments : LatentArguments {
     float code_scale;  // softmax_scale * log2(e)
@@ -22,6 +32,7 @@ struct LatentCodes : LatentShape<1, true> {
     static constexpr bool kCoded = true;
     static constexpr float kRaised = 7.0f;  // with kSlack weights reach 2^15
     static constexpr int kConverterWarps = 4;
+    static constexpr int kQueryWarps = ALL_BRING_QUERIES ? 12 : 4, kFirstQueryWarp = 12 - kQueryWarps;
     static constexpr int kConsumerRegisters = CONSUMER_REGISTERS, kProducerRegisters = 512 - 2 * CONSUMER_REGISTERS;
 
     static constexpr int kUnits = Base::kSharedBytes;                  // [stage][token] {unit, its logarithm}, fp32

@@ -21,6 +21,7 @@
 #include "tile/attention_mma.h"
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
+#include "tile/wgmma_latent_codes_queries.h"
 #include "tile/wgmma_latent_codes_softmax.h"
 #include "tile/wgmma_latent_shape.h"
 #include "tile/wgmma_latent_store.h"
@@ -36,7 +37,7 @@ constexpr float kSlack = 8.0f;
 template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
-    const LatentArguments& a;
+    const typename Shape::Arguments& a;
     int warp, lane;
 
     using Scores = float[Shape::kTokens / 2];
@@ -351,6 +352,9 @@ struct LatentConsumer {
                     a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
                 }
                 continue;
+            }
+            if constexpr (Shape::kCoded) {
+                if (!empty && Shape::kFirstQueryWarp == 0) bring_queries<Shape>(memory, a, next.request, queries.parity);
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
             piece(next, queries, uses);

@@ -43,6 +43,7 @@ template <int kPair_, bool kOnce_, bool kRotaryApart_ = false>
 struct LatentShape {
     static constexpr int kPair = kPair_;
     static constexpr bool kOnce = kOnce_, kRotaryApart = kRotaryApart_;
+    using Arguments = LatentArguments;
     using Element = Bf16;  // of products with latent columns
     static constexpr bool kCoded = false;   // of tile/wgmma_latent_codes_shape.h, as is the next
     static constexpr float kRaised = 0.0f;  // log2 of the largest weight of a first page
