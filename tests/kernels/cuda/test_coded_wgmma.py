@@ -118,12 +118,15 @@ FAULTS = {   # file under kernels/cuda/tile, text, what stands for it where FAUL
     "the reference for scales changes, the output does not": (
         "wgmma_coded_consume.h", "change = before / state.reference;",
         "if (FAULT) change = before / state.reference;", 16),
-    "weights are read before they are there": (
-        "wgmma_coded_wide_values.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);",
-        "if (FAULT) mbarrier_wait(memory.ready(buffer), tile / 2 % 2);", 64),
-    "the output does not follow the references": (
-        "wgmma_coded_wide_values.h", "if (memory.changed()[buffer] != 0)",
-        "if (FAULT && memory.changed()[buffer] != 0)", 64),
+    "a page is converted where the one before is read": (
+        "wgmma_latent_codes_produce.h", "mbarrier_wait(memory.empty(stage, stage), parity);",
+        "if (FAULT) mbarrier_wait(memory.empty(stage, stage), parity);", 64),
+    "tokens behind the length": (
+        "wgmma_latent_codes_produce.h", "start + min(tokens, left) * Row::kBytes",
+        "start + (FAULT ? min(tokens, left) : tokens) * Row::kBytes", 64),
+    "probabilities are summed with their units": (
+        "wgmma_latent_codes_softmax.h", "score * inverses[i % 2]",
+        "score * (FAULT ? inverses[i % 2] : 1.0f)", 64),
 }
 RUN = """
 import sys; sys.path.insert(0, {root!r})
