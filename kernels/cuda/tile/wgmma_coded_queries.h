@@ -65,24 +65,23 @@ struct CodedQueryRow {
     }
 };
 
-/// A piece's queries from `q` to shared memory, by kThreads threads of the block from kFirst on. They meet afterwards. Only
-/// `live` rows are read; those behind become copies of the last one.
-template <class Shape, int kThreads, int kFirst = 0, bool kInOrder = false, class Memory>
+/// A piece's queries from `q` to shared memory, by the first kThreads threads of the block. They meet afterwards. Only
+/// `live` rows are read; those behind become copies of the last one. kTogether passes' loads are under way at a time.
+template <class Shape, int kThreads, bool kInOrder = false, int kTogether = 2, class Memory>
 __device__ __forceinline__ void load_coded_queries(
     const Memory& memory, const uint8_t* q, int live = Shape::kRows, float scale = 1.0f) {
     constexpr int kEach = kThreads / 16, kPasses = (Shape::kRows + kEach - 1) / kEach;
-    const int thread = recomputed_thread() - kFirst, part = thread % 16;
-    // Two passes' loads are under way at a time.
+    const int thread = recomputed_thread(), part = thread % 16;
 #pragma unroll
-    for (int first = 0; first < kPasses; first += 2) {
-        CodedQueryRow rows[2];
+    for (int first = 0; first < kPasses; first += kTogether) {
+        CodedQueryRow rows[kTogether];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < kTogether; ++i) {
             const int row = min((first + i) * kEach + thread / 16, live - 1);
             if (first + i < kPasses) rows[i].load(q + row * (CodedRow::kWidth * 2), part);
         }
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
+        for (int i = 0; i < kTogether; ++i) {
             if (first + i < kPasses) {
                 rows[i].template store<Shape, kInOrder>(memory, (first + i) * kEach + thread / 16, part, scale);
             }

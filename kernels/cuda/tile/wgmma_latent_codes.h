@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_codes(const __grid_
             }
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4);
         }
-        mbarrier_init(memory.query_full(0), Shape::kQueryWarps);
+        mbarrier_init(memory.query_full(0), kWarps);
         mbarrier_init(memory.query_empty(0), kWarps);
         mbarrier_fence_init();
     }

@@ -18,7 +18,7 @@
 #include "ptx/tma.h"
 #include "ptx/unpack_fp8.h"
 #include "tile/decode_schedule.h"
-#include "tile/wgmma_latent_codes_queries.h"
+#include "tile/wgmma_latent_codes_shape.h"
 #include "tile/wgmma_latent_produce.h"
 
 template <class Shape>
@@ -113,7 +113,7 @@ struct PageConverter {
         if (own_lane() == 0) mbarrier_arrive(barrier);
     }
 
-    __device__ __forceinline__ void convert_piece(const DecodePiece& piece, int query_parity, uint32_t& uses) const {
+    __device__ __forceinline__ void convert_piece(const DecodePiece& piece, uint32_t& uses) const {
         const int count = piece.steps.end - piece.steps.begin;
         // Page numbers, read two pages before they are asked into L2, which is two pages before their loads.
         const int* const table = a.block_table + (piece.request * a.max_blocks + piece.steps.begin);
@@ -123,7 +123,6 @@ struct PageConverter {
         for (int i = 0; i < 4; ++i) upcoming[i] = number_of(1 + i);
         fetch(page);
         if (count > 1) fetch(upcoming[0]);
-        bring_queries(memory, a, piece.request, query_parity);
 
         int last = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens - 1;  // token, from the page's first
         uint4 bytes[8];
@@ -197,13 +196,11 @@ struct PageConverter {
     /// All pieces of this block.
     __device__ __forceinline__ void convert() const {
         uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
-        int query_parity = 0;
         DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x) / a.row_tiles, own_lane());
         DecodePiece piece;
         while (walk.next(a.schedule, piece)) {
             if (piece.steps.end <= piece.steps.begin) continue;
-            convert_piece(piece, query_parity, uses);
-            query_parity ^= 1;
+            convert_piece(piece, uses);
         }
     }
 };

@@ -10,9 +10,6 @@
 #ifndef CONSUMER_REGISTERS
 #define CONSUMER_REGISTERS 216  // converting warpgroups get what two of these leave of 512
 #endif
-#ifndef ALL_BRING_QUERIES
-#define ALL_BRING_QUERIES 1
-#endif
 #ifndef LATE_LOADS
 #define LATE_LOADS 1
 #endif
@@ -32,7 +29,6 @@ struct LatentCodes : LatentShape<1, true> {
     static constexpr bool kCoded = true;
     static constexpr float kRaised = 7.0f;  // with kSlack weights reach 2^15
     static constexpr int kConverterWarps = 4;
-    static constexpr int kQueryWarps = ALL_BRING_QUERIES ? 12 : 4, kFirstQueryWarp = 12 - kQueryWarps;
     static constexpr int kConsumerRegisters = CONSUMER_REGISTERS, kProducerRegisters = 512 - 2 * CONSUMER_REGISTERS;
 
     static constexpr int kUnits = Base::kSharedBytes;                  // [stage][token] {unit, its logarithm}, fp32

@@ -354,7 +354,7 @@ struct LatentConsumer {
                 continue;
             }
             if constexpr (Shape::kCoded) {
-                if (!empty && Shape::kFirstQueryWarp == 0) bring_queries<Shape>(memory, a, next.request, queries.parity);
+                if (!empty) bring_queries<Shape>(memory, a, next.request, queries.parity);
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
             piece(next, queries, uses);
