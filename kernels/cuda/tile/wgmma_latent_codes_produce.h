@@ -16,6 +16,7 @@
 #include "ptx/permute_bytes.h"
 #include "ptx/prefetch.h"
 #include "ptx/tma.h"
+#include "ptx/store_shared.h"
 #include "ptx/unpack_fp8.h"
 #include "tile/decode_schedule.h"
 #include "tile/wgmma_latent_codes_shape.h"
@@ -70,22 +71,21 @@ struct PageConverter {
     template <class Next>
     __device__ __forceinline__ void convert_codes(int stage, int part, uint4 (&bytes)[8], uint32_t ratios, Next next) const {
         const int lane = own_lane(), other = lane / 4 % 2;
-        const uint32_t panel = memory.tokens(stage, part * Shape::kHalfPanels + lane / 8);
-        const int chunk = Swizzle<8>::offset(own_thread() / 32 * kTokens + other, 2 * (lane % 4));
-        const bool high = lane >= 16;
+        const uint32_t first = memory.tokens(stage, part * Shape::kHalfPanels + lane / 8) +
+            Swizzle<8>::offset(own_thread() / 32 * kTokens + other, 2 * (lane % 4));
+        const uint32_t selector = lane < 16 ? 0x1010u : 0x3232u;
 #pragma unroll
         for (int i = 0; i < 8; ++i) {
             const uint32_t both = __shfl_sync(0xffffffffu, ratios, 2 * (2 * i + other) + part);
-            const uint32_t scale = high ? permute_bytes<0x3232>(both, both) : permute_bytes<0x1010>(both, both);
-            const auto convert = [&](uint32_t first, uint32_t second) {
+            const uint32_t scale = permute_bytes(both, both, selector);
+            const auto convert = [&](uint32_t low, uint32_t high) {
                 return make_uint4(
-                    multiply_halves(unpack_e4m3_low(first), scale), multiply_halves(unpack_e4m3_high(first), scale),
-                    multiply_halves(unpack_e4m3_low(second), scale), multiply_halves(unpack_e4m3_high(second), scale));
+                    multiply_halves(unpack_e4m3_low(low), scale), multiply_halves(unpack_e4m3_high(low), scale),
+                    multiply_halves(unpack_e4m3_low(high), scale), multiply_halves(unpack_e4m3_high(high), scale));
             };
             // Rows 2 i on, where the swizzle changes by 2 i.
-            uint8_t* const rows = memory.at(panel) + i * 256;
-            *reinterpret_cast<uint4*>(rows + (chunk ^ (i % 4 * 32))) = convert(bytes[i].x, bytes[i].y);
-            *reinterpret_cast<uint4*>(rows + (chunk ^ (i % 4 * 32 + 16))) = convert(bytes[i].z, bytes[i].w);
+            store_shared((first ^ (i % 4 * 32)) + i * 256, convert(bytes[i].x, bytes[i].y));
+            store_shared((first ^ (i % 4 * 32 + 16)) + i * 256, convert(bytes[i].z, bytes[i].w));
             if (!kLate) next(i);
         }
         publish(memory.full(stage, part * Shape::kHalfPanels));
@@ -102,7 +102,7 @@ struct PageConverter {
         const uint8_t* const start = a.cache + static_cast<size_t>(page) * kPageBytes + thread * 128;
 #pragma unroll
         for (int line = 0; line < kLines; line += kThreads) {
-            if (line + thread < kLines) prefetch_l2(start + line * 128);
+            if (FETCHED_PAGES != 0 && line + thread < kLines) prefetch_l2(start + line * 128);
         }
     }
 
@@ -114,15 +114,13 @@ struct PageConverter {
     }
 
     __device__ __forceinline__ void convert_piece(const DecodePiece& piece, uint32_t& uses) const {
-        const int count = piece.steps.end - piece.steps.begin;
-        // Page numbers, read two pages before they are asked into L2, which is two pages before their loads.
-        const int* const table = a.block_table + (piece.request * a.max_blocks + piece.steps.begin);
-        const auto number_of = [&](int page) { return page < count ? __ldg(table + page) : 0; };
-        int page = number_of(0), upcoming[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) upcoming[i] = number_of(1 + i);
+        int left = piece.steps.end - piece.steps.begin;                      // pages
+        int entry = piece.request * a.max_blocks + piece.steps.begin;        // of the table, which has less than 2^28
+        const auto number_of = [&](int ahead) { return ahead < left ? __ldg(a.block_table + entry + ahead) : 0; };
+        // A page is asked into L2 two pages before its loads, and its number read one page before that.
+        int page = number_of(0), upcoming[2] = {number_of(1), number_of(2)};
         fetch(page);
-        if (count > 1) fetch(upcoming[0]);
+        if (left > 1) fetch(upcoming[0]);
 
         int last = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens - 1;  // token, from the page's first
         uint4 bytes[8];
@@ -132,12 +130,13 @@ struct PageConverter {
 #pragma unroll
             for (int i = 0; i < 8; ++i) bytes[i] = i < 4 ? columns.load(4 * i) : first.load(2 * i);
         }
+        int stage = 0;
 #pragma unroll 1
-        for (int number = 0; number < count; ++number) {
-            const int stage = number % 2, parity = static_cast<int>(uses >> stage & 1) ^ 1;
+        for (; left > 0; --left, ++entry, stage ^= 1) {
+            const int parity = static_cast<int>(uses >> stage & 1) ^ 1, third = number_of(3);
             uses ^= 1u << stage;
-            const bool more = number + 1 < count;
-            if (number + 2 < count) fetch(upcoming[1]);
+            const bool more = left > 1;
+            if (left > 2) fetch(upcoming[1]);
 
             // A unit is 2^-6 times a power of two, so that small codes keep their bits.
             float largest = fmaxf(scales.x, scales.y);
@@ -154,39 +153,47 @@ struct PageConverter {
                     memory.units(stage)[thread / 2] =
                         make_float2(float_from_bits(exponent << 23), static_cast<float>(static_cast<int>(exponent) - 127));
                 }
-                const Source next = codes(page, last, stage);
-                const int row = thread / 32 * kTokens + lane / 8, chunk = Swizzle<8>::offset(row, lane % 8);
-                uint8_t* const panel = memory.at(memory.tokens(stage, Shape::kPanels - 1));
+                const uint32_t first = memory.tokens(stage, Shape::kPanels - 1) +
+                    Swizzle<8>::offset(thread / 32 * kTokens + lane / 8, lane % 8);
+                Source next;
+                const auto bring = [&](int i) {
+                    if (i == 0) next = codes(page, last, stage);
+                    bytes[i] = next.load(2 * i);
+                };
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const float by = __shfl_sync(0xffffffffu, inverse, 2 * (4 * i + lane / 8));
                     const uint32_t both = Bf16::pack(by, by);
                     // Rows 4 i on, where the swizzle changes by 4 i.
-                    *reinterpret_cast<uint4*>(panel + i * 512 + (chunk ^ (i % 2 * 64))) = make_uint4(
-                        multiply_bfloats(bytes[i].x, both), multiply_bfloats(bytes[i].y, both),
-                        multiply_bfloats(bytes[i].z, both), multiply_bfloats(bytes[i].w, both));
-                    if (!kLate) bytes[i] = next.load(2 * i);
+                    store_shared(
+                        (first ^ (i % 2 * 64)) + i * 512,
+                        make_uint4(multiply_bfloats(bytes[i].x, both), multiply_bfloats(bytes[i].y, both),
+                                   multiply_bfloats(bytes[i].z, both), multiply_bfloats(bytes[i].w, both)));
+                    if (!kLate) bring(i);
                 }
                 publish(memory.full(stage, Shape::kPanels - 1));
                 if (kLate) {
 #pragma unroll
-                    for (int i = 0; i < 4; ++i) bytes[i] = next.load(2 * i);
+                    for (int i = 0; i < 4; ++i) bring(i);
                 }
             }
             // The owner of a page multiplies its own half of the values first.
             mbarrier_wait(memory.empty(stage, stage), parity);
             {
-                const Source next = codes(page, last, stage ^ 1);
-                convert_codes(stage, stage, bytes, ratios, [&](int i) { bytes[i] = next.load(2 * i); });
+                Source next;
+                convert_codes(stage, stage, bytes, ratios, [&](int i) {
+                    if (i == 0) next = codes(page, last, stage ^ 1);
+                    bytes[i] = next.load(2 * i);
+                });
             }
             page = upcoming[0];
             last -= Shape::kTokens;
-#pragma unroll
-            for (int i = 0; i < 3; ++i) upcoming[i] = upcoming[i + 1];
-            upcoming[3] = number_of(number + 5);
+            upcoming[0] = upcoming[1];
+            upcoming[1] = third;
             mbarrier_wait(memory.empty(stage, stage ^ 1), parity);
-            Source next = rotary(page, last);
+            Source next;
             convert_codes(stage, stage ^ 1, bytes, ratios, [&](int i) {
+                if (i == 0) next = rotary(page, last);
                 if (i == 4) next = codes(page, last, stage ^ 1);
                 if (more) bytes[i] = next.load(i < 4 ? 4 * i : 2 * i);
             });
@@ -200,7 +207,19 @@ struct PageConverter {
         DecodePiece piece;
         while (walk.next(a.schedule, piece)) {
             if (piece.steps.end <= piece.steps.begin) continue;
+            // Through the pages the walk lies in one register, a number in each of five lanes.
+            const int lane = own_lane();
+            const int kept = lane == 0   ? walk.request
+                             : lane == 1 ? walk.start
+                             : lane == 2 ? walk.begin
+                             : lane == 3 ? walk.end
+                                         : walk.extra;
             convert_piece(piece, uses);
+            walk.request = __shfl_sync(0xffffffffu, kept, 0);
+            walk.start = __shfl_sync(0xffffffffu, kept, 1);
+            walk.begin = __shfl_sync(0xffffffffu, kept, 2);
+            walk.end = __shfl_sync(0xffffffffu, kept, 3);
+            walk.extra = __shfl_sync(0xffffffffu, kept, 4);
         }
     }
 };

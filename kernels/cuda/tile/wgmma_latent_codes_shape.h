@@ -8,7 +8,10 @@
 #include "tile/wgmma_latent_shape.h"
 
 #ifndef CONSUMER_REGISTERS
-#define CONSUMER_REGISTERS 216  // converting warpgroups get what two of these leave of 512
+#define CONSUMER_REGISTERS 216  // converting warpgroups get what two of these leave of 504, what a block starts with
+#endif
+#ifndef FETCHED_PAGES
+#define FETCHED_PAGES 2
 #endif
 #ifndef LATE_LOADS
 #define LATE_LOADS 1
@@ -29,7 +32,10 @@ struct LatentCodes : LatentShape<1, true> {
     static constexpr bool kCoded = true;
     static constexpr float kRaised = 7.0f;  // with kSlack weights reach 2^15
     static constexpr int kConverterWarps = 4;
-    static constexpr int kConsumerRegisters = CONSUMER_REGISTERS, kProducerRegisters = 512 - 2 * CONSUMER_REGISTERS;
+    static constexpr int kConsumerRegisters = CONSUMER_REGISTERS, kProducerRegisters = 504 - 2 * CONSUMER_REGISTERS;
+
+    // A thread has 168 when the block starts, and nobody gives up what others do not take.
+    static_assert(2 * kConsumerRegisters + kProducerRegisters <= 3 * 168, "else the last to ask waits for ever");
 
     static constexpr int kUnits = Base::kSharedBytes;                  // [stage][token] {unit, its logarithm}, fp32
     static constexpr int kFactors = kUnits + kStages * kTokens * 8;  // [row] fp32
