@@ -120,3 +120,7 @@ extern "C" int mla_decode_fp8(
     }
     return launch_coded_pages<Rows16>(coded_pages<Rows16>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
 }
+
+#ifdef STAMPS
+extern "C" int stamps(int* out) { return static_cast<int>(cudaMemcpyFromSymbol(out, stamp_clock, 128 * 16 * 4)); }
+#endif

@@ -20,6 +20,7 @@
 #include "ptx/unpack_fp8.h"
 #include "tile/decode_schedule.h"
 #include "tile/wgmma_latent_codes_shape.h"
+#include "tile/stamp_clock.h"
 #include "tile/wgmma_latent_produce.h"
 
 template <class Shape>
@@ -67,15 +68,16 @@ struct PageConverter {
         return __ldg(reinterpret_cast<const float2*>(from.start + min(0, from.left) * Row::kBytes));
     }
 
-    /// Multiply codes by their scales over the unit. `next(i)` brings what takes the place of load i.
-    template <class Next>
+    /// Multiply codes by their scales over the unit, load kFirst first. `next(i)` brings what takes the place of load i.
+    template <int kFirst, class Next>
     __device__ __forceinline__ void convert_codes(int stage, int part, uint4 (&bytes)[8], uint32_t ratios, Next next) const {
         const int lane = own_lane(), other = lane / 4 % 2;
         const uint32_t first = memory.tokens(stage, part * Shape::kHalfPanels + lane / 8) +
             Swizzle<8>::offset(own_thread() / 32 * kTokens + other, 2 * (lane % 4));
         const uint32_t selector = lane < 16 ? 0x1010u : 0x3232u;
 #pragma unroll
-        for (int i = 0; i < 8; ++i) {
+        for (int turn = 0; turn < 8; ++turn) {
+            const int i = turn ^ kFirst;
             const uint32_t both = __shfl_sync(0xffffffffu, ratios, 2 * (2 * i + other) + part);
             const uint32_t scale = permute_bytes(both, both, selector);
             const auto convert = [&](uint32_t low, uint32_t high) {
@@ -146,7 +148,9 @@ struct PageConverter {
             const uint32_t ratios = Fp16::pack(scales.x * inverse, scales.y * inverse);
             if (more) scales = load_scales(upcoming[0], last - Shape::kTokens);
 
+            STAMP(left, 0);
             mbarrier_wait(memory.empty(stage, Shape::kParts - 1), parity);
+            STAMP(left, 1);
             {
                 const int thread = own_thread(), lane = thread % 32;
                 if (lane % 2 == 0) {
@@ -177,12 +181,14 @@ struct PageConverter {
                     for (int i = 0; i < 4; ++i) bring(i);
                 }
             }
-            // The owner of a page multiplies its own half of the values first.
+            // The owner of a page multiplies its own half of the values first. What has just been asked for is converted last.
+            STAMP(left, 2);
             mbarrier_wait(memory.empty(stage, stage), parity);
+            STAMP(left, 3);
             {
                 Source next;
-                convert_codes(stage, stage, bytes, ratios, [&](int i) {
-                    if (i == 0) next = codes(page, last, stage ^ 1);
+                convert_codes<4>(stage, stage, bytes, ratios, [&](int i) {
+                    if (i == (kLate ? 0 : 4)) next = codes(page, last, stage ^ 1);
                     bytes[i] = next.load(2 * i);
                 });
             }
@@ -190,13 +196,16 @@ struct PageConverter {
             last -= Shape::kTokens;
             upcoming[0] = upcoming[1];
             upcoming[1] = third;
+            STAMP(left, 4);
             mbarrier_wait(memory.empty(stage, stage ^ 1), parity);
+            STAMP(left, 5);
             Source next;
-            convert_codes(stage, stage ^ 1, bytes, ratios, [&](int i) {
+            convert_codes<0>(stage, stage ^ 1, bytes, ratios, [&](int i) {
                 if (i == 0) next = rotary(page, last);
                 if (i == 4) next = codes(page, last, stage ^ 1);
                 if (more) bytes[i] = next.load(i < 4 ? 4 * i : 2 * i);
             });
+            STAMP(left, 6);
         }
     }
 

@@ -19,6 +19,7 @@
 #include "ptx/tma.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/attention_mma.h"
+#include "tile/stamp_clock.h"
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_latent_codes_queries.h"
@@ -256,6 +257,7 @@ struct LatentConsumer {
             fence_async_shared();
             if (!Shape::kCoded && first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
+            STAMP(pages - own, 11);
             rescale(out, factor);
             const uint64_t b = values(group);
             wgmma_fence();
@@ -267,6 +269,7 @@ struct LatentConsumer {
             wgmma_wait<0>();
             wgmma_results(out);
             release(group, group);
+            STAMP(pages - own, 12);
         };
 
         if (group >= pages && pages > 0) release_query(buffer);  // the only page is the other's
@@ -277,12 +280,18 @@ struct LatentConsumer {
                     accept();
                     finish_accepting();
                 }
+                STAMP(pages - own, 8);
                 start_scores(scores, uses % 2, buffer);
+                STAMP(pages - own, 9);
                 wgmma_wait<0>();
+                STAMP(pages - own, 10);
             } else {
+                STAMP(pages - own, 8);
                 start_scores(scores, uses % 2, buffer);
+                STAMP(pages - own, 9);
                 begin_accepting();
                 wgmma_wait<0>();
+                STAMP(pages - own, 10);
                 accept();
             }
             wgmma_results(scores);
