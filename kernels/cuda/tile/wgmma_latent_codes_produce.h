@@ -27,7 +27,7 @@ template <class Shape>
 struct PageConverter {
     using Row = CodedRow;
     static constexpr int kTokens = Shape::kTokens / Shape::kConverterWarps;  // of a warp
-    static constexpr bool kLate = LATE_LOADS != 0;
+    static constexpr int kTogether = TOGETHER;
     static constexpr int kPageBytes = Row::kPage * Row::kBytes, kThreads = 32 * Shape::kConverterWarps;
 
     const LatentMemory<Shape>& memory;
@@ -37,44 +37,47 @@ struct PageConverter {
     static __device__ __forceinline__ int own_thread() { return recomputed_thread() & (kThreads - 1); }
     static __device__ __forceinline__ int own_lane() { return recomputed_thread() & 31; }
 
-    /// Where a lane's loads of a page begin: its own token there, and how many tokens further on the request's last one is. Tokens
-    /// behind that may be NaN, so their rows become copies of it: they are masked.
-    struct Source {
-        const uint8_t* start;
-        int left;
-
-        __device__ __forceinline__ uint4 load(int tokens) const { return load_once(start + min(tokens, left) * Row::kBytes); }
-    };
-    /// `token` of the warp's sixteen and `byte` of its row; the page's last token is `last`.
-    __device__ __forceinline__ Source source(int page, int last, int token, int byte) const {
-        const int first = own_thread() / 32 * kTokens + token;
-        return {a.cache + static_cast<size_t>(page) * kPageBytes + (first * Row::kBytes + byte), last - first};
+    /// Where a lane's loads of a page begin: `token` of the warp's sixteen and `byte` of its row.
+    __device__ __forceinline__ const uint8_t* source(int page, int token, int byte) const {
+        return a.cache + static_cast<size_t>(page) * kPageBytes + ((own_thread() / 32 * kTokens + token) * Row::kBytes + byte);
     }
     /// Latent columns: a load is of two tokens by 256 columns, four lanes one behind the other in a token's panel, then the other
-    /// token, so that eight lanes' stores meet all banks.
-    __device__ __forceinline__ Source codes(int page, int last, int part) const {
+    /// token, so that eight lanes' stores meet all banks. Load i is that of tokens 2 i on.
+    __device__ __forceinline__ const uint8_t* codes(int page, int part) const {
         const int lane = own_lane();
-        return source(page, last, lane / 4 % 2, part * Shape::kHalf + (lane / 8 * 4 + lane % 4) * 16);
+        return source(page, lane / 4 % 2, part * Shape::kHalf + (lane / 8 * 4 + lane % 4) * 16);
     }
+    static __device__ __forceinline__ uint4 load_codes(const uint8_t* from, int i) { return load_once(from + 2 * i * Row::kBytes); }
     /// Rotary columns: a load is of four tokens.
-    __device__ __forceinline__ Source rotary(int page, int last) const {
+    __device__ __forceinline__ const uint8_t* rotary(int page) const {
         const int lane = own_lane();
-        return source(page, last, lane / 8, Row::kRopeStart + lane % 8 * 16);
+        return source(page, lane / 8, Row::kRopeStart + lane % 8 * 16);
     }
+    static __device__ __forceinline__ uint4 load_rotary(const uint8_t* from, int i) { return load_once(from + 4 * i * Row::kBytes); }
     /// Two scales of token lane / 2.
-    __device__ __forceinline__ float2 load_scales(int page, int last) const {
+    __device__ __forceinline__ float2 load_scales(int page) const {
         const int lane = own_lane();
-        const Source from = source(page, last, lane / 2, Row::kScales + lane % 2 * 8);
-        return __ldg(reinterpret_cast<const float2*>(from.start + min(0, from.left) * Row::kBytes));
+        return __ldg(reinterpret_cast<const float2*>(source(page, lane / 2, Row::kScales + lane % 2 * 8)));
+    }
+    /// Tokens behind `last` hold NaN: clear what loads `kStep` tokens apart brought of them, `token` being this lane's first.
+    template <int kStep, int kCount>
+    static __device__ __forceinline__ void clear_tail(uint4 (&bytes)[8], int token, int last) {
+        if (last >= Shape::kTokens - 1) return;
+#pragma unroll
+        for (int i = 0; i < kCount; ++i) {
+            if (own_thread() / 32 * kTokens + token + kStep * i > last) bytes[i] = make_uint4(0, 0, 0, 0);
+        }
     }
 
     /// Multiply codes by their scales over the unit, load kFirst first. `next(i)` brings what takes the place of load i.
     template <int kFirst, class Next>
-    __device__ __forceinline__ void convert_codes(int stage, int part, uint4 (&bytes)[8], uint32_t ratios, Next next) const {
+    __device__ __forceinline__ void convert_codes(
+        int stage, int part, int last, uint4 (&bytes)[8], uint32_t ratios, Next next) const {
         const int lane = own_lane(), other = lane / 4 % 2;
         const uint32_t first = memory.tokens(stage, part * Shape::kHalfPanels + lane / 8) +
             Swizzle<8>::offset(own_thread() / 32 * kTokens + other, 2 * (lane % 4));
         const uint32_t selector = lane < 16 ? 0x1010u : 0x3232u;
+        clear_tail<2, 8>(bytes, other, last);
 #pragma unroll
         for (int turn = 0; turn < 8; ++turn) {
             const int i = turn ^ kFirst;
@@ -88,13 +91,14 @@ struct PageConverter {
             // Rows 2 i on, where the swizzle changes by 2 i.
             store_shared((first ^ (i % 4 * 32)) + i * 256, convert(bytes[i].x, bytes[i].y));
             store_shared((first ^ (i % 4 * 32 + 16)) + i * 256, convert(bytes[i].z, bytes[i].w));
-            if (!kLate) next(i);
+            if (turn % kTogether == kTogether - 1) {
+                // Without this the compiler moves loads before stores and needs registers for both.
+                __syncwarp();
+#pragma unroll
+                for (int j = kTogether - 1; j >= 0; --j) next(i - j);
+            }
         }
         publish(memory.full(stage, part * Shape::kHalfPanels));
-        if (kLate) {
-#pragma unroll
-            for (int i = 0; i < 8; ++i) next(i);
-        }
     }
 
     /// Ask a page into L2.
@@ -108,62 +112,60 @@ struct PageConverter {
         }
     }
 
-    /// This warp's stores of a step are there.
+    /// This warp's stores of a step are there. Whoever has wgmma read them makes them visible to it.
     static __device__ __forceinline__ void publish(uint32_t barrier) {
-        fence_async_shared();
         __syncwarp();
         if (own_lane() == 0) mbarrier_arrive(barrier);
     }
 
-    __device__ __forceinline__ void convert_piece(const DecodePiece& piece, uint32_t& uses) const {
-        int left = piece.steps.end - piece.steps.begin;                      // pages
-        int entry = piece.request * a.max_blocks + piece.steps.begin;        // of the table, which has less than 2^28
-        const auto number_of = [&](int ahead) { return ahead < left ? __ldg(a.block_table + entry + ahead) : 0; };
-        // A page is asked into L2 two pages before its loads, and its number read one page before that.
-        int page = number_of(0), upcoming[2] = {number_of(1), number_of(2)};
+    /// What outlives a page but is rarely used shares a register: each lane has one of these.
+    enum Kept { kRequest, kStart, kBegin, kEnd, kExtra, kLastEntry };
+
+    /// In `kept` lane kLastEntry has the table's entry of the piece's last page.
+    __device__ __forceinline__ void convert_piece(const DecodePiece& piece, int kept, uint32_t& uses) const {
+        int left = piece.steps.end - piece.steps.begin;  // pages
+        // Of the page with which so many are left; behind the piece that of the last one, which is then asked for in vain.
+        const auto number_of = [&](int with) {
+            return __ldg(a.block_table + (__shfl_sync(0xffffffffu, kept, kLastEntry) - max(0, with - 1)));
+        };
+        int page = number_of(left);
         fetch(page);
-        if (left > 1) fetch(upcoming[0]);
 
         int last = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens - 1;  // token, from the page's first
         uint4 bytes[8];
-        float2 scales = load_scales(page, last);
+        float2 scales;
         {
-            const Source columns = rotary(page, last), first = codes(page, last, 0);
+            scales = load_scales(page);
+            const uint8_t *const columns = rotary(page), *const first = codes(page, 0);
 #pragma unroll
-            for (int i = 0; i < 8; ++i) bytes[i] = i < 4 ? columns.load(4 * i) : first.load(2 * i);
+            for (int i = 0; i < 8; ++i) bytes[i] = i < 4 ? load_rotary(columns, i) : load_codes(first, i);
         }
-        int stage = 0;
 #pragma unroll 1
-        for (; left > 0; --left, ++entry, stage ^= 1) {
-            const int parity = static_cast<int>(uses >> stage & 1) ^ 1, third = number_of(3);
+        for (int stage = 0; left > 0; --left, stage ^= 1, last -= Shape::kTokens) {
+            const int parity = static_cast<int>(uses >> stage & 1) ^ 1;
             uses ^= 1u << stage;
-            const bool more = left > 1;
-            if (left > 2) fetch(upcoming[1]);
-
-            // A unit is 2^-6 times a power of two, so that small codes keep their bits.
-            float largest = fmaxf(scales.x, scales.y);
-            largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
-            const uint32_t exponent = max(67u, min(253u, bits_from_float(largest) >> 23)) - 6;
-            const float inverse = float_from_bits((254u - exponent) << 23);
-            const uint32_t ratios = Fp16::pack(scales.x * inverse, scales.y * inverse);
-            if (more) scales = load_scales(upcoming[0], last - Shape::kTokens);
-
+            const int next_page = number_of(left - 1);
+            uint32_t ratios;
             STAMP(left, 0);
             mbarrier_wait(memory.empty(stage, Shape::kParts - 1), parity);
             STAMP(left, 1);
             {
                 const int thread = own_thread(), lane = thread % 32;
+                if (thread / 2 > last) scales = make_float2(0.0f, 0.0f);
+                // A unit is 2^-6 times a power of two, so that small codes keep their bits.
+                float largest = fmaxf(scales.x, scales.y);
+                largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, 1));
+                const uint32_t exponent = max(67u, min(253u, bits_from_float(largest) >> 23)) - 6;
+                const float inverse = float_from_bits((254u - exponent) << 23);
+                ratios = Fp16::pack(scales.x * inverse, scales.y * inverse);
                 if (lane % 2 == 0) {
                     memory.units(stage)[thread / 2] =
                         make_float2(float_from_bits(exponent << 23), static_cast<float>(static_cast<int>(exponent) - 127));
                 }
                 const uint32_t first = memory.tokens(stage, Shape::kPanels - 1) +
                     Swizzle<8>::offset(thread / 32 * kTokens + lane / 8, lane % 8);
-                Source next;
-                const auto bring = [&](int i) {
-                    if (i == 0) next = codes(page, last, stage);
-                    bytes[i] = next.load(2 * i);
-                };
+                clear_tail<4, 4>(bytes, lane / 8, last);
+                const uint8_t* const next = codes(page, stage);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
                     const float by = __shfl_sync(0xffffffffu, inverse, 2 * (4 * i + lane / 8));
@@ -173,37 +175,32 @@ struct PageConverter {
                         (first ^ (i % 2 * 64)) + i * 512,
                         make_uint4(multiply_bfloats(bytes[i].x, both), multiply_bfloats(bytes[i].y, both),
                                    multiply_bfloats(bytes[i].z, both), multiply_bfloats(bytes[i].w, both)));
-                    if (!kLate) bring(i);
+                    if (i % kTogether == kTogether - 1) {
+                        __syncwarp();
+#pragma unroll
+                        for (int j = kTogether - 1; j >= 0; --j) bytes[i - j] = load_codes(next, i - j);
+                    }
                 }
                 publish(memory.full(stage, Shape::kPanels - 1));
-                if (kLate) {
-#pragma unroll
-                    for (int i = 0; i < 4; ++i) bring(i);
-                }
             }
             // The owner of a page multiplies its own half of the values first. What has just been asked for is converted last.
             STAMP(left, 2);
             mbarrier_wait(memory.empty(stage, stage), parity);
             STAMP(left, 3);
+            if (left > 1) fetch(next_page);
             {
-                Source next;
-                convert_codes<4>(stage, stage, bytes, ratios, [&](int i) {
-                    if (i == (kLate ? 0 : 4)) next = codes(page, last, stage ^ 1);
-                    bytes[i] = next.load(2 * i);
-                });
+                const uint8_t* const next = codes(page, stage ^ 1);
+                convert_codes<4>(stage, stage, last, bytes, ratios, [&](int i) { bytes[i] = load_codes(next, i); });
             }
-            page = upcoming[0];
-            last -= Shape::kTokens;
-            upcoming[0] = upcoming[1];
-            upcoming[1] = third;
+            page = next_page;
+            scales = load_scales(page);
             STAMP(left, 4);
             mbarrier_wait(memory.empty(stage, stage ^ 1), parity);
             STAMP(left, 5);
-            Source next;
-            convert_codes<0>(stage, stage ^ 1, bytes, ratios, [&](int i) {
-                if (i == 0) next = rotary(page, last);
-                if (i == 4) next = codes(page, last, stage ^ 1);
-                if (more) bytes[i] = next.load(i < 4 ? 4 * i : 2 * i);
+            const uint8_t* next = rotary(page);
+            convert_codes<0>(stage, stage ^ 1, last, bytes, ratios, [&](int i) {
+                if (i == 4) next = codes(page, stage ^ 1);
+                bytes[i] = i < 4 ? load_rotary(next, i) : load_codes(next, i);
             });
             STAMP(left, 6);
         }
@@ -216,19 +213,19 @@ struct PageConverter {
         DecodePiece piece;
         while (walk.next(a.schedule, piece)) {
             if (piece.steps.end <= piece.steps.begin) continue;
-            // Through the pages the walk lies in one register, a number in each of five lanes.
             const int lane = own_lane();
-            const int kept = lane == 0   ? walk.request
-                             : lane == 1 ? walk.start
-                             : lane == 2 ? walk.begin
-                             : lane == 3 ? walk.end
-                                         : walk.extra;
-            convert_piece(piece, uses);
-            walk.request = __shfl_sync(0xffffffffu, kept, 0);
-            walk.start = __shfl_sync(0xffffffffu, kept, 1);
-            walk.begin = __shfl_sync(0xffffffffu, kept, 2);
-            walk.end = __shfl_sync(0xffffffffu, kept, 3);
-            walk.extra = __shfl_sync(0xffffffffu, kept, 4);
+            const int kept = lane == kRequest ? walk.request
+                             : lane == kStart ? walk.start
+                             : lane == kBegin ? walk.begin
+                             : lane == kEnd   ? walk.end
+                             : lane == kExtra ? walk.extra
+                                              : piece.request * a.max_blocks + piece.steps.end - 1;  // less than 2^28
+            convert_piece(piece, kept, uses);
+            walk.request = __shfl_sync(0xffffffffu, kept, kRequest);
+            walk.start = __shfl_sync(0xffffffffu, kept, kStart);
+            walk.begin = __shfl_sync(0xffffffffu, kept, kBegin);
+            walk.end = __shfl_sync(0xffffffffu, kept, kEnd);
+            walk.extra = __shfl_sync(0xffffffffu, kept, kExtra);
         }
     }
 };

@@ -13,8 +13,8 @@
 #ifndef FETCHED_PAGES
 #define FETCHED_PAGES 2
 #endif
-#ifndef LATE_LOADS
-#define LATE_LOADS 1
+#ifndef TOGETHER
+#define TOGETHER 2
 #endif
 
 /// `scale` is 1: the rows' factors have the real one.

@@ -75,7 +75,11 @@ struct LatentConsumer {
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
             const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
-            if (!Shape::kCoded || i == 0 || i % Shape::kHalfPanels == 1) mbarrier_wait(full + panel * 8, parity);
+            if (!Shape::kCoded || i == 0 || i % Shape::kHalfPanels == 1) {
+                mbarrier_wait(full + panel * 8, parity);
+                // Threads stored a coded page. A fence of theirs would wait for their loads, which are always under way.
+                if constexpr (Shape::kCoded) fence_async_shared();
+            }
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
