@@ -14,7 +14,7 @@
 #include "ptx/mbarrier.h"
 #include "ptx/mul_16bit.h"
 #include "ptx/permute_bytes.h"
-#include "ptx/prefetch.h"
+#include "ptx/bulk_copy.h"
 #include "ptx/tma.h"
 #include "ptx/store_shared.h"
 #include "ptx/unpack_fp8.h"
@@ -27,7 +27,7 @@ template <class Shape>
 struct PageConverter {
     using Row = CodedRow;
     static constexpr int kTokens = Shape::kTokens / Shape::kConverterWarps;  // of a warp
-    static constexpr int kTogether = TOGETHER;
+    static constexpr int kTogether = TOGETHER == 0 ? 1 : TOGETHER;
     static constexpr int kPageBytes = Row::kPage * Row::kBytes, kThreads = 32 * Shape::kConverterWarps;
 
     const LatentMemory<Shape>& memory;
@@ -59,16 +59,6 @@ struct PageConverter {
         const int lane = own_lane();
         return __ldg(reinterpret_cast<const float2*>(source(page, lane / 2, Row::kScales + lane % 2 * 8)));
     }
-    /// Tokens behind `last` hold NaN: clear what loads `kStep` tokens apart brought of them, `token` being this lane's first.
-    template <int kStep, int kCount>
-    static __device__ __forceinline__ void clear_tail(uint4 (&bytes)[8], int token, int last) {
-        if (last >= Shape::kTokens - 1) return;
-#pragma unroll
-        for (int i = 0; i < kCount; ++i) {
-            if (own_thread() / 32 * kTokens + token + kStep * i > last) bytes[i] = make_uint4(0, 0, 0, 0);
-        }
-    }
-
     /// Multiply codes by their scales over the unit, load kFirst first. `next(i)` brings what takes the place of load i.
     template <int kFirst, class Next>
     __device__ __forceinline__ void convert_codes(
@@ -77,7 +67,6 @@ struct PageConverter {
         const uint32_t first = memory.tokens(stage, part * Shape::kHalfPanels + lane / 8) +
             Swizzle<8>::offset(own_thread() / 32 * kTokens + other, 2 * (lane % 4));
         const uint32_t selector = lane < 16 ? 0x1010u : 0x3232u;
-        clear_tail<2, 8>(bytes, other, last);
 #pragma unroll
         for (int turn = 0; turn < 8; ++turn) {
             const int i = turn ^ kFirst;
@@ -93,9 +82,17 @@ struct PageConverter {
             store_shared((first ^ (i % 4 * 32 + 16)) + i * 256, convert(bytes[i].z, bytes[i].w));
             if (turn % kTogether == kTogether - 1) {
                 // Without this the compiler moves loads before stores and needs registers for both.
-                __syncwarp();
+                if (TOGETHER != 0) __syncwarp();
 #pragma unroll
                 for (int j = kTogether - 1; j >= 0; --j) next(i - j);
+            }
+        }
+        if (last < Shape::kTokens - 1) {  // rows behind it hold NaN
+#pragma unroll 1
+            for (int i = 0; i < 8; ++i) {
+                if (own_thread() / 32 * kTokens + other + 2 * i <= last) continue;
+                store_shared((first ^ (i % 4 * 32)) + i * 256, make_uint4(0, 0, 0, 0));
+                store_shared((first ^ (i % 4 * 32 + 16)) + i * 256, make_uint4(0, 0, 0, 0));
             }
         }
         publish(memory.full(stage, part * Shape::kHalfPanels));
@@ -103,13 +100,7 @@ struct PageConverter {
 
     /// Ask a page into L2.
     __device__ __forceinline__ void fetch(int page) const {
-        constexpr int kLines = kPageBytes / 128;
-        const int thread = own_thread();
-        const uint8_t* const start = a.cache + static_cast<size_t>(page) * kPageBytes + thread * 128;
-#pragma unroll
-        for (int line = 0; line < kLines; line += kThreads) {
-            if (FETCHED_PAGES != 0 && line + thread < kLines) prefetch_l2(start + line * 128);
-        }
+        if (FETCHED_PAGES != 0 && own_thread() == 0) bulk_prefetch_l2(a.cache + static_cast<size_t>(page) * kPageBytes, kPageBytes);
     }
 
     /// This warp's stores of a step are there. Whoever has wgmma read them makes them visible to it.
@@ -132,19 +123,19 @@ struct PageConverter {
         fetch(page);
 
         int last = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens - 1;  // token, from the page's first
-        uint4 bytes[8];
-        float2 scales;
-        {
-            scales = load_scales(page);
-            const uint8_t *const columns = rotary(page), *const first = codes(page, 0);
-#pragma unroll
-            for (int i = 0; i < 8; ++i) bytes[i] = i < 4 ? load_rotary(columns, i) : load_codes(first, i);
-        }
 #pragma unroll 1
         for (int stage = 0; left > 0; --left, stage ^= 1, last -= Shape::kTokens) {
             const int parity = static_cast<int>(uses >> stage & 1) ^ 1;
             uses ^= 1u << stage;
             const int next_page = number_of(left - 1);
+            // Loads that a loop carries would be moved between registers, which waits for them.
+            uint4 bytes[8];
+            float2 scales = load_scales(page);
+            {
+                const uint8_t *const columns = rotary(page), *const first = codes(page, stage);
+#pragma unroll
+                for (int i = 0; i < 8; ++i) bytes[i] = i < 4 ? load_rotary(columns, i) : load_codes(first, i);
+            }
             uint32_t ratios;
             STAMP(left, 0);
             mbarrier_wait(memory.empty(stage, Shape::kParts - 1), parity);
@@ -164,7 +155,6 @@ struct PageConverter {
                 }
                 const uint32_t first = memory.tokens(stage, Shape::kPanels - 1) +
                     Swizzle<8>::offset(thread / 32 * kTokens + lane / 8, lane % 8);
-                clear_tail<4, 4>(bytes, lane / 8, last);
                 const uint8_t* const next = codes(page, stage);
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
@@ -176,9 +166,16 @@ struct PageConverter {
                         make_uint4(multiply_bfloats(bytes[i].x, both), multiply_bfloats(bytes[i].y, both),
                                    multiply_bfloats(bytes[i].z, both), multiply_bfloats(bytes[i].w, both)));
                     if (i % kTogether == kTogether - 1) {
-                        __syncwarp();
+                        if (TOGETHER != 0) __syncwarp();
 #pragma unroll
                         for (int j = kTogether - 1; j >= 0; --j) bytes[i - j] = load_codes(next, i - j);
+                    }
+                }
+                if (last < Shape::kTokens - 1) {
+#pragma unroll 1
+                    for (int i = 0; i < 4; ++i) {
+                        if (own_thread() / 32 * kTokens + lane / 8 + 4 * i <= last) continue;
+                        store_shared((first ^ (i % 2 * 64)) + i * 512, make_uint4(0, 0, 0, 0));
                     }
                 }
                 publish(memory.full(stage, Shape::kPanels - 1));
@@ -192,16 +189,11 @@ struct PageConverter {
                 const uint8_t* const next = codes(page, stage ^ 1);
                 convert_codes<4>(stage, stage, last, bytes, ratios, [&](int i) { bytes[i] = load_codes(next, i); });
             }
-            page = next_page;
-            scales = load_scales(page);
             STAMP(left, 4);
             mbarrier_wait(memory.empty(stage, stage ^ 1), parity);
             STAMP(left, 5);
-            const uint8_t* next = rotary(page);
-            convert_codes<0>(stage, stage ^ 1, last, bytes, ratios, [&](int i) {
-                if (i == 4) next = codes(page, stage ^ 1);
-                bytes[i] = i < 4 ? load_rotary(next, i) : load_codes(next, i);
-            });
+            convert_codes<0>(stage, stage ^ 1, last, bytes, ratios, [](int) {});
+            page = next_page;
             STAMP(left, 6);
         }
     }
