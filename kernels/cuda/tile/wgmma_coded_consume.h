@@ -12,7 +12,7 @@
 #include "ptx/tma.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_products.h"
-#include "tile/wgmma_coded_queries.h"
+#include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
@@ -162,7 +162,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
         const int pages = piece.steps.end - piece.steps.begin;
         if (pages > 0) {
-            load_coded_queries<Shape, Shape::kConsumers>(
+            load_query_terms<Shape>(
                 memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2));
             both_barrier();
         }

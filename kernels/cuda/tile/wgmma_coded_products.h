@@ -5,6 +5,7 @@
 // number i = 4j + 2h + e of a thread is query row 8j + 2t + e (t = lane % 4; its "slot" 2j + e) of token 16w + 8h + g, or of
 // column 64b + 16w + 2g + h of block b of the output (w = warp of the group, g = lane / 4).
 //
+// Keys are multiplied as the codes they are, values as fp16, since sums over many pages need more bits than the FP8 adder keeps.
 // A product takes about 120 cycles to be complete and 13 of the tensor cores' time (benchmarks/dev/wgmma_rates.cu), and its
 // registers are free only then: kCodeBuffers chunks of two products are converted or under way, and codes are loaded one ahead.
 #pragma once
@@ -12,6 +13,7 @@
 #include "ptx/ldmatrix.h"
 #include "ptx/permute_bytes.h"
 #include "ptx/unpack_fp8.h"
+#include "ptx/wgmma.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/wgmma_coded_shape.h"
 
@@ -31,14 +33,22 @@ struct CodedProducts {
     static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
     __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
 
-    /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start.
+#ifndef TERMS_APART
+#define TERMS_APART 0
+#endif
+#ifndef KEY_BUFFERS
+#define KEY_BUFFERS (TERMS_APART ? 5 : 3)
+#endif
+    /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are e4m3 operands as they lie
+    /// there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits.
     __device__ __forceinline__ void multiply_keys(
         Scores& scores, const float4 (&scales)[2], uint32_t tokens) const {
         constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
-        float sums[Row::kGroups][Shape::kSums];
-        Operands codes;
+        constexpr int kSteps = TERMS_APART ? 2 : Row::kGroup / 32;         // products along a chunk's columns
+        constexpr int kChunks = Row::kLatent / 32 / kSteps, kOf = Row::kGroup / 32 / kSteps;
+        float sums[Row::kGroups][Shape::kSums * (TERMS_APART ? 2 : 1)];
         const uint64_t queries = wgmma_operand(memory.query(0));
-        uint32_t rotary[4][4];
+        uint32_t rotary[4][4], codes[KEY_BUFFERS][kSteps][4];
 #pragma unroll
         for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
         wgmma_fence();
@@ -48,33 +58,27 @@ struct CodedProducts {
                 scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
         }
         wgmma_commit();
-        // A chunk: 32 columns of a scale's group, the groups in turns.
-        constexpr int kChunks = Row::kLatent / 32;
-        uint32_t loaded[2][4];
-        const auto load = [&](int chunk) {
-            ldmatrix_x4(loaded[chunk % 2], tokens + chunk % Row::kGroups * Row::kGroup + chunk / Row::kGroups * 32);
-        };
-        load(0);
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const int scale = chunk % Row::kGroups, column = chunk / Row::kGroups * 32;
-            if (chunk + 1 < kChunks) load(chunk + 1);
-            const uint32_t(&bytes)[4] = loaded[chunk % 2];
-            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
-            uint32_t(&operands)[2][4] = codes[chunk % kCodeBuffers];
+            if (chunk >= KEY_BUFFERS) wgmma_wait<KEY_BUFFERS - 1>();
+            uint32_t (&operands)[kSteps][4] = codes[chunk % KEY_BUFFERS];
+            const int group = chunk / kOf, first = chunk % kOf * kSteps;
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                operands[step][0] = unpack_e4m3_low(bytes[2 * step]);
-                operands[step][1] = unpack_e4m3_low(bytes[2 * step + 1]);
-                operands[step][2] = unpack_e4m3_high(bytes[2 * step]);
-                operands[step][3] = unpack_e4m3_high(bytes[2 * step + 1]);
-            }
+            for (int step = 0; step < kSteps; ++step) ldmatrix_x4(operands[step], tokens + (chunk * kSteps + step) * 32);
             wgmma_fence();
+            if constexpr (TERMS_APART) {
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                const int at = scale * Row::kGroup + column + step * 16;
-                Wgmma16<Shape::kRows, Fp16>::product(
-                    sums[scale], operands[step], queries + at / 64 * kPanel + at % 64 / 8, at % Row::kGroup > 0);
+                for (int step = 0; step < kSteps; ++step) {
+                    Wgmma<32>::product(
+                        sums[group], operands[step], queries + 2 * group * kPanel + 2 * (first + step), first + step > 0);
+                }
+            } else {
+            // The smaller terms first: the longer a sum is, the more of it the adder drops.
+#pragma unroll
+            for (int product = 0; product < 2 * kSteps; ++product) {
+                const int step = product % kSteps, panel = 2 * group + (product < kSteps ? 1 : 0);
+                Wgmma<Shape::kRows>::product(sums[group], operands[step], queries + panel * kPanel + 2 * step, product > 0);
+            }
             }
             wgmma_commit();
         }
@@ -85,6 +89,10 @@ struct CodedProducts {
 #pragma unroll
         for (int i = 0; i < Shape::kSums; ++i) {
             const float4& by = scales[i / 2 % 2];
+            if constexpr (TERMS_APART) {
+#pragma unroll
+                for (int g = 0; g < Row::kGroups; ++g) sums[g][i] += sums[g][8 + i] * 0.0625f;
+            }
             scores[i] += by.x * sums[0][i] + by.y * sums[1][i] + by.z * sums[2][i] + by.w * sums[3][i];
             scores[i] *= memory.factors()[row_of(slot_of(i))];
         }

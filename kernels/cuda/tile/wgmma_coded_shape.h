@@ -17,8 +17,10 @@ struct CodedPages {
     using Row = CodedRow;
     using Arguments = CodedArguments<PageSchedule>;
     static constexpr int kRows = 16, kTokens = PageSchedule::kTokens;
-    static constexpr int kPanels = Row::kWidth / 64;     // of the queries, 64 columns each: fp16, the last one bf16
-    static constexpr int kPanelBytes = kRows * 128;      // in the 128-byte swizzle
+    // Queries in the 128-byte swizzle: for each scale's 128 columns a panel of their larger e4m3 terms and one of the smaller ones
+    // (tile/wgmma_coded_terms.h), then the rotary columns, bf16.
+    static constexpr int kPanels = 2 * Row::kGroups + 1;
+    static constexpr int kPanelBytes = kRows * 128;
     static constexpr int kBlocks = Row::kLatent / 64;    // 64 columns of the output: the rows of one product
     static constexpr int kSums = 8;                      // accumulators of a product in a thread
     static constexpr int kConsumers = 256, kThreads = kConsumers + 128;
