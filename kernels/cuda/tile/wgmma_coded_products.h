@@ -21,14 +21,12 @@ template <class Shape>
 struct CodedProducts {
     using Row = CodedRow;
     static constexpr int kSlotsOfLane = 4;  // query rows a thread has
-    static constexpr int kCodeBuffers = 5;
 
     const CodedMemory<Shape>& memory;
     int group, warp, lane;
 
     using Output = float[Shape::kBlocks][Shape::kSums];
     using Scores = float[Shape::kSums];
-    using Operands = uint32_t[kCodeBuffers][2][4];
 
     static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
     __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
@@ -98,35 +96,44 @@ struct CodedProducts {
         }
     }
 
+#ifndef VALUE_STEPS
+#define VALUE_STEPS 2
+#endif
+#ifndef VALUE_BUFFERS
+#define VALUE_BUFFERS (VALUE_STEPS == 4 ? 3 : VALUE_STEPS == 2 ? 5 : 8)
+#endif
     /// out += codes^T weights^T. The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each;
     /// sorted by column they are rows g and g + 8 of the operand. `slots` are the halves of the page.
     __device__ __forceinline__ void multiply_values(Output& out, const uint32_t (&slots)[2]) const {
         const uint64_t weights = wgmma_operand(memory.weights(group, 0));
         const uint32_t in_slot = lane * Row::kBytes + warp * 16;
-        Operands codes;
+        constexpr int kSteps = VALUE_STEPS, kHalves = kSteps == 4 ? 1 : 2, kLoads = kSteps == 4 ? 2 : 1;
+        uint32_t codes[VALUE_BUFFERS][kSteps][4];
         // A chunk: 32 tokens and a block of columns.
-        constexpr int kChunks = 2 * Shape::kBlocks;
-        uint32_t loaded[2][4];
+        constexpr int kChunks = kHalves * Shape::kBlocks;
+        uint32_t loaded[2][kLoads][4];
         const auto load = [&](int chunk) {
-            ldmatrix_x4_trans(loaded[chunk % 2], slots[chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
+            for (int i = 0; i < kLoads; ++i) {
+                ldmatrix_x4_trans(loaded[chunk % 2][i], slots[kLoads == 2 ? i : chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
+            }
         };
         load(0);
 #pragma unroll
         for (int chunk = 0; chunk < kChunks; ++chunk) {
             const int half = chunk / Shape::kBlocks, block = chunk % Shape::kBlocks;
             if (chunk + 1 < kChunks) load(chunk + 1);
-            const uint32_t(&bytes)[4] = loaded[chunk % 2];
-            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
-            uint32_t(&operands)[2][4] = codes[chunk % kCodeBuffers];
+            const uint32_t(&bytes)[kLoads][4] = loaded[chunk % 2];
+            if (chunk >= VALUE_BUFFERS) wgmma_wait<VALUE_BUFFERS - 1>();
+            uint32_t(&operands)[kSteps][4] = codes[chunk % VALUE_BUFFERS];
 #pragma unroll
-            for (int octet = 0; octet < 4; ++octet) {
-                const uint32_t sorted = permute_bytes<0x3120>(bytes[octet], bytes[octet]);
+            for (int octet = 0; octet < 2 * kSteps; ++octet) {
+                const uint32_t sorted = permute_bytes<0x3120>(bytes[octet / 4][octet % 4], bytes[octet / 4][octet % 4]);
                 operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
                 operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
             }
             wgmma_fence();
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
+            for (int step = 0; step < kSteps; ++step) {
                 Wgmma16<Shape::kRows, Fp16>::product(
                     out[block], operands[step],
                     weights + block / 2 * (Shape::kWeightPlane / 16) + (2 * half + step) * 2, true);

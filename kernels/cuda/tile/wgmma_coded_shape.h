@@ -38,7 +38,7 @@ struct CodedPages {
     static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kSharedBytes = kBarriers + kSlots * 16;     // [slot] full, [slot] empty
+    static constexpr int kSharedBytes = kBarriers + kSlots * 16 + 2 * 8;  // [slot] full, [slot] empty, [group] read
 
     /// At the end of a piece the warpgroups exchange halves of the output's columns, fp32, in place of queries and weights. The
     /// pitch spreads the accumulators of a warp over all banks.
@@ -82,4 +82,6 @@ struct CodedMemory {
     /// Half a page has landed; is read.
     __device__ __forceinline__ uint32_t full(uint32_t slot) const { return base + Shape::kBarriers + slot * 8; }
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(Shape::kSlots + slot); }
+    /// A warpgroup's weights are read.
+    __device__ __forceinline__ uint32_t read(int group) const { return full(2 * Shape::kSlots + group); }
 };
