@@ -17,11 +17,14 @@ from tests.kernels.cuda.latent_emulation import ROOT, EmulatedLatent
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 KERNEL = {"problem": "mla_decode_fp8", "variant": "wgmma_bulk"}
+ADDER_BITS = 13      # fraction bits the tensor cores keep of e4m3 products' sums
 
 
 @pytest.fixture(scope="module")
 def mla(tmp_path_factory):
-    return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {}, **KERNEL)
+    made = EmulatedLatent(tmp_path_factory.mktemp("emulated"), {}, **KERNEL)
+    made.library.emulation_adder(ADDER_BITS)
+    return made
 
 
 def case(batch, hq, sk, lens="uniform", sq=1, causal=0):
@@ -118,6 +121,9 @@ FAULTS = {   # file under kernels/cuda/tile, text, what stands for it where FAUL
     "the reference for scales changes, the output does not": (
         "wgmma_coded_consume.h", "change = before / state.reference;",
         "if (FAULT) change = before / state.reference;", 16),
+    "queries are e4m3": (
+        "wgmma_coded_terms.h", "make_uint4(smaller[0],", "make_uint4(0, 0, 0, 0); if (FAULT) "
+        "*reinterpret_cast<uint4*>(at + Shape::kPanelBytes) = make_uint4(smaller[0],", 16),
     "weights are read before they are there": (
         "wgmma_coded_wide_values.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);",
         "if (FAULT) mbarrier_wait(memory.ready(buffer), tile / 2 % 2);", 64),
