@@ -15,9 +15,6 @@
 #include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
-#ifndef WEIGH_ONCE
-#define WEIGH_ONCE 1
-#endif
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kCodedBothBarrier = 3;   // both
 
@@ -98,7 +95,6 @@ struct CodedConsumer : CodedProducts<Shape> {
         }
     }
 
-#if WEIGH_ONCE
     /// Exponentials of a page's scores, and with the scales as weights in shared memory, a plane for each scale: fp16, at most 2^15.
     __device__ __forceinline__ void write_weights(
         const Scores& scores, const float4 (&scales)[2], const State& state, Scores& p) const {
@@ -157,50 +153,6 @@ struct CodedConsumer : CodedProducts<Shape> {
         for (int i = 0; i < Shape::kSums; ++i) state.rows[slot_of(i)].sum += p[i];
     }
 
-#else
-    /// Scores to weights in shared memory, a plane for each scale: fp16, at most 2^15.
-    __device__ __forceinline__ void weigh(Scores& scores, const float4 (&scales)[2], State& state, Output& out) const {
-        float largest_scale = 0.0f;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const float4& s = scales[h];
-            largest_scale = fmaxf(largest_scale, fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w)));
-        }
-        bool above = largest_scale > state.reference;
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) {
-            above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kCodedSlack;
-        }
-        const bool any = __any_sync(0xffffffffu, above);
-        if (lane == 0) memory.flags(group)[warp] = any;
-        group_barrier();  // all have multiplied the last weights, too
-        const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags(group));
-        if ((flags.x | flags.y | flags.z | flags.w) != 0) raise(scores, largest_scale, state, out);
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) {
-            SoftmaxRow& row = state.rows[slot_of(i)];
-            scores[i] = Exp2()(scores[i] * a.scale - row.shift(a.scale));
-            row.sum += scores[i];
-        }
-        const float multiplier = float_from_bits((261u << 23) - bits_from_float(state.reference));  // 2^7 / reference
-#pragma unroll
-        for (int g = 0; g < Row::kGroups; ++g) {
-            float by[2];
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                by[h] = (g == 0 ? scales[h].x : g == 1 ? scales[h].y : g == 2 ? scales[h].z : scales[h].w) * multiplier;
-            }
-            uint32_t w[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) w[i] = Fp16::pack(scores[2 * i] * by[i % 2], scores[2 * i + 1] * by[i % 2]);
-            stmatrix_x4_trans(
-                memory.weights(group, g) + Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
-        }
-        fence_async_shared();
-        group_barrier();
-    }
-
-#endif
     /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
     __device__ __forceinline__ void clear_tail(const uint32_t (&slots)[2], int count) const {
         constexpr int kChunks = Row::kBytes / 16;
@@ -252,7 +204,12 @@ struct CodedConsumer : CodedProducts<Shape> {
                     memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
             }
             Scores scores;
-            this->multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+            typename Base::ValueCodes codes;
+            this->multiply_keys(
+                scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16, [&](int chunk) {
+                    this->prepare_values(codes, chunk, slots);
+                    if (chunk == 4) mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1);
+                });
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
                 for (int i = 0; i < Shape::kSums; ++i) {
@@ -262,15 +219,9 @@ struct CodedConsumer : CodedProducts<Shape> {
                     if (token >= length - hidden) scores[i] = -INFINITY;
                 }
             }
-#if WEIGH_ONCE
-            mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1);
             weigh(scores, scales, state, out, own < 2);
-            this->multiply_values(out, slots);
+            this->multiply_values(out, codes, slots);
             arrive(memory.read(group));
-#else
-            weigh(scores, scales, state, out);
-            this->multiply_values(out, slots);
-#endif
             arrive(memory.empty(indices[0]));
             arrive(memory.empty(indices[1]));
         }

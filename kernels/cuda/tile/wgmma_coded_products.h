@@ -35,12 +35,13 @@ struct CodedProducts {
 #define TERMS_APART 0
 #endif
 #ifndef KEY_BUFFERS
-#define KEY_BUFFERS (TERMS_APART ? 5 : 3)
+#define KEY_BUFFERS 2
 #endif
     /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are e4m3 operands as they lie
     /// there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits.
+    template <class Meanwhile>
     __device__ __forceinline__ void multiply_keys(
-        Scores& scores, const float4 (&scales)[2], uint32_t tokens) const {
+        Scores& scores, const float4 (&scales)[2], uint32_t tokens, Meanwhile meanwhile) const {
         constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
         constexpr int kSteps = TERMS_APART ? 2 : Row::kGroup / 32;         // products along a chunk's columns
         constexpr int kChunks = Row::kLatent / 32 / kSteps, kOf = Row::kGroup / 32 / kSteps;
@@ -79,7 +80,9 @@ struct CodedProducts {
             }
             }
             wgmma_commit();
+            meanwhile(chunk);
         }
+        meanwhile(kChunks);
         wgmma_wait<0>();
         wgmma_results(scores);
 #pragma unroll
@@ -97,46 +100,62 @@ struct CodedProducts {
     }
 
 #ifndef VALUE_STEPS
-#define VALUE_STEPS 2
+#define VALUE_STEPS 4
 #endif
 #ifndef VALUE_BUFFERS
 #define VALUE_BUFFERS (VALUE_STEPS == 4 ? 3 : VALUE_STEPS == 2 ? 5 : 8)
 #endif
+#ifndef VALUES_AHEAD
+#define VALUES_AHEAD 2
+#endif
+    static constexpr int kSteps = VALUE_STEPS, kLoads = VALUE_STEPS / 2;
+    static constexpr int kValueChunks = 4 / VALUE_STEPS * Shape::kBlocks;
+    using ValueCodes = uint32_t[VALUE_BUFFERS][kSteps][4];
+    using Loaded = uint32_t[kLoads][4];
+
+    __device__ __forceinline__ void load_values(Loaded& to, int chunk, const uint32_t (&slots)[2]) const {
+        const uint32_t in_slot = lane * Row::kBytes + warp * 16;
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+            ldmatrix_x4_trans(to[i], slots[kLoads == 2 ? i : chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
+        }
+    }
+    __device__ __forceinline__ void convert_values(ValueCodes& codes, int chunk, const Loaded& bytes) const {
+        uint32_t(&operands)[kSteps][4] = codes[chunk % VALUE_BUFFERS];
+#pragma unroll
+        for (int octet = 0; octet < 2 * kSteps; ++octet) {
+            const uint32_t sorted = permute_bytes<0x3120>(bytes[octet / 4][octet % 4], bytes[octet / 4][octet % 4]);
+            operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
+            operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
+        }
+    }
+    __device__ __forceinline__ void prepare_values(ValueCodes& codes, int chunk, const uint32_t (&slots)[2]) const {
+        if (chunk >= VALUES_AHEAD) return;
+        Loaded loaded;
+        load_values(loaded, chunk, slots);
+        convert_values(codes, chunk, loaded);
+    }
     /// out += codes^T weights^T. The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each;
     /// sorted by column they are rows g and g + 8 of the operand. `slots` are the halves of the page.
-    __device__ __forceinline__ void multiply_values(Output& out, const uint32_t (&slots)[2]) const {
+    __device__ __forceinline__ void multiply_values(Output& out, ValueCodes& codes, const uint32_t (&slots)[2]) const {
         const uint64_t weights = wgmma_operand(memory.weights(group, 0));
-        const uint32_t in_slot = lane * Row::kBytes + warp * 16;
-        constexpr int kSteps = VALUE_STEPS, kHalves = kSteps == 4 ? 1 : 2, kLoads = kSteps == 4 ? 2 : 1;
-        uint32_t codes[VALUE_BUFFERS][kSteps][4];
         // A chunk: 32 tokens and a block of columns.
-        constexpr int kChunks = kHalves * Shape::kBlocks;
-        uint32_t loaded[2][kLoads][4];
-        const auto load = [&](int chunk) {
-            for (int i = 0; i < kLoads; ++i) {
-                ldmatrix_x4_trans(loaded[chunk % 2][i], slots[kLoads == 2 ? i : chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
-            }
-        };
-        load(0);
+        Loaded loaded[2];
+        if (VALUES_AHEAD < kValueChunks) load_values(loaded[VALUES_AHEAD % 2], VALUES_AHEAD, slots);
 #pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
+        for (int chunk = 0; chunk < kValueChunks; ++chunk) {
             const int half = chunk / Shape::kBlocks, block = chunk % Shape::kBlocks;
-            if (chunk + 1 < kChunks) load(chunk + 1);
-            const uint32_t(&bytes)[kLoads][4] = loaded[chunk % 2];
-            if (chunk >= VALUE_BUFFERS) wgmma_wait<VALUE_BUFFERS - 1>();
-            uint32_t(&operands)[kSteps][4] = codes[chunk % VALUE_BUFFERS];
-#pragma unroll
-            for (int octet = 0; octet < 2 * kSteps; ++octet) {
-                const uint32_t sorted = permute_bytes<0x3120>(bytes[octet / 4][octet % 4], bytes[octet / 4][octet % 4]);
-                operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
-                operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
+            if (chunk >= VALUES_AHEAD) {
+                if (chunk + 1 < kValueChunks) load_values(loaded[(chunk + 1) % 2], chunk + 1, slots);
+                if (chunk >= VALUE_BUFFERS) wgmma_wait<VALUE_BUFFERS - 1>();
+                convert_values(codes, chunk, loaded[chunk % 2]);
             }
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
                 Wgmma16<Shape::kRows, Fp16>::product(
-                    out[block], operands[step],
-                    weights + block / 2 * (Shape::kWeightPlane / 16) + (2 * half + step) * 2, true);
+                    out[block], codes[chunk % VALUE_BUFFERS][step],
+                    weights + block / 2 * (Shape::kWeightPlane / 16) + (kSteps * half + step) * 2, true);
             }
             wgmma_commit();
         }
