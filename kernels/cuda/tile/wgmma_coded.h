@@ -34,8 +34,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     }
     __syncthreads();
     if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    grid_dependency_wait();
-    grid_dependency_release();
+    if (warp >= kWarps || !DRY_RUN) {
+        grid_dependency_wait();
+        grid_dependency_release();
+    }
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();

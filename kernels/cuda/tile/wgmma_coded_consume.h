@@ -6,6 +6,7 @@
 #include "fp8.h"
 #include "online_softmax.h"
 #include "ptx/exp2.h"
+#include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
@@ -15,6 +16,9 @@
 #include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
+#ifndef DRY_RUN
+#define DRY_RUN 0
+#endif
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kCodedBothBarrier = 3;   // both
 
@@ -174,10 +178,10 @@ struct CodedConsumer : CodedProducts<Shape> {
     }
 
     /// One piece of a request; `tile` counts all pages so far.
-    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, uint32_t& tile) const {
-        const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
+    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, uint32_t& tile, bool dry) const {
+        const int length = dry ? 1 << 20 : a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
         const int pages = piece.steps.end - piece.steps.begin;
-        if (pages > 0) {
+        if (pages > 0 && !dry) {
             load_query_terms<Shape>(
                 memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2));
             both_barrier();
@@ -191,8 +195,10 @@ struct CodedConsumer : CodedProducts<Shape> {
             const uint32_t ordinal = 2 * (tile + own), next = ordinal + 1;
             const uint32_t indices[2] = {ordinal % Shape::kSlots, next % Shape::kSlots};
             const uint32_t slots[2] = {memory.slot(indices[0]), memory.slot(indices[1])};
-            mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
-            mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
+            if (!dry) {
+                mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
+                mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
+            }
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
 
@@ -221,15 +227,17 @@ struct CodedConsumer : CodedProducts<Shape> {
             }
             weigh(scores, scales, state, out, own < 2);
             this->multiply_values(out, codes, slots);
-            arrive(memory.read(group));
-            arrive(memory.empty(indices[0]));
-            arrive(memory.empty(indices[1]));
+            if (!dry) {
+                arrive(memory.read(group));
+                arrive(memory.empty(indices[0]));
+                arrive(memory.empty(indices[1]));
+            }
         }
-        tile += pages;
+        if (!dry) tile += pages;
         // Its addresses are made anew: kept throughout the loop they would spill.
         const int thread = recomputed_thread();
         const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
-        anew.finish(out, state, piece, part, first_row);
+        anew.finish(out, state, piece, part, first_row, dry);
     }
 
     /// This warpgroup's `half` of the columns, in its area, to the output or a part.
@@ -266,7 +274,7 @@ struct CodedConsumer : CodedProducts<Shape> {
 
     /// Add up the warpgroups' sums and outputs, half of the columns each, and store.
     __device__ __forceinline__ void finish(
-        const Output& out, State& state, const DecodePiece& piece, int part, int first_row) const {
+        const Output& out, State& state, const DecodePiece& piece, int part, int first_row, bool dry) const {
         constexpr int kHalfBlocks = Shape::kBlocks / 2;
 #pragma unroll
         for (int slot = 0; slot < kSlotsOfLane; ++slot) {
@@ -326,8 +334,8 @@ struct CodedConsumer : CodedProducts<Shape> {
             }
         }
         group_barrier();
-        store(piece, part, first_row);
-        if (warp == 0 && lane < 16 && group == 0) {
+        if (!dry) store(piece, part, first_row);
+        if (warp == 0 && lane < 16 && group == 0 && !dry) {
             const int at = first_row + row, query = at / a.heads, head = at % a.heads;
             const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
             const size_t part_row = static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at;
@@ -340,9 +348,14 @@ struct CodedConsumer : CodedProducts<Shape> {
     __device__ __forceinline__ void consume() const {
         uint32_t tile = 0;
         const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
-        DecodeWalk walk(a.schedule, chunk, lane);
-        DecodePiece next;
-        while (walk.next(a.schedule, next)) {
+        auto none = a.schedule;
+        bool dry = DRY_RUN;
+        if (dry) none.groups = 0;
+        else grid_dependency_wait();
+        DecodeWalk walk(none, chunk, lane);
+        DecodePiece next = {0, {0, 2}, true, true};
+#pragma unroll 1
+        while (dry || walk.next(a.schedule, next)) {
             const int part = next.part(a.schedule, chunk);
             if (next.steps.begin >= next.steps.end && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
@@ -352,7 +365,13 @@ struct CodedConsumer : CodedProducts<Shape> {
                 }
                 continue;
             }
-            piece(next, part, tile);
+            piece(next, part, tile, dry);
+            if (dry) {
+                dry = false;
+                grid_dependency_wait();
+                grid_dependency_release();
+                walk = DecodeWalk(a.schedule, chunk, lane);
+            }
         }
     }
 };
