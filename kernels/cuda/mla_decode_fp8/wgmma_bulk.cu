@@ -83,7 +83,6 @@ extern "C" int mla_decode_fp8(
     a.seqlen_q = seqlen_q;
     a.heads = heads_q;
     a.max_blocks = max_blocks_per_seq;
-    a.num_blocks = num_blocks;
     a.causal = causal != 0;
     a.scale = softmax_scale * kLog2E;
     using Rows64 = CodedWide<64, 6>;

@@ -40,7 +40,6 @@ struct CodedArguments {
     Schedule schedule;
     SplitWorkspace parts;  // rows as DecodeParts orders them
     int seqlen_q, heads, max_blocks;
-    int num_blocks;  // pages of the cache
     int row_tiles;  // blocks of a group
     bool causal;
     float scale;  // softmax_scale * log2(e)

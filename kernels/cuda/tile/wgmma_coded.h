@@ -14,13 +14,9 @@
 #include "ptx/warpgroup_registers.h"
 #include "tile/latent_merge.h"
 #include "tile/launch_cluster.h"
-#include "tile/wgmma_coded_ahead.h"
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
 
-#ifndef PAGES_AHEAD
-#define PAGES_AHEAD 4
-#endif
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_constant__ typename Shape::Arguments a) {
@@ -37,25 +33,17 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
         mbarrier_fence_init();
     }
     __syncthreads();
+    if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
+    grid_dependency_wait();
+    grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
-        if (!DRY_RUN) {
-            grid_dependency_wait();
-            grid_dependency_release();
-        }
         const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
         consumer.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == kWarps) {
-            grid_dependency_wait();
-            grid_dependency_release();
-            produce_codes<Shape>(memory, a, chunk, lane);
-        } else {
-            if (warp == kWarps + 1) ask_first_pages<Shape>(a, memory.lengths(), chunk, PAGES_AHEAD, lane);
-            fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-        }
+        if (warp == kWarps) produce_codes<Shape>(memory, a, chunk, lane);
     }
 }
 

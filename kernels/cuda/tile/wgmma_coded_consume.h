@@ -6,7 +6,6 @@
 #include "fp8.h"
 #include "online_softmax.h"
 #include "ptx/exp2.h"
-#include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
@@ -16,9 +15,6 @@
 #include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
-#ifndef DRY_RUN
-#define DRY_RUN 0
-#endif
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kCodedBothBarrier = 3;   // both
 
@@ -178,12 +174,14 @@ struct CodedConsumer : CodedProducts<Shape> {
     }
 
     /// One piece of a request; `tile` counts all pages so far.
-    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, uint32_t& tile, bool dry) const {
-        const int length = dry ? 1 << 20 : a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
+    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, uint32_t& tile) const {
+        const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
         const int pages = piece.steps.end - piece.steps.begin;
-        if (pages > 0 && !dry) {
+        if (pages > 0) {
+            // They come where the exchange of the piece before was.
             load_query_terms<Shape>(
-                memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2));
+                memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2),
+                both_barrier);
             both_barrier();
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
@@ -195,10 +193,8 @@ struct CodedConsumer : CodedProducts<Shape> {
             const uint32_t ordinal = 2 * (tile + own), next = ordinal + 1;
             const uint32_t indices[2] = {ordinal % Shape::kSlots, next % Shape::kSlots};
             const uint32_t slots[2] = {memory.slot(indices[0]), memory.slot(indices[1])};
-            if (!dry) {
-                mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
-                mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
-            }
+            mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
+            mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
 
@@ -227,43 +223,15 @@ struct CodedConsumer : CodedProducts<Shape> {
             }
             weigh(scores, scales, state, out, own < 2);
             this->multiply_values(out, codes, slots);
-            if (!dry) {
-                arrive(memory.read(group));
-                arrive(memory.empty(indices[0]));
-                arrive(memory.empty(indices[1]));
-            }
+            arrive(memory.read(group));
+            arrive(memory.empty(indices[0]));
+            arrive(memory.empty(indices[1]));
         }
-        if (!dry) tile += pages;
+        tile += pages;
         // Its addresses are made anew: kept throughout the loop they would spill.
         const int thread = recomputed_thread();
         const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
-        anew.finish(out, state, piece, part, first_row, dry);
-    }
-
-    /// This warpgroup's `half` of the columns, in its area, to the output or a part.
-    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int first_row) const {
-        const float* const area = memory.exchange(group);
-        const int request_rows = a.seqlen_q * a.heads;
-#pragma unroll
-        for (int i = 0; i < Shape::kRows / 4; ++i) {
-            const int row = Shape::kRows / 4 * warp + i;
-            if (piece.whole()) {
-                const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
-                const float4 x = from[0], y = from[1];
-                const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row + row;
-                *reinterpret_cast<uint4*>(a.o + (at * Row::kLatent + group * Shape::kHalf + lane * 8) * 2) = make_uint4(
-                    Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
-            } else {
-                const size_t at = static_cast<size_t>(part) * request_rows + first_row + row;
-                float* const to = a.parts.o + at * Row::kLatent + group * Shape::kHalf;
-#pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    const int column = j * 128 + lane * 4;
-                    *reinterpret_cast<float4*>(to + column) =
-                        *reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + column);
-                }
-            }
-        }
+        anew.finish(out, state, piece, part, first_row);
     }
 
     /// Where accumulators i and i + 2 (the same row, neighbouring columns) of a block lie in an exchange area.
@@ -274,7 +242,7 @@ struct CodedConsumer : CodedProducts<Shape> {
 
     /// Add up the warpgroups' sums and outputs, half of the columns each, and store.
     __device__ __forceinline__ void finish(
-        const Output& out, State& state, const DecodePiece& piece, int part, int first_row, bool dry) const {
+        const Output& out, State& state, const DecodePiece& piece, int part, int first_row) const {
         constexpr int kHalfBlocks = Shape::kBlocks / 2;
 #pragma unroll
         for (int slot = 0; slot < kSlotsOfLane; ++slot) {
@@ -322,40 +290,49 @@ struct CodedConsumer : CodedProducts<Shape> {
             other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
         both_barrier();
+        float2 sums[kSlotsOfLane][kHalfBlocks];
 #pragma unroll
-        for (int block = 0; block < kHalfBlocks; ++block) {
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const int i = slot / 2 * 4 + slot % 2;
 #pragma unroll
-            for (int i = 0; i < Shape::kSums; i += i % 4 == 1 ? 3 : 1) {
+            for (int block = 0; block < kHalfBlocks; ++block) {
                 const float x = group == 0 ? out[block][i] : out[kHalfBlocks + block][i];
                 const float y = group == 0 ? out[block][i + 2] : out[kHalfBlocks + block][i + 2];
-                float2& at = place(memory.exchange(group), block, i);
-                const float own = factor[slot_of(i)], theirs = other_factor[slot_of(i)];
-                at = make_float2(x * own + at.x * theirs, y * own + at.y * theirs);
+                const float2 theirs = place(memory.exchange(group), block, i);
+                sums[slot][block] = make_float2(x * factor[slot] + theirs.x * other_factor[slot],
+                                                y * factor[slot] + theirs.y * other_factor[slot]);
             }
         }
-        group_barrier();
-        if (!dry) store(piece, part, first_row);
-        if (warp == 0 && lane < 16 && group == 0 && !dry) {
-            const int at = first_row + row, query = at / a.heads, head = at % a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-            const size_t part_row = static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at;
-            (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = all.lse(a.scale);
+        // Eight lanes have neighbouring columns of a row: whole sectors of 32 bytes.
+        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * (a.seqlen_q * a.heads) + first_row;
+        const size_t column = group * Shape::kHalf + warp * 16 + lane / 4 * 2;
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const size_t at = (first + row_of(slot)) * Row::kLatent + column;
+#pragma unroll
+            for (int block = 0; block < kHalfBlocks; ++block) {
+                const float2& sum_of = sums[slot][block];
+                if (piece.whole()) {
+                    *reinterpret_cast<uint32_t*>(a.o + (at + block * 64) * 2) = Bf16::pack(sum_of.x, sum_of.y);
+                } else {
+                    *reinterpret_cast<float2*>(a.parts.o + at + block * 64) = sum_of;
+                }
+            }
         }
-        both_barrier();  // the next piece's queries come where the exchange was
+        if (warp == 0 && lane < 16 && group == 0) {
+            const int at = first_row + row, query = a.seqlen_q == 1 ? 0 : at / a.heads, head = at - query * a.heads;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            (piece.whole() ? a.lse[index] : a.parts.lse[first + row]) = all.lse(a.scale);
+        }
     }
 
     /// All pieces of this block.
     __device__ __forceinline__ void consume() const {
         uint32_t tile = 0;
         const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
-        auto none = a.schedule;
-        bool dry = DRY_RUN;
-        if (dry) none.groups = 0;
-        else grid_dependency_wait();
-        DecodeWalk walk(none, chunk, lane);
-        DecodePiece next = {0, {0, 2}, true, true};
-#pragma unroll 1
-        while (dry || walk.next(a.schedule, next)) {
+        DecodeWalk walk(a.schedule, chunk, lane);
+        DecodePiece next;
+        while (walk.next(a.schedule, next)) {
             const int part = next.part(a.schedule, chunk);
             if (next.steps.begin >= next.steps.end && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
@@ -365,13 +342,7 @@ struct CodedConsumer : CodedProducts<Shape> {
                 }
                 continue;
             }
-            piece(next, part, tile, dry);
-            if (dry) {
-                dry = false;
-                grid_dependency_wait();
-                grid_dependency_release();
-                walk = DecodeWalk(a.schedule, chunk, lane);
-            }
+            piece(next, part, tile);
         }
     }
 };

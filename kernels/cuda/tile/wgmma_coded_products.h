@@ -35,7 +35,7 @@ struct CodedProducts {
 #define TERMS_APART 0
 #endif
 #ifndef KEY_BUFFERS
-#define KEY_BUFFERS 2
+#define KEY_BUFFERS 3
 #endif
     /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are e4m3 operands as they lie
     /// there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits.
@@ -106,7 +106,7 @@ struct CodedProducts {
 #define VALUE_BUFFERS (VALUE_STEPS == 4 ? 3 : VALUE_STEPS == 2 ? 5 : 8)
 #endif
 #ifndef VALUES_AHEAD
-#define VALUES_AHEAD 2
+#define VALUES_AHEAD 0
 #endif
     static constexpr int kSteps = VALUE_STEPS, kLoads = VALUE_STEPS / 2;
     static constexpr int kValueChunks = 4 / VALUE_STEPS * Shape::kBlocks;

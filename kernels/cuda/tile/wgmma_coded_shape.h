@@ -38,9 +38,7 @@ struct CodedPages {
     static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kLengths = kBarriers + kSlots * 16 + 2 * 8;  // behind [slot] full, [slot] empty, [group] read
-    static constexpr int kMostLengths = 512;  // of requests, for what is asked into L2 ahead (tile/wgmma_coded_ahead.h)
-    static constexpr int kSharedBytes = kLengths + kMostLengths * 4;
+    static constexpr int kSharedBytes = kBarriers + kSlots * 16 + 2 * 8;  // [slot] full, [slot] empty, [group] read
 
     /// At the end of a piece the warpgroups exchange halves of the output's columns, fp32, in place of queries and weights. The
     /// pitch spreads the accumulators of a warp over all banks.
@@ -80,8 +78,6 @@ struct CodedMemory {
         return reinterpret_cast<float*>(start + Shape::kLargest) + group * 4;
     }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
-
-    __device__ __forceinline__ int* lengths() const { return reinterpret_cast<int*>(start + Shape::kLengths); }
 
     /// Half a page has landed; is read.
     __device__ __forceinline__ uint32_t full(uint32_t slot) const { return base + Shape::kBarriers + slot * 8; }

@@ -30,9 +30,9 @@ __device__ __forceinline__ void split_e4m3(const float (&x)[4], uint32_t& larger
 }
 
 /// The 16 query rows of a piece from `q` to shared memory, sixteen threads to a row: 32 latent columns each, and 4 rotary ones. The
-/// rows are divided by powers of two. The block's first 256 threads; they meet afterwards.
-template <class Shape, class Memory>
-__device__ __forceinline__ void load_query_terms(const Memory& memory, const uint8_t* q) {
+/// rows are divided by powers of two. The block's first 256 threads; they `meet` before they write, and afterwards.
+template <class Shape, class Memory, class Meet>
+__device__ __forceinline__ void load_query_terms(const Memory& memory, const uint8_t* q, Meet meet) {
     static_assert(Shape::kRows == 16 && Shape::kConsumers == 256, "sixteen threads to a row");
     const int thread = recomputed_thread(), row = thread / 16, part = thread % 16;
     const uint8_t* const from = q + row * (CodedRow::kWidth * 2);
@@ -60,6 +60,7 @@ __device__ __forceinline__ void load_query_terms(const Memory& memory, const uin
     const uint32_t inverse = query_exponent(largest, 7);
     const float by = float_from_bits(inverse);
     uint8_t* const panel = memory.at(memory.query(part / 4 * 2));
+    meet();
 #pragma unroll
     for (int i = 0; i < 2; ++i) {  // 16 columns: a chunk of either term
         uint32_t larger[4], smaller[4];

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "hopper.h"
-#include "ptx/prefetch.h"
 #include "ptx/tma.h"
 
 inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier) {
@@ -16,13 +15,6 @@ inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint3
 
 inline void bulk_load(uint32_t shared, const void* global, uint32_t bytes, uint32_t barrier, uint64_t) {
     bulk_load(shared, global, bytes, barrier);
-}
-
-inline void bulk_prefetch(const void* global, uint32_t bytes) {
-    if (reinterpret_cast<uintptr_t>(global) % 16 != 0 || bytes % 16 != 0 || bytes == 0)
-        emulation::fail("a bulk prefetch's address and size are multiples of 16");
-    prefetch_l2(global);
-    prefetch_l2(static_cast<const char*>(global) + bytes - 1);
 }
 
 inline void bulk_reduce_add(float* global, uint32_t shared, int bytes) {
