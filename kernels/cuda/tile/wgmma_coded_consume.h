@@ -200,17 +200,18 @@ struct CodedConsumer : CodedProducts<Shape> {
 
             const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
             float4 scales[2];
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                scales[h] = *reinterpret_cast<const float4*>(
-                    memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
-            }
             Scores scores;
             typename Base::ValueCodes codes;
             this->multiply_keys(
                 scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16, [&](int chunk) {
                     this->prepare_values(codes, chunk, slots);
-                    if (chunk == 4) mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1);
+                    if (chunk >= 0) return;
+                    mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1);
+#pragma unroll
+                    for (int h = 0; h < 2; ++h) {
+                        scales[h] = *reinterpret_cast<const float4*>(
+                            memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
+                    }
                 });
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll

@@ -82,7 +82,7 @@ struct CodedProducts {
             wgmma_commit();
             meanwhile(chunk);
         }
-        meanwhile(kChunks);
+        meanwhile(-1);
         wgmma_wait<0>();
         wgmma_results(scores);
 #pragma unroll
@@ -130,7 +130,7 @@ struct CodedProducts {
         }
     }
     __device__ __forceinline__ void prepare_values(ValueCodes& codes, int chunk, const uint32_t (&slots)[2]) const {
-        if (chunk >= VALUES_AHEAD) return;
+        if (chunk < 0 || chunk >= VALUES_AHEAD) return;
         Loaded loaded;
         load_values(loaded, chunk, slots);
         convert_values(codes, chunk, loaded);
