@@ -201,18 +201,7 @@ struct CodedConsumer : CodedProducts<Shape> {
             const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
             float4 scales[2];
             Scores scores;
-            typename Base::ValueCodes codes;
-            this->multiply_keys(
-                scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16, [&](int chunk) {
-                    this->prepare_values(codes, chunk, slots);
-                    if (chunk >= 0) return;
-                    mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1);
-#pragma unroll
-                    for (int h = 0; h < 2; ++h) {
-                        scales[h] = *reinterpret_cast<const float4*>(
-                            memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
-                    }
-                });
+            this->multiply_keys(scores, scales, tokens, [&] { mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1); });
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
                 for (int i = 0; i < Shape::kSums; ++i) {
@@ -223,7 +212,7 @@ struct CodedConsumer : CodedProducts<Shape> {
                 }
             }
             weigh(scores, scales, state, out, own < 2);
-            this->multiply_values(out, codes, slots);
+            this->multiply_values(out, slots);
             arrive(memory.read(group));
             arrive(memory.empty(indices[0]));
             arrive(memory.empty(indices[1]));
@@ -291,6 +280,12 @@ struct CodedConsumer : CodedProducts<Shape> {
             other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
         both_barrier();
+        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * (a.seqlen_q * a.heads) + first_row;
+        if (warp == 0 && lane < 16 && group == 0) {
+            const int at = first_row + row, query = a.seqlen_q == 1 ? 0 : at / a.heads, head = at - query * a.heads;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            (piece.whole() ? a.lse[index] : a.parts.lse[first + row]) = all.lse(a.scale);
+        }
         float2 sums[kSlotsOfLane][kHalfBlocks];
 #pragma unroll
         for (int slot = 0; slot < kSlotsOfLane; ++slot) {
@@ -305,7 +300,6 @@ struct CodedConsumer : CodedProducts<Shape> {
             }
         }
         // Eight lanes have neighbouring columns of a row: whole sectors of 32 bytes.
-        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * (a.seqlen_q * a.heads) + first_row;
         const size_t column = group * Shape::kHalf + warp * 16 + lane / 4 * 2;
 #pragma unroll
         for (int slot = 0; slot < kSlotsOfLane; ++slot) {
@@ -319,11 +313,6 @@ struct CodedConsumer : CodedProducts<Shape> {
                     *reinterpret_cast<float2*>(a.parts.o + at + block * 64) = sum_of;
                 }
             }
-        }
-        if (warp == 0 && lane < 16 && group == 0) {
-            const int at = first_row + row, query = a.seqlen_q == 1 ? 0 : at / a.heads, head = at - query * a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-            (piece.whole() ? a.lse[index] : a.parts.lse[first + row]) = all.lse(a.scale);
         }
     }
 

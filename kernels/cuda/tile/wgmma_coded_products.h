@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT
-// The products of the MLA decode over e4m3 codes, 16 rows (mla_decode_fp8/wgmma_bulk.cu): codes become fp16 on their way to wgmma.
+// The products of the MLA decode over e4m3 codes, 16 rows (mla_decode_fp8/wgmma_bulk.cu).
 //
 // Accumulators are those of ptx/wgmma_16bit.h with tokens (scores) or columns (output) as rows and query rows as columns:
 // number i = 4j + 2h + e of a thread is query row 8j + 2t + e (t = lane % 4; its "slot" 2j + e) of token 16w + 8h + g, or of
 // column 64b + 16w + 2g + h of block b of the output (w = warp of the group, g = lane / 4).
 //
-// Keys are multiplied as the codes they are, values as fp16, since sums over many pages need more bits than the FP8 adder keeps.
-// A product takes about 120 cycles to be complete and 13 of the tensor cores' time (benchmarks/dev/wgmma_rates.cu), and its
-// registers are free only then: kCodeBuffers chunks of two products are converted or under way, and codes are loaded one ahead.
+// Keys are multiplied as the codes they are; values as fp16, since sums over many pages need more bits than the FP8 adder keeps. A
+// product takes about 120 cycles to be complete and 13 of the tensor cores' time (benchmarks/dev/wgmma_rates.cu), and its registers
+// are free only then: operands have several buffers.
 #pragma once
 
 #include "ptx/ldmatrix.h"
@@ -20,7 +20,9 @@
 template <class Shape>
 struct CodedProducts {
     using Row = CodedRow;
-    static constexpr int kSlotsOfLane = 4;  // query rows a thread has
+    static constexpr int kSlotsOfLane = 4;   // query rows a thread has
+    static constexpr int kKeyBuffers = 3;    // operands of a scale's columns
+    static constexpr int kValueBuffers = 3;  // operands of a block of columns
 
     const CodedMemory<Shape>& memory;
     int group, warp, lane;
@@ -31,25 +33,20 @@ struct CodedProducts {
     static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
     __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
 
-#ifndef TERMS_APART
-#define TERMS_APART 0
-#endif
-#ifndef KEY_BUFFERS
-#define KEY_BUFFERS 3
-#endif
-    /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start. Codes are e4m3 operands as they lie
-    /// there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits.
-    template <class Meanwhile>
+    /// Scores of a page of which this warp has the 16 tokens at `tokens`, and those tokens' scales. Codes are e4m3 operands as they
+    /// lie there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits. `under_way` is called when
+    /// all products are.
+    template <class UnderWay>
     __device__ __forceinline__ void multiply_keys(
-        Scores& scores, const float4 (&scales)[2], uint32_t tokens, Meanwhile meanwhile) const {
+        Scores& scores, float4 (&scales)[2], uint32_t tokens, UnderWay under_way) const {
         constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
-        constexpr int kSteps = TERMS_APART ? 2 : Row::kGroup / 32;         // products along a chunk's columns
-        constexpr int kChunks = Row::kLatent / 32 / kSteps, kOf = Row::kGroup / 32 / kSteps;
-        float sums[Row::kGroups][Shape::kSums * (TERMS_APART ? 2 : 1)];
+        constexpr int kSteps = Row::kGroup / 32;         // products along a group's columns
+        float sums[Row::kGroups][Shape::kSums];
         const uint64_t queries = wgmma_operand(memory.query(0));
-        uint32_t rotary[4][4], codes[KEY_BUFFERS][kSteps][4];
+        const uint32_t own = tokens + lane % 16 * Row::kBytes + lane / 16 * 16;  // for ldmatrix
+        uint32_t rotary[4][4], codes[kKeyBuffers][kSteps][4];
 #pragma unroll
-        for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
+        for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], own + Row::kRopeStart + step * 32);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -58,31 +55,25 @@ struct CodedProducts {
         }
         wgmma_commit();
 #pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-            if (chunk >= KEY_BUFFERS) wgmma_wait<KEY_BUFFERS - 1>();
-            uint32_t (&operands)[kSteps][4] = codes[chunk % KEY_BUFFERS];
-            const int group = chunk / kOf, first = chunk % kOf * kSteps;
+        for (int scale = 0; scale < Row::kGroups; ++scale) {
+            if (scale >= kKeyBuffers) wgmma_wait<kKeyBuffers - 1>();
+            uint32_t(&operands)[kSteps][4] = codes[scale % kKeyBuffers];
 #pragma unroll
-            for (int step = 0; step < kSteps; ++step) ldmatrix_x4(operands[step], tokens + (chunk * kSteps + step) * 32);
+            for (int step = 0; step < kSteps; ++step) ldmatrix_x4(operands[step], own + scale * Row::kGroup + step * 32);
             wgmma_fence();
-            if constexpr (TERMS_APART) {
-#pragma unroll
-                for (int step = 0; step < kSteps; ++step) {
-                    Wgmma<32>::product(
-                        sums[group], operands[step], queries + 2 * group * kPanel + 2 * (first + step), first + step > 0);
-                }
-            } else {
             // The smaller terms first: the longer a sum is, the more of it the adder drops.
 #pragma unroll
             for (int product = 0; product < 2 * kSteps; ++product) {
-                const int step = product % kSteps, panel = 2 * group + (product < kSteps ? 1 : 0);
-                Wgmma<Shape::kRows>::product(sums[group], operands[step], queries + panel * kPanel + 2 * step, product > 0);
-            }
+                const int step = product % kSteps, panel = 2 * scale + (product < kSteps ? 1 : 0);
+                Wgmma<Shape::kRows>::product(sums[scale], operands[step], queries + panel * kPanel + 2 * step, product > 0);
             }
             wgmma_commit();
-            meanwhile(chunk);
         }
-        meanwhile(-1);
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            scales[h] = *reinterpret_cast<const float4*>(memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
+        }
+        under_way();
         wgmma_wait<0>();
         wgmma_results(scores);
 #pragma unroll
@@ -90,72 +81,41 @@ struct CodedProducts {
 #pragma unroll
         for (int i = 0; i < Shape::kSums; ++i) {
             const float4& by = scales[i / 2 % 2];
-            if constexpr (TERMS_APART) {
-#pragma unroll
-                for (int g = 0; g < Row::kGroups; ++g) sums[g][i] += sums[g][8 + i] * 0.0625f;
-            }
             scores[i] += by.x * sums[0][i] + by.y * sums[1][i] + by.z * sums[2][i] + by.w * sums[3][i];
             scores[i] *= memory.factors()[row_of(slot_of(i))];
         }
     }
 
-#ifndef VALUE_STEPS
-#define VALUE_STEPS 4
-#endif
-#ifndef VALUE_BUFFERS
-#define VALUE_BUFFERS (VALUE_STEPS == 4 ? 3 : VALUE_STEPS == 2 ? 5 : 8)
-#endif
-#ifndef VALUES_AHEAD
-#define VALUES_AHEAD 0
-#endif
-    static constexpr int kSteps = VALUE_STEPS, kLoads = VALUE_STEPS / 2;
-    static constexpr int kValueChunks = 4 / VALUE_STEPS * Shape::kBlocks;
-    using ValueCodes = uint32_t[VALUE_BUFFERS][kSteps][4];
-    using Loaded = uint32_t[kLoads][4];
-
-    __device__ __forceinline__ void load_values(Loaded& to, int chunk, const uint32_t (&slots)[2]) const {
-        const uint32_t in_slot = lane * Row::kBytes + warp * 16;
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) {
-            ldmatrix_x4_trans(to[i], slots[kLoads == 2 ? i : chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
-        }
-    }
-    __device__ __forceinline__ void convert_values(ValueCodes& codes, int chunk, const Loaded& bytes) const {
-        uint32_t(&operands)[kSteps][4] = codes[chunk % VALUE_BUFFERS];
-#pragma unroll
-        for (int octet = 0; octet < 2 * kSteps; ++octet) {
-            const uint32_t sorted = permute_bytes<0x3120>(bytes[octet / 4][octet % 4], bytes[octet / 4][octet % 4]);
-            operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
-            operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
-        }
-    }
-    __device__ __forceinline__ void prepare_values(ValueCodes& codes, int chunk, const uint32_t (&slots)[2]) const {
-        if (chunk < 0 || chunk >= VALUES_AHEAD) return;
-        Loaded loaded;
-        load_values(loaded, chunk, slots);
-        convert_values(codes, chunk, loaded);
-    }
     /// out += codes^T weights^T. The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each;
     /// sorted by column they are rows g and g + 8 of the operand. `slots` are the halves of the page.
-    __device__ __forceinline__ void multiply_values(Output& out, ValueCodes& codes, const uint32_t (&slots)[2]) const {
+    __device__ __forceinline__ void multiply_values(Output& out, const uint32_t (&slots)[2]) const {
+        constexpr int kSteps = Shape::kTokens / 16;  // products along the tokens
         const uint64_t weights = wgmma_operand(memory.weights(group, 0));
-        // A chunk: 32 tokens and a block of columns.
-        Loaded loaded[2];
-        if (VALUES_AHEAD < kValueChunks) load_values(loaded[VALUES_AHEAD % 2], VALUES_AHEAD, slots);
+        const uint32_t in_slot = lane * Row::kBytes + warp * 16;
+        uint32_t codes[kValueBuffers][kSteps][4];
+        uint32_t loaded[2][2][4];  // [block % 2][half]
+        const auto load = [&](int block) {
 #pragma unroll
-        for (int chunk = 0; chunk < kValueChunks; ++chunk) {
-            const int half = chunk / Shape::kBlocks, block = chunk % Shape::kBlocks;
-            if (chunk >= VALUES_AHEAD) {
-                if (chunk + 1 < kValueChunks) load_values(loaded[(chunk + 1) % 2], chunk + 1, slots);
-                if (chunk >= VALUE_BUFFERS) wgmma_wait<VALUE_BUFFERS - 1>();
-                convert_values(codes, chunk, loaded[chunk % 2]);
+            for (int half = 0; half < 2; ++half) ldmatrix_x4_trans(loaded[block % 2][half], slots[half] + in_slot + block * 64);
+        };
+        load(0);
+#pragma unroll
+        for (int block = 0; block < Shape::kBlocks; ++block) {
+            if (block + 1 < Shape::kBlocks) load(block + 1);
+            if (block >= kValueBuffers) wgmma_wait<kValueBuffers - 1>();
+            uint32_t(&operands)[kSteps][4] = codes[block % kValueBuffers];
+#pragma unroll
+            for (int octet = 0; octet < 2 * kSteps; ++octet) {
+                const uint32_t bytes = loaded[block % 2][octet / 4][octet % 4];
+                const uint32_t sorted = permute_bytes<0x3120>(bytes, bytes);
+                operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
+                operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
             }
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
                 Wgmma16<Shape::kRows, Fp16>::product(
-                    out[block], codes[chunk % VALUE_BUFFERS][step],
-                    weights + block / 2 * (Shape::kWeightPlane / 16) + (kSteps * half + step) * 2, true);
+                    out[block], operands[step], weights + block / 2 * (Shape::kWeightPlane / 16) + step * 2, true);
             }
             wgmma_commit();
         }

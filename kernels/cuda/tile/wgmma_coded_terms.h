@@ -22,11 +22,7 @@
 __device__ __forceinline__ void split_e4m3(const float (&x)[4], uint32_t& larger, uint32_t& smaller) {
     larger = pack_e4m3(x[0], x[1], x[2], x[3]);
     const float2 low = unpack_pair<Fp16>(unpack_e4m3_low(larger)), high = unpack_pair<Fp16>(unpack_e4m3_high(larger));
-#if TERMS_APART
-    smaller = pack_e4m3(16 * (x[0] - low.x), 16 * (x[1] - low.y), 16 * (x[2] - high.x), 16 * (x[3] - high.y));
-#else
     smaller = pack_e4m3(x[0] - low.x, x[1] - low.y, x[2] - high.x, x[3] - high.y);
-#endif
 }
 
 /// The 16 query rows of a piece from `q` to shared memory, sixteen threads to a row: 32 latent columns each, and 4 rotary ones. The
