@@ -38,7 +38,7 @@
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest
 // weight or scale seen loses bits. With 16 rows the FP8 adder keeps 13 fraction bits of a sum over 128 columns of a score, and
-// queries that are less than 2^-10 of their row's largest lose bits.
+// queries that are less than 2^-9 of their row's largest lose bits.
 // Limits: a page of 64 rows takes more than twice the time that the tensor cores need, most of it scores, so that with 64 and more
 // heads a bf16 cache is faster; 16 rows wait for memory, but a block's start and end take a twentieth of the time of 128 x 4096.
 #include "kernel.h"

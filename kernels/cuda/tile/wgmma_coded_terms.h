@@ -3,7 +3,7 @@
 //
 // A bf16 number has eight significant bits, an e4m3 number four. The larger term is the query rounded to e4m3: what is left is at
 // most half a unit of its last place, so four bits suffice for it, too. With a row's largest query at 2^7 .. 2^8 and codes down to
-// 2^-9 the two are exact where a query is 2^-10 or more of the largest, and off by less than 2^-17 of the largest elsewhere.
+// 2^-9 the two are exact where a query is 2^-9 or more of the largest, and off by less than 2^-17 of the largest elsewhere.
 #pragma once
 
 #include <cstdint>
