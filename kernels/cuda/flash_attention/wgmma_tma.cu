@@ -58,6 +58,12 @@
 #ifndef SEAMLESS
 #define SEAMLESS 1
 #endif
+#ifndef WIDE
+#define WIDE 1
+#endif
+#ifndef NEXT256
+#define NEXT256 1
+#endif
 
 namespace {
 
@@ -73,12 +79,16 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
+        if (a.seqlen_k > 4096 && (WIDE == 2 || (WIDE == 1 && !a.causal))) {
+            return launch(Tile<Element, 64, 3, 192, kTurns | kFlashTwoQueries | kFlashSharedP, 2, 2>(), order);
+        }
         if (a.seqlen_k > 4096) return launch(Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries, 3, 3>(), order);
         return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries, 5, 5>(), order);
     } else if constexpr (kHeadDim == 128) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
+        if (NEXT256 != 0 && a.seqlen_k <= 1024) return launch(Tile<Element, 256, 2, 48, kFlashTwoQueries, 2, 2>(), kShares);
         if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>(), kShares);
     }

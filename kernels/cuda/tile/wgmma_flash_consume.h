@@ -11,6 +11,7 @@
 
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
+#include "ptx/tma.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_flash_products.h"
 #include "tile/wgmma_flash_shape.h"
@@ -87,10 +88,18 @@ __device__ __forceinline__ void consume_flash(
     SoftmaxRow rows[2];
     WatchfulSoftmax<Shape::kSlack, Shape::kKeys / 2> watch;
     const auto pack = [&](int from, int to) {
+        const int thread = recomputed_thread();
 #pragma unroll
         for (int i = from; i < to; ++i) {
             probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
+            if (Shape::kSharedP && i % 4 == 3) {
+                store_probabilities<Shape>(memory.probabilities(group), i / 4, probabilities[i / 4], thread);
+            }
         }
+    };
+    const auto issue_values = [&] {
+        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), memory.values(at.value_at.stage));
+        else issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
     };
     const auto correct = [&](const float (&corrections)[2], bool older) {
         if (older) return;
@@ -139,6 +148,10 @@ __device__ __forceinline__ void consume_flash(
             });
             pack(0, kAll / 2);
             correct(corrections, older);
+        }
+        if constexpr (Shape::kSharedP) {
+            fence_async_shared();
+            __syncwarp();   // a product reads the rows of its own warp
         }
         at.release_keys();
     };
@@ -221,7 +234,7 @@ __device__ __forceinline__ void consume_flash(
             wgmma_commit();
             mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();
-            issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
+            issue_values();
             wgmma_commit();
             if constexpr (Shape::kTurns) at.hand_on_turn();
             wgmma_wait<1>();
@@ -248,7 +261,7 @@ __device__ __forceinline__ void consume_flash(
         before_products();
         mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
         wgmma_fence();
-        issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
+        issue_values();
         wgmma_commit();
         if constexpr (Shape::kTurns) at.hand_on_turn();
         wgmma_wait<0>();
