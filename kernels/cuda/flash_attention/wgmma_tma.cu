@@ -88,7 +88,8 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-        if (NEXT256 != 0 && a.seqlen_k <= 1024) return launch(Tile<Element, 256, 2, 48, kFlashTwoQueries, 2, 2>(), kShares);
+        if (NEXT256 == 2 && a.seqlen_k <= 1024) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery, 2, 2>(), kShares);
+        if (NEXT256 == 1 && a.seqlen_k <= 1024) return launch(Tile<Element, 256, 2, 48, kFlashTwoQueries, 2, 2>(), kShares);
         if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>(), kShares);
     }

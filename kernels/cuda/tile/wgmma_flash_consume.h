@@ -36,7 +36,7 @@ struct FlashConsumer {
 
     /// Wait for a tile and its queries.
     __device__ __forceinline__ Tile receive(unsigned number) const {
-        mbarrier_wait(memory.query_full(memory.slot(group, number)), memory.parity(number));
+        mbarrier_wait(memory.query_full(memory.slot(group, number)), memory.parity(group, number));
         return memory.tile(group, number);
     }
     __device__ __forceinline__ uint32_t query(unsigned number) const { return memory.query(memory.slot(group, number)); }
