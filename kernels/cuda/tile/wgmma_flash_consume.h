@@ -199,15 +199,15 @@ __device__ __forceinline__ void consume_flash(
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_results(scores);
-        watch.fresh = true;
+        watch.fresh = 1;
         softmax(first_query, number, step, false, [] {});
 
-        bool finished = false;   // out, of a tile
+        int finished = 0;   // whether out is, of a tile
         const auto before_products = [&] {
             for (; skipped > 0; --skipped) at.skip_values();
-            if (finished) {
+            if (finished != 0) {
                 store(number - 1);
-                finished = false;
+                finished = 0;
             }
             if constexpr (Shape::kTurns) at.wait_for_turn();
         };
@@ -242,11 +242,11 @@ __device__ __forceinline__ void consume_flash(
             if (last) {
                 finish(number);
                 rows[0] = rows[1] = SoftmaxRow();
-                watch.fresh = true;
+                watch.fresh = 1;
                 first_query = next_query;
                 ++number;
                 skipped = skipped_next;
-                finished = true;
+                finished = 1;
             }
             softmax(first_query, number, step, last, [&] {
                 // The values have come: waiting keeps the compiler from waiting for out before the first half's exponentials.
