@@ -17,6 +17,7 @@ enum FlashOptions {
     kFlashSeamless = 4,       // a tile's first product with keys is issued together with the last product of the one before
     kFlashSharedP = 8,        // probabilities go through shared memory instead of registers, which have room for more keys then
     kFlashSpareQuery = 16,    // room for one warpgroup's queries beyond a tile's: warpgroups take places in turn
+    kFlashAhead = 32,         // L2 is asked for what comes after the rings' tiles, the next tile's queries among it
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
@@ -38,6 +39,7 @@ struct FlashShape {
     static constexpr bool kSeamless = (kOptions_ & kFlashSeamless) != 0;
     static constexpr bool kSharedP = (kOptions_ & kFlashSharedP) != 0;
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
+    static constexpr bool kAhead = (kOptions_ & kFlashAhead) != 0;
     static constexpr bool kSpareQuery = (kOptions_ & kFlashSpareQuery) != 0;
     // Queries are given back before the last step's softmax.
     static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
@@ -46,7 +48,7 @@ struct FlashShape {
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
     // The thread that loads two tiles of queries ahead has more to remember.
-    static constexpr int kProducerLeast = kQueryStages == 2 ? 40 : 24;
+    static constexpr int kProducerLeast = kQueryStages == 2 || kAhead ? 40 : 24;
     static constexpr int kProducerRegisters =
         kGroups > 2 ? 32 : Work::kProducerRegisters < kProducerLeast ? kProducerLeast : Work::kProducerRegisters;
     static constexpr int kConsumerRegisters = kGroups == 4 ? 112 : kGroups == 3 ? 160 : (504 - kProducerRegisters) / 2;

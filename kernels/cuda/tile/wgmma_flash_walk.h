@@ -62,6 +62,12 @@ __device__ __forceinline__ void load_queries(
     tma_load_5d(to, map, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
 }
 
+/// Ask L2 for them.
+template <class Shape>
+__device__ __forceinline__ void ask_queries(const TensorMap& map, const FlashTile& tile, int group) {
+    tma_prefetch_5d(map, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
+}
+
 /// Where a tile's keys and values lie.
 template <class Shape>
 struct FlashSource {
@@ -73,6 +79,10 @@ struct FlashSource {
     /// Load a step of them.
     __device__ __forceinline__ void load(const TensorMap& map, uint32_t to, uint32_t full, int step) const {
         tma_load_5d(to, map, full, 0, step * Shape::kKeys, 0, head, batch);
+    }
+    /// Ask L2 for them.
+    __device__ __forceinline__ void ask(const TensorMap& map, int step) const {
+        tma_prefetch_5d(map, 0, step * Shape::kKeys, 0, head, batch);
     }
 };
 
