@@ -61,6 +61,9 @@
 #ifndef WIDE
 #define WIDE 2
 #endif
+#ifndef PAIRS
+#define PAIRS 1
+#endif
 #ifndef SPARE
 #define SPARE 1
 #endif
@@ -69,7 +72,6 @@ namespace {
 
 constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
 constexpr int kTurns = kFlashTurns, kAlways = SEAMLESS != 0 ? kFlashSeamless : 0;
-constexpr int kAhead = AHEAD != 0 ? kFlashAhead : 0;
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
 using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
@@ -78,21 +80,24 @@ using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, k
 template <class Element, int kHeadDim>
 int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
+    const int tiles = ceil_div(a.seqlen_q, 128);
+    [[maybe_unused]] const bool paired = (PAIRS == 2 || (PAIRS == 1 && !a.causal)) && (tiles % 2 == 0 || tiles > 16);
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
         if (a.seqlen_k > 4096 && (WIDE == 2 || (WIDE == 1 && !a.causal))) {
             return launch(Tile<Element, 64, 3, 192, kTurns | kFlashTwoQueries | kFlashSharedP, 2, 2>(), order);
         }
         if (a.seqlen_k > 4096) return launch(Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries, 3, 3>(), order);
-        if (AHEAD != 0 && a.seqlen_k <= 1024) return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries | kAhead, 5, 5>(), order);
         return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries, 5, 5>(), order);
     } else if constexpr (kHeadDim == 128) {
-        if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries | kAhead, 3, 2>(), kShares);
+        if (paired) return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries | kFlashPairs, 3, 2>(), kShares);
+        if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
+        if (paired) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery | kFlashPairs, 2, 2>(), kShares);
         if (SPARE != 0 && a.seqlen_k <= 1024) {
-            if (a.causal) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery | kAhead, 2, 2>(), kShares);
-            return launch(Tile<Element, 256, 2, 64, kTurns | kFlashSpareQuery | kAhead, 2, 2>(), kShares);
+            if (a.causal) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery, 2, 2>(), kShares);
+            return launch(Tile<Element, 256, 2, 64, kTurns | kFlashSpareQuery, 2, 2>(), kShares);
         }
         if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>(), kShares);

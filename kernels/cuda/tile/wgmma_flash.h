@@ -9,16 +9,13 @@
 
 #include <cstdint>
 
+#include "ptx/cluster.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
 #include "tile/wgmma_flash_consume.h"
-
-#if !defined(AHEAD)
-#define AHEAD 3   // a tunable of the kernel file: steps
-#endif
 
 /// Tell consumers from `begin` to `end` the tile and load their queries, if there are any.
 template <class Shape>
@@ -39,46 +36,11 @@ __device__ __forceinline__ void send_tile(
     }
 }
 
-/// What L2 is asked for while a tile's keys are loaded: keys and values a few steps ahead, the next tile's queries among it.
-template <class Shape>
-struct FlashAhead {
-    using Tile = typename Shape::Tile;
-    static constexpr int kSteps = AHEAD;
-    const TensorMap &queries, &keys, &values;
-    const typename Shape::Problem& p;
-    Tile next{};   // no steps: nobody knows yet
-
-    /// When the first step of `tile` is loaded, at which `walk` stands.
-    template <class Walk>
-    __device__ __forceinline__ void begin(Walk walk, const Tile& tile) {
-        next.steps = 0;
-        walk.next(p);
-        if (walk.more(p)) next = walk.tile(p);
-#pragma unroll 1
-        for (int group = 0; group < Shape::kGroups; ++group) {
-            if (next.steps > 0) ask_queries<Shape>(queries, next, group);
-        }
-#pragma unroll 1
-        for (int step = max(tile.steps, kSteps) - 1; step >= tile.steps - 1; --step) ask(tile, step);
-    }
-    /// When `step` is loaded.
-    __device__ __forceinline__ void ask(const Tile& tile, int step) const {
-        const bool here = step >= kSteps;
-        const int wanted = step - kSteps + (here ? 0 : next.steps);
-        if (wanted < 0) return;
-        const typename Shape::Work::template Source<Shape> source(p, here ? tile : next);
-        source.ask(keys, wanted);
-        source.ask(values, wanted);
-    }
-};
-
 /// Decide on this block's tiles, tell everybody, load queries and keys. One thread.
 template <class Shape>
 __device__ __forceinline__ void produce_flash(
-    const FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
-    const typename Shape::Problem& p) {
+    const FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const typename Shape::Problem& p) {
     using Tile = typename Shape::Tile;
-    FlashAhead<Shape> ahead = {queries, keys, values, p};
     RingPosition<Shape::kKeyStages> key_at;
     unsigned number = 0;   // of the tile
     const auto announce = [&](const Tile& tile) {
@@ -103,15 +65,9 @@ __device__ __forceinline__ void produce_flash(
         constexpr int kFreeFirst = Shape::kQueryStages > 1 ? Shape::kGroups : Shape::kSpareQuery ? 1 : 0;
         send_tile(memory, queries, p, tile, number, 0, kFreeFirst);
         if (tile.steps > 0) load_keys(tile.steps - 1);
-        if constexpr (Shape::kAhead) {
-            ahead.begin(walk, tile);
-        }
         send_tile(memory, queries, p, tile, number, kFreeFirst);
         ++number;
-        for (int step = tile.steps - 2; step >= 0; --step) {
-            load_keys(step);
-            if constexpr (Shape::kAhead) ahead.ask(tile, step);
-        }
+        for (int step = tile.steps - 2; step >= 0; --step) load_keys(step);
     }
     Tile end{};
     end.steps = kFlashNoTile;
@@ -155,11 +111,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         }
         for (int stage = 0; stage < Shape::kKeyStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
-            mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
+            mbarrier_init(memory.keys_empty(stage), kConsumerWarps * Shape::kBlocks);
         }
         for (int stage = 0; stage < Shape::kValueStages; ++stage) {
             mbarrier_init(memory.values_full(stage), 1);
-            mbarrier_init(memory.values_empty(stage), kConsumerWarps);
+            mbarrier_init(memory.values_empty(stage), kConsumerWarps * Shape::kBlocks);
         }
         for (unsigned number = 0; number < 2; ++number) {
             mbarrier_init(memory.tile_full(number), 1);
@@ -170,7 +126,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         tma_prefetch_map(keys);
         tma_prefetch_map(values);
     }
-    __syncthreads();
+    if constexpr (Shape::kBlocks > 1) {
+        cluster_arrive_relaxed();   // the fence above publishes the mbarriers
+        cluster_wait();
+    } else {
+        __syncthreads();
+    }
     grid_dependency_wait();
     grid_dependency_release();
 
@@ -180,9 +141,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
         if (recomputed_thread() % 32 == 0) {
-            if (warp == Shape::kConsumerThreads / 32) produce_flash<Shape>(memory, queries, keys, values, p);
+            if (warp == Shape::kConsumerThreads / 32) produce_flash<Shape>(memory, queries, keys, p);
             else if (warp == Shape::kConsumerThreads / 32 + 1) produce_values<Shape>(memory, values, p);
         }
         __syncwarp();   // a warp ends as a whole
+    }
+    if constexpr (Shape::kBlocks > 1) {   // and a block not before the other has read and released what both loaded
+        cluster_arrive_relaxed();
+        cluster_wait();
     }
 }
