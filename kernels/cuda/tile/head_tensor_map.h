@@ -13,9 +13,8 @@ struct HeadTensor {
 
 /// Encode boxes of `box` positions of one head. In shared memory a box is [head_dim / 64][box] rows of 128 bytes in the
 /// 128-byte swizzle; with head_dim 32 it is [box] rows of 64 bytes in the 64-byte swizzle. Coordinates: {0, position, 0, head, batch}; positions past the end read as zero, also where another
-/// batch follows. `parts`: a box has that share of the columns, and the coordinate between counts 64 of them. Returns 0 or an
-/// error code of the runtime or the driver.
-inline int encode_head_tensor_map(TensorMap* map, const HeadTensor& tensor, int box, int parts = 1) {
+/// batch follows. Returns 0 or an error code of the runtime or the driver.
+inline int encode_head_tensor_map(TensorMap* map, const HeadTensor& tensor, int box) {
     EncodeTiled encode = nullptr;
     const int error = find_encoder(&encode);
     if (error != 0) return error;
@@ -25,7 +24,7 @@ inline int encode_head_tensor_map(TensorMap* map, const HeadTensor& tensor, int 
     const cuuint64_t sizes[5] = {row, positions, dim / row, heads, static_cast<cuuint64_t>(tensor.batch)};
     const cuuint64_t pitch[4] = {heads * dim * 2, 128, dim * 2, positions * heads * dim * 2};
     const cuuint32_t boxes[5] = {
-        static_cast<cuuint32_t>(row), static_cast<cuuint32_t>(box), static_cast<cuuint32_t>(dim / row / parts), 1, 1};
+        static_cast<cuuint32_t>(row), static_cast<cuuint32_t>(box), static_cast<cuuint32_t>(dim / row), 1, 1};
     const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
     return static_cast<int>(encode(
         map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 5, const_cast<void*>(tensor.start), sizes, pitch, boxes, steps,

@@ -9,7 +9,6 @@
 
 #include <cstdint>
 
-#include "ptx/cluster.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/tma.h"
@@ -111,11 +110,11 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         }
         for (int stage = 0; stage < Shape::kKeyStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
-            mbarrier_init(memory.keys_empty(stage), kConsumerWarps * Shape::kBlocks);
+            mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
         }
         for (int stage = 0; stage < Shape::kValueStages; ++stage) {
             mbarrier_init(memory.values_full(stage), 1);
-            mbarrier_init(memory.values_empty(stage), kConsumerWarps * Shape::kBlocks);
+            mbarrier_init(memory.values_empty(stage), kConsumerWarps);
         }
         for (unsigned number = 0; number < 2; ++number) {
             mbarrier_init(memory.tile_full(number), 1);
@@ -126,12 +125,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         tma_prefetch_map(keys);
         tma_prefetch_map(values);
     }
-    if constexpr (Shape::kBlocks > 1) {
-        cluster_arrive_relaxed();   // the fence above publishes the mbarriers
-        cluster_wait();
-    } else {
-        __syncthreads();
-    }
+    __syncthreads();
     grid_dependency_wait();
     grid_dependency_release();
 
@@ -145,9 +139,5 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
             else if (warp == Shape::kConsumerThreads / 32 + 1) produce_values<Shape>(memory, values, p);
         }
         __syncwarp();   // a warp ends as a whole
-    }
-    if constexpr (Shape::kBlocks > 1) {   // and a block not before the other has read and released what both loaded
-        cluster_arrive_relaxed();
-        cluster_wait();
     }
 }

@@ -9,7 +9,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ptx/cluster.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/tma.h"
@@ -50,20 +49,12 @@ struct FlashConsumer {
     __device__ __forceinline__ int own_steps(const Tile& tile) const {
         return tile.steps == kFlashNoTile ? 0 : flash_steps<Shape>(p, tile, group * 64, 64);
     }
-    /// For all blocks that loaded some of it.
-    __device__ __forceinline__ void release_stage(uint32_t barrier) const {
-        if constexpr (Shape::kBlocks > 1) {
-            if (lane < Shape::kBlocks) mbarrier_arrive_cluster(map_shared(barrier, lane));
-        } else {
-            release(barrier);
-        }
-    }
     __device__ __forceinline__ void release_keys() {
-        release_stage(memory.keys_empty(key_at.stage));
+        release(memory.keys_empty(key_at.stage));
         key_at.advance();
     }
     __device__ __forceinline__ void release_values() {
-        release_stage(memory.values_empty(value_at.stage));
+        release(memory.values_empty(value_at.stage));
         value_at.advance();
     }
     __device__ __forceinline__ void skip_keys() {
@@ -106,13 +97,9 @@ __device__ __forceinline__ void consume_flash(
             }
         }
     };
-    const auto issue_next = [&](unsigned tile) {
-        issue_scores<Shape>(scores, memory.local(at.query(tile)), memory.local(memory.keys(at.key_at.stage)));
-    };
     const auto issue_values = [&] {
-        const uint32_t values = memory.local(memory.values(at.value_at.stage));
-        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.local(memory.probabilities(group)), values);
-        else issue_output<Shape>(out, probabilities, values);
+        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), memory.values(at.value_at.stage));
+        else issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
     };
     const auto correct = [&](const float (&corrections)[2], bool older) {
         if (older) return;
@@ -208,7 +195,7 @@ __device__ __forceinline__ void consume_flash(
         for (int i = 0; i < skipped; ++i) at.skip_keys();
         mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
         wgmma_fence();
-        issue_next(number);
+        issue_scores<Shape>(scores, at.query(number), memory.keys(at.key_at.stage));
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_results(scores);
@@ -243,7 +230,7 @@ __device__ __forceinline__ void consume_flash(
             mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
             before_products();
             wgmma_fence();
-            issue_next(number + last);
+            issue_scores<Shape>(scores, at.query(number + last), memory.keys(at.key_at.stage));
             wgmma_commit();
             mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();

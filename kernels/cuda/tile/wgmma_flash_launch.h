@@ -46,11 +46,11 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
     const HeadTensor values = {a.v, a.batch, a.seqlen_k, a.heads_k, Shape::kHeadDim};
     TensorMap query_map, key_map, value_map;
     int error = encode_head_tensor_map(&query_map, queries, 64);
-    if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys, Shape::kBlocks);
-    if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kKeys, Shape::kBlocks);
+    if (error == 0) error = encode_head_tensor_map(&key_map, keys, Shape::kKeys);
+    if (error == 0) error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
     if (error != 0) return error;
 
-    if (order == TileOrder::kCount && (Shape::kBlocks > 1 || to.workspace_bytes < sizeof(unsigned))) order = TileOrder::kShares;
+    if (order == TileOrder::kCount && to.workspace_bytes < sizeof(unsigned)) order = TileOrder::kShares;
     FlashProblem p{};
     p.o = a.o;
     p.lse = a.lse;
@@ -61,7 +61,7 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
     p.heads_per_key_head = a.heads_q / a.heads_k;
     p.causal = a.causal;
     p.scale = a.scale;
-    p.tiles = ceil_div(a.seqlen_q, Shape::kBlocks * Shape::kQueries);
+    p.tiles = ceil_div(a.seqlen_q, Shape::kQueries);
     const long long heads = static_cast<long long>(a.batch) * a.heads_q;
     p.pairs = a.causal && order == TileOrder::kShares;
     const long long units = heads * (p.pairs ? ceil_div(p.tiles, 2) : p.tiles);
@@ -74,13 +74,13 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
     }
     if (units > 0x7fffffffLL || static_cast<long long>(p.section) * p.tiles > 0x7fffffffLL) return kUnsupportedShape;
     p.units = static_cast<int>(units);
-    const int walks = order == TileOrder::kOwnBlocks ? p.units : std::min(p.units, std::max(1, to.multiprocessors / Shape::kBlocks));
-    if (order == TileOrder::kCount && walks < p.units) {
+    const int blocks = order == TileOrder::kOwnBlocks ? p.units : std::min(p.units, to.multiprocessors);
+    if (order == TileOrder::kCount && blocks < p.units) {
         p.taken = static_cast<unsigned*>(to.workspace);
         error = launch_cluster(clear_count, 1, 32, 1, 0, EARLY_START != 0, to.queue, p.taken);
         if (error != 0) return error;
     }
     return launch_cluster(
-        wgmma_flash<Shape>, walks * Shape::kBlocks, Shape::kThreads, Shape::kBlocks, Shape::kSharedBytes, EARLY_START != 0, to.queue, query_map, key_map,
+        wgmma_flash<Shape>, blocks, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, to.queue, query_map, key_map,
         value_map, p);
 }

@@ -17,7 +17,6 @@ enum FlashOptions {
     kFlashSeamless = 4,       // a tile's first product with keys is issued together with the last product of the one before
     kFlashSharedP = 8,        // probabilities go through shared memory instead of registers, which have room for more keys then
     kFlashSpareQuery = 16,    // room for one warpgroup's queries beyond a tile's: warpgroups take places in turn
-    kFlashPairs = 32,         // clusters of two blocks with neighbouring tiles of one head load keys and values for each other
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
@@ -39,7 +38,6 @@ struct FlashShape {
     static constexpr bool kSeamless = (kOptions_ & kFlashSeamless) != 0;
     static constexpr bool kSharedP = (kOptions_ & kFlashSharedP) != 0;
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
-    static constexpr int kBlocks = (kOptions_ & kFlashPairs) != 0 ? 2 : 1;   // that walk together
     static constexpr bool kSpareQuery = (kOptions_ & kFlashSpareQuery) != 0;
     // Queries are given back before the last step's softmax.
     static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
@@ -48,7 +46,7 @@ struct FlashShape {
     static constexpr int kThreads = kConsumerThreads + 128;   // and a warpgroup that gives registers away; two threads work
     static constexpr bool kMovesRegisters = kGroups > 1;   // a single consumer has all it can address
     // The thread that loads two tiles of queries ahead has more to remember.
-    static constexpr int kProducerLeast = kQueryStages == 2 || kBlocks == 2 ? 40 : 24;
+    static constexpr int kProducerLeast = kQueryStages == 2 ? 40 : 24;
     static constexpr int kProducerRegisters =
         kGroups > 2 ? 32 : Work::kProducerRegisters < kProducerLeast ? kProducerLeast : Work::kProducerRegisters;
     static constexpr int kConsumerRegisters = kGroups == 4 ? 112 : kGroups == 3 ? 160 : (504 - kProducerRegisters) / 2;
@@ -69,7 +67,6 @@ struct FlashShape {
     static constexpr int kSharedBytes = kBarriersAt + (2 * kQuerySlots + 2 * kKeyStages + 2 * kValueStages + 4) * 8;
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
-    static_assert(kBlocks == 1 || kHeadDim % 128 == 0, "halves of keys are whole columns of 64");
     static_assert(!kSpareQuery || kQueryStages == 1, "one or the other");
     static_assert(!kSharedP || kKeys % 32 == 0, "halves of probabilities are whole products");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
@@ -99,10 +96,6 @@ struct FlashMemory {
     __device__ __forceinline__ static uint32_t parity(int group, unsigned number) {
         if (Shape::kSpareQuery) return (number * Shape::kGroups + group) / Shape::kQuerySlots % 2;
         return number / Shape::kQueryStages % 2;
-    }
-    /// What descriptors of products hold of an address. In a cluster a block's own ones have its rank above that.
-    __device__ __forceinline__ static uint32_t local(uint32_t address) {
-        return Shape::kBlocks > 1 ? address & 0x3ffff : address;
     }
     __device__ __forceinline__ uint32_t query(int slot) const { return start + slot * Shape::kQueryBytes; }
     __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }

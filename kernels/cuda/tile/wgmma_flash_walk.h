@@ -5,7 +5,6 @@
 #include <cstdint>
 
 #include "ceil_div.h"
-#include "ptx/cluster.h"
 #include "ptx/fetch_add.h"
 #include "ptx/tma_5d.h"
 
@@ -16,7 +15,7 @@ struct FlashProblem {
     int batch, queries, keys, heads, heads_per_key_head;
     bool causal;
     float scale;   // softmax_scale * log2(e)
-    int tiles;     // of one head; of a pair of blocks both
+    int tiles;     // of one head
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int units;     // of work, in all
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
@@ -25,7 +24,7 @@ struct FlashProblem {
 
 /// One tile of queries and how many steps of keys its last row sees.
 struct alignas(16) FlashTile {
-    int batch, head, first_query, steps;   // steps: of the tiles of both of a pair of blocks
+    int batch, head, first_query, steps;
 };
 constexpr int kFlashNoTile = -1;   // `steps` after the last tile
 
@@ -71,15 +70,9 @@ struct FlashSource {
     __device__ __forceinline__ FlashSource(const FlashProblem& p, const FlashTile& tile)
         : head(tile.head / p.heads_per_key_head), batch(tile.batch) {}
 
-    /// Load a step of them; of a pair of blocks each loads half of the columns for both.
+    /// Load a step of them.
     __device__ __forceinline__ void load(const TensorMap& map, uint32_t to, uint32_t full, int step) const {
-        if constexpr (Shape::kBlocks == 2) {
-            const int rank = cluster_rank();
-            tma_load_5d_multicast(to + rank * (Shape::kKeyBytes / 2), map, full, 0, step * Shape::kKeys,
-                                  rank * (Shape::kHeadDim / 128), head, batch, 3);
-        } else {
-            tma_load_5d(to, map, full, 0, step * Shape::kKeys, 0, head, batch);
-        }
+        tma_load_5d(to, map, full, 0, step * Shape::kKeys, 0, head, batch);
     }
 };
 
@@ -90,14 +83,14 @@ struct FlashWalk {
     bool second = false;   // of a pair
     unsigned fetched = 0;  // asked for early, since the answer takes a while
 
-    __device__ __forceinline__ FlashWalk() : unit(static_cast<int>(blockIdx.x) / Shape::kBlocks) {}
+    __device__ __forceinline__ FlashWalk() : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const FlashProblem& p) const { return unit < p.units; }
     /// Once per tile, any time before next().
     __device__ __forceinline__ void fetch(const FlashProblem& p) {
         if (p.taken != nullptr) fetched = fetch_add(p.taken, 1u);
     }
     __device__ __forceinline__ void next(const FlashProblem& p) {
-        const int half = (p.tiles + 1) / 2, blocks = static_cast<int>(gridDim.x) / Shape::kBlocks;
+        const int half = (p.tiles + 1) / 2, blocks = static_cast<int>(gridDim.x);
         second = p.pairs && !second && unit % half != p.tiles / 2;
         if (!second) unit = p.taken != nullptr ? blocks + static_cast<int>(fetched) : unit + blocks;
     }
@@ -117,9 +110,8 @@ struct FlashWalk {
         FlashTile t;
         t.batch = head / p.heads;
         t.head = head % p.heads;
-        t.first_query = (p.causal ? p.tiles - 1 - index : index) * (Shape::kBlocks * Shape::kQueries);
-        t.steps = flash_steps<Shape>(p, t.first_query, Shape::kBlocks * Shape::kQueries);
-        if (Shape::kBlocks == 2) t.first_query += cluster_rank() * Shape::kQueries;
+        t.first_query = (p.causal ? p.tiles - 1 - index : index) * Shape::kQueries;
+        t.steps = flash_steps<Shape>(p, t.first_query, Shape::kQueries);
         return t;
     }
 };

@@ -16,19 +16,23 @@ from tests.kernels.cuda.flash_emulation import EmulatedFlash, check_jump
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 
-# What decides between instances is the length; two thresholds are lowered for these small cases.
+def lower_thresholds(kernels):
+    """What decides between instances is the length: let small cases be long ones."""
+    source = kernels / "cuda/flash_attention/wgmma_tma.cu"
+    text = source.read_text()
+    for line, lowered in (("a.seqlen_k <= 1024", "a.seqlen_k <= 128"), ("a.seqlen_k > 4096", "a.seqlen_k > 128")):
+        assert line in text
+        text = text.replace(line, lowered)
+    source.write_text(text)
+
+
 @pytest.fixture(scope="module", params=["shipped", "long", "no slack"])
 def kernel(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("emulated")
     if request.param != "long":
         return EmulatedFlash(folder, {"SLACK": 0, "SEAMLESS": 0} if request.param == "no slack" else {})
     shutil.copytree(ROOT / "kernels", folder / "kernels")
-    source = folder / "kernels/cuda/flash_attention/wgmma_tma.cu"
-    text = source.read_text()
-    for line, lowered in (("a.seqlen_k <= 1024", "a.seqlen_k <= 128"), ("a.seqlen_k > 4096", "a.seqlen_k > 128")):
-        assert line in text
-        text = text.replace(line, lowered)
-    source.write_text(text)
+    lower_thresholds(folder / "kernels")
     return EmulatedFlash(folder, {}, kernels=folder / "kernels")
 
 
@@ -139,12 +143,14 @@ check_jump(kernel, size, 0.5, 150)
         ("wgmma_flash_consume.h", "kAll / 2);\n            correct(", "kAll / 2);\n            if (false) correct("),
         ("wgmma_flash_softmax.h", "            again();\n", ""),
         ("wgmma_flash_shape.h", "kTiles = 8", "kTiles = 1"),
+        ("wgmma_flash_products.h", "thread % 16, columns", "thread % 8, columns"),
     ],
-    ids=["keys empty", "wait", "turn", "correction", "lost", "tile forgotten"],
+    ids=["keys empty", "wait", "turn", "correction", "lost", "tile forgotten", "rows of P"],
 )
 def test_the_emulation_notices_damage(tmp_path, header, line, damaged):
     """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
     shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
+    lower_thresholds(tmp_path / "kernels")
     header = tmp_path / "kernels/cuda/tile" / header
     text = header.read_text()
     assert line in text
