@@ -20,9 +20,10 @@
 // issue them.
 //
 // Softmax. Beside products an exponential takes 10 cycles of a scheduler instead of 8, and other instructions about twice their
-// time, since products take half of the registers' bandwidth: instructions count. So maxima are looked for in a row's first step only. After that the row's sum shows whether scores exceed
-// it: up to 2^SLACK (2^15 where P is fp16) nothing is done, beyond the warp scales down what it has, and scores of which even
-// fp32 lost the exponentials are computed again by mma.sync, by that warp alone (tile/wgmma_flash_softmax.h).
+// time, since products take half of the registers' bandwidth: instructions count. So maxima are looked for in a row's first
+// step only. After that the row's sum shows whether scores exceed it: up to 2^SLACK (2^15 where P is fp16) nothing is done,
+// beyond the warp scales down what it has, and scores of which even fp32 lost the exponentials are computed again by mma.sync,
+// by that warp alone (tile/wgmma_flash_softmax.h).
 //
 //   head_dim  keys                 queries x keys   stages K, V   turns   order of tiles
 //       64    up to 4096           256 x  64           5, 5       yes     equal shares, causal by count
