@@ -25,11 +25,6 @@ __device__ __forceinline__ void bulk_load(
         : "memory");
 }
 
-/// Ask `bytes` at `global` into L2: a hint, which nothing waits for.
-__device__ __forceinline__ void bulk_prefetch_l2(const void* global, uint32_t bytes) {
-    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;\n" ::"l"(global), "r"(bytes) : "memory");
-}
-
 /// Add `bytes` of fp32 numbers in shared memory to those at `global`, in L2: each addition is atomic, their order is not
 /// defined.
 __device__ __forceinline__ void bulk_reduce_add(float* global, uint32_t shared, int bytes) {

@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
             mbarrier_init(memory.full(slot), 1);
             mbarrier_init(memory.empty(slot), 4);
         }
+        for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
         mbarrier_fence_init();
     }
     __syncthreads();
@@ -60,7 +61,7 @@ int launch_coded_pages(
     }
     if (status != 0) return status;
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
-    a.row_tiles = ceil_div(rows, Shape::kRows);
+    a.row_tiles = rows / Shape::kRows;
     const long long most = std::min<long long>(
         SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
     a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);

@@ -23,10 +23,10 @@ struct CodedQueryRow {
         rotary = *reinterpret_cast<const uint2*>(row + CodedRow::kLatent * 2 + part * 8);
     }
 
-    /// The row divided by a power of two, latent columns as fp16, rotary ones as bf16, all exact, in panels of 64 columns: in order,
-    /// or of 16 latent ones first 0, 1, 4, 5, 8, ..., then 2, 3, 6, 7, ... That power times `scale` is the row's factor.
-    template <class Shape, bool kInOrder, class Memory>
-    __device__ __forceinline__ void store(const Memory& memory, int row, int part, float scale) const {
+    /// The row divided by a power of two, latent columns as fp16, rotary ones as bf16, all exact, in panels of 64 columns: of 16
+    /// latent ones first 0, 1, 4, 5, 8, ..., then 2, 3, 6, 7, ...
+    template <class Shape, class Memory>
+    __device__ __forceinline__ void store(const Memory& memory, int row, int part) const {
         const uint32_t words[16] = {four[0].x, four[0].y, four[0].z, four[0].w, four[1].x, four[1].y, four[1].z, four[1].w,
                                     four[2].x, four[2].y, four[2].z, four[2].w, four[3].x, four[3].y, four[3].z, four[3].w};
         float largest = 0.0f;
@@ -54,37 +54,34 @@ struct CodedQueryRow {
         uint8_t* const panel = memory.at(memory.query(part / 2));
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
-            const int word = kInOrder ? 4 * i : i / 2 * 8 + i % 2, next = kInOrder ? 1 : 2;
+            const int word = i / 2 * 8 + i % 2;
             *reinterpret_cast<uint4*>(panel + Swizzle<8>::offset(row, part % 2 * 4 + i)) =
-                make_uint4(halves[word], halves[word + next], halves[word + 2 * next], halves[word + 3 * next]);
+                make_uint4(halves[word], halves[word + 2], halves[word + 4], halves[word + 6]);
         }
         uint8_t* const last = memory.at(memory.query(Shape::kPanels - 1));
         *reinterpret_cast<uint2*>(last + Swizzle<8>::offset(row, part / 2) + part % 2 * 8) =
             make_uint2(multiply_bfloats(rotary.x, Bf16::pack(by, by)), multiply_bfloats(rotary.y, Bf16::pack(by, by)));
-        if (part == 0) memory.factors()[row] = float_from_bits((254u << 23) - inverse) * scale;
+        if (part == 0) memory.factors()[row] = float_from_bits((254u << 23) - inverse);
     }
 };
 
-/// A piece's queries from `q` to shared memory, by the first kThreads threads of the block. They meet afterwards. Only
-/// `live` rows are read; those behind become copies of the last one. kTogether passes' loads are under way at a time.
-template <class Shape, int kThreads, bool kInOrder = false, int kTogether = 2, class Memory>
-__device__ __forceinline__ void load_coded_queries(
-    const Memory& memory, const uint8_t* q, int live = Shape::kRows, float scale = 1.0f) {
+/// A piece's queries from `q` to shared memory, by the first kThreads threads of the block. They meet afterwards.
+template <class Shape, int kThreads, class Memory>
+__device__ __forceinline__ void load_coded_queries(const Memory& memory, const uint8_t* q) {
     constexpr int kEach = kThreads / 16, kPasses = (Shape::kRows + kEach - 1) / kEach;
     const int thread = recomputed_thread(), part = thread % 16;
+    // Two passes' loads are under way at a time.
 #pragma unroll
-    for (int first = 0; first < kPasses; first += kTogether) {
-        CodedQueryRow rows[kTogether];
+    for (int first = 0; first < kPasses; first += 2) {
+        CodedQueryRow rows[2];
 #pragma unroll
-        for (int i = 0; i < kTogether; ++i) {
-            const int row = min((first + i) * kEach + thread / 16, live - 1);
+        for (int i = 0; i < 2; ++i) {
+            const int row = min((first + i) * kEach + thread / 16, Shape::kRows - 1);
             if (first + i < kPasses) rows[i].load(q + row * (CodedRow::kWidth * 2), part);
         }
 #pragma unroll
-        for (int i = 0; i < kTogether; ++i) {
-            if (first + i < kPasses) {
-                rows[i].template store<Shape, kInOrder>(memory, (first + i) * kEach + thread / 16, part, scale);
-            }
+        for (int i = 0; i < 2; ++i) {
+            if (first + i < kPasses) rows[i].template store<Shape>(memory, (first + i) * kEach + thread / 16, part);
         }
     }
     fence_async_shared();

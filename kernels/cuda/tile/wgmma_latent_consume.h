@@ -19,11 +19,8 @@
 #include "ptx/tma.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/attention_mma.h"
-#include "tile/stamp_clock.h"
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
-#include "tile/wgmma_latent_codes_queries.h"
-#include "tile/wgmma_latent_codes_softmax.h"
 #include "tile/wgmma_latent_shape.h"
 #include "tile/wgmma_latent_store.h"
 
@@ -38,12 +35,11 @@ constexpr float kSlack = 8.0f;
 template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
-    const typename Shape::Arguments& a;
+    const LatentArguments& a;
     int warp, lane;
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
-    using Element = typename Shape::Element;
 
     // Computed anew where needed: registers are scarce.
     __device__ __forceinline__ int block_group() const { return static_cast<int>(blockIdx.x) / a.row_tiles; }
@@ -75,17 +71,12 @@ struct LatentConsumer {
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
             const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
-            if (!Shape::kCoded || i == 0 || i % Shape::kHalfPanels == 1) {
-                mbarrier_wait(full + panel * 8, parity);
-                // Threads stored a coded page. A fence of theirs would wait for their loads, which are always under way.
-                if constexpr (Shape::kCoded) fence_async_shared();
-            }
+            mbarrier_wait(full + panel * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
                 const int at = panel * kStep + 2 * step;
-                if (i == 0) Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, step > 0);
-                else Wgmma16<Shape::kTokens, Element>::product(scores, queries + at, keys + at, true);
+                Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, i + step > 0);
             }
         }
         wgmma_commit();
@@ -208,7 +199,7 @@ struct LatentConsumer {
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Element, true>::product(out, p + 2 * step, b + 128 * step, true);
+                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p + 2 * step, b + 128 * step, true);
             }
             wgmma_commit();
         };
@@ -221,30 +212,20 @@ struct LatentConsumer {
         // The scores are complete. Warpgroup 1 accepts meanwhile.
         const auto compute = [&](int own) {
             constexpr bool kAccepts = group == 1;
-            if constexpr (Shape::kCoded) {
-                const float factors[2] = {memory.factors()[row(0)], memory.factors()[row(1)]};
-                weigh_coded_scores(scores, factors, memory.units(group), lane);
-            } else {
-                release(group, Shape::kParts - 1);
-            }
+            release(group, Shape::kParts - 1);
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
             if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
             raise_maxima(scores, rows, factor);
-            if constexpr (Shape::kCoded) {
-                coded_weights<Shape>(scores, rows, memory.units(group), lane);
-                release(group, Shape::kParts - 1);  // with the tokens' units
-            } else {
-                exponentials(scores, rows, 0);
-                exponentials(scores, rows, 1);
-            }
+            exponentials(scores, rows, 0);
+            exponentials(scores, rows, 1);
             uint32_t p[kSteps][4];
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
 #pragma unroll
                 for (int i = 0; i < 4; ++i) {
-                    p[step][i] = Element::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
+                    p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
                 }
             }
             if (kAccepts) finish_accepting();
@@ -259,21 +240,19 @@ struct LatentConsumer {
                 for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
             }
             fence_async_shared();
-            if (!Shape::kCoded && first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
+            if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
-            STAMP(pages - own, 11);
             rescale(out, factor);
             const uint64_t b = values(group);
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Element, true>::product(out, p[step], b + 128 * step, true);
+                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p[step], b + 128 * step, true);
             }
             wgmma_commit();
             wgmma_wait<0>();
             wgmma_results(out);
             release(group, group);
-            STAMP(pages - own, 12);
         };
 
         if (group >= pages && pages > 0) release_query(buffer);  // the only page is the other's
@@ -284,18 +263,12 @@ struct LatentConsumer {
                     accept();
                     finish_accepting();
                 }
-                STAMP(pages - own, 8);
                 start_scores(scores, uses % 2, buffer);
-                STAMP(pages - own, 9);
                 wgmma_wait<0>();
-                STAMP(pages - own, 10);
             } else {
-                STAMP(pages - own, 8);
                 start_scores(scores, uses % 2, buffer);
-                STAMP(pages - own, 9);
                 begin_accepting();
                 wgmma_wait<0>();
-                STAMP(pages - own, 10);
                 accept();
             }
             wgmma_results(scores);
@@ -336,7 +309,7 @@ struct LatentConsumer {
             if (group == 0 && lane % 4 == 0) {
                 const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
                 const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale) - Shape::kRaised * kLn2;
+                (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale);
             }
             if (piece.whole()) {
                 uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
@@ -365,9 +338,6 @@ struct LatentConsumer {
                     a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
                 }
                 continue;
-            }
-            if constexpr (Shape::kCoded) {
-                if (!empty) bring_queries<Shape>(memory, a, next.request, queries.parity);
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
             piece(next, queries, uses);

@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "ptx/mma_16bit.h"
 #include "split_kv.h"
 #include "tile/decode_schedule.h"
 #include "tile/tensor_map.h"
@@ -43,10 +42,6 @@ template <int kPair_, bool kOnce_, bool kRotaryApart_ = false>
 struct LatentShape {
     static constexpr int kPair = kPair_;
     static constexpr bool kOnce = kOnce_, kRotaryApart = kRotaryApart_;
-    using Arguments = LatentArguments;
-    using Element = Bf16;  // of products with latent columns
-    static constexpr bool kCoded = false;   // of tile/wgmma_latent_codes_shape.h, as is the next
-    static constexpr float kRaised = 0.0f;  // log2 of the largest weight of a first page
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
@@ -112,13 +107,4 @@ struct LatentMemory {
         return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + Shape::kParts) + buffer) * 8;
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
-
-    // What only coded tokens have.
-    /// Of a stage's tokens: the power of two that a token was divided by, and its logarithm.
-    __device__ __forceinline__ float2* units(int stage) const {
-        return reinterpret_cast<float2*>(start + Shape::kUnits) + stage * Shape::kTokens;
-    }
-    /// What a row's scores are multiplied by.
-    __device__ __forceinline__ float* factors() const { return reinterpret_cast<float*>(start + Shape::kFactors); }
-    __device__ __forceinline__ uint8_t* at(uint32_t shared) const { return start + (shared - base); }
 };

@@ -35,6 +35,3 @@ void bulk_wait_done() {
     tma_store_wait_read<kPending>();
 }
 inline void fence_async_global() {}
-inline void bulk_prefetch_l2(const void* global, uint32_t bytes) {
-    if (reinterpret_cast<uintptr_t>(global) % 16 != 0 || bytes % 16 != 0) emulation::fail("misaligned bulk prefetch");
-}
