@@ -16,11 +16,14 @@ from tests.kernels.cuda.latent_emulation import EmulatedLatent, case, check_late
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 KERNEL = {"problem": "mla_decode_fp8", "variant": "wgmma_bulk"}
+ADDER_BITS = 13      # fraction bits the tensor cores keep of e4m3 products' sums
 
 
 @pytest.fixture(scope="module")
 def mla(tmp_path_factory):
-    return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {}, **KERNEL)
+    made = EmulatedLatent(tmp_path_factory.mktemp("emulated"), {}, **KERNEL)
+    made.library.emulation_adder(ADDER_BITS)
+    return made
 
 
 @emulated
@@ -94,6 +97,11 @@ FAULTS = {
         "if (!FAULT && first_token + Shape::kTokens > length) clear_tail"),
     "the reference for scales changes, the output does not": Fault(
         "tile/wgmma_coded_consume.h", "change = before / state.reference;"),
+    "references are raised for the first page alone": Fault(
+        "tile/wgmma_coded_consume.h", "raises = (flags.x | flags.y | flags.z | flags.w) != 0;", "raises = false;"),
+    "queries are e4m3": Fault(
+        "tile/wgmma_coded_terms.h", "smaller = pack_e4m3(x[0] - low.x, x[1] - low.y, x[2] - high.x, x[3] - high.y);",
+        "smaller = 0;"),
 }
 WIDE_FAULTS = {           # of 64 rows
     "weights are read before they are there": Fault(
@@ -159,3 +167,5 @@ class TestCompiled:
             assert re.search(r"HGMMA\.64x\d+x16\.F32\.BF16 R\d+, R\d+, gdesc", body)   # rotary columns
             assert "LDSM.16.MT88.4" in body          # values
             assert "UBLKCP" in body
+        for body in bodies(made[1], "coded_pages"):      # 16 rows' keys: not converted
+            assert re.search(r"QGMMA\.64x16x32\.F32\.E4M3\.E4M3 R\d+, R\d+, gdesc", body)

@@ -16,19 +16,23 @@ from tests.kernels.cuda.flash_emulation import EmulatedFlash, check_jump
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 
-# What decides between instances is the length; two thresholds are lowered for these small cases.
+def lower_thresholds(kernels):
+    """What decides between instances is the length: let small cases be long ones."""
+    source = kernels / "cuda/flash_attention/wgmma_tma.cu"
+    text = source.read_text()
+    for line, lowered in (("a.seqlen_k <= 1024", "a.seqlen_k <= 128"), ("a.seqlen_k > 4096", "a.seqlen_k > 128")):
+        assert line in text
+        text = text.replace(line, lowered)
+    source.write_text(text)
+
+
 @pytest.fixture(scope="module", params=["shipped", "long", "no slack"])
 def kernel(request, tmp_path_factory):
     folder = tmp_path_factory.mktemp("emulated")
     if request.param != "long":
         return EmulatedFlash(folder, {"SLACK": 0, "SEAMLESS": 0} if request.param == "no slack" else {})
     shutil.copytree(ROOT / "kernels", folder / "kernels")
-    source = folder / "kernels/cuda/flash_attention/wgmma_tma.cu"
-    text = source.read_text()
-    for line, lowered in (("a.seqlen_k <= 1024", "a.seqlen_k <= 128"), ("a.seqlen_k > 4096", "a.seqlen_k > 128")):
-        assert line in text
-        text = text.replace(line, lowered)
-    source.write_text(text)
+    lower_thresholds(folder / "kernels")
     return EmulatedFlash(folder, {}, kernels=folder / "kernels")
 
 
@@ -139,14 +143,22 @@ FAULTS = {
     "lost": Fault("tile/wgmma_flash_softmax.h", "            again();\n", "            if (!FAULT) again();\n"),
     "tile forgotten": Fault(
         "tile/wgmma_flash_shape.h", "number % Shape::kTiles", "number % (FAULT ? 1 : Shape::kTiles)"),
+    "rows of P": Fault(
+        "tile/wgmma_flash_products.h", "thread % 16, columns", "(FAULT ? thread % 8 : thread % 16), columns"),
+    "place": Fault(
+        "tile/wgmma_flash_shape.h", "return (number * Shape::kGroups + group) / Shape::kQuerySlots % 2;",
+        "return (FAULT ? number : (number * Shape::kGroups + group) / Shape::kQuerySlots) % 2;"),
 }
 
 
 def planted(kernels, folder):
+    lower_thresholds(kernels)
     kernel = EmulatedFlash(folder, {"SLACK": 0}, optimise="g", kernels=kernels)          # built sooner
     size = case(1, 300, 560, 2, 1, 64, 0)
 
-    def check(_fault):
+    def check(fault):
+        if fault in (faults.NONE, "place"):   # of queries at 256, where warpgroups take places in turn
+            kernel.check(case(1, 257, 100, 1, 1, 256, 0), processors=1)
         for eager in (False, True):
             kernel.check(size, eager=eager, processors=1)
         check_jump(kernel, size, 0.5, 150)
