@@ -28,19 +28,19 @@
 #include "tile/wgmma_flash_backward_shape.h"
 
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
-template <class Shape, Walk kWalk>
+template <class Shape, bool kInOrder>
 __device__ __forceinline__ void load_queries(
     const BackwardMemory<Shape>& memory, const TensorMap& queries, const BackwardProblem& p) {
     RingPosition<Shape::kStages> at;
     for (Board<Shape> board;;) {
         // Taken only now, when what is left of the last tile lies in the ring: who is late takes less.
         const int task = take_number(p.next);
-        KeyTile tile = find_task<kWalk>(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
+        KeyTile tile = find_task<kInOrder>(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
         if (tile.head < 0) return;
-        QueryWalk<kWalk> walk(p, tile);
-        for (int left = tile.steps(p); left > 0; --left, walk.next(tile), at.advance()) {
+        QueryWalk walk(p, tile);
+        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), at.advance()) {
             const uint32_t full = memory.queries_full(at.stage);
             mbarrier_wait(memory.queries_empty(at.stage), at.parity ^ 1);
             mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
@@ -50,17 +50,19 @@ __device__ __forceinline__ void load_queries(
                       p.shifts + static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries,
                       Shape::kNumberBytes, full);
         }
+        // Tiles of a head that wait for each other are for different blocks.
+        if (kInOrder && p.around) wait_for_count(p.next, (tile.head + 1) * p.tiles);
     }
 }
 
 /// Load keys and values (kKeys) of a tile as soon as there is a place, from memory to L2 even before that; then dO, with delta
 /// (kOut). One thread.
-template <class Shape, Walk kWalk, bool kKeys, bool kOut>
+template <class Shape, bool kKeys, bool kOut>
 __device__ __forceinline__ void load_others(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
     const BackwardProblem& p) {
-    ShortRing<Shape::kPlaces> key_at;   // of keys and values
     RingPosition<Shape::kStages> at;
+    ShortRing<Shape::kPlaces> key_at;
     const auto load_key = [&](const KeyTile& tile) {
         const uint32_t full = memory.keys_full(key_at.stage());
         mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
@@ -72,7 +74,7 @@ __device__ __forceinline__ void load_others(
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
         int left = tile.steps(p);
-        if (left == 0) continue;
+        key_at = board.place();
         if constexpr (kKeys) {
             const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
             if constexpr (Shape::kPlaces == 1) {
@@ -86,10 +88,9 @@ __device__ __forceinline__ void load_others(
             mbarrier_arrive_expect(full, Shape::kKeyBytes);
             tma_load_5d(memory.values(key_at.stage()), values, full, 0, first, 0, head, batch);
             if constexpr (Shape::kPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
-            key_at.advance();
         }
         if constexpr (kOut) {
-            for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
+            for (QueryWalk walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
                 const uint32_t full = memory.out_full(at.stage);
                 mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
                 mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
@@ -105,14 +106,14 @@ __device__ __forceinline__ void load_others(
 
 /// Wait until there are zeros, or others' parts, in the sums of a tile's queries.
 __device__ __forceinline__ void wait_for_zeros(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.chores == 0 || tile.head < p.first_head(2)) return;   // prepare_rows left them
+    if (p.zeros == 0 || tile.head < p.first_head(2)) return;   // prepare_rows left them
     wait_for_count(p.cleared + tile.head, p.pieces);
     if (lane_index() == 0) fence_async_global();   // who has TMA add
 }
 
 /// This thread has added its part of a tile.
 __device__ __forceinline__ void report_added(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.chores == 0) return;
+    if (p.chores == p.zeros) return;
     bulk_wait_done<0>();
     raise_count(p.added + tile.head);
 }
@@ -132,21 +133,18 @@ __device__ __forceinline__ void write_part(
 
 /// All tiles of the warpgroup of dQ: a product per step. Each warp has TMA add its rows to the sums as they come, or, in order,
 /// leaves that to add_in_order.
-template <class Shape, Walk kWalk>
+template <class Shape, bool kInOrder>
 __device__ __forceinline__ void multiply_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
-    constexpr bool kInOrder = kWalk == Walk::kUp;
     ShortRing<2> at;
-    ShortRing<Shape::kPlaces> key_at;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
         int left = tile.steps(p);
-        if (left > 0) {
-            if (!kInOrder) wait_for_zeros(p, tile);
-            mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
-        }
-        for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile)) {
+        const ShortRing<Shape::kPlaces> key_at = board.place();
+        if (!kInOrder) wait_for_zeros(p, tile);
+        mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
+        for (QueryWalk walk(p, tile); left > 0; --left, walk.next(p, tile)) {
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
@@ -186,7 +184,6 @@ __device__ __forceinline__ void multiply_queries(
                 }
             }
             at.advance();
-            if (left == 1) key_at.advance();
         }
         if (!kInOrder && lane == 0) report_added(p, tile);
     }
@@ -201,9 +198,13 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
-        QueryWalk<Walk::kUp> walk(p, tile);
+        QueryWalk walk(p, tile);
         wait_for_zeros(p, tile);
-        for (int left = tile.steps(p); left > 0; --left, walk.next(tile), parity ^= 1) {
+        // Whose turn comes next arrives two steps later where steps have half as many queries as keys, so he may have to wait for
+        // the next step's additions to begin; then nobody here waits for additions to end. Around, that must not close a circle.
+        const bool late = Shape::kKeys >= 2 * Shape::kQueries && (p.causal || (p.around && p.query_tiles > p.tiles));
+        int open = -1, next = 0;   // the last step's turn, while it has not been passed on, and what comes next there
+        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), parity ^= 1) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
             const int turn = turn_of(p, tile, walk.tile, Shape::kQueries, Shape::kKeys);
             wait_for_turn(p.turns + first_row / 64, turn);
@@ -214,22 +215,30 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
                 bulk_reduce_add(p.sums + first_row * Shape::kHeadDim + part * 4096, memory.sums(part, 0), Shape::kPartBytes);
                 tma_store_commit();
             }
+            if (open >= 0) {
+                bulk_wait_done<Shape::kParts>();
+                pass_turn(p.turns + open, next);
+            }
             tma_store_wait_read<1>();
             mbarrier_arrive(memory.sums_empty(0));
             tma_store_wait_read<0>();
             mbarrier_arrive(memory.sums_empty(1));
-            bulk_wait_done<0>();
-            pass_turn(p.turns + first_row / 64, turn + 1);
+            open = static_cast<int>(first_row / 64);
+            next = turn + 1;
+            if (!late || left == 1) {
+                bulk_wait_done<0>();
+                pass_turn(p.turns + open, next);
+                open = -1;
+            }
         }
         report_added(p, tile);
     }
 }
 
-template <class Shape, Walk kWalk>
+template <class Shape, bool kInOrder>
 __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap out, const __grid_constant__ TensorMap keys,
     const __grid_constant__ TensorMap values, const __grid_constant__ BackwardProblem p) {
-    constexpr bool kInOrder = kWalk == Walk::kUp;
     constexpr bool kApart = !kInOrder && Shape::kPlaces > 1;   // keys and values that load early have a thread of their own
     uint8_t* const shared = swizzled_shared();
     const BackwardMemory<Shape> memory = {shared, shared_address(shared)};
@@ -249,16 +258,16 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     // Each role reads its lane itself: there is no register to keep it in for all.
     if (warp < Shape::kKeyWarps) {
         take_registers<Shape::kKeyRegisters>();
-        consume_keys<Shape, kWalk>(memory, p, warp / 4, warp % 4, lane_index());
+        consume_keys<Shape>(memory, p, warp / 4, warp % 4, lane_index());
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        multiply_queries<Shape, kWalk>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        multiply_queries<Shape, kInOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
     } else {
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
-        if (role == 0 && lane == 0) load_queries<Shape, kWalk>(memory, queries, p);
-        if (role == 1 && lane == 0) load_others<Shape, kWalk, !kApart, true>(memory, keys, values, out, p);
-        if (kApart && role == 2 && lane == 0) load_others<Shape, kWalk, true, false>(memory, keys, values, out, p);
+        if (role == 0 && lane == 0) load_queries<Shape, kInOrder>(memory, queries, p);
+        if (role == 1 && lane == 0) load_others<Shape, !kApart, true>(memory, keys, values, out, p);
+        if (kApart && role == 2 && lane == 0) load_others<Shape, true, false>(memory, keys, values, out, p);
         if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
         if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
         __syncwarp();   // the warp ends as a whole

@@ -24,6 +24,10 @@
 #define TENDED_KEYS 2048   // a tunable: keys that a query sees, at least, for the main kernel to tend sums
 #endif
 
+#if !defined(CLEARED_KEYS)
+#define CLEARED_KEYS 1   // a tunable: the same for sums to be cleared
+#endif
+
 /// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
 inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {
     const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
@@ -41,7 +45,7 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
 }
 
 /// Launch the kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
-template <class Shape, Walk kWalk>
+template <class Shape, bool kInOrder>
 int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
     using Element = typename Shape::Element;
     constexpr int kHeadDim = Shape::kHeadDim;
@@ -60,27 +64,31 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.softmax_scale = a.softmax_scale;
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
+    p.query_tiles = ceil_div(a.queries, Shape::kQueries);
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
     const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tiles, chores = lines / 32;   // at most, of both
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
 
+    // Key tiles of a head that take as long begin in different places; where they take turns that closes circles, and they must
+    // all run at once.
+    p.around = !a.causal && (!kInOrder || p.tiles <= multiprocessors);
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
-    // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
-    // heads: of as many as there are blocks for.
-    constexpr bool kInOrder = kWalk == Walk::kUp;
+    // ones first.
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
     const int enough = p.causal && !kInOrder ? ceil_div(2 * multiprocessors, p.tiles) : round;
-    p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
+    p.section = std::min(all, round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
     // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last,
-    // unless it takes too little time per query for one warp to keep up.
+    // TENDED_KEYS permitting.
     const int early = p.first_head(2), late = p.last;
-    const bool tends = p.sections > 2 && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
-    p.chores = tends ? (all - early + all - late) * p.pieces : 0;
+    const int seen = p.causal ? a.keys / 2 : a.keys;
+    const bool clears = p.sections > 2 && seen >= CLEARED_KEYS, tends = p.sections > 2 && seen >= TENDED_KEYS;
+    p.zeros = clears ? (all - early) * p.pieces : 0;
+    p.chores = p.zeros + (tends ? (all - late) * p.pieces : 0);
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
@@ -91,12 +99,12 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
 
     constexpr bool kEarly = EARLY_START != 0;
-    const int zeroed = (tends ? early : all) * p.group, finished = (tends ? all - late : 0) * p.group;
+    const int zeroed = (clears ? early : all) * p.group, finished = (tends ? all - late : 0) * p.group;
     const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
                            kEarly, queue, rows, p, zeroed);
     if (error != 0) return error;
-    error = launch_cluster(wgmma_flash_backward<Shape, kWalk>, multiprocessors, Shape::kThreads, 1,
+    error = launch_cluster(wgmma_flash_backward<Shape, kInOrder>, multiprocessors, Shape::kThreads, 1,
                            Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
     if (error != 0) return error;
     return launch_cluster(finish_rows<Element, kHeadDim>, (all * p.group - finished) * (p.rows / 128), 256, 1, 0, kEarly, queue,

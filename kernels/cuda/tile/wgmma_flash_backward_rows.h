@@ -9,7 +9,6 @@
 
 #include "launch.h"
 #include "online_softmax.h"
-#include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/lane_index.h"
 #include "ptx/turn.h"
@@ -35,7 +34,8 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
     constexpr int kShift = kShiftOfWeights<Element>;
     const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
-    const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
+    // The main kernel begins with what comes last here, so that it lies in L2.
+    const int head = p.batch * p.heads - 1 - static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
     const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
@@ -102,12 +102,9 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
     }
 }
 
-/// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time.
-/// While blocks work on section s it leaves zeros for section s + 2 and, in turns, writes dq of section s - 1, which is done by
-/// then; the first two sections have zeros already, and the last one's dq is left to others. Zeros of all pieces at once would
-/// keep L2 from those who compute.
-///
-/// Nobody waits in vain: writing waits for an earlier section's tiles, and these for zeros that come before it in this order.
+/// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time:
+/// first zeros for all heads but those of the first two sections, which have them already; then dq, head by head as they are
+/// done, of all but the last section. Nobody waits in vain: zeros wait for nothing, tiles for zeros, and dq for tiles.
 template <class Element, int kHeadDim, int kAdders>
 __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
     for (;;) {
@@ -115,31 +112,21 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
         if (lane_index() == 0) number = take_number(p.chore);
         number = __shfl_sync(0xffffffffu, number, 0);
         if (number >= p.chores) return;
-        int pieces = p.pieces, size = p.section;   // of a head, and heads of a section
-        compute_now(pieces);   // what follows from these is made anew for each chore: there are no registers to keep it in
-        compute_now(size);
-        const int section = min((number / (size * pieces) + 1) / 2, p.sections - 3);
-        const int rest = number - max(0, 2 * section - 1) * size * pieces;
-        const int zeroed = (section < p.sections - 3 ? size : p.last) * pieces;   // pieces of section + 2
-        const int written = section > 0 ? size * pieces : 0;                      // of section - 1; then of those behind
-        const bool turns = rest < 2 * written;
-        if (turns ? rest % 2 == 0 : rest < zeroed + written) {
-            const int place = turns ? rest / 2 : rest - written;
-            const int head = (section + 2) * size + place / pieces;
-            float* const sums = p.sums + (static_cast<size_t>(section + 2) * size * pieces + place) * (64 * kHeadDim);
+        if (number < p.zeros) {
+            const int piece = number + p.first_head(2) * p.pieces;
+            float* const sums = p.sums + static_cast<size_t>(piece) * (64 * kHeadDim);
 #pragma unroll 4
             for (int i = lane_index(); i < kHeadDim * 16; i += 32) {
                 reinterpret_cast<float4*>(sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
             }
             fence_device();
             __syncwarp();
-            if (lane_index() == 0) raise_count(p.cleared + head);
+            if (lane_index() == 0) raise_count(p.cleared + piece / p.pieces);
         } else {
-            // 64 rows, of all heads
-            const int slice = (turns ? rest / 2 : rest - zeroed) + max(0, section - 1) * size * pieces;
-            wait_for_count(p.added + slice / pieces, kAdders * p.tiles);
-            const int head = slice / (p.rows / 64);   // a query head
-            int row = slice * 64 - head * p.rows;
+            const int piece = number - p.zeros;
+            wait_for_count(p.added + piece / p.pieces, kAdders * p.tiles);
+            const int head = piece / (p.rows / 64);   // a query head
+            int row = piece * 64 - head * p.rows;
 #pragma unroll 1
             do {
                 write_queries<Element, kHeadDim>(p, head, row, lane_index());

@@ -9,6 +9,7 @@
 #include "ceil_div.h"
 #include "ptx/mbarrier.h"
 #include "ptx/mma_16bit.h"
+#include "ptx/warp_uniform.h"
 #include "tile/wgmma_shape.h"
 
 // How often a key warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order
@@ -83,12 +84,14 @@ struct BackwardProblem {
     int batch, queries, keys, heads, key_heads, group;   // group: query heads of a key head
     int rows;
     bool causal;
+    bool around;                  // a key tile's queries begin in a place of its own, and tiles are taken head by head
     float softmax_scale, scale;   // scale: softmax_scale * log2(e)
-    int tiles;                    // of keys, of one head
+    int tiles, query_tiles;       // of one head
     int sections, section;        // their number, and key heads of each but the last, which has the rest
     int tasks;                    // tiles in all
     int last;                     // key heads of the last section
-    int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
+    int pieces;                   // of sums of one key head, 64 query rows each
+    int zeros, chores;            // of tend_sums: pieces to clear, and all; 0 if there are none
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
     __host__ __device__ int first_head(int number) const {   // of section `number`
@@ -96,65 +99,60 @@ struct BackwardProblem {
     }
 };
 
-/// A tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads.
+/// A tile of keys, and the first tile of queries that it meets, of each of the group's heads.
 struct KeyTile {
     int head;          // batch * key_heads + key head; negative: no more work
     int number;        // of the tile among the head's
-    int first, last;
+    int first;
 
-    /// How many steps the tile takes.
-    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
-};
-
-/// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
-enum class Walk {
-    kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
-    kDown,     // from the last queries to the first
-    kUp,       // from the first to the last; key tiles take turns at the sums
+    /// How many steps the tile takes: one or more, as the last query sees all keys.
+    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return (p.query_tiles - first) * p.group; }
 };
 
 /// Tile `task`: section by section, and there head by head where all tiles take as long. Else the first keys of all its heads
-/// come first, which causal queries see most of. Where causal tiles take turns the last come first, and go up: each then finds
-/// the sums as the next keys' tile left them a step ago.
-template <Walk kWalk>
+/// come first, which causal queries see most of. Where causal tiles take turns the last come first: each then finds the sums
+/// as the next keys' tile left them some steps ago.
+template <bool kInOrder>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
     const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
     const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
-    const bool by_heads = kWalk != Walk::kUp && !p.causal;
-    const int divisor = by_heads ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
+    const int divisor = p.around ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
     KeyTile t;
-    t.head = first_head + (by_heads ? quotient : remainder);
-    t.number = by_heads ? remainder : quotient;
-    if (kWalk == Walk::kUp && p.causal) t.number = p.tiles - 1 - t.number;
+    t.head = first_head + (p.around ? quotient : remainder);
+    t.number = p.around ? remainder : quotient;
+    if (kInOrder && p.causal) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
-    t.last = ceil_div(p.queries, queries) - 1;
     return t;
 }
 
-/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns.
-__device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
-    if (!p.causal) return t.number;
-    const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
-    return min(p.tiles - 1, latest) - t.number;
-}
-
-/// The steps of a key tile.
-template <Walk kWalk>
+/// The steps of a key tile, up from its first queries or around from a place of its own: all tiles of queries of one head, then
+/// those of the group's next head.
 struct QueryWalk {
     int head, tile, begin;   // head: batch * heads + query head
 
-    __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
-        : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
-        if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
-            static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
+    __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t) : head(t.head * p.group), tile(t.first) {
+        if (p.around) tile += static_cast<int>(static_cast<long long>(t.number) * p.query_tiles / p.tiles);
+        begin = tile;
     }
-    __device__ __forceinline__ void next(const KeyTile& t) {
-        if (kWalk == Walk::kUp) tile = tile == t.last ? t.first : tile + 1;
-        else tile = tile == t.first ? t.last : tile - 1;
+    __device__ __forceinline__ void next(const BackwardProblem& p, const KeyTile& t) {
+        tile = tile == p.query_tiles - 1 ? t.first : tile + 1;
         head += tile == begin;
     }
 };
+
+/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns: in the order in which they
+/// would come if all began at once.
+__device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
+    if (p.causal) {
+        const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
+        return min(p.tiles - 1, latest) - t.number;
+    }
+    if (!p.around) return t.number;
+    // Those that begin here or before, the latest first, then those that come around.
+    const int behind = ((tile + 1) * p.tiles - 1) / p.query_tiles - t.number;   // tiles are no more than multiprocessors
+    return behind < 0 ? behind + p.tiles : behind;
+}
 
 /// A place in a ring of one or two, in one register.
 template <int kPlaces>
@@ -267,9 +265,12 @@ template <class Shape>
 struct Board {
     ShortRing<2> at;
 
+    /// Where the keys and values of the tile lie that was read last.
+    __device__ __forceinline__ ShortRing<Shape::kPlaces> place() const { return {at.uses - 1}; }
+
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
         mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);
-        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, t.last);
+        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, 0);
         mbarrier_arrive(memory.board_full(at.stage()));
         at.advance();
     }
@@ -281,7 +282,8 @@ struct Board {
         return t;
     }
     __device__ __forceinline__ KeyTile read_by_warp(const BackwardMemory<Shape>& memory, int lane) {
-        const KeyTile t = look(memory);
+        KeyTile t = look(memory);
+        t = {warp_uniform(t.head), warp_uniform(t.number), warp_uniform(t.first)};
         __syncwarp();
         if (lane == 0) mbarrier_arrive(memory.board_empty(at.stage()));
         at.advance();
@@ -292,6 +294,6 @@ struct Board {
     __device__ __forceinline__ KeyTile look(const BackwardMemory<Shape>& memory) const {
         mbarrier_wait(memory.board_full(at.stage()), at.parity());
         const uint4 x = *memory.board(at.stage());
-        return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z), static_cast<int>(x.w)};
+        return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z)};
     }
 };

@@ -61,10 +61,13 @@ def test_rows_without_keys_are_exact(kernel):
 
 
 def test_additions_in_order(other):
-    """The emulation runs one block after the other and fails where a block would have to wait for a later one."""
+    """The emulation fails where a block would have to wait for a later one, or blocks that run together for each other."""
     for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1), case(1, 400, 270, 1, 1, 64, 1)):
         other.check(size, eager=True)
     other.check(case(5, 40, 130, 2, 1, 64, 0))       # zeros and dq by the main kernel
+    for size in (case(1, 400, 300, 2, 1, 128, 0), case(1, 130, 390, 1, 1, 64, 0)):   # around: more tiles of queries, and less
+        other.check(size, processors=4, together=4)
+    other.check(case(1, 390, 390, 1, 1, 128, 1), processors=2, together=2)
 
 
 def test_sums_are_tended_by_the_main_kernel(kernel):
