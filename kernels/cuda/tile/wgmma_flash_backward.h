@@ -39,7 +39,7 @@ __device__ __forceinline__ void load_queries(
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
         if (tile.head < 0) return;
-        QueryWalk walk(p, tile);
+        QueryWalk<kInOrder> walk(p, tile);
         for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), at.advance()) {
             const uint32_t full = memory.queries_full(at.stage);
             mbarrier_wait(memory.queries_empty(at.stage), at.parity ^ 1);
@@ -57,7 +57,7 @@ __device__ __forceinline__ void load_queries(
 
 /// Load keys and values (kKeys) of a tile as soon as there is a place, from memory to L2 even before that; then dO, with delta
 /// (kOut). One thread.
-template <class Shape, bool kKeys, bool kOut>
+template <class Shape, bool kInOrder, bool kKeys, bool kOut>
 __device__ __forceinline__ void load_others(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
     const BackwardProblem& p) {
@@ -90,7 +90,7 @@ __device__ __forceinline__ void load_others(
             if constexpr (Shape::kPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
         }
         if constexpr (kOut) {
-            for (QueryWalk walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
+            for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
                 const uint32_t full = memory.out_full(at.stage);
                 mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
                 mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
@@ -144,7 +144,7 @@ __device__ __forceinline__ void multiply_queries(
         const ShortRing<Shape::kPlaces> key_at = board.place();
         if (!kInOrder) wait_for_zeros(p, tile);
         mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
-        for (QueryWalk walk(p, tile); left > 0; --left, walk.next(p, tile)) {
+        for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile)) {
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
@@ -198,7 +198,7 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
-        QueryWalk walk(p, tile);
+        QueryWalk<true> walk(p, tile);
         wait_for_zeros(p, tile);
         // Whose turn comes next arrives two steps later where steps have half as many queries as keys, so he may have to wait for
         // the next step's additions to begin; then nobody here waits for additions to end. Around, that must not close a circle.
@@ -258,7 +258,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     // Each role reads its lane itself: there is no register to keep it in for all.
     if (warp < Shape::kKeyWarps) {
         take_registers<Shape::kKeyRegisters>();
-        consume_keys<Shape>(memory, p, warp / 4, warp % 4, lane_index());
+        consume_keys<Shape, kInOrder>(memory, p, warp / 4, warp % 4, lane_index());
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
         multiply_queries<Shape, kInOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
@@ -266,8 +266,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
         if (role == 0 && lane == 0) load_queries<Shape, kInOrder>(memory, queries, p);
-        if (role == 1 && lane == 0) load_others<Shape, !kApart, true>(memory, keys, values, out, p);
-        if (kApart && role == 2 && lane == 0) load_others<Shape, true, false>(memory, keys, values, out, p);
+        if (role == 1 && lane == 0) load_others<Shape, kInOrder, !kApart, true>(memory, keys, values, out, p);
+        if (kApart && role == 2 && lane == 0) load_others<Shape, kInOrder, true, false>(memory, keys, values, out, p);
         if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
         if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
         __syncwarp();   // the warp ends as a whole

@@ -79,7 +79,7 @@ __device__ __forceinline__ void store_accumulators(
 
 /// All tiles of one key warpgroup. A step's scores are issued before dK takes the last step's weights, so that the exponentials
 /// run beside that product.
-template <class Shape>
+template <class Shape, bool kInOrder>
 __device__ __forceinline__ void consume_keys(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int group, int warp, int lane) {
     using Element = typename Shape::Element;
@@ -108,7 +108,7 @@ __device__ __forceinline__ void consume_keys(
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) dk[i] = dv[i] = 0.0f;
 
-        QueryWalk walk(p, tile);
+        QueryWalk<kInOrder> walk(p, tile);
         float scores[Shape::kQueries / 2], products[Shape::kQueries / 2];
         uint32_t weights[kPairs / 2][4];   // P^T, then dS^T
 #pragma unroll

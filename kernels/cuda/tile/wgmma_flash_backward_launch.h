@@ -76,7 +76,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
     // ones first.
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
-    const int enough = p.causal && !kInOrder ? ceil_div(2 * multiprocessors, p.tiles) : round;
+    const int enough = p.causal ? ceil_div(2 * multiprocessors, p.tiles) : round;
     p.section = std::min(all, round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);

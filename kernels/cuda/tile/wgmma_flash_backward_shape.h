@@ -104,6 +104,7 @@ struct KeyTile {
     int head;          // batch * key_heads + key head; negative: no more work
     int number;        // of the tile among the head's
     int first;
+    bool down;         // from the last queries to the first
 
     /// How many steps the tile takes: one or more, as the last query sees all keys.
     __device__ __forceinline__ int steps(const BackwardProblem& p) const { return (p.query_tiles - first) * p.group; }
@@ -120,7 +121,8 @@ __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task,
     KeyTile t;
     t.head = first_head + (p.around ? quotient : remainder);
     t.number = p.around ? remainder : quotient;
-    if (kInOrder && p.causal) t.number = p.tiles - 1 - t.number;
+    t.down = kInOrder && p.causal && section == p.sections - 1;
+    if (kInOrder && p.causal && !t.down) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     return t;
@@ -128,15 +130,18 @@ __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task,
 
 /// The steps of a key tile, up from its first queries or around from a place of its own: all tiles of queries of one head, then
 /// those of the group's next head.
+template <bool kInOrder>
 struct QueryWalk {
     int head, tile, begin;   // head: batch * heads + query head
 
-    __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t) : head(t.head * p.group), tile(t.first) {
+    __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
+        : head(t.head * p.group), tile(kInOrder && t.down ? p.query_tiles - 1 : t.first) {
         if (p.around) tile += static_cast<int>(static_cast<long long>(t.number) * p.query_tiles / p.tiles);
         begin = tile;
     }
     __device__ __forceinline__ void next(const BackwardProblem& p, const KeyTile& t) {
-        tile = tile == p.query_tiles - 1 ? t.first : tile + 1;
+        if (kInOrder && t.down) tile = tile == t.first ? p.query_tiles - 1 : tile - 1;
+        else tile = tile == p.query_tiles - 1 ? t.first : tile + 1;
         head += tile == begin;
     }
 };
@@ -144,6 +149,7 @@ struct QueryWalk {
 /// How many key tiles come before a tile at the sums of a tile of queries, where they take turns: in the order in which they
 /// would come if all began at once.
 __device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
+    if (t.down) return t.number;
     if (p.causal) {
         const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
         return min(p.tiles - 1, latest) - t.number;
@@ -270,7 +276,7 @@ struct Board {
 
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
         mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);
-        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, 0);
+        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, t.down);
         mbarrier_arrive(memory.board_full(at.stage()));
         at.advance();
     }
@@ -283,7 +289,7 @@ struct Board {
     }
     __device__ __forceinline__ KeyTile read_by_warp(const BackwardMemory<Shape>& memory, int lane) {
         KeyTile t = look(memory);
-        t = {warp_uniform(t.head), warp_uniform(t.number), warp_uniform(t.first)};
+        t = {warp_uniform(t.head), warp_uniform(t.number), warp_uniform(t.first), warp_uniform(t.down) != 0};
         __syncwarp();
         if (lane == 0) mbarrier_arrive(memory.board_empty(at.stage()));
         at.advance();
@@ -294,6 +300,6 @@ struct Board {
     __device__ __forceinline__ KeyTile look(const BackwardMemory<Shape>& memory) const {
         mbarrier_wait(memory.board_full(at.stage()), at.parity());
         const uint4 x = *memory.board(at.stage());
-        return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z)};
+        return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z), x.w != 0};
     }
 };
