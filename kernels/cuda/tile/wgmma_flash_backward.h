@@ -27,6 +27,13 @@
 #include "tile/wgmma_flash_backward_rows.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
+/// Wait until a tile's queries are prepared: their numbers are there, and zeros, or others' parts, in the sums.
+__device__ __forceinline__ void wait_for_queries(const BackwardProblem& p, const KeyTile& tile) {
+    if (p.early == 0 || tile.head < p.first_head(2)) return;   // prepare_rows did
+    wait_for_count(p.ready + tile.head, p.pieces);
+    if (lane_index() == 0) fence_async_global();   // who has TMA read and add
+}
+
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
 template <class Shape, bool kInOrder>
 __device__ __forceinline__ void load_queries(
@@ -39,6 +46,7 @@ __device__ __forceinline__ void load_queries(
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
         if (tile.head < 0) return;
+        wait_for_queries(p, tile);
         QueryWalk<kInOrder> walk(p, tile);
         for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), at.advance()) {
             const uint32_t full = memory.queries_full(at.stage);
@@ -90,6 +98,7 @@ __device__ __forceinline__ void load_others(
             if constexpr (Shape::kPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
         }
         if constexpr (kOut) {
+            wait_for_queries(p, tile);
             for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
                 const uint32_t full = memory.out_full(at.stage);
                 mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
@@ -104,16 +113,9 @@ __device__ __forceinline__ void load_others(
     }
 }
 
-/// Wait until there are zeros, or others' parts, in the sums of a tile's queries.
-__device__ __forceinline__ void wait_for_zeros(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.zeros == 0 || tile.head < p.first_head(2)) return;   // prepare_rows left them
-    wait_for_count(p.cleared + tile.head, p.pieces);
-    if (lane_index() == 0) fence_async_global();   // who has TMA add
-}
-
 /// This thread has added its part of a tile.
 __device__ __forceinline__ void report_added(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.chores == p.zeros) return;
+    if (p.chores == p.early) return;
     bulk_wait_done<0>();
     raise_count(p.added + tile.head);
 }
@@ -142,7 +144,7 @@ __device__ __forceinline__ void multiply_queries(
         if (tile.head < 0) break;
         int left = tile.steps(p);
         const ShortRing<Shape::kPlaces> key_at = board.place();
-        if (!kInOrder) wait_for_zeros(p, tile);
+        if (!kInOrder) wait_for_queries(p, tile);
         mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
         for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile)) {
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
@@ -199,7 +201,7 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
         QueryWalk<true> walk(p, tile);
-        wait_for_zeros(p, tile);
+        wait_for_queries(p, tile);
         // Whose turn comes next arrives two steps later where steps have half as many queries as keys, so he may have to wait for
         // the next step's additions to begin; then nobody here waits for additions to end. Around, that must not close a circle.
         const bool late = Shape::kKeys >= 2 * Shape::kQueries && (p.causal || (p.around && p.query_tiles > p.tiles));
@@ -269,7 +271,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
         if (role == 1 && lane == 0) load_others<Shape, kInOrder, !kApart, true>(memory, keys, values, out, p);
         if (kApart && role == 2 && lane == 0) load_others<Shape, kInOrder, true, false>(memory, keys, values, out, p);
         if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
-        if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
+        if (role == 3) tend_rows<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
         __syncwarp();   // the warp ends as a whole
     }
 }

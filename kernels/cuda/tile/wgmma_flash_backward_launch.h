@@ -39,8 +39,8 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
     p->next = p->turns + lines / 64;
     p->chore = p->next + 1;
     p->added = p->chore + 1;
-    p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
-    const uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
+    p->ready = p->added + static_cast<size_t>(a.batch) * a.key_heads;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(p->ready + static_cast<size_t>(a.batch) * a.key_heads);
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
 
@@ -50,6 +50,9 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     using Element = typename Shape::Element;
     constexpr int kHeadDim = Shape::kHeadDim;
     BackwardProblem p{};
+    p.o = static_cast<const uint8_t*>(a.o);
+    p.dout = static_cast<const uint8_t*>(a.dout);
+    p.lse = a.lse;
     p.dq = static_cast<uint8_t*>(a.dq);
     p.dk = static_cast<uint8_t*>(a.dk);
     p.dv = static_cast<uint8_t*>(a.dv);
@@ -87,8 +90,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     const int early = p.first_head(2), late = p.last;
     const int seen = p.causal ? a.keys / 2 : a.keys;
     const bool clears = p.sections > 2 && seen >= CLEARED_KEYS, tends = p.sections > 2 && seen >= TENDED_KEYS;
-    p.zeros = clears ? (all - early) * p.pieces : 0;
-    p.chores = p.zeros + (tends ? (all - late) * p.pieces : 0);
+    p.early = clears ? (all - early) * p.pieces : 0;
+    p.chores = p.early + (tends ? (all - late) * p.pieces : 0);
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
@@ -100,9 +103,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
 
     constexpr bool kEarly = EARLY_START != 0;
     const int zeroed = (clears ? early : all) * p.group, finished = (tends ? all - late : 0) * p.group;
-    const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
-    error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
-                           kEarly, queue, rows, p, zeroed);
+    const int numbered = (clears && PREPARES ? early : all) * p.group;
+    error = launch_cluster(prepare_rows<Element, kHeadDim>, numbered * (p.rows / 128), 256, 1, 0, kEarly, queue, p, numbered, zeroed);
     if (error != 0) return error;
     error = launch_cluster(wgmma_flash_backward<Shape, kInOrder>, multiprocessors, Shape::kThreads, 1,
                            Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);

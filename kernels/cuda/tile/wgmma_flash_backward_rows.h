@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rows of queries in attention backward, all bound by memory: the numbers of each before the main kernel, dQ in 16 bits after,
-// and what one warp per block of the main kernel does of both while the others compute.
+// Rows of queries in attention backward, all bound by memory: the numbers of each before their products, dQ in 16 bits after.
+// One warp per block of the main kernel does most of both while the others compute.
 #pragma once
 
 #include <cmath>
@@ -16,48 +16,30 @@
 #include "tile/wgmma_flash_backward_keys.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-/// What `prepare_rows` reads.
-struct BackwardRows {
-    const uint8_t* o;       // [batch, queries, heads, head_dim]
-    const uint8_t* dout;    // the same
-    const float* lse;       // [batch, heads, queries]
-};
-
-constexpr int kPrepareThreads = 256, kPrepareRows = 128;   // rows of one head
-
-/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `zeroed` heads, for sums; counts.
-template <class Element, int kHeadDim>
-__global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
-    const __grid_constant__ BackwardRows rows, const __grid_constant__ BackwardProblem p, int zeroed) {
-    grid_dependency_wait();
-    grid_dependency_release();
-    constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
+/// Shift and delta of 16 query rows from `first` on of query head `head` (batch * heads + head), and zeros in their sums. One
+/// warp.
+template <class Element, int kHeadDim, bool kSums, bool kNumbers>
+__device__ __forceinline__ void prepare_queries(const BackwardProblem& p, int head, int first, int lane) {
+    constexpr int kLanes = kHeadDim / 8, kAtOnce = 32 / kLanes;   // lanes of a row, 16 bytes each
     constexpr int kShift = kShiftOfWeights<Element>;
-    const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
-    // The main kernel begins with what comes last here, so that it lies in L2.
-    const int head = p.batch * p.heads - 1 - static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
-    const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
-    const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
-    const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
-                         static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + thread % kLanes * 16;
-    if (blockIdx.x == 0 && thread == 0) *p.next = *p.chore = 0;
-    if (first == 0 && thread == 0 && head % p.group == 0) p.added[head / p.group] = p.cleared[head / p.group] = 0;
-    if (thread < kPrepareRows / 64) p.turns[line / 64 + thread] = 0;
-
-    if (head < zeroed) {
-        float4* const sums = reinterpret_cast<float4*>(p.sums + line * kHeadDim);
+    const size_t line = static_cast<size_t>(head) * p.rows + first;   // of the first row in the workspace
+    if (kSums) {
+        float4* const sums = reinterpret_cast<float4*>(p.sums + line / 64 * (64 * kHeadDim) + line % 64 * kHeadDim) + lane;
 #pragma unroll
-        for (int i = 0; i < kPrepareRows * kHeadDim / 4 / kPrepareThreads; ++i) {
-            sums[i * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        }
+        for (int i = 0; i < kHeadDim / 8; ++i) sums[32 * i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
-#pragma unroll
-    for (int i = 0; i < kPrepareRows / kAtOnce; ++i) {
-        const int own = i * kAtOnce + thread / kLanes, row = first + own;
+    if (!kNumbers) return;
+    const int pitch = p.heads * (kHeadDim * 2);
+    const size_t start = (static_cast<size_t>(head / p.heads) * p.queries + first) * pitch +
+                         static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + lane % kLanes * 16;
+#pragma unroll 2
+    for (int i = 0; i < 16 / kAtOnce; ++i) {
+        const int own = i * kAtOnce + lane / kLanes;
         float delta = 0.0f;
-        if (row < p.queries) {
-            const uint4 x = *reinterpret_cast<const uint4*>(rows.o + start + row * pitch);
-            const uint4 y = *reinterpret_cast<const uint4*>(rows.dout + start + row * pitch);
+        if (first + own < p.queries) {
+            const size_t at = start + static_cast<size_t>(own) * pitch;
+            const uint4 x = *reinterpret_cast<const uint4*>(p.o + at);
+            const uint4 y = *reinterpret_cast<const uint4*>(p.dout + at);
             const uint32_t left[4] = {x.x, x.y, x.z, x.w}, right[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
@@ -69,12 +51,27 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
         for (int distance = kLanes / 2; distance > 0; distance /= 2) {
             delta += __shfl_xor_sync(0xffffffffu, delta, distance);
         }
-        if (thread % kLanes == 0) {
-            const float lse = row < p.queries ? rows.lse[static_cast<size_t>(head) * p.queries + row] : -INFINITY;
-            p.shifts[line + own] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
-            p.deltas[line + own] = delta * (1.0f / (1 << kShift));
-        }
+        if (lane % kLanes == 0) p.deltas[line + own] = delta * (1.0f / (1 << kShift));
     }
+    if (lane < 16) {
+        const int row = first + lane;
+        const float lse = row < p.queries ? p.lse[static_cast<size_t>(head) * p.queries + row] : -INFINITY;
+        p.shifts[line + lane] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
+    }
+}
+
+/// 128 query rows of one head per block: all but zeros of `numbered` query heads, zeros of `zeroed`. And zeros for all counts.
+template <class Element, int kHeadDim>
+__global__ void __launch_bounds__(256) prepare_rows(const __grid_constant__ BackwardProblem p, int numbered, int zeroed) {
+    grid_dependency_wait();
+    grid_dependency_release();
+    const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / 128, block = static_cast<int>(blockIdx.x);
+    const int counts = p.batch * p.heads * (p.rows / 64) + 2 + 2 * p.batch * p.key_heads;   // they lie in a row
+    for (int i = block * 256 + thread; i < counts; i += static_cast<int>(gridDim.x) * 256) p.turns[i] = 0;
+    // The main kernel begins with what comes last here, so that it lies in L2.
+    const int head = numbered - 1 - block / blocks, first = block % blocks * 128 + thread / 32 * 16;
+    if (head < zeroed) prepare_queries<Element, kHeadDim, true, true>(p, head, first, thread % 32);
+    else prepare_queries<Element, kHeadDim, false, true>(p, head, first, thread % 32);
 }
 
 /// Write dq, scaled and rounded, of 16 query rows from `first` on of query head `head` (batch * heads + head): what one warp
@@ -102,36 +99,34 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
     }
 }
 
-/// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time:
-/// first zeros for all heads but those of the first two sections, which have them already; then dq, head by head as they are
-/// done, of all but the last section. Nobody waits in vain: zeros wait for nothing, tiles for zeros, and dq for tiles.
+#ifndef PREPARES
+#define PREPARES 1
+#endif
+/// What the main kernel does beside its products, one warp of each block, 64 query rows of a head (a piece) at a time: first
+/// it prepares all heads but those of the first two sections, which `prepare_rows` did; then it writes dq, head by head as they
+/// are done, of all but the last section. Nobody waits in vain: preparing waits for nothing, tiles for that, and dq for tiles.
 template <class Element, int kHeadDim, int kAdders>
-__device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
+__device__ __forceinline__ void tend_rows(const BackwardProblem& p) {
     for (;;) {
         int number = 0;
         if (lane_index() == 0) number = take_number(p.chore);
         number = __shfl_sync(0xffffffffu, number, 0);
         if (number >= p.chores) return;
-        if (number < p.zeros) {
-            const int piece = number + p.first_head(2) * p.pieces;
-            float* const sums = p.sums + static_cast<size_t>(piece) * (64 * kHeadDim);
-#pragma unroll 4
-            for (int i = lane_index(); i < kHeadDim * 16; i += 32) {
-                reinterpret_cast<float4*>(sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-            }
+        const bool early = number < p.early;
+        const int piece = early ? number + p.first_head(2) * p.pieces : number - p.early;
+        if (!early) wait_for_count(p.added + piece / p.pieces, kAdders * p.tiles);
+        const int head = piece / (p.rows / 64);   // a query head
+        int row = piece * 64 - head * p.rows;
+#pragma unroll 1
+        do {
+            if (early) prepare_queries<Element, kHeadDim, true, PREPARES != 0>(p, head, row, lane_index());
+            else write_queries<Element, kHeadDim>(p, head, row, lane_index());
+            row += 16;
+        } while (row % 64 != 0);
+        if (early) {
             fence_device();
             __syncwarp();
-            if (lane_index() == 0) raise_count(p.cleared + piece / p.pieces);
-        } else {
-            const int piece = number - p.zeros;
-            wait_for_count(p.added + piece / p.pieces, kAdders * p.tiles);
-            const int head = piece / (p.rows / 64);   // a query head
-            int row = piece * 64 - head * p.rows;
-#pragma unroll 1
-            do {
-                write_queries<Element, kHeadDim>(p, head, row, lane_index());
-                row += 16;
-            } while (row % 64 != 0);
+            if (lane_index() == 0) raise_count(p.ready + piece / p.pieces);
         }
     }
 }

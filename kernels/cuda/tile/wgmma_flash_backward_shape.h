@@ -70,6 +70,9 @@ struct BackwardShape {
 /// What the kernels need beside the tensor maps. Query rows are padded to `rows`, a multiple of 128, in what the workspace
 /// holds. A section is some key heads (of all batches) whose tiles are taken together, so that what they read stays in L2.
 struct BackwardProblem {
+    const uint8_t* o;      // [batch, queries, heads, head_dim]
+    const uint8_t* dout;   // the same
+    const float* lse;      // [batch, heads, queries]
     float* shifts;   // [batch, heads, rows]: lse * log2(e) - kWeightShift, or +inf for a row that sees no key or does not exist
     float* deltas;   // [batch, heads, rows]: rowsum(dout * o) * 2^-kWeightShift
     float* sums;     // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
@@ -77,7 +80,7 @@ struct BackwardProblem {
     int* next;       // the first tile that nobody has taken
     int* chore;      // the first chore that nobody has taken, see tend_sums
     int* added;      // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's
-    int* cleared;    // [batch, key_heads]: pieces of sums that the main kernel has set to zero
+    int* ready;      // [batch, key_heads]: pieces that the main kernel has prepared
     uint8_t* dq;     // [batch, queries, heads, head_dim]
     uint8_t* dk;     // [batch, keys, key_heads, head_dim]
     uint8_t* dv;
@@ -90,8 +93,8 @@ struct BackwardProblem {
     int sections, section;        // their number, and key heads of each but the last, which has the rest
     int tasks;                    // tiles in all
     int last;                     // key heads of the last section
-    int pieces;                   // of sums of one key head, 64 query rows each
-    int zeros, chores;            // of tend_sums: pieces to clear, and all; 0 if there are none
+    int pieces;                   // of one key head, 64 query rows each
+    int early, chores;            // of tend_rows: pieces to prepare, and all; 0 if there are none
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
     __host__ __device__ int first_head(int number) const {   // of section `number`
