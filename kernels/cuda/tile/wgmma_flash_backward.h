@@ -69,43 +69,35 @@ template <class Shape, bool kInOrder, bool kKeys, bool kOut>
 __device__ __forceinline__ void load_others(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
     const BackwardProblem& p) {
-    RingPosition<Shape::kStages> at;
-    ShortRing<Shape::kPlaces> key_at;
-    const auto load_key = [&](const KeyTile& tile) {
-        const uint32_t full = memory.keys_full(key_at.stage());
-        mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
-        mbarrier_arrive_expect(full, Shape::kKeyBytes);
-        tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, tile.number * Shape::kKeys, 0, tile.head % p.key_heads,
-                    tile.head / p.key_heads);
-    };
+    ShortRing<Shape::kOutStages> at;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
-        int left = tile.steps(p);
-        key_at = board.place();
         if constexpr (kKeys) {
             const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
-            if constexpr (Shape::kPlaces == 1) {
-                tma_prefetch_5d(keys, 0, first, 0, head, batch);
-                tma_prefetch_5d(values, 0, first, 0, head, batch);
-            } else {
-                load_key(tile);
-            }
-            const uint32_t full = memory.values_full(key_at.stage());
-            mbarrier_wait(memory.values_empty(key_at.stage()), key_at.parity() ^ 1);
-            mbarrier_arrive_expect(full, Shape::kKeyBytes);
-            tma_load_5d(memory.values(key_at.stage()), values, full, 0, first, 0, head, batch);
-            if constexpr (Shape::kPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
+            const auto load = [&](uint32_t to, const TensorMap& map, uint32_t full, uint32_t empty, uint32_t parity) {
+                mbarrier_wait(empty, parity ^ 1);
+                mbarrier_arrive_expect(full, Shape::kKeyBytes);
+                tma_load_5d(to, map, full, 0, first, 0, head, batch);
+            };
+            const ShortRing<Shape::kKeyPlaces> key_at = board.key_place();
+            const ShortRing<Shape::kValuePlaces> value_at = board.value_place();
+            load(memory.keys(key_at.stage()), keys, memory.keys_full(key_at.stage()), memory.keys_empty(key_at.stage()),
+                 key_at.parity());
+            if constexpr (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
+            load(memory.values(value_at.stage()), values, memory.values_full(value_at.stage()),
+                 memory.values_empty(value_at.stage()), value_at.parity());
         }
         if constexpr (kOut) {
             wait_for_queries(p, tile);
+            int left = tile.steps(p);
             for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
-                const uint32_t full = memory.out_full(at.stage);
-                mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
+                const uint32_t full = memory.out_full(at.stage());
+                mbarrier_wait(memory.out_empty(at.stage()), at.parity() ^ 1);
                 mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
-                tma_load_5d(memory.out(at.stage), out, full, 0, walk.tile * Shape::kQueries, 0, walk.head % p.heads,
+                tma_load_5d(memory.out(at.stage()), out, full, 0, walk.tile * Shape::kQueries, 0, walk.head % p.heads,
                             walk.head / p.heads);
-                bulk_load(memory.deltas(at.stage),
+                bulk_load(memory.deltas(at.stage()),
                           p.deltas + static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries,
                           Shape::kNumberBytes, full);
             }
@@ -120,14 +112,22 @@ __device__ __forceinline__ void report_added(const BackwardProblem& p, const Key
     raise_count(p.added + tile.head);
 }
 
-/// Leave a warp's rows of a part of dQ in shared memory for TMA: [8][32][4] numbers.
+/// The parity of unit `number` of a step's dQ in its place's barriers; `steps` came before.
 template <class Shape>
-__device__ __forceinline__ void write_part(
-    const BackwardMemory<Shape>& memory, const float (&d)[32], int part, int warp, int lane) {
-    uint8_t* const to = memory.start + (memory.sums(part, warp) - memory.address) + lane * 16;
+__device__ __forceinline__ uint32_t sums_parity(int steps, int number) {
+    return (steps * Shape::kUnits + number / 2) & 1;
+}
+
+/// Leave unit `unit` of a warp's rows of a part of dQ in shared memory for TMA: [8 / kUnits][32][4] numbers.
+template <class Shape>
+__device__ __forceinline__ void write_unit(
+    const BackwardMemory<Shape>& memory, const float (&d)[32], int unit, int place, int warp, int lane) {
+    constexpr int kRuns = 8 / Shape::kUnits;
+    uint8_t* const to = memory.start + (memory.sums(place, warp) - memory.address) + lane * 16;
 #pragma unroll
-    for (int i = 0; i < 8; ++i) {
-        *reinterpret_cast<float4*>(to + i * 512) = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
+    for (int i = 0; i < kRuns; ++i) {
+        const float* const four = d + 4 * (unit * kRuns + i);
+        *reinterpret_cast<float4*>(to + i * 512) = make_float4(four[0], four[1], four[2], four[3]);
     }
     fence_async_shared();
     __syncwarp();
@@ -143,14 +143,14 @@ __device__ __forceinline__ void multiply_queries(
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
         int left = tile.steps(p);
-        const ShortRing<Shape::kPlaces> key_at = board.place();
+        const ShortRing<Shape::kKeyPlaces> key_at = board.key_place();
         if (!kInOrder) wait_for_queries(p, tile);
         mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
         for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile)) {
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
-#pragma unroll
+#pragma unroll 1
             for (int part = 0; part < Shape::kParts; ++part) {   // slices of 64 queries, or of 64 columns
                 constexpr uint64_t kNextA = Shape::kSlices > 1 ? 64 * 128 >> 4 : 0;
                 constexpr uint64_t kNextB = Shape::kSlices > 1 ? 0 : Shape::kKeyPitch >> 4;
@@ -169,19 +169,24 @@ __device__ __forceinline__ void multiply_queries(
                     if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage()));
                     if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(key_at.stage()));
                 }
-                if constexpr (kInOrder) {
-                    mbarrier_wait(memory.sums_empty(part), (at.uses & 1) ^ 1);
-                    write_part<Shape>(memory, sums, part, warp, lane);
-                    if (lane == 0) mbarrier_arrive(memory.sums_full(part));
-                } else {
-                    if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
-                    __syncwarp();
-                    write_part<Shape>(memory, sums, part, warp, lane);
-                    if (lane == 0) {
-                        float* const to = p.sums + (static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries) *
-                                                       Shape::kHeadDim + part * 4096 + warp * 1024;
-                        bulk_reduce_add(to, memory.sums(part, warp), Shape::kPartBytes / 4);
-                        tma_store_commit();
+#pragma unroll
+                for (int unit = 0; unit < Shape::kUnits; ++unit) {
+                    const int number = part * Shape::kUnits + unit, place = number % 2;
+                    if constexpr (kInOrder) {
+                        mbarrier_wait(memory.sums_empty(place), sums_parity<Shape>(at.uses, number) ^ 1);
+                        write_unit<Shape>(memory, sums, unit, place, warp, lane);
+                        if (lane == 0) mbarrier_arrive(memory.sums_full(place));
+                    } else {
+                        if (lane == 0) tma_store_wait_read<1>();   // the unit before the last one has left its place
+                        __syncwarp();
+                        write_unit<Shape>(memory, sums, unit, place, warp, lane);
+                        if (lane == 0) {
+                            float* const to = p.sums + (static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries) *
+                                                           Shape::kHeadDim + number * (Shape::kUnitBytes / 4);
+                            bulk_reduce_add(to + warp * (Shape::kUnitBytes / 16), memory.sums(place, warp),
+                                            Shape::kUnitBytes / 4);
+                            tma_store_commit();
+                        }
                     }
                 }
             }
@@ -196,7 +201,7 @@ __device__ __forceinline__ void multiply_queries(
 /// thread: it waits for memory, which the warpgroup of dQ has no time for.
 template <class Shape>
 __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory, const BackwardProblem& p) {
-    uint32_t parity = 0;
+    int steps = 0;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
@@ -206,25 +211,29 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
         // the next step's additions to begin; then nobody here waits for additions to end. Around, that must not close a circle.
         const bool late = Shape::kKeys >= 2 * Shape::kQueries && (p.causal || (p.around && p.query_tiles > p.tiles));
         int open = -1, next = 0;   // the last step's turn, while it has not been passed on, and what comes next there
-        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), parity ^= 1) {
+        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), ++steps) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
             const int turn = turn_of(p, tile, walk.tile, Shape::kQueries, Shape::kKeys);
             wait_for_turn(p.turns + first_row / 64, turn);
             fence_async_global();
+            float* const to = p.sums + first_row * Shape::kHeadDim;
+            constexpr int kCount = Shape::kParts * Shape::kUnits;
 #pragma unroll
-            for (int part = 0; part < Shape::kParts; ++part) {
-                mbarrier_wait(memory.sums_full(part), parity);
-                bulk_reduce_add(p.sums + first_row * Shape::kHeadDim + part * 4096, memory.sums(part, 0), Shape::kPartBytes);
+            for (int number = 0; number < kCount; ++number) {
+                mbarrier_wait(memory.sums_full(number % 2), sums_parity<Shape>(steps, number));
+                bulk_reduce_add(to + number * (Shape::kUnitBytes / 4), memory.sums(number % 2, 0), Shape::kUnitBytes);
                 tma_store_commit();
+                if (number > 0) {
+                    tma_store_wait_read<1>();
+                    mbarrier_arrive(memory.sums_empty((number - 1) % 2));
+                }
             }
             if (open >= 0) {
-                bulk_wait_done<Shape::kParts>();
+                bulk_wait_done<kCount>();
                 pass_turn(p.turns + open, next);
             }
-            tma_store_wait_read<1>();
-            mbarrier_arrive(memory.sums_empty(0));
             tma_store_wait_read<0>();
-            mbarrier_arrive(memory.sums_empty(1));
+            mbarrier_arrive(memory.sums_empty((kCount - 1) % 2));
             open = static_cast<int>(first_row / 64);
             next = turn + 1;
             if (!late || left == 1) {
@@ -241,7 +250,7 @@ template <class Shape, bool kInOrder>
 __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap out, const __grid_constant__ TensorMap keys,
     const __grid_constant__ TensorMap values, const __grid_constant__ BackwardProblem p) {
-    constexpr bool kApart = !kInOrder && Shape::kPlaces > 1;   // keys and values that load early have a thread of their own
+    constexpr bool kApart = !kInOrder && Shape::kValuePlaces > 1;   // keys and values that load early have a thread of their own
     uint8_t* const shared = swizzled_shared();
     const BackwardMemory<Shape> memory = {shared, shared_address(shared)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);

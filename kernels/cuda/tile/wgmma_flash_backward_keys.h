@@ -6,9 +6,6 @@
 #pragma once
 
 #include <cmath>
-#ifndef SKIPS
-#define SKIPS 1
-#endif
 #include <cstddef>
 #include <cstdint>
 
@@ -85,8 +82,8 @@ __device__ __forceinline__ void consume_keys(
     using Element = typename Shape::Element;
     constexpr int kPairs = Shape::kQueries / 8;   // of columns, per row of this thread
     constexpr float kFactor = 1.0f / (1 << Shape::kWeightShift);
-    RingPosition<Shape::kStages> at;   // of queries and dO
-    ShortRing<2> gradient_at;
+    RingPosition<Shape::kStages> at;          // of queries
+    ShortRing<Shape::kOutStages> out_at;   // of dO and dS
     const auto release = [&](uint32_t barrier) {
         __syncwarp();   // all lanes have read
         if (lane < kWarpArrivals) mbarrier_arrive(barrier);
@@ -98,7 +95,8 @@ __device__ __forceinline__ void consume_keys(
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
-        const ShortRing<Shape::kPlaces> key_at = board.place();
+        const ShortRing<Shape::kKeyPlaces> key_at = board.key_place();
+        const ShortRing<Shape::kValuePlaces> value_at = board.value_place();
         int left = tile.steps(p);   // steps
         const int ahead = p.keys - p.queries;
         const int group_key = tile.number * Shape::kKeys + group * 64, key = group_key + warp * 16 + lane / 4;
@@ -114,28 +112,8 @@ __device__ __forceinline__ void consume_keys(
 #pragma unroll
         for (int i = 0; i < kPairs * 2; ++i) weights[i / 4][i % 4] = 0;
         const uint32_t own_keys = memory.keys(key_at.stage()) + group * (64 * 128);
-        const uint32_t own_values = memory.values(key_at.stage()) + group * (64 * 128);
+        const uint32_t own_values = memory.values(value_at.stage()) + group * (64 * 128);
         mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
-        if constexpr (Shape::kQueries < Shape::kKeys && SKIPS) {
-            // The diagonal's first queries may see nothing of the second warpgroup's keys.
-            if (p.causal && left > 1 && (walk.tile + 1) * Shape::kQueries - 1 + ahead < group_key) {
-                mbarrier_wait(memory.queries_full(at.stage), at.parity);
-                release(memory.queries_empty(at.stage));
-                mbarrier_wait(memory.out_full(at.stage), at.parity);
-                release(memory.out_empty(at.stage));
-                mbarrier_wait(memory.gradients_empty(gradient_at.stage()), gradient_at.parity() ^ 1);
-#pragma unroll
-                for (int i = 0; i < kPairs / 2; ++i) {
-                    stmatrix_x4_trans(memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), weights[i]);
-                }
-                fence_async_shared();
-                release(memory.gradients_full(gradient_at.stage()));
-                gradient_at.advance();
-                at.advance();
-                walk.next(p, tile);
-                --left;
-            }
-        }
         int before = at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
         for (; left > 0; --left, walk.next(p, tile)) {
             const int stage = at.stage;
@@ -168,29 +146,29 @@ __device__ __forceinline__ void consume_keys(
                     pair[1] = Exp2()(pair[1] * p.scale - shift.y);
                 }
             }
-            mbarrier_wait(memory.out_full(stage), at.parity);
+            mbarrier_wait(memory.out_full(out_at.stage()), out_at.parity());
             // ptxas moves work over the waits for products, but not over the loops that wait at mbarriers: they keep the
             // exponentials before the wait for dK, and the packing behind it, where dK needs the weights no more.
             wgmma_wait<0>();
             wgmma_results(dk);
             if (before != stage) release(memory.queries_empty(before));
-            mbarrier_wait(memory.values_full(key_at.stage()), key_at.parity());
+            mbarrier_wait(memory.values_full(value_at.stage()), value_at.parity());
             wgmma_results(scores);
 #pragma unroll
             for (int i = 0; i < kPairs * 2; ++i) {
                 weights[i / 4][i % 4] = Element::pack(scores[2 * i], scores[2 * i + 1]);
             }
             wgmma_fence();
-            issue_by_columns<Shape>(products, own_values, memory.out(stage));
+            issue_by_columns<Shape>(products, own_values, memory.out(out_at.stage()));
             wgmma_commit();
-            issue_by_rows<Shape>(dv, weights, memory.out(stage));
+            issue_by_rows<Shape>(dv, weights, memory.out(out_at.stage()));
             wgmma_commit();
             wgmma_wait<1>();
             wgmma_results(products);
-            if (left == 1) release(memory.values_empty(key_at.stage()));
+            if (left == 1) release(memory.values_empty(value_at.stage()));
 #pragma unroll
             for (int j = 0; j < kPairs; ++j) {
-                const float2 delta = memory.pair(memory.deltas(stage), j, lane);
+                const float2 delta = memory.pair(memory.deltas(out_at.stage()), j, lane);
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     float* const pair = products + 4 * j + 2 * half;
@@ -200,9 +178,9 @@ __device__ __forceinline__ void consume_keys(
             }
             wgmma_wait<0>();
             wgmma_results(dv);
-            mbarrier_wait(memory.gradients_empty(gradient_at.stage()), gradient_at.parity() ^ 1);
+            mbarrier_wait(memory.gradients_empty(out_at.stage()), out_at.parity() ^ 1);
             wgmma_results(products);   // only now may the weights' registers take dS
-            release(memory.out_empty(stage));
+            release(memory.out_empty(out_at.stage()));
 #pragma unroll
             for (int i = 0; i < kPairs / 2; ++i) {
 #pragma unroll
@@ -211,11 +189,11 @@ __device__ __forceinline__ void consume_keys(
                     const float* const pair = products + 8 * i + 2 * j;
                     weights[i][j] = Element::pack(weight.x * pair[0], weight.y * pair[1]);
                 }
-                stmatrix_x4_trans(memory.gradients(gradient_at.stage()) + own_gradient + i * (16 * 128), weights[i]);
+                stmatrix_x4_trans(memory.gradients(out_at.stage()) + own_gradient + i * (16 * 128), weights[i]);
             }
             fence_async_shared();
-            release(memory.gradients_full(gradient_at.stage()));
-            gradient_at.advance();
+            release(memory.gradients_full(out_at.stage()));
+            out_at.advance();
             at.advance();
             before = stage;
         }

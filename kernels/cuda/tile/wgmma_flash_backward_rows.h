@@ -78,14 +78,15 @@ __global__ void __launch_bounds__(256) prepare_rows(const __grid_constant__ Back
 /// of dQ left in the sums. One warp.
 template <class Element, int kHeadDim>
 __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head, int first, int lane) {
+    constexpr int kUnits = kUnitsOfPart<kHeadDim>, kHalf = kUnits == 1 ? 512 : 2048;   // between 32 columns and the next
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const int row = first + lane / 4;
-    const float* from = p.sums + (static_cast<size_t>(head) * p.rows + first / 64 * 64) * kHeadDim + first / 16 % 4 * 1024 +
-                        lane * 4;
+    const float* from = p.sums + (static_cast<size_t>(head) * p.rows + first / 64 * 64) * kHeadDim +
+                        first / 16 % 4 * (1024 / kUnits) + lane * 4;
     uint8_t* to = p.dq + (static_cast<size_t>(head / p.heads) * p.queries + row) * pitch +
                   static_cast<size_t>(head % p.heads) * (kHeadDim * 2);
 #pragma unroll 1
-    for (int i = 0; i < kHeadDim / 32; ++i, from += i % 2 != 0 ? 512 : 4096 - 512, to += 64) {   // 32 columns at a time
+    for (int i = 0; i < kHeadDim / 32; ++i, from += i % 2 != 0 ? kHalf : 4096 - kHalf, to += 64) {   // 32 columns at a time
         float sums[16];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -114,9 +115,9 @@ __device__ __forceinline__ void tend_rows(const BackwardProblem& p) {
         if (number >= p.chores) return;
         const bool early = number < p.early;
         const int piece = early ? number + p.first_head(2) * p.pieces : number - p.early;
-        if (!early) wait_for_count(p.added + piece / p.pieces, kAdders * p.tiles);
         const int head = piece / (p.rows / 64);   // a query head
         int row = piece * 64 - head * p.rows;
+        if (!early) wait_for_count(p.added + head / p.group, kAdders * p.tiles);
 #pragma unroll 1
         do {
             if (early) prepare_queries<Element, kHeadDim, true, PREPARES != 0>(p, head, row, lane_index());
@@ -126,7 +127,7 @@ __device__ __forceinline__ void tend_rows(const BackwardProblem& p) {
         if (early) {
             fence_device();
             __syncwarp();
-            if (lane_index() == 0) raise_count(p.ready + piece / p.pieces);
+            if (lane_index() == 0) raise_count(p.ready + head / p.group);
         }
     }
 }

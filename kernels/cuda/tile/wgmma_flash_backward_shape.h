@@ -26,13 +26,18 @@ constexpr int kShiftOfWeights = 0;
 template <>
 constexpr int kShiftOfWeights<Fp16> = 10;
 
-/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend sums; kQueries at a time in
-/// a ring of kStages tiles of Q and of dO. With two places for keys and values the next tile's load early.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kPlaces_>
+/// In how many pieces TMA adds a part of dQ, 64 x 64: two leave room for a second place for keys.
+template <int kHeadDim>
+constexpr int kUnitsOfPart = kHeadDim == 128 ? 2 : 1;
+
+/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend rows; kQueries at a time in
+/// a ring of kStages tiles of Q and one of two of dO. The next tile's keys load early, and its values where they have two
+/// places, too.
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kValuePlaces_>
 struct BackwardShape {
     using Element = Element_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
-    static constexpr int kPlaces = kPlaces_;   // for a tile's keys and values
+    static constexpr int kKeyPlaces = 2, kValuePlaces = kValuePlaces_;   // for a tile's keys and values
     static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
@@ -46,23 +51,26 @@ struct BackwardShape {
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, dS is [keys / 64][queries], all in TMA's 128-byte swizzle.
     static constexpr int kKeyBytes = kKeys * kHeadDim * 2, kQueryBytes = kQueries * kHeadDim * 2;
     static constexpr int kKeyPitch = kKeys * 128, kQueryPitch = kQueries * 128;   // between columns of 64
-    static constexpr int kGradientStages = 2, kGradientBytes = kQueries * kKeys * 2;   // of dS
+    static constexpr int kOutStages = 2;   // of dO and dS, which take the same steps
+    static constexpr int kGradientBytes = kQueries * kKeys * 2;
     static constexpr int kNumberBytes = kQueries * 4;
     static constexpr int kParts = kSlices * kHeadDim / 64, kPartBytes = 64 * 64 * 4;   // of dQ in fp32: 64 x 64 at a time
-    static constexpr int kValuesAt = kPlaces * kKeyBytes, kQueriesAt = 2 * kPlaces * kKeyBytes;
+    static constexpr int kUnits = kUnitsOfPart<kHeadDim>, kUnitBytes = kPartBytes / kUnits;
+    static constexpr int kValuesAt = kKeyPlaces * kKeyBytes;
+    static constexpr int kQueriesAt = kValuesAt + kValuePlaces * kKeyBytes;
     static constexpr int kOutAt = kQueriesAt + kStages * kQueryBytes;
-    static constexpr int kGradientsAt = kOutAt + kStages * kQueryBytes;
-    static constexpr int kSumsAt = kGradientsAt + kGradientStages * kGradientBytes;
-    static constexpr int kShiftsAt = kSumsAt + kParts * kPartBytes;
+    static constexpr int kGradientsAt = kOutAt + kOutStages * kQueryBytes;
+    static constexpr int kSumsAt = kGradientsAt + kOutStages * kGradientBytes;
+    static constexpr int kShiftsAt = kSumsAt + 2 * kUnitBytes;
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
-    static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
+    static constexpr int kBoardAt = kDeltasAt + kOutStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
-    static constexpr int kBarriers = 2 * (2 * kPlaces + 2 + 2 * kStages + kGradientStages + kParts);
+    static constexpr int kBarriers = 2 * (kKeyPlaces + kValuePlaces + 2 + kStages + 2 * kOutStages + 2);
     static constexpr int kSharedBytes = kBarriersAt + kBarriers * 8;
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
-    static_assert(kParts == 2, "parts of dQ alternate between two places");
+    static_assert(kParts == 2, "units of dQ alternate between two places");
     static_assert(kGroups * kKeyRegisters + kQueryRegisters + kLoadRegisters <= 4 * 128, "a wait for ever");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
@@ -75,7 +83,7 @@ struct BackwardProblem {
     const float* lse;      // [batch, heads, queries]
     float* shifts;   // [batch, heads, rows]: lse * log2(e) - kWeightShift, or +inf for a row that sees no key or does not exist
     float* deltas;   // [batch, heads, rows]: rowsum(dout * o) * 2^-kWeightShift
-    float* sums;     // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
+    float* sums;     // [batch, heads][rows / 64][head_dim / 64][units][4][8 / units][32][4]: dq in fp32, as 4 warps' accumulators
     int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
     int* next;       // the first tile that nobody has taken
     int* chore;      // the first chore that nobody has taken, see tend_sums
@@ -191,9 +199,9 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t gradients(int stage) const {
         return address + Shape::kGradientsAt + stage * Shape::kGradientBytes;
     }
-    /// Where a warp of dQ puts a part of its rows for TMA to add: [8][32][4] numbers.
+    /// Where a warp of dQ puts a unit of its rows for TMA to add: [8 / kUnits][32][4] numbers.
     __device__ __forceinline__ uint32_t sums(int place, int warp) const {
-        return address + Shape::kSumsAt + place * Shape::kPartBytes + warp * (Shape::kPartBytes / 4);
+        return address + Shape::kSumsAt + place * Shape::kUnitBytes + warp * (Shape::kUnitBytes / 4);
     }
     __device__ __forceinline__ uint32_t shifts(int stage) const {
         return address + Shape::kShiftsAt + stage * Shape::kNumberBytes;
@@ -211,9 +219,11 @@ struct BackwardMemory {
 
     __device__ __forceinline__ uint32_t barrier(int i) const { return address + Shape::kBarriersAt + 8 * i; }
     __device__ __forceinline__ uint32_t keys_full(int place) const { return barrier(place); }
-    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kPlaces + place); }
-    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(2 * Shape::kPlaces + place); }
-    __device__ __forceinline__ uint32_t values_empty(int place) const { return barrier(3 * Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kKeyPlaces + place); }
+    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(2 * Shape::kKeyPlaces + place); }
+    __device__ __forceinline__ uint32_t values_empty(int place) const {
+        return barrier(2 * Shape::kKeyPlaces + Shape::kValuePlaces + place);
+    }
     __device__ __forceinline__ uint32_t board_full(int slot) const { return barrier(kBoardBarriers + slot); }
     __device__ __forceinline__ uint32_t board_empty(int slot) const { return barrier(kBoardBarriers + 2 + slot); }
     __device__ __forceinline__ uint32_t queries_full(int stage) const { return barrier(kRingBarriers + stage); }
@@ -224,21 +234,23 @@ struct BackwardMemory {
         return barrier(kRingBarriers + 2 * Shape::kStages + stage);
     }
     __device__ __forceinline__ uint32_t out_empty(int stage) const {
-        return barrier(kRingBarriers + 3 * Shape::kStages + stage);
+        return barrier(kRingBarriers + 2 * Shape::kStages + Shape::kOutStages + stage);
     }
     __device__ __forceinline__ uint32_t gradients_full(int stage) const { return barrier(kGradientBarriers + stage); }
     __device__ __forceinline__ uint32_t gradients_empty(int stage) const {
-        return barrier(kGradientBarriers + Shape::kGradientStages + stage);
+        return barrier(kGradientBarriers + Shape::kOutStages + stage);
     }
-    __device__ __forceinline__ uint32_t sums_full(int part) const { return barrier(kSumBarriers + part); }
-    __device__ __forceinline__ uint32_t sums_empty(int part) const { return barrier(kSumBarriers + Shape::kParts + part); }
+    __device__ __forceinline__ uint32_t sums_full(int place) const { return barrier(kSumBarriers + place); }
+    __device__ __forceinline__ uint32_t sums_empty(int place) const { return barrier(kSumBarriers + 2 + place); }
 
     /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that
     /// read the board beside warps.
     __device__ __forceinline__ void init_barriers(int readers) const {
-        for (int place = 0; place < Shape::kPlaces; ++place) {
+        for (int place = 0; place < Shape::kKeyPlaces; ++place) {
             mbarrier_init(keys_full(place), 1);
             mbarrier_init(keys_empty(place), kWarpArrivals * Shape::kKeyWarps + Shape::kQueryWarps);
+        }
+        for (int place = 0; place < Shape::kValuePlaces; ++place) {
             mbarrier_init(values_full(place), 1);
             mbarrier_init(values_empty(place), kWarpArrivals * Shape::kKeyWarps);
         }
@@ -249,24 +261,25 @@ struct BackwardMemory {
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(queries_full(stage), 1);
             mbarrier_init(queries_empty(stage), kWarpArrivals * Shape::kKeyWarps);
+        }
+        for (int stage = 0; stage < Shape::kOutStages; ++stage) {
             mbarrier_init(out_full(stage), 1);
             mbarrier_init(out_empty(stage), kWarpArrivals * Shape::kKeyWarps);
-        }
-        for (int stage = 0; stage < Shape::kGradientStages; ++stage) {
             mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kKeyWarps);
             mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
         }
-        for (int part = 0; part < Shape::kParts; ++part) {
-            mbarrier_init(sums_full(part), Shape::kQueryWarps);
-            mbarrier_init(sums_empty(part), 1);
+        for (int place = 0; place < 2; ++place) {
+            mbarrier_init(sums_full(place), Shape::kQueryWarps);
+            mbarrier_init(sums_empty(place), 1);
         }
         mbarrier_fence_init();
     }
 
   private:
-    static constexpr int kBoardBarriers = 4 * Shape::kPlaces;
-    static constexpr int kRingBarriers = kBoardBarriers + 4, kGradientBarriers = kRingBarriers + 4 * Shape::kStages;
-    static constexpr int kSumBarriers = kGradientBarriers + 2 * Shape::kGradientStages;
+    static constexpr int kBoardBarriers = 2 * (Shape::kKeyPlaces + Shape::kValuePlaces);
+    static constexpr int kRingBarriers = kBoardBarriers + 4;
+    static constexpr int kGradientBarriers = kRingBarriers + 2 * (Shape::kStages + Shape::kOutStages);
+    static constexpr int kSumBarriers = kGradientBarriers + 2 * Shape::kOutStages;
 };
 
 /// The block's queue of work: one thread writes tiles down, the others read them in the same order.
@@ -274,8 +287,9 @@ template <class Shape>
 struct Board {
     ShortRing<2> at;
 
-    /// Where the keys and values of the tile lie that was read last.
-    __device__ __forceinline__ ShortRing<Shape::kPlaces> place() const { return {at.uses - 1}; }
+    /// Where the keys of the tile lie that was read last, and its values.
+    __device__ __forceinline__ ShortRing<Shape::kKeyPlaces> key_place() const { return {at.uses - 1}; }
+    __device__ __forceinline__ ShortRing<Shape::kValuePlaces> value_place() const { return {at.uses - 1}; }
 
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
         mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);
