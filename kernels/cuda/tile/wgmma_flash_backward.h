@@ -107,7 +107,7 @@ __device__ __forceinline__ void load_others(
 
 /// This thread has added its part of a tile.
 __device__ __forceinline__ void report_added(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.chores == p.early) return;
+    if (ADAPT ? p.early == 0 : p.chores == p.early) return;
     bulk_wait_done<0>();
     raise_count(p.added + tile.head);
 }

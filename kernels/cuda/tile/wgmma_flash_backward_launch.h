@@ -38,7 +38,8 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
     p->turns = reinterpret_cast<int*>(p->deltas + lines);
     p->next = p->turns + lines / 64;
     p->chore = p->next + 1;
-    p->added = p->chore + 1;
+    p->written = p->chore + 1;
+    p->added = p->written + 1;
     p->ready = p->added + static_cast<size_t>(a.batch) * a.key_heads;
     const uintptr_t end = reinterpret_cast<uintptr_t>(p->ready + static_cast<size_t>(a.batch) * a.key_heads);
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
@@ -102,7 +103,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
 
     constexpr bool kEarly = EARLY_START != 0;
-    const int zeroed = (clears ? early : all) * p.group, finished = (tends ? all - late : 0) * p.group;
+    const int zeroed = (clears ? early : all) * p.group, finished = (tends && !ADAPT ? all - late : 0) * p.group;
     const int numbered = (clears && PREPARES ? early : all) * p.group;
     error = launch_cluster(prepare_rows<Element, kHeadDim>, numbered * (p.rows / 128), 256, 1, 0, kEarly, queue, p, numbered, zeroed);
     if (error != 0) return error;

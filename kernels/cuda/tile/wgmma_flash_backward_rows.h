@@ -66,7 +66,7 @@ __global__ void __launch_bounds__(256) prepare_rows(const __grid_constant__ Back
     grid_dependency_wait();
     grid_dependency_release();
     const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / 128, block = static_cast<int>(blockIdx.x);
-    const int counts = p.batch * p.heads * (p.rows / 64) + 2 + 2 * p.batch * p.key_heads;   // they lie in a row
+    const int counts = p.batch * p.heads * (p.rows / 64) + 3 + 2 * p.batch * p.key_heads;   // they lie in a row
     for (int i = block * 256 + thread; i < counts; i += static_cast<int>(gridDim.x) * 256) p.turns[i] = 0;
     // The main kernel begins with what comes last here, so that it lies in L2.
     const int head = numbered - 1 - block / blocks, first = block % blocks * 128 + thread / 32 * 16;
@@ -103,6 +103,69 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
 #ifndef PREPARES
 #define PREPARES 1
 #endif
+#ifndef ADAPT
+#define ADAPT 0
+#endif
+#if ADAPT
+/// What the main kernel does beside its products, one warp of each block, 64 query rows of a head (a piece) at a time: it
+/// prepares heads, but for those of the first two sections, which `prepare_rows` did, some sections ahead of the tiles, and
+/// else writes dq of heads that are complete, which leaves the rest to `finish_rows`. It never waits for a piece in
+/// particular, so that whoever waits for it waits for work only.
+template <class Element, int kHeadDim, int kAdders>
+__device__ __forceinline__ void tend_rows(const BackwardProblem& p) {
+    constexpr int kAhead = 4;   // sections
+    if (p.early == 0) return;
+    for (;;) {
+        int piece = -1;   // negative: none; then what to do next
+        bool early = false;
+        if (lane_index() == 0) {
+            const int taken = read_count(p.next), ahead = (taken / (p.section * p.tiles) + kAhead - 1) * p.section * p.pieces;
+            int number = read_count(p.chore);
+            if (number < p.early && number < ahead) {
+                number = take_number(p.chore);
+                early = number < p.early;
+                if (early) piece = number + p.first_head(2) * p.pieces;
+            } else {
+                const int next = read_count(p.written);
+                const bool ready = next < p.batch * p.key_heads * p.pieces && taken < p.tasks + static_cast<int>(gridDim.x) / 2 &&
+                                   read_count(p.added + next / p.pieces) >= kAdders * p.tiles;
+                if (ready && take_if_next(p.written, next)) piece = next;
+                if (!ready && number >= p.early && taken >= p.tasks) piece = -2;
+            }
+        }
+        piece = __shfl_sync(0xffffffffu, piece, 0);
+        early = __shfl_sync(0xffffffffu, static_cast<int>(early), 0) != 0;
+        if (piece == -2) return;
+        if (piece < 0) {
+            wait_a_moment();
+            continue;
+        }
+        const int head = piece / (p.rows / 64);   // a query head
+        int row = piece * 64 - head * p.rows;
+#pragma unroll 1
+        do {
+            if (early) prepare_queries<Element, kHeadDim, true, PREPARES != 0>(p, head, row, lane_index());
+            else write_queries<Element, kHeadDim>(p, head, row, lane_index());
+            row += 16;
+        } while (row % 64 != 0);
+        if (early) {
+            fence_device();
+            __syncwarp();
+            if (lane_index() == 0) raise_count(p.ready + head / p.group);
+        }
+    }
+}
+
+/// dq of 128 query rows of one head per block, but for what the main kernel wrote.
+template <class Element, int kHeadDim>
+__global__ void __launch_bounds__(256) finish_rows(const __grid_constant__ BackwardProblem p, int first_head) {
+    grid_dependency_wait();
+    grid_dependency_release();
+    const int blocks = p.rows / 128, block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
+    const int head = block / blocks, row = block % blocks * 128 + thread / 32 * 16;
+    if (head * (p.rows / 64) + row / 64 >= *p.written) write_queries<Element, kHeadDim>(p, head, row, thread % 32);
+}
+#else
 /// What the main kernel does beside its products, one warp of each block, 64 query rows of a head (a piece) at a time: first
 /// it prepares all heads but those of the first two sections, which `prepare_rows` did; then it writes dq, head by head as they
 /// are done, of all but the last section. Nobody waits in vain: preparing waits for nothing, tiles for that, and dq for tiles.
@@ -140,3 +203,4 @@ __global__ void __launch_bounds__(256) finish_rows(const __grid_constant__ Backw
     const int blocks = p.rows / 128, block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
     write_queries<Element, kHeadDim>(p, first_head + block / blocks, block % blocks * 128 + thread / 32 * 16, thread % 32);
 }
+#endif

@@ -87,6 +87,7 @@ struct BackwardProblem {
     int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
     int* next;       // the first tile that nobody has taken
     int* chore;      // the first chore that nobody has taken, see tend_sums
+    int* written;    // the first piece whose dq nobody has written or taken
     int* added;      // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's
     int* ready;      // [batch, key_heads]: pieces that the main kernel has prepared
     uint8_t* dq;     // [batch, queries, heads, head_dim]
