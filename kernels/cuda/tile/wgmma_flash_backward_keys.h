@@ -99,9 +99,7 @@ __device__ __forceinline__ void consume_keys(
         const ShortRing<Shape::kValuePlaces> value_at = board.value_place();
         int left = tile.steps(p);   // steps
         const int ahead = p.keys - p.queries;
-        const int group_key = tile.number * Shape::kKeys + group * 64, key = group_key + warp * 16 + lane / 4;
-        // Queries from here on see all keys of the warpgroup.
-        const int clear = group_key + 64 > p.keys ? 0x7fffffff : p.causal ? group_key + 63 - ahead : -0x7fffffff;
+        const int key = tile.number * Shape::kKeys + group * 64 + warp * 16 + lane / 4;
         float dk[Shape::kHeadDim / 2], dv[Shape::kHeadDim / 2];
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) dk[i] = dv[i] = 0.0f;
@@ -127,15 +125,13 @@ __device__ __forceinline__ void consume_keys(
             wgmma_results(scores);
             if (left == 1) release(memory.keys_empty(key_at.stage()));
             const int first_query = walk.tile * Shape::kQueries;
-            if (first_query < clear) {
-                int begins[2];
+            int begins[2];
 #pragma unroll
-                for (int half = 0; half < 2; ++half) {
-                    const int own = key + 8 * half;
-                    begins[half] = own >= p.keys ? Shape::kQueries : p.causal ? own - ahead - first_query : 0;
-                }
-                hide_scores(scores, begins, lane);
+            for (int half = 0; half < 2; ++half) {
+                const int own = key + 8 * half;
+                begins[half] = own >= p.keys ? Shape::kQueries : p.causal ? own - ahead - first_query : 0;
             }
+            if (begins[1] > 0) hide_scores(scores, begins, lane);   // some query does not see the later key
 #pragma unroll
             for (int j = 0; j < kPairs; ++j) {
                 const float2 shift = memory.pair(memory.shifts(stage), j, lane);

@@ -76,7 +76,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
 
     // Key tiles of a head that take as long begin in different places; where they take turns that closes circles, and they must
     // all run at once.
-    p.around = !a.causal && (!kInOrder || p.tiles <= multiprocessors);
+    p.around = !a.causal && (!kInOrder || p.tiles <= multiprocessors) &&
+               (p.tiles + 1LL) * p.query_tiles <= 0x7fffffff;
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
     // ones first.
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);

@@ -148,7 +148,7 @@ struct QueryWalk {
 
     __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
         : head(t.head * p.group), tile(kInOrder && t.down ? p.query_tiles - 1 : t.first) {
-        if (p.around) tile += static_cast<int>(static_cast<long long>(t.number) * p.query_tiles / p.tiles);
+        if (p.around) tile += t.number * p.query_tiles / p.tiles;
         begin = tile;
     }
     __device__ __forceinline__ void next(const BackwardProblem& p, const KeyTile& t) {
@@ -168,7 +168,7 @@ __device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& 
     }
     if (!p.around) return t.number;
     // Those that begin here or before, the latest first, then those that come around.
-    const int behind = ((tile + 1) * p.tiles - 1) / p.query_tiles - t.number;   // tiles are no more than multiprocessors
+    const int behind = ((tile + 1) * p.tiles - 1) / p.query_tiles - t.number;
     return behind < 0 ? behind + p.tiles : behind;
 }
 
