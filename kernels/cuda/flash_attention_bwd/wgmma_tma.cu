@@ -2,6 +2,7 @@
 //!KERNEL summary one pass by keys: TMA rings of Q and dO, wgmma with P and dS in registers, dQ by a warpgroup of its own
 //!KERNEL arch sm_90a
 //!KERNEL tune IN_ORDER=0,1
+//!KERNEL tune STAGGERED=1,0
 //!KERNEL tune TENDED_KEYS=2048,1,1000000
 //!KERNEL tune EARLY_START=1,0
 //
@@ -47,8 +48,13 @@
 #ifndef IN_ORDER
 #define IN_ORDER 0
 #endif
+#ifndef STAGGERED
+#define STAGGERED 1
+#endif
 
 namespace {
+
+constexpr Walk kWalk = IN_ORDER ? Walk::kUp : STAGGERED ? Walk::kAround : Walk::kDown;
 
 template <class Element>
 using D64 = BackwardShape<Element, 64, 128, 2, 2>;
@@ -62,8 +68,8 @@ int dispatch(const BackwardCall& a, void* queue) {
     if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return static_cast<int>(status);
     switch (a.head_dim) {
-        case 64: return launch_flash_backward<D64<Element>, IN_ORDER != 0>(a, multiprocessors, queue);
-        case 128: return launch_flash_backward<D128<Element>, IN_ORDER != 0>(a, multiprocessors, queue);
+        case 64: return launch_flash_backward<D64<Element>, kWalk>(a, multiprocessors, queue);
+        case 128: return launch_flash_backward<D128<Element>, kWalk>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 }

@@ -29,21 +29,6 @@ __device__ __forceinline__ void wait_for_count(const int* count, int number) {
     } while (now < number);
 }
 
-/// What `*count` is, and what was written before it was raised to that.
-__device__ __forceinline__ int read_count(const int* count) {
-    int now;
-    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(count) : "memory");
-    return now;
-}
-
-/// Take `number` of a counter if it comes next.
-__device__ __forceinline__ bool take_if_next(int* counter, int number) {
-    return atomicCAS(counter, number, number + 1) == number;
-}
-
-/// Do nothing for a moment, about as long as memory takes to answer.
-__device__ __forceinline__ void wait_a_moment() { __nanosleep(500); }
-
 /// Raise `*count` by one; what was fenced before is visible to who waits for it.
 __device__ __forceinline__ void raise_count(int* count) {
     asm volatile("red.release.gpu.global.add.s32 [%0], 1;\n" ::"l"(count) : "memory");

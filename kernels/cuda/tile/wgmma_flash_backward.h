@@ -27,27 +27,19 @@
 #include "tile/wgmma_flash_backward_rows.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-/// Wait until a tile's queries are prepared: their numbers are there, and zeros, or others' parts, in the sums.
-__device__ __forceinline__ void wait_for_queries(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.early == 0 || tile.head < p.first_head(2)) return;   // prepare_rows did
-    wait_for_count(p.ready + tile.head, p.pieces);
-    if (lane_index() == 0) fence_async_global();   // who has TMA read and add
-}
-
 /// Take tasks and load the queries of each, with the numbers that belong to S. One thread.
-template <class Shape, bool kInOrder>
+template <class Shape, Walk kWalk>
 __device__ __forceinline__ void load_queries(
     const BackwardMemory<Shape>& memory, const TensorMap& queries, const BackwardProblem& p) {
     RingPosition<Shape::kStages> at;
     for (Board<Shape> board;;) {
         // Taken only now, when what is left of the last tile lies in the ring: who is late takes less.
         const int task = take_number(p.next);
-        KeyTile tile = find_task<kInOrder>(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
+        KeyTile tile = find_task<kWalk>(p, min(task, p.tasks - 1), Shape::kQueries, Shape::kKeys);
         if (task >= p.tasks) tile.head = -1;
         board.write(memory, tile);
         if (tile.head < 0) return;
-        wait_for_queries(p, tile);
-        QueryWalk<kInOrder> walk(p, tile);
+        QueryWalk<kWalk> walk(p, tile);
         for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), at.advance()) {
             const uint32_t full = memory.queries_full(at.stage);
             mbarrier_wait(memory.queries_empty(at.stage), at.parity ^ 1);
@@ -59,45 +51,53 @@ __device__ __forceinline__ void load_queries(
                       Shape::kNumberBytes, full);
         }
         // Tiles of a head that wait for each other are for different blocks.
-        if (kInOrder && p.around) wait_for_count(p.next, (tile.head + 1) * p.tiles);
+        if (kWalk == Walk::kUp && p.circles) wait_for_count(p.next, (tile.head + 1) * p.tiles);
     }
 }
 
 /// Load keys and values (kKeys) of a tile as soon as there is a place, from memory to L2 even before that; then dO, with delta
 /// (kOut). One thread.
-template <class Shape, bool kInOrder, bool kKeys, bool kOut>
+template <class Shape, Walk kWalk, bool kKeys, bool kOut>
 __device__ __forceinline__ void load_others(
     const BackwardMemory<Shape>& memory, const TensorMap& keys, const TensorMap& values, const TensorMap& out,
     const BackwardProblem& p) {
-    ShortRing<Shape::kOutStages> at;
+    ShortRing<Shape::kPlaces> key_at;   // of keys and values
+    RingPosition<Shape::kStages> at;
+    const auto load_key = [&](const KeyTile& tile) {
+        const uint32_t full = memory.keys_full(key_at.stage());
+        mbarrier_wait(memory.keys_empty(key_at.stage()), key_at.parity() ^ 1);
+        mbarrier_arrive_expect(full, Shape::kKeyBytes);
+        tma_load_5d(memory.keys(key_at.stage()), keys, full, 0, tile.number * Shape::kKeys, 0, tile.head % p.key_heads,
+                    tile.head / p.key_heads);
+    };
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
+        int left = tile.steps(p);
+        if (left == 0) continue;
         if constexpr (kKeys) {
             const int batch = tile.head / p.key_heads, head = tile.head % p.key_heads, first = tile.number * Shape::kKeys;
-            const auto load = [&](uint32_t to, const TensorMap& map, uint32_t full, uint32_t empty, uint32_t parity) {
-                mbarrier_wait(empty, parity ^ 1);
-                mbarrier_arrive_expect(full, Shape::kKeyBytes);
-                tma_load_5d(to, map, full, 0, first, 0, head, batch);
-            };
-            const ShortRing<Shape::kKeyPlaces> key_at = board.key_place();
-            const ShortRing<Shape::kValuePlaces> value_at = board.value_place();
-            load(memory.keys(key_at.stage()), keys, memory.keys_full(key_at.stage()), memory.keys_empty(key_at.stage()),
-                 key_at.parity());
-            if constexpr (Shape::kValuePlaces == 1) tma_prefetch_5d(values, 0, first, 0, head, batch);
-            load(memory.values(value_at.stage()), values, memory.values_full(value_at.stage()),
-                 memory.values_empty(value_at.stage()), value_at.parity());
+            if constexpr (Shape::kPlaces == 1) {
+                tma_prefetch_5d(keys, 0, first, 0, head, batch);
+                tma_prefetch_5d(values, 0, first, 0, head, batch);
+            } else {
+                load_key(tile);
+            }
+            const uint32_t full = memory.values_full(key_at.stage());
+            mbarrier_wait(memory.values_empty(key_at.stage()), key_at.parity() ^ 1);
+            mbarrier_arrive_expect(full, Shape::kKeyBytes);
+            tma_load_5d(memory.values(key_at.stage()), values, full, 0, first, 0, head, batch);
+            if constexpr (Shape::kPlaces == 1) load_key(tile);   // dQ needs the last tile's longest
+            key_at.advance();
         }
         if constexpr (kOut) {
-            wait_for_queries(p, tile);
-            int left = tile.steps(p);
-            for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
-                const uint32_t full = memory.out_full(at.stage());
-                mbarrier_wait(memory.out_empty(at.stage()), at.parity() ^ 1);
+            for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
+                const uint32_t full = memory.out_full(at.stage);
+                mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
                 mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
-                tma_load_5d(memory.out(at.stage()), out, full, 0, walk.tile * Shape::kQueries, 0, walk.head % p.heads,
+                tma_load_5d(memory.out(at.stage), out, full, 0, walk.tile * Shape::kQueries, 0, walk.head % p.heads,
                             walk.head / p.heads);
-                bulk_load(memory.deltas(at.stage()),
+                bulk_load(memory.deltas(at.stage),
                           p.deltas + static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries,
                           Shape::kNumberBytes, full);
             }
@@ -105,29 +105,28 @@ __device__ __forceinline__ void load_others(
     }
 }
 
+/// Wait until there are zeros, or others' parts, in the sums of a tile's queries.
+__device__ __forceinline__ void wait_for_zeros(const BackwardProblem& p, const KeyTile& tile) {
+    if (p.chores == 0 || tile.head < p.first_head(2)) return;   // prepare_rows left them
+    wait_for_count(p.cleared + tile.head, p.pieces);
+    if (lane_index() == 0) fence_async_global();   // who has TMA add
+}
+
 /// This thread has added its part of a tile.
 __device__ __forceinline__ void report_added(const BackwardProblem& p, const KeyTile& tile) {
-    if (ADAPT ? p.early == 0 : p.chores == p.early) return;
+    if (!p.tends) return;
     bulk_wait_done<0>();
     raise_count(p.added + tile.head);
 }
 
-/// The parity of unit `number` of a step's dQ in its place's barriers; `steps` came before.
+/// Leave a warp's rows of a part of dQ in shared memory for TMA: [8][32][4] numbers.
 template <class Shape>
-__device__ __forceinline__ uint32_t sums_parity(int steps, int number) {
-    return (steps * Shape::kUnits + number / 2) & 1;
-}
-
-/// Leave unit `unit` of a warp's rows of a part of dQ in shared memory for TMA: [8 / kUnits][32][4] numbers.
-template <class Shape>
-__device__ __forceinline__ void write_unit(
-    const BackwardMemory<Shape>& memory, const float (&d)[32], int unit, int place, int warp, int lane) {
-    constexpr int kRuns = 8 / Shape::kUnits;
-    uint8_t* const to = memory.start + (memory.sums(place, warp) - memory.address) + lane * 16;
+__device__ __forceinline__ void write_part(
+    const BackwardMemory<Shape>& memory, const float (&d)[32], int part, int warp, int lane) {
+    uint8_t* const to = memory.start + (memory.sums(part, warp) - memory.address) + lane * 16;
 #pragma unroll
-    for (int i = 0; i < kRuns; ++i) {
-        const float* const four = d + 4 * (unit * kRuns + i);
-        *reinterpret_cast<float4*>(to + i * 512) = make_float4(four[0], four[1], four[2], four[3]);
+    for (int i = 0; i < 8; ++i) {
+        *reinterpret_cast<float4*>(to + i * 512) = make_float4(d[4 * i], d[4 * i + 1], d[4 * i + 2], d[4 * i + 3]);
     }
     fence_async_shared();
     __syncwarp();
@@ -135,22 +134,25 @@ __device__ __forceinline__ void write_unit(
 
 /// All tiles of the warpgroup of dQ: a product per step. Each warp has TMA add its rows to the sums as they come, or, in order,
 /// leaves that to add_in_order.
-template <class Shape, bool kInOrder>
+template <class Shape, Walk kWalk>
 __device__ __forceinline__ void multiply_queries(
     const BackwardMemory<Shape>& memory, const BackwardProblem& p, int warp, int lane) {
+    constexpr bool kInOrder = kWalk == Walk::kUp;
     ShortRing<2> at;
+    ShortRing<Shape::kPlaces> key_at;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read_by_warp(memory, lane);
         if (tile.head < 0) break;
         int left = tile.steps(p);
-        const ShortRing<Shape::kKeyPlaces> key_at = board.key_place();
-        if (!kInOrder) wait_for_queries(p, tile);
-        mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
-        for (QueryWalk<kInOrder> walk(p, tile); left > 0; --left, walk.next(p, tile)) {
+        if (left > 0) {
+            if (!kInOrder) wait_for_zeros(p, tile);
+            mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
+        }
+        for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(p, tile)) {
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
-#pragma unroll 1
+#pragma unroll
             for (int part = 0; part < Shape::kParts; ++part) {   // slices of 64 queries, or of 64 columns
                 constexpr uint64_t kNextA = Shape::kSlices > 1 ? 64 * 128 >> 4 : 0;
                 constexpr uint64_t kNextB = Shape::kSlices > 1 ? 0 : Shape::kKeyPitch >> 4;
@@ -169,28 +171,24 @@ __device__ __forceinline__ void multiply_queries(
                     if (lane == 0) mbarrier_arrive(memory.gradients_empty(at.stage()));
                     if (lane == 0 && left == 1) mbarrier_arrive(memory.keys_empty(key_at.stage()));
                 }
-#pragma unroll
-                for (int unit = 0; unit < Shape::kUnits; ++unit) {
-                    const int number = part * Shape::kUnits + unit, place = number % 2;
-                    if constexpr (kInOrder) {
-                        mbarrier_wait(memory.sums_empty(place), sums_parity<Shape>(at.uses, number) ^ 1);
-                        write_unit<Shape>(memory, sums, unit, place, warp, lane);
-                        if (lane == 0) mbarrier_arrive(memory.sums_full(place));
-                    } else {
-                        if (lane == 0) tma_store_wait_read<1>();   // the unit before the last one has left its place
-                        __syncwarp();
-                        write_unit<Shape>(memory, sums, unit, place, warp, lane);
-                        if (lane == 0) {
-                            float* const to = p.sums + (static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries) *
-                                                           Shape::kHeadDim + number * (Shape::kUnitBytes / 4);
-                            bulk_reduce_add(to + warp * (Shape::kUnitBytes / 16), memory.sums(place, warp),
-                                            Shape::kUnitBytes / 4);
-                            tma_store_commit();
-                        }
+                if constexpr (kInOrder) {
+                    mbarrier_wait(memory.sums_empty(part), (at.uses & 1) ^ 1);
+                    write_part<Shape>(memory, sums, part, warp, lane);
+                    if (lane == 0) mbarrier_arrive(memory.sums_full(part));
+                } else {
+                    if (lane == 0) tma_store_wait_read<1>();   // the part before the last one has left its place
+                    __syncwarp();
+                    write_part<Shape>(memory, sums, part, warp, lane);
+                    if (lane == 0) {
+                        float* const to = p.sums + (static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries) *
+                                                       Shape::kHeadDim + part * 4096 + warp * 1024;
+                        bulk_reduce_add(to, memory.sums(part, warp), Shape::kPartBytes / 4);
+                        tma_store_commit();
                     }
                 }
             }
             at.advance();
+            if (left == 1) key_at.advance();
         }
         if (!kInOrder && lane == 0) report_added(p, tile);
     }
@@ -201,39 +199,35 @@ __device__ __forceinline__ void multiply_queries(
 /// thread: it waits for memory, which the warpgroup of dQ has no time for.
 template <class Shape>
 __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory, const BackwardProblem& p) {
-    int steps = 0;
+    uint32_t parity = 0;
     for (Board<Shape> board;;) {
         const KeyTile tile = board.read(memory);
         if (tile.head < 0) return;
-        QueryWalk<true> walk(p, tile);
-        wait_for_queries(p, tile);
-        // Whose turn comes next arrives two steps later where steps have half as many queries as keys, so he may have to wait for
-        // the next step's additions to begin; then nobody here waits for additions to end. Around, that must not close a circle.
-        const bool late = Shape::kKeys >= 2 * Shape::kQueries && (p.causal || (p.around && p.query_tiles > p.tiles));
+        QueryWalk<Walk::kUp> walk(p, tile);
+        wait_for_zeros(p, tile);
+        // Who comes next arrives two steps later where steps have half as many queries as keys, so he may wait until the next
+        // step's additions are under way: then nobody here waits for additions to end.
+        const bool late = Shape::kKeys >= 2 * Shape::kQueries && (p.causal || p.circles);
         int open = -1, next = 0;   // the last step's turn, while it has not been passed on, and what comes next there
-        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), ++steps) {
+        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), parity ^= 1) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
             const int turn = turn_of(p, tile, walk.tile, Shape::kQueries, Shape::kKeys);
             wait_for_turn(p.turns + first_row / 64, turn);
             fence_async_global();
-            float* const to = p.sums + first_row * Shape::kHeadDim;
-            constexpr int kCount = Shape::kParts * Shape::kUnits;
 #pragma unroll
-            for (int number = 0; number < kCount; ++number) {
-                mbarrier_wait(memory.sums_full(number % 2), sums_parity<Shape>(steps, number));
-                bulk_reduce_add(to + number * (Shape::kUnitBytes / 4), memory.sums(number % 2, 0), Shape::kUnitBytes);
+            for (int part = 0; part < Shape::kParts; ++part) {
+                mbarrier_wait(memory.sums_full(part), parity);
+                bulk_reduce_add(p.sums + first_row * Shape::kHeadDim + part * 4096, memory.sums(part, 0), Shape::kPartBytes);
                 tma_store_commit();
-                if (number > 0) {
-                    tma_store_wait_read<1>();
-                    mbarrier_arrive(memory.sums_empty((number - 1) % 2));
-                }
             }
+            tma_store_wait_read<1>();
+            mbarrier_arrive(memory.sums_empty(0));
+            tma_store_wait_read<0>();
+            mbarrier_arrive(memory.sums_empty(1));
             if (open >= 0) {
-                bulk_wait_done<kCount>();
+                bulk_wait_done<Shape::kParts>();
                 pass_turn(p.turns + open, next);
             }
-            tma_store_wait_read<0>();
-            mbarrier_arrive(memory.sums_empty((kCount - 1) % 2));
             open = static_cast<int>(first_row / 64);
             next = turn + 1;
             if (!late || left == 1) {
@@ -246,11 +240,12 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
     }
 }
 
-template <class Shape, bool kInOrder>
+template <class Shape, Walk kWalk>
 __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap out, const __grid_constant__ TensorMap keys,
     const __grid_constant__ TensorMap values, const __grid_constant__ BackwardProblem p) {
-    constexpr bool kApart = !kInOrder && Shape::kValuePlaces > 1;   // keys and values that load early have a thread of their own
+    constexpr bool kInOrder = kWalk == Walk::kUp;
+    constexpr bool kApart = !kInOrder && Shape::kPlaces > 1;   // keys and values that load early have a thread of their own
     uint8_t* const shared = swizzled_shared();
     const BackwardMemory<Shape> memory = {shared, shared_address(shared)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32);
@@ -269,18 +264,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
     // Each role reads its lane itself: there is no register to keep it in for all.
     if (warp < Shape::kKeyWarps) {
         take_registers<Shape::kKeyRegisters>();
-        consume_keys<Shape, kInOrder>(memory, p, warp / 4, warp % 4, lane_index());
+        consume_keys<Shape, kWalk>(memory, p, warp / 4, warp % 4, lane_index());
     } else if (warp < Shape::kKeyWarps + Shape::kQueryWarps) {
         give_registers<Shape::kQueryRegisters>();
-        multiply_queries<Shape, kInOrder>(memory, p, warp - Shape::kKeyWarps, lane_index());
+        multiply_queries<Shape, kWalk>(memory, p, warp - Shape::kKeyWarps, lane_index());
     } else {
         give_registers<Shape::kLoadRegisters>();
         const int role = warp - Shape::kKeyWarps - Shape::kQueryWarps, lane = lane_index();
-        if (role == 0 && lane == 0) load_queries<Shape, kInOrder>(memory, queries, p);
-        if (role == 1 && lane == 0) load_others<Shape, kInOrder, !kApart, true>(memory, keys, values, out, p);
-        if (kApart && role == 2 && lane == 0) load_others<Shape, kInOrder, true, false>(memory, keys, values, out, p);
+        if (role == 0 && lane == 0) load_queries<Shape, kWalk>(memory, queries, p);
+        if (role == 1 && lane == 0) load_others<Shape, kWalk, !kApart, true>(memory, keys, values, out, p);
+        if (kApart && role == 2 && lane == 0) load_others<Shape, kWalk, true, false>(memory, keys, values, out, p);
         if (kInOrder && role == 2 && lane == 0) add_in_order<Shape>(memory, p);
-        if (role == 3) tend_rows<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
+        if (role == 3) tend_sums<typename Shape::Element, Shape::kHeadDim, kInOrder ? 1 : Shape::kQueryWarps>(p);
         __syncwarp();   // the warp ends as a whole
     }
 }

@@ -24,8 +24,8 @@
 #define TENDED_KEYS 2048   // a tunable: keys that a query sees, at least, for the main kernel to tend sums
 #endif
 
-#if !defined(CLEARED_KEYS)
-#define CLEARED_KEYS 1   // a tunable: the same for sums to be cleared
+#if !defined(CLEARS)
+#define CLEARS 1
 #endif
 
 /// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
@@ -38,22 +38,18 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
     p->turns = reinterpret_cast<int*>(p->deltas + lines);
     p->next = p->turns + lines / 64;
     p->chore = p->next + 1;
-    p->written = p->chore + 1;
-    p->added = p->written + 1;
-    p->ready = p->added + static_cast<size_t>(a.batch) * a.key_heads;
-    const uintptr_t end = reinterpret_cast<uintptr_t>(p->ready + static_cast<size_t>(a.batch) * a.key_heads);
+    p->added = p->chore + 1;
+    p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
+    const uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
 
 /// Launch the kernels of one instance. Returns 0, a KernelStatus, or the runtime's or the driver's error.
-template <class Shape, bool kInOrder>
+template <class Shape, Walk kWalk>
 int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queue) {
     using Element = typename Shape::Element;
     constexpr int kHeadDim = Shape::kHeadDim;
     BackwardProblem p{};
-    p.o = static_cast<const uint8_t*>(a.o);
-    p.dout = static_cast<const uint8_t*>(a.dout);
-    p.lse = a.lse;
     p.dq = static_cast<uint8_t*>(a.dq);
     p.dk = static_cast<uint8_t*>(a.dk);
     p.dv = static_cast<uint8_t*>(a.dv);
@@ -68,32 +64,31 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.softmax_scale = a.softmax_scale;
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
-    p.query_tiles = ceil_div(a.queries, Shape::kQueries);
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
     const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tiles, chores = lines / 32;   // at most, of both
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
 
-    // Key tiles of a head that take as long begin in different places; where they take turns that closes circles, and they must
-    // all run at once.
-    p.around = !a.causal && (!kInOrder || p.tiles <= multiprocessors) &&
-               (p.tiles + 1LL) * p.query_tiles <= 0x7fffffff;
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
-    // ones first.
+    // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
+    // heads: of as many as there are blocks for.
+    constexpr bool kInOrder = kWalk == Walk::kUp;
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
+    p.circles = kInOrder && !p.causal && Shape::kKeys >= 2 * Shape::kQueries && p.tiles <= multiprocessors &&
+                ceil_div(a.queries, Shape::kQueries) > p.tiles;
     const int enough = p.causal ? ceil_div(2 * multiprocessors, p.tiles) : round;
-    p.section = std::min(all, round);
+    p.section = std::min(all, kInOrder && !p.causal && !p.circles ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
+    p.down = kInOrder && p.causal ? all - p.last : all;
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
-    // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last,
-    // TENDED_KEYS permitting.
+    // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last:
+    // not where it takes too little time per query for one warp to keep up.
     const int early = p.first_head(2), late = p.last;
-    const int seen = p.causal ? a.keys / 2 : a.keys;
-    const bool clears = p.sections > 2 && seen >= CLEARED_KEYS, tends = p.sections > 2 && seen >= TENDED_KEYS;
-    p.early = clears ? (all - early) * p.pieces : 0;
-    p.chores = p.early + (tends ? (all - late) * p.pieces : 0);
+    const bool clears = p.sections > 2 && CLEARS;
+    p.tends = p.sections > 2 && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
+    p.chores = (p.tends ? all - early + all - late : clears ? all - early : 0) * p.pieces;
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
@@ -104,11 +99,12 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
 
     constexpr bool kEarly = EARLY_START != 0;
-    const int zeroed = (clears ? early : all) * p.group, finished = (tends && !ADAPT ? all - late : 0) * p.group;
-    const int numbered = (clears && PREPARES ? early : all) * p.group;
-    error = launch_cluster(prepare_rows<Element, kHeadDim>, numbered * (p.rows / 128), 256, 1, 0, kEarly, queue, p, numbered, zeroed);
+    const int zeroed = (p.chores > 0 ? early : all) * p.group, finished = (p.tends ? all - late : 0) * p.group;
+    const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
+    error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
+                           kEarly, queue, rows, p, zeroed);
     if (error != 0) return error;
-    error = launch_cluster(wgmma_flash_backward<Shape, kInOrder>, multiprocessors, Shape::kThreads, 1,
+    error = launch_cluster(wgmma_flash_backward<Shape, kWalk>, multiprocessors, Shape::kThreads, 1,
                            Shape::kSharedBytes, kEarly, queue, queries, out, keys, values, p);
     if (error != 0) return error;
     return launch_cluster(finish_rows<Element, kHeadDim>, (all * p.group - finished) * (p.rows / 128), 256, 1, 0, kEarly, queue,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
-// Rows of queries in attention backward, all bound by memory: the numbers of each before their products, dQ in 16 bits after.
-// One warp per block of the main kernel does most of both while the others compute.
+// Rows of queries in attention backward, all bound by memory: the numbers of each before the main kernel, dQ in 16 bits after,
+// and what one warp per block of the main kernel does of both while the others compute.
 #pragma once
 
 #include <cmath>
@@ -9,6 +9,7 @@
 
 #include "launch.h"
 #include "online_softmax.h"
+#include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/lane_index.h"
 #include "ptx/turn.h"
@@ -16,30 +17,47 @@
 #include "tile/wgmma_flash_backward_keys.h"
 #include "tile/wgmma_flash_backward_shape.h"
 
-/// Shift and delta of 16 query rows from `first` on of query head `head` (batch * heads + head), and zeros in their sums. One
-/// warp.
-template <class Element, int kHeadDim, bool kSums, bool kNumbers>
-__device__ __forceinline__ void prepare_queries(const BackwardProblem& p, int head, int first, int lane) {
-    constexpr int kLanes = kHeadDim / 8, kAtOnce = 32 / kLanes;   // lanes of a row, 16 bytes each
+/// What `prepare_rows` reads.
+struct BackwardRows {
+    const uint8_t* o;       // [batch, queries, heads, head_dim]
+    const uint8_t* dout;    // the same
+    const float* lse;       // [batch, heads, queries]
+};
+
+constexpr int kPrepareThreads = 256, kPrepareRows = 128;   // rows of one head
+
+/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `zeroed` heads, for sums; counts.
+template <class Element, int kHeadDim>
+__global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
+    const __grid_constant__ BackwardRows rows, const __grid_constant__ BackwardProblem p, int zeroed) {
+    grid_dependency_wait();
+    grid_dependency_release();
+    constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
     constexpr int kShift = kShiftOfWeights<Element>;
-    const size_t line = static_cast<size_t>(head) * p.rows + first;   // of the first row in the workspace
-    if (kSums) {
-        float4* const sums = reinterpret_cast<float4*>(p.sums + line / 64 * (64 * kHeadDim) + line % 64 * kHeadDim) + lane;
+    const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
+    const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
+    const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
+    const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
+    const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
+                         static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + thread % kLanes * 16;
+    if (blockIdx.x == 0 && thread == 0) *p.next = *p.chore = 0;
+    if (first == 0 && thread == 0 && head % p.group == 0) p.added[head / p.group] = p.cleared[head / p.group] = 0;
+    if (thread < kPrepareRows / 64) p.turns[line / 64 + thread] = 0;
+
+    if (head < zeroed) {
+        float4* const sums = reinterpret_cast<float4*>(p.sums + line * kHeadDim);
 #pragma unroll
-        for (int i = 0; i < kHeadDim / 8; ++i) sums[32 * i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int i = 0; i < kPrepareRows * kHeadDim / 4 / kPrepareThreads; ++i) {
+            sums[i * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
     }
-    if (!kNumbers) return;
-    const int pitch = p.heads * (kHeadDim * 2);
-    const size_t start = (static_cast<size_t>(head / p.heads) * p.queries + first) * pitch +
-                         static_cast<size_t>(head % p.heads) * (kHeadDim * 2) + lane % kLanes * 16;
-#pragma unroll 2
-    for (int i = 0; i < 16 / kAtOnce; ++i) {
-        const int own = i * kAtOnce + lane / kLanes;
+#pragma unroll
+    for (int i = 0; i < kPrepareRows / kAtOnce; ++i) {
+        const int own = i * kAtOnce + thread / kLanes, row = first + own;
         float delta = 0.0f;
-        if (first + own < p.queries) {
-            const size_t at = start + static_cast<size_t>(own) * pitch;
-            const uint4 x = *reinterpret_cast<const uint4*>(p.o + at);
-            const uint4 y = *reinterpret_cast<const uint4*>(p.dout + at);
+        if (row < p.queries) {
+            const uint4 x = *reinterpret_cast<const uint4*>(rows.o + start + row * pitch);
+            const uint4 y = *reinterpret_cast<const uint4*>(rows.dout + start + row * pitch);
             const uint32_t left[4] = {x.x, x.y, x.z, x.w}, right[4] = {y.x, y.y, y.z, y.w};
 #pragma unroll
             for (int j = 0; j < 4; ++j) {
@@ -51,42 +69,26 @@ __device__ __forceinline__ void prepare_queries(const BackwardProblem& p, int he
         for (int distance = kLanes / 2; distance > 0; distance /= 2) {
             delta += __shfl_xor_sync(0xffffffffu, delta, distance);
         }
-        if (lane % kLanes == 0) p.deltas[line + own] = delta * (1.0f / (1 << kShift));
+        if (thread % kLanes == 0) {
+            const float lse = row < p.queries ? rows.lse[static_cast<size_t>(head) * p.queries + row] : -INFINITY;
+            p.shifts[line + own] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
+            p.deltas[line + own] = delta * (1.0f / (1 << kShift));
+        }
     }
-    if (lane < 16) {
-        const int row = first + lane;
-        const float lse = row < p.queries ? p.lse[static_cast<size_t>(head) * p.queries + row] : -INFINITY;
-        p.shifts[line + lane] = lse == -INFINITY ? INFINITY : lse * kLog2E - kShift;
-    }
-}
-
-/// 128 query rows of one head per block: all but zeros of `numbered` query heads, zeros of `zeroed`. And zeros for all counts.
-template <class Element, int kHeadDim>
-__global__ void __launch_bounds__(256) prepare_rows(const __grid_constant__ BackwardProblem p, int numbered, int zeroed) {
-    grid_dependency_wait();
-    grid_dependency_release();
-    const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / 128, block = static_cast<int>(blockIdx.x);
-    const int counts = p.batch * p.heads * (p.rows / 64) + 3 + 2 * p.batch * p.key_heads;   // they lie in a row
-    for (int i = block * 256 + thread; i < counts; i += static_cast<int>(gridDim.x) * 256) p.turns[i] = 0;
-    // The main kernel begins with what comes last here, so that it lies in L2.
-    const int head = numbered - 1 - block / blocks, first = block % blocks * 128 + thread / 32 * 16;
-    if (head < zeroed) prepare_queries<Element, kHeadDim, true, true>(p, head, first, thread % 32);
-    else prepare_queries<Element, kHeadDim, false, true>(p, head, first, thread % 32);
 }
 
 /// Write dq, scaled and rounded, of 16 query rows from `first` on of query head `head` (batch * heads + head): what one warp
 /// of dQ left in the sums. One warp.
 template <class Element, int kHeadDim>
 __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head, int first, int lane) {
-    constexpr int kUnits = kUnitsOfPart<kHeadDim>, kHalf = kUnits == 1 ? 512 : 2048;   // between 32 columns and the next
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const int row = first + lane / 4;
-    const float* from = p.sums + (static_cast<size_t>(head) * p.rows + first / 64 * 64) * kHeadDim +
-                        first / 16 % 4 * (1024 / kUnits) + lane * 4;
+    const float* from = p.sums + (static_cast<size_t>(head) * p.rows + first / 64 * 64) * kHeadDim + first / 16 % 4 * 1024 +
+                        lane * 4;
     uint8_t* to = p.dq + (static_cast<size_t>(head / p.heads) * p.queries + row) * pitch +
                   static_cast<size_t>(head % p.heads) * (kHeadDim * 2);
 #pragma unroll 1
-    for (int i = 0; i < kHeadDim / 32; ++i, from += i % 2 != 0 ? kHalf : 4096 - kHalf, to += 64) {   // 32 columns at a time
+    for (int i = 0; i < kHeadDim / 32; ++i, from += i % 2 != 0 ? 512 : 4096 - 512, to += 64) {   // 32 columns at a time
         float sums[16];
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
@@ -100,97 +102,49 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
     }
 }
 
-#ifndef PREPARES
-#define PREPARES 1
-#endif
-#ifndef ADAPT
-#define ADAPT 0
-#endif
-#if ADAPT
-/// What the main kernel does beside its products, one warp of each block, 64 query rows of a head (a piece) at a time: it
-/// prepares heads, but for those of the first two sections, which `prepare_rows` did, some sections ahead of the tiles, and
-/// else writes dq of heads that are complete, which leaves the rest to `finish_rows`. It never waits for a piece in
-/// particular, so that whoever waits for it waits for work only.
+/// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time.
+/// While blocks work on section s it leaves zeros for section s + 2 and, in turns, writes dq of section s - 1, which is done by
+/// then; the first two sections have zeros already, and the last one's dq is left to others. Zeros of all pieces at once would
+/// keep L2 from those who compute. Where it writes no dq that is what it does, though.
+///
+/// Nobody waits in vain: writing waits for an earlier section's tiles, and these for zeros that come before it in this order.
 template <class Element, int kHeadDim, int kAdders>
-__device__ __forceinline__ void tend_rows(const BackwardProblem& p) {
-    constexpr int kAhead = 4;   // sections
-    if (p.early == 0) return;
-    for (;;) {
-        int piece = -1;   // negative: none; then what to do next
-        bool early = false;
-        if (lane_index() == 0) {
-            const int taken = read_count(p.next), ahead = (taken / (p.section * p.tiles) + kAhead - 1) * p.section * p.pieces;
-            int number = read_count(p.chore);
-            if (number < p.early && number < ahead) {
-                number = take_number(p.chore);
-                early = number < p.early;
-                if (early) piece = number + p.first_head(2) * p.pieces;
-            } else {
-                const int next = read_count(p.written);
-                const bool ready = next < p.batch * p.key_heads * p.pieces && taken < p.tasks + static_cast<int>(gridDim.x) / 2 &&
-                                   read_count(p.added + next / p.pieces) >= kAdders * p.tiles;
-                if (ready && take_if_next(p.written, next)) piece = next;
-                if (!ready && number >= p.early && taken >= p.tasks) piece = -2;
-            }
-        }
-        piece = __shfl_sync(0xffffffffu, piece, 0);
-        early = __shfl_sync(0xffffffffu, static_cast<int>(early), 0) != 0;
-        if (piece == -2) return;
-        if (piece < 0) {
-            wait_a_moment();
-            continue;
-        }
-        const int head = piece / (p.rows / 64);   // a query head
-        int row = piece * 64 - head * p.rows;
-#pragma unroll 1
-        do {
-            if (early) prepare_queries<Element, kHeadDim, true, PREPARES != 0>(p, head, row, lane_index());
-            else write_queries<Element, kHeadDim>(p, head, row, lane_index());
-            row += 16;
-        } while (row % 64 != 0);
-        if (early) {
-            fence_device();
-            __syncwarp();
-            if (lane_index() == 0) raise_count(p.ready + head / p.group);
-        }
-    }
-}
-
-/// dq of 128 query rows of one head per block, but for what the main kernel wrote.
-template <class Element, int kHeadDim>
-__global__ void __launch_bounds__(256) finish_rows(const __grid_constant__ BackwardProblem p, int first_head) {
-    grid_dependency_wait();
-    grid_dependency_release();
-    const int blocks = p.rows / 128, block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-    const int head = block / blocks, row = block % blocks * 128 + thread / 32 * 16;
-    if (head * (p.rows / 64) + row / 64 >= *p.written) write_queries<Element, kHeadDim>(p, head, row, thread % 32);
-}
-#else
-/// What the main kernel does beside its products, one warp of each block, 64 query rows of a head (a piece) at a time: first
-/// it prepares all heads but those of the first two sections, which `prepare_rows` did; then it writes dq, head by head as they
-/// are done, of all but the last section. Nobody waits in vain: preparing waits for nothing, tiles for that, and dq for tiles.
-template <class Element, int kHeadDim, int kAdders>
-__device__ __forceinline__ void tend_rows(const BackwardProblem& p) {
+__device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
     for (;;) {
         int number = 0;
         if (lane_index() == 0) number = take_number(p.chore);
         number = __shfl_sync(0xffffffffu, number, 0);
         if (number >= p.chores) return;
-        const bool early = number < p.early;
-        const int piece = early ? number + p.first_head(2) * p.pieces : number - p.early;
-        const int head = piece / (p.rows / 64);   // a query head
-        int row = piece * 64 - head * p.rows;
-        if (!early) wait_for_count(p.added + head / p.group, kAdders * p.tiles);
-#pragma unroll 1
-        do {
-            if (early) prepare_queries<Element, kHeadDim, true, PREPARES != 0>(p, head, row, lane_index());
-            else write_queries<Element, kHeadDim>(p, head, row, lane_index());
-            row += 16;
-        } while (row % 64 != 0);
-        if (early) {
+        int pieces = p.pieces, size = p.section;   // of a head, and heads of a section
+        compute_now(pieces);   // what follows from these is made anew for each chore: there are no registers to keep it in
+        compute_now(size);
+        const int sections = number / (size * pieces), section = min(p.tends ? (sections + 1) / 2 : sections, p.sections - 3);
+        const int rest = number - (p.tends ? max(0, 2 * section - 1) : section) * size * pieces;
+        const int zeroed = (section < p.sections - 3 ? size : p.last) * pieces;   // pieces of section + 2
+        const int written = p.tends && section > 0 ? size * pieces : 0;                      // of section - 1; then of those behind
+        const bool turns = rest < 2 * written;
+        if (turns ? rest % 2 == 0 : rest < zeroed + written) {
+            const int place = turns ? rest / 2 : rest - written;
+            const int head = (section + 2) * size + place / pieces;
+            float* const sums = p.sums + (static_cast<size_t>(section + 2) * size * pieces + place) * (64 * kHeadDim);
+#pragma unroll 4
+            for (int i = lane_index(); i < kHeadDim * 16; i += 32) {
+                reinterpret_cast<float4*>(sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+            }
             fence_device();
             __syncwarp();
-            if (lane_index() == 0) raise_count(p.ready + head / p.group);
+            if (lane_index() == 0) raise_count(p.cleared + head);
+        } else {
+            // 64 rows, of all heads
+            const int slice = (turns ? rest / 2 : rest - zeroed) + max(0, section - 1) * size * pieces;
+            wait_for_count(p.added + slice / pieces, kAdders * p.tiles);
+            const int head = slice / (p.rows / 64);   // a query head
+            int row = slice * 64 - head * p.rows;
+#pragma unroll 1
+            do {
+                write_queries<Element, kHeadDim>(p, head, row, lane_index());
+                row += 16;
+            } while (row % 64 != 0);
         }
     }
 }
@@ -203,4 +157,3 @@ __global__ void __launch_bounds__(256) finish_rows(const __grid_constant__ Backw
     const int blocks = p.rows / 128, block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
     write_queries<Element, kHeadDim>(p, first_head + block / blocks, block % blocks * 128 + thread / 32 * 16, thread % 32);
 }
-#endif

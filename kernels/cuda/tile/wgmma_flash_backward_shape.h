@@ -9,7 +9,6 @@
 #include "ceil_div.h"
 #include "ptx/mbarrier.h"
 #include "ptx/mma_16bit.h"
-#include "ptx/warp_uniform.h"
 #include "tile/wgmma_shape.h"
 
 // How often a key warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order
@@ -26,18 +25,13 @@ constexpr int kShiftOfWeights = 0;
 template <>
 constexpr int kShiftOfWeights<Fp16> = 10;
 
-/// In how many pieces TMA adds a part of dQ, 64 x 64: two leave room for a second place for keys.
-template <int kHeadDim>
-constexpr int kUnitsOfPart = kHeadDim == 128 ? 2 : 1;
-
-/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend rows; kQueries at a time in
-/// a ring of kStages tiles of Q and one of two of dO. The next tile's keys load early, and its values where they have two
-/// places, too.
-template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kValuePlaces_>
+/// Two key warpgroups with 64 keys each, one warpgroup for dQ, and one whose warps load and tend sums; kQueries at a time in
+/// a ring of kStages tiles of Q and of dO. With two places for keys and values the next tile's load early.
+template <class Element_, int kHeadDim_, int kQueries_, int kStages_, int kPlaces_>
 struct BackwardShape {
     using Element = Element_;
     static constexpr int kHeadDim = kHeadDim_, kQueries = kQueries_, kStages = kStages_;
-    static constexpr int kKeyPlaces = 2, kValuePlaces = kValuePlaces_;   // for a tile's keys and values
+    static constexpr int kPlaces = kPlaces_;   // for a tile's keys and values
     static constexpr int kGroups = 2, kKeys = 64 * kGroups, kSlices = kQueries / 64;
     static constexpr int kKeyWarps = 4 * kGroups, kQueryWarps = 4;
     static constexpr int kThreads = 32 * (kKeyWarps + kQueryWarps) + 128;
@@ -51,26 +45,23 @@ struct BackwardShape {
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, dS is [keys / 64][queries], all in TMA's 128-byte swizzle.
     static constexpr int kKeyBytes = kKeys * kHeadDim * 2, kQueryBytes = kQueries * kHeadDim * 2;
     static constexpr int kKeyPitch = kKeys * 128, kQueryPitch = kQueries * 128;   // between columns of 64
-    static constexpr int kOutStages = 2;   // of dO and dS, which take the same steps
-    static constexpr int kGradientBytes = kQueries * kKeys * 2;
+    static constexpr int kGradientStages = 2, kGradientBytes = kQueries * kKeys * 2;   // of dS
     static constexpr int kNumberBytes = kQueries * 4;
     static constexpr int kParts = kSlices * kHeadDim / 64, kPartBytes = 64 * 64 * 4;   // of dQ in fp32: 64 x 64 at a time
-    static constexpr int kUnits = kUnitsOfPart<kHeadDim>, kUnitBytes = kPartBytes / kUnits;
-    static constexpr int kValuesAt = kKeyPlaces * kKeyBytes;
-    static constexpr int kQueriesAt = kValuesAt + kValuePlaces * kKeyBytes;
+    static constexpr int kValuesAt = kPlaces * kKeyBytes, kQueriesAt = 2 * kPlaces * kKeyBytes;
     static constexpr int kOutAt = kQueriesAt + kStages * kQueryBytes;
-    static constexpr int kGradientsAt = kOutAt + kOutStages * kQueryBytes;
-    static constexpr int kSumsAt = kGradientsAt + kOutStages * kGradientBytes;
-    static constexpr int kShiftsAt = kSumsAt + 2 * kUnitBytes;
+    static constexpr int kGradientsAt = kOutAt + kStages * kQueryBytes;
+    static constexpr int kSumsAt = kGradientsAt + kGradientStages * kGradientBytes;
+    static constexpr int kShiftsAt = kSumsAt + kParts * kPartBytes;
     static constexpr int kDeltasAt = kShiftsAt + kStages * kNumberBytes;
-    static constexpr int kBoardAt = kDeltasAt + kOutStages * kNumberBytes;
+    static constexpr int kBoardAt = kDeltasAt + kStages * kNumberBytes;
     static constexpr int kBarriersAt = kBoardAt + 2 * 16;
-    static constexpr int kBarriers = 2 * (kKeyPlaces + kValuePlaces + 2 + kStages + 2 * kOutStages + 2);
+    static constexpr int kBarriers = 2 * (2 * kPlaces + 2 + 2 * kStages + kGradientStages + kParts);
     static constexpr int kSharedBytes = kBarriersAt + kBarriers * 8;
 
     static_assert(kHeadDim == 64 || kHeadDim == 128, "what kernel.h offers");
     static_assert(kQueries == 64 || kQueries == 128, "dQ is multiplied 64 queries at a time, sums are padded to 128");
-    static_assert(kParts == 2, "units of dQ alternate between two places");
+    static_assert(kParts == 2, "parts of dQ alternate between two places");
     static_assert(kGroups * kKeyRegisters + kQueryRegisters + kLoadRegisters <= 4 * 128, "a wait for ever");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
@@ -78,32 +69,29 @@ struct BackwardShape {
 /// What the kernels need beside the tensor maps. Query rows are padded to `rows`, a multiple of 128, in what the workspace
 /// holds. A section is some key heads (of all batches) whose tiles are taken together, so that what they read stays in L2.
 struct BackwardProblem {
-    const uint8_t* o;      // [batch, queries, heads, head_dim]
-    const uint8_t* dout;   // the same
-    const float* lse;      // [batch, heads, queries]
     float* shifts;   // [batch, heads, rows]: lse * log2(e) - kWeightShift, or +inf for a row that sees no key or does not exist
     float* deltas;   // [batch, heads, rows]: rowsum(dout * o) * 2^-kWeightShift
-    float* sums;     // [batch, heads][rows / 64][head_dim / 64][units][4][8 / units][32][4]: dq in fp32, as 4 warps' accumulators
+    float* sums;     // [batch, heads][rows / 64][head_dim / 64][4][8][32][4]: dq in fp32, as the accumulators of 4 warps
     int* turns;      // [batch, heads, rows / 64]: how many key tiles were added to these queries, where the order is fixed
     int* next;       // the first tile that nobody has taken
     int* chore;      // the first chore that nobody has taken, see tend_sums
-    int* written;    // the first piece whose dq nobody has written or taken
     int* added;      // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's
-    int* ready;      // [batch, key_heads]: pieces that the main kernel has prepared
+    int* cleared;    // [batch, key_heads]: pieces of sums that the main kernel has set to zero
     uint8_t* dq;     // [batch, queries, heads, head_dim]
     uint8_t* dk;     // [batch, keys, key_heads, head_dim]
     uint8_t* dv;
     int batch, queries, keys, heads, key_heads, group;   // group: query heads of a key head
     int rows;
     bool causal;
-    bool around;                  // a key tile's queries begin in a place of its own, and tiles are taken head by head
     float softmax_scale, scale;   // scale: softmax_scale * log2(e)
-    int tiles, query_tiles;       // of one head
+    int tiles;                    // of keys, of one head
     int sections, section;        // their number, and key heads of each but the last, which has the rest
     int tasks;                    // tiles in all
     int last;                     // key heads of the last section
-    int pieces;                   // of one key head, 64 query rows each
-    int early, chores;            // of tend_rows: pieces to prepare, and all; 0 if there are none
+    int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
+    bool tends;                   // whether the main kernel writes dq, too, not only zeros
+    bool circles;                 // where key tiles take turns: they begin in different places
+    int down;                     // where causal ones do: the first head whose tiles go down
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
     __host__ __device__ int first_head(int number) const {   // of section `number`
@@ -111,66 +99,77 @@ struct BackwardProblem {
     }
 };
 
-/// A tile of keys, and the first tile of queries that it meets, of each of the group's heads.
+/// A tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads.
 struct KeyTile {
     int head;          // batch * key_heads + key head; negative: no more work
     int number;        // of the tile among the head's
-    int first;
-    bool down;         // from the last queries to the first
+    int first, last;
 
-    /// How many steps the tile takes: one or more, as the last query sees all keys.
-    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return (p.query_tiles - first) * p.group; }
+    /// How many steps the tile takes.
+    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
+};
+
+/// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
+enum class Walk {
+    kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
+    kDown,     // from the last queries to the first
+    kUp,       // from the first to the last, or else as find_task says; key tiles take turns at the sums
 };
 
 /// Tile `task`: section by section, and there head by head where all tiles take as long. Else the first keys of all its heads
-/// come first, which causal queries see most of. Where causal tiles take turns the last come first: each then finds the sums
-/// as the next keys' tile left them some steps ago.
-template <bool kInOrder>
+/// come first, which causal queries see most of. Where causal tiles take turns the last come first, and go up: each then finds
+/// the sums as the next keys' tile left them a step or two ago. So the longest would end last: in the last section, where blocks
+/// begin one after the other, the first keys come first and go down from the last queries. Where other tiles take turns they
+/// begin in different places, those of a head at once, and find the sums as the next keys' tile left them two steps ago.
+template <Walk kWalk>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
     const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
     const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
-    const int divisor = p.around ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
+    const bool by_heads = !p.causal && (kWalk != Walk::kUp || p.circles);
+    const int divisor = by_heads ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
     KeyTile t;
-    t.head = first_head + (p.around ? quotient : remainder);
-    t.number = p.around ? remainder : quotient;
-    t.down = kInOrder && p.causal && section == p.sections - 1;
-    if (kInOrder && p.causal && !t.down) t.number = p.tiles - 1 - t.number;
+    t.head = first_head + (by_heads ? quotient : remainder);
+    t.number = by_heads ? remainder : quotient;
+    if (kWalk == Walk::kUp && p.causal && t.head < p.down) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
+    t.last = ceil_div(p.queries, queries) - 1;
     return t;
 }
 
-/// The steps of a key tile, up from its first queries or around from a place of its own: all tiles of queries of one head, then
-/// those of the group's next head.
-template <bool kInOrder>
+/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns: as many as would come earlier
+/// if all began at once, or one after the other where they go down.
+__device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
+    if (p.circles) {
+        const int behind = ((tile + 1) * p.tiles - 1) / (t.last + 1) - t.number;   // negative: comes around
+        return behind < 0 ? behind + p.tiles : behind;
+    }
+    if (!p.causal || t.head >= p.down) return t.number;
+    const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
+    return min(p.tiles - 1, latest) - t.number;
+}
+
+/// The steps of a key tile.
+template <Walk kWalk>
 struct QueryWalk {
     int head, tile, begin;   // head: batch * heads + query head
 
     __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
-        : head(t.head * p.group), tile(kInOrder && t.down ? p.query_tiles - 1 : t.first) {
-        if (p.around) tile += t.number * p.query_tiles / p.tiles;
-        begin = tile;
+        : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
+        if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
+            static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
+        if (kWalk == Walk::kUp) {
+            if (p.circles) tile = t.number * (t.last + 1) / p.tiles;
+            if (t.head >= p.down) tile = t.last;
+            begin = tile;
+        }
     }
     __device__ __forceinline__ void next(const BackwardProblem& p, const KeyTile& t) {
-        if (kInOrder && t.down) tile = tile == t.first ? p.query_tiles - 1 : tile - 1;
-        else tile = tile == p.query_tiles - 1 ? t.first : tile + 1;
+        if (kWalk == Walk::kUp && t.head < p.down) tile = tile == t.last ? t.first : tile + 1;
+        else tile = tile == t.first ? t.last : tile - 1;
         head += tile == begin;
     }
 };
-
-/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns: in the order in which they
-/// would come if all began at once.
-__device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
-    if (t.down) return t.number;
-    if (p.causal) {
-        const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
-        return min(p.tiles - 1, latest) - t.number;
-    }
-    if (!p.around) return t.number;
-    // Those that begin here or before, the latest first, then those that come around.
-    const int behind = ((tile + 1) * p.tiles - 1) / p.query_tiles - t.number;
-    return behind < 0 ? behind + p.tiles : behind;
-}
 
 /// A place in a ring of one or two, in one register.
 template <int kPlaces>
@@ -200,9 +199,9 @@ struct BackwardMemory {
     __device__ __forceinline__ uint32_t gradients(int stage) const {
         return address + Shape::kGradientsAt + stage * Shape::kGradientBytes;
     }
-    /// Where a warp of dQ puts a unit of its rows for TMA to add: [8 / kUnits][32][4] numbers.
+    /// Where a warp of dQ puts a part of its rows for TMA to add: [8][32][4] numbers.
     __device__ __forceinline__ uint32_t sums(int place, int warp) const {
-        return address + Shape::kSumsAt + place * Shape::kUnitBytes + warp * (Shape::kUnitBytes / 4);
+        return address + Shape::kSumsAt + place * Shape::kPartBytes + warp * (Shape::kPartBytes / 4);
     }
     __device__ __forceinline__ uint32_t shifts(int stage) const {
         return address + Shape::kShiftsAt + stage * Shape::kNumberBytes;
@@ -220,11 +219,9 @@ struct BackwardMemory {
 
     __device__ __forceinline__ uint32_t barrier(int i) const { return address + Shape::kBarriersAt + 8 * i; }
     __device__ __forceinline__ uint32_t keys_full(int place) const { return barrier(place); }
-    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kKeyPlaces + place); }
-    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(2 * Shape::kKeyPlaces + place); }
-    __device__ __forceinline__ uint32_t values_empty(int place) const {
-        return barrier(2 * Shape::kKeyPlaces + Shape::kValuePlaces + place);
-    }
+    __device__ __forceinline__ uint32_t keys_empty(int place) const { return barrier(Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t values_full(int place) const { return barrier(2 * Shape::kPlaces + place); }
+    __device__ __forceinline__ uint32_t values_empty(int place) const { return barrier(3 * Shape::kPlaces + place); }
     __device__ __forceinline__ uint32_t board_full(int slot) const { return barrier(kBoardBarriers + slot); }
     __device__ __forceinline__ uint32_t board_empty(int slot) const { return barrier(kBoardBarriers + 2 + slot); }
     __device__ __forceinline__ uint32_t queries_full(int stage) const { return barrier(kRingBarriers + stage); }
@@ -235,23 +232,21 @@ struct BackwardMemory {
         return barrier(kRingBarriers + 2 * Shape::kStages + stage);
     }
     __device__ __forceinline__ uint32_t out_empty(int stage) const {
-        return barrier(kRingBarriers + 2 * Shape::kStages + Shape::kOutStages + stage);
+        return barrier(kRingBarriers + 3 * Shape::kStages + stage);
     }
     __device__ __forceinline__ uint32_t gradients_full(int stage) const { return barrier(kGradientBarriers + stage); }
     __device__ __forceinline__ uint32_t gradients_empty(int stage) const {
-        return barrier(kGradientBarriers + Shape::kOutStages + stage);
+        return barrier(kGradientBarriers + Shape::kGradientStages + stage);
     }
-    __device__ __forceinline__ uint32_t sums_full(int place) const { return barrier(kSumBarriers + place); }
-    __device__ __forceinline__ uint32_t sums_empty(int place) const { return barrier(kSumBarriers + 2 + place); }
+    __device__ __forceinline__ uint32_t sums_full(int part) const { return barrier(kSumBarriers + part); }
+    __device__ __forceinline__ uint32_t sums_empty(int part) const { return barrier(kSumBarriers + Shape::kParts + part); }
 
     /// One thread. Counts are those of the warps that read a place, or of the threads that fill it; `readers`: threads that
     /// read the board beside warps.
     __device__ __forceinline__ void init_barriers(int readers) const {
-        for (int place = 0; place < Shape::kKeyPlaces; ++place) {
+        for (int place = 0; place < Shape::kPlaces; ++place) {
             mbarrier_init(keys_full(place), 1);
             mbarrier_init(keys_empty(place), kWarpArrivals * Shape::kKeyWarps + Shape::kQueryWarps);
-        }
-        for (int place = 0; place < Shape::kValuePlaces; ++place) {
             mbarrier_init(values_full(place), 1);
             mbarrier_init(values_empty(place), kWarpArrivals * Shape::kKeyWarps);
         }
@@ -262,25 +257,24 @@ struct BackwardMemory {
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(queries_full(stage), 1);
             mbarrier_init(queries_empty(stage), kWarpArrivals * Shape::kKeyWarps);
-        }
-        for (int stage = 0; stage < Shape::kOutStages; ++stage) {
             mbarrier_init(out_full(stage), 1);
             mbarrier_init(out_empty(stage), kWarpArrivals * Shape::kKeyWarps);
+        }
+        for (int stage = 0; stage < Shape::kGradientStages; ++stage) {
             mbarrier_init(gradients_full(stage), kWarpArrivals * Shape::kKeyWarps);
             mbarrier_init(gradients_empty(stage), Shape::kQueryWarps);
         }
-        for (int place = 0; place < 2; ++place) {
-            mbarrier_init(sums_full(place), Shape::kQueryWarps);
-            mbarrier_init(sums_empty(place), 1);
+        for (int part = 0; part < Shape::kParts; ++part) {
+            mbarrier_init(sums_full(part), Shape::kQueryWarps);
+            mbarrier_init(sums_empty(part), 1);
         }
         mbarrier_fence_init();
     }
 
   private:
-    static constexpr int kBoardBarriers = 2 * (Shape::kKeyPlaces + Shape::kValuePlaces);
-    static constexpr int kRingBarriers = kBoardBarriers + 4;
-    static constexpr int kGradientBarriers = kRingBarriers + 2 * (Shape::kStages + Shape::kOutStages);
-    static constexpr int kSumBarriers = kGradientBarriers + 2 * Shape::kOutStages;
+    static constexpr int kBoardBarriers = 4 * Shape::kPlaces;
+    static constexpr int kRingBarriers = kBoardBarriers + 4, kGradientBarriers = kRingBarriers + 4 * Shape::kStages;
+    static constexpr int kSumBarriers = kGradientBarriers + 2 * Shape::kGradientStages;
 };
 
 /// The block's queue of work: one thread writes tiles down, the others read them in the same order.
@@ -288,13 +282,9 @@ template <class Shape>
 struct Board {
     ShortRing<2> at;
 
-    /// Where the keys of the tile lie that was read last, and its values.
-    __device__ __forceinline__ ShortRing<Shape::kKeyPlaces> key_place() const { return {at.uses - 1}; }
-    __device__ __forceinline__ ShortRing<Shape::kValuePlaces> value_place() const { return {at.uses - 1}; }
-
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
         mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);
-        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, t.down);
+        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, t.last);
         mbarrier_arrive(memory.board_full(at.stage()));
         at.advance();
     }
@@ -306,8 +296,7 @@ struct Board {
         return t;
     }
     __device__ __forceinline__ KeyTile read_by_warp(const BackwardMemory<Shape>& memory, int lane) {
-        KeyTile t = look(memory);
-        t = {warp_uniform(t.head), warp_uniform(t.number), warp_uniform(t.first), warp_uniform(t.down) != 0};
+        const KeyTile t = look(memory);
         __syncwarp();
         if (lane == 0) mbarrier_arrive(memory.board_empty(at.stage()));
         at.advance();
@@ -318,6 +307,6 @@ struct Board {
     __device__ __forceinline__ KeyTile look(const BackwardMemory<Shape>& memory) const {
         mbarrier_wait(memory.board_full(at.stage()), at.parity());
         const uint4 x = *memory.board(at.stage());
-        return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z), x.w != 0};
+        return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z), static_cast<int>(x.w)};
     }
 };

@@ -18,14 +18,6 @@ inline void wait_for_count(const int* count, int number) {
     while (*count < number) emulation::give_way();
     ++emulation::machine().progress;
 }
-inline int read_count(const int* count) { return *count; }
-inline bool take_if_next(int* counter, int number) {
-    if (*counter != number) return false;
-    ++*counter;
-    ++emulation::machine().progress;
-    return true;
-}
-inline void wait_a_moment() { emulation::give_way(); }
 inline void raise_count(int* count) {
     ++*count;
     ++emulation::machine().progress;
