@@ -207,7 +207,7 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
         wait_for_zeros(p, tile);
         // Who comes next arrives two steps later where steps have half as many queries as keys, so he may wait until the next
         // step's additions are under way: then nobody here waits for additions to end.
-        const bool late = Shape::kKeys >= 2 * Shape::kQueries && (p.causal || p.circles);
+        const bool late = LATE && Shape::kKeys >= 2 * Shape::kQueries && (p.causal || p.circles);
         int open = -1, next = 0;   // the last step's turn, while it has not been passed on, and what comes next there
         for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), parity ^= 1) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
@@ -219,6 +219,11 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
                 mbarrier_wait(memory.sums_full(part), parity);
                 bulk_reduce_add(p.sums + first_row * Shape::kHeadDim + part * 4096, memory.sums(part, 0), Shape::kPartBytes);
                 tma_store_commit();
+                if (LATE == 2 && part == 0 && open >= 0) {
+                    bulk_wait_done<1>();
+                    pass_turn(p.turns + open, next);
+                    open = -1;
+                }
             }
             tma_store_wait_read<1>();
             mbarrier_arrive(memory.sums_empty(0));

@@ -74,13 +74,13 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     // heads: of as many as there are blocks for.
     constexpr bool kInOrder = kWalk == Walk::kUp;
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
-    p.circles = kInOrder && !p.causal && Shape::kKeys >= 2 * Shape::kQueries && p.tiles <= multiprocessors &&
+    p.circles = CIRCLES && kInOrder && !p.causal && Shape::kKeys >= 2 * Shape::kQueries && p.tiles <= multiprocessors &&
                 ceil_div(a.queries, Shape::kQueries) > p.tiles;
-    const int enough = p.causal ? ceil_div(2 * multiprocessors, p.tiles) : round;
+    const int enough = p.causal && (DOWN || !kInOrder) ? ceil_div(2 * multiprocessors, p.tiles) : round;
     p.section = std::min(all, kInOrder && !p.causal && !p.circles ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
-    p.down = kInOrder && p.causal ? all - p.last : all;
+    p.down = DOWN && kInOrder && p.causal ? all - p.last : all;
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
     // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last:

@@ -24,6 +24,9 @@ struct BackwardRows {
     const float* lse;       // [batch, heads, queries]
 };
 
+#ifndef SIDE_BY_SIDE
+#define SIDE_BY_SIDE 0
+#endif
 constexpr int kPrepareThreads = 256, kPrepareRows = 128;   // rows of one head
 
 /// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `zeroed` heads, for sums; counts.
@@ -35,7 +38,13 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
     constexpr int kShift = kShiftOfWeights<Element>;
     const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
+#if SIDE_BY_SIDE
+    // Neighbours read what lies side by side. The main kernel begins with what comes last, which lies in L2 then.
+    const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x), row_block = place / p.heads;
+    const int head = row_block / blocks * p.heads + place % p.heads, first = row_block % blocks * kPrepareRows;
+#else
     const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
+#endif
     const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +

@@ -3,6 +3,15 @@
 // queries a tile of keys meets in which order.
 #pragma once
 
+#ifndef LATE
+#define LATE 0
+#endif
+#ifndef CIRCLES
+#define CIRCLES 0
+#endif
+#ifndef DOWN
+#define DOWN 1
+#endif
 #include <cstddef>
 #include <cstdint>
 
