@@ -50,8 +50,6 @@ __device__ __forceinline__ void load_queries(
                       p.shifts + static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries,
                       Shape::kNumberBytes, full);
         }
-        // Tiles of a head that wait for each other are for different blocks.
-        if (kWalk == Walk::kUp && p.circles) wait_for_count(p.next, (tile.head + 1) * p.tiles);
     }
 }
 
@@ -205,10 +203,6 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
         if (tile.head < 0) return;
         QueryWalk<Walk::kUp> walk(p, tile);
         wait_for_zeros(p, tile);
-        // Who comes next arrives two steps later where steps have half as many queries as keys, so he may wait until the next
-        // step's additions are under way: then nobody here waits for additions to end.
-        const bool late = LATE && Shape::kKeys >= 2 * Shape::kQueries && (p.causal || p.circles);
-        int open = -1, next = 0;   // the last step's turn, while it has not been passed on, and what comes next there
         for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), parity ^= 1) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
             const int turn = turn_of(p, tile, walk.tile, Shape::kQueries, Shape::kKeys);
@@ -219,27 +213,13 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
                 mbarrier_wait(memory.sums_full(part), parity);
                 bulk_reduce_add(p.sums + first_row * Shape::kHeadDim + part * 4096, memory.sums(part, 0), Shape::kPartBytes);
                 tma_store_commit();
-                if (LATE == 2 && part == 0 && open >= 0) {
-                    bulk_wait_done<1>();
-                    pass_turn(p.turns + open, next);
-                    open = -1;
-                }
             }
             tma_store_wait_read<1>();
             mbarrier_arrive(memory.sums_empty(0));
             tma_store_wait_read<0>();
             mbarrier_arrive(memory.sums_empty(1));
-            if (open >= 0) {
-                bulk_wait_done<Shape::kParts>();
-                pass_turn(p.turns + open, next);
-            }
-            open = static_cast<int>(first_row / 64);
-            next = turn + 1;
-            if (!late || left == 1) {
-                bulk_wait_done<0>();
-                pass_turn(p.turns + open, next);
-                open = -1;
-            }
+            bulk_wait_done<0>();
+            pass_turn(p.turns + first_row / 64, turn + 1);
         }
         report_added(p, tile);
     }

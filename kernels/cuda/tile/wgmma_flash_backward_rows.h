@@ -24,9 +24,6 @@ struct BackwardRows {
     const float* lse;       // [batch, heads, queries]
 };
 
-#ifndef SIDE_BY_SIDE
-#define SIDE_BY_SIDE 0
-#endif
 constexpr int kPrepareThreads = 256, kPrepareRows = 128;   // rows of one head
 
 /// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `zeroed` heads, for sums; counts.
@@ -38,13 +35,7 @@ __global__ void __launch_bounds__(kPrepareThreads) prepare_rows(
     constexpr int kLanes = kHeadDim / 8, kAtOnce = kPrepareThreads / kLanes;   // lanes of a row, 16 bytes each
     constexpr int kShift = kShiftOfWeights<Element>;
     const int thread = static_cast<int>(threadIdx.x), blocks = p.rows / kPrepareRows;
-#if SIDE_BY_SIDE
-    // Neighbours read what lies side by side. The main kernel begins with what comes last, which lies in L2 then.
-    const int place = static_cast<int>(gridDim.x - 1 - blockIdx.x), row_block = place / p.heads;
-    const int head = row_block / blocks * p.heads + place % p.heads, first = row_block % blocks * kPrepareRows;
-#else
     const int head = static_cast<int>(blockIdx.x) / blocks, first = static_cast<int>(blockIdx.x) % blocks * kPrepareRows;
-#endif
     const size_t line = static_cast<size_t>(head) * p.rows + first;   // of this block's first row in the workspace
     const size_t pitch = static_cast<size_t>(p.heads) * (kHeadDim * 2);
     const size_t start = (static_cast<size_t>(head / p.heads) * p.queries) * pitch +
@@ -114,7 +105,7 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
 /// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time.
 /// While blocks work on section s it leaves zeros for section s + 2 and, in turns, writes dq of section s - 1, which is done by
 /// then; the first two sections have zeros already, and the last one's dq is left to others. Zeros of all pieces at once would
-/// keep L2 from those who compute. Where it writes no dq that is what it does, though.
+/// keep L2 from those who compute. Where it writes no dq (`tends`) nothing else is to be done, and zeros come all at once.
 ///
 /// Nobody waits in vain: writing waits for an earlier section's tiles, and these for zeros that come before it in this order.
 template <class Element, int kHeadDim, int kAdders>
@@ -130,7 +121,7 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
         const int sections = number / (size * pieces), section = min(p.tends ? (sections + 1) / 2 : sections, p.sections - 3);
         const int rest = number - (p.tends ? max(0, 2 * section - 1) : section) * size * pieces;
         const int zeroed = (section < p.sections - 3 ? size : p.last) * pieces;   // pieces of section + 2
-        const int written = p.tends && section > 0 ? size * pieces : 0;                      // of section - 1; then of those behind
+        const int written = p.tends && section > 0 ? size * pieces : 0;           // of section - 1; then of those behind
         const bool turns = rest < 2 * written;
         if (turns ? rest % 2 == 0 : rest < zeroed + written) {
             const int place = turns ? rest / 2 : rest - written;

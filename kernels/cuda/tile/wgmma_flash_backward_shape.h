@@ -3,15 +3,6 @@
 // queries a tile of keys meets in which order.
 #pragma once
 
-#ifndef LATE
-#define LATE 0
-#endif
-#ifndef CIRCLES
-#define CIRCLES 0
-#endif
-#ifndef DOWN
-#define DOWN 1
-#endif
 #include <cstddef>
 #include <cstdint>
 
@@ -98,9 +89,8 @@ struct BackwardProblem {
     int tasks;                    // tiles in all
     int last;                     // key heads of the last section
     int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
-    bool tends;                   // whether the main kernel writes dq, too, not only zeros
-    bool circles;                 // where key tiles take turns: they begin in different places
-    int down;                     // where causal ones do: the first head whose tiles go down
+    bool tends;                   // whether the main kernel writes dq beside zeros
+    int down;                     // the first head whose tiles take turns downwards
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
     __host__ __device__ int first_head(int number) const {   // of section `number`
@@ -122,19 +112,18 @@ struct KeyTile {
 enum class Walk {
     kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
     kDown,     // from the last queries to the first
-    kUp,       // from the first to the last, or else as find_task says; key tiles take turns at the sums
+    kUp,       // from the first to the last, in the heads from `down` on down; key tiles take turns at the sums
 };
 
 /// Tile `task`: section by section, and there head by head where all tiles take as long. Else the first keys of all its heads
 /// come first, which causal queries see most of. Where causal tiles take turns the last come first, and go up: each then finds
-/// the sums as the next keys' tile left them a step or two ago. So the longest would end last: in the last section, where blocks
-/// begin one after the other, the first keys come first and go down from the last queries. Where other tiles take turns they
-/// begin in different places, those of a head at once, and find the sums as the next keys' tile left them two steps ago.
+/// the sums as the next keys' tile left them a step ago. Then the longest end last: in the last section, where blocks begin one
+/// after the other, the first keys come first and go down from the last queries.
 template <Walk kWalk>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
     const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
     const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
-    const bool by_heads = !p.causal && (kWalk != Walk::kUp || p.circles);
+    const bool by_heads = kWalk != Walk::kUp && !p.causal;
     const int divisor = by_heads ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
     KeyTile t;
     t.head = first_head + (by_heads ? quotient : remainder);
@@ -149,10 +138,6 @@ __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task,
 /// How many key tiles come before a tile at the sums of a tile of queries, where they take turns: as many as would come earlier
 /// if all began at once, or one after the other where they go down.
 __device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
-    if (p.circles) {
-        const int behind = ((tile + 1) * p.tiles - 1) / (t.last + 1) - t.number;   // negative: comes around
-        return behind < 0 ? behind + p.tiles : behind;
-    }
     if (!p.causal || t.head >= p.down) return t.number;
     const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
     return min(p.tiles - 1, latest) - t.number;
@@ -167,11 +152,7 @@ struct QueryWalk {
         : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
         if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
             static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
-        if (kWalk == Walk::kUp) {
-            if (p.circles) tile = t.number * (t.last + 1) / p.tiles;
-            if (t.head >= p.down) tile = t.last;
-            begin = tile;
-        }
+        if (kWalk == Walk::kUp && t.head >= p.down) begin = tile = t.last;
     }
     __device__ __forceinline__ void next(const BackwardProblem& p, const KeyTile& t) {
         if (kWalk == Walk::kUp && t.head < p.down) tile = tile == t.last ? t.first : tile + 1;

@@ -38,10 +38,9 @@ class EmulatedBackward:
         self.library = ctypes.CDLL(str(library))
 
     def run(
-        self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 1, short: int = 0, together: int = 1,
+        self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 1, short: int = 0,
     ) -> list[torch.Tensor]:
-        """Call the kernel, with ``short`` bytes of workspace less and ``together`` blocks at a time; asserts success and
-        intact guard bands."""
+        """Call the kernel, with ``short`` bytes of workspace less; asserts success and intact guard bands."""
         arguments = self.binding.arguments(case, data)
         outputs = {
             name: Poisoned(shape, getattr(torch, dtype)) for name, (shape, dtype) in self.binding.outputs(case).items()}
@@ -49,7 +48,6 @@ class EmulatedBackward:
         space = Poisoned((size // 4,), torch.float32)
         self.library.emulation_eager(int(eager))
         self.library.emulation_processors(processors)
-        self.library.emulation_together(together)
         values = {**arguments, **{name: output.tensor for name, output in outputs.items()}}
         values |= {"workspace": space.tensor, "workspace_bytes": size, "queue": None}
         status = self.library.flash_attention_bwd(*(_c(name, values[name]) for name in PARAMETERS[PROBLEM]))

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Runs CUDA kernels of this repository on the host, one cluster of blocks (or emulation_together of them) at a time, to test index arithmetic with no GPU.
+// Runs CUDA kernels of this repository on the host, one cluster of blocks at a time, to test index arithmetic with no GPU.
 //
 // Every CUDA thread is a fiber. Fibers run in turn and give way only where a GPU would make them wait: at warp-wide
 // instructions and at barriers. Shared memory starts as NaN patterns. Asynchronous copies happen either at once or as late
@@ -86,7 +86,6 @@ struct Machine {
     std::function<void()> body;
     std::function<void()> at_end;   // of every fiber
     int processors = 4;
-    unsigned together = 1;   // blocks that run at a time where there are no clusters
 };
 
 inline Machine& machine() {
@@ -231,14 +230,13 @@ struct Launch {
         Machine& m = machine();
         m.grid_size = grid;
         m.block_size = block;
-        const unsigned step = cluster == 1 && grid.x % m.together == 0 ? m.together : cluster;
-        m.cluster_size = step;
+        m.cluster_size = cluster;
         m.body = [=] { kernel(arguments...); };
         if (grid.x % cluster != 0) fail("the grid is no whole number of clusters");
         for (unsigned z = 0; z < grid.z; ++z)
             for (unsigned y = 0; y < grid.y; ++y)
-                for (unsigned x = 0; x < grid.x; x += step) {
-                    for (unsigned i = 0; i < step; ++i) start_block(i, dim3(x + i, y, z), shared_bytes);
+                for (unsigned x = 0; x < grid.x; x += cluster) {
+                    for (unsigned i = 0; i < cluster; ++i) start_block(i, dim3(x + i, y, z), shared_bytes);
                     run_cluster();
                 }
     }
@@ -329,8 +327,3 @@ extern "C" inline __attribute__((used)) uint64_t emulation_bank_conflicts() {
 
 /// How many multiprocessors host code is told of.
 extern "C" inline __attribute__((used)) void emulation_processors(int count) { ::emulation::machine().processors = count; }
-
-/// How many blocks run at a time, for those that wait for each other.
-extern "C" inline __attribute__((used)) void emulation_together(int count) {
-    ::emulation::machine().together = static_cast<unsigned>(count);
-}
