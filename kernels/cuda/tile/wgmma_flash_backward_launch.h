@@ -67,16 +67,14 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
 
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
     // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
-    // heads: of as many as there are blocks for. The last section's causal tiles take turns downwards where a step is as long as
-    // a key tile is wide.
+    // heads: of as many as there are blocks for. The last section's causal tiles take turns downwards.
     constexpr bool kInOrder = kWalk == Walk::kUp;
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
-    constexpr bool kDown = kInOrder && Shape::kQueries == Shape::kKeys;
-    const int enough = p.causal && (!kInOrder || kDown) ? ceil_div(2 * multiprocessors, p.tiles) : round;
+    const int enough = p.causal ? ceil_div(2 * multiprocessors, p.tiles) : round;
     p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
-    p.down = kDown && p.causal ? all - p.last : all;
+    p.down = kInOrder && p.causal ? all - p.last : all;
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
     // With three sections or more the main kernel clears all sums but those of the first two, and writes dq of all but the last

@@ -11,8 +11,8 @@
 #include "ptx/mma_16bit.h"
 #include "tile/wgmma_shape.h"
 
-// How often a key warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order
-// and reports TMA's next load against what the other lanes have read. With -DWARPWAVE_RACECHECK every lane arrives, and it is
+// How often a warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order and
+// reports the next load, or the next tile on the board, against what the other lanes have read. With -DWARPWAVE_RACECHECK every lane arrives, and it is
 // silent.
 #if defined(WARPWAVE_RACECHECK)
 constexpr int kWarpArrivals = 32;
@@ -242,7 +242,7 @@ struct BackwardMemory {
         }
         for (int slot = 0; slot < 2; ++slot) {
             mbarrier_init(board_full(slot), 1);
-            mbarrier_init(board_empty(slot), Shape::kKeyWarps + Shape::kQueryWarps + readers);
+            mbarrier_init(board_empty(slot), kWarpArrivals * (Shape::kKeyWarps + Shape::kQueryWarps) + readers);
         }
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(queries_full(stage), 1);
@@ -288,7 +288,7 @@ struct Board {
     __device__ __forceinline__ KeyTile read_by_warp(const BackwardMemory<Shape>& memory, int lane) {
         const KeyTile t = look(memory);
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(memory.board_empty(at.stage()));
+        if (lane == 0 || kWarpArrivals > 1) mbarrier_arrive(memory.board_empty(at.stage()));
         at.advance();
         return t;
     }

@@ -65,7 +65,7 @@ def test_additions_in_order(other):
     for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1), case(1, 400, 270, 1, 1, 64, 1)):
         other.check(size, eager=True)
     other.check(case(5, 40, 130, 2, 1, 64, 0))       # zeros and dq by the main kernel
-    other.check(case(4, 200, 200, 2, 1, 64, 1))      # up, and down in the last section
+    other.check(case(4, 200, 200, 2, 1, 64, 1))      # up, and in the last section down
 
 
 
