@@ -22,8 +22,8 @@
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
 // issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends, and so do
 // its keys and values where there is room for two tiles of them; else they come to L2 meanwhile. One warp of a block, which
-// would have nothing to do, clears the sums that are needed two sections later and writes dq of the section before: of the sums
-// `prepare_rows` clears those of the first two sections, and `finish_rows` writes dq of the last one.
+// would have nothing to do, clears the sums that are needed two sections later and, where tiles take long enough, writes dq of
+// the section before: `prepare_rows` clears the sums of the first two sections, and `finish_rows` writes dq of the last one.
 //
 //   head_dim   keys x queries   keys + values   ring     registers: keys, dQ, loads   shared memory
 //      64        128 x 128          2 + 2       2 + 2          208, 64, 32               226 KB
@@ -31,7 +31,8 @@
 //
 // Sums. dQ is added in the order in which blocks come: results differ in the last bits from run to run. IN_ORDER makes them
 // repeat: key tiles take turns at each tile of queries, and a thread that waits for them adds dQ. Causal tiles begin with the
-// last keys and go up, so that nobody waits long. STAGGERED lets the key tiles of a head begin at different queries (when not
+// last keys and go up, so that nobody waits long; the last section's begin with the first keys and go down, so that the
+// longest do not end last. STAGGERED lets the key tiles of a head begin at different queries (when not
 // IN_ORDER), so that blocks do not add to the same sums at the same time.
 //
 // fp16. Weights are kept 2^10 times as large: dS is made of the rounded ones, and small ones lose bits in fp16.

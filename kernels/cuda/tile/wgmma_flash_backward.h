@@ -40,7 +40,7 @@ __device__ __forceinline__ void load_queries(
         board.write(memory, tile);
         if (tile.head < 0) return;
         QueryWalk<kWalk> walk(p, tile);
-        for (int left = tile.steps(p); left > 0; --left, walk.next(tile), at.advance()) {
+        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), at.advance()) {
             const uint32_t full = memory.queries_full(at.stage);
             mbarrier_wait(memory.queries_empty(at.stage), at.parity ^ 1);
             mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
@@ -89,7 +89,7 @@ __device__ __forceinline__ void load_others(
             key_at.advance();
         }
         if constexpr (kOut) {
-            for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile), at.advance()) {
+            for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(p, tile), at.advance()) {
                 const uint32_t full = memory.out_full(at.stage);
                 mbarrier_wait(memory.out_empty(at.stage), at.parity ^ 1);
                 mbarrier_arrive_expect(full, Shape::kQueryBytes + Shape::kNumberBytes);
@@ -112,7 +112,7 @@ __device__ __forceinline__ void wait_for_zeros(const BackwardProblem& p, const K
 
 /// This thread has added its part of a tile.
 __device__ __forceinline__ void report_added(const BackwardProblem& p, const KeyTile& tile) {
-    if (p.chores == 0) return;
+    if (!p.tends) return;
     bulk_wait_done<0>();
     raise_count(p.added + tile.head);
 }
@@ -146,7 +146,7 @@ __device__ __forceinline__ void multiply_queries(
             if (!kInOrder) wait_for_zeros(p, tile);
             mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
         }
-        for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(tile)) {
+        for (QueryWalk<kWalk> walk(p, tile); left > 0; --left, walk.next(p, tile)) {
             mbarrier_wait(memory.gradients_full(at.stage()), at.parity());
             const uint64_t a = wgmma_operand(memory.gradients(at.stage()));
             const uint64_t b = wgmma_operand_transposed(memory.keys(key_at.stage()), Shape::kKeyPitch);
@@ -203,7 +203,7 @@ __device__ __forceinline__ void add_in_order(const BackwardMemory<Shape>& memory
         if (tile.head < 0) return;
         QueryWalk<Walk::kUp> walk(p, tile);
         wait_for_zeros(p, tile);
-        for (int left = tile.steps(p); left > 0; --left, walk.next(tile), parity ^= 1) {
+        for (int left = tile.steps(p); left > 0; --left, walk.next(p, tile), parity ^= 1) {
             const size_t first_row = static_cast<size_t>(walk.head) * p.rows + walk.tile * Shape::kQueries;
             const int turn = turn_of(p, tile, walk.tile, Shape::kQueries, Shape::kKeys);
             wait_for_turn(p.turns + first_row / 64, turn);

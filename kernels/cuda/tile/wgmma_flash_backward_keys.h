@@ -114,7 +114,7 @@ __device__ __forceinline__ void consume_keys(
             const uint32_t own_values = memory.values(key_at.stage()) + group * (64 * 128);
             mbarrier_wait(memory.keys_full(key_at.stage()), key_at.parity());
             int before = at.stage;   // where the queries of the last step lie; in the first one zeros meet its own
-            for (int step = 0; step < steps; ++step, walk.next(tile)) {
+            for (int step = 0; step < steps; ++step, walk.next(p, tile)) {
                 const int stage = at.stage;
                 mbarrier_wait(memory.queries_full(stage), at.parity);
                 wgmma_fence();

@@ -21,7 +21,7 @@
 #endif
 
 #if !defined(TENDED_KEYS)
-#define TENDED_KEYS 2048   // a tunable: keys that a query sees, at least, for the main kernel to tend sums
+#define TENDED_KEYS 2048   // a tunable: keys that a query sees, at least, for the main kernel to write dq
 #endif
 
 /// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
@@ -67,20 +67,22 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
 
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
     // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
-    // heads: of as many as there are blocks for.
+    // heads: of as many as there are blocks for. The last section's causal tiles take turns downwards.
     constexpr bool kInOrder = kWalk == Walk::kUp;
     const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
-    const int enough = p.causal && !kInOrder ? ceil_div(2 * multiprocessors, p.tiles) : round;
+    const int enough = p.causal ? ceil_div(2 * multiprocessors, p.tiles) : round;
     p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
+    p.down = kInOrder && p.causal ? all - p.last : all;
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);
-    // With three sections or more the main kernel clears all sums but those of the first two and writes dq of all but the last,
+    // With three sections or more the main kernel clears all sums but those of the first two, and writes dq of all but the last
     // unless it takes too little time per query for one warp to keep up.
     const int early = p.first_head(2), late = p.last;
-    const bool tends = p.sections > 2 && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
-    p.chores = tends ? (all - early + all - late) * p.pieces : 0;
+    const bool many = p.sections > 2;
+    p.tends = many && (p.causal ? a.keys / 2 : a.keys) >= TENDED_KEYS;
+    p.chores = (p.tends ? all - early + all - late : many ? all - early : 0) * p.pieces;
     if (!place_workspace(&p, a, kHeadDim)) return kWorkspaceTooSmall;
 
     TensorMap queries, out, keys, values;
@@ -91,7 +93,7 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     if (error != 0) return error;
 
     constexpr bool kEarly = EARLY_START != 0;
-    const int zeroed = (tends ? early : all) * p.group, finished = (tends ? all - late : 0) * p.group;
+    const int zeroed = (p.chores > 0 ? early : all) * p.group, finished = (p.tends ? all - late : 0) * p.group;
     const BackwardRows rows = {static_cast<const uint8_t*>(a.o), static_cast<const uint8_t*>(a.dout), a.lse};
     error = launch_cluster(prepare_rows<Element, kHeadDim>, static_cast<int>(lines / kPrepareRows), kPrepareThreads, 1, 0,
                            kEarly, queue, rows, p, zeroed);

@@ -105,7 +105,7 @@ __device__ __forceinline__ void write_queries(const BackwardProblem& p, int head
 /// What the main kernel does for sums beside its products, one warp of each block, 64 query rows of a head (a piece) at a time.
 /// While blocks work on section s it leaves zeros for section s + 2 and, in turns, writes dq of section s - 1, which is done by
 /// then; the first two sections have zeros already, and the last one's dq is left to others. Zeros of all pieces at once would
-/// keep L2 from those who compute.
+/// keep L2 from those who compute. Where it writes no dq (`tends`) nothing else is to be done, and zeros come all at once.
 ///
 /// Nobody waits in vain: writing waits for an earlier section's tiles, and these for zeros that come before it in this order.
 template <class Element, int kHeadDim, int kAdders>
@@ -118,10 +118,10 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
         int pieces = p.pieces, size = p.section;   // of a head, and heads of a section
         compute_now(pieces);   // what follows from these is made anew for each chore: there are no registers to keep it in
         compute_now(size);
-        const int section = min((number / (size * pieces) + 1) / 2, p.sections - 3);
-        const int rest = number - max(0, 2 * section - 1) * size * pieces;
+        const int sections = number / (size * pieces), section = min(p.tends ? (sections + 1) / 2 : sections, p.sections - 3);
+        const int rest = number - (p.tends ? max(0, 2 * section - 1) : section) * size * pieces;
         const int zeroed = (section < p.sections - 3 ? size : p.last) * pieces;   // pieces of section + 2
-        const int written = section > 0 ? size * pieces : 0;                      // of section - 1; then of those behind
+        const int written = p.tends && section > 0 ? size * pieces : 0;           // of section - 1; then of those behind
         const bool turns = rest < 2 * written;
         if (turns ? rest % 2 == 0 : rest < zeroed + written) {
             const int place = turns ? rest / 2 : rest - written;

@@ -11,8 +11,8 @@
 #include "ptx/mma_16bit.h"
 #include "tile/wgmma_shape.h"
 
-// How often a key warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order
-// and reports TMA's next load against what the other lanes have read. With -DWARPWAVE_RACECHECK every lane arrives, and it is
+// How often a warp arrives at a barrier: once, after a __syncwarp. compute-sanitizer's racecheck does not follow that order and
+// reports the next load, or the next tile on the board, against what the other lanes have read. With -DWARPWAVE_RACECHECK every lane arrives, and it is
 // silent.
 #if defined(WARPWAVE_RACECHECK)
 constexpr int kWarpArrivals = 32;
@@ -89,6 +89,8 @@ struct BackwardProblem {
     int tasks;                    // tiles in all
     int last;                     // key heads of the last section
     int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
+    bool tends;                   // whether the main kernel writes dq beside zeros
+    int down;                     // the first head whose tiles take turns downwards
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
     __host__ __device__ int first_head(int number) const {   // of section `number`
@@ -110,12 +112,13 @@ struct KeyTile {
 enum class Walk {
     kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
     kDown,     // from the last queries to the first
-    kUp,       // from the first to the last; key tiles take turns at the sums
+    kUp,       // from the first to the last, in the heads from `down` on down; key tiles take turns at the sums
 };
 
 /// Tile `task`: section by section, and there head by head where all tiles take as long. Else the first keys of all its heads
 /// come first, which causal queries see most of. Where causal tiles take turns the last come first, and go up: each then finds
-/// the sums as the next keys' tile left them a step ago.
+/// the sums as the next keys' tile left them a step ago. Then the longest end last: in the last section, where blocks begin one
+/// after the other, the first keys come first and go down from the last queries.
 template <Walk kWalk>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
     const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
@@ -125,16 +128,17 @@ __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task,
     KeyTile t;
     t.head = first_head + (by_heads ? quotient : remainder);
     t.number = by_heads ? remainder : quotient;
-    if (kWalk == Walk::kUp && p.causal) t.number = p.tiles - 1 - t.number;
+    if (kWalk == Walk::kUp && p.causal && t.head < p.down) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     t.last = ceil_div(p.queries, queries) - 1;
     return t;
 }
 
-/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns.
+/// How many key tiles come before a tile at the sums of a tile of queries, where they take turns: as many as would come earlier
+/// if all began at once, or one after the other where they go down.
 __device__ __forceinline__ int turn_of(const BackwardProblem& p, const KeyTile& t, int tile, int queries, int keys) {
-    if (!p.causal) return t.number;
+    if (!p.causal || t.head >= p.down) return t.number;
     const int latest = ((tile + 1) * queries + p.keys - p.queries - 1) / keys;   // whose `first` is not behind
     return min(p.tiles - 1, latest) - t.number;
 }
@@ -148,9 +152,10 @@ struct QueryWalk {
         : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
         if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
             static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
+        if (kWalk == Walk::kUp && t.head >= p.down) begin = tile = t.last;
     }
-    __device__ __forceinline__ void next(const KeyTile& t) {
-        if (kWalk == Walk::kUp) tile = tile == t.last ? t.first : tile + 1;
+    __device__ __forceinline__ void next(const BackwardProblem& p, const KeyTile& t) {
+        if (kWalk == Walk::kUp && t.head < p.down) tile = tile == t.last ? t.first : tile + 1;
         else tile = tile == t.first ? t.last : tile - 1;
         head += tile == begin;
     }
@@ -237,7 +242,7 @@ struct BackwardMemory {
         }
         for (int slot = 0; slot < 2; ++slot) {
             mbarrier_init(board_full(slot), 1);
-            mbarrier_init(board_empty(slot), Shape::kKeyWarps + Shape::kQueryWarps + readers);
+            mbarrier_init(board_empty(slot), kWarpArrivals * (Shape::kKeyWarps + Shape::kQueryWarps) + readers);
         }
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(queries_full(stage), 1);
@@ -283,7 +288,7 @@ struct Board {
     __device__ __forceinline__ KeyTile read_by_warp(const BackwardMemory<Shape>& memory, int lane) {
         const KeyTile t = look(memory);
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(memory.board_empty(at.stage()));
+        if (lane == 0 || kWarpArrivals > 1) mbarrier_arrive(memory.board_empty(at.stage()));
         at.advance();
         return t;
     }

@@ -13,13 +13,13 @@ from tests.kernels.cuda.faults import Fault
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {"TENDED_KEYS": 1})
+    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {"TENDED_KEYS": 100})
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
     """Additions in order."""
-    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "TENDED_KEYS": 1})
+    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "TENDED_KEYS": 100})
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -62,6 +62,8 @@ def test_additions_in_order(other):
     for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1), case(1, 400, 270, 1, 1, 64, 1)):
         other.check(size, eager=True)
     other.check(case(5, 40, 130, 2, 1, 64, 0))       # zeros and dq by the main kernel
+    other.check(case(4, 200, 200, 2, 1, 64, 1))      # up, and in the last section down
+
 
 
 def test_sums_are_tended_by_the_main_kernel(kernel):
@@ -69,6 +71,7 @@ def test_sums_are_tended_by_the_main_kernel(kernel):
     kernel.check(case(7, 40, 130, 2, 1, 64, 0))
     kernel.check(case(4, 100, 520, 2, 2, 128, 1), eager=True)
     kernel.check(case(5, 40, 100, 1, 1, 64, 0), processors=2)
+    kernel.check(case(6, 40, 70, 1, 1, 64, 0))       # zeros alone
 
 
 def test_a_small_workspace_is_refused(kernel):
