@@ -13,6 +13,7 @@
 #include "online_softmax.h"
 #include "ptx/cluster.h"
 #include "ptx/exp2.h"
+#include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
@@ -27,6 +28,17 @@
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
+constexpr int kScoredBarrier = 8; // warpgroup 1's scores (7 is kQueryBarrier)
+
+#ifndef LATE_OWN
+#define LATE_OWN 0  // warpgroup 0's own values wait for warpgroup 1's scores
+#endif
+#ifndef VALUE_PIECES
+#define VALUE_PIECES 1  // of a product with values
+#endif
+#ifndef BEHIND
+#define BEHIND 0  // warpgroup 0's scores stand behind the other's values
+#endif
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
 /// up to 1, and accumulators are rarely rescaled.
@@ -40,6 +52,8 @@ struct LatentConsumer {
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
+    using Rotary = uint32_t[4][4];  // the queries' rotary columns, as A operands of 16 columns each
+    static constexpr int kPieces = VALUE_PIECES;  // of columns in a product with values
 
     // Computed anew where needed: registers are scarce.
     __device__ __forceinline__ int block_group() const { return static_cast<int>(blockIdx.x) / a.row_tiles; }
@@ -57,14 +71,23 @@ struct LatentConsumer {
         return hidden;
     }
 
-    /// Start the scores of this warpgroup's page as its panels land, in the order in which they are loaded: panel 8, this
-    /// warpgroup's half of the values, the other half. All addresses come from few registers, plus constants.
-    __device__ __forceinline__ void start_scores(Scores& scores, int parity, int buffer) const {
+    /// Where this lane points ldmatrix or stmatrix for 16 columns of this warp's rows; `step` counts these.
+    static __device__ __forceinline__ uint32_t chunk(uint32_t panel, int step) {
+        const int thread = recomputed_thread() % 128;
+        return panel + Swizzle<8>::offset(thread / 32 * 16 + thread % 16, 2 * step + thread % 32 / 16);
+    }
+
+    /// Start the scores of this warpgroup's page as its panels land, in the order in which they are loaded: the rotary panel, this
+    /// warpgroup's half of the values, the other half. All addresses come from few registers, plus constants. `behind(i)` is
+    /// called when i + 1 panels have been issued.
+    template <class Behind>
+    __device__ __forceinline__ void start_scores(
+        Scores& scores, const Rotary& rotary, int parity, const Behind& behind) const {
         constexpr int first = group * Shape::kHalfPanels;
-        constexpr int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
+        constexpr int last = Shape::kRotary - first;  // relative to `first`, as all below
         constexpr int back = group * (2 * Shape::kHalfPanels);
         const LatentMemory<Shape> memory = hidden_memory();
-        const uint64_t queries = wgmma_operand(memory.query(first) + buffer * Shape::kSecondQuery);
+        const uint64_t queries = wgmma_operand(memory.query(first));
         const uint64_t keys = wgmma_operand(memory.tokens(group, first));
         const uint32_t full = memory.full(group, first);
         constexpr int kStep = Shape::kPanelBytes / 16;
@@ -76,10 +99,13 @@ struct LatentConsumer {
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
                 const int at = panel * kStep + 2 * step;
-                Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, i + step > 0);
+                using Product = Wgmma16<Shape::kTokens, Bf16>;
+                if (i == 0) Product::product(scores, rotary[step], keys + at, step > 0);
+                else Product::product(scores, queries + at, keys + at, true);
             }
+            wgmma_commit();
+            behind(i);
         }
-        wgmma_commit();
     }
 
     /// This warpgroup's half of a tile's values. Addresses in a cluster's second block have bits beyond a descriptor's.
@@ -99,10 +125,43 @@ struct LatentConsumer {
         }
     }
 
-    /// This warp's scores of the piece are complete.
-    __device__ __forceinline__ void release_query(int buffer) const {
+    /// Start a product of probabilities with this warpgroup's half of the values of `stage`, a group for each piece. `p(step)` is
+    /// the A operand of 16 tokens.
+    template <class Probabilities>
+    __device__ __forceinline__ void start_values(Output& out, int stage, const Probabilities& p) const {
+        constexpr int kColumns = Shape::kHalf / kPieces;
+        const uint64_t b = values(stage);
+        wgmma_results(out);
+        wgmma_fence();
+#pragma unroll
+        for (int piece = 0; piece < kPieces; ++piece) {
+            float (&columns)[kColumns / 2] = *reinterpret_cast<float (*)[kColumns / 2]>(&out[piece * (kColumns / 2)]);
+#pragma unroll
+            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+                const uint64_t at = b + piece * (Shape::kHalfPanels / kPieces) * (Shape::kPanelBytes / 16) + 128 * step;
+                Wgmma16<kColumns, Bf16, true>::product(columns, p(step), at, true);
+            }
+            wgmma_commit();
+        }
+    }
+
+    /// Release this warpgroup's half of the values of `stage` as the pieces of the product with them end, but for the `kLater`
+    /// groups started since.
+    template <int kLater>
+    __device__ __forceinline__ void release_values(int stage) const {
+        if constexpr (kPieces == 2) {
+            wgmma_wait<kLater + 1>();
+            release(stage, 2 * group);
+        }
+        wgmma_wait<kLater>();
+        if (kPieces == 1) release(stage, 2 * group);
+        release(stage, 2 * group + 1);
+    }
+
+    /// This warp is done with the queries and, as warpgroup 0, with the other's probabilities of the piece.
+    __device__ __forceinline__ void release_query() const {
         __syncwarp();
-        if (lane == 0) mbarrier_arrive(memory.query_empty(buffer));
+        if (lane == 0) mbarrier_arrive(memory.query_empty());
     }
 
     static __device__ __forceinline__ void rescale(Output& out, const float (&factor)[2]) {
@@ -162,10 +221,8 @@ struct LatentConsumer {
         named_barrier_sync(kOwnBarrier + group, 128);
     }
 
-    /// One piece of a request; `uses` counts this warpgroup's pages so far.
-    __device__ __forceinline__ void piece(
-        const DecodePiece& piece, const QueryTurn& queries, uint32_t& uses) const {
-        const int buffer = queries.buffer;
+    /// One piece of a request; `uses` counts this warpgroup's pages so far, `parity` is that of the pieces.
+    __device__ __forceinline__ void piece(const DecodePiece& piece, int parity, uint32_t& uses) const {
         const int first_row = row_tile() * Shape::kRows;
         const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
@@ -181,39 +238,28 @@ struct LatentConsumer {
         Output out = {};
         Scores scores;
         SoftmaxRow rows[2];
+        Rotary rotary;
+        if (pages > 0) {
+#pragma unroll
+            for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], chunk(memory.query(Shape::kRotary), step));
+        }
         // The other's probabilities times one's own half of its page.
-        const auto begin_accepting = [&] {
+        const auto await_other = [&](float (&factor)[2]) {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
-            float factor[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 const float maximum = memory.maxima(group ^ 1)[row(half)];
                 factor[half] = rows[half].raise(maximum, a.scale, Exp2());
             }
-            wgmma_wait<1>();  // already so; but the compiler does not see beyond the scores
-            wgmma_results(out);
-            rescale(out, factor);
         };
         const auto accept = [&] {
-            const uint64_t p = wgmma_operand(memory.probabilities()), b = values(group ^ 1);
-            wgmma_fence();  // again, since the compiler wants one behind every branch
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p + 2 * step, b + 128 * step, true);
-            }
-            wgmma_commit();
-        };
-        const auto finish_accepting = [&] {
-            wgmma_wait<0>();
-            wgmma_results(out);
-            release(group ^ 1, group);
+            const uint64_t p = wgmma_operand(memory.probabilities(group ^ 1));
+            start_values(out, group ^ 1, [&](int step) { return p + 2 * step; });
         };
 
         // The scores are complete. Warpgroup 1 accepts meanwhile.
         const auto compute = [&](int own) {
-            constexpr bool kAccepts = group == 1;
-            release(group, Shape::kParts - 1);
-            if (own + 2 >= pages) release_query(buffer);
+            release(group, Shape::kQuarters);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             float factor[2] = {1.0f, 1.0f};
             if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
@@ -227,13 +273,7 @@ struct LatentConsumer {
                 for (int i = 0; i < 4; ++i) {
                     p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
                 }
-            }
-            if (kAccepts) finish_accepting();
-            const int thread = recomputed_thread() % 128;
-            const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
+                stmatrix_x4(chunk(memory.probabilities(group), step), p[step]);
             }
             if (lane % 4 == 0) {
 #pragma unroll
@@ -242,44 +282,60 @@ struct LatentConsumer {
             fence_async_shared();
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
+            if constexpr (group == 1) {
+                release_values<0>(0);  // accepted
+                wgmma_results(out);
+            } else if (LATE_OWN != 0 && own + 1 < pages) named_barrier_sync(kScoredBarrier, 256);
             rescale(out, factor);
-            const uint64_t b = values(group);
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p[step], b + 128 * step, true);
-            }
-            wgmma_commit();
-            wgmma_wait<0>();
+            start_values(out, group, [&](int step) -> const uint32_t (&)[4] { return p[step]; });
+            release_values<0>(group);
             wgmma_results(out);
-            release(group, group);
         };
 
-        if (group >= pages && pages > 0) release_query(buffer);  // the only page is the other's
-        for (int own = group; own < pages; own += 2, ++uses) {
-            if constexpr (group == 0) {
+        float factor[2];
+        if constexpr (group == 0) {
+            for (int own = 0; own < pages; own += 2, ++uses) {
                 if (own > 0) {
-                    begin_accepting();
+                    await_other(factor);
+                    rescale(out, factor);
                     accept();
-                    finish_accepting();
+                    if constexpr (BEHIND == 0) {
+                        release_values<0>(1);
+                        wgmma_results(out);
+                    }
+                    start_scores(scores, rotary, uses % 2, [&](int i) {
+                        if (BEHIND != 0 && i == 1) release_values<2>(1);
+                    });
+                } else {
+                    start_scores(scores, rotary, uses % 2, [](int) {});
                 }
-                start_scores(scores, uses % 2, buffer);
                 wgmma_wait<0>();
-            } else {
-                start_scores(scores, uses % 2, buffer);
-                begin_accepting();
-                wgmma_wait<0>();
-                accept();
+                wgmma_results(scores);
+                wgmma_results(out);
+                compute(own);
             }
-            wgmma_results(scores);
-            compute(own);
+        } else {
+            for (int own = 1; own < pages; own += 2, ++uses) {
+                start_scores(scores, rotary, uses % 2, [](int) {});
+                await_other(factor);
+                wgmma_wait<0>();
+                wgmma_results(scores);
+                wgmma_results(out);
+                if constexpr (LATE_OWN != 0) named_barrier_arrive(kScoredBarrier, 256);
+                rescale(out, factor);
+                accept();
+                compute(own);
+            }
         }
         if (pages % 2 == group && pages > 0) {  // the last page is the other's
-            begin_accepting();
+            await_other(factor);
+            rescale(out, factor);
             accept();
-            finish_accepting();
+            release_values<0>(group ^ 1);
+            wgmma_results(out);
         }
-        finish(out, rows, piece, queries.alternate());
+        if (pages > 0) release_query();
+        finish(out, rows, piece, parity);
     }
 
     /// Add up both warpgroups' sums, and store this one's half of the output.
@@ -324,7 +380,7 @@ struct LatentConsumer {
     /// All pieces of this block.
     __device__ __forceinline__ void consume() const {
         uint32_t uses = 0;
-        QueryTurn queries = {Shape::kPair == 2 ? 1 : a.query_buffers};
+        int parity = 0;  // of pieces with pages
         DecodeWalk walk(a.schedule, block_group(), lane);
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
@@ -339,9 +395,9 @@ struct LatentConsumer {
                 }
                 continue;
             }
-            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, queries, uses);
-            if (!empty) queries.advance();
+            if (!empty) mbarrier_wait(memory.query_full(), parity);
+            piece(next, parity, uses);
+            if (!empty) parity ^= 1;
         }
     }
 };
