@@ -52,6 +52,7 @@ struct LatentConsumer {
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
+    using Probabilities = uint32_t[Shape::kTokens / 16][4];
     using Rotary = uint32_t[4][4];  // the queries' rotary columns, as A operands of 16 columns each
     static constexpr int kPieces = VALUE_PIECES;  // of columns in a product with values
 
@@ -165,23 +166,38 @@ struct LatentConsumer {
     }
 
     static __device__ __forceinline__ void rescale(Output& out, const float (&factor)[2]) {
-        if (!__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) return;
 #pragma unroll
         for (int i = 0; i < Shape::kHalf / 2; ++i) out[i] *= factor[i / 2 % 2];
     }
 
-    /// Take the maxima of a tile's scores; returns the factors for what was accumulated before.
-    __device__ __forceinline__ void raise_maxima(Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2]) const {
+    /// Whether a score of this warp exceeds its row's reference by more than the slack.
+    __device__ __forceinline__ bool exceeds(const Scores& scores, const SoftmaxRow (&rows)[2]) const {
+        bool found = false;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float largest[2] = {-INFINITY, -INFINITY};
+            const float largest = most(scores, half);
+            found = found || largest * a.scale > rows[half].maximum * a.scale + kSlack;
+        }
+        return __any_sync(0xffffffffu, found);
+    }
+
+    /// The largest of this lane's scores of row `half`.
+    static __device__ __forceinline__ float most(const Scores& scores, int half) {
+        float largest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
 #pragma unroll
-            for (int i = 0; i < Shape::kTokens / 4; ++i) {
-                largest[i % 2] = fmaxf(largest[i % 2], scores[i / 2 * 4 + 2 * half + i % 2]);
-            }
-            float most = quad_maximum(fmaxf(largest[0], largest[1]));
-            if (most * a.scale <= rows[half].maximum * a.scale + kSlack) most = rows[half].maximum;
-            factor[half] = rows[half].raise(most, a.scale, Exp2());
+        for (int i = 0; i < Shape::kTokens / 4; ++i) {
+            largest[i % 4] = fmaxf(largest[i % 4], scores[i / 2 * 4 + 2 * half + i % 2]);
+        }
+        return fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+    }
+
+    /// Take the maxima of a tile's scores; returns the factors for what was accumulated before.
+    __device__ __forceinline__ void raise_maxima(const Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2]) const {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            float largest = quad_maximum(most(scores, half));
+            if (largest * a.scale <= rows[half].maximum * a.scale + kSlack) largest = rows[half].maximum;
+            factor[half] = rows[half].raise(largest, a.scale, Exp2());
         }
     }
 
@@ -193,17 +209,22 @@ struct LatentConsumer {
         }
     }
 
-    /// Probabilities in place of the scores of row `half`.
-    __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2], int half) const {
-        const float shift = rows[half].shift(a.scale);
-        float sum[2] = {};
+    /// The probabilities of a tile as A operands of 16 tokens each, and their sums in this lane.
+    __device__ __forceinline__ void exponentials(
+        const Scores& scores, const SoftmaxRow (&rows)[2], Probabilities& p, float (&sum)[2]) const {
+        const float shift[2] = {rows[0].shift(a.scale), rows[1].shift(a.scale)};
+        float sums[2][2] = {};
 #pragma unroll
         for (int i = 0; i < Shape::kTokens / 4; ++i) {
-            float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-            score = Exp2()(score * a.scale - shift);
-            sum[i % 2] += score;
+            const int half = i % 2;
+            const float first = Exp2()(scores[2 * i] * a.scale - shift[half]);
+            const float second = Exp2()(scores[2 * i + 1] * a.scale - shift[half]);
+            sums[half][0] += first;
+            sums[half][1] += second;
+            p[i / 4][i % 4] = Bf16::pack(first, second);
         }
-        rows[half].sum += sum[0] + sum[1];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) sum[half] = sums[half][0] + sums[half][1];
     }
 
     /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
@@ -244,13 +265,20 @@ struct LatentConsumer {
             for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], chunk(memory.query(Shape::kRotary), step));
         }
         // The other's probabilities times one's own half of its page.
-        const auto await_other = [&](float (&factor)[2]) {
+        float maxima[2];
+        bool raised;
+        const auto await_other = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const float maximum = memory.maxima(group ^ 1)[row(half)];
-                factor[half] = rows[half].raise(maximum, a.scale, Exp2());
-            }
+            for (int half = 0; half < 2; ++half) maxima[half] = memory.maxima(group ^ 1)[row(half)];
+            raised = __any_sync(0xffffffffu, maxima[0] != rows[0].maximum || maxima[1] != rows[1].maximum);
+        };
+        const auto follow_other = [&] {
+            if (!raised) return;
+            float factor[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) factor[half] = rows[half].raise(maxima[half], a.scale, Exp2());
+            rescale(out, factor);
         };
         const auto accept = [&] {
             const uint64_t p = wgmma_operand(memory.probabilities(group ^ 1));
@@ -261,20 +289,20 @@ struct LatentConsumer {
         const auto compute = [&](int own) {
             release(group, Shape::kQuarters);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
-            float factor[2] = {1.0f, 1.0f};
             if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
-            raise_maxima(scores, rows, factor);
-            exponentials(scores, rows, 0);
-            exponentials(scores, rows, 1);
-            uint32_t p[kSteps][4];
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
-                }
-                stmatrix_x4(chunk(memory.probabilities(group), step), p[step]);
+            // References rarely rise: exponentials do not wait for the maxima, but are computed again where they must.
+            Probabilities p;
+            float factor[2], sum[2];
+            exponentials(scores, rows, p, sum);
+            const bool raise = exceeds(scores, rows);
+            if (raise) {
+                raise_maxima(scores, rows, factor);
+                exponentials(scores, rows, p, sum);
             }
+#pragma unroll
+            for (int half = 0; half < 2; ++half) rows[half].sum += sum[half];
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) stmatrix_x4(chunk(memory.probabilities(group), step), p[step]);
             if (lane % 4 == 0) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
@@ -286,18 +314,17 @@ struct LatentConsumer {
                 release_values<0>(0);  // accepted
                 wgmma_results(out);
             } else if (LATE_OWN != 0 && own + 1 < pages) named_barrier_sync(kScoredBarrier, 256);
-            rescale(out, factor);
+            if (raise) rescale(out, factor);
             start_values(out, group, [&](int step) -> const uint32_t (&)[4] { return p[step]; });
             release_values<0>(group);
             wgmma_results(out);
         };
 
-        float factor[2];
         if constexpr (group == 0) {
             for (int own = 0; own < pages; own += 2, ++uses) {
                 if (own > 0) {
-                    await_other(factor);
-                    rescale(out, factor);
+                    await_other();
+                    follow_other();
                     accept();
                     if constexpr (BEHIND == 0) {
                         release_values<0>(1);
@@ -317,19 +344,19 @@ struct LatentConsumer {
         } else {
             for (int own = 1; own < pages; own += 2, ++uses) {
                 start_scores(scores, rotary, uses % 2, [](int) {});
-                await_other(factor);
+                await_other();
                 wgmma_wait<0>();
                 wgmma_results(scores);
                 wgmma_results(out);
                 if constexpr (LATE_OWN != 0) named_barrier_arrive(kScoredBarrier, 256);
-                rescale(out, factor);
+                follow_other();
                 accept();
                 compute(own);
             }
         }
         if (pages % 2 == group && pages > 0) {  // the last page is the other's
-            await_other(factor);
-            rescale(out, factor);
+            await_other();
+            follow_other();
             accept();
             release_values<0>(group ^ 1);
             wgmma_results(out);
