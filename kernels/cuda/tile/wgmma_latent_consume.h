@@ -28,7 +28,7 @@
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
-constexpr int kScoredBarrier = 8; // warpgroup 1's scores (7 is kQueryBarrier)
+constexpr int kScoredBarrier = 10;  // warpgroup 1 has its scores
 
 #ifndef LATE_OWN
 #define LATE_OWN 0  // warpgroup 0's own values wait for warpgroup 1's scores
