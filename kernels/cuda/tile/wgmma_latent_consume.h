@@ -176,7 +176,7 @@ struct LatentConsumer {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const float largest = most(scores, half);
-            found = found || largest * a.scale > rows[half].maximum * a.scale + kSlack;
+            found |= largest * a.scale > rows[half].maximum * a.scale + kSlack;
         }
         return __any_sync(0xffffffffu, found);
     }
@@ -201,30 +201,34 @@ struct LatentConsumer {
         }
     }
 
-    /// Hide the tokens from the rows' limits on.
-    __device__ __forceinline__ void mask(Scores& scores, const int (&limits)[2], int first_token) const {
+    /// Hide the tokens that a row must not see. `length` of the request, `first_token` of the tile.
+    __device__ __forceinline__ void mask(Scores& scores, int length, int first_token) const {
+        int limits[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int query = (row_tile() * Shape::kRows + row(half)) / a.heads;
+            limits[half] = length - (a.causal ? a.seqlen_q - 1 - query : 0);
+        }
 #pragma unroll
         for (int i = 0; i < Shape::kTokens / 2; ++i) {
             if (first_token + i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i / 2 % 2]) scores[i] = -INFINITY;
         }
     }
 
-    /// The probabilities of a tile as A operands of 16 tokens each, and their sums in this lane.
-    __device__ __forceinline__ void exponentials(
-        const Scores& scores, const SoftmaxRow (&rows)[2], Probabilities& p, float (&sum)[2]) const {
-        const float shift[2] = {rows[0].shift(a.scale), rows[1].shift(a.scale)};
-        float sums[2][2] = {};
+    /// The probabilities of row `half`, as A operands of 16 tokens each; returns their sum in this lane.
+    __device__ __forceinline__ float exponentials(
+        const Scores& scores, const SoftmaxRow (&rows)[2], Probabilities& p, int half) const {
+        const float shift = rows[half].shift(a.scale);
+        float sum[2] = {};
 #pragma unroll
-        for (int i = 0; i < Shape::kTokens / 4; ++i) {
-            const int half = i % 2;
-            const float first = Exp2()(scores[2 * i] * a.scale - shift[half]);
-            const float second = Exp2()(scores[2 * i + 1] * a.scale - shift[half]);
-            sums[half][0] += first;
-            sums[half][1] += second;
+        for (int i = half; i < Shape::kTokens / 4; i += 2) {
+            const float first = Exp2()(scores[2 * i] * a.scale - shift);
+            const float second = Exp2()(scores[2 * i + 1] * a.scale - shift);
+            sum[0] += first;
+            sum[1] += second;
             p[i / 4][i % 4] = Bf16::pack(first, second);
         }
-#pragma unroll
-        for (int half = 0; half < 2; ++half) sum[half] = sums[half][0] + sums[half][1];
+        return sum[0] + sum[1];
     }
 
     /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
@@ -244,16 +248,10 @@ struct LatentConsumer {
 
     /// One piece of a request; `uses` counts this warpgroup's pages so far, `parity` is that of the pieces.
     __device__ __forceinline__ void piece(const DecodePiece& piece, int parity, uint32_t& uses) const {
-        const int first_row = row_tile() * Shape::kRows;
-        const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
-        int limits[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int query = (first_row + row(half)) / a.heads;
-            limits[half] = length - (a.causal ? a.seqlen_q - 1 - query : 0);
-        }
-        const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
+        // Pages of the piece that every row sees wholly; the others' lengths are read again where they are needed.
+        const int seen = max(0, a.schedule.tokens(piece.request) - (a.causal ? a.seqlen_q - 1 : 0)) / Shape::kTokens
+            - piece.steps.begin;
 
         constexpr int kSteps = Shape::kTokens / 16;  // of a product with values
         Output out = {};
@@ -265,19 +263,19 @@ struct LatentConsumer {
             for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], chunk(memory.query(Shape::kRotary), step));
         }
         // The other's probabilities times one's own half of its page.
-        float maxima[2];
         bool raised;
         const auto await_other = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) maxima[half] = memory.maxima(group ^ 1)[row(half)];
-            raised = __any_sync(0xffffffffu, maxima[0] != rows[0].maximum || maxima[1] != rows[1].maximum);
+            const float first = memory.maxima(group ^ 1)[row(0)], second = memory.maxima(group ^ 1)[row(1)];
+            raised = __any_sync(0xffffffffu, (first != rows[0].maximum) | (second != rows[1].maximum));
         };
         const auto follow_other = [&] {
             if (!raised) return;
             float factor[2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) factor[half] = rows[half].raise(maxima[half], a.scale, Exp2());
+            for (int half = 0; half < 2; ++half) {
+                factor[half] = rows[half].raise(memory.maxima(group ^ 1)[row(half)], a.scale, Exp2());
+            }
             rescale(out, factor);
         };
         const auto accept = [&] {
@@ -289,18 +287,17 @@ struct LatentConsumer {
         const auto compute = [&](int own) {
             release(group, Shape::kQuarters);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
-            if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
-            // References rarely rise: exponentials do not wait for the maxima, but are computed again where they must.
+            if (own >= seen) mask(scores, a.schedule.tokens(piece.request), first_token);
+            // References rarely rise: the first half of the exponentials does not wait for the maxima, but is computed again where it must.
             Probabilities p;
-            float factor[2], sum[2];
-            exponentials(scores, rows, p, sum);
+            float factor[2], sum = exponentials(scores, rows, p, 0);
             const bool raise = exceeds(scores, rows);
             if (raise) {
                 raise_maxima(scores, rows, factor);
-                exponentials(scores, rows, p, sum);
+                sum = exponentials(scores, rows, p, 0);
             }
-#pragma unroll
-            for (int half = 0; half < 2; ++half) rows[half].sum += sum[half];
+            rows[0].sum += sum;
+            rows[1].sum += exponentials(scores, rows, p, 1);
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) stmatrix_x4(chunk(memory.probabilities(group), step), p[step]);
             if (lane % 4 == 0) {
@@ -308,7 +305,10 @@ struct LatentConsumer {
                 for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
             }
             fence_async_shared();
-            if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
+            if (own >= seen) {
+                const int left = a.schedule.tokens(piece.request) - first_token;
+                if (left < Shape::kTokens) clear_tail(group, left);
+            }
             named_barrier_arrive(kReadyBarrier + group, 256);
             if constexpr (group == 1) {
                 release_values<0>(0);  // accepted
