@@ -42,10 +42,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
 
     if (warp < 4) {
         take_registers<Shape::kConsumerRegisters>();
-        LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
+        LatentConsumer<Shape, 0>{memory, a, lane}.consume();
     } else if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
-        LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
+        LatentConsumer<Shape, 1>{memory, a, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
         const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;

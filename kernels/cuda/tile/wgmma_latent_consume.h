@@ -48,7 +48,7 @@ template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
     const LatentArguments& a;
-    int warp, lane;
+    int lane;
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
@@ -148,12 +148,18 @@ struct LatentConsumer {
 
     /// Release this warpgroup's half of the values of `stage` as the pieces of the product with them end, but for the `kLater`
     /// groups started since.
-    template <int kLater>
     __device__ __forceinline__ void release_values(int stage) const {
+        release_first_values(stage);
+        release_last_values<0>(stage);
+    }
+    __device__ __forceinline__ void release_first_values(int stage) const {
         if constexpr (kPieces == 2) {
-            wgmma_wait<kLater + 1>();
+            wgmma_wait<1>();
             release(stage, 2 * group);
         }
+    }
+    template <int kLater>
+    __device__ __forceinline__ void release_last_values(int stage) const {
         wgmma_wait<kLater>();
         if (kPieces == 1) release(stage, 2 * group);
         release(stage, 2 * group + 1);
@@ -234,7 +240,7 @@ struct LatentConsumer {
     /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
     __device__ __forceinline__ void clear_tail(int stage, int count) const {
         constexpr int kChunks = 8;  // of 16 bytes in a panel's row
-        const int thread = warp * 32 + lane;
+        const int thread = recomputed_thread() % 128;
         for (int i = thread; i < (Shape::kTokens - count) * kChunks; i += 128) {
             uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
 #pragma unroll
@@ -311,12 +317,12 @@ struct LatentConsumer {
             }
             named_barrier_arrive(kReadyBarrier + group, 256);
             if constexpr (group == 1) {
-                release_values<0>(0);  // accepted
+                release_values(0);  // accepted
                 wgmma_results(out);
             } else if (LATE_OWN != 0 && own + 1 < pages) named_barrier_sync(kScoredBarrier, 256);
             if (raise) rescale(out, factor);
             start_values(out, group, [&](int step) -> const uint32_t (&)[4] { return p[step]; });
-            release_values<0>(group);
+            release_values(group);
             wgmma_results(out);
         };
 
@@ -327,11 +333,13 @@ struct LatentConsumer {
                     follow_other();
                     accept();
                     if constexpr (BEHIND == 0) {
-                        release_values<0>(1);
+                        release_values(1);
                         wgmma_results(out);
+                    } else {
+                        release_first_values(1);
                     }
                     start_scores(scores, rotary, uses % 2, [&](int i) {
-                        if (BEHIND != 0 && i == 1) release_values<2>(1);
+                        if (BEHIND != 0 && i == BEHIND - 1) release_last_values<BEHIND>(1);
                     });
                 } else {
                     start_scores(scores, rotary, uses % 2, [](int) {});
@@ -358,7 +366,7 @@ struct LatentConsumer {
             await_other();
             follow_other();
             accept();
-            release_values<0>(group ^ 1);
+            release_values(group ^ 1);
             wgmma_results(out);
         }
         if (pages > 0) release_query();
@@ -386,7 +394,7 @@ struct LatentConsumer {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
-            if (warp * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
+            if (recomputed_thread() % 128 / 32 * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
             if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
             if (group == 0 && lane % 4 == 0) {
@@ -416,7 +424,7 @@ struct LatentConsumer {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
                 const int part = next.part(a.schedule, block_group());
-                const int at = warp * 32 + lane;
+                const int at = recomputed_thread() % 128;
                 if (group == 0 && at < min(Shape::kRows, request_rows - first_row)) {
                     a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
                 }
