@@ -28,16 +28,18 @@
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
-constexpr int kScoredBarrier = 10;  // warpgroup 1 has its scores
 
-#ifndef LATE_OWN
-#define LATE_OWN 0  // warpgroup 0's own values wait for warpgroup 1's scores
+#ifndef PIECES0
+#define PIECES0 2  // of warpgroup 0's products with values
 #endif
-#ifndef VALUE_PIECES
-#define VALUE_PIECES 1  // of a product with values
+#ifndef PIECES1
+#define PIECES1 1  // of warpgroup 1's
 #endif
 #ifndef BEHIND
-#define BEHIND 0  // warpgroup 0's scores stand behind the other's values
+#define BEHIND 1  // warpgroup 0's scores stand behind the other's values
+#endif
+#ifndef EARLY_FREE
+#define EARLY_FREE 1  // warpgroup 1 releases values between the halves of its exponentials
 #endif
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
@@ -54,7 +56,9 @@ struct LatentConsumer {
     using Output = float[Shape::kHalf / 2];
     using Probabilities = uint32_t[Shape::kTokens / 16][4];
     using Rotary = uint32_t[4][4];  // the queries' rotary columns, as A operands of 16 columns each
-    static constexpr int kPieces = VALUE_PIECES;  // of columns in a product with values
+    /// Of columns in a product with values: those free first are asked for while the rest is multiplied. But few products
+    /// fit into the queue behind which a warp goes on.
+    static constexpr int kPieces = group == 0 ? PIECES0 : PIECES1;
 
     // Computed anew where needed: registers are scarce.
     __device__ __forceinline__ int block_group() const { return static_cast<int>(blockIdx.x) / a.row_tiles; }
@@ -126,12 +130,12 @@ struct LatentConsumer {
         }
     }
 
-    /// Start a product of probabilities with this warpgroup's half of the values of `stage`, a group for each piece. `p(step)` is
-    /// the A operand of 16 tokens.
-    template <class Probabilities>
-    __device__ __forceinline__ void start_values(Output& out, int stage, const Probabilities& p) const {
+    /// Start a product of probabilities with this warpgroup's half of the values of stage `kStage`, a group for each piece.
+    /// `p(step)` is the A operand of 16 tokens.
+    template <int kStage, class Operand>
+    __device__ __forceinline__ void start_values(Output& out, const Operand& p) const {
         constexpr int kColumns = Shape::kHalf / kPieces;
-        const uint64_t b = values(stage);
+        const uint64_t b = values(kStage);
         wgmma_results(out);
         wgmma_fence();
 #pragma unroll
@@ -146,23 +150,25 @@ struct LatentConsumer {
         }
     }
 
-    /// Release this warpgroup's half of the values of `stage` as the pieces of the product with them end, but for the `kLater`
-    /// groups started since.
-    __device__ __forceinline__ void release_values(int stage) const {
-        release_first_values(stage);
-        release_last_values<0>(stage);
-    }
-    __device__ __forceinline__ void release_first_values(int stage) const {
+    /// Release this warpgroup's half of the values of stage `kStage` as the pieces of the product with them end: the first one,
+    /// then the rest, behind which `kLater` groups have been started.
+    template <int kStage>
+    __device__ __forceinline__ void release_first_values() const {
         if constexpr (kPieces == 2) {
             wgmma_wait<1>();
-            release(stage, 2 * group);
+            release(kStage, 2 * group);
         }
     }
-    template <int kLater>
-    __device__ __forceinline__ void release_last_values(int stage) const {
+    template <int kStage, int kLater>
+    __device__ __forceinline__ void release_last_values() const {
         wgmma_wait<kLater>();
-        if (kPieces == 1) release(stage, 2 * group);
-        release(stage, 2 * group + 1);
+        if (kPieces == 1) release(kStage, 2 * group);
+        release(kStage, 2 * group + 1);
+    }
+    template <int kStage>
+    __device__ __forceinline__ void release_values() const {
+        release_first_values<kStage>();
+        release_last_values<kStage, 0>();
     }
 
     /// This warp is done with the queries and, as warpgroup 0, with the other's probabilities of the piece.
@@ -286,7 +292,7 @@ struct LatentConsumer {
         };
         const auto accept = [&] {
             const uint64_t p = wgmma_operand(memory.probabilities(group ^ 1));
-            start_values(out, group ^ 1, [&](int step) { return p + 2 * step; });
+            start_values<group ^ 1>(out, [&](int step) { return p + 2 * step; });
         };
 
         // The scores are complete. Warpgroup 1 accepts meanwhile.
@@ -302,6 +308,7 @@ struct LatentConsumer {
                 raise_maxima(scores, rows, factor);
                 sum = exponentials(scores, rows, p, 0);
             }
+            if (EARLY_FREE != 0 && group == 1) release_values<0>();  // accepted
             rows[0].sum += sum;
             rows[1].sum += exponentials(scores, rows, p, 1);
 #pragma unroll
@@ -317,12 +324,12 @@ struct LatentConsumer {
             }
             named_barrier_arrive(kReadyBarrier + group, 256);
             if constexpr (group == 1) {
-                release_values(0);  // accepted
+                if constexpr (EARLY_FREE == 0) release_values<0>();
                 wgmma_results(out);
-            } else if (LATE_OWN != 0 && own + 1 < pages) named_barrier_sync(kScoredBarrier, 256);
+            }
             if (raise) rescale(out, factor);
-            start_values(out, group, [&](int step) -> const uint32_t (&)[4] { return p[step]; });
-            release_values(group);
+            start_values<group>(out, [&](int step) -> const uint32_t (&)[4] { return p[step]; });
+            release_values<group>();
             wgmma_results(out);
         };
 
@@ -333,13 +340,13 @@ struct LatentConsumer {
                     follow_other();
                     accept();
                     if constexpr (BEHIND == 0) {
-                        release_values(1);
+                        release_values<1>();
                         wgmma_results(out);
                     } else {
-                        release_first_values(1);
+                        release_first_values<1>();
                     }
                     start_scores(scores, rotary, uses % 2, [&](int i) {
-                        if (BEHIND != 0 && i == BEHIND - 1) release_last_values<BEHIND>(1);
+                        if (BEHIND != 0 && i == BEHIND - 1) release_last_values<1, BEHIND>();
                     });
                 } else {
                     start_scores(scores, rotary, uses % 2, [](int) {});
@@ -356,7 +363,6 @@ struct LatentConsumer {
                 wgmma_wait<0>();
                 wgmma_results(scores);
                 wgmma_results(out);
-                if constexpr (LATE_OWN != 0) named_barrier_arrive(kScoredBarrier, 256);
                 follow_other();
                 accept();
                 compute(own);
@@ -366,7 +372,7 @@ struct LatentConsumer {
             await_other();
             follow_other();
             accept();
-            release_values(group ^ 1);
+            release_values<group ^ 1>();
             wgmma_results(out);
         }
         if (pages > 0) release_query();
