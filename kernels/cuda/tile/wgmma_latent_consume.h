@@ -25,9 +25,10 @@
 #include "tile/wgmma_latent_shape.h"
 #include "tile/wgmma_latent_store.h"
 
-constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
+constexpr int kReadyBarrier = 1;  // + owner: maxima of its tile, and P of the first 32 tokens
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
+constexpr int kRestBarrier = 10;  // + owner: P of the other tokens
 
 #ifndef PIECES0
 #define PIECES0 2  // of warpgroup 0's products with values
@@ -37,9 +38,6 @@ constexpr int kSumBarrier = 5;    // + group: its sums
 #endif
 #ifndef BEHIND
 #define BEHIND 1  // warpgroup 0's scores stand behind the other's values
-#endif
-#ifndef EARLY_FREE
-#define EARLY_FREE 1  // warpgroup 1 releases values between the halves of its exponentials
 #endif
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
@@ -130,19 +128,19 @@ struct LatentConsumer {
         }
     }
 
-    /// Start a product of probabilities with this warpgroup's half of the values of stage `kStage`, a group for each piece.
-    /// `p(step)` is the A operand of 16 tokens.
-    template <int kStage, class Operand>
+    /// Start the product of probabilities of half a tile's tokens with this warpgroup's half of the values of stage `kStage`, a
+    /// group for each piece. `p(step)` is the A operand of 16 tokens. The first half finds no product with `out` in flight.
+    template <int kStage, int kTokenHalf, class Operand>
     __device__ __forceinline__ void start_values(Output& out, const Operand& p) const {
-        constexpr int kColumns = Shape::kHalf / kPieces;
+        constexpr int kColumns = Shape::kHalf / kPieces, kSteps = Shape::kTokens / 32;
         const uint64_t b = values(kStage);
-        wgmma_results(out);
+        if constexpr (kTokenHalf == 0) wgmma_results(out);
         wgmma_fence();
 #pragma unroll
         for (int piece = 0; piece < kPieces; ++piece) {
             float (&columns)[kColumns / 2] = *reinterpret_cast<float (*)[kColumns / 2]>(&out[piece * (kColumns / 2)]);
 #pragma unroll
-            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+            for (int step = kTokenHalf * kSteps; step < (kTokenHalf + 1) * kSteps; ++step) {
                 const uint64_t at = b + piece * (Shape::kHalfPanels / kPieces) * (Shape::kPanelBytes / 16) + 128 * step;
                 Wgmma16<kColumns, Bf16, true>::product(columns, p(step), at, true);
             }
@@ -227,20 +225,21 @@ struct LatentConsumer {
         }
     }
 
-    /// The probabilities of row `half`, as A operands of 16 tokens each; returns their sum in this lane.
-    __device__ __forceinline__ float exponentials(
-        const Scores& scores, const SoftmaxRow (&rows)[2], Probabilities& p, int half) const {
-        const float shift = rows[half].shift(a.scale);
-        float sum[2] = {};
+    /// The probabilities of half the tile's tokens, as A operands of 16 tokens each; `sums` is what they add to this lane's rows.
+    template <int kTokenHalf>
+    __device__ __forceinline__ void exponentials(
+        const Scores& scores, const SoftmaxRow (&rows)[2], Probabilities& p, float (&sums)[2]) const {
+        const float shift[2] = {rows[0].shift(a.scale), rows[1].shift(a.scale)};
+        sums[0] = sums[1] = 0.0f;
+        constexpr int kPairs = Shape::kTokens / 8;
 #pragma unroll
-        for (int i = half; i < Shape::kTokens / 4; i += 2) {
-            const float first = Exp2()(scores[2 * i] * a.scale - shift);
-            const float second = Exp2()(scores[2 * i + 1] * a.scale - shift);
-            sum[0] += first;
-            sum[1] += second;
+        for (int i = kTokenHalf * kPairs; i < (kTokenHalf + 1) * kPairs; ++i) {
+            const int half = i % 2;
+            const float first = Exp2()(scores[2 * i] * a.scale - shift[half]);
+            const float second = Exp2()(scores[2 * i + 1] * a.scale - shift[half]);
+            sums[half] += first + second;
             p[i / 4][i % 4] = Bf16::pack(first, second);
         }
-        return sum[0] + sum[1];
     }
 
     /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
@@ -292,7 +291,10 @@ struct LatentConsumer {
         };
         const auto accept = [&] {
             const uint64_t p = wgmma_operand(memory.probabilities(group ^ 1));
-            start_values<group ^ 1>(out, [&](int step) { return p + 2 * step; });
+            const auto operand = [&](int step) { return p + 2 * step; };
+            start_values<group ^ 1, 0>(out, operand);
+            named_barrier_sync(kRestBarrier + (group ^ 1), 256);
+            start_values<group ^ 1, 1>(out, operand);
         };
 
         // The scores are complete. Warpgroup 1 accepts meanwhile.
@@ -300,35 +302,47 @@ struct LatentConsumer {
             release(group, Shape::kQuarters);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (own >= seen) mask(scores, a.schedule.tokens(piece.request), first_token);
-            // References rarely rise: the first half of the exponentials does not wait for the maxima, but is computed again where it must.
+            // References rarely rise: the first half of the exponentials does not wait for the maxima, but is computed again
+            // where it must.
             Probabilities p;
-            float factor[2], sum = exponentials(scores, rows, p, 0);
+            float factor[2], sums[2];
+            exponentials<0>(scores, rows, p, sums);
             const bool raise = exceeds(scores, rows);
             if (raise) {
                 raise_maxima(scores, rows, factor);
-                sum = exponentials(scores, rows, p, 0);
+                exponentials<0>(scores, rows, p, sums);
             }
-            if (EARLY_FREE != 0 && group == 1) release_values<0>();  // accepted
-            rows[0].sum += sum;
-            rows[1].sum += exponentials(scores, rows, p, 1);
+            const auto publish = [&](int token_half) {
 #pragma unroll
-            for (int step = 0; step < kSteps; ++step) stmatrix_x4(chunk(memory.probabilities(group), step), p[step]);
+                for (int half = 0; half < 2; ++half) rows[half].sum += sums[half];
+#pragma unroll
+                for (int i = 0; i < kSteps / 2; ++i) {
+                    const int step = token_half * (kSteps / 2) + i;
+                    stmatrix_x4(chunk(memory.probabilities(group), step), p[step]);
+                }
+                fence_async_shared();
+            };
             if (lane % 4 == 0) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
             }
-            fence_async_shared();
+            publish(0);
             if (own >= seen) {
                 const int left = a.schedule.tokens(piece.request) - first_token;
                 if (left < Shape::kTokens) clear_tail(group, left);
             }
             named_barrier_arrive(kReadyBarrier + group, 256);
             if constexpr (group == 1) {
-                if constexpr (EARLY_FREE == 0) release_values<0>();
+                release_values<0>();  // accepted
                 wgmma_results(out);
             }
             if (raise) rescale(out, factor);
-            start_values<group>(out, [&](int step) -> const uint32_t (&)[4] { return p[step]; });
+            const auto operand = [&](int step) -> const uint32_t (&)[4] { return p[step]; };
+            start_values<group, 0>(out, operand);
+            exponentials<1>(scores, rows, p, sums);
+            publish(1);
+            named_barrier_arrive(kRestBarrier + group, 256);
+            start_values<group, 1>(out, operand);
             release_values<group>();
             wgmma_results(out);
         };
