@@ -76,11 +76,12 @@ __device__ __forceinline__ void produce_pages(
         }
         named_barrier_sync(kQueryBarrier, 32 * Shape::kQuarters);
         for (int page = 0; page < count; ++page) {
-            const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
-            const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
-            uses ^= 1u << stage;
-            const auto load = [&](int panel, const TensorMap& map, int column, int row) {
-                const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
+            const auto token = [&](int of) { return numbers.of(of) * Shape::kTokens + rank * kTokens; };
+            const auto await = [&](int of, int part) {
+                mbarrier_wait(memory.empty(of % 2, part), static_cast<int>(uses >> of % 2 & 1) ^ 1);
+            };
+            const auto load = [&](int of, int panel, const TensorMap& map, int column, int row) {
+                const uint32_t full = memory.full(of % 2, panel), to = memory.tokens(of % 2, panel);
                 mbarrier_arrive_expect(full, Shape::kPanelBytes);
                 if constexpr (Shape::kPair == 2) {
                     const uint32_t half = to + rank * kTokens * 128;
@@ -92,20 +93,27 @@ __device__ __forceinline__ void produce_pages(
                     tma_load(to, map, full, column, row);
                 }
             };
-            if (rotary) {
-                mbarrier_wait(memory.empty(stage, Shape::kQuarters), parity ^ 1);
-                if (lane == 0) {
+            if (rotary && page % 2 == 0) {
+                // Of two pages at once: the second one's place is free long before the first one's values.
+#pragma unroll 1
+                for (int of = page; of < min(page + 2, count); ++of) {
+                    const int first_token = token(of);
+                    await(of, Shape::kQuarters);
+                    if (lane != 0) continue;
                     if constexpr (Shape::kRotaryApart) {
-                        load(Shape::kRotary, a.rotary, 0, (entry + page) * Shape::kTokens + rank * kTokens);
+                        load(of, Shape::kRotary, a.rotary, 0, (entry + of) * Shape::kTokens + rank * kTokens);
                     } else {
-                        load(Shape::kRotary, cache, Shape::kRotary * 64, token);
+                        load(of, Shape::kRotary, cache, Shape::kRotary * 64, first_token);
                     }
                 }
+                __syncwarp();
             }
-            mbarrier_wait(memory.empty(stage, quarter), parity ^ 1);
+            const int first_token = token(page);
+            await(page, quarter);
+            uses ^= 1u << page % 2;
             if (lane == 0) {
 #pragma unroll 1
-                for (int panel = 2 * quarter; panel < 2 * quarter + 2; ++panel) load(panel, cache, panel * 64, token);
+                for (int panel = 2 * quarter; panel < 2 * quarter + 2; ++panel) load(page, panel, cache, panel * 64, first_token);
             }
             numbers.pass(page);
         }
