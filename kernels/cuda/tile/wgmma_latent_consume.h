@@ -13,6 +13,7 @@
 #include "online_softmax.h"
 #include "ptx/cluster.h"
 #include "ptx/exp2.h"
+#include "ptx/float_bits.h"
 #include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
@@ -40,8 +41,9 @@ constexpr int kRestBarrier = 10;  // + owner: P of the other tokens
 #define BEHIND 1  // warpgroup 0's scores stand behind the other's values
 #endif
 
-/// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
-/// up to 1, and accumulators are rarely rescaled.
+/// A row's reference, which SoftmaxRow calls its maximum, is a score times the scale; P = 2^(score * scale - reference). It lies 2^8
+/// above the largest score it was made for and stays until one exceeds it: P from 2^-8 to 1 is as precise in bf16, accumulators
+/// are rarely rescaled, and the signs of exponents say whether they must be.
 constexpr float kSlack = 8.0f;
 
 template <class Shape, int group>
@@ -74,10 +76,11 @@ struct LatentConsumer {
         return hidden;
     }
 
-    /// Where this lane points ldmatrix or stmatrix for 16 columns of this warp's rows; `step` counts these.
-    static __device__ __forceinline__ uint32_t chunk(uint32_t panel, int step) {
+    /// Where this lane points ldmatrix or stmatrix for the first 16 columns of this warp's rows of a panel; those of step i, 16
+    /// columns each, lie at this address ^ 32 i.
+    static __device__ __forceinline__ uint32_t chunk(uint32_t panel) {
         const int thread = recomputed_thread() % 128;
-        return panel + Swizzle<8>::offset(thread / 32 * 16 + thread % 16, 2 * step + thread % 32 / 16);
+        return panel + Swizzle<8>::offset(thread / 32 * 16 + thread % 16, thread % 32 / 16);
     }
 
     /// Start the scores of this warpgroup's page as its panels land, in the order in which they are loaded: the rotary panel, this
@@ -180,34 +183,38 @@ struct LatentConsumer {
         for (int i = 0; i < Shape::kHalf / 2; ++i) out[i] *= factor[i / 2 % 2];
     }
 
-    /// Whether a score of this warp exceeds its row's reference by more than the slack.
-    __device__ __forceinline__ bool exceeds(const Scores& scores, const SoftmaxRow (&rows)[2]) const {
-        bool found = false;
+    /// Scores become exponents: of 2, relative to the rows' references.
+    __device__ __forceinline__ void to_exponents(Scores& scores, const SoftmaxRow (&rows)[2]) const {
+        const float shift[2] = {rows[0].shift(1.0f), rows[1].shift(1.0f)};
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const float largest = most(scores, half);
-            found |= largest * a.scale > rows[half].maximum * a.scale + kSlack;
-        }
-        return __any_sync(0xffffffffu, found);
+        for (int i = 0; i < Shape::kTokens / 2; ++i) scores[i] = scores[i] * a.scale - shift[i / 2 % 2];
     }
 
-    /// The largest of this lane's scores of row `half`.
-    static __device__ __forceinline__ float most(const Scores& scores, int half) {
-        float largest[4] = {-INFINITY, -INFINITY, -INFINITY, -INFINITY};
+    /// Whether a row of this warp needs a higher reference: an exponent is not negative, or there is no reference yet.
+    static __device__ __forceinline__ bool exceeds(const Scores& exponents, const SoftmaxRow (&rows)[2]) {
+        int signs = -1;
 #pragma unroll
-        for (int i = 0; i < Shape::kTokens / 4; ++i) {
-            largest[i % 4] = fmaxf(largest[i % 4], scores[i / 2 * 4 + 2 * half + i % 2]);
-        }
-        return fmaxf(fmaxf(largest[0], largest[1]), fmaxf(largest[2], largest[3]));
+        for (int i = 0; i < Shape::kTokens / 2; ++i) signs &= float_bits(exponents[i]);
+        return __any_sync(0xffffffffu, (signs >= 0) | (rows[0].maximum == -INFINITY) | (rows[1].maximum == -INFINITY));
     }
 
-    /// Take the maxima of a tile's scores; returns the factors for what was accumulated before.
-    __device__ __forceinline__ void raise_maxima(const Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2]) const {
+    /// Raise the references of rows that need it, so that exponents are at most - kSlack; returns the factors for what was
+    /// accumulated before.
+    static __device__ __forceinline__ void raise(Scores& exponents, SoftmaxRow (&rows)[2], float (&factor)[2]) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float largest = quad_maximum(most(scores, half));
-            if (largest * a.scale <= rows[half].maximum * a.scale + kSlack) largest = rows[half].maximum;
-            factor[half] = rows[half].raise(largest, a.scale, Exp2());
+            float largest = -INFINITY;
+#pragma unroll
+            for (int i = 0; i < Shape::kTokens / 4; ++i) largest = fmaxf(largest, exponents[i / 2 * 4 + 2 * half + i % 2]);
+            largest = quad_maximum(largest);
+            const bool first = rows[half].maximum == -INFINITY;
+            // A row that sees no token has none.
+            const float up = largest == -INFINITY || (largest < 0.0f && !first) ? 0.0f : largest + kSlack;
+            factor[half] = first ? 1.0f : Exp2()(-up);
+            if (largest != -INFINITY) rows[half].maximum = rows[half].shift(1.0f) + up;
+            rows[half].sum *= factor[half];
+#pragma unroll
+            for (int i = 0; i < Shape::kTokens / 4; ++i) exponents[i / 2 * 4 + 2 * half + i % 2] -= up;
         }
     }
 
@@ -227,17 +234,14 @@ struct LatentConsumer {
 
     /// The probabilities of half the tile's tokens, as A operands of 16 tokens each; `sums` is what they add to this lane's rows.
     template <int kTokenHalf>
-    __device__ __forceinline__ void exponentials(
-        const Scores& scores, const SoftmaxRow (&rows)[2], Probabilities& p, float (&sums)[2]) const {
-        const float shift[2] = {rows[0].shift(a.scale), rows[1].shift(a.scale)};
+    static __device__ __forceinline__ void exponentials(
+        const Scores& exponents, Probabilities& p, float (&sums)[2]) {
         sums[0] = sums[1] = 0.0f;
         constexpr int kPairs = Shape::kTokens / 8;
 #pragma unroll
         for (int i = kTokenHalf * kPairs; i < (kTokenHalf + 1) * kPairs; ++i) {
-            const int half = i % 2;
-            const float first = Exp2()(scores[2 * i] * a.scale - shift[half]);
-            const float second = Exp2()(scores[2 * i + 1] * a.scale - shift[half]);
-            sums[half] += first + second;
+            const float first = Exp2()(exponents[2 * i]), second = Exp2()(exponents[2 * i + 1]);
+            sums[i % 2] += first + second;
             p[i / 4][i % 4] = Bf16::pack(first, second);
         }
     }
@@ -271,7 +275,7 @@ struct LatentConsumer {
         Rotary rotary;
         if (pages > 0) {
 #pragma unroll
-            for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], chunk(memory.query(Shape::kRotary), step));
+            for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], chunk(memory.query(Shape::kRotary)) ^ 32 * step);
         }
         // The other's probabilities times one's own half of its page.
         bool raised;
@@ -285,7 +289,7 @@ struct LatentConsumer {
             float factor[2];
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                factor[half] = rows[half].raise(memory.maxima(group ^ 1)[row(half)], a.scale, Exp2());
+                factor[half] = rows[half].raise(memory.maxima(group ^ 1)[row(half)], 1.0f, Exp2());
             }
             rescale(out, factor);
         };
@@ -302,15 +306,15 @@ struct LatentConsumer {
             release(group, Shape::kQuarters);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (own >= seen) mask(scores, a.schedule.tokens(piece.request), first_token);
-            // References rarely rise: the first half of the exponentials does not wait for the maxima, but is computed again
-            // where it must.
+            // References rarely rise: the first half of the exponentials does not wait to know, but is computed again where it must.
+            to_exponents(scores, rows);
             Probabilities p;
             float factor[2], sums[2];
-            exponentials<0>(scores, rows, p, sums);
-            const bool raise = exceeds(scores, rows);
-            if (raise) {
-                raise_maxima(scores, rows, factor);
-                exponentials<0>(scores, rows, p, sums);
+            exponentials<0>(scores, p, sums);
+            const bool raised_here = exceeds(scores, rows);
+            if (raised_here) {
+                raise(scores, rows, factor);
+                exponentials<0>(scores, p, sums);
             }
             const auto publish = [&](int token_half) {
 #pragma unroll
@@ -318,7 +322,7 @@ struct LatentConsumer {
 #pragma unroll
                 for (int i = 0; i < kSteps / 2; ++i) {
                     const int step = token_half * (kSteps / 2) + i;
-                    stmatrix_x4(chunk(memory.probabilities(group), step), p[step]);
+                    stmatrix_x4(chunk(memory.probabilities(group)) ^ 32 * step, p[step]);
                 }
                 fence_async_shared();
             };
@@ -336,10 +340,10 @@ struct LatentConsumer {
                 release_values<0>();  // accepted
                 wgmma_results(out);
             }
-            if (raise) rescale(out, factor);
+            if (raised_here) rescale(out, factor);
             const auto operand = [&](int step) -> const uint32_t (&)[4] { return p[step]; };
             start_values<group, 0>(out, operand);
-            exponentials<1>(scores, rows, p, sums);
+            exponentials<1>(scores, p, sums);
             publish(1);
             named_barrier_arrive(kRestBarrier + group, 256);
             start_values<group, 1>(out, operand);
@@ -390,6 +394,8 @@ struct LatentConsumer {
             wgmma_results(out);
         }
         if (pages > 0) release_query();
+#pragma unroll
+        for (int half = 0; half < 2; ++half) rows[half].maximum *= 1.0f / a.scale;
         finish(out, rows, piece, parity);
     }
 

@@ -53,17 +53,17 @@ __device__ __forceinline__ void produce_pages(
     int group, int row_tile, int rank, int quarter, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     const bool rotary = quarter == Shape::kQuarters - 1;
-    uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
+    uint32_t uses = 4;  // bit s: the parity of how often stage s was filled; bit 2: whether queries were an even number of times
     const uint64_t policy = policy_evict_first();
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
-    for (int parity = 1; walk.next(a.schedule, piece);) {
+    while (walk.next(a.schedule, piece)) {
         const int count = piece.steps.end - piece.steps.begin;
         if (count <= 0) continue;
         const int entry = piece.request * a.max_blocks + piece.steps.begin;  // of the table, which has less than 2^28
         PageNumbers numbers(a.block_table + entry, count, lane);
-        mbarrier_wait(memory.query_empty(), parity);
-        parity ^= 1;
+        mbarrier_wait(memory.query_empty(), static_cast<int>(uses >> 2));
+        uses ^= 4;
         if (lane == 0) {
             const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
             mbarrier_arrive_expect(memory.query_full(), a.query_bytes / Shape::kPanels * (rotary ? 3 : 2));
@@ -95,18 +95,17 @@ __device__ __forceinline__ void produce_pages(
             };
             if (rotary && page % 2 == 0) {
                 // Of two pages at once: the second one's place is free long before the first one's values.
+                const int last = min(page + 1, count - 1);
 #pragma unroll 1
-                for (int of = page; of < min(page + 2, count); ++of) {
-                    const int first_token = token(of);
+                for (int of = page; of <= last; ++of) {
+                    const int row = Shape::kRotaryApart ? (entry + of) * Shape::kTokens + rank * kTokens : token(of);
                     await(of, Shape::kQuarters);
-                    if (lane != 0) continue;
-                    if constexpr (Shape::kRotaryApart) {
-                        load(of, Shape::kRotary, a.rotary, 0, (entry + of) * Shape::kTokens + rank * kTokens);
-                    } else {
-                        load(of, Shape::kRotary, cache, Shape::kRotary * 64, first_token);
+                    if (lane == 0) {
+                        if constexpr (Shape::kRotaryApart) load(of, Shape::kRotary, a.rotary, 0, row);
+                        else load(of, Shape::kRotary, cache, Shape::kRotary * 64, row);
                     }
+                    __syncwarp();
                 }
-                __syncwarp();
             }
             const int first_token = token(page);
             await(page, quarter);
