@@ -30,12 +30,16 @@ constexpr int kReadyBarrier = 1;  // + owner: maxima of its tile, and P of the f
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
 constexpr int kRestBarrier = 10;  // + owner: P of the other tokens
+constexpr int kTurnBarrier = 12;  // warpgroup 0 has started its scores
 
 #ifndef PIECES0
 #define PIECES0 2  // of warpgroup 0's products with values
 #endif
 #ifndef PIECES1
 #define PIECES1 1  // of warpgroup 1's
+#endif
+#ifndef TURNS
+#define TURNS 1  // warpgroup 1's scores wait for warpgroup 0's
 #endif
 #ifndef BEHIND
 #define BEHIND 1  // warpgroup 0's scores stand behind the other's values
@@ -369,6 +373,7 @@ struct LatentConsumer {
                 } else {
                     start_scores(scores, rotary, uses % 2, [](int) {});
                 }
+                if (TURNS != 0 && own + 1 < pages) named_barrier_arrive(kTurnBarrier, 256);
                 wgmma_wait<0>();
                 wgmma_results(scores);
                 wgmma_results(out);
@@ -376,6 +381,7 @@ struct LatentConsumer {
             }
         } else {
             for (int own = 1; own < pages; own += 2, ++uses) {
+                if constexpr (TURNS != 0) named_barrier_sync(kTurnBarrier, 256);
                 start_scores(scores, rotary, uses % 2, [](int) {});
                 await_other();
                 wgmma_wait<0>();
