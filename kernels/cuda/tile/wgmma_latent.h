@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The device code of MLA decode on wgmma: four warps that load, two warpgroups that multiply.
+// The device code of MLA decode on wgmma: three warps that load, two warpgroups that multiply.
 #pragma once
 
 #include "ptx/cluster.h"
@@ -27,8 +27,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
         }
-        mbarrier_init(memory.query_full(), Shape::kQuarters);
-        mbarrier_init(memory.query_empty(), kWarps);
+        for (int buffer = 0; buffer < 2; ++buffer) {
+            mbarrier_init(memory.query_full(buffer), Shape::kParts);
+            mbarrier_init(memory.query_empty(buffer), kWarps);
+        }
         mbarrier_fence_init();
         tma_prefetch_map(queries);
         tma_prefetch_map(cache);
@@ -42,15 +44,18 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
 
     if (warp < 4) {
         take_registers<Shape::kConsumerRegisters>();
-        LatentConsumer<Shape, 0>{memory, a, lane}.consume();
+        LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
     } else if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
-        LatentConsumer<Shape, 1>{memory, a, lane}.consume();
+        LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
     } else {
         give_registers<Shape::kProducerRegisters>();
-        const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
-        produce_pages<Shape>(
-            memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, warp - kWarps, lane);
+        const int part = warp - kWarps;
+        if (part < Shape::kParts) {
+            const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
+            produce_pages<Shape>(
+                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, part, lane);
+        }
     }
     if constexpr (Shape::kPair == 2) {
         __syncwarp();

@@ -33,7 +33,7 @@ inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
     return groups < 2 ? 0 : static_cast<int>(groups);
 }
 
-/// Launch `a`, of which all but groups, query_bytes and the workspace is set, and the merge where the batch is
+/// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set, and the merge where the batch is
 /// cut. Returns 0 or what the caller must return.
 template <class Shape>
 int launch_latent_wgmma(
@@ -54,6 +54,7 @@ int launch_latent_wgmma(
 
     const int box_rows = std::min(rows, Shape::kRows);
     a.query_bytes = box_rows * Shape::kWidth * 2;
+    a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
     if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);

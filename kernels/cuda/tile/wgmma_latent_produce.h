@@ -44,17 +44,17 @@ struct PageNumbers {
 
 constexpr int kQueryBarrier = 7;  // all queries of a piece are asked for
 
-/// Load one of the four quarters of the values' panels, the last also the rotary panel, of all queries and all pages: several
-/// warps, since a load takes its thread about 200 cycles, and since parts are free at different times. Queries come first:
-/// behind two pages they would take three times as long.
+/// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 200
+/// cycles, and since parts are free at different times. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    int group, int row_tile, int rank, int quarter, int lane) {
+    int group, int row_tile, int rank, int part, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
-    const bool rotary = quarter == Shape::kQuarters - 1;
-    uint32_t uses = 4;  // bit s: the parity of how often stage s was filled; bit 2: whether queries were an even number of times
+    const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
+    uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
+    QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     DecodeWalk walk(a.schedule, group, lane);
     DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
@@ -62,57 +62,50 @@ __device__ __forceinline__ void produce_pages(
         if (count <= 0) continue;
         const int entry = piece.request * a.max_blocks + piece.steps.begin;  // of the table, which has less than 2^28
         PageNumbers numbers(a.block_table + entry, count, lane);
-        mbarrier_wait(memory.query_empty(), static_cast<int>(uses >> 2));
-        uses ^= 4;
+        mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
+            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
+            mbarrier_arrive_expect(full, a.query_bytes / Shape::kPanels * (last - first));
             const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
-            mbarrier_arrive_expect(memory.query_full(), a.query_bytes / Shape::kPanels * (rotary ? 3 : 2));
-            const auto load = [&](int panel) {
-                tma_load(memory.query(panel), queries, memory.query_full(), panel * 64, row);
-            };
-            if (rotary) load(Shape::kRotary);
 #pragma unroll 1
-            for (int panel = 2 * quarter; panel < 2 * quarter + 2; ++panel) load(panel);
-        }
-        named_barrier_sync(kQueryBarrier, 32 * Shape::kQuarters);
-        for (int page = 0; page < count; ++page) {
-            const auto token = [&](int of) { return numbers.of(of) * Shape::kTokens + rank * kTokens; };
-            const auto await = [&](int of, int part) {
-                mbarrier_wait(memory.empty(of % 2, part), static_cast<int>(uses >> of % 2 & 1) ^ 1);
-            };
-            const auto load = [&](int of, int panel, const TensorMap& map, int column, int row) {
-                const uint32_t full = memory.full(of % 2, panel), to = memory.tokens(of % 2, panel);
-                mbarrier_arrive_expect(full, Shape::kPanelBytes);
-                if constexpr (Shape::kPair == 2) {
-                    const uint32_t half = to + rank * kTokens * 128;
-                    if constexpr (Shape::kOnce) tma_load_multicast(half, map, full, column, row, 3, policy);
-                    else tma_load_multicast(half, map, full, column, row, 3);
-                } else if constexpr (Shape::kOnce) {
-                    tma_load(to, map, full, column, row, policy);
-                } else {
-                    tma_load(to, map, full, column, row);
-                }
-            };
-            if (rotary && page % 2 == 0) {
-                // Of two pages at once: the second one's place is free long before the first one's values.
-                const int last = min(page + 1, count - 1);
-#pragma unroll 1
-                for (int of = page; of <= last; ++of) {
-                    const int row = Shape::kRotaryApart ? (entry + of) * Shape::kTokens + rank * kTokens : token(of);
-                    await(of, Shape::kQuarters);
-                    if (lane == 0) {
-                        if constexpr (Shape::kRotaryApart) load(of, Shape::kRotary, a.rotary, 0, row);
-                        else load(of, Shape::kRotary, cache, Shape::kRotary * 64, row);
-                    }
-                    __syncwarp();
-                }
+            for (int panel = first; panel < last; ++panel) {
+                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
             }
-            const int first_token = token(page);
-            await(page, quarter);
-            uses ^= 1u << page % 2;
+        }
+        named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
+        turn.advance();
+        for (int page = 0; page < count; ++page) {
+            const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
+            const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
+            uses ^= 1u << stage;
+            mbarrier_wait(memory.empty(stage, part), parity ^ 1);
             if (lane == 0) {
 #pragma unroll 1
-                for (int panel = 2 * quarter; panel < 2 * quarter + 2; ++panel) load(page, panel, cache, panel * 64, first_token);
+                for (int panel = first; panel < last; ++panel) {
+                    const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
+                    mbarrier_arrive_expect(full, Shape::kPanelBytes);
+                    if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
+                        const int row = (entry + page) * Shape::kTokens + rank * kTokens;
+                        if constexpr (Shape::kPair == 2) {
+                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
+                        } else {
+                            tma_load(to, a.rotary, full, 0, row);
+                        }
+                        continue;
+                    }
+                    if constexpr (Shape::kPair == 2) {
+                        const uint32_t half = to + rank * kTokens * 128;
+                        if constexpr (Shape::kOnce) {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3, policy);
+                        } else {
+                            tma_load_multicast(half, cache, full, panel * 64, token, 3);
+                        }
+                    } else if constexpr (Shape::kOnce) {
+                        tma_load(to, cache, full, panel * 64, token, policy);
+                    } else {
+                        tma_load(to, cache, full, panel * 64, token);
+                    }
+                }
             }
             numbers.pass(page);
         }

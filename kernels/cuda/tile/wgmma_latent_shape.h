@@ -29,6 +29,7 @@ struct LatentArguments {
     int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
+    int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
     bool causal;
     float scale;  // softmax_scale * log2(e)
     TensorMap rotary;  // with Shape::kRotaryApart: [batch, tokens of max_blocks pages, 64] bf16, as one matrix
@@ -46,9 +47,7 @@ struct LatentShape {
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
     static constexpr int kPanelBytes = 64 * 128;            // of 64 rows or tokens, in the 128-byte swizzle
     static constexpr int kHalfPanels = kLatent / 64 / 2;    // of values, for one warpgroup
-    static constexpr int kRotary = kPanels - 1;             // the panel without values
-    static constexpr int kQuarters = 4;                     // of the values, two panels each; a loading warp for each
-    static constexpr int kParts = kQuarters + 1;            // of a page, free at different times: those and the rotary panel
+    static constexpr int kParts = 3;                        // of a page: two halves of the values, the rest of the keys
     static constexpr int kHalf = kLatent / 2;               // columns of the output for one warpgroup
     static constexpr int kStages = 2;
     static constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
@@ -59,7 +58,8 @@ struct LatentShape {
     static constexpr int kMaxima = kProbabilities + kPanelBytes;
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts) + 2) * 8;
+    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
+    static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
 
@@ -85,10 +85,7 @@ struct LatentMemory {
     __device__ __forceinline__ uint32_t tokens(int stage, int panel) const {
         return base + Shape::kStage + (stage * Shape::kPanels + panel) * Shape::kPanelBytes;
     }
-    /// Of the pages of one warpgroup. Those of warpgroup 1 lie over the queries' rotary panel, which consumers keep in registers.
-    __device__ __forceinline__ uint32_t probabilities(int owner) const {
-        return owner == 0 ? base + Shape::kProbabilities : query(Shape::kRotary);
-    }
+    __device__ __forceinline__ uint32_t probabilities() const { return base + Shape::kProbabilities; }
     /// Of the rows after a tile of this owner.
     __device__ __forceinline__ float* maxima(int owner) const {
         return reinterpret_cast<float*>(start + Shape::kMaxima) + owner * Shape::kRows;
@@ -102,12 +99,12 @@ struct LatentMemory {
     __device__ __forceinline__ uint32_t full(int stage, int panel) const {
         return base + Shape::kBarriers + (stage * Shape::kPanels + panel) * 8;
     }
-    /// A part's panels are free: quarter i (two of warpgroup i / 2's half of the values), or the rotary panel.
+    /// A part's panels are free: 0 to 3 or 4 to 7, which warpgroup 0 or 1 reads last, or 8, which has no values.
     __device__ __forceinline__ uint32_t empty(int stage, int part) const {
         return base + Shape::kBarriers + (Shape::kStages * Shape::kPanels + Shape::kParts * stage + part) * 8;
     }
-    __device__ __forceinline__ uint32_t query_full() const {
-        return base + Shape::kBarriers + Shape::kStages * (Shape::kPanels + Shape::kParts) * 8;
+    __device__ __forceinline__ uint32_t query_full(int buffer) const {
+        return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + Shape::kParts) + buffer) * 8;
     }
-    __device__ __forceinline__ uint32_t query_empty() const { return query_full() + 8; }
+    __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };
