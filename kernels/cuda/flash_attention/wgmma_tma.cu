@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary TMA rings for K and V, wgmma with P in registers, softmax beside products within and between warpgroups
+//!KERNEL summary TMA rings for K and V, wgmma, P in registers or shared memory, softmax beside products of its own and others
 //!KERNEL arch sm_90a
 //!KERNEL tune SLACK=24,0
 //!KERNEL tune EARLY_START=1,0
@@ -11,29 +11,32 @@
 // thread decides on tiles, tells all others through shared memory, and has TMA load queries and fill a ring with tiles of K;
 // another one fills a ring with tiles of V. Consumer warpgroups of 64 rows each multiply S = Q K^T (wgmma, both operands in
 // shared memory), turn S into P in registers, which rounded in pairs is the A operand of O += P V (V is the transposed B
-// operand, straight from shared memory).
+// operand, straight from shared memory). With 192 keys P finds no room in registers beside S and O: it goes through shared
+// memory, where each warp writes, and its products read, its own rows.
 //
 // Overlap. Within a warpgroup the next S is on its way while P V of the last step runs, with SEAMLESS also from one tile to the
 // next, so that a finished O is stored while others multiply. P V is waited for amid a step's exponentials, and P packed beside
 // those that follow. Between warpgroups products meet softmax either by themselves or by named barriers that hand on the turn to
 // issue them.
 //
-// Softmax. What a warpgroup does beside products costs twice its time, since products take half of the registers' bandwidth:
-// instructions count. So maxima are looked for in a row's first step only. After that the row's sum shows whether scores exceed
-// it: up to 2^SLACK (2^15 where P is fp16) nothing is done, beyond the warp scales down what it has, and scores of which even
-// fp32 lost the exponentials are computed again by mma.sync, by that warp alone (tile/wgmma_flash_softmax.h).
+// Softmax. Beside products an exponential takes 10 cycles of a scheduler instead of 8, and other instructions about twice their
+// time, since products take half of the registers' bandwidth: instructions count. So maxima are looked for in a row's first
+// step only. After that the row's sum shows whether scores exceed it: up to 2^SLACK (2^15 where P is fp16) nothing is done,
+// beyond the warp scales down what it has, and scores of which even fp32 lost the exponentials are computed again by mma.sync,
+// by that warp alone (tile/wgmma_flash_softmax.h).
 //
 //   head_dim  keys                 queries x keys   stages K, V   turns   order of tiles
 //       64    up to 4096           256 x  64           5, 5       yes     equal shares, causal by count
-//       64    more                 192 x 128           3, 3       yes     equal shares, causal by count
+//       64    more                 192 x 192           2, 2       yes     equal shares, causal by count; P in shared memory
 //      128    up to 1024           128 x 128           3, 2       yes     equal shares, causal pairs
 //      128    more                 128 x 128           3, 2       no      equal shares, causal by count
-//      256    full, up to 4096     128 x  64           2, 3       yes     equal shares
-//      256    full more, causal    128 x  64           2, 3       no      equal shares, causal pairs
+//      256    full, up to 4096     128 x  64           2, 2       yes     equal shares
+//      256    full more, causal    128 x  64           2, 2       no      equal shares, causal pairs
 //      all    few tiles, at once    64 x 128 (80)      2, 2               a block per tile
 //
-// At head_dim 64 and 128 there is room for the queries of two tiles. At 256 they are given back before the last step's softmax,
-// which therefore looks at maxima, too.
+// At head_dim 64 and 128 there is room for the queries of two tiles. At 256 there is room for those of three warpgroups, which
+// take the places in turn, so that every other one's come early. They are given back before the last step's softmax, which
+// therefore looks at maxima, too.
 //
 // Order. Persistent blocks with equal shares take heads one after the other, so that K and V of a head are read from L2: causal
 // tiles in pairs of a long and a short one. By count a block takes the longest tile left when it is ready for one: a number in
@@ -73,14 +76,16 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
-        if (a.seqlen_k > 4096) return launch(Tile<Element, 64, 3, 128, kTurns | kFlashTwoQueries, 3, 3>(), order);
+        if (a.seqlen_k > 4096) {
+            return launch(Tile<Element, 64, 3, 192, kTurns | kFlashTwoQueries | kFlashSharedP, 2, 2>(), order);
+        }
         return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries, 5, 5>(), order);
     } else if constexpr (kHeadDim == 128) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-        if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, 0, 2, 3>(), kShares);
-        return launch(Tile<Element, 256, 2, 64, kTurns, 2, 3>(), kShares);
+        if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery, 2, 2>(), kShares);
+        return launch(Tile<Element, 256, 2, 64, kTurns | kFlashSpareQuery, 2, 2>(), kShares);
     }
 }
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT
-// MLA decode over an e4m3 cache on wgmma: tokens are the rows of both products, codes reach them through registers as fp16.
+// MLA decode over an e4m3 cache on wgmma: tokens are the rows of both products, codes reach them through registers.
 //
-//!KERNEL summary split-KV MLA decode over e4m3 codes on wgmma.m64nNk16.f16 with A in registers; pages by bulk copies
+//!KERNEL summary split-KV MLA decode over e4m3 codes on wgmma.m64nNk32.e4m3 and m64nNk16.f16, A in registers; pages by bulk copies
 //!KERNEL arch sm_90a
 //!KERNEL tune FEW_SLACK=3,0
 //!KERNEL tune EARLY_START=1,0
 //
 // Algorithm. The rows of a request are its heads times its queries. A token's latent columns are 512 e4m3 codes with a scale for
 // each group of 128, the rotary ones bf16. Scores are S^T = K Q^T, [64 tokens, rows], the output is O^T = V^T P^T, [512 columns,
-// rows]: K and V^T, the same bytes, are the A operand of wgmma, which may come from registers. There codes become fp16, which
-// holds every e4m3 value, two at a time; 16-bit tiles of them never exist. ldmatrix gives a lane four neighbouring columns of a
-// token, whose order the queries share; its transposing form gives two columns of two tokens, which a byte permutation sorts.
-// Queries (fp16, a power of two apart, exact) and weights lie in shared memory as the B operand.
+// rows]: K and V^T, the same bytes, are the A operand of wgmma, which may come from registers. 16-bit tiles of them never exist.
 //
 //   16 rows (tile/wgmma_coded_consume.h): two warpgroups take pages of 64 tokens in turns, each scores, softmax and all columns of
-//     the output, 64 registers; they meet at the end of a piece. Scales multiply what a group of columns contributes to a score,
-//     and the weights, of which there are four planes. Every product sees exact codes.
-//   32 and 64 rows (tile/wgmma_coded_wide.h): one warpgroup makes scores and weights, two multiply values, 256 columns each. Scales
-//     multiply the codes in fp16, relative to the largest of the token (keys) or of all seen so far (values).
+//     the output, 64 registers; they meet at the end of a piece. Keys are e4m3 operands as ldmatrix reads them. A query is the sum
+//     of two e4m3 numbers, which hold bf16's eight bits (tile/wgmma_coded_terms.h), and a group's sum is scaled by itself. Values
+//     become fp16, which holds every e4m3 value: transposing ldmatrix gives two columns of two tokens, which a byte permutation
+//     sorts. Scales multiply the weights, fp16, of which there are four planes. Every product sees exact codes.
+//   32 and 64 rows (tile/wgmma_coded_wide.h): one warpgroup makes scores and weights, two multiply values, 256 columns each. All
+//     codes become fp16, four neighbouring columns of a token in an order the queries (fp16, a power of two apart, exact) share.
+//     Scales multiply them there, relative to the largest of the token (keys) or of all seen so far (values).
 //
-// References of exponents and scales are raised only where a page exceeds them by a factor of 2^8, or at all: two barriers of a
-// warpgroup a page, no exchange of maxima.
+// References of exponents and scales are raised only where a page exceeds them by 2^8, or at all: no exchange of maxima.
+// 16 rows' weights are made before a warp knows whether the others ask for it, and once more if so: one barrier a page.
 //
 // Memory. A token's 656 bytes lie in shared memory as in the cache: rows of 41 16-byte chunks start at different banks, and 32
 // tokens are one bulk copy, issued by a warp of its own that runs ahead over requests. Slots behind the length hold NaN, as
@@ -37,9 +37,10 @@
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest
-// weight or scale seen loses bits.
+// weight or scale seen loses bits. With 16 rows the FP8 adder keeps 13 fraction bits of a sum over 128 columns of a score, and
+// queries that are less than 2^-9 of their row's largest lose bits.
 // Limits: a page of 64 rows takes more than twice the time that the tensor cores need, most of it scores, so that with 64 and more
-// heads a bf16 cache is faster; 16 rows are as near to that bound as to the memory's.
+// heads a bf16 cache is faster; 16 rows wait for memory, but a block's start and end take a twentieth of the time of 128 x 4096.
 #include "kernel.h"
 
 #include <cstdint>

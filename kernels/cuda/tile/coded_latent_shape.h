@@ -23,11 +23,11 @@ struct CodedRow {
 /// Tokens of a copy: half a page.
 constexpr int kSlotTokens = 32;
 
-/// The bits of a power of two that brings queries of magnitudes up to `largest` (>= 0) to 2^14 .. 2^15, where fp16 holds all of
-/// bf16's bits; small ones less far.
-__device__ __forceinline__ uint32_t query_exponent(float largest) {
+/// The bits of a power of two that brings queries of magnitudes up to `largest` (>= 0) to 2^to .. 2^(to + 1), small ones less far.
+/// In fp16 numbers up to 2^15 keep all of bf16's bits.
+__device__ __forceinline__ uint32_t query_exponent(float largest, int to = 14) {
     const int exponent = static_cast<int>(bits_from_float(largest) >> 23);
-    return static_cast<uint32_t>(max(1, min(253, 268 - exponent))) << 23;
+    return static_cast<uint32_t>(max(1, min(253, 254 + to - exponent))) << 23;
 }
 
 template <class Schedule>

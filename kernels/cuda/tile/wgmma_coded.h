@@ -29,6 +29,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
             mbarrier_init(memory.full(slot), 1);
             mbarrier_init(memory.empty(slot), 4);
         }
+        for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
         mbarrier_fence_init();
     }
     __syncthreads();

@@ -12,7 +12,7 @@
 #include "ptx/tma.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_products.h"
-#include "tile/wgmma_coded_queries.h"
+#include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
@@ -95,29 +95,12 @@ struct CodedConsumer : CodedProducts<Shape> {
         }
     }
 
-    /// Scores to weights in shared memory, a plane for each scale: fp16, at most 2^15.
-    __device__ __forceinline__ void weigh(Scores& scores, const float4 (&scales)[2], State& state, Output& out) const {
-        float largest_scale = 0.0f;
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            const float4& s = scales[h];
-            largest_scale = fmaxf(largest_scale, fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w)));
-        }
-        bool above = largest_scale > state.reference;
+    /// Exponentials of a page's scores, and with the scales as weights in shared memory, a plane for each scale: fp16, at most 2^15.
+    __device__ __forceinline__ void write_weights(
+        const Scores& scores, const float4 (&scales)[2], const State& state, Scores& p) const {
 #pragma unroll
         for (int i = 0; i < Shape::kSums; ++i) {
-            above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kCodedSlack;
-        }
-        const bool any = __any_sync(0xffffffffu, above);
-        if (lane == 0) memory.flags(group)[warp] = any;
-        group_barrier();  // all have multiplied the last weights, too
-        const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags(group));
-        if ((flags.x | flags.y | flags.z | flags.w) != 0) raise(scores, largest_scale, state, out);
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) {
-            SoftmaxRow& row = state.rows[slot_of(i)];
-            scores[i] = Exp2()(scores[i] * a.scale - row.shift(a.scale));
-            row.sum += scores[i];
+            p[i] = Exp2()(scores[i] * a.scale - state.rows[slot_of(i)].shift(a.scale));
         }
         const float multiplier = float_from_bits((261u << 23) - bits_from_float(state.reference));  // 2^7 / reference
 #pragma unroll
@@ -129,12 +112,45 @@ struct CodedConsumer : CodedProducts<Shape> {
             }
             uint32_t w[4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) w[i] = Fp16::pack(scores[2 * i] * by[i % 2], scores[2 * i + 1] * by[i % 2]);
+            for (int i = 0; i < 4; ++i) w[i] = Fp16::pack(p[2 * i] * by[i % 2], p[2 * i + 1] * by[i % 2]);
             stmatrix_x4_trans(
                 memory.weights(group, g) + Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
         }
         fence_async_shared();
-        group_barrier();
+    }
+
+    /// Scores to weights in shared memory and sums. The references are raised for the piece's first page, for others only where a
+    /// score or scale asks for it: weights are made before that is known of the other warps, and once more where it is so.
+    __device__ __forceinline__ void weigh(
+        const Scores& scores, const float4 (&scales)[2], State& state, Output& out, bool first) const {
+        float largest_scale = 0.0f;
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            const float4& s = scales[h];
+            largest_scale = fmaxf(largest_scale, fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w)));
+        }
+        Scores p;
+        bool raises = first;
+        if (!first) {
+            bool above = largest_scale > state.reference;
+#pragma unroll
+            for (int i = 0; i < Shape::kSums; ++i) {
+                above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kCodedSlack;
+            }
+            const bool any = __any_sync(0xffffffffu, above);
+            if (lane == 0) memory.flags(group)[warp] = any;
+            write_weights(scores, scales, state, p);
+            group_barrier();
+            const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags(group));
+            raises = (flags.x | flags.y | flags.z | flags.w) != 0;
+        }
+        if (raises) {
+            raise(scores, largest_scale, state, out);
+            write_weights(scores, scales, state, p);
+            group_barrier();
+        }
+#pragma unroll
+        for (int i = 0; i < Shape::kSums; ++i) state.rows[slot_of(i)].sum += p[i];
     }
 
     /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
@@ -162,8 +178,10 @@ struct CodedConsumer : CodedProducts<Shape> {
         const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
         const int pages = piece.steps.end - piece.steps.begin;
         if (pages > 0) {
-            load_coded_queries<Shape, Shape::kConsumers>(
-                memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2));
+            // They come where the exchange of the piece before was.
+            load_query_terms<Shape>(
+                memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2),
+                both_barrier);
             both_barrier();
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
@@ -182,13 +200,8 @@ struct CodedConsumer : CodedProducts<Shape> {
 
             const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
             float4 scales[2];
-#pragma unroll
-            for (int h = 0; h < 2; ++h) {
-                scales[h] = *reinterpret_cast<const float4*>(
-                    memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
-            }
             Scores scores;
-            this->multiply_keys(scores, scales, tokens + lane % 16 * Row::kBytes + lane / 16 * 16);
+            this->multiply_keys(scores, scales, tokens, [&] { mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1); });
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
                 for (int i = 0; i < Shape::kSums; ++i) {
@@ -198,8 +211,9 @@ struct CodedConsumer : CodedProducts<Shape> {
                     if (token >= length - hidden) scores[i] = -INFINITY;
                 }
             }
-            weigh(scores, scales, state, out);
+            weigh(scores, scales, state, out, own < 2);
             this->multiply_values(out, slots);
+            arrive(memory.read(group));
             arrive(memory.empty(indices[0]));
             arrive(memory.empty(indices[1]));
         }
@@ -208,32 +222,6 @@ struct CodedConsumer : CodedProducts<Shape> {
         const int thread = recomputed_thread();
         const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
         anew.finish(out, state, piece, part, first_row);
-    }
-
-    /// This warpgroup's `half` of the columns, in its area, to the output or a part.
-    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int first_row) const {
-        const float* const area = memory.exchange(group);
-        const int request_rows = a.seqlen_q * a.heads;
-#pragma unroll
-        for (int i = 0; i < Shape::kRows / 4; ++i) {
-            const int row = Shape::kRows / 4 * warp + i;
-            if (piece.whole()) {
-                const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
-                const float4 x = from[0], y = from[1];
-                const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row + row;
-                *reinterpret_cast<uint4*>(a.o + (at * Row::kLatent + group * Shape::kHalf + lane * 8) * 2) = make_uint4(
-                    Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
-            } else {
-                const size_t at = static_cast<size_t>(part) * request_rows + first_row + row;
-                float* const to = a.parts.o + at * Row::kLatent + group * Shape::kHalf;
-#pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    const int column = j * 128 + lane * 4;
-                    *reinterpret_cast<float4*>(to + column) =
-                        *reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + column);
-                }
-            }
-        }
     }
 
     /// Where accumulators i and i + 2 (the same row, neighbouring columns) of a block lie in an exchange area.
@@ -292,26 +280,40 @@ struct CodedConsumer : CodedProducts<Shape> {
             other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
         both_barrier();
+        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * (a.seqlen_q * a.heads) + first_row;
+        if (warp == 0 && lane < 16 && group == 0) {
+            const int at = first_row + row, query = a.seqlen_q == 1 ? 0 : at / a.heads, head = at - query * a.heads;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            (piece.whole() ? a.lse[index] : a.parts.lse[first + row]) = all.lse(a.scale);
+        }
+        float2 sums[kSlotsOfLane][kHalfBlocks];
 #pragma unroll
-        for (int block = 0; block < kHalfBlocks; ++block) {
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const int i = slot / 2 * 4 + slot % 2;
 #pragma unroll
-            for (int i = 0; i < Shape::kSums; i += i % 4 == 1 ? 3 : 1) {
+            for (int block = 0; block < kHalfBlocks; ++block) {
                 const float x = group == 0 ? out[block][i] : out[kHalfBlocks + block][i];
                 const float y = group == 0 ? out[block][i + 2] : out[kHalfBlocks + block][i + 2];
-                float2& at = place(memory.exchange(group), block, i);
-                const float own = factor[slot_of(i)], theirs = other_factor[slot_of(i)];
-                at = make_float2(x * own + at.x * theirs, y * own + at.y * theirs);
+                const float2 theirs = place(memory.exchange(group), block, i);
+                sums[slot][block] = make_float2(x * factor[slot] + theirs.x * other_factor[slot],
+                                                y * factor[slot] + theirs.y * other_factor[slot]);
             }
         }
-        group_barrier();
-        store(piece, part, first_row);
-        if (warp == 0 && lane < 16 && group == 0) {
-            const int at = first_row + row, query = at / a.heads, head = at % a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-            const size_t part_row = static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at;
-            (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = all.lse(a.scale);
+        // Eight lanes have neighbouring columns of a row: whole sectors of 32 bytes.
+        const size_t column = group * Shape::kHalf + warp * 16 + lane / 4 * 2;
+#pragma unroll
+        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+            const size_t at = (first + row_of(slot)) * Row::kLatent + column;
+#pragma unroll
+            for (int block = 0; block < kHalfBlocks; ++block) {
+                const float2& sum_of = sums[slot][block];
+                if (piece.whole()) {
+                    *reinterpret_cast<uint32_t*>(a.o + (at + block * 64) * 2) = Bf16::pack(sum_of.x, sum_of.y);
+                } else {
+                    *reinterpret_cast<float2*>(a.parts.o + at + block * 64) = sum_of;
+                }
+            }
         }
-        both_barrier();  // the next piece's queries come where the exchange was
     }
 
     /// All pieces of this block.

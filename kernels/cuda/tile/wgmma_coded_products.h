@@ -1,46 +1,52 @@
 // SPDX-License-Identifier: MIT
-// The products of the MLA decode over e4m3 codes, 16 rows (mla_decode_fp8/wgmma_bulk.cu): codes become fp16 on their way to wgmma.
+// The products of the MLA decode over e4m3 codes, 16 rows (mla_decode_fp8/wgmma_bulk.cu).
 //
 // Accumulators are those of ptx/wgmma_16bit.h with tokens (scores) or columns (output) as rows and query rows as columns:
 // number i = 4j + 2h + e of a thread is query row 8j + 2t + e (t = lane % 4; its "slot" 2j + e) of token 16w + 8h + g, or of
 // column 64b + 16w + 2g + h of block b of the output (w = warp of the group, g = lane / 4).
 //
-// A product takes about 120 cycles to be complete and 13 of the tensor cores' time (benchmarks/dev/wgmma_rates.cu), and its
-// registers are free only then: kCodeBuffers chunks of two products are converted or under way, and codes are loaded one ahead.
+// Keys are multiplied as the codes they are; values as fp16, since sums over many pages need more bits than the FP8 adder keeps. A
+// product takes about 120 cycles to be complete and 13 of the tensor cores' time (benchmarks/dev/wgmma_rates.cu), and its registers
+// are free only then: operands have several buffers.
 #pragma once
 
 #include "ptx/ldmatrix.h"
 #include "ptx/permute_bytes.h"
 #include "ptx/unpack_fp8.h"
+#include "ptx/wgmma.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/wgmma_coded_shape.h"
 
 template <class Shape>
 struct CodedProducts {
     using Row = CodedRow;
-    static constexpr int kSlotsOfLane = 4;  // query rows a thread has
-    static constexpr int kCodeBuffers = 5;
+    static constexpr int kSlotsOfLane = 4;   // query rows a thread has
+    static constexpr int kKeyBuffers = 3;    // operands of a scale's columns
+    static constexpr int kValueBuffers = 3;  // operands of a block of columns
 
     const CodedMemory<Shape>& memory;
     int group, warp, lane;
 
     using Output = float[Shape::kBlocks][Shape::kSums];
     using Scores = float[Shape::kSums];
-    using Operands = uint32_t[kCodeBuffers][2][4];
 
     static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
     __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
 
-    /// Scores of a page; `tokens` is where the codes of this lane's token for ldmatrix start.
+    /// Scores of a page of which this warp has the 16 tokens at `tokens`, and those tokens' scales. Codes are e4m3 operands as they
+    /// lie there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits. `under_way` is called when
+    /// all products are.
+    template <class UnderWay>
     __device__ __forceinline__ void multiply_keys(
-        Scores& scores, const float4 (&scales)[2], uint32_t tokens) const {
+        Scores& scores, float4 (&scales)[2], uint32_t tokens, UnderWay under_way) const {
         constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
+        constexpr int kSteps = Row::kGroup / 32;         // products along a group's columns
         float sums[Row::kGroups][Shape::kSums];
-        Operands codes;
         const uint64_t queries = wgmma_operand(memory.query(0));
-        uint32_t rotary[4][4];
+        const uint32_t own = tokens + lane % 16 * Row::kBytes + lane / 16 * 16;  // for ldmatrix
+        uint32_t rotary[4][4], codes[kKeyBuffers][kSteps][4];
 #pragma unroll
-        for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
+        for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], own + Row::kRopeStart + step * 32);
         wgmma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -48,36 +54,26 @@ struct CodedProducts {
                 scores, rotary[step], queries + (Shape::kPanels - 1) * kPanel + 2 * step, step > 0);
         }
         wgmma_commit();
-        // A chunk: 32 columns of a scale's group, the groups in turns.
-        constexpr int kChunks = Row::kLatent / 32;
-        uint32_t loaded[2][4];
-        const auto load = [&](int chunk) {
-            ldmatrix_x4(loaded[chunk % 2], tokens + chunk % Row::kGroups * Row::kGroup + chunk / Row::kGroups * 32);
-        };
-        load(0);
 #pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const int scale = chunk % Row::kGroups, column = chunk / Row::kGroups * 32;
-            if (chunk + 1 < kChunks) load(chunk + 1);
-            const uint32_t(&bytes)[4] = loaded[chunk % 2];
-            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
-            uint32_t(&operands)[2][4] = codes[chunk % kCodeBuffers];
+        for (int scale = 0; scale < Row::kGroups; ++scale) {
+            if (scale >= kKeyBuffers) wgmma_wait<kKeyBuffers - 1>();
+            uint32_t(&operands)[kSteps][4] = codes[scale % kKeyBuffers];
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                operands[step][0] = unpack_e4m3_low(bytes[2 * step]);
-                operands[step][1] = unpack_e4m3_low(bytes[2 * step + 1]);
-                operands[step][2] = unpack_e4m3_high(bytes[2 * step]);
-                operands[step][3] = unpack_e4m3_high(bytes[2 * step + 1]);
-            }
+            for (int step = 0; step < kSteps; ++step) ldmatrix_x4(operands[step], own + scale * Row::kGroup + step * 32);
             wgmma_fence();
+            // The smaller terms first: the longer a sum is, the more of it the adder drops.
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
-                const int at = scale * Row::kGroup + column + step * 16;
-                Wgmma16<Shape::kRows, Fp16>::product(
-                    sums[scale], operands[step], queries + at / 64 * kPanel + at % 64 / 8, at % Row::kGroup > 0);
+            for (int product = 0; product < 2 * kSteps; ++product) {
+                const int step = product % kSteps, panel = 2 * scale + (product < kSteps ? 1 : 0);
+                Wgmma<Shape::kRows>::product(sums[scale], operands[step], queries + panel * kPanel + 2 * step, product > 0);
             }
             wgmma_commit();
         }
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+            scales[h] = *reinterpret_cast<const float4*>(memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
+        }
+        under_way();
         wgmma_wait<0>();
         wgmma_results(scores);
 #pragma unroll
@@ -93,35 +89,33 @@ struct CodedProducts {
     /// out += codes^T weights^T. The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each;
     /// sorted by column they are rows g and g + 8 of the operand. `slots` are the halves of the page.
     __device__ __forceinline__ void multiply_values(Output& out, const uint32_t (&slots)[2]) const {
+        constexpr int kSteps = Shape::kTokens / 16;  // products along the tokens
         const uint64_t weights = wgmma_operand(memory.weights(group, 0));
         const uint32_t in_slot = lane * Row::kBytes + warp * 16;
-        Operands codes;
-        // A chunk: 32 tokens and a block of columns.
-        constexpr int kChunks = 2 * Shape::kBlocks;
-        uint32_t loaded[2][4];
-        const auto load = [&](int chunk) {
-            ldmatrix_x4_trans(loaded[chunk % 2], slots[chunk / Shape::kBlocks] + in_slot + chunk % Shape::kBlocks * 64);
+        uint32_t codes[kValueBuffers][kSteps][4];
+        uint32_t loaded[2][2][4];  // [block % 2][half]
+        const auto load = [&](int block) {
+#pragma unroll
+            for (int half = 0; half < 2; ++half) ldmatrix_x4_trans(loaded[block % 2][half], slots[half] + in_slot + block * 64);
         };
         load(0);
 #pragma unroll
-        for (int chunk = 0; chunk < kChunks; ++chunk) {
-            const int half = chunk / Shape::kBlocks, block = chunk % Shape::kBlocks;
-            if (chunk + 1 < kChunks) load(chunk + 1);
-            const uint32_t(&bytes)[4] = loaded[chunk % 2];
-            if (chunk >= kCodeBuffers) wgmma_wait<kCodeBuffers - 1>();
-            uint32_t(&operands)[2][4] = codes[chunk % kCodeBuffers];
+        for (int block = 0; block < Shape::kBlocks; ++block) {
+            if (block + 1 < Shape::kBlocks) load(block + 1);
+            if (block >= kValueBuffers) wgmma_wait<kValueBuffers - 1>();
+            uint32_t(&operands)[kSteps][4] = codes[block % kValueBuffers];
 #pragma unroll
-            for (int octet = 0; octet < 4; ++octet) {
-                const uint32_t sorted = permute_bytes<0x3120>(bytes[octet], bytes[octet]);
+            for (int octet = 0; octet < 2 * kSteps; ++octet) {
+                const uint32_t bytes = loaded[block % 2][octet / 4][octet % 4];
+                const uint32_t sorted = permute_bytes<0x3120>(bytes, bytes);
                 operands[octet / 2][octet % 2 * 2] = unpack_e4m3_low(sorted);
                 operands[octet / 2][octet % 2 * 2 + 1] = unpack_e4m3_high(sorted);
             }
             wgmma_fence();
 #pragma unroll
-            for (int step = 0; step < 2; ++step) {
+            for (int step = 0; step < kSteps; ++step) {
                 Wgmma16<Shape::kRows, Fp16>::product(
-                    out[block], operands[step],
-                    weights + block / 2 * (Shape::kWeightPlane / 16) + (2 * half + step) * 2, true);
+                    out[block], operands[step], weights + block / 2 * (Shape::kWeightPlane / 16) + step * 2, true);
             }
             wgmma_commit();
         }

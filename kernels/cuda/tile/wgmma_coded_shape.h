@@ -17,8 +17,10 @@ struct CodedPages {
     using Row = CodedRow;
     using Arguments = CodedArguments<PageSchedule>;
     static constexpr int kRows = 16, kTokens = PageSchedule::kTokens;
-    static constexpr int kPanels = Row::kWidth / 64;     // of the queries, 64 columns each: fp16, the last one bf16
-    static constexpr int kPanelBytes = kRows * 128;      // in the 128-byte swizzle
+    // Queries in the 128-byte swizzle: for each scale's 128 columns a panel of their larger e4m3 terms and one of the smaller ones
+    // (tile/wgmma_coded_terms.h), then the rotary columns, bf16.
+    static constexpr int kPanels = 2 * Row::kGroups + 1;
+    static constexpr int kPanelBytes = kRows * 128;
     static constexpr int kBlocks = Row::kLatent / 64;    // 64 columns of the output: the rows of one product
     static constexpr int kSums = 8;                      // accumulators of a product in a thread
     static constexpr int kConsumers = 256, kThreads = kConsumers + 128;
@@ -36,7 +38,7 @@ struct CodedPages {
     static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kSharedBytes = kBarriers + kSlots * 16;     // [slot] full, [slot] empty
+    static constexpr int kSharedBytes = kBarriers + kSlots * 16 + 2 * 8;  // [slot] full, [slot] empty, [group] read
 
     /// At the end of a piece the warpgroups exchange halves of the output's columns, fp32, in place of queries and weights. The
     /// pitch spreads the accumulators of a warp over all banks.
@@ -80,4 +82,6 @@ struct CodedMemory {
     /// Half a page has landed; is read.
     __device__ __forceinline__ uint32_t full(uint32_t slot) const { return base + Shape::kBarriers + slot * 8; }
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(Shape::kSlots + slot); }
+    /// A warpgroup's weights are read.
+    __device__ __forceinline__ uint32_t read(int group) const { return full(2 * Shape::kSlots + group); }
 };

@@ -16,15 +16,15 @@
 #include "ptx/warpgroup_registers.h"
 #include "tile/wgmma_flash_consume.h"
 
-/// Tell all consumers the tile and load their queries, if there are any.
+/// Tell consumers from `begin` to `end` the tile and load their queries, if there are any.
 template <class Shape>
 __device__ __forceinline__ void send_tile(
     const FlashMemory<Shape>& memory, const TensorMap& queries, const typename Shape::Problem& p,
-    const typename Shape::Tile& tile, unsigned number) {
-    for (int group = 0; group < Shape::kGroups; ++group) {
+    const typename Shape::Tile& tile, unsigned number, int begin = 0, int end = Shape::kGroups) {
+    for (int group = begin; group < end; ++group) {
         const int slot = memory.slot(group, number);
         const uint32_t full = memory.query_full(slot);
-        mbarrier_wait(memory.query_empty(slot), memory.parity(number) ^ 1);
+        mbarrier_wait(memory.query_empty(slot), memory.parity(group, number) ^ 1);
         memory.tile(group, number) = tile;
         if (tile.steps > 0) {
             mbarrier_arrive_expect(full, Shape::kQueryBytes);
@@ -60,10 +60,11 @@ __device__ __forceinline__ void produce_flash(
             source.load(keys, memory.keys(key_at.stage), full, step);
             key_at.advance();
         };
-        // What is free first: the place of the tile before last, or that of the keys of the last step but one.
-        if (Shape::kQueryStages > 1) send_tile(memory, queries, p, tile, number);
+        // What is free first: a place that a tile before the last one had, or that of the keys of the last step but one.
+        constexpr int kFreeFirst = Shape::kQueryStages > 1 ? Shape::kGroups : Shape::kSpareQuery ? 1 : 0;
+        send_tile(memory, queries, p, tile, number, 0, kFreeFirst);
         if (tile.steps > 0) load_keys(tile.steps - 1);
-        if (Shape::kQueryStages == 1) send_tile(memory, queries, p, tile, number);
+        send_tile(memory, queries, p, tile, number, kFreeFirst);
         ++number;
         for (int step = tile.steps - 2; step >= 0; --step) load_keys(step);
     }

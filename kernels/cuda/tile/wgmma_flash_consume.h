@@ -11,6 +11,7 @@
 
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
+#include "ptx/tma.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_flash_products.h"
 #include "tile/wgmma_flash_shape.h"
@@ -35,7 +36,7 @@ struct FlashConsumer {
 
     /// Wait for a tile and its queries.
     __device__ __forceinline__ Tile receive(unsigned number) const {
-        mbarrier_wait(memory.query_full(memory.slot(group, number)), memory.parity(number));
+        mbarrier_wait(memory.query_full(memory.slot(group, number)), memory.parity(group, number));
         return memory.tile(group, number);
     }
     __device__ __forceinline__ uint32_t query(unsigned number) const { return memory.query(memory.slot(group, number)); }
@@ -87,10 +88,18 @@ __device__ __forceinline__ void consume_flash(
     SoftmaxRow rows[2];
     WatchfulSoftmax<Shape::kSlack, Shape::kKeys / 2> watch;
     const auto pack = [&](int from, int to) {
+        const int thread = recomputed_thread();
 #pragma unroll
         for (int i = from; i < to; ++i) {
             probabilities[i / 4][i % 4] = Shape::Element::pack(scores[2 * i], scores[2 * i + 1]);
+            if (Shape::kSharedP && i % 4 == 3) {
+                store_probabilities<Shape>(memory.probabilities(group), i / 4, probabilities[i / 4], thread);
+            }
         }
+    };
+    const auto issue_values = [&] {
+        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), memory.values(at.value_at.stage));
+        else issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
     };
     const auto correct = [&](const float (&corrections)[2], bool older) {
         if (older) return;
@@ -140,6 +149,10 @@ __device__ __forceinline__ void consume_flash(
             pack(0, kAll / 2);
             correct(corrections, older);
         }
+        if constexpr (Shape::kSharedP) {
+            fence_async_shared();
+            __syncwarp();   // a product reads the rows of its own warp
+        }
         at.release_keys();
     };
     float factors[2];   // of a finished output
@@ -186,15 +199,15 @@ __device__ __forceinline__ void consume_flash(
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_results(scores);
-        watch.fresh = true;
+        watch.fresh = 1;
         softmax(first_query, number, step, false, [] {});
 
-        bool finished = false;   // out, of a tile
+        int finished = 0;   // whether out is, of a tile
         const auto before_products = [&] {
             for (; skipped > 0; --skipped) at.skip_values();
-            if (finished) {
+            if (finished != 0) {
                 store(number - 1);
-                finished = false;
+                finished = 0;
             }
             if constexpr (Shape::kTurns) at.wait_for_turn();
         };
@@ -221,7 +234,7 @@ __device__ __forceinline__ void consume_flash(
             wgmma_commit();
             mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();
-            issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
+            issue_values();
             wgmma_commit();
             if constexpr (Shape::kTurns) at.hand_on_turn();
             wgmma_wait<1>();
@@ -229,11 +242,11 @@ __device__ __forceinline__ void consume_flash(
             if (last) {
                 finish(number);
                 rows[0] = rows[1] = SoftmaxRow();
-                watch.fresh = true;
+                watch.fresh = 1;
                 first_query = next_query;
                 ++number;
                 skipped = skipped_next;
-                finished = true;
+                finished = 1;
             }
             softmax(first_query, number, step, last, [&] {
                 // The values have come: waiting keeps the compiler from waiting for out before the first half's exponentials.
@@ -248,7 +261,7 @@ __device__ __forceinline__ void consume_flash(
         before_products();
         mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
         wgmma_fence();
-        issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
+        issue_values();
         wgmma_commit();
         if constexpr (Shape::kTurns) at.hand_on_turn();
         wgmma_wait<0>();

@@ -6,6 +6,7 @@
 
 #include "ptx/ldmatrix.h"
 #include "ptx/mma_16bit.h"
+#include "ptx/stmatrix.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_flash_shape.h"
@@ -60,4 +61,23 @@ __device__ __forceinline__ void issue_output(
     for (int i = 0; i < Shape::kKeys / 16; ++i) {
         Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(out, probabilities[i], b + i * 128, true);
     }
+}
+
+/// The same with P in shared memory.
+template <class Shape>
+__device__ __forceinline__ void issue_output(
+    float (&out)[Shape::kHeadDim / 2], uint32_t probabilities, uint32_t values) {
+    const uint64_t a = wgmma_operand(probabilities), b = wgmma_operand_transposed(values, Shape::kKeyPitch);
+#pragma unroll
+    for (int i = 0; i < Shape::kKeys / 16; ++i) {
+        Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(
+            out, a + i / 4 * (Shape::kProbabilityPitch >> 4) + i % 4 * 2, b + i * 128, true);
+    }
+}
+
+/// Store 16 columns of a warp's rows of P, packed as the A operand in registers is, where a product finds them.
+template <class Shape>
+__device__ __forceinline__ void store_probabilities(uint32_t probabilities, int columns, const uint32_t (&packed)[4], int thread) {
+    const uint32_t box = probabilities + columns / 4 * Shape::kProbabilityPitch;
+    stmatrix_x4(box + Swizzle<8>::offset(thread / 32 % 4 * 16 + thread % 16, columns % 4 * 2 + thread % 32 / 16), packed);
 }

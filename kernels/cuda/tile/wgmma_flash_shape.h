@@ -15,6 +15,8 @@ enum FlashOptions {
     kFlashTurns = 1,          // consumers issue their products in turns, so that one's softmax meets the other's products
     kFlashTwoQueries = 2,     // room for two tiles of queries: the next one's come while this one is at work
     kFlashSeamless = 4,       // a tile's first product with keys is issued together with the last product of the one before
+    kFlashSharedP = 8,        // probabilities go through shared memory instead of registers, which have room for more keys then
+    kFlashSpareQuery = 16,    // room for one warpgroup's queries beyond a tile's: warpgroups take places in turn
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
@@ -34,7 +36,9 @@ struct FlashShape {
     static constexpr int kKeyStages = kKeyStages_, kValueStages = kValueStages_;
     static constexpr bool kTurns = (kOptions_ & kFlashTurns) != 0 && kGroups > 1;
     static constexpr bool kSeamless = (kOptions_ & kFlashSeamless) != 0;
+    static constexpr bool kSharedP = (kOptions_ & kFlashSharedP) != 0;
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
+    static constexpr bool kSpareQuery = (kOptions_ & kFlashSpareQuery) != 0;
     // Queries are given back before the last step's softmax.
     static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
     static constexpr int kQueries = 64 * kGroups;
@@ -50,9 +54,12 @@ struct FlashShape {
     // Tiles are [kHeadDim / 64][rows] of 128 bytes, in TMA's 128-byte swizzle; a tile of queries is one warpgroup's.
     static constexpr int kQueryBytes = 64 * kHeadDim * 2, kKeyBytes = kKeys * kHeadDim * 2;
     static constexpr int kQueryPitch = 64 * 128, kKeyPitch = kKeys * 128;   // between columns of 64
-    static constexpr int kQuerySlots = kGroups * kQueryStages;
+    static constexpr int kQuerySlots = kGroups * kQueryStages + kSpareQuery;
     static constexpr int kKeysAt = kQuerySlots * kQueryBytes, kValuesAt = kKeysAt + kKeyStages * kKeyBytes;
-    static constexpr int kTilesAt = kValuesAt + kValueStages * kKeyBytes;
+    // Probabilities of a warpgroup, like queries: columns of 64 keys, [64 rows] of 128 bytes.
+    static constexpr int kProbabilityPitch = 64 * 128, kProbabilityBytes = kSharedP ? (kKeys + 63) / 64 * kProbabilityPitch : 0;
+    static constexpr int kProbabilitiesAt = kValuesAt + kValueStages * kKeyBytes;
+    static constexpr int kTilesAt = kProbabilitiesAt + kGroups * kProbabilityBytes;
     // What is known of a tile is read once more when its output is stored, after the first step of the next one. Tiles that
     // follow may be known by then, as many as there is room for the queries of and two that had but one step.
     static constexpr int kTiles = 8;
@@ -60,6 +67,8 @@ struct FlashShape {
     static constexpr int kSharedBytes = kBarriersAt + (2 * kQuerySlots + 2 * kKeyStages + 2 * kValueStages + 4) * 8;
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
+    static_assert(!kSpareQuery || kQueryStages == 1, "one or the other");
+    static_assert(!kSharedP || kKeys % 32 == 0, "halves of probabilities are whole products");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
     static_assert(kGroups >= 1 && kGroups <= 4, "registers");
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
@@ -79,14 +88,22 @@ struct FlashMemory {
         auto* const tiles = reinterpret_cast<typename Shape::Tile*>(swizzled_shared() + Shape::kTilesAt);
         return tiles[group * Shape::kTiles + number % Shape::kTiles];
     }
+    /// Where a warpgroup's queries of a tile lie, and the parity of that use of the place.
     __device__ __forceinline__ static int slot(int group, unsigned number) {
+        if (Shape::kSpareQuery) return static_cast<int>((number * Shape::kGroups + group) % Shape::kQuerySlots);
         return group * Shape::kQueryStages + static_cast<int>(number % Shape::kQueryStages);
     }
-    __device__ __forceinline__ static uint32_t parity(unsigned number) { return number / Shape::kQueryStages % 2; }
+    __device__ __forceinline__ static uint32_t parity(int group, unsigned number) {
+        if (Shape::kSpareQuery) return (number * Shape::kGroups + group) / Shape::kQuerySlots % 2;
+        return number / Shape::kQueryStages % 2;
+    }
     __device__ __forceinline__ uint32_t query(int slot) const { return start + slot * Shape::kQueryBytes; }
     __device__ __forceinline__ uint32_t keys(int stage) const { return start + Shape::kKeysAt + stage * Shape::kKeyBytes; }
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kKeyBytes;
+    }
+    __device__ __forceinline__ uint32_t probabilities(int group) const {
+        return start + Shape::kProbabilitiesAt + group * Shape::kProbabilityBytes;
     }
     __device__ __forceinline__ uint32_t barrier(int i) const { return start + Shape::kBarriersAt + 8 * i; }
     __device__ __forceinline__ uint32_t query_full(int slot) const { return barrier(slot); }

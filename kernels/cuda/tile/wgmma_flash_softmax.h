@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "online_softmax.h"
+#include "ptx/compute_now.h"
 #include "ptx/exp2.h"
 #include "ptx/special.h"
 #include "tile/attention_mma.h"
@@ -31,7 +32,7 @@ struct WatchfulSoftmax {
     static constexpr float kLimit = 1u << kSlack;   // of a lane's share of a sum
     static constexpr float kLost = 0x1p100f;        // near the end of fp32: what lies beyond may be infinite
 
-    bool fresh = true;   // some row of the warp has not seen a key
+    int fresh = 1;       // whether some row of the warp has not seen a key; no bool, which takes a register
     float before[2];     // sums before this step
 
     /// The largest that this thread has.
@@ -48,7 +49,7 @@ struct WatchfulSoftmax {
 
     /// Before a step's exponentials: rows that have no maximum get one.
     __device__ __forceinline__ void begin(const float (&scores)[kAll], SoftmaxRow (&rows)[2]) {
-        if (fresh) {
+        if (fresh != 0) {
             float largest[2];
             look(scores, largest);
 #pragma unroll
@@ -100,6 +101,8 @@ struct WatchfulSoftmax {
     template <class Again>
     __device__ __forceinline__ void mend(
         float (&scores)[kAll], SoftmaxRow (&rows)[2], float (&factors)[2], float scale, bool possible, const Again& again) const {
+        compute_now(rows[0].maximum);   // what was computed of maxima for the step is not worth a register until here
+        compute_now(rows[1].maximum);
         if (possible && __any_sync(0xffffffffu, !(rows[0].sum < kLost && rows[1].sum < kLost))) {
             again();
             float largest[2];

@@ -34,7 +34,8 @@ def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(made):
         assert ".tnspB" in body
         assert "UTMALDG.5D" in body
         assert "LDL" not in body
-        # The loop: scores have come, the last output has not. Half of the exponentials stand before its wait.
+        # The loop: scores have come, the last output has not. Half of the exponentials stand before its wait,
+        # fewer where probabilities are stored behind it.
         _, _, loop = body.partition("WARPGROUP.DEPBAR.LE gsb0, 0x1")
         between, _, _ = loop.partition("WARPGROUP.DEPBAR.LE gsb0, 0x0")
-        assert between.count("MUFU.EX2") >= 16   # of 64 x 64 scores or more
+        assert between.count("MUFU.EX2") >= (12 if "STSM" in body else 16)   # of 64 x 64 scores or more
