@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import os
 import signal
 import socket
@@ -305,6 +306,8 @@ def serve(sock: socket.socket) -> None:
 
 def main() -> None:
     _die_with_parent()
+    gc.freeze()                      # nothing of what is imported by now is ever garbage
+    gc.enable()
     sock = socket.socket(fileno=int(sys.argv[1]))
     serve(sock)
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import resource
@@ -34,6 +35,7 @@ def main() -> None:
     kind, what, *arguments = sys.argv[2:]
     sys.argv = [what if kind == "-m" else "-c", *arguments]
     if kind == "-m":
+        gc.disable()                         # what is imported stays; the worker switches it on when it has torch
         runpy.run_module(what, run_name="__main__", alter_sys=True)
     else:
         exec(compile(what, "<string>", "exec"), {"__name__": "__main__"})      # what python -c does

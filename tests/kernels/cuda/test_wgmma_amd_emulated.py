@@ -54,7 +54,7 @@ def test_sizes_that_leave_tiles_of_the_transposition_unfilled(kernel, size):
 
 @pytest.mark.parametrize("chunks", [2, 8])
 def test_every_shape_of_the_transposition(tmp_path, chunks):
-    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, variant="wgmma_tma", flags=(f"-DROW_CHUNKS={chunks}",))
+    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, variant="wgmma_tma", flags=(f"-DROW_CHUNKS={chunks}", "-Og"))
     product = gemm.Product.random(96, 192, 384, seed=3)
     agrees(product, kernel.run(product, copies=True))
 
