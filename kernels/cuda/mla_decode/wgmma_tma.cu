@@ -40,6 +40,7 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/latent_launch.h"
+#include "tile/latent_merge.h"
 #include "tile/wgmma_latent_few.h"
 #include "tile/wgmma_latent_launch.h"
 

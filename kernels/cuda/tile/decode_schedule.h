@@ -130,6 +130,13 @@ struct DecodeWalk {
         }
     }
 
+    /// The first and the last group with a part of the piece that `next` gave, which is not whole.
+    template <class Schedule>
+    __device__ __forceinline__ KvRange groups_of(const Schedule& schedule, const DecodePiece& piece) const {
+        const int cost = schedule.steps(piece.request) + extra, chunk = end - begin;
+        return {(start - cost) / chunk, (start - 1) / chunk};
+    }
+
     template <class Schedule>
     __device__ __forceinline__ bool next(const Schedule& schedule, DecodePiece& piece) {
         if (request >= schedule.batch || start >= end) return false;

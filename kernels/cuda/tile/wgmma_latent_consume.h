@@ -27,6 +27,7 @@
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
+constexpr int kStoredBarrier = 8; // + 0 or 1: a part is stored
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
 /// up to 1, and accumulators are rarely rescaled.
@@ -286,8 +287,7 @@ struct LatentConsumer {
     __device__ __forceinline__ void finish(
         Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int parity) const {
         const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
-        const int live_rows = min(Shape::kRows, request_rows - first_row), part = piece.part(a.schedule, block_group());
-        const size_t part_row = static_cast<size_t>(part) * request_rows + first_row;
+        const int live_rows = min(Shape::kRows, request_rows - first_row);
         const size_t output_row = static_cast<size_t>(piece.request) * request_rows + first_row;
         const bool empty = piece.steps.begin >= piece.steps.end;  // then nothing was added up
         if (!empty) {
@@ -300,24 +300,55 @@ struct LatentConsumer {
             named_barrier_arrive(kSumBarrier + group, 256);
             named_barrier_sync(kSumBarrier + (group ^ 1), 256);
         }
+        if (warp * 16 >= live_rows) return;  // a whole warp: rows come in sixteens
+        const int strip = row_tile() * (Shape::kRows / 16) + warp, part = piece.part(a.schedule, block_group());
+        float factor[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
-            if (warp * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
             if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
-            if (group == 0 && lane % 4 == 0) {
-                const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
-                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale);
-            }
             if (piece.whole()) {
+                if (group == 0 && lane % 4 == 0) {
+                    const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
+                    const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+                    a.lse[index] = rows[half].lse(a.scale);
+                }
                 uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
                 store_row_rounded(out, half, inverse, to);
             } else {
-                float* const to = a.parts.o + (part_row + at) * Shape::kLatent + group * Shape::kHalf;
-                store_row_exact(out, half, inverse, to);
+                const float largest = code_range(out, half);
+                factor[half] = LatentParts::kMostCode / largest;
+                if (lane % 4 == 0) {
+                    a.shares.notes(part, strip, group)[half * 8 + lane / 4] =
+                        make_float2(rows[half].lse(a.scale), largest * (1.0f / LatentParts::kMostCode) * inverse);
+                }
             }
+        }
+        if (!piece.whole()) store_codes(out, factor, a.shares.strip(part, strip) + group * (LatentParts::kNotes / 2), lane);
+    }
+
+    /// The chunk's edge fell into the request's start: the merge must see that no token came.
+    __device__ __forceinline__ void store_nothing(int part) const {
+        const int first_row = row_tile() * Shape::kRows;
+        if (warp * 16 >= min(Shape::kRows, a.seqlen_q * a.heads - first_row) || lane >= 16) return;
+        a.shares.notes(part, first_row / 16 + warp, group)[lane] = make_float2(-INFINITY, 0.0f);
+    }
+
+    /// Count a part that all threads have stored, and keep for the merge what its request is.
+    __device__ __forceinline__ void count(const DecodeWalk& walk, const DecodePiece& piece) const {
+        const int open = piece.first ? 1 : 0;   // a block has one of each at most
+        if constexpr (group == 1) {
+            named_barrier_arrive(kStoredBarrier + open, 256);
+        } else {
+            named_barrier_sync(kStoredBarrier + open, 256);
+            if (warp > 0 || lane > 0) return;
+            const KvRange groups = walk.groups_of(a.schedule, piece);
+            OpenPart& part = memory.open()[open];
+            part.request = piece.request;
+            part.first = groups.begin;
+            part.parts = groups.end - groups.begin + 1;
+            part.before = LatentGather<LatentArguments>::count_of(a, part, row_tile()).store();
         }
     }
 
@@ -330,18 +361,13 @@ struct LatentConsumer {
         while (walk.next(a.schedule, next)) {
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
-                // The chunk's edge fell into the request's start: the merge must see that no token came.
-                const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
-                const int part = next.part(a.schedule, block_group());
-                const int at = warp * 32 + lane;
-                if (group == 0 && at < min(Shape::kRows, request_rows - first_row)) {
-                    a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
-                }
-                continue;
+                store_nothing(next.part(a.schedule, block_group()));
+            } else {
+                if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+                piece(next, queries, uses);
+                if (!empty) queries.advance();
             }
-            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, queries, uses);
-            if (!empty) queries.advance();
+            if (!next.whole()) count(walk, next);
         }
     }
 };
