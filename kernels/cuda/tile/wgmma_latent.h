@@ -44,20 +44,23 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     grid_dependency_release();
 
     using Gather = LatentGather<LatentArguments>;
-    const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
         if (warp < 4) LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
         else LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
         if (a.schedule.groups != 0) {
+            int block = static_cast<int>(blockIdx.x);
+            asm volatile("" : "+r"(block));   // computed here, not kept in registers throughout the above
+            const int group = block / a.row_tiles, row_tile = block % a.row_tiles;
             const int first_strip = row_tile * (Shape::kRows / 16);
             const int strips = min(Shape::kRows / 16, a.shares.strips - first_strip);
-            Gather{a, start + Shape::kStage, first_strip, strips, static_cast<int>(threadIdx.x)}.run(
+            Gather{a, start + Shape::kStage, first_strip, strips, recomputed_thread()}.run(
                 memory.open(), group, row_tile);
         }
     } else {
         give_registers<Shape::kProducerRegisters>();
-        const int part = warp - kWarps;
+        const int part = warp - kWarps, block = static_cast<int>(blockIdx.x);
+        const int group = block / a.row_tiles, row_tile = block % a.row_tiles;
         if (part < Shape::kParts) {
             const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
             produce_pages<Shape>(memory, queries, cache, a, group, row_tile, rank, part, lane);

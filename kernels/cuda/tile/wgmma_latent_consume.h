@@ -339,9 +339,11 @@ struct LatentConsumer {
     __device__ __forceinline__ void count(const DecodeWalk& walk, const DecodePiece& piece) const {
         const int open = piece.first ? 1 : 0;   // a block has one of each at most
         if constexpr (group == 1) {
-            named_barrier_arrive(kStoredBarrier + open, 256);
+            if (piece.first) named_barrier_arrive(kStoredBarrier + 1, 256);
+            else named_barrier_arrive(kStoredBarrier, 256);
         } else {
-            named_barrier_sync(kStoredBarrier + open, 256);
+            if (piece.first) named_barrier_sync(kStoredBarrier + 1, 256);
+            else named_barrier_sync(kStoredBarrier, 256);
             if (warp > 0 || lane > 0) return;
             const KvRange groups = walk.groups_of(a.schedule, piece);
             OpenPart& part = memory.open()[open];
