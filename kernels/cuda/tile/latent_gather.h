@@ -224,6 +224,16 @@ struct LatentGather {
         return {&part_counts[a.shares.count_set][part.first * a.row_tiles + row_tile]};
     }
 
+    /// Count a part that all threads of the block have stored, and keep what its request is; one thread.
+    static __device__ __forceinline__ void count(
+        const Arguments& a, OpenPart& open, const DecodeWalk& walk, const DecodePiece& piece, int row_tile) {
+        const KvRange groups = walk.groups_of(a.schedule, piece);
+        open.request = piece.request;
+        open.first = groups.begin;
+        open.parts = groups.end - groups.begin + 1;
+        open.before = count_of(a, open, row_tile).store();
+    }
+
     /// By a warp beside those that merge: count this block as started wherever it will have a part.
     static __device__ __forceinline__ void start(const Arguments& a, int group, int row_tile, int lane) {
         DecodeWalk walk(a.schedule, group, lane);

@@ -47,6 +47,7 @@ struct LatentParts {
     static constexpr int kNotes = kUnits * kUnitBytes;    // where the pairs begin: [2 halves][16 rows] float2
     static constexpr size_t kStripBytes = kNotes + 2 * 16 * 8;
     static constexpr float kMostCode = 16384.0f;
+    static constexpr float kLeastRange = 0x1p-100f, kMostRange = 0x1p127f;   // of a row's largest, so that it can be divided by
 
     uint8_t* start;
     int strips;      // of a request

@@ -345,12 +345,7 @@ struct LatentConsumer {
             if (piece.first) named_barrier_sync(kStoredBarrier + 1, 256);
             else named_barrier_sync(kStoredBarrier, 256);
             if (warp > 0 || lane > 0) return;
-            const KvRange groups = walk.groups_of(a.schedule, piece);
-            OpenPart& part = memory.open()[open];
-            part.request = piece.request;
-            part.first = groups.begin;
-            part.parts = groups.end - groups.begin + 1;
-            part.before = LatentGather<LatentArguments>::count_of(a, part, row_tile()).store();
+            LatentGather<LatentArguments>::count(a, memory.open()[open], walk, piece, row_tile());
         }
     }
 

@@ -213,29 +213,64 @@ struct FewConsumer {
         finish(out, rows, piece, part);
     }
 
-    /// This warpgroup's `half` of the columns, in `area`, to the output or a part; 16 rows.
-    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int half) const {
+    /// Keep the largest of what this thread puts into an area, for each of its rows.
+    __device__ __forceinline__ void note_largest(float (&largest)[4]) const {
+#pragma unroll
+        for (int slot = 0; slot < 4; ++slot) {
+#pragma unroll
+            for (int step = 4; step < 32; step *= 2) {
+                largest[slot] = fmaxf(largest[slot], __shfl_xor_sync(0xffffffffu, largest[slot], step));
+            }
+            if (lane < 4) memory.maxima(group, warp)[row_of(slot)] = largest[slot];
+        }
+    }
+
+    /// This warpgroup's `half` of the columns, in `area`, to a part; lane r has the LSE of row r.
+    __device__ __forceinline__ void store_part(int part, int half, float lse) const {
+        const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
+        const int strip = first_row() / 16, upper = lane / 4;
+        float factor[2];
+#pragma unroll
+        for (int i = 0; i < 2; ++i) {
+            const int row = upper + 8 * i;
+            float largest = LatentParts::kLeastRange;
+#pragma unroll
+            for (int w = 0; w < 4; ++w) largest = fmaxf(largest, memory.maxima(group, w)[row]);
+            largest = fminf(largest, LatentParts::kMostRange);
+            factor[i] = LatentParts::kMostCode / largest;
+            const float row_lse = __shfl_sync(0xffffffffu, lse, row);
+            if (warp == 0 && lane % 4 == 0) {
+                a.shares.notes(part, strip, half)[row] = make_float2(row_lse, largest * (1.0f / LatentParts::kMostCode));
+            }
+        }
+        group_barrier();  // the maxima are free for the next page
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const int unit = 4 * warp + i;
+            uint32_t x[4];
+#pragma unroll
+            for (int j = 0; j < 4; ++j) {
+                const float2 two = *reinterpret_cast<const float2*>(
+                    area + (upper + j % 2 * 8) * Shape::kExchangePitch + unit * 16 + j / 2 * 8 + lane % 4 * 2);
+                x[j] = Fp16::pack(two.x * factor[j % 2], two.y * factor[j % 2]);
+            }
+            uint8_t* const to = a.shares.strip(part, strip) + (half * 16 + unit) * LatentParts::kUnitBytes + lane * 16;
+            *reinterpret_cast<uint4*>(to) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+    }
+
+    /// This warpgroup's `half` of the columns, in `area`, to the output; 16 rows.
+    __device__ __forceinline__ void store(const DecodePiece& piece, int half) const {
         const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
         const int request_rows = a.seqlen_q * a.heads;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int row = 4 * warp + i;
-            if (piece.whole()) {
-                const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
-                const float4 x = from[0], y = from[1];
-                const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row() + row;
-                *reinterpret_cast<uint4*>(a.o + (at * Shape::kLatent + half * Shape::kHalf + lane * 8) * 2) = make_uint4(
-                    Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
-            } else {
-                const size_t at = static_cast<size_t>(part) * request_rows + first_row() + row;
-                float* const to = a.parts.o + at * Shape::kLatent + half * Shape::kHalf;
-#pragma unroll
-                for (int j = 0; j < 2; ++j) {
-                    const int column = j * 128 + lane * 4;
-                    *reinterpret_cast<float4*>(to + column) =
-                        *reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + column);
-                }
-            }
+            const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
+            const float4 x = from[0], y = from[1];
+            const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row() + row;
+            *reinterpret_cast<uint4*>(a.o + (at * Shape::kLatent + half * Shape::kHalf + lane * 8) * 2) = make_uint4(
+                Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
         }
     }
 
@@ -247,7 +282,6 @@ struct FewConsumer {
     /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
     __device__ __forceinline__ void finish(
         Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, int part) const {
-        const int request_rows = a.seqlen_q * a.heads;
 #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
 #pragma unroll
@@ -297,6 +331,8 @@ struct FewConsumer {
             factor[slot] = __shfl_sync(0xffffffffu, row_factor, row_of(slot));
             other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
+        const float lse = all.lse(a.scale);
+        float largest[4] = {};
         if constexpr (Shape::kRowTiles == 1) {
             named_barrier_sync(kFewBothBarrier, 256);
             float* const area = memory.exchange(group);
@@ -306,29 +342,40 @@ struct FewConsumer {
                 for (int i = 0; i < 8; ++i) {
                     const float own = group == 0 ? out[j][i] : out[4 + j][i];
                     float& at = area[place(j, i)];
-                    at = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
+                    const float sum = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
+                    largest[slot_of(i)] = fmaxf(largest[slot_of(i)], fabsf(sum));
+                    at = sum;
                 }
             }
+            if (!piece.whole()) note_largest(largest);
             group_barrier();
-            store(piece, part, group);
+            if (piece.whole()) store(piece, group);
+            else store_part(part, group, lse);
         } else {
             float* const area = memory.exchange(group);
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
                 if (half == 1) group_barrier();  // the first half is stored
 #pragma unroll
+                for (int slot = 0; slot < 4; ++slot) largest[slot] = 0.0f;
+#pragma unroll
                 for (int j = 0; j < 4; ++j) {
 #pragma unroll
-                    for (int i = 0; i < 8; ++i) area[place(j, i)] = out[4 * half + j][i] * factor[slot_of(i)];
+                    for (int i = 0; i < 8; ++i) {
+                        const float sum = out[4 * half + j][i] * factor[slot_of(i)];
+                        largest[slot_of(i)] = fmaxf(largest[slot_of(i)], fabsf(sum));
+                        area[place(j, i)] = sum;
+                    }
                 }
+                if (!piece.whole()) note_largest(largest);
                 group_barrier();
-                store(piece, part, half);
+                if (piece.whole()) store(piece, half);
+                else store_part(part, half, lse);
             }
         }
-        if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
+        if (piece.whole() && warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
             const int at = first_row() + row, query = at / a.heads, head = at % a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-            (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = all.lse(a.scale);
+            a.lse[(static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query] = lse;
         }
     }
 
@@ -344,15 +391,19 @@ struct FewConsumer {
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
-                const int at = warp * 32 + lane;
-                if (group == 0 && at < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
+                if (group == 0 && warp < 2 * Shape::kRowTiles && lane < 16) {
+                    a.shares.notes(part, warp / 2, warp % 2)[lane] = make_float2(-INFINITY, 0.0f);
                 }
-                continue;
+            } else {
+                if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+                piece(next, part, queries.buffer, tile);
+                if (!empty) queries.advance();
             }
-            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, part, queries.buffer, tile);
-            if (!empty) queries.advance();
+            if (next.whole()) continue;
+            named_barrier_sync(kFewBothBarrier, 256);
+            if (group == 0 && warp == 0 && lane == 0) {
+                LatentGather<LatentArguments>::count(a, memory.open()[next.first ? 1 : 0], walk, next, 0);
+            }
         }
     }
 };

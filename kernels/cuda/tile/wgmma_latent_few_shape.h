@@ -38,7 +38,9 @@ struct FewShape {
     static constexpr int kTotals = kMaxima + 2 * 4 * 16 * 4;         // [group][warp][16]: shares of sums
     static constexpr int kReferences = kTotals + 2 * 4 * 16 * 4;     // [group][16]
     static constexpr int kBarriers = kReferences + 2 * 16 * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kParts + 1) + 4) * 8;
+    static constexpr int kOpen = kBarriers + (kStages * (kParts + 1) + 4) * 8;
+    static constexpr int kSharedBytes = kOpen + 2 * static_cast<int>(sizeof(OpenPart));
+    static_assert(LatentGather<LatentArguments>::kBytes <= kQuery, "the merge has the pages' place");
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
 
@@ -67,6 +69,11 @@ struct FewMemory {
     }
     __device__ __forceinline__ float* references(int group) const {
         return reinterpret_cast<float*>(start + Shape::kReferences) + group * 16;
+    }
+
+    /// Requests whose parts this block merges: what ends in its chunk, what starts there.
+    __device__ __forceinline__ OpenPart (&open() const)[2] {
+        return *reinterpret_cast<OpenPart(*)[2]>(start + Shape::kOpen);
     }
 
     /// A part of a page has landed.

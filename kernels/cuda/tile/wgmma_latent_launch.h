@@ -29,8 +29,21 @@ struct LatentTensors {
 /// Groups of blocks that share the line of pages; 0, one per request, where the workspace is too small. Whether a batch is worth
 /// cutting depends on its lengths, which the device knows (DecodeScheduleOf::slack).
 inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
-    const long long groups = std::min<long long>({most, multiprocessors / row_tiles, 511});  // a merge lists so many parts
+    const long long groups = std::min<long long>(most, multiprocessors / row_tiles);
     return groups < 2 ? 0 : static_cast<int>(groups);
+}
+
+/// How the batch is cut, and where parts go.
+inline void cut_latent(LatentArguments& a, int multiprocessors, int slack, void* workspace, size_t workspace_bytes) {
+    const int strips = ceil_div(a.seqlen_q * a.heads, 16), batch = a.schedule.batch;
+    const long long most = static_cast<long long>(workspace_bytes / (strips * LatentParts::kStripBytes)) - batch;
+    a.schedule.groups = choose_pages(a.row_tiles, std::min(multiprocessors, kCountsOfSet), most);
+    const int count_set = a.schedule.groups == 0 ? -1 : part_count_set(workspace);
+    if (count_set < 0) a.schedule.groups = 0;
+    a.shares = {static_cast<uint8_t*>(workspace), strips, count_set};
+    a.schedule.slack = slack;
+    a.schedule.shares = PageSchedule::shares_of(
+        a.schedule.groups, batch, ceil_div(a.schedule.longest, PageSchedule::kTokens));
 }
 
 /// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set. Returns 0 or what the caller must
@@ -40,15 +53,7 @@ int launch_latent_wgmma(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
     void* queue) {
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
-    const int strips = ceil_div(rows, 16);
-    const long long most = static_cast<long long>(workspace_bytes / (strips * LatentParts::kStripBytes)) - batch;
-    a.schedule.groups = choose_pages(a.row_tiles, std::min(multiprocessors, kCountsOfSet), most);
-    const int count_set = a.schedule.groups == 0 ? -1 : part_count_set(workspace);
-    if (count_set < 0) a.schedule.groups = 0;
-    a.shares = {static_cast<uint8_t*>(workspace), strips, count_set};
-    a.schedule.slack = SLACK;
-    a.schedule.shares = PageSchedule::shares_of(
-        a.schedule.groups, batch, ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    cut_latent(a, multiprocessors, SLACK, workspace, workspace_bytes);
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;

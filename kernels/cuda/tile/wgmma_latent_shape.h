@@ -7,7 +7,6 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "split_kv.h"
 #include "tile/decode_schedule.h"
 #include "tile/latent_gather.h"
 #include "tile/tensor_map.h"
@@ -26,8 +25,7 @@ struct LatentArguments {
     uint8_t* o;              // [batch, seqlen_q, heads, 512] bf16
     float* lse;              // [batch, heads, seqlen_q]
     PageSchedule schedule;
-    SplitWorkspace parts;  // rows as DecodeParts orders them; 16 and 32 rows
-    LatentParts shares;    // more rows
+    LatentParts shares;    // of requests that are cut
     int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows

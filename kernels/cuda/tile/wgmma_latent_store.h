@@ -29,7 +29,7 @@ __device__ __forceinline__ void store_row_rounded(const float (&out)[kCount], in
     }
 }
 
-/// The largest of a row's columns in this quad, in magnitude, for LatentParts::kMostCode; nothing that cannot be divided by.
+/// The largest of a row's columns in this quad, in magnitude, for LatentParts::kMostCode.
 template <int kCount>
 __device__ __forceinline__ float code_range(const float (&out)[kCount], int half) {
     float largest[2] = {};
@@ -39,7 +39,8 @@ __device__ __forceinline__ float code_range(const float (&out)[kCount], int half
         most = fmaxf(most, fabsf(out[4 * i + 2 * half]));
         most = fmaxf(most, fabsf(out[4 * i + 2 * half + 1]));
     }
-    return fminf(fmaxf(quad_maximum(fmaxf(largest[0], largest[1])), 0x1p-100f), 0x1p127f);
+    const float most = quad_maximum(fmaxf(largest[0], largest[1]));
+    return fminf(fmaxf(most, LatentParts::kLeastRange), LatentParts::kMostRange);
 }
 
 /// Store accumulators times the factors of their rows as fp16, the units of a strip's half from `to` on (tile/latent_parts.h).
