@@ -54,9 +54,6 @@ struct LatentGather {
     __device__ __forceinline__ float* sums(int unit) const {
         return reinterpret_cast<float*>(scratch + kWeights + kReduced) + unit * kUnitFloats;
     }
-    __device__ __forceinline__ long long part(const OpenPart& open, int s) const {
-        return s == 0 ? a.schedule.groups + open.request : open.first + s;
-    }
 
     /// Share `share` of `open.parts`.
     __device__ __forceinline__ void merge(const OpenPart& open, int share) const {
@@ -71,19 +68,28 @@ struct LatentGather {
         const int own_parts = sharer < parts ? (parts - sharer + sharers - 1) / sharers : 0;
         const int asked = own_units * own_parts;
 
+        // Part 0 lies apart; of the others each is `pitch` bytes behind the one before.
+        const int pitch = a.shares.strips * LatentParts::kStripBytes;
+        const uint8_t* const start = a.shares.part(a.schedule.groups + open.request);
+        const uint8_t* const rest = a.shares.part(open.first);
+        const auto part = [&](int s) { return s == 0 ? start : rest + static_cast<long long>(s) * pitch; };
+
         uint4 codes[kAsked];
-        int next_unit = slot, next_part = sharer;
+        const auto offset_of = [&](int unit) {
+            const int strip = first_strip + (begin + unit) / 32, in_strip = (begin + unit) % 32;
+            return strip * LatentParts::kStripBytes + in_strip * LatentParts::kUnitBytes + lane * 16;
+        };
+        int next_unit = slot, next_part = sharer, offset = offset_of(slot);
         const auto ask = [&](int from) {
 #pragma unroll
             for (int i = 0; i < kAsked; ++i) {
                 if (from + i >= asked) continue;
-                const int unit = begin + next_unit;
-                const uint8_t* const at = a.shares.strip(part(open, next_part), first_strip + unit / 32);
-                codes[i] = __ldcg(reinterpret_cast<const uint4*>(at + unit % 32 * LatentParts::kUnitBytes) + lane);
+                codes[i] = __ldcg(reinterpret_cast<const uint4*>(part(next_part) + offset));
                 next_part += sharers;
                 if (next_part >= parts) {
                     next_part = sharer;
                     next_unit += slots;
+                    offset = offset_of(next_unit);
                 }
             }
         };
@@ -94,12 +100,13 @@ struct LatentGather {
         const int shift_of = groups > 2 ? 2 : groups - 1;            // entries rounded up to 16, 32 or 64
         const int entry = thread % (16 << shift_of), weigher = thread / (16 << shift_of), weighers = 16 >> shift_of;
         const int pair = first_entry + entry / 16;                   // strip and half
+        const int note_offset = (first_strip + pair / 2) * LatentParts::kStripBytes + LatentParts::kNotes +
+                                (pair % 2 * 16 + entry % 16) * 8;
         SoftmaxRow own{-INFINITY, 0.0f};
         if (entry < entries) {
 #pragma unroll 4
             for (int s = weigher; s < parts; s += weighers) {
-                const float2 note = __ldcg(
-                    a.shares.notes(part(open, s), first_strip + pair / 2, pair % 2) + entry % 16);
+                const float2 note = __ldcg(reinterpret_cast<const float2*>(part(s) + note_offset));
                 weights()[s * entries + entry] = note;
                 own.maximum = fmaxf(own.maximum, note.x);
             }

@@ -45,7 +45,7 @@ inline int part_count_set(const void* workspace) {
 struct LatentParts {
     static constexpr int kUnits = 32, kUnitBytes = 512;   // of a strip; a unit is 16 rows, 16 columns
     static constexpr int kNotes = kUnits * kUnitBytes;    // where the pairs begin: [2 halves][16 rows] float2
-    static constexpr size_t kStripBytes = kNotes + 2 * 16 * 8;
+    static constexpr int kStripBytes = kNotes + 2 * 16 * 8;
     static constexpr float kMostCode = 16384.0f;
     static constexpr float kLeastRange = 0x1p-100f, kMostRange = 0x1p127f;   // of a row's largest, so that it can be divided by
 
@@ -53,10 +53,9 @@ struct LatentParts {
     int strips;      // of a request
     int count_set;   // which of part_counts
 
-    __device__ __forceinline__ uint8_t* strip(long long part, int strip) const {
-        return start + (part * strips + strip) * kStripBytes;
-    }
-    __device__ __forceinline__ float2* notes(long long part, int strip, int half) const {
+    __device__ __forceinline__ uint8_t* part(int part) const { return start + static_cast<size_t>(part) * (strips * kStripBytes); }
+    __device__ __forceinline__ uint8_t* strip(int part, int strip) const { return this->part(part) + strip * kStripBytes; }
+    __device__ __forceinline__ float2* notes(int part, int strip, int half) const {
         return reinterpret_cast<float2*>(this->strip(part, strip) + kNotes) + half * 16;
     }
 };
@@ -75,7 +74,7 @@ struct PartCount {
 
     /// One thread, after all have stored the part. Returns what the number was before.
     __device__ __forceinline__ unsigned store() const {
-        fence_device();
+        fence_between();
         return fetch_add(at, kStored);
     }
 
@@ -84,7 +83,7 @@ struct PartCount {
     __device__ __forceinline__ bool wait(int parts, unsigned before, bool& all, unsigned& last) const {
         all = before >= kLeft;   // before the last part was stored; counts only where that was this block's
         if (stored(before) == parts - 1) {
-            fence_device();
+            fence_between();
             last = fetch_add(at, kDone);
             return true;
         }
@@ -95,7 +94,7 @@ struct PartCount {
         const bool there = stored(now) == parts;
         last = fetch_add(at, there ? kDone : kDone + kLeft);
         if (there) return true;
-        fence_device();
+        fence_between();
         return stored(last) == parts;
     }
     __device__ __forceinline__ void end(int parts, unsigned last) const {
