@@ -19,9 +19,10 @@
 #include "split_kv.h"
 #include "tile/combine_splits.h"
 
-/// Steps of a chunk, what starting a request counts for, and the steps of the longest one.
+/// Steps of a chunk, what starting a request counts for, the steps of the longest one, and whether all have as many.
 struct DecodeCut {
     int chunk, start, most;
+    bool equal;
 };
 
 /// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
@@ -47,11 +48,17 @@ struct DecodeScheduleOf {
     /// How the line is cut, and in `before` where request `request` starts on it. All lanes of a warp call it together.
     __device__ __forceinline__ DecodeCut cut(int lane, int request, int& before) const {
         int all = 0, part = 0, most = 0;
-        for (int b = lane; b < batch; b += 32) {
-            const int count = steps(b);
-            most = max(most, count);
-            all += count;
-            part += b < request ? count : 0;
+#pragma unroll 1
+        for (int first = lane; first < batch; first += 128) {
+            int count[4];   // read at once
+#pragma unroll
+            for (int i = 0; i < 4; ++i) count[i] = first + 32 * i < batch ? steps(first + 32 * i) : 0;
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+                most = max(most, count[i]);
+                all += count[i];
+                part += first + 32 * i < request ? count[i] : 0;
+            }
         }
 #pragma unroll
         for (int step = 16; step > 0; step /= 2) {
@@ -61,11 +68,11 @@ struct DecodeScheduleOf {
         }
         const bool equal = all == batch * most && most > 0;
         const int even = max(kLeastSteps, ceil_div(all + batch * kStartSteps, groups));
-        DecodeCut cut = {even, kStartSteps, most};
+        DecodeCut cut = {even, kStartSteps, most, equal};
         if (equal && shares > 0) {
             const int chunk = ceil_div(most, shares);
             // What the chunks of a request have too many is what starting it counts for.
-            if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most};
+            if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most, equal};
         } else if (equal) {
             const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
             if (chunk <= even + slack) cut.chunk = chunk;
@@ -110,7 +117,13 @@ struct DecodeWalk {
         begin = group * cut.chunk;
         end = begin + cut.chunk;
         extra = cut.start;
-        // The first request that ends behind the chunk's begin: 32 at a time.
+        // The first request that ends behind the chunk's begin.
+        if (cut.equal) {
+            request = begin / (cut.most + extra);
+            start = request * (cut.most + extra);
+            return;
+        }
+        // 32 at a time.
         for (request = 0; request < schedule.batch; request += 32) {
             const int cost = request + lane < schedule.batch ? schedule.steps(request + lane) + extra : 0;
             int before = cost;  // becomes the inclusive sum over lanes
