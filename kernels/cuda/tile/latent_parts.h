@@ -2,9 +2,9 @@
 // Parts of MLA decode that the blocks which computed them merge themselves: how they lie in the workspace, and the numbers by
 // which blocks know that all parts of a request are there.
 //
-// A part has, for every 16 rows of its request (a strip), 32 units of 16 columns and then a pair of numbers for each row and half of
-// the columns: its LSE, and what a code of the row stands for. Codes are fp16, the largest of a row's half being kMostCode: 11 bits
-// each, and half the bytes of fp32. Within a unit they lie as a warp's accumulators do (ptx/wgmma_16bit.h), 16 bytes a lane, so that
+// A part has, for every 16 rows of its request (a strip), 32 units of 16 columns and then a note for each row and half of the
+// columns: its LSE, and what a code has to be multiplied by. Codes are accumulators rounded to bf16: half the bytes of fp32, and the
+// rounding of the output once more. Within a unit they lie as a warp's accumulators do (ptx/wgmma_16bit.h), 16 bytes a lane, so that
 // nothing is exchanged between lanes to store them. A row without keys has an LSE of -inf; its codes need not have been written.
 //
 // Blocks count themselves in one number for each row tile of a request that is cut, in four fields of eight bits:
@@ -12,9 +12,9 @@
 //   stored    blocks whose part is in the workspace       left   blocks that did not wait
 // A block that has stored its last part waits for the other parts of its requests, and merges its share of the rows. It waits only
 // while every block it waits for has started, and hence will store its part whatever happens: no launch can block itself or another
-// one, however few multiprocessors it gets. Where one has not started, the block leaves; whoever stores the last part then finds that
-// someone left and merges all shares. All do the same sums in the same order, so results do not depend on which way it went.
-// The last one done sets the number back to 0.
+// one, however few multiprocessors it gets. Where one has not started, the block leaves; who finds all parts stored, at least the one
+// that stored the last, then sees that someone left and merges all shares. All do the same sums in the same order, so results do not
+// depend on which way it went. The last one done sets the number back to 0.
 //
 // The workspace comes with any contents, so the numbers lie in memory of the module, zero from the start: one set for each workspace
 // that was ever used, since calls at the same time must have different ones.
@@ -44,10 +44,8 @@ inline int part_count_set(const void* workspace) {
 
 struct LatentParts {
     static constexpr int kUnits = 32, kUnitBytes = 512;   // of a strip; a unit is 16 rows, 16 columns
-    static constexpr int kNotes = kUnits * kUnitBytes;    // where the pairs begin: [2 halves][16 rows] float2
+    static constexpr int kNotes = kUnits * kUnitBytes;    // where the notes begin: [2 halves][16 rows] float2
     static constexpr int kStripBytes = kNotes + 2 * 16 * 8;
-    static constexpr float kMostCode = 16384.0f;
-    static constexpr float kLeastRange = 0x1p-100f, kMostRange = 0x1p127f;   // of a row's largest, so that it can be divided by
 
     uint8_t* start;
     int strips;      // of a request
@@ -59,6 +57,9 @@ struct LatentParts {
         return reinterpret_cast<float2*>(this->strip(part, strip) + kNotes) + half * 16;
     }
 };
+
+/// What a block merges.
+enum MergedShares { kNoShare, kOwnShare, kAllShares };
 
 /// The number of one row tile of a request.
 struct PartCount {
@@ -72,30 +73,24 @@ struct PartCount {
 
     __device__ __forceinline__ void start() const { fetch_add(at, kStarted); }
 
-    /// One thread, after all have stored the part. Returns what the number was before.
-    __device__ __forceinline__ unsigned store() const {
+    /// One thread, after all have stored the part.
+    __device__ __forceinline__ void store() const {
         fence_between();
-        return fetch_add(at, kStored);
+        fetch_add(at, kStored);
     }
 
-    /// Wait for all `parts`, or leave; the same thread, once. `before` is what store returned. `all`: this block merges all
-    /// shares. Returns whether it merges any; `last` goes to `end` when it has.
-    __device__ __forceinline__ bool wait(int parts, unsigned before, bool& all, unsigned& last) const {
-        all = before >= kLeft;   // before the last part was stored; counts only where that was this block's
-        if (stored(before) == parts - 1) {
-            fence_between();
-            last = fetch_add(at, kDone);
-            return true;
-        }
-        all = false;
+    /// Wait for all `parts`, or leave; the same thread, once. `last` goes to `end` when the shares are merged.
+    __device__ __forceinline__ MergedShares wait(int parts, unsigned& last) const {
         unsigned now;
         do now = look_at(at);
         while (stored(now) < parts && started(now) == parts);
         const bool there = stored(now) == parts;
         last = fetch_add(at, there ? kDone : kDone + kLeft);
-        if (there) return true;
+        // Who left before the last part was stored is in the number as of then.
+        if (there) return now < kLeft ? kOwnShare : kAllShares;
+        if (stored(last) < parts) return kNoShare;
         fence_between();
-        return stored(last) == parts;
+        return kOwnShare;
     }
     __device__ __forceinline__ void end(int parts, unsigned last) const {
         if (done(last) == parts - 1) *at = 0;

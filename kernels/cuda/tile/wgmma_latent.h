@@ -23,7 +23,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     constexpr int kWarps = Shape::kConsumerThreads / 32;
 
     if (threadIdx.x == 0) {
-        memory.open()[0].request = memory.open()[1].request = -1;
+        memory.open().part[0].request = memory.open().part[1].request = -1;
+        mbarrier_init(shared_address(&memory.open().written), 1);
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
@@ -51,11 +52,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         if (a.schedule.groups != 0) {
             int block = static_cast<int>(blockIdx.x);
             asm volatile("" : "+r"(block));   // computed here, not kept in registers throughout the above
-            const int group = block / a.row_tiles, row_tile = block % a.row_tiles;
-            const int first_strip = row_tile * (Shape::kRows / 16);
+            const int row_tile = block % a.row_tiles, first_strip = row_tile * (Shape::kRows / 16);
             const int strips = min(Shape::kRows / 16, a.shares.strips - first_strip);
-            Gather{a, start + Shape::kStage, first_strip, strips, recomputed_thread()}.run(
-                memory.open(), group, row_tile);
+            Gather{a, start + Shape::kStage, first_strip, strips, recomputed_thread()}.run(memory.open(), row_tile);
         }
     } else {
         give_registers<Shape::kProducerRegisters>();
@@ -65,7 +64,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
             produce_pages<Shape>(memory, queries, cache, a, group, row_tile, rank, part, lane);
         } else if (a.schedule.groups != 0) {
-            Gather::start(a, group, row_tile, lane);
+            const int strips = min(Shape::kRows / 16, a.shares.strips - row_tile * (Shape::kRows / 16));
+            Gather::start(a, memory.open(), group, row_tile, strips, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {

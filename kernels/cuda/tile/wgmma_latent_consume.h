@@ -302,7 +302,6 @@ struct LatentConsumer {
         }
         if (warp * 16 >= live_rows) return;  // a whole warp: rows come in sixteens
         const int strip = row_tile() * (Shape::kRows / 16) + warp, part = piece.part(a.schedule, block_group());
-        float factor[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
@@ -316,16 +315,11 @@ struct LatentConsumer {
                 }
                 uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
                 store_row_rounded(out, half, inverse, to);
-            } else {
-                const float largest = code_range(out, half);
-                factor[half] = LatentParts::kMostCode / largest;
-                if (lane % 4 == 0) {
-                    a.shares.notes(part, strip, group)[half * 8 + lane / 4] =
-                        make_float2(rows[half].lse(a.scale), largest * (1.0f / LatentParts::kMostCode) * inverse);
-                }
+            } else if (lane % 4 == 0) {
+                a.shares.notes(part, strip, group)[half * 8 + lane / 4] = make_float2(rows[half].lse(a.scale), inverse);
             }
         }
-        if (!piece.whole()) store_codes(out, factor, a.shares.strip(part, strip) + group * (LatentParts::kNotes / 2), lane);
+        if (!piece.whole()) store_codes(out, a.shares.strip(part, strip) + group * (LatentParts::kNotes / 2), lane);
     }
 
     /// The chunk's edge fell into the request's start: the merge must see that no token came.
@@ -335,9 +329,9 @@ struct LatentConsumer {
         a.shares.notes(part, first_row / 16 + warp, group)[lane] = make_float2(-INFINITY, 0.0f);
     }
 
-    /// Count a part that all threads have stored, and keep for the merge what its request is.
-    __device__ __forceinline__ void count(const DecodeWalk& walk, const DecodePiece& piece) const {
-        const int open = piece.first ? 1 : 0;   // a block has one of each at most
+    /// Count a part that all threads have stored.
+    __device__ __forceinline__ void count(const DecodePiece& piece) const {
+        // A block has one of each at most.
         if constexpr (group == 1) {
             if (piece.first) named_barrier_arrive(kStoredBarrier + 1, 256);
             else named_barrier_arrive(kStoredBarrier, 256);
@@ -345,7 +339,7 @@ struct LatentConsumer {
             if (piece.first) named_barrier_sync(kStoredBarrier + 1, 256);
             else named_barrier_sync(kStoredBarrier, 256);
             if (warp > 0 || lane > 0) return;
-            LatentGather<LatentArguments>::count(a, memory.open()[open], walk, piece, row_tile());
+            LatentGather<LatentArguments>::count(a, memory.open(), piece.first, row_tile());
         }
     }
 
@@ -364,7 +358,7 @@ struct LatentConsumer {
                 piece(next, queries, uses);
                 if (!empty) queries.advance();
             }
-            if (!next.whole()) count(walk, next);
+            if (!next.whole()) count(next);
         }
     }
 };

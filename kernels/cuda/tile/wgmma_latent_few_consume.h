@@ -213,37 +213,11 @@ struct FewConsumer {
         finish(out, rows, piece, part);
     }
 
-    /// Keep the largest of what this thread puts into an area, for each of its rows.
-    __device__ __forceinline__ void note_largest(float (&largest)[4]) const {
-#pragma unroll
-        for (int slot = 0; slot < 4; ++slot) {
-#pragma unroll
-            for (int step = 4; step < 32; step *= 2) {
-                largest[slot] = fmaxf(largest[slot], __shfl_xor_sync(0xffffffffu, largest[slot], step));
-            }
-            if (lane < 4) memory.maxima(group, warp)[row_of(slot)] = largest[slot];
-        }
-    }
-
     /// This warpgroup's `half` of the columns, in `area`, to a part; lane r has the LSE of row r.
     __device__ __forceinline__ void store_part(int part, int half, float lse) const {
         const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
         const int strip = first_row() / 16, upper = lane / 4;
-        float factor[2];
-#pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const int row = upper + 8 * i;
-            float largest = LatentParts::kLeastRange;
-#pragma unroll
-            for (int w = 0; w < 4; ++w) largest = fmaxf(largest, memory.maxima(group, w)[row]);
-            largest = fminf(largest, LatentParts::kMostRange);
-            factor[i] = LatentParts::kMostCode / largest;
-            const float row_lse = __shfl_sync(0xffffffffu, lse, row);
-            if (warp == 0 && lane % 4 == 0) {
-                a.shares.notes(part, strip, half)[row] = make_float2(row_lse, largest * (1.0f / LatentParts::kMostCode));
-            }
-        }
-        group_barrier();  // the maxima are free for the next page
+        if (warp == 0 && lane < 16) a.shares.notes(part, strip, half)[lane] = make_float2(lse, 1.0f);
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int unit = 4 * warp + i;
@@ -252,7 +226,7 @@ struct FewConsumer {
             for (int j = 0; j < 4; ++j) {
                 const float2 two = *reinterpret_cast<const float2*>(
                     area + (upper + j % 2 * 8) * Shape::kExchangePitch + unit * 16 + j / 2 * 8 + lane % 4 * 2);
-                x[j] = Fp16::pack(two.x * factor[j % 2], two.y * factor[j % 2]);
+                x[j] = Bf16::pack(two.x, two.y);
             }
             uint8_t* const to = a.shares.strip(part, strip) + (half * 16 + unit) * LatentParts::kUnitBytes + lane * 16;
             *reinterpret_cast<uint4*>(to) = make_uint4(x[0], x[1], x[2], x[3]);
@@ -332,7 +306,6 @@ struct FewConsumer {
             other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
         const float lse = all.lse(a.scale);
-        float largest[4] = {};
         if constexpr (Shape::kRowTiles == 1) {
             named_barrier_sync(kFewBothBarrier, 256);
             float* const area = memory.exchange(group);
@@ -342,12 +315,9 @@ struct FewConsumer {
                 for (int i = 0; i < 8; ++i) {
                     const float own = group == 0 ? out[j][i] : out[4 + j][i];
                     float& at = area[place(j, i)];
-                    const float sum = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
-                    largest[slot_of(i)] = fmaxf(largest[slot_of(i)], fabsf(sum));
-                    at = sum;
+                    at = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
                 }
             }
-            if (!piece.whole()) note_largest(largest);
             group_barrier();
             if (piece.whole()) store(piece, group);
             else store_part(part, group, lse);
@@ -357,17 +327,10 @@ struct FewConsumer {
             for (int half = 0; half < 2; ++half) {
                 if (half == 1) group_barrier();  // the first half is stored
 #pragma unroll
-                for (int slot = 0; slot < 4; ++slot) largest[slot] = 0.0f;
-#pragma unroll
                 for (int j = 0; j < 4; ++j) {
 #pragma unroll
-                    for (int i = 0; i < 8; ++i) {
-                        const float sum = out[4 * half + j][i] * factor[slot_of(i)];
-                        largest[slot_of(i)] = fmaxf(largest[slot_of(i)], fabsf(sum));
-                        area[place(j, i)] = sum;
-                    }
+                    for (int i = 0; i < 8; ++i) area[place(j, i)] = out[4 * half + j][i] * factor[slot_of(i)];
                 }
-                if (!piece.whole()) note_largest(largest);
                 group_barrier();
                 if (piece.whole()) store(piece, half);
                 else store_part(part, half, lse);
@@ -402,7 +365,7 @@ struct FewConsumer {
             if (next.whole()) continue;
             named_barrier_sync(kFewBothBarrier, 256);
             if (group == 0 && warp == 0 && lane == 0) {
-                LatentGather<LatentArguments>::count(a, memory.open()[next.first ? 1 : 0], walk, next, 0);
+                LatentGather<LatentArguments>::count(a, memory.open(), next.first, 0);
             }
         }
     }

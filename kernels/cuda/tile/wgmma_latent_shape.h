@@ -59,7 +59,7 @@ struct LatentShape {
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
     static constexpr int kOpen = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
-    static constexpr int kSharedBytes = kOpen + 2 * static_cast<int>(sizeof(OpenPart));
+    static constexpr int kSharedBytes = kOpen + static_cast<int>(sizeof(OpenParts));
     static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
     static_assert(LatentGather<LatentArguments>::kBytes <= kProbabilities - kStage, "the merge has the pages' place");
@@ -97,10 +97,8 @@ struct LatentMemory {
         return reinterpret_cast<float*>(start + Shape::kSums) + (2 * parity + group) * Shape::kRows;
     }
 
-    /// Requests whose parts this block merges: what ends in its chunk, what starts there.
-    __device__ __forceinline__ OpenPart (&open() const)[2] {
-        return *reinterpret_cast<OpenPart(*)[2]>(start + Shape::kOpen);
-    }
+    /// Requests whose parts this block merges.
+    __device__ __forceinline__ OpenParts& open() const { return *reinterpret_cast<OpenParts*>(start + Shape::kOpen); }
 
     /// One panel of a stage has landed.
     __device__ __forceinline__ uint32_t full(int stage, int panel) const {

@@ -29,31 +29,14 @@ __device__ __forceinline__ void store_row_rounded(const float (&out)[kCount], in
     }
 }
 
-/// The largest of a row's columns in this quad, in magnitude, for LatentParts::kMostCode.
+/// Store accumulators as codes, the units of a strip's half from `to` on (tile/latent_parts.h).
 template <int kCount>
-__device__ __forceinline__ float code_range(const float (&out)[kCount], int half) {
-    float largest[2] = {};
-#pragma unroll
-    for (int i = 0; i < kCount / 4; ++i) {
-        float& most = largest[i % 2];
-        most = fmaxf(most, fabsf(out[4 * i + 2 * half]));
-        most = fmaxf(most, fabsf(out[4 * i + 2 * half + 1]));
-    }
-    const float most = quad_maximum(fmaxf(largest[0], largest[1]));
-    return fminf(fmaxf(most, LatentParts::kLeastRange), LatentParts::kMostRange);
-}
-
-/// Store accumulators times the factors of their rows as fp16, the units of a strip's half from `to` on (tile/latent_parts.h).
-template <int kCount>
-__device__ __forceinline__ void store_codes(const float (&out)[kCount], const float (&factor)[2], uint8_t* to, int lane) {
+__device__ __forceinline__ void store_codes(const float (&out)[kCount], uint8_t* to, int lane) {
 #pragma unroll
     for (int unit = 0; unit < kCount / 8; ++unit) {
         uint32_t x[4];
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int at = 8 * unit + 2 * i;
-            x[i] = Fp16::pack(out[at] * factor[i % 2], out[at + 1] * factor[i % 2]);
-        }
+        for (int i = 0; i < 4; ++i) x[i] = Bf16::pack(out[8 * unit + 2 * i], out[8 * unit + 2 * i + 1]);
         *reinterpret_cast<uint4*>(to + unit * LatentParts::kUnitBytes + lane * 16) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 }

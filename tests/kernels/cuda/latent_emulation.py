@@ -54,11 +54,12 @@ class EmulatedLatent:
             name: Poisoned(shape, getattr(torch, dtype)) for name, (shape, dtype) in self.binding.outputs(case).items()}
         # One workspace for calls of one size: what a kernel keeps for each must be as new after each call.
         space = self.spaces.setdefault(workspace_bytes, Poisoned((workspace_bytes // 4,), torch.float32))
+        self.library.emulation_allow(None, 0)
+        self.library.emulation_allow(space.tensor.data_ptr(), workspace_bytes)
         bits = space.tensor.view(torch.int32).fill_(-1)      # NaN: what is read without having been written shows
         self.library.emulation_eager(int(eager))
         self.library.emulation_processors(processors)
         self.library.emulation_together(int(together))
-        self.library.emulation_allow(None, 0)
         for value in arguments.values():
             if isinstance(value, torch.Tensor):
                 self.library.emulation_allow(value.data_ptr(), value.numel() * value.element_size())
