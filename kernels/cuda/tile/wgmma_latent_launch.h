@@ -42,8 +42,7 @@ inline void cut_latent(LatentArguments& a, int multiprocessors, int slack, void*
     if (count_set < 0) a.schedule.groups = 0;
     a.shares = {static_cast<uint8_t*>(workspace), strips, count_set};
     a.schedule.slack = slack;
-    a.schedule.shares = PageSchedule::shares_of(
-        a.schedule.groups, batch, ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
 }
 
 /// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set. Returns 0 or what the caller must
