@@ -40,6 +40,7 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/latent_launch.h"
+#include "tile/latent_merge.h"
 #include "tile/wgmma_latent_few.h"
 #include "tile/wgmma_latent_launch.h"
 
@@ -65,14 +66,25 @@ template <class Shape>
 int launch_few(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
     void* queue) {
-    cut_latent(a, multiprocessors, FEW_SLACK, workspace, workspace_bytes);
-    const int groups = a.schedule.groups == 0 ? a.schedule.batch : a.schedule.groups;
+    const int rows = Shape::kRows, batch = a.schedule.batch;
+    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
+    a.schedule.groups = choose_pages(1, multiprocessors, most);
+    a.schedule.slack = FEW_SLACK;
+    a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
+    if (a.schedule.groups != 0) {
+        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
+    }
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, Shape::kRows, 64);
     if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64, FETCHED_BYTES);
-    if (error != 0) return error;
-    return launch_cluster(
-        latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
+    if (error == 0) {
+        error = launch_cluster(
+            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
+    }
+    if (error != 0 || a.schedule.groups == 0) return error;
+    return launch_latent_merge(
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace

@@ -77,8 +77,6 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     constexpr int kWarps = Shape::kConsumerThreads / 32;
 
     if (threadIdx.x == 0) {
-        memory.open().part[0].request = memory.open().part[1].request = -1;
-        mbarrier_init(shared_address(&memory.open().written), 1);
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.full(stage, part), 1);
             mbarrier_init(memory.empty(stage), 4 * Shape::kRowTiles);
@@ -97,17 +95,10 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     grid_dependency_wait();
     grid_dependency_release();
 
-    using Gather = LatentGather<LatentArguments>;
-    const int block = static_cast<int>(blockIdx.x);
     if (warp < kWarps) {
         const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
         consumer.consume();
-        if (a.schedule.groups != 0) {
-            Gather{a, start, 0, Shape::kRowTiles, static_cast<int>(threadIdx.x)}.run(memory.open(), 0);
-        }
     } else if (warp < kWarps + Shape::kParts) {
         produce_few<Shape>(memory, queries, cache, a, warp - kWarps, lane);
-    } else if (a.schedule.groups != 0) {
-        Gather::start(a, memory.open(), block, 0, Shape::kRowTiles, lane);
     }
 }

@@ -213,38 +213,29 @@ struct FewConsumer {
         finish(out, rows, piece, part);
     }
 
-    /// This warpgroup's `half` of the columns, in `area`, to a part; lane r has the LSE of row r.
-    __device__ __forceinline__ void store_part(int part, int half, float lse) const {
-        const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
-        const int strip = first_row() / 16, upper = lane / 4;
-        if (warp == 0 && lane < 16) a.shares.notes(part, strip, half)[lane] = make_float2(lse, 1.0f);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int unit = 4 * warp + i;
-            uint32_t x[4];
-#pragma unroll
-            for (int j = 0; j < 4; ++j) {
-                const float2 two = *reinterpret_cast<const float2*>(
-                    area + (upper + j % 2 * 8) * Shape::kExchangePitch + unit * 16 + j / 2 * 8 + lane % 4 * 2);
-                x[j] = Bf16::pack(two.x, two.y);
-            }
-            uint8_t* const to = a.shares.strip(part, strip) + (half * 16 + unit) * LatentParts::kUnitBytes + lane * 16;
-            *reinterpret_cast<uint4*>(to) = make_uint4(x[0], x[1], x[2], x[3]);
-        }
-    }
-
-    /// This warpgroup's `half` of the columns, in `area`, to the output; 16 rows.
-    __device__ __forceinline__ void store(const DecodePiece& piece, int half) const {
+    /// This warpgroup's `half` of the columns, in `area`, to the output or a part; 16 rows.
+    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int half) const {
         const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
         const int request_rows = a.seqlen_q * a.heads;
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             const int row = 4 * warp + i;
-            const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
-            const float4 x = from[0], y = from[1];
-            const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row() + row;
-            *reinterpret_cast<uint4*>(a.o + (at * Shape::kLatent + half * Shape::kHalf + lane * 8) * 2) = make_uint4(
-                Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
+            if (piece.whole()) {
+                const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
+                const float4 x = from[0], y = from[1];
+                const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row() + row;
+                *reinterpret_cast<uint4*>(a.o + (at * Shape::kLatent + half * Shape::kHalf + lane * 8) * 2) = make_uint4(
+                    Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
+            } else {
+                const size_t at = static_cast<size_t>(part) * request_rows + first_row() + row;
+                float* const to = a.parts.o + at * Shape::kLatent + half * Shape::kHalf;
+#pragma unroll
+                for (int j = 0; j < 2; ++j) {
+                    const int column = j * 128 + lane * 4;
+                    *reinterpret_cast<float4*>(to + column) =
+                        *reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + column);
+                }
+            }
         }
     }
 
@@ -256,6 +247,7 @@ struct FewConsumer {
     /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
     __device__ __forceinline__ void finish(
         Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, int part) const {
+        const int request_rows = a.seqlen_q * a.heads;
 #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
 #pragma unroll
@@ -305,7 +297,6 @@ struct FewConsumer {
             factor[slot] = __shfl_sync(0xffffffffu, row_factor, row_of(slot));
             other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
-        const float lse = all.lse(a.scale);
         if constexpr (Shape::kRowTiles == 1) {
             named_barrier_sync(kFewBothBarrier, 256);
             float* const area = memory.exchange(group);
@@ -319,8 +310,7 @@ struct FewConsumer {
                 }
             }
             group_barrier();
-            if (piece.whole()) store(piece, group);
-            else store_part(part, group, lse);
+            store(piece, part, group);
         } else {
             float* const area = memory.exchange(group);
 #pragma unroll
@@ -332,13 +322,13 @@ struct FewConsumer {
                     for (int i = 0; i < 8; ++i) area[place(j, i)] = out[4 * half + j][i] * factor[slot_of(i)];
                 }
                 group_barrier();
-                if (piece.whole()) store(piece, half);
-                else store_part(part, half, lse);
+                store(piece, part, half);
             }
         }
-        if (piece.whole() && warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
+        if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
             const int at = first_row() + row, query = at / a.heads, head = at % a.heads;
-            a.lse[(static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query] = lse;
+            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = all.lse(a.scale);
         }
     }
 
@@ -354,19 +344,15 @@ struct FewConsumer {
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
-                if (group == 0 && warp < 2 * Shape::kRowTiles && lane < 16) {
-                    a.shares.notes(part, warp / 2, warp % 2)[lane] = make_float2(-INFINITY, 0.0f);
+                const int at = warp * 32 + lane;
+                if (group == 0 && at < Shape::kRows) {
+                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
                 }
-            } else {
-                if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-                piece(next, part, queries.buffer, tile);
-                if (!empty) queries.advance();
+                continue;
             }
-            if (next.whole()) continue;
-            named_barrier_sync(kFewBothBarrier, 256);
-            if (group == 0 && warp == 0 && lane == 0) {
-                LatentGather<LatentArguments>::count(a, memory.open(), next.first, 0);
-            }
+            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+            piece(next, part, queries.buffer, tile);
+            if (!empty) queries.advance();
         }
     }
 };

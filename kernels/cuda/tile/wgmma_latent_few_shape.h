@@ -38,9 +38,7 @@ struct FewShape {
     static constexpr int kTotals = kMaxima + 2 * 4 * 16 * 4;         // [group][warp][16]: shares of sums
     static constexpr int kReferences = kTotals + 2 * 4 * 16 * 4;     // [group][16]
     static constexpr int kBarriers = kReferences + 2 * 16 * 4;
-    static constexpr int kOpen = kBarriers + (kStages * (kParts + 1) + 4) * 8;
-    static constexpr int kSharedBytes = kOpen + static_cast<int>(sizeof(OpenParts));
-    static_assert(LatentGather<LatentArguments>::kBytes <= kQuery, "the merge has the pages' place");
+    static constexpr int kSharedBytes = kBarriers + (kStages * (kParts + 1) + 4) * 8;
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
 
@@ -70,9 +68,6 @@ struct FewMemory {
     __device__ __forceinline__ float* references(int group) const {
         return reinterpret_cast<float*>(start + Shape::kReferences) + group * 16;
     }
-
-    /// Requests whose parts this block merges.
-    __device__ __forceinline__ OpenParts& open() const { return *reinterpret_cast<OpenParts*>(start + Shape::kOpen); }
 
     /// A part of a page has landed.
     __device__ __forceinline__ uint32_t full(int stage, int part) const {

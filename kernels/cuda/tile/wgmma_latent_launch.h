@@ -29,7 +29,7 @@ struct LatentTensors {
 /// Groups of blocks that share the line of pages; 0, one per request, where the workspace is too small. Whether a batch is worth
 /// cutting depends on its lengths, which the device knows (DecodeScheduleOf::slack).
 inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
-    const long long groups = std::min<long long>(most, multiprocessors / row_tiles);
+    const long long groups = std::min<long long>({most, multiprocessors / row_tiles, 511});  // a merge lists so many parts
     return groups < 2 ? 0 : static_cast<int>(groups);
 }
 

@@ -25,7 +25,8 @@ struct LatentArguments {
     uint8_t* o;              // [batch, seqlen_q, heads, 512] bf16
     float* lse;              // [batch, heads, seqlen_q]
     PageSchedule schedule;
-    LatentParts shares;    // of requests that are cut
+    SplitWorkspace parts;  // rows as DecodeParts orders them; 16 and 32 rows
+    LatentParts shares;    // more rows
     int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
