@@ -36,6 +36,10 @@
 
 #include <cstdint>
 
+#ifndef FEW_BOXES
+#define FEW_BOXES 1
+#endif
+
 #include "ceil_div.h"
 #include "launch.h"
 #include "ptx/mma_16bit.h"
@@ -76,8 +80,13 @@ int launch_few(
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
     }
     TensorMap queries, cache;
-    int error = encode_tensor_map(&queries, tensors.queries, Shape::kRows, 64);
+#if FEW_BOXES
+    int error = encode_panel_map(&queries, tensors.queries, rows, Shape::kPartPanels);
+    if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
+#else
+    int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
     if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64, FETCHED_BYTES);
+#endif
     if (error == 0) {
         error = launch_cluster(
             latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
