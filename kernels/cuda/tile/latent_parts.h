@@ -3,9 +3,10 @@
 // which blocks know that all parts of a request are there.
 //
 // A part has, for every 16 rows of its request (a strip), 32 units of 16 columns and then a note for each row and half of the
-// columns: its LSE, and what a code has to be multiplied by. Codes are accumulators rounded to bf16: half the bytes of fp32, and the
-// rounding of the output once more. Within a unit they lie as a warp's accumulators do (ptx/wgmma_16bit.h), 16 bytes a lane, so that
-// nothing is exchanged between lanes to store them. A row without keys has an LSE of -inf; its codes need not have been written.
+// columns: the reference of the row's exponents, in powers of two, and the sum of the weights that the warpgroup with this half has
+// seen. Codes are accumulators rounded to bf16, not yet divided by any sum: half the bytes of fp32, and the rounding of the output once
+// more. Within a unit they lie as a warp's accumulators do (ptx/wgmma_16bit.h), 16 bytes a lane, so that nothing is exchanged between
+// lanes to store them. A row without keys has the reference -inf; its codes need not have been written.
 //
 // Blocks count themselves in one number for each row tile of a request that is cut, in four fields of eight bits:
 //   started   blocks with a part that run or have run     done   blocks that do not look at the number any more
@@ -43,7 +44,8 @@ inline int part_count_set(const void* workspace) {
 }
 
 struct LatentParts {
-    static constexpr int kUnits = 32, kUnitBytes = 512;   // of a strip; a unit is 16 rows, 16 columns
+    static constexpr int kTileStrips = 4;                 // of a row tile; a strip has 16 rows
+    static constexpr int kUnits = 32, kUnitBytes = 512;   // of a strip; a unit has 16 columns
     static constexpr int kNotes = kUnits * kUnitBytes;    // where the notes begin: [2 halves][16 rows] float2
     static constexpr int kStripBytes = kNotes + 2 * 16 * 8;
 
@@ -53,8 +55,9 @@ struct LatentParts {
 
     __device__ __forceinline__ uint8_t* part(int part) const { return start + static_cast<size_t>(part) * (strips * kStripBytes); }
     __device__ __forceinline__ uint8_t* strip(int part, int strip) const { return this->part(part) + strip * kStripBytes; }
-    __device__ __forceinline__ float2* notes(int part, int strip, int half) const {
-        return reinterpret_cast<float2*>(this->strip(part, strip) + kNotes) + half * 16;
+    /// Of the rows of a strip, by the warpgroup that has this half of the columns.
+    static __device__ __forceinline__ float2* notes(uint8_t* strip, int half) {
+        return reinterpret_cast<float2*>(strip + kNotes) + half * 16;
     }
 };
 

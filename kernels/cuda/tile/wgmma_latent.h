@@ -50,11 +50,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         if (warp < 4) LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
         else LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
         if (a.schedule.groups != 0) {
-            int block = static_cast<int>(blockIdx.x);
-            asm volatile("" : "+r"(block));   // computed here, not kept in registers throughout the above
-            const int row_tile = block % a.row_tiles, first_strip = row_tile * (Shape::kRows / 16);
-            const int strips = min(Shape::kRows / 16, a.shares.strips - first_strip);
-            Gather{a, start + Shape::kStage, first_strip, strips, recomputed_thread()}.run(memory.open(), row_tile);
+            Gather{a, start + Shape::kStage, recomputed_thread()}.run(memory.open());
         }
     } else {
         give_registers<Shape::kProducerRegisters>();
@@ -64,8 +60,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
             produce_pages<Shape>(memory, queries, cache, a, group, row_tile, rank, part, lane);
         } else if (a.schedule.groups != 0) {
-            const int strips = min(Shape::kRows / 16, a.shares.strips - row_tile * (Shape::kRows / 16));
-            Gather::start(a, memory.open(), group, row_tile, strips, lane);
+            Gather::start(a, memory.open(), group, row_tile, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {

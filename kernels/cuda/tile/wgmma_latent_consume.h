@@ -280,7 +280,32 @@ struct LatentConsumer {
             accept();
             finish_accepting();
         }
-        finish(out, rows, piece, queries.alternate());
+        if (piece.whole()) finish(out, rows, piece, queries.alternate());
+        else store_part(out, rows, piece.first);
+    }
+
+    /// This one's half of the columns, and of the sums of weights, to a part: what is not needed is not computed, since this code
+    /// runs once (tile/latent_gather.h).
+    __device__ __forceinline__ void store_part(const Output& out, SoftmaxRow (&rows)[2], bool starts) const {
+        mbarrier_wait(shared_address(&memory.open().written), 0);
+        if (warp >= memory.open().strips) return;
+        uint8_t* const strip = memory.open().part[starts ? 1 : 0].own + warp * LatentParts::kStripBytes;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float sum = quad_sum(rows[half].sum);
+            if (lane % 4 == 0) {
+                LatentParts::notes(strip, group)[half * 8 + lane / 4] = make_float2(rows[half].maximum * a.scale, sum);
+            }
+        }
+        store_codes(out, strip + group * (LatentParts::kNotes / 2), lane);
+    }
+
+    /// The chunk's edge fell into the request's start: the merge must see that no token came.
+    __device__ __forceinline__ void store_nothing(bool starts) const {
+        mbarrier_wait(shared_address(&memory.open().written), 0);
+        if (warp >= memory.open().strips || lane >= 16) return;
+        uint8_t* const strip = memory.open().part[starts ? 1 : 0].own + warp * LatentParts::kStripBytes;
+        LatentParts::notes(strip, group)[lane] = make_float2(-INFINITY, 0.0f);
     }
 
     /// Add up both warpgroups' sums, and store this one's half of the output.
@@ -300,33 +325,20 @@ struct LatentConsumer {
             named_barrier_arrive(kSumBarrier + group, 256);
             named_barrier_sync(kSumBarrier + (group ^ 1), 256);
         }
-        if (warp * 16 >= live_rows) return;  // a whole warp: rows come in sixteens
-        const int strip = row_tile() * (Shape::kRows / 16) + warp, part = piece.part(a.schedule, block_group());
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
+            if (warp * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
             if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
-            if (piece.whole()) {
-                if (group == 0 && lane % 4 == 0) {
-                    const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
-                    const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                    a.lse[index] = rows[half].lse(a.scale);
-                }
-                uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
-                store_row_rounded(out, half, inverse, to);
-            } else if (lane % 4 == 0) {
-                a.shares.notes(part, strip, group)[half * 8 + lane / 4] = make_float2(rows[half].lse(a.scale), inverse);
+            if (group == 0 && lane % 4 == 0) {
+                const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
+                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+                a.lse[index] = rows[half].lse(a.scale);
             }
+            uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
+            store_row_rounded(out, half, inverse, to);
         }
-        if (!piece.whole()) store_codes(out, a.shares.strip(part, strip) + group * (LatentParts::kNotes / 2), lane);
-    }
-
-    /// The chunk's edge fell into the request's start: the merge must see that no token came.
-    __device__ __forceinline__ void store_nothing(int part) const {
-        const int first_row = row_tile() * Shape::kRows;
-        if (warp * 16 >= min(Shape::kRows, a.seqlen_q * a.heads - first_row) || lane >= 16) return;
-        a.shares.notes(part, first_row / 16 + warp, group)[lane] = make_float2(-INFINITY, 0.0f);
     }
 
     /// Count a part that all threads have stored.
@@ -339,7 +351,7 @@ struct LatentConsumer {
             if (piece.first) named_barrier_sync(kStoredBarrier + 1, 256);
             else named_barrier_sync(kStoredBarrier, 256);
             if (warp > 0 || lane > 0) return;
-            LatentGather<LatentArguments>::count(a, memory.open(), piece.first, row_tile());
+            PartCount{memory.open().part[piece.first ? 1 : 0].count}.store();
         }
     }
 
@@ -352,7 +364,7 @@ struct LatentConsumer {
         while (walk.next(a.schedule, next)) {
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
-                store_nothing(next.part(a.schedule, block_group()));
+                store_nothing(next.first);
             } else {
                 if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
                 piece(next, queries, uses);
