@@ -113,24 +113,24 @@ def test_equal_requests_are_cut_into_the_same_chunks(shipped, size, processors):
     case(3, 16, 330, "mixed", 2, 1),         # two for some, of different requests
     case(1, 64, 400),
 ], ids=name)
-def test_blocks_that_run_together_wait_for_each_other(shipped, size):
+def test_blocks_that_run_together_wait_for_each_other(mla, size):
     """One after the other, all but the last to store a part leave, and that one merges; the bits are the same."""
-    data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+    data = mla.reference.generate_input(**size, seed=5, device="cpu")
     alone, together = (
-        shipped.run(size, data, processors=5, workspace_bytes=1 << 22, together=together) for together in (False, True))
+        mla.run(size, data, processors=5, workspace_bytes=1 << 22, together=together) for together in (False, True))
     assert all(torch.equal(a, b) for a, b in zip(alone, together, strict=True))
-    passed, message = shipped.reference.check_implementation(data, tuple(together))
+    passed, message = mla.reference.check_implementation(data, tuple(together))
     assert passed, message
 
 
 @pytest.mark.parametrize("factor", [2.0**-110, 2.0**110])
-def test_parts_of_any_magnitude(shipped, factor):
-    """Values that fp16 could not hold."""
+def test_parts_of_any_magnitude(mla, factor):
+    """Parts are stored in 16 bits, but values that fp16 could not hold are right as well."""
     size = case(1, 16, 640)
-    q, cache, *rest = shipped.reference.generate_input(**size, seed=6, device="cpu")
+    q, cache, *rest = mla.reference.generate_input(**size, seed=6, device="cpu")
     data = (q * 0, cache * factor, *rest)
-    whole, cut = (shipped.run(size, data, processors=5, workspace_bytes=space)[0].float() / factor for space in (0, 1 << 22))
-    assert shipped.used_workspace
+    whole, cut = (mla.run(size, data, processors=5, workspace_bytes=space)[0].float() / factor for space in (0, 1 << 22))
+    assert mla.used_workspace
     torch.testing.assert_close(cut, whole, rtol=0.02, atol=1e-3)
 
 
@@ -171,7 +171,7 @@ import sys; sys.path.insert(0, {root!r})
 import pathlib
 from tests.kernels.cuda.latent_emulation import EmulatedLatent
 kernel = EmulatedLatent(
-    pathlib.Path({out!r}), {{"PAIRS": 1, "FEW_ROWS": {few}}}, pathlib.Path({kernels!r}), level="-Og", **{kernel})
+    pathlib.Path({out!r}), {{"PAIRS": 1, "FEW_ROWS": {few}}}, pathlib.Path({kernels!r}), level="-Og")   # built sooner
 for eager in (False, True):
     for heads in ({heads}):
         case = dict(batch={batch}, sq=1, hq=heads, sk={tokens}, lens={lens!r}, causal=0)
@@ -196,7 +196,7 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "sums before the other's are there": (
         "wgmma_latent_consume.h", "named_barrier_sync(kSumBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kSumBarrier + (group ^ 1), 256);"),
-    "few rows: loaded while it is read": (
+    "few rows: a page is loaded while it is read": (
         "wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);", ""),
     "few rows: maxima before all warps stored theirs": (
         "wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised", "        bool raised"),
@@ -205,10 +205,10 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "few rows: the weights of another row": (
         "wgmma_latent_few_consume.h", "__shfl_sync(0xffffffffu, row_factor, row_of(slot));",
         "__shfl_sync(0xffffffffu, row_factor, slot);"),
-    "few rows: codes of a part that saw no token": ("latent_gather.h", "upper != 0.0f ? codes.x : 0", "codes.x"),
-    "few rows: a share of the merge for someone who left": (
+    "shares: codes of a part that saw no token": ("latent_gather.h", "upper != 0.0f ? codes.x : 0", "codes.x"),
+    "shares: those of someone who left": (
         "latent_parts.h", "now < kLeft ? kOwnShare : kAllShares", "kOwnShare"),
-    "few rows: counts are not set back": ("latent_parts.h", "if (done(last) == parts - 1) *at = 0;", ""),
+    "shares: counts are not set back": ("latent_parts.h", "if (done(last) == parts - 1) *at = 0;", ""),
     "merge of few parts: outputs that were never written": (
         "latent_merge.h", "if (weight != 0.0f) add_weighted(sum[v], weight, first[s][v]);",
         "if (s < list.count) add_weighted(sum[v], weight, first[s][v]);"),
@@ -227,16 +227,14 @@ def test_the_emulation_notices(fault, tmp_path):
     source = header.read_text()
     assert source.count(text) == 1
     header.write_text(source.replace(text, replacement))
-    few, merge = fault.startswith(("few", "merge")), fault.startswith("merge")
+    few, shares = fault.startswith(("few", "merge")), fault.startswith("shares")
     # What a merge gets must hold a part that starts a request and has no token.
     batch, tokens, processors = {
-        "merge of few": (4, 700, 8), "merge of man": (2, 1500, 60), "few rows: co": (4, 700, 8),
-        "few rows: a ": (4, 700, 8)}.get(fault[:12], (2, 500, 4))
+        "merge of few": (4, 700, 8), "merge of man": (2, 1500, 60)}.get(fault[:12], (4, 700, 8) if shares else (2, 500, 4))
     script = RUN.format(
         root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=32 if few else 0,
-        heads="16," if few else "16, 128", batch=batch, tokens=tokens, processors=processors,
-        lens="mixed" if processors > 4 else "ragged", workspace=1 << 23 if processors > 4 else 0,
-        kernel={"problem": "mla_decode_fp8", "variant": "wgmma_bulk"} if merge else {})
+        heads="16," if few or shares else "16, 128", batch=batch, tokens=tokens, processors=processors,
+        lens="mixed" if processors > 4 else "ragged", workspace=1 << 23 if processors > 4 else 0)
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
     assert done.returncode != 0
     assert "AssertionError" in done.stderr or "emulation:" in done.stderr
