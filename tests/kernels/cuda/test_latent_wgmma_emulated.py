@@ -129,7 +129,8 @@ def test_parts_of_any_magnitude(mla, factor):
     size = case(1, 16, 640)
     q, cache, *rest = mla.reference.generate_input(**size, seed=6, device="cpu")
     data = (q * 0, cache * factor, *rest)
-    whole, cut = (mla.run(size, data, processors=5, workspace_bytes=space)[0].float() / factor for space in (0, 1 << 22))
+    whole, cut = (
+        mla.run(size, data, processors=5, workspace_bytes=space)[0].float() / factor for space in (0, 1 << 22))
     assert mla.used_workspace
     torch.testing.assert_close(cut, whole, rtol=0.02, atol=1e-3)
 
@@ -230,7 +231,8 @@ def test_the_emulation_notices(fault, tmp_path):
     few, shares = fault.startswith(("few", "merge")), fault.startswith("shares")
     # What a merge gets must hold a part that starts a request and has no token.
     batch, tokens, processors = {
-        "merge of few": (4, 700, 8), "merge of man": (2, 1500, 60)}.get(fault[:12], (4, 700, 8) if shares else (2, 500, 4))
+        "merge of few": (4, 700, 8), "merge of man": (2, 1500, 60), "shares: code": (4, 700, 8),
+        "shares: thos": (4, 700, 8), "shares: coun": (4, 700, 8)}.get(fault[:12], (2, 500, 4))
     script = RUN.format(
         root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), few=32 if few else 0,
         heads="16," if few or shares else "16, 128", batch=batch, tokens=tokens, processors=processors,
