@@ -25,13 +25,15 @@
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
-// them, or each into the same chunks, where that costs little. A second kernel merges parts in a fixed order
-// (tile/latent_merge.h); both start beside the end of the kernel before.
+// them, or each into the same chunks, where that costs little. Parts are merged in a fixed order: with 64 rows and more by the blocks
+// that computed them, as bf16 accumulators (tile/latent_parts.h), with 16 and 32 rows by a second kernel (tile/latent_merge.h). Kernels
+// start beside the end of the one before.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
 // Limits: one block per multiprocessor. 64 rows and more: a page's load takes 1500 to 2000 cycles from the release of its place,
-// and a third page does not fit; tensor cores work about 70 % of the time. 16 rows, large batches: multiprocessors get unequal
-// shares of a saturated memory, and equal chunks end up to 10 % apart.
+// and a third page does not fit; tensor cores work about 70 % of the time; from the 513th workspace on that a process uses, requests
+// are not cut. 16 rows, large batches: multiprocessors get unequal shares of a saturated memory, and equal chunks end up to 10 %
+// apart.
 #include "kernel.h"
 
 #include <cstdint>
