@@ -38,10 +38,6 @@
 
 #include <cstdint>
 
-#ifndef FEW_BOXES
-#define FEW_BOXES 1
-#endif
-
 #include "ceil_div.h"
 #include "launch.h"
 #include "ptx/mma_16bit.h"
@@ -82,13 +78,8 @@ int launch_few(
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
     }
     TensorMap queries, cache;
-#if FEW_BOXES
     int error = encode_panel_map(&queries, tensors.queries, rows, Shape::kPartPanels);
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
-#else
-    int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64, FETCHED_BYTES);
-#endif
     if (error == 0) {
         error = launch_cluster(
             latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
@@ -169,7 +160,9 @@ extern "C" int mla_decode(
 #endif
 #if PAIRS
     using Pair = LatentShape<2, ONCE != 0>;
-    if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    if (a.row_tiles % 2 == 0) {
+        return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue, workspace);
+    }
 #endif
-    return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue, workspace);
 }

@@ -41,6 +41,7 @@ struct OpenParts {
     OpenPart part[2];
     uint64_t written;   // mbarrier
     int strips;         // of this row tile
+    int first_row;      // of the request
 };
 
 /// The merge of a row tile's share.
@@ -65,8 +66,8 @@ struct LatentGather {
 
     __device__ __forceinline__ void barrier() const { named_barrier_sync(kGatherBarrier, kThreads); }
 
-    /// `count` units from `begin` on.
-    __device__ __forceinline__ void merge_units(const OpenPart& open, int begin, int count) const {
+    /// `count` units from `begin` on; the row tile starts with `tile_row` of the request.
+    __device__ __forceinline__ void merge_units(const OpenPart& open, int tile_row, int begin, int count) const {
         const int lane = thread % 32, warp = thread / 32, parts = open.parts;
         const int first_strip = begin / 32, strips = (begin + count - 1) / 32 - first_strip + 1;
         const int pitch = 32 * strips + 2;   // of a part's notes, against bank conflicts
@@ -84,13 +85,17 @@ struct LatentGather {
             const int at = begin + unit;
             const int offset = at / 32 * LatentParts::kStripBytes + at % 32 * LatentParts::kUnitBytes + lane * 16;
             uint32_t to = shared_address(codes) + (sharer * count + unit) * LatentParts::kUnitBytes + lane * 16;
+            const uint32_t end = shared_address(codes) + parts * count * LatentParts::kUnitBytes;
+            const uint32_t to_step = sharers * count * LatentParts::kUnitBytes;
             const uint8_t* from = open.rest + offset + static_cast<long long>(sharer) * part_bytes;
-#pragma unroll 4
-            for (int s = sharer; s < parts; s += sharers) {
-                cp_async_16(to, s == 0 ? open.start + offset : from, true);
-                to += sharers * count * LatentParts::kUnitBytes;
-                from += static_cast<long long>(sharers) * part_bytes;
+            const long long from_step = static_cast<long long>(sharers) * part_bytes;
+            if (sharer == 0) {
+                cp_async_16(to, open.start + offset, true);
+                to += to_step;
+                from += from_step;
             }
+#pragma unroll 2
+            for (; to < end; to += to_step, from += from_step) cp_async_16(to, from, true);
         }
 #pragma unroll 1
         for (int strip = 0; strip < strips; ++strip) {   // two rows' notes at a time
@@ -108,24 +113,33 @@ struct LatentGather {
         weigh(notes, totals, parts, strips, pitch);
         barrier();
 
+        const int row = tile_row + 16 * first_strip;
+        if (thread < 16 * strips) {   // who has a strip's first unit stores the LSE of its rows
+            const int first_unit = (first_strip + thread / 16) * 32;
+            if (first_unit >= begin && first_unit < begin + count) store_lse(open.request, row + thread, totals[thread].y);
+        }
+        uint8_t* const out = a.o + (static_cast<size_t>(open.request) * (a.seqlen_q * a.heads) + row) * 1024;
         if (sharers == 1) {
 #pragma unroll 1
             for (int unit = slot; unit < count; unit += slots) {
-                const int strip = (begin + unit) / 32 - first_strip;
+                const int at = begin + unit, strip = at / 32 - first_strip;
                 const float2* const weights = notes + strip * 32 + lane / 4;
+                const uint4* code = codes + unit * 32 + lane;
                 float sum[8] = {};
 #pragma unroll 2
-                for (int s = 0; s < parts; ++s) add_unit(sum, codes[(s * count + unit) * 32 + lane], weights + s * pitch);
-                store_unit(open.request, begin + unit, sum, totals + strip * 16 + lane / 4, lane);
+                for (int s = 0; s < parts; ++s, code += count * 32) add_unit(sum, *code, weights + s * pitch);
+                uint8_t* const to = out + (strip * 16 + lane / 4) * 1024 + at % 32 * 32 + lane % 4 * 4;
+                store_unit(sum, totals + strip * 16 + lane / 4, to);
             }
         } else {
             const int strip = (begin + slot) / 32 - first_strip;
             if (slot < count) {
                 const float2* const weights = notes + strip * 32 + lane / 4;
                 float sum[8] = {};
-#pragma unroll 2
-                for (int s = sharer; s < parts; s += sharers) {
-                    add_unit(sum, codes[(s * count + slot) * 32 + lane], weights + s * pitch);
+                const uint4* code = codes + (sharer * count + slot) * 32 + lane;
+#pragma unroll 4
+                for (int s = sharer; s < parts; s += sharers, code += sharers * count * 32) {
+                    add_unit(sum, *code, weights + s * pitch);
                 }
                 float* const to = sums + warp * kUnitFloats + lane / 4 * kPitch + lane % 4 * 2;
 #pragma unroll
@@ -135,7 +149,8 @@ struct LatentGather {
             }
             barrier();
             if (sharer == 0 && slot < count) {
-                store_shared(open.request, begin + slot, sums + warp * kUnitFloats, sharers, slots, totals + strip * 16, lane);
+                uint8_t* const to = out + (strip * 16 + lane / 2) * 1024 + (begin + slot) % 32 * 32 + lane % 2 * 16;
+                store_shared(sums + warp * kUnitFloats, sharers, slots, totals[strip * 16 + lane / 2].x, lane, to);
             }
         }
         barrier();
@@ -171,11 +186,9 @@ struct LatentGather {
         if (live && first == 0) totals[entry] = make_float2(row.inverse(), row.lse(1.0f));
     }
 
-    /// Codes of a part that saw no key were never written, and may be anything.
     static __device__ __forceinline__ void add_unit(float (&sum)[8], const uint4& codes, const float2* weights) {
         const float upper = weights[0].x, lower = weights[8].x;
-        const uint32_t x[4] = {
-            upper != 0.0f ? codes.x : 0, lower != 0.0f ? codes.y : 0, upper != 0.0f ? codes.z : 0, lower != 0.0f ? codes.w : 0};
+        const uint32_t x[4] = {codes.x, codes.y, codes.z, codes.w};
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
             const float2 two = unpack_pair<Bf16>(x[j]);
@@ -185,44 +198,32 @@ struct LatentGather {
         }
     }
 
-    __device__ __forceinline__ int request_row(int unit) const {   // of a strip's first row
-        return (static_cast<int>(blockIdx.x) % a.row_tiles * LatentParts::kTileStrips + unit / 32) * 16;
-    }
-    __device__ __forceinline__ uint8_t* output(int request, int row, int unit) const {
-        const size_t at = static_cast<size_t>(request) * (a.seqlen_q * a.heads) + row;
-        return a.o + (at * 512 + unit % 32 * 16) * 2;
-    }
     __device__ __forceinline__ void store_lse(int request, int row, float lse) const {
         const int query = row / a.heads, head = row % a.heads;
         a.lse[(static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query] = lse;
     }
 
-    /// A unit's sums, all of them in one warp, to the output.
-    __device__ __forceinline__ void store_unit(
-        int request, int unit, const float (&sum)[8], const float2* totals, int lane) const {
-        const int row = request_row(unit) + lane / 4;
+    /// A unit's sums, all of them in one warp, to the output: `to` is where this lane's first two columns go.
+    static __device__ __forceinline__ void store_unit(const float (&sum)[8], const float2* totals, uint8_t* to) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {
-            const float2 total = totals[8 * i];
-            uint8_t* const to = output(request, row + 8 * i, unit) + lane % 4 * 4;
+            const float inverse = totals[8 * i].x;
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
                 const int at = 4 * j + 2 * i;
-                *reinterpret_cast<uint32_t*>(to + j * 16) = Bf16::pack(sum[at] * total.x, sum[at + 1] * total.x);
+                *reinterpret_cast<uint32_t*>(to + i * 8 * 1024 + j * 16) = Bf16::pack(sum[at] * inverse, sum[at + 1] * inverse);
             }
-            if (unit % 32 == 0 && lane % 4 == 0) store_lse(request, row + 8 * i, total.y);
         }
     }
 
     /// A unit's sums, of as many warps as share it, to the output: 8 columns of a row per lane.
-    __device__ __forceinline__ void store_shared(
-        int request, int unit, const float* sums, int sharers, int slots, const float2* totals, int lane) const {
-        const int in_strip = lane / 2, eight = lane % 2, row = request_row(unit) + in_strip;
+    static __device__ __forceinline__ void store_shared(
+        const float* sums, int sharers, int slots, float inverse, int lane, uint8_t* to) {
         float sum[8] = {};
 #pragma unroll 1
         for (int other = 0; other < sharers; ++other) {
             const float4* const from = reinterpret_cast<const float4*>(
-                sums + other * slots * kUnitFloats + in_strip * kPitch + eight * 8);
+                sums + other * slots * kUnitFloats + lane / 2 * kPitch + lane % 2 * 8);
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
                 const float4 four = from[j];
@@ -232,12 +233,10 @@ struct LatentGather {
                 sum[4 * j + 3] += four.w;
             }
         }
-        const float2 total = totals[in_strip];
         uint32_t x[4];
 #pragma unroll
-        for (int j = 0; j < 4; ++j) x[j] = Bf16::pack(sum[2 * j] * total.x, sum[2 * j + 1] * total.x);
-        *reinterpret_cast<uint4*>(output(request, row, unit) + eight * 16) = make_uint4(x[0], x[1], x[2], x[3]);
-        if (unit % 32 == 0 && eight == 0) store_lse(request, row, total.y);
+        for (int j = 0; j < 4; ++j) x[j] = Bf16::pack(sum[2 * j] * inverse, sum[2 * j + 1] * inverse);
+        *reinterpret_cast<uint4*>(to) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 
     /// All of this block's requests.
@@ -256,7 +255,7 @@ struct LatentGather {
             for (int begin = all ? 0 : part.begin, next; begin < end; begin = next) {
                 next = min(end, begin + part.most);
                 if (part.parts > kMostParts) next = min(next, (begin / 32 + 1) * 32);
-                merge_units(part, begin, next - begin);
+                merge_units(part, open.first_row, begin, next - begin);
             }
             if (thread == 0) PartCount{part.count}.end(part.parts, last);
         }
@@ -268,7 +267,10 @@ struct LatentGather {
         DecodePiece piece;
         const int first_strip = row_tile * LatentParts::kTileStrips;
         const int strips = min(LatentParts::kTileStrips, a.shares.strips - first_strip);
-        if (lane == 0) open.strips = strips;
+        if (lane == 0) {
+            open.strips = strips;
+            open.first_row = 16 * first_strip;
+        }
         while (walk.next(a.schedule, piece)) {
             if (piece.whole() || lane != 0) continue;
             const KvRange groups = walk.groups_of(a.schedule, piece);

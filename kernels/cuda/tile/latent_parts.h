@@ -6,7 +6,7 @@
 // columns: the reference of the row's exponents, in powers of two, and the sum of the weights that the warpgroup with this half has
 // seen. Codes are accumulators rounded to bf16, not yet divided by any sum: half the bytes of fp32, and the rounding of the output once
 // more. Within a unit they lie as a warp's accumulators do (ptx/wgmma_16bit.h), 16 bytes a lane, so that nothing is exchanged between
-// lanes to store them. A row without keys has the reference -inf; its codes need not have been written.
+// lanes to store them. A row without keys has the reference -inf, and codes of zero.
 //
 // Blocks count themselves in one number for each row tile of a request that is cut, in four fields of eight bits:
 //   started   blocks with a part that run or have run     done   blocks that do not look at the number any more

@@ -303,9 +303,13 @@ struct LatentConsumer {
     /// The chunk's edge fell into the request's start: the merge must see that no token came.
     __device__ __forceinline__ void store_nothing(bool starts) const {
         mbarrier_wait(shared_address(&memory.open().written), 0);
-        if (warp >= memory.open().strips || lane >= 16) return;
+        if (warp >= memory.open().strips) return;
         uint8_t* const strip = memory.open().part[starts ? 1 : 0].own + warp * LatentParts::kStripBytes;
-        LatentParts::notes(strip, group)[lane] = make_float2(-INFINITY, 0.0f);
+        const int lane = recomputed_thread() % 32;
+        if (lane < 16) LatentParts::notes(strip, group)[lane] = make_float2(-INFINITY, 0.0f);
+        uint4* const codes = reinterpret_cast<uint4*>(strip + group * (LatentParts::kNotes / 2)) + lane;
+#pragma unroll 1
+        for (int unit = 0; unit < LatentParts::kUnits / 2; ++unit) codes[unit * 32] = make_uint4(0, 0, 0, 0);
     }
 
     /// Add up both warpgroups' sums, and store this one's half of the output.

@@ -40,14 +40,7 @@ __device__ __forceinline__ void produce_few(
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer);
             mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kQueryPanel);
-#if FEW_BOXES
             tma_load_3d(memory.query(turn.buffer, first), queries, full, 0, piece.request * Shape::kRows, first);
-#else
-#pragma unroll
-            for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
-                tma_load(memory.query(turn.buffer, panel), queries, full, panel * 64, piece.request * Shape::kRows);
-            }
-#endif
         }
         turn.advance();
         for (int page = 0; page < count; ++page, ++tile) {
@@ -57,18 +50,11 @@ __device__ __forceinline__ void produce_few(
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
-#if !FEW_BOXES
-#pragma unroll
-                for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
-                    tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token, policy);
-                }
-#else
                 if constexpr (Shape::kOnce) {
                     tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first, policy);
                 } else {
                     tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first);
                 }
-#endif
             }
             numbers.pass(page);
         }

@@ -33,12 +33,13 @@ inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
     return groups < 2 ? 0 : static_cast<int>(groups);
 }
 
-/// How the batch is cut, and where parts go.
-inline void cut_latent(LatentArguments& a, int multiprocessors, int slack, void* workspace, size_t workspace_bytes) {
+/// How the batch is cut, and where parts go; `owner` as in launch_latent_wgmma.
+inline void cut_latent(
+    LatentArguments& a, int multiprocessors, int slack, void* workspace, size_t workspace_bytes, const void* owner) {
     const int strips = ceil_div(a.seqlen_q * a.heads, 16), batch = a.schedule.batch;
     const long long most = static_cast<long long>(workspace_bytes / (strips * LatentParts::kStripBytes)) - batch;
     a.schedule.groups = choose_pages(a.row_tiles, std::min(multiprocessors, kCountsOfSet), most);
-    const int count_set = a.schedule.groups == 0 ? -1 : part_count_set(workspace);
+    const int count_set = a.schedule.groups == 0 ? -1 : part_count_set(owner);
     if (count_set < 0) a.schedule.groups = 0;
     a.shares = {static_cast<uint8_t*>(workspace), strips, count_set};
     a.schedule.slack = slack;
@@ -46,13 +47,13 @@ inline void cut_latent(LatentArguments& a, int multiprocessors, int slack, void*
 }
 
 /// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set. Returns 0 or what the caller must
-/// return.
+/// return. `owner`: what calls at the same time cannot share; the workspace of which `workspace` is a part.
 template <class Shape>
 int launch_latent_wgmma(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
-    void* queue) {
+    void* queue, const void* owner) {
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
-    cut_latent(a, multiprocessors, SLACK, workspace, workspace_bytes);
+    cut_latent(a, multiprocessors, SLACK, workspace, workspace_bytes, owner);
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;

@@ -206,7 +206,8 @@ FAULTS = {   # file under kernels/cuda/tile, text, its replacement
     "few rows: the weights of another row": (
         "wgmma_latent_few_consume.h", "__shfl_sync(0xffffffffu, row_factor, row_of(slot));",
         "__shfl_sync(0xffffffffu, row_factor, slot);"),
-    "shares: codes of a part that saw no token": ("latent_gather.h", "upper != 0.0f ? codes.x : 0", "codes.x"),
+    "shares: codes of a part that saw no token": (
+        "wgmma_latent_consume.h", "codes[unit * 32] = make_uint4(0, 0, 0, 0);", "(void)codes;"),
     "shares: those of someone who left": (
         "latent_parts.h", "now < kLeft ? kOwnShare : kAllShares", "kOwnShare"),
     "shares: counts are not set back": ("latent_parts.h", "if (done(last) == parts - 1) *at = 0;", ""),
