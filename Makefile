@@ -7,7 +7,7 @@ VENV   := .venv/bin/python
 run: setup ; @$(VENV) -m scoring run $(ARGS)
 # The emulator is built first, so that no test's time limit counts it; what it cannot be built of, the tests say.
 # A worker of pytest-xdist that dies is not replaced: with loadfile the others would wait for its files for ever.
-test: setup ; @$(VENV) -m backends.emulator > /dev/null ; $(VENV) -m pytest -n auto --dist loadfile --max-worker-restart 0 $(ARGS)
+test: setup ; @$(VENV) -m backends.emulator > /dev/null ; $(VENV) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
 lint: setup ; @$(VENV) -m ruff check . && $(VENV) -m mypy
 gpu: setup ; @$(VENV) -m scoring run --backend cuda --peers $(ARGS)
 report: setup ; @$(VENV) -m scoring report $(ARGS)

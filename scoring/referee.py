@@ -65,7 +65,7 @@ class Referee:
         benchmarks = [case for case in benchmarks if case not in skipped]
         if skipped:
             self.facts["cases_skipped"] = [case.name for case in skipped]
-            why = f"cases of more than {self.job.limits.case_flops:.3g} FLOP are left out"
+            why = f"cases of more than {(self.job.limits.case_flops or 0) / 1e9:g} GFLOP are left out"
             if self.job.emulator is not None:
                 why += " on an emulated device (limits.case_gflop of the settings)"
             self.facts["cases_skipped_why"] = why

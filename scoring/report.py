@@ -35,6 +35,7 @@ _USAGE = (                                # key of KernelUsage, header, filter o
     ("spill_bytes", "Spills", "size"), ("scratch_bytes", "Scratch", "size"), ("shared_bytes", "Shared / LDS", "size"),
     ("threads", "Threads", "line"), ("occupancy", "Occupancy", "percent"))
 _UNIT_SUFFIXES = {"mhz": "MHz", "w": "W", "c": "°C", "bytes": "bytes"}
+_SECONDS = {"bound", "overhead", "resolution", "unseal", "unseal_alone", "claim"}      # of a chain
 
 
 def page(records: Sequence[Record], title: str = "warpwave report", generated: str | None = None) -> str:
@@ -211,9 +212,14 @@ def _machines(records: Iterable[Record]) -> list[dict[str, str]]:
 
 
 def _range(key: str, values: Sequence[Any]) -> str:
+    if all(isinstance(value, Mapping) and not _is_reading(value) for value in values):
+        parts = {inner: [value[inner] for value in values if inner in value] for value in values for inner in value}
+        texts = (f"{_label(str(inner))} {_range(str(inner), found)}" for inner, found in parts.items())
+        return ", ".join(texts) or "none"
     flat = [value for entry in values for value in (entry.values() if _is_reading(entry) else [entry])]
     if all(isinstance(value, int | float) and not isinstance(value, bool) for value in flat):
-        low, high = (f"{value:.4g}" for value in (min(flat), max(flat)))
+        show = units.time if key in _SECONDS else "{:.4g}".format
+        low, high = (show(value) for value in (min(flat), max(flat)))
         unit = _UNIT_SUFFIXES.get(key.rpartition("_")[2], "") if "_" in key else ""
         return f"{low if low == high else f'{low} – {high}'} {unit}".strip()
     return " | ".join(dict.fromkeys(filter(None, map(_words, values)))) or "none"

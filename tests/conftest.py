@@ -19,6 +19,8 @@ import backends
 # Tensors here are small: a second thread costs more than it brings, most of all where tests share their cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Files come whole to a worker (--dist loadfile): what takes long must not be begun last.
+_LONG = ("tests/test_matrix.py", "tests/redteam/", "tests/kernels/cuda/", "tests/scoring/test_audit_")
 _FOLDERS = {"tests/kernels/cuda/": "cuda", "tests/kernels/hip/": "rocm", "tests/kernels/cpu/": "cpu"}
 
 
@@ -48,7 +50,14 @@ def belongs_to(item: pytest.Item) -> set[str]:
     return found
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
+    """``-n auto``: one more than there are cores, since judgements and sandboxes wait as much as they compute."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: next((at for at, name in enumerate(_LONG) if item.nodeid.startswith(name)), len(_LONG)))
     wanted = set(config.getoption("backend") or ())
     if not wanted:
         return

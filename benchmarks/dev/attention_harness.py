@@ -21,6 +21,7 @@ from types import ModuleType
 from typing import Any
 
 import torch
+from graphs import capture
 
 ROOT = Path(__file__).resolve().parents[2]
 DEVICE = "cuda"
@@ -148,22 +149,6 @@ def check(kernel: Kernel, case: dict[str, Any], data: Any, expected: Any, worksp
         return str(message)
     same = all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in zip(*runs, strict=True))
     return "" if same else "two runs differ"
-
-
-def capture(calls: list[Callable[[], Any]]) -> torch.cuda.CUDAGraph:
-    """One graph of all calls. Not through torch.cuda.graph: its garbage collection takes longer than our timing."""
-    for call in calls[:2]:
-        call()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        graph.capture_begin()
-        for call in calls:
-            call()
-        graph.capture_end()
-    graph.replay()
-    torch.cuda.synchronize()
-    return graph
 
 
 REFUSED: dict[str, str] = {}

@@ -10,6 +10,7 @@ import math
 import statistics
 
 import torch
+from graphs import capture
 
 GUARD = 256                 # elements of poison on either side of c
 POISON = 0x7FA5             # a bf16 NaN no kernel would write
@@ -71,23 +72,6 @@ class Data:
         b = (self.b.double().view(n, -1, 128) * rows[:, :, None]).view(n, k)
         value = a @ b.t()
         return value, value.abs() * 2.0**-8 + 2.0**-12 * (a.abs_() @ b.abs_().t())
-
-
-def capture(calls: list) -> torch.cuda.CUDAGraph:
-    """One graph of all calls. Not through torch.cuda.graph: its garbage collection takes longer than our timing."""
-    status = calls[0]()
-    if isinstance(status, int) and status != 0:
-        raise ValueError(f"status {status}")
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.stream(torch.cuda.Stream()):
-        graph.capture_begin()
-        for call in calls:
-            call()
-        graph.capture_end()
-    graph.replay()
-    torch.cuda.synchronize()
-    return graph
 
 
 def race(contestants: dict[str, list], rounds: int, least_calls: int = 1) -> dict[str, float]:

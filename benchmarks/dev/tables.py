@@ -5,7 +5,7 @@
     python benchmarks/dev/tables.py records.jsonl [more.jsonl] > tables.md
 
 A run may be cut in parts (--kernel 'fp8_gemm/*', --kernel '*mla*'): of a kernel that occurs twice the newest record
-counts.
+counts. What was modelled or emulated is left out: the page has what was measured.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from scoring import model, units  # noqa: E402
-from scoring.model import CaseResult, Record, Status  # noqa: E402
-from scoring.tables import Column, Style, draw  # noqa: E402
+from scoring.model import CaseResult, Evidence, Record, Status  # noqa: E402
+from scoring.tables import Column, Style, draw, grid  # noqa: E402
 
-STYLE = Style("github", width=10_000)
+STYLE = Style("pipe", width=10_000)
 
 
 def read(paths: Sequence[Path]) -> list[Record]:
@@ -36,10 +36,17 @@ def read(paths: Sequence[Path]) -> list[Record]:
             except ValueError as error:
                 print(f"{path}: left out a line: {error}", file=sys.stderr)
                 continue
+            if record.evidence is not Evidence.MEASURED:
+                print(f"{path}: left out {name(record)}: {record.evidence}", file=sys.stderr)
+                continue
             key = (record.problem, record.kernel, record.target)
             if key not in newest or record.created >= newest[key].created:
                 newest[key] = record
     return [newest[key] for key in sorted(newest)]
+
+
+def name(record: Record) -> str:
+    return f"{record.problem} `{record.kernel.partition('/')[2]}`"
 
 
 def timed(record: Record) -> list[CaseResult]:
@@ -66,16 +73,29 @@ def ahead(record: Record) -> str:
 
 
 def summary(records: Sequence[Record]) -> str:
-    times = [[result.stats.median for result in timed(record) if result.stats is not None] for record in records]
-    passed = [sum(result.status is Status.PASSED for result in record.cases) for record in records]
-    return draw([
-        Column("kernel", [f"{record.problem} {record.kernel.partition('/')[2]}" for record in records], right=False),
-        Column("passed", [f"{count} of {len(record.cases)}" for count, record in zip(passed, records, strict=True)]),
+    """A row per kernel that has cases, then how many there were."""
+    shown = [record for record in records if record.cases]
+    times = [[result.stats.median for result in timed(record) if result.stats is not None] for record in shown]
+    passed = [sum(result.status is Status.PASSED for result in record.cases) for record in shown]
+    every = [len(record.cases) for record in shown]
+    table = grid([
+        Column("kernel", [name(record) for record in shown], right=False),
+        Column("cases", [str(all_) if count == all_ else f"{count} of {all_} passed"
+                         for count, all_ in zip(passed, every, strict=True)]),
         Column("timed", [str(len(values)) for values in times]),
-        Column("geomean", [units.time(geomean(values)) if values else "" for values in times]),
-        Column("peers' time over ours", [ahead(record) for record in records], right=False),
-        Column("run", [f"{record.seconds:.0f} s" for record in records]),
-    ], STYLE)
+        Column("geomean", [units.time(geomean(values)) if values else "–" for values in times]),
+        Column("beside", [ahead(record) or "–" for record in shown], right=False),
+    ], STYLE.fmt)
+    minutes, seconds = divmod(round(sum(record.seconds for record in shown)), 60)
+    return (f"{table}\n\n{len(shown)} kernels, {sum(every)} cases, "
+            f"{'all' if passed == every else sum(passed)} passed, in {minutes} min {seconds} s.")
+
+
+def reason(record: Record) -> str:
+    """Why a record did not pass: what it says, else what its first such case says."""
+    told = [record.message, *(f"{result.case.name}: {result.message}" for result in record.cases
+                              if result.status is not Status.PASSED)]
+    return next((text.splitlines()[0] for text in told if text), "")
 
 
 def circumstances(record: Record) -> str:
@@ -115,11 +135,11 @@ def main() -> int:
     records = read(parser.parse_args().records)
     print(summary(records))
     for number, record in enumerate(filter(timed, records), 1):
-        print(f"\n## {number}. {record.problem}, `{record.kernel.partition('/')[2]}`\n\n{circumstances(record)}\n\n"
+        print(f"\n## {number}. {name(record).replace(' ', ', ', 1)} ({record.target})\n\n{circumstances(record)}\n\n"
               + cases(record))
     for record in records:
         if record.status is not Status.PASSED:
-            print(f"\n{record.problem} {record.kernel}: {record.status}: {record.message.splitlines()[0]}")
+            print(f"\n{name(record)} ({record.target}): {record.status}: {reason(record)}")
     return 0 if records else 1
 
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import backends
+from backends._cache import default_folder
 from backends.base import Binary, ToolchainMissing
 from backends.emulator import build, declarations
 from backends.source import KernelSource
@@ -56,6 +57,15 @@ def headers() -> list[Path]:
     """AMD's headers that declare the API."""
     folder = build.find().headers
     return [folder / name for name in declarations.HEADERS if (folder / name).is_file()]
+
+
+def compile_host(*arguments: str) -> None:
+    """C++ against AMD's headers. Optimised, position-independent and in its cache like the emulator: for programs of
+    another kind zig would build its C++ library anew, which takes the better part of a minute."""
+    tools = build.find()
+    command = [str(tools.zig), "c++", "-O2", "-fPIC", "-D__HIP_PLATFORM_AMD__", "-isystem", str(tools.headers)]
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(default_folder() / "zig")}
+    subprocess.run([*command, *arguments], check=True, env=environment)
 
 
 def own_process(program: str, *arguments: object, environment: Mapping[str, str] | None = None) -> str:

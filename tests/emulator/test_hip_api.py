@@ -120,10 +120,7 @@ def test_properties_agree_with_the_attributes(hip: Hip, tmp_path: Path) -> None:
             printf("%s|%s|%d|%d|%zu|%d\\n", old.name, old.gcnArchName, old.multiProcessorCount, old.warpSize,
                    old.totalGlobalMem, old.gcnArch);
         }""")
-    tools = build.find()
-    command = [str(tools.zig), "c++", "-D__HIP_PLATFORM_AMD__", "-isystem", str(tools.headers), str(source),
-               str(hip.path), "-o", str(tmp_path / "p")]
-    subprocess.run(command, check=True)
+    runtime.compile_host(str(source), str(hip.path), "-o", str(tmp_path / "p"))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(hip.path.parent)}
     answer = subprocess.run([str(tmp_path / "p")], env=environment, check=True, capture_output=True, text=True).stdout
     common = f"AMD Instinct MI300X (emulated)|gfx942:sramecc+:xnack-|304|64|{192 * 2**30}"

@@ -214,14 +214,11 @@ def test_a_program_that_hipcc_linked(library: Path, binary: Binary, tmp_path: Pa
             if (hipMemcpy(back, a, size, hipMemcpyDeviceToHost) != hipSuccess) return 5;
             printf("%g %g\\n", back[0], back[69]);
         }""")
-    tools = build.find()
-    compiler = [str(tools.zig), "c++", "-D__HIP_PLATFORM_AMD__", "-isystem", str(tools.headers)]
     (tmp_path / "stub.cpp").write_text("".join(
         f'extern "C" int {name}() {{ return 999; }}\n' for name in ("hipMalloc", "hipMemsetD32", "hipMemcpy")))
-    subprocess.run([*compiler, "-shared", f"-Wl,-soname,{stub.name}", str(tmp_path / "stub.cpp"), "-o", str(stub)],
-                   check=True)
-    subprocess.run([*compiler, str(source), str(stub), str(binary.path), "-Wl,--allow-shlib-undefined",
-                    "-o", str(program)], check=True)
+    runtime.compile_host("-shared", f"-Wl,-soname,{stub.name}", str(tmp_path / "stub.cpp"), "-o", str(stub))
+    runtime.compile_host(
+        str(source), str(stub), str(binary.path), "-Wl,--allow-shlib-undefined", "-o", str(program))
     environment = {**os.environ, "LD_LIBRARY_PATH": str(build.prefix() / "lib")}
     answer = subprocess.run([str(program)], env=environment, capture_output=True, text=True, check=True)
     assert answer.stdout == "3 3\n"

@@ -254,11 +254,11 @@ def test_circumstances_are_ranges_over_all_cases() -> None:
     made = record(cases=2)
     cases = [replace(result, environment={
         "sm_clock_mhz": {"min": low, "median": low + 5.0, "max": low + 9.0}, "power_w": 500.25, "cache": cache,
-        "throttle_reasons": [], "emulated": False})
+        "throttle_reasons": [], "emulated": False, "chain": {"links": 4, "bound": low * 1e-7, "captured": True}})
         for result, low, cache in zip(made.cases, (1700.0, 1750.0), ("cold", "warm"), strict=True)]
     assert report.circumstances(replace(made, cases=cases)) == {
         "SM clock": "1700 – 1759 MHz", "power": "500.2 W", "cache": "cold | warm", "throttle reasons": "none",
-        "emulated": "none"}
+        "emulated": "none", "chain": "links 4, bound 170 µs – 175 µs, captured yes"}
 
 
 def test_a_peer_that_was_not_timed_is_named_once() -> None:

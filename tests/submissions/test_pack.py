@@ -201,9 +201,11 @@ def compile_cuda(kernel: KernelSource, folder: Path, *more: str) -> None:
     file = folder / "cuda.cu"
     file.write_text(pack.pack_source(kernel))
     arch = pack.pack(kernel).arches
-    # Up to PTX: that ptxas takes it, the builds of the tree show (test_packing_changes_no_device_code).
+    # Up to PTX, not optimised: that the optimiser and ptxas take it, the builds of the tree show
+    # (test_packing_changes_no_device_code).
     flags = [flag.replace("code=sm_", "code=compute_") for flag in pack.device_flags("cuda", arch)]
-    command = [str(nvcc()), *TORCH_CUDA_FLAGS, *flags, *more, "-c", str(file), "-o", str(folder / "cuda.o")]
+    flags += ["-Xcicc", "-O0", *more]
+    command = [str(nvcc()), *TORCH_CUDA_FLAGS, *flags, "-c", str(file), "-o", str(folder / "cuda.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

@@ -72,7 +72,7 @@ class EmulatedKernel:
         library = folder / f"{problem}_{arch}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++20", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            compiler, "-std=c++20", "-Og", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
             f"-D__CUDA_ARCH_LIST__={arch}0", "-x", "c++", "-include", str(EMULATION / "emulated.h"),
             *(f"-I{path}" for path in includes), str(kernels / "cuda" / problem / "mma_sync.cu"), "-o", str(library),
         ]

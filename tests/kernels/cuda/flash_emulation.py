@@ -20,7 +20,7 @@ class EmulatedFlash:
     """``wgmma_tma`` compiled for the host."""
 
     def __init__(
-        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels", optimise: int = 1
+        self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels", optimise: str = "1"
     ):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"

@@ -33,9 +33,7 @@ def _c(name: str, value: Any) -> Any:
 class EmulatedFp8Flash:
     """``wgmma_tma`` compiled for the host."""
 
-    def __init__(
-        self, folder: Path, defines: dict[str, str], kernels: Path = ROOT / "kernels", optimise: int = 1,
-    ):
+    def __init__(self, folder: Path, defines: dict[str, str], kernels: Path = ROOT / "kernels"):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
         self.binding = problem_module("flash_attention_fp8", "binding")
@@ -43,7 +41,7 @@ class EmulatedFp8Flash:
         library = folder / "flash_attention_fp8.so"
         includes = [EMULATION, ROOT / "problems/flash_attention_fp8", kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++20", f"-O{optimise}", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall",
+            compiler, "-std=c++20", "-Og", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall",
             "-Wno-unknown-pragmas",
             "-D__CUDA_ARCH_LIST__=900", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
             "-include", str(EMULATION / "launch.h"), *(f"-I{path}" for path in includes),

@@ -81,7 +81,7 @@ class Emulated:
         library = folder / f"{problem}_{Path(variant).name}{'_fp16' if fp16 else ''}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++17", "-O2", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            compiler, "-std=c++17", "-O1", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
             f'-DWARPWAVE_KERNEL_FILE="{Path(problem, f"{variant}.cu")}"', *(["-D__CUDA_ARCH__=900"] if fp16 else []),
             *flags,
             *(f"-I{path}" for path in includes), "-x", "c++",

@@ -16,12 +16,21 @@ from tests.kernels.cuda.attention_host import PARAMETERS, ROOT, Poisoned, _c, pr
 EMULATION = Path(__file__).resolve().parent / "emulation"
 
 
+def case(batch: int, hq: int, sk: int, lens: str = "uniform", sq: int = 1, causal: int = 0) -> dict[str, Any]:
+    return {"batch": batch, "sq": sq, "hq": hq, "sk": sk, "lens": lens, "causal": causal}
+
+
+def name(value: Any) -> str:
+    """Of a case, or of what stands beside one, for pytest."""
+    return "-".join(map(str, value.values())) if isinstance(value, dict) else str(value)
+
+
 class EmulatedLatent:
     """A kernel of MLA decode compiled for the host, as the build for ``arch`` (89 or 90) would choose its tiles."""
 
     def __init__(
         self, folder: Path, defines: dict[str, int], kernels: Path = ROOT / "kernels",
-        problem: str = "mla_decode", variant: str = "wgmma_tma", arch: int = 90, level: str = "-O2",
+        problem: str = "mla_decode", variant: str = "wgmma_tma", arch: int = 90,
     ):
         compiler = shutil.which("g++")
         assert compiler is not None, "the emulation needs g++"
@@ -30,7 +39,7 @@ class EmulatedLatent:
         library = folder / f"{problem}_{arch}.so"
         includes = [EMULATION, ROOT / "problems" / problem, kernels / "cuda", kernels / "common"]
         command = [
-            compiler, "-std=c++20", level, "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
+            compiler, "-std=c++20", "-Og", "-fPIC", "-shared", "-fno-gnu-unique", "-Wall", "-Wno-unknown-pragmas",
             f"-D__CUDA_ARCH_LIST__={arch}0", *(f"-D{key}={value}" for key, value in defines.items()), "-x", "c++",
             "-include", str(EMULATION / "decode.h"), *(f"-I{path}" for path in includes),
             str(kernels / f"cuda/{problem}/{variant}.cu"), "-o", str(library),
@@ -78,3 +87,16 @@ class EmulatedLatent:
         data = self.reference.generate_input(**case, seed=seed, device="cpu")
         passed, message = self.reference.check_implementation(data, tuple(self.run(case, data, **run)))
         assert passed, message
+
+
+def check_late_scale(mla: EmulatedLatent, heads: int) -> None:
+    """Of a cache in FP8: the largest scale comes late, in one group only, and is 2^20 times those before."""
+    size = case(1, heads, 300)
+    q, cache, *rest = mla.reference.generate_input(**size, seed=3, device="cpu")
+    scales = cache.view(torch.uint8)[..., 512:528].contiguous().view(torch.float32)
+    scales *= 2.0**-12
+    scales[rest[0][0, 3].item(), 5, 0, 2] *= 2.0**20
+    cache.view(torch.uint8)[..., 512:528] = scales.view(torch.uint8)
+    data = (q * 2.0**-100, cache, *rest)     # queries below fp16's range, too: probabilities are equal
+    passed, message = mla.reference.check_implementation(data, tuple(mla.run(size, data)))
+    assert passed, message

@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 import torch
 
-from tests.kernels.cuda.attention_host import ROOT, EmulatedKernel
+from tests.kernels.cuda import faults
+from tests.kernels.cuda.attention_host import EmulatedKernel
+from tests.kernels.cuda.faults import Fault
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
@@ -180,44 +181,53 @@ def test_flash_attention_bwd_gives_the_same_bits_however_copies_and_warps_are_ti
     assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
 
 
-FAULTS = {   # file under kernels/cuda, text, its replacement: faults that the runs above must be able to see
-    "copies overwrite a stage in use": (
-        "flash_attention", "tile/flash_forward.h",
-        "__syncthreads();  // the step's tiles are there", "__syncwarp();  // the step's tiles are there"),
-    "mask one key late": (
-        "flash_attention", "tile/flash_place.h", "+ 1 + keys - queries", "+ 2 + keys - queries"),
-    "a row of the next sequence is written": (
-        "flash_attention_varlen", "tile/flash_varlen.h", "(tile.queries << pack) - tile.first_row)",
-        "(tile.queries << pack) - tile.first_row + 1)"),
-    "gradients of keys: mask one key late": (
-        "flash_attention_bwd", "tile/flash_backward.h", "key > first_query + column + ahead",
-        "key > first_query + column + ahead + 1"),
-    "gradients of queries: mask one key late": (
-        "flash_attention_bwd", "tile/flash_backward.h", "8 * half + ahead + 1", "8 * half + ahead + 2"),
-    "unused slots are read": (
-        "mla_decode", "tile/latent_decode.h", "length - step * Tile::kTokens);", "Tile::kTokens);"),
-    "softmax before all parts of the scores": (
-        "mla_decode", "tile/latent_decode.h", "__syncthreads();  // all parts", "__syncwarp();  // all parts"),
+FAULTS = {   # of each kernel: faults that the runs above must be able to see
+    "flash_attention": {
+        "copies overwrite a stage in use": Fault(
+            "tile/flash_forward.h", "__syncthreads();  // the step's tiles are there",
+            "if (FAULT) __syncwarp(); else __syncthreads();  // the step's tiles are there"),
+        "mask one key late": Fault("tile/flash_place.h", "+ 1 + keys - queries", "+ 1 + FAULT + keys - queries"),
+    },
+    "flash_attention_varlen": {
+        "a row of the next sequence is written": Fault(
+            "tile/flash_varlen.h", "(tile.queries << pack) - tile.first_row)",
+            "(tile.queries << pack) - tile.first_row + FAULT)"),
+    },
+    "flash_attention_bwd": {
+        "gradients of keys: mask one key late": Fault(
+            "tile/flash_backward.h", "key > first_query + column + ahead",
+            "key > first_query + column + ahead + FAULT"),
+        "gradients of queries: mask one key late": Fault(
+            "tile/flash_backward.h", "8 * half + ahead + 1", "8 * half + ahead + 1 + FAULT"),
+    },
+    "mla_decode": {
+        "unused slots are read": Fault(
+            "tile/latent_decode.h", "length - step * Tile::kTokens);",
+            "FAULT ? Tile::kTokens : length - step * Tile::kTokens);"),
+        "softmax before all parts of the scores": Fault(
+            "tile/latent_decode.h", "__syncthreads();  // all parts",
+            "if (FAULT) __syncwarp(); else __syncthreads();  // all parts"),
+    },
 }
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-def test_the_emulation_notices(fault, tmp_path: Path):
-    problem, file, text, replacement = FAULTS[fault]
-    kernels = tmp_path / "kernels"
-    for part in (f"cuda/{problem}", "cuda/tile", "common"):
-        shutil.copytree(ROOT / "kernels" / part, kernels / part)
-    source = (kernels / "cuda" / file).read_text()
-    assert source.count(text) == 1
-    (kernels / "cuda" / file).write_text(source.replace(text, replacement))
-    kernel = EmulatedKernel(problem, tmp_path, 90, kernels)
+@pytest.fixture(scope="module", params=FAULTS)
+def planted(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faults")
+    kernels = faults.plant(folder, FAULTS[request.param])
+    return EmulatedKernel(request.param, folder, 90, kernels)
+
+
+def test_the_emulation_notices(planted):
+    problem = planted.problem
     case = {"mla_decode": mla_case(2, 16, 100, "ragged"), "flash_attention_varlen": varlen_case(
         3, 90, 100, "tail", 1, 1, 64, 1)}.get(problem, flash_case(1, 40, 200, 1, 1, 64, 1))
-    verdicts = []
-    for options in ("late", "early"):
-        try:
-            kernel.check(case, workspace_bytes=1 << 10 if problem[-3:] in ("bwd", "len") else 0, options=options)
-            verdicts.append("passed")
-        except AssertionError:
-            verdicts.append("refused")
-    assert "refused" in verdicts
+    for number, fault in enumerate((faults.NONE, *FAULTS[problem])):
+        faults.choose(planted.library, number)
+        refused = 0
+        for options in ("late", "early"):
+            try:
+                planted.check(case, workspace_bytes=1 << 10 if problem[-3:] in ("bwd", "len") else 0, options=options)
+            except AssertionError:
+                refused += 1
+        assert bool(refused) == (number > 0), fault

@@ -5,15 +5,14 @@ from __future__ import annotations
 
 import re
 import shutil
-import subprocess
-import sys
-from typing import Any
 
 import pytest
 import torch
 
+from tests.kernels.cuda import faults
 from tests.kernels.cuda.built import bodies, built, spills
-from tests.kernels.cuda.latent_emulation import ROOT, EmulatedLatent
+from tests.kernels.cuda.faults import Fault
+from tests.kernels.cuda.latent_emulation import EmulatedLatent, case, check_late_scale, name
 
 emulated = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 KERNEL = {"problem": "mla_decode_fp8", "variant": "wgmma_bulk"}
@@ -22,14 +21,6 @@ KERNEL = {"problem": "mla_decode_fp8", "variant": "wgmma_bulk"}
 @pytest.fixture(scope="module")
 def mla(tmp_path_factory):
     return EmulatedLatent(tmp_path_factory.mktemp("emulated"), {}, **KERNEL)
-
-
-def case(batch, hq, sk, lens="uniform", sq=1, causal=0):
-    return {"batch": batch, "sq": sq, "hq": hq, "sk": sk, "lens": lens, "causal": causal}
-
-
-def name(value: Any) -> str:
-    return "-".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
 @emulated
@@ -65,19 +56,6 @@ def test_pages_are_read_ahead_in_order(mla):
     mla.check(case(1, 16, 64 * 66 + 1))      # more than the page numbers of two reads
 
 
-def check_late_scale(mla, heads):
-    """The largest scale comes late, in one group only, and is 2^20 times those before."""
-    size = case(1, heads, 300)
-    q, cache, *rest = mla.reference.generate_input(**size, seed=3, device="cpu")
-    scales = cache.view(torch.uint8)[..., 512:528].contiguous().view(torch.float32)
-    scales *= 2.0**-12
-    scales[rest[0][0, 3].item(), 5, 0, 2] *= 2.0**20
-    cache.view(torch.uint8)[..., 512:528] = scales.view(torch.uint8)
-    data = (q * 2.0**-100, cache, *rest)     # queries below fp16's range, too: probabilities are equal
-    passed, message = mla.reference.check_implementation(data, tuple(mla.run(size, data)))
-    assert passed, message
-
-
 def check_rising_scores(mla, heads):
     """Each page's scores exceed those before by more than a reference for exponents allows for."""
     size = case(1, heads, 300)
@@ -108,59 +86,48 @@ def test_it_gives_the_same_bits_however_copies_are_timed(mla, heads):
     assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
 
 
-FAULTS = {   # file under kernels/cuda/tile, text, what stands for it where FAULT is its number, heads
-    "a slot is filled while it is read": (
-        "wgmma_coded_produce.h", "mbarrier_wait(memory.empty(slot), parity);",
-        "if (FAULT) mbarrier_wait(memory.empty(slot), parity);", 16),
-    "NaN behind the length": (
-        "wgmma_coded_consume.h", "if (first_token + Shape::kTokens > length) clear_tail",
-        "if (FAULT && first_token + Shape::kTokens > length) clear_tail", 16),
-    "the reference for scales changes, the output does not": (
-        "wgmma_coded_consume.h", "change = before / state.reference;",
-        "if (FAULT) change = before / state.reference;", 16),
-    "weights are read before they are there": (
-        "wgmma_coded_wide_values.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);",
-        "if (FAULT) mbarrier_wait(memory.ready(buffer), tile / 2 % 2);", 64),
-    "the output does not follow the references": (
-        "wgmma_coded_wide_values.h", "if (memory.changed()[buffer] != 0)",
-        "if (FAULT && memory.changed()[buffer] != 0)", 64),
+FAULTS = {
+    "a slot is filled while it is read": Fault(
+        "tile/wgmma_coded_produce.h", "mbarrier_wait(memory.empty(slot), parity);"),
+    "NaN behind the length": Fault(
+        "tile/wgmma_coded_consume.h", "if (first_token + Shape::kTokens > length) clear_tail",
+        "if (!FAULT && first_token + Shape::kTokens > length) clear_tail"),
+    "the reference for scales changes, the output does not": Fault(
+        "tile/wgmma_coded_consume.h", "change = before / state.reference;"),
 }
-RUN = """
-import sys; sys.path.insert(0, {root!r})
-import ctypes, os, pathlib
-from tests.kernels.cuda.latent_emulation import EmulatedLatent
-from tests.kernels.cuda.test_coded_wgmma import KERNEL, check_late_scale, check_rising_scores
-kernel = EmulatedLatent(pathlib.Path({out!r}), {{}}, pathlib.Path({kernels!r}), **KERNEL)
-for number, heads in enumerate({heads}):
-    child = os.fork()
-    if child == 0:
-        ctypes.c_int.in_dll(kernel.library, "emulation_fault").value = number
-        check_late_scale(kernel, heads or 16)
-        check_rising_scores(kernel, heads or 16)
-        for tokens in (90, 700):
-            for eager in (False, True):
-                kernel.check(dict(batch=1, sq=1, hq=heads or 16, sk=tokens, lens="uniform", causal=0), eager=eager)
-        os._exit(0)
-    print("fault", number, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) != 0, flush=True)
-"""
+WIDE_FAULTS = {           # of 64 rows
+    "weights are read before they are there": Fault(
+        "tile/wgmma_coded_wide_values.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);"),
+    "the output does not follow the references": Fault(
+        "tile/wgmma_coded_wide_values.h", "if (memory.changed()[buffer] != 0)",
+        "if (!FAULT && memory.changed()[buffer] != 0)"),
+}
+
+
+def planted(kernels, folder):
+    kernel = EmulatedLatent(folder, {}, kernels, **KERNEL)
+
+    def check(fault):
+        for heads in {faults.NONE: (16, 64)}.get(fault, (64,) if fault in WIDE_FAULTS else (16,)):
+            check_late_scale(kernel, heads)
+            check_rising_scores(kernel, heads)
+            for tokens in (90, 700):
+                for eager in (False, True):
+                    kernel.check(case(1, heads, tokens), eager=eager)
+
+    return kernel.library, check
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS | WIDE_FAULTS, planted)
 
 
 @emulated
-def test_the_emulation_notices(tmp_path):
-    """A check of the checks: each fault gives a wrong result or a deadlock, and none (number 0) does not."""
-    shutil.copytree(ROOT / "kernels", tmp_path / "kernels")
-    folder = tmp_path / "kernels/cuda/tile"
-    (folder / "fault.h").write_text(
-        '#pragma once\nextern "C" { inline __attribute__((used)) int emulation_fault = 0; }\n')
-    for number, (file, text, replacement, _) in enumerate(FAULTS.values(), 1):
-        source = (folder / file).read_text()
-        assert source.count(text) == 1
-        source = source.replace(text, replacement.replace("FAULT", f"emulation_fault != {number}"))
-        (folder / file).write_text('#include "tile/fault.h"\n' + source)
-    heads = [0, *(fault[3] for fault in FAULTS.values())]
-    script = RUN.format(root=str(ROOT), out=str(tmp_path), kernels=str(tmp_path / "kernels"), heads=heads)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=True)
-    assert done.stdout.splitlines() == [f"fault {number} {number > 0}" for number in range(len(heads))]
+@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS, *WIDE_FAULTS])
+def test_the_emulation_notices(outcomes, fault):
+    """A check of the checks: each fault gives a wrong result or a deadlock."""
+    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
 
 
 @pytest.fixture(scope="module")

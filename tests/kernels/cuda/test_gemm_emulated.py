@@ -3,32 +3,37 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+from tests.kernels.cuda import faults
+from tests.kernels.cuda import gemm_emulation as gemm
+from tests.kernels.cuda.faults import Fault
 
-_spec = importlib.util.spec_from_file_location("gemm_emulation", Path(__file__).with_name("gemm_emulation.py"))
-gemm = importlib.util.module_from_spec(_spec)
-__import__("sys").modules["gemm_emulation"] = gemm
-_spec.loader.exec_module(gemm)
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 BUILDS = [(problem, fp16) for problem in ("fp8_gemm", "amd_fp8_mm") for fp16 in (False, True)]
 
 
+@cache
+def built(problem: str, fp16: bool):
+    with TemporaryDirectory() as folder:
+        return gemm.Emulated(problem, Path(folder), fp16)
+
+
 @pytest.fixture(scope="module", params=BUILDS, ids=lambda build: f"{build[0]}-{'sm_90' if build[1] else 'sm_89'}")
-def kernel(request, tmp_path_factory):
-    problem, fp16 = request.param
-    return gemm.Emulated(problem, tmp_path_factory.mktemp("emulated"), fp16)
+def kernel(request):
+    return built(*request.param)
 
 
-@pytest.fixture(scope="module")
-def fp8_gemm(tmp_path_factory):
-    return gemm.Emulated("fp8_gemm", tmp_path_factory.mktemp("emulated"), fp16=False)
+@pytest.fixture
+def fp8_gemm():
+    return built("fp8_gemm", False)
 
 
 def agrees(product, got) -> None:
@@ -90,8 +95,8 @@ def test_sizes_outside_the_abi_are_declined(kernel, size):
     assert kernel.symbol(*[pointer] * 5, *size, None, 0, None) == -1
 
 
-def test_amd_declines_rows_it_cannot_load(tmp_path):
-    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, fp16=False)
+def test_amd_declines_rows_it_cannot_load():
+    kernel = built("amd_fp8_mm", False)
     assert kernel.symbol(*[16] * 5, 48, 64, 128, None, 0, None) == -1
     assert kernel.symbol(*[16] * 5, 32, 96, 128, None, 0, None) == -1
 
@@ -112,25 +117,26 @@ def test_many_tiles_keep_k_whole_and_take_a_large_tile(fp8_gemm, size):
     assert splits == 1
 
 
-@pytest.mark.parametrize(
-    ("line", "damaged"),
-    [
-        ("cp_async_wait<Shape::kStages - 2>();", "cp_async_wait<Shape::kStages - 1>();"),
-        ("        __syncthreads();\n        if (block", "        if (block"),
-        ("(swizzled ^ (step << 5))", "(swizzled + (step << 5))"),
-    ],
-    ids=["wait", "barrier", "swizzle"],
-)
-def test_the_emulation_notices_damage(tmp_path, line, damaged):
+FAULTS = {
+    "wait": Fault("tile/*.h", "cp_async_wait<Shape::kStages - 2>();", "cp_async_wait<Shape::kStages - 1>();"),
+    "barrier": Fault("tile/*.h", "        __syncthreads();\n        if (block",
+                     "        if (!FAULT) __syncthreads();\n        if (block"),
+    "swizzle": Fault("tile/*.h", "(swizzled ^ (step << 5))",
+                     "(FAULT ? swizzled + (step << 5) : swizzled ^ (step << 5))", 2),
+}
+
+
+@pytest.fixture(scope="module")
+def planted(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("faults")
+    return gemm.Emulated("fp8_gemm", folder, kernels=faults.plant(folder, FAULTS), flags=("-Og",))   # built sooner
+
+
+@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
+def test_the_emulation_notices_damage(planted, fault):
     """A check of the checks: kernels without the wait, the barrier or the matching swizzle do not pass."""
-    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
-    hits = 0
-    for header in (tmp_path / "kernels/cuda/tile").glob("*.h"):
-        text = header.read_text()
-        hits += text.count(line)
-        header.write_text(text.replace(line, damaged))
-    assert hits > 0
-    kernel = gemm.Emulated("fp8_gemm", tmp_path, fp16=False, kernels=tmp_path / "kernels")
+    faults.choose(planted.library, [faults.NONE, *FAULTS].index(fault))
     product = gemm.Product.random(130, 128, 128 * 6, seed=8)
     value, bound = product.expected()
-    assert any((~(np.abs(kernel.run(product, (4, 1), eager=eager) - value) <= bound)).any() for eager in (False, True))
+    runs = [np.abs(planted.run(product, (4, 1), eager=eager) - value) <= bound for eager in (False, True)]
+    assert all(run.all() for run in runs) == (fault == faults.NONE)

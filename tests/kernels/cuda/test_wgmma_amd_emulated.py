@@ -3,20 +3,16 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+from tests.kernels.cuda import faults
+from tests.kernels.cuda import gemm_emulation as gemm
+from tests.kernels.cuda.faults import Fault
 
-_spec = importlib.util.spec_from_file_location("gemm_emulation", Path(__file__).with_name("gemm_emulation.py"))
-gemm = importlib.util.module_from_spec(_spec)
-sys.modules["gemm_emulation"] = gemm
-_spec.loader.exec_module(gemm)
+pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one copied", "both copied"])
@@ -80,34 +76,44 @@ def test_sizes_outside_the_abi_and_small_workspaces_are_declined(kernel):
     assert kernel.symbol(*[pointer] * 5, 32, 64, 128, None, room, None) == -2
 
 
-@pytest.mark.parametrize(
-    ("line", "damaged"),
-    [
-        ("kPaired ? 8 : 2, kPaired ? 9 : 3", "2, 3"),
-        ("Shape::kRowsOutermost ? 1 : 8;", "8;"),
-        ("(chunk ^ lane % 8)", "chunk"),
-        ("who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4)", "who.lane % 16"),
-        ("Bf16::pack(sums.total[0][i + next], sums.total[0][i + next + 2]);",
-         "Bf16::pack(sums.total[0][i + next + 2], sums.total[0][i + next]);"),
-    ],
-    ids=["order of K", "order of rows", "swizzle", "way out", "turned way out"],
-)
-def test_the_emulation_notices_damage(tmp_path, line, damaged):
-    """A check of the checks: rows or K in another order than the other half of the kernel takes them to be."""
-    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
-    hits = 0
-    for header in (tmp_path / "kernels/cuda/tile").glob("*.h"):
-        text = header.read_text()
-        hits += text.count(line)
-        header.write_text(text.replace(line, damaged))
-    assert hits == 1
-    flags = ("-DCOPIES=1",)
-    kernel = gemm.Emulated("amd_fp8_mm", tmp_path, variant="wgmma_tma", kernels=tmp_path / "kernels", flags=flags)
+FAULTS = {
+    "order of K": Fault(
+        "tile/*.h", ", kNext[4] = {0, 1, kPaired ? 8 : 2, kPaired ? 9 : 3};",
+        ";\n    const int kNext[4] = {0, 1, kPaired && !FAULT ? 8 : 2, kPaired && !FAULT ? 9 : 3};"),
+    "order of rows": Fault(
+        "tile/*.h", "constexpr int row_step = Shape::kRowsOutermost ? 1 : 8;",
+        "struct RowStep { operator int() const { return Shape::kRowsOutermost && !FAULT ? 1 : 8; } };\n"
+        "template <class Shape>\nconstexpr RowStep<Shape> row_step;"),
+    "swizzle": Fault("tile/*.h", "(chunk ^ lane % 8)", "(FAULT ? chunk : chunk ^ lane % 8)"),
+    "way out": Fault("tile/*.h", "who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4)",
+                     "(FAULT ? who.lane % 16 : who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4))"),
+    "turned way out": Fault(
+        "tile/*.h", "Bf16::pack(sums.total[0][i + next], sums.total[0][i + next + 2]);",
+        "Bf16::pack(sums.total[0][i + next + 2 * FAULT], sums.total[0][i + next + 2 * !FAULT]);"),
+}
+
+
+def planted(kernels, folder):
+    kernel = gemm.Emulated(
+        "amd_fp8_mm", folder, variant="wgmma_tma", kernels=kernels, flags=("-DCOPIES=1", "-Og"))   # built sooner
     product = gemm.Product.random(128, 128, 256, seed=8)
 
-    def every_instance() -> None:
+    def every_instance(_fault):
         for shape in range(kernel.shapes):
-            agrees(product, kernel.run(product, (shape, 1), copies=True))
+            try:
+                agrees(product, kernel.run(product, (shape, 1), copies=True))
+            except RuntimeWarning as warning:         # elements that were never written
+                raise AssertionError from warning
 
-    with pytest.raises((AssertionError, RuntimeWarning)):   # wrong numbers, banks that clash, or elements never written
-        every_instance()
+    return kernel.library, every_instance
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, planted)
+
+
+@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
+def test_the_emulation_notices_damage(outcomes, fault):
+    """A check of the checks: rows or K in another order than the other half of the kernel takes them to be."""
+    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")

@@ -3,22 +3,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from tests.kernels.cuda import faults
+from tests.kernels.cuda import gemm_emulation as gemm
+from tests.kernels.cuda.faults import Fault
+
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
-_path = Path(__file__).with_name("gemm_emulation.py")
-_spec = importlib.util.spec_from_file_location("gemm_emulation", _path)
-gemm = importlib.util.module_from_spec(_spec)
-sys.modules["gemm_emulation"] = gemm
-_spec.loader.exec_module(gemm)
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
@@ -107,62 +103,63 @@ def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
     assert kernel.chosen(16, 2112, 7168, 0, 114) != (0, 2)        # another GPU: the model's business
 
 
-RUN = """
-import sys; sys.path.insert(0, {folder!r})
-import gemm_emulation as gemm, numpy as np, pathlib
-kernel = gemm.Emulated("fp8_gemm", pathlib.Path({out!r}), variant={variant!r}, kernels=pathlib.Path({kernels!r}))
-product = gemm.Product.random(*{size}, seed=6)
-value, bound = product.expected()
-for eager in (False, True):
-    for shape in range(kernel.shapes):
-        for parts in {parts}:
-            assert (np.abs(kernel.run(product, (shape, parts), eager=eager) - value) <= bound).all()
-"""
+FAULTS = {
+    "empty": Fault("tile/wgmma_*.h", "mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const",
+                   "if (!FAULT) mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const", 2),
+    "full": Fault("tile/wgmma_*.h", "mbarrier_wait(memory.full(filled.stage), filled.parity);", times=3),
+    "pair": Fault("tile/wgmma_*.h", "Shape::kConsumerThreads / 32 * Shape::kPair);",
+                  "Shape::kConsumerThreads / 32 * (FAULT ? 1 : Shape::kPair));"),
+    "wait": Fault("tile/wgmma_*.h", "wgmma_wait<0>();\n        wgmma_results(partial);", "wgmma_results(partial);", 2),
+    "bytes": Fault("tile/wgmma_*.h", "mbarrier_arrive_expect(full, p.stage_bytes);",
+                   "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
+    "store": Fault("tile/wgmma_*.h", "if (issues) tma_store_wait_read<Shape::kSlices - 1>();"),
+    "ahead": Fault("tile/wgmma_*.h", "mbarrier_wait(start + Shape::kBarriersAt + at * 8, parity);"),
+    "clear": Fault("tile/wgmma_*.h", "along.template clear<kSlice>();"),
+}
+EXCHANGE_FAULTS = {
+    "received": Fault("tile/wgmma_*.h", "if (mine > 0) mbarrier_wait(memory.received(), 0);"),
+    "place": Fault("tile/wgmma_*.h", "(rank < thread ? rank : rank - 1) * bytes",
+                   "(FAULT || rank < thread ? rank : rank - 1) * bytes"),
+    "end": Fault("tile/wgmma_*.h", "if (exchanges) cluster_wait();"),
+}
 
 
-def notices(tmp_path, line, damaged, variant, size, parts) -> bool:
-    """Whether a copy of the kernels with `line` damaged is wrong, or stopped by the emulation."""
-    shutil.copytree(gemm.ROOT / "kernels", tmp_path / "kernels")
-    hits = 0
-    for header in (tmp_path / "kernels/cuda/tile").glob("wgmma_*.h"):
-        text = header.read_text()
-        hits += text.count(line)
-        header.write_text(text.replace(line, damaged))
-    assert hits > 0
-    script = RUN.format(folder=str(_path.parent), out=str(tmp_path), kernels=str(tmp_path / "kernels"), variant=variant,
-                        size=size, parts=parts)
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False)
-    return done.returncode != 0 and ("AssertionError" in done.stderr or "emulation:" in done.stderr)
+def built(kernels, folder, variant, size, parts):
+    kernel = gemm.Emulated("fp8_gemm", folder, variant=variant, kernels=kernels, flags=("-Og",))   # built sooner
+
+    def every_instance(fault):
+        product = gemm.Product.random(*((40, 200, 384) if fault == faults.NONE else size), seed=6)
+        for eager in (False, True):
+            for shape in reversed(range(kernel.shapes)):    # the last ones have something of every kind
+                agrees(product, kernel.run(product, (shape, parts), eager=eager))
+
+    return kernel.library, every_instance
 
 
-@pytest.mark.parametrize(
-    ("line", "damaged"),
-    [
-        ("mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const", "const"),
-        ("mbarrier_wait(memory.full(filled.stage), filled.parity);", ""),
-        ("Shape::kConsumerThreads / 32 * Shape::kPair);", "Shape::kConsumerThreads / 32);"),
-        ("wgmma_wait<0>();\n        wgmma_results(partial);", "wgmma_results(partial);"),
-        ("mbarrier_arrive_expect(full, p.stage_bytes);", "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
-        ("if (issues) tma_store_wait_read<Shape::kSlices - 1>();", ""),
-        ("mbarrier_wait(start + Shape::kBarriersAt + at * 8, parity);", ""),
-        ("along.template clear<kSlice>();", ""),
-    ],
-    ids=["empty", "full", "pair", "wait", "bytes", "store", "ahead", "clear"],
-)
-def test_the_emulation_notices_damage(tmp_path, line, damaged):
+def whole(kernels, folder):
+    return built(kernels, folder, "wgmma_tma", (300, 400, 128 * 12), 1)
+
+
+def exchanged(kernels, folder):
+    return built(kernels, folder, str(Path(__file__).with_name("exchanged")), (40, 72, 128 * 5), 3)
+
+
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory):
+    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, whole)
+
+
+@pytest.fixture(scope="module")
+def exchange_outcomes(tmp_path_factory):
+    return faults.outcomes(tmp_path_factory.mktemp("faults"), EXCHANGE_FAULTS, exchanged)
+
+
+@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
+def test_the_emulation_notices_damage(outcomes, fault):
     """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
-    assert notices(tmp_path, line, damaged, "wgmma_tma", (300, 400, 128 * 12), (1,))
+    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
 
 
-@pytest.mark.parametrize(
-    ("line", "damaged"),
-    [
-        ("if (mine > 0) mbarrier_wait(memory.received(), 0);", ""),
-        ("(rank < thread ? rank : rank - 1) * bytes", "rank * bytes"),
-        ("    if (exchanges) cluster_wait();\n", ""),
-    ],
-    ids=["received", "place", "end"],
-)
-def test_the_emulation_notices_damage_to_the_exchange(tmp_path, line, damaged):
-    variant = str(Path(__file__).with_name("exchanged"))
-    assert notices(tmp_path, line, damaged, variant, (40, 72, 128 * 5), (3,))
+@pytest.mark.parametrize("fault", [faults.NONE, *EXCHANGE_FAULTS])
+def test_the_emulation_notices_damage_to_the_exchange(exchange_outcomes, fault):
+    assert exchange_outcomes[fault] == ("passed" if fault == faults.NONE else "refused")

@@ -15,12 +15,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <ucontext.h>
 
 #include <algorithm>
 #include <functional>
 #include <memory>
 #include <vector>
+
+#include "../fiber.h"
 
 #define __global__
 #define __device__
@@ -86,7 +87,7 @@ struct Warp {
 };
 struct Copy { uint32_t shared; const void* global; bool valid; };
 struct Thread {
-    ucontext_t context;
+    fiber::Context context;
     std::unique_ptr<char[]> stack;
     int index = 0;
     bool done = false;
@@ -100,12 +101,12 @@ inline std::vector<Warp> warps;
 inline Meeting block_meeting;
 alignas(1024) inline uint8_t shared_bytes[kShared];
 inline size_t shared_size = 0;
-inline ucontext_t scheduler;
+inline fiber::Context scheduler;
 inline Thread* current = nullptr;
 inline std::function<void()> body;
 inline dim3 thread_index, block_index, block_size, grid_size;
 
-inline void yield() { swapcontext(&current->context, &scheduler); }
+inline void yield() { current->context.leave_for(scheduler); }
 
 template <typename Last>
 void meet(Meeting& meeting, Last last) {
@@ -169,10 +170,7 @@ inline void run_block(int count) {
         Thread& t = threads[i];
         t.index = i;
         t.stack.reset(new char[kStack]);
-        getcontext(&t.context);
-        t.context.uc_stack = {t.stack.get(), 0, kStack};
-        t.context.uc_link = nullptr;
-        makecontext(&t.context, enter, 0);
+        t.context.begin(enter, t.stack.get(), kStack);
     }
     const int warp_count = count / 32;
     for (long long idle = 0, left = count; left > 0;) {
@@ -186,7 +184,7 @@ inline void run_block(int count) {
                     if (t.done) continue;
                     current = &t;
                     thread_index = dim3(32 * w + l, 0, 0);
-                    swapcontext(&scheduler, &t.context);
+                    scheduler.leave_for(t.context);
                     if (t.done) --left;
                 }
             }

@@ -199,42 +199,62 @@ void warpgroup_wide(void* argument, const Act& act) {
 /// Elements of 32 bytes of K.
 inline int depth(Format format) { return format == Format::kE4m3 ? 32 : 16; }
 
-inline float decode(Format format, const uint8_t* bytes) {
+inline double decode(Format format, const uint8_t* bytes) {
     if (format == Format::kE4m3) return e4m3(*bytes);
     const uint16_t code = static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
     return format == Format::kHalf ? half(code) : bfloat(code);
 }
 
-/// 32 bytes along K of each row of an operand (a column of a B), decoded: [rows][depth].
-inline void read_operand(uint64_t descriptor, int rows, Format format, bool transposed, std::vector<float>& out) {
+/// An operand of one multiplication, decoded: element (row, k) of an A is at row * depth + k, that of a B, whose rows are
+/// columns of the product, at k * rows + row.
+struct Operand {
+    std::vector<double> elements;
+    int per_row = 0, per_k = 0;
+
+    void shape(int rows, int depth, bool is_b) {
+        per_row = is_b ? 1 : depth;
+        per_k = is_b ? rows : 1;
+        elements.resize(static_cast<size_t>(rows) * depth);
+    }
+    double& at(int row, int k) { return elements[row * per_row + k * per_k]; }
+};
+
+/// 32 bytes along K of each row of an operand, which lie 16 and 16 together.
+inline void read_operand(uint64_t descriptor, int rows, Format format, bool transposed, Operand& out) {
     const uint32_t start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
     const uint32_t leading = static_cast<uint32_t>(descriptor >> 16 & 0x3fff) << 4;
     const uint32_t pitch = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
     const bool narrow = descriptor >> 62 == 2;   // rows of 64 bytes in their swizzle
     if (descriptor >> 62 != 1 && (!narrow || transposed)) fail("the emulation does not know operands of this layout");
     const uint32_t row_bytes = narrow ? 64 : 128;
-    const uint32_t bytes = 32 / depth(format);
-    out.resize(static_cast<size_t>(rows) * depth(format));
-    for (int row = 0; row < rows; ++row)
-        for (int k = 0; k < depth(format); ++k) {
-            const uint32_t address = transposed
-                ? start + row / 64 * leading + k / 8 * pitch + k % 8 * 128 + row % 64 * bytes
-                : start + row / 8 * pitch + row % 8 * row_bytes + k * bytes;
-            out[row * depth(format) + k] = decode(format, shared_at(swizzled(address, row_bytes), bytes, bytes));
+    const int all = depth(format), bytes = 32 / all, together = 16 / bytes;
+    if (!transposed) {
+        for (int row = 0; row < rows; ++row)
+            for (int k = 0; k < all; k += together) {
+                const uint32_t address = start + row / 8 * pitch + row % 8 * row_bytes + k * bytes;
+                const uint8_t* const from = shared_at(swizzled(address, row_bytes), 16, 16);
+                for (int i = 0; i < together; ++i) out.at(row, k + i) = decode(format, from + i * bytes);
+            }
+        return;
+    }
+    for (int k = 0; k < all; ++k)
+        for (int row = 0; row < rows; row += together) {
+            const uint32_t address = start + row / 64 * leading + k / 8 * pitch + k % 8 * 128 + row % 64 * bytes;
+            const uint8_t* const from = shared_at(swizzled(address, row_bytes), 16, 16);
+            for (int i = 0; i < together; ++i) out.at(row + i, k) = decode(format, from + i * bytes);
         }
 }
 
 /// The same of an A in registers.
-inline void read_registers(const std::vector<uint32_t>& registers, Format format, std::vector<float>& out) {
+inline void read_registers(const std::vector<uint32_t>& registers, Format format, Operand& out) {
     const int all = depth(format), each = all / 8;   // elements of K, and of one register
-    out.resize(64 * all);
     for (int thread = 0; thread < 128; ++thread)
         for (int i = 0; i < 4; ++i)
             for (int e = 0; e < each; ++e) {
                 const int row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, k = (i / 2 * 4 + thread % 4) * each + e;
                 const uint32_t code = registers[4 * thread + i] >> 32 / each * e;
                 const uint8_t bytes[2] = {static_cast<uint8_t>(code), static_cast<uint8_t>(code >> 8)};
-                out[row * all + k] = decode(format, bytes);
+                out.at(row, k) = decode(format, bytes);
             }
 }
 
@@ -259,23 +279,35 @@ inline double short_sum(const double* addends, int count, int bits) {
     return sum == 0 ? 0 : cut(sum, std::fabs(sum), bits);
 }
 
+/// sums[0..n) += a[k] * b[k][0..n), from the last k to the first.
+__attribute__((optimize("O3"))) inline void add_products(double* sums, int n, const double* a, const double* b, int depth) {
+    for (int k = depth - 1; k >= 0; --k)
+        for (int column = 0; column < n; ++column) sums[column] += a[k] * b[k * n + column];
+}
+
 inline void perform(const Multiplication& m) {
-    static std::vector<float> a, b;
+    static Operand a, b;
+    const int steps = depth(m.format), bits = m.format == Format::kE4m3 ? adder_bits() : 0;
+    a.shape(64, steps, false);
+    b.shape(m.n, steps, true);
     if (m.a_registers.empty()) read_operand(m.a, 64, m.format, m.a_transposed, a);
     else read_registers(m.a_registers, m.format, a);
     read_operand(m.b, m.n, m.format, m.b_transposed, b);
-    const int steps = depth(m.format), bits = m.format == Format::kE4m3 ? adder_bits() : 0;
-    for (int thread = 0; thread < 128; ++thread)
-        for (int i = 0; i < m.n / 2; ++i) {
-            const int row = thread / 32 * 16 + thread % 32 / 4 + i % 4 / 2 * 8;
-            const int column = i / 4 * 8 + thread % 4 * 2 + i % 2;
-            double addends[33], sum = 0;
-            for (int k = 0; k < steps; ++k) addends[k] = static_cast<double>(a[row * steps + k]) * b[column * steps + k];
-            addends[steps] = m.add ? m.d[thread][i] : 0.0;
-            if (bits > 0) sum = short_sum(addends, steps + 1, bits);
-            else for (int k = steps; k >= 0; --k) sum += addends[k];
-            m.d[thread][i] = static_cast<float>(sum);
+    for (int row = 0; row < 64; ++row) {
+        const auto d = [&](int column) -> float& {
+            return m.d[row / 16 * 32 + row % 8 * 4 + column % 8 / 2][column / 8 * 4 + row % 16 / 8 * 2 + column % 2];
+        };
+        double sums[256] = {};
+        for (int column = 0; m.add && column < m.n; ++column) sums[column] = d(column);
+        if (bits == 0) add_products(sums, m.n, &a.at(row, 0), b.elements.data(), steps);
+        for (int column = 0; bits > 0 && column < m.n; ++column) {
+            double addends[33];
+            for (int k = 0; k < steps; ++k) addends[k] = a.at(row, k) * b.at(column, k);
+            addends[steps] = sums[column];
+            sums[column] = short_sum(addends, steps + 1, bits);
         }
+        for (int column = 0; column < m.n; ++column) d(column) = static_cast<float>(sums[column]);
+    }
 }
 
 }  // namespace emulation

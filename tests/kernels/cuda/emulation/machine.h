@@ -10,8 +10,6 @@
 // include path and compile the .cu file as C++.
 #pragma once
 
-#include <ucontext.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -23,6 +21,8 @@
 #include <memory>
 #include <utility>
 #include <vector>
+
+#include "../fiber.h"
 
 struct dim3 {
     unsigned x, y, z;
@@ -45,7 +45,7 @@ struct Transfer {
 struct Block;
 
 struct Fiber {
-    ucontext_t context;
+    fiber::Context context;
     Block* block = nullptr;
     std::vector<char> stack;
     unsigned index = 0;
@@ -72,7 +72,7 @@ struct Block {
 };
 
 struct Machine {
-    ucontext_t scheduler;
+    fiber::Context scheduler;
     std::vector<std::unique_ptr<Fiber>> fibers;
     Fiber* current = nullptr;
     std::vector<std::unique_ptr<Block>> blocks;   // of the cluster that runs
@@ -96,7 +96,7 @@ inline Machine& machine() {
 
 inline Block& this_block() { return *machine().current->block; }
 
-inline void give_way() { swapcontext(&machine().current->context, &machine().scheduler); }
+inline void give_way() { machine().current->context.leave_for(machine().scheduler); }
 
 template <class Act>
 void meet(Meeting& meeting, unsigned members, unsigned place, void* argument, const Act& act) {
@@ -197,11 +197,7 @@ inline void start_block(unsigned rank, dim3 index, size_t shared_bytes) {
         fiber.done = false;
         fiber.open.clear();
         fiber.groups.clear();
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
-        fiber.context.uc_link = &m.scheduler;
-        makecontext(&fiber.context, enter, 0);
+        fiber.context.begin(enter, fiber.stack.data(), fiber.stack.size());
     }
 }
 
@@ -215,7 +211,7 @@ inline void run_cluster() {
             if (fiber->done) continue;
             all_done = false;
             m.current = fiber.get();
-            swapcontext(&m.scheduler, &fiber->context);
+            m.scheduler.leave_for(fiber->context);
         }
         if (!all_done && m.progress == before) fail("deadlock: every thread waits at a barrier or warp-wide instruction");
     }

@@ -8,16 +8,21 @@
 
 namespace emulation {
 
+/// 2^exponent, of a normal number.
+constexpr float power_of_two(int exponent) {
+    return __builtin_bit_cast(float, static_cast<uint32_t>(exponent + 127) << 23);
+}
+
 inline float e4m3(uint8_t code) {
     const int exponent = code >> 3 & 15, mantissa = code & 7;
     if ((code & 0x7f) == 0x7f) return NAN;
-    const float magnitude = exponent ? std::ldexp(8.0f + mantissa, exponent - 10) : std::ldexp(1.0f * mantissa, -9);
+    const float magnitude = exponent ? (8 + mantissa) * power_of_two(exponent - 10) : mantissa * power_of_two(-9);
     return code & 0x80 ? -magnitude : magnitude;
 }
 
 inline float half(uint16_t code) {
     const int exponent = code >> 10 & 31, mantissa = code & 1023;
-    float magnitude = exponent ? std::ldexp(1024.0f + mantissa, exponent - 25) : std::ldexp(1.0f * mantissa, -24);
+    float magnitude = exponent ? (1024 + mantissa) * power_of_two(exponent - 25) : mantissa * power_of_two(-24);
     if (exponent == 31) magnitude = mantissa ? NAN : INFINITY;
     return code & 0x8000 ? -magnitude : magnitude;
 }

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""benchmarks/dev/tables.py: complete Markdown from records of every kind, and nothing that was not measured."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from scoring.model import Status
+from tests.scoring.records import record, sample
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_records_become_tables(tmp_path: Path) -> None:
+    older = record("fp8_gemm", "cuda/wgmma", efficiency=0.1, created="2026-11-01T09:30:00.000+00:00")
+    silent = record("mla_decode", "cuda/silent", status=Status.INCORRECT_NUMERICAL, failing=1, case_message="o differs")
+    made = [*sample(), older, silent]
+    file = tmp_path / "records.jsonl"
+    file.write_text("".join(json.dumps(each.to_json()) + "\n" for each in made) + '{"cut')
+    done = subprocess.run([sys.executable, str(ROOT / "benchmarks/dev/tables.py"), str(file)], capture_output=True,
+                          text=True, check=True)
+    assert "fp8_gemm `mfma`: modelled" in done.stderr
+    assert "fp8_gemm `mfma`" not in done.stdout
+    lines = done.stdout.splitlines()
+    (row,) = [line for line in lines if line.startswith("| fp8_gemm `wgmma`")]
+    cells = [cell.strip() for cell in row.strip("|").split("|")]
+    assert cells[1:3] == ["6", "6"]
+    assert cells[4].endswith("× torch._scaled_mm")
+    tables = [line for line in lines if line.startswith("## ")]
+    assert len(tables) == 7
+    for heading in tables:
+        at = lines.index(heading)
+        assert lines[at + 4].startswith("| case ")
+        assert lines[at + 5].startswith("|:--")
+        assert len({line.count("|") for line in lines[at + 4 : at + 8]}) == 1
+    assert "o differs" in done.stdout
+    assert "nvcc refused the source" in done.stdout
