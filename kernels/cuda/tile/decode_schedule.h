@@ -19,6 +19,11 @@
 #include "split_kv.h"
 #include "tile/combine_splits.h"
 
+#ifndef QUICK_CUT
+#define QUICK_CUT 0   // a tunable of the kernel file: a start with fewer instructions, but more registers
+#endif
+constexpr bool kQuickCut = QUICK_CUT != 0;
+
 /// Steps of a chunk, what starting a request counts for, the steps of the longest one; of equal requests cut alike how many
 /// chunks each has, of equal ones of which a chunk has one, 1 in `whole`.
 struct DecodeCut {
@@ -59,17 +64,22 @@ struct DecodeScheduleOf {
     /// How the line is cut, and in `before` where request `request` starts on it. All lanes of a warp call it together.
     __device__ __forceinline__ DecodeCut cut(int lane, int request, int& before) const {
         int all = 0, part = 0, most = 0;
+        const auto take = [&](int b, int count) {
+            most = max(most, count);
+            all += count;
+            part += b < request ? count : 0;
+        };
+        if constexpr (kQuickCut) {
 #pragma unroll 1
-        for (int first = lane; first < batch; first += 128) {
-            int count[4];   // read at once
+            for (int first = lane; first < batch; first += 128) {
+                int count[4];   // read at once
 #pragma unroll
-            for (int i = 0; i < 4; ++i) count[i] = first + 32 * i < batch ? steps(first + 32 * i) : 0;
+                for (int i = 0; i < 4; ++i) count[i] = first + 32 * i < batch ? steps(first + 32 * i) : 0;
 #pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                most = max(most, count[i]);
-                all += count[i];
-                part += first + 32 * i < request ? count[i] : 0;
+                for (int i = 0; i < 4; ++i) take(first + 32 * i, count[i]);
             }
+        } else {
+            for (int b = lane; b < batch; b += 32) take(b, steps(b));
         }
 #pragma unroll
         for (int step = 16; step > 0; step /= 2) {
@@ -82,11 +92,23 @@ struct DecodeScheduleOf {
         return cut;
     }
 
-    /// The same of a line of `all` steps, of which `most` are one request's. Nothing is divided where requests are equal and
-    /// either as long as the host expected or one to a chunk: a division is 25 instructions that every launch waits for.
+    /// The same of a line of `all` steps, of which `most` are one request's. With QUICK_CUT nothing is divided where requests are
+    /// equal and either as long as the host expected or one to a chunk: a division is 25 instructions that every launch waits for.
     __device__ __forceinline__ DecodeCut cut_line(int all, int most) const {
         const bool equal = all == batch * most && most > 0;
         const int line = all + batch * kStartSteps;
+        if constexpr (!kQuickCut) {
+            const int even = max(kLeastSteps, ceil_div(line, groups));
+            DecodeCut cut = {even, kStartSteps, most, 0, 0};
+            if (equal && shares > 0) {
+                const int chunk = ceil_div(most, shares);
+                if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most, 0, 0};
+            } else if (equal) {
+                const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
+                if (chunk <= even + slack) cut.chunk = chunk;
+            }
+            return cut;
+        }
         // Whether an even chunk, of max(kLeastSteps, ceil(line / groups)) steps, has at least so many.
         const auto even_has = [&](int count) { return count <= kLeastSteps || (count - 1) * groups < line; };
         const int request_steps = most + kStartSteps;
