@@ -25,13 +25,17 @@
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
-// them, or each into the same chunks, where that costs little. A second kernel merges parts in a fixed order
-// (tile/latent_merge.h); both start beside the end of the kernel before.
+// them, or each into the same chunks, where that costs little. Parts are merged in a fixed order: with 64 rows and more by the blocks
+// that computed them, as bf16 accumulators (tile/latent_parts.h), with 16 and 32 rows by a second kernel (tile/latent_merge.h). Kernels
+// start beside the end of the one before.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
 // Limits: one block per multiprocessor. 64 rows and more: a page's load takes 1500 to 2000 cycles from the release of its place,
-// and a third page does not fit; tensor cores work about 70 % of the time. 16 rows, large batches: multiprocessors get unequal
-// shares of a saturated memory, and equal chunks end up to 10 % apart.
+// and a third page does not fit; tensor cores work about 70 % of the time; from the 513th workspace on that a process uses, requests
+// are not cut. 16 rows, large batches: multiprocessors get unequal shares of a saturated memory, and equal chunks end up to 10 %
+// apart.
+#define QUICK_CUT 1
+
 #include "kernel.h"
 
 #include <cstdint>
@@ -40,6 +44,7 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/latent_launch.h"
+#include "tile/latent_merge.h"
 #include "tile/wgmma_latent_few.h"
 #include "tile/wgmma_latent_launch.h"
 
@@ -69,15 +74,14 @@ int launch_few(
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
     a.schedule.groups = choose_pages(1, multiprocessors, most);
     a.schedule.slack = FEW_SLACK;
-    a.schedule.shares = PageSchedule::shares_of(
-        a.schedule.groups, batch, ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
     }
     TensorMap queries, cache;
-    int error = encode_tensor_map(&queries, tensors.queries, rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens, 64, FETCHED_BYTES);
+    int error = encode_panel_map(&queries, tensors.queries, rows, Shape::kPartPanels);
+    if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
             latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
@@ -158,7 +162,9 @@ extern "C" int mla_decode(
 #endif
 #if PAIRS
     using Pair = LatentShape<2, ONCE != 0>;
-    if (a.row_tiles % 2 == 0) return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    if (a.row_tiles % 2 == 0) {
+        return launch_latent_wgmma<Pair>(a, tensors, multiprocessors, workspace, workspace_bytes, queue, workspace);
+    }
 #endif
-    return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    return launch_latent_wgmma<Single>(a, tensors, multiprocessors, workspace, workspace_bytes, queue, workspace);
 }

@@ -19,9 +19,16 @@
 #include "split_kv.h"
 #include "tile/combine_splits.h"
 
-/// Steps of a chunk, what starting a request counts for, and the steps of the longest one.
+#ifndef QUICK_CUT
+#define QUICK_CUT 0   // a tunable of the kernel file: a start with fewer instructions, but more registers
+#endif
+constexpr bool kQuickCut = QUICK_CUT != 0;
+
+/// Steps of a chunk, what starting a request counts for, the steps of the longest one; of equal requests cut alike how many
+/// chunks each has, of equal ones of which a chunk has one, 1 in `whole`.
 struct DecodeCut {
     int chunk, start, most;
+    int shares, whole;
 };
 
 /// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
@@ -34,10 +41,20 @@ struct DecodeScheduleOf {
     int groups;          // how many chunks; 0: one group per request, no parts
     int slack;           // steps by which a chunk may grow so that no request is cut
     int shares;          // into how many chunks each of equal requests is cut; 0: none is
+    // What saves the device divisions; zero where nobody has set it. Steps of the longest request, of its chunks, and
+    // the next number above 2^20 / shares.
+    int full, full_chunk, share_inverse;
 
     /// So many that `groups` suffice, and no more than a request of `steps` has use for.
     static int shares_of(int groups, int batch, int steps) {
         return groups < batch || steps < 1 ? 0 : ceil_div(steps, ceil_div(steps, groups / batch));
+    }
+    /// Set `shares` for requests of up to `steps`; groups and batch are.
+    void share(int steps) {
+        shares = shares_of(groups, batch, steps);
+        full = shares == 0 ? 0 : steps;
+        full_chunk = shares == 0 ? 0 : ceil_div(steps, shares);
+        share_inverse = shares == 0 ? 0 : ceil_div(1 << 20, shares);
     }
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
@@ -47,11 +64,22 @@ struct DecodeScheduleOf {
     /// How the line is cut, and in `before` where request `request` starts on it. All lanes of a warp call it together.
     __device__ __forceinline__ DecodeCut cut(int lane, int request, int& before) const {
         int all = 0, part = 0, most = 0;
-        for (int b = lane; b < batch; b += 32) {
-            const int count = steps(b);
+        const auto take = [&](int b, int count) {
             most = max(most, count);
             all += count;
             part += b < request ? count : 0;
+        };
+        if constexpr (kQuickCut) {
+#pragma unroll 1
+            for (int first = lane; first < batch; first += 128) {
+                int count[4];   // read at once
+#pragma unroll
+                for (int i = 0; i < 4; ++i) count[i] = first + 32 * i < batch ? steps(first + 32 * i) : 0;
+#pragma unroll
+                for (int i = 0; i < 4; ++i) take(first + 32 * i, count[i]);
+            }
+        } else {
+            for (int b = lane; b < batch; b += 32) take(b, steps(b));
         }
 #pragma unroll
         for (int step = 16; step > 0; step /= 2) {
@@ -59,19 +87,44 @@ struct DecodeScheduleOf {
             part += __shfl_xor_sync(0xffffffffu, part, step);
             most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
         }
-        const bool equal = all == batch * most && most > 0;
-        const int even = max(kLeastSteps, ceil_div(all + batch * kStartSteps, groups));
-        DecodeCut cut = {even, kStartSteps, most};
-        if (equal && shares > 0) {
-            const int chunk = ceil_div(most, shares);
-            // What the chunks of a request have too many is what starting it counts for.
-            if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most};
-        } else if (equal) {
-            const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
-            if (chunk <= even + slack) cut.chunk = chunk;
-        }
+        const DecodeCut cut = cut_line(all, most);
         before = part + request * cut.start;
         return cut;
+    }
+
+    /// The same of a line of `all` steps, of which `most` are one request's. With QUICK_CUT nothing is divided where requests are
+    /// equal and either as long as the host expected or one to a chunk: a division is 25 instructions that every launch waits for.
+    __device__ __forceinline__ DecodeCut cut_line(int all, int most) const {
+        const bool equal = all == batch * most && most > 0;
+        const int line = all + batch * kStartSteps;
+        if constexpr (!kQuickCut) {
+            const int even = max(kLeastSteps, ceil_div(line, groups));
+            DecodeCut cut = {even, kStartSteps, most, 0, 0};
+            if (equal && shares > 0) {
+                const int chunk = ceil_div(most, shares);
+                if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most, 0, 0};
+            } else if (equal) {
+                const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
+                if (chunk <= even + slack) cut.chunk = chunk;
+            }
+            return cut;
+        }
+        // Whether an even chunk, of max(kLeastSteps, ceil(line / groups)) steps, has at least so many.
+        const auto even_has = [&](int count) { return count <= kLeastSteps || (count - 1) * groups < line; };
+        const int request_steps = most + kStartSteps;
+        if (equal && shares > 0) {
+            const int chunk = most == full ? full_chunk : ceil_div(most, shares);
+            // What the chunks of a request have too many is what starting it counts for.
+            if (even_has(chunk + kStartSteps - slack)) return {chunk, shares * chunk - most, most, shares, 0};
+        } else if (equal && request_steps * groups >= line && request_steps >= kLeastSteps) {
+            if (even_has(request_steps - slack)) return {request_steps, kStartSteps, most, 0, 1};
+        }
+        const int even = max(kLeastSteps, ceil_div(line, groups));
+        if (equal && shares == 0) {
+            const int chunk = ceil_div(even, request_steps) * request_steps;
+            if (chunk <= even + slack) return {chunk, kStartSteps, most, 0, 0};
+        }
+        return {even, kStartSteps, most, 0, 0};
     }
 };
 
@@ -110,7 +163,13 @@ struct DecodeWalk {
         begin = group * cut.chunk;
         end = begin + cut.chunk;
         extra = cut.start;
-        // The first request that ends behind the chunk's begin: 32 at a time.
+        // The first request that ends behind the chunk's begin.
+        if (cut.whole != 0 || (cut.shares != 0 && schedule.share_inverse != 0)) {
+            request = cut.whole != 0 ? group : group * schedule.share_inverse >> 20;
+            start = request * (cut.most + extra);
+            return;
+        }
+        // 32 at a time.
         for (request = 0; request < schedule.batch; request += 32) {
             const int cost = request + lane < schedule.batch ? schedule.steps(request + lane) + extra : 0;
             int before = cost;  // becomes the inclusive sum over lanes
@@ -128,6 +187,13 @@ struct DecodeWalk {
             }
             start += __shfl_sync(0xffffffffu, before, 31);
         }
+    }
+
+    /// The first and the last group with a part of the piece that `next` gave, which is not whole.
+    template <class Schedule>
+    __device__ __forceinline__ KvRange groups_of(const Schedule& schedule, const DecodePiece& piece) const {
+        const int cost = schedule.steps(piece.request) + extra, chunk = end - begin;
+        return {(start - cost) / chunk, (start - 1) / chunk};
     }
 
     template <class Schedule>

@@ -58,3 +58,21 @@ inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows,
         fetched == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
         CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
 }
+
+/// The same of 16-bit elements for boxes of box_rows rows and `panels` neighbouring panels of 64 columns: in shared memory
+/// [panels][box_rows] rows of 128 bytes, as so many boxes of 64 columns one after the other. Coordinates: {0, row, panel}.
+inline int encode_panel_map(TensorMap* map, const Matrix& matrix, int box_rows, int panels, int fetched = 256) {
+    EncodeTiled encode = nullptr;
+    const int error = find_encoder(&encode);
+    if (error != 0) return error;
+    const cuuint64_t pitch = static_cast<cuuint64_t>(matrix.columns) * 2;
+    const cuuint64_t sizes[3] = {64, static_cast<cuuint64_t>(matrix.rows), static_cast<cuuint64_t>(matrix.columns / 64)};
+    const cuuint64_t pitches[2] = {pitch, 128};
+    const cuuint32_t box[3] = {64, static_cast<cuuint32_t>(box_rows), static_cast<cuuint32_t>(panels)};
+    const cuuint32_t steps[3] = {1, 1, 1};
+    return static_cast<int>(encode(
+        map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, const_cast<void*>(matrix.start), sizes, pitches, box, steps,
+        CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+        fetched == 128 ? CU_TENSOR_MAP_L2_PROMOTION_L2_128B : CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE));
+}

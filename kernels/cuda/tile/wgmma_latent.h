@@ -23,6 +23,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     constexpr int kWarps = Shape::kConsumerThreads / 32;
 
     if (threadIdx.x == 0) {
+        memory.open().part[0].request = memory.open().part[1].request = -1;
+        mbarrier_init(shared_address(&memory.open().written), 1);
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
@@ -42,19 +44,23 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     grid_dependency_wait();
     grid_dependency_release();
 
-    if (warp < 4) {
+    using Gather = LatentGather<LatentArguments>;
+    if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
-        LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
-    } else if (warp < kWarps) {
-        take_registers<Shape::kConsumerRegisters>();
-        LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
+        if (warp < 4) LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
+        else LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
+        if (a.schedule.groups != 0) {
+            Gather{a, start + Shape::kStage, recomputed_thread()}.run(memory.open());
+        }
     } else {
         give_registers<Shape::kProducerRegisters>();
-        const int part = warp - kWarps;
+        const int part = warp - kWarps, block = static_cast<int>(blockIdx.x);
+        const int group = block / a.row_tiles, row_tile = block % a.row_tiles;
         if (part < Shape::kParts) {
-            const int block = static_cast<int>(blockIdx.x), rank = Shape::kPair == 2 ? cluster_rank() : 0;
-            produce_pages<Shape>(
-                memory, queries, cache, a, block / a.row_tiles, block % a.row_tiles, rank, part, lane);
+            const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
+            produce_pages<Shape>(memory, queries, cache, a, group, row_tile, rank, part, lane);
+        } else if (a.schedule.groups != 0) {
+            Gather::start(a, memory.open(), group, row_tile, lane);
         }
     }
     if constexpr (Shape::kPair == 2) {

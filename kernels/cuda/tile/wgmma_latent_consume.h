@@ -27,6 +27,7 @@
 constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
+constexpr int kStoredBarrier = 8; // + 0 or 1: a part is stored
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
 /// up to 1, and accumulators are rarely rescaled.
@@ -279,15 +280,43 @@ struct LatentConsumer {
             accept();
             finish_accepting();
         }
-        finish(out, rows, piece, queries.alternate());
+        if (piece.whole()) finish(out, rows, piece, queries.alternate());
+        else store_part(out, rows, piece.first);
+    }
+
+    /// This one's half of the columns, and of the sums of weights, to a part: what is not needed is not computed, since this code
+    /// runs once (tile/latent_gather.h).
+    __device__ __forceinline__ void store_part(const Output& out, SoftmaxRow (&rows)[2], bool starts) const {
+        mbarrier_wait(shared_address(&memory.open().written), 0);
+        if (warp >= memory.open().strips) return;
+        uint8_t* const strip = memory.open().part[starts ? 1 : 0].own + warp * LatentParts::kStripBytes;
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const float sum = quad_sum(rows[half].sum);
+            if (lane % 4 == 0) {
+                LatentParts::notes(strip, group)[half * 8 + lane / 4] = make_float2(rows[half].maximum * a.scale, sum);
+            }
+        }
+        store_codes(out, strip + group * (LatentParts::kNotes / 2), lane);
+    }
+
+    /// The chunk's edge fell into the request's start: the merge must see that no token came.
+    __device__ __forceinline__ void store_nothing(bool starts) const {
+        mbarrier_wait(shared_address(&memory.open().written), 0);
+        if (warp >= memory.open().strips) return;
+        uint8_t* const strip = memory.open().part[starts ? 1 : 0].own + warp * LatentParts::kStripBytes;
+        const int lane = recomputed_thread() % 32;
+        if (lane < 16) LatentParts::notes(strip, group)[lane] = make_float2(-INFINITY, 0.0f);
+        uint4* const codes = reinterpret_cast<uint4*>(strip + group * (LatentParts::kNotes / 2)) + lane;
+#pragma unroll 1
+        for (int unit = 0; unit < LatentParts::kUnits / 2; ++unit) codes[unit * 32] = make_uint4(0, 0, 0, 0);
     }
 
     /// Add up both warpgroups' sums, and store this one's half of the output.
     __device__ __forceinline__ void finish(
         Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int parity) const {
         const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
-        const int live_rows = min(Shape::kRows, request_rows - first_row), part = piece.part(a.schedule, block_group());
-        const size_t part_row = static_cast<size_t>(part) * request_rows + first_row;
+        const int live_rows = min(Shape::kRows, request_rows - first_row);
         const size_t output_row = static_cast<size_t>(piece.request) * request_rows + first_row;
         const bool empty = piece.steps.begin >= piece.steps.end;  // then nothing was added up
         if (!empty) {
@@ -309,15 +338,24 @@ struct LatentConsumer {
             if (group == 0 && lane % 4 == 0) {
                 const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
                 const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row + at]) = rows[half].lse(a.scale);
+                a.lse[index] = rows[half].lse(a.scale);
             }
-            if (piece.whole()) {
-                uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
-                store_row_rounded(out, half, inverse, to);
-            } else {
-                float* const to = a.parts.o + (part_row + at) * Shape::kLatent + group * Shape::kHalf;
-                store_row_exact(out, half, inverse, to);
-            }
+            uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
+            store_row_rounded(out, half, inverse, to);
+        }
+    }
+
+    /// Count a part that all threads have stored.
+    __device__ __forceinline__ void count(const DecodePiece& piece) const {
+        // A block has one of each at most.
+        if constexpr (group == 1) {
+            if (piece.first) named_barrier_arrive(kStoredBarrier + 1, 256);
+            else named_barrier_arrive(kStoredBarrier, 256);
+        } else {
+            if (piece.first) named_barrier_sync(kStoredBarrier + 1, 256);
+            else named_barrier_sync(kStoredBarrier, 256);
+            if (warp > 0 || lane > 0) return;
+            PartCount{memory.open().part[piece.first ? 1 : 0].count}.store();
         }
     }
 
@@ -330,18 +368,13 @@ struct LatentConsumer {
         while (walk.next(a.schedule, next)) {
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
-                // The chunk's edge fell into the request's start: the merge must see that no token came.
-                const int request_rows = a.seqlen_q * a.heads, first_row = row_tile() * Shape::kRows;
-                const int part = next.part(a.schedule, block_group());
-                const int at = warp * 32 + lane;
-                if (group == 0 && at < min(Shape::kRows, request_rows - first_row)) {
-                    a.parts.lse[static_cast<size_t>(part) * request_rows + first_row + at] = -INFINITY;
-                }
-                continue;
+                store_nothing(next.first);
+            } else {
+                if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+                piece(next, queries, uses);
+                if (!empty) queries.advance();
             }
-            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, queries, uses);
-            if (!empty) queries.advance();
+            if (!next.whole()) count(next);
         }
     }
 };

@@ -13,13 +13,14 @@
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
+#include "ptx/tma_3d.h"
 #include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 
-/// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 150
-/// cycles. Queries come first: behind two pages they would take three times as long.
+/// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
+/// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_few(
     const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
@@ -39,10 +40,7 @@ __device__ __forceinline__ void produce_few(
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer);
             mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kQueryPanel);
-#pragma unroll
-            for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
-                tma_load(memory.query(turn.buffer, panel), queries, full, panel * 64, piece.request * Shape::kRows);
-            }
+            tma_load_3d(memory.query(turn.buffer, first), queries, full, 0, piece.request * Shape::kRows, first);
         }
         turn.advance();
         for (int page = 0; page < count; ++page, ++tile) {
@@ -52,13 +50,10 @@ __device__ __forceinline__ void produce_few(
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
-#pragma unroll
-                for (int panel = first; panel < first + Shape::kPartPanels; ++panel) {
-                    if constexpr (Shape::kOnce) {
-                        tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token, policy);
-                    } else {
-                        tma_load(memory.tokens(stage, panel), cache, full, panel * 64, token);
-                    }
+                if constexpr (Shape::kOnce) {
+                    tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first, policy);
+                } else {
+                    tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first);
                 }
             }
             numbers.pass(page);

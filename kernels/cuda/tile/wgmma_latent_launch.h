@@ -6,7 +6,7 @@
 #include <cstddef>
 
 #include "launch.h"
-#include "tile/latent_merge.h"
+#include "tile/latent_parts.h"
 #include "tile/launch_cluster.h"
 #include "tile/tensor_map.h"
 #include "tile/wgmma_latent.h"
@@ -33,22 +33,28 @@ inline int choose_pages(int row_tiles, int multiprocessors, long long most) {
     return groups < 2 ? 0 : static_cast<int>(groups);
 }
 
-/// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set, and the merge where the batch is
-/// cut. Returns 0 or what the caller must return.
+/// How the batch is cut, and where parts go; `owner` as in launch_latent_wgmma.
+inline void cut_latent(
+    LatentArguments& a, int multiprocessors, int slack, void* workspace, size_t workspace_bytes, const void* owner) {
+    const int strips = ceil_div(a.seqlen_q * a.heads, 16), batch = a.schedule.batch;
+    const long long most = static_cast<long long>(workspace_bytes / (strips * LatentParts::kStripBytes)) - batch;
+    a.schedule.groups = choose_pages(a.row_tiles, std::min(multiprocessors, kCountsOfSet), most);
+    const int count_set = a.schedule.groups == 0 ? -1 : part_count_set(owner);
+    if (count_set < 0) a.schedule.groups = 0;
+    a.shares = {static_cast<uint8_t*>(workspace), strips, count_set};
+    a.schedule.slack = slack;
+    a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
+}
+
+/// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set. Returns 0 or what the caller must
+/// return. `owner`: what calls at the same time cannot share; the workspace of which `workspace` is a part.
 template <class Shape>
 int launch_latent_wgmma(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
-    void* queue) {
+    void* queue, const void* owner) {
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;
-    const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
-    a.schedule.groups = choose_pages(a.row_tiles, multiprocessors, most);
-    a.schedule.slack = SLACK;
-    a.schedule.shares = PageSchedule::shares_of(
-        a.schedule.groups, batch, ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    cut_latent(a, multiprocessors, SLACK, workspace, workspace_bytes, owner);
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
-    if (a.schedule.groups != 0) {
-        a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
-    }
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
 
@@ -58,12 +64,8 @@ int launch_latent_wgmma(
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
     if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
-    if (error == 0) {
-        error = launch_cluster(
-            latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes,
-            EARLY_START != 0, queue, queries, cache, a);
-    }
-    if (error != 0 || a.schedule.groups == 0) return error;
-    return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
+    if (error != 0) return error;
+    return launch_cluster(
+        latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes, EARLY_START != 0,
+        queue, queries, cache, a);
 }

@@ -7,8 +7,8 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "split_kv.h"
 #include "tile/decode_schedule.h"
+#include "tile/latent_gather.h"
 #include "tile/tensor_map.h"
 
 #ifndef START_PAGES
@@ -25,7 +25,8 @@ struct LatentArguments {
     uint8_t* o;              // [batch, seqlen_q, heads, 512] bf16
     float* lse;              // [batch, heads, seqlen_q]
     PageSchedule schedule;
-    SplitWorkspace parts;  // rows as DecodeParts orders them
+    SplitWorkspace parts;  // rows as DecodeParts orders them; 16 and 32 rows
+    LatentParts shares;    // more rows
     int seqlen_q, heads, max_blocks;
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
@@ -58,9 +59,11 @@ struct LatentShape {
     static constexpr int kMaxima = kProbabilities + kPanelBytes;
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
+    static constexpr int kOpen = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
+    static constexpr int kSharedBytes = kOpen + static_cast<int>(sizeof(OpenParts));
     static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+    static_assert(LatentGather<LatentArguments>::kBytes <= kProbabilities - kStage, "the merge has the pages' place");
 };
 
 /// Which buffer holds the queries of a piece, and the parity of its barriers' phase.
@@ -94,6 +97,9 @@ struct LatentMemory {
     __device__ __forceinline__ float* sums(int parity, int group) const {
         return reinterpret_cast<float*>(start + Shape::kSums) + (2 * parity + group) * Shape::kRows;
     }
+
+    /// Requests whose parts this block merges.
+    __device__ __forceinline__ OpenParts& open() const { return *reinterpret_cast<OpenParts*>(start + Shape::kOpen); }
 
     /// One panel of a stage has landed.
     __device__ __forceinline__ uint32_t full(int stage, int panel) const {

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "ptx/mma_16bit.h"
+#include "tile/latent_parts.h"
 #include "tile/quad.h"
 #include "tile/wide_rows.h"
 
@@ -28,23 +29,14 @@ __device__ __forceinline__ void store_row_rounded(const float (&out)[kCount], in
     }
 }
 
-/// The same in fp32; two lanes exchange.
+/// Store accumulators as codes, the units of a strip's half from `to` on (tile/latent_parts.h).
 template <int kCount>
-__device__ __forceinline__ void store_row_exact(const float (&out)[kCount], int half, float factor, float* to) {
-    const int place = recomputed_thread() % 4;
-    const bool odd = place % 2 != 0;
+__device__ __forceinline__ void store_codes(const float (&out)[kCount], uint8_t* to, int lane) {
 #pragma unroll
-    for (int j = 0; j < kCount / 4; j += 2) {
-        const int even_at = 4 * j + 2 * half, odd_at = even_at + 4;
-        float got[2], own[2];
+    for (int unit = 0; unit < kCount / 8; ++unit) {
+        uint32_t x[4];
 #pragma unroll
-        for (int i = 0; i < 2; ++i) {
-            const float x = out[even_at + i] * factor, y = out[odd_at + i] * factor;
-            got[i] = __shfl_xor_sync(0xffffffffu, odd ? x : y, 1);
-            own[i] = odd ? y : x;
-        }
-        const float4 four = odd ? make_float4(got[0], got[1], own[0], own[1])
-                                : make_float4(own[0], own[1], got[0], got[1]);
-        *reinterpret_cast<float4*>(to + 8 * (j + place % 2) + place / 2 * 4) = four;
+        for (int i = 0; i < 4; ++i) x[i] = Bf16::pack(out[8 * unit + 2 * i], out[8 * unit + 2 * i + 1]);
+        *reinterpret_cast<uint4*>(to + unit * LatentParts::kUnitBytes + lane * 16) = make_uint4(x[0], x[1], x[2], x[3]);
     }
 }

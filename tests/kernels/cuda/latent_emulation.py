@@ -48,19 +48,27 @@ class EmulatedLatent:
         self.library = ctypes.CDLL(str(library))
         self.library.emulation_allow.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self.used_workspace = False
+        self.spaces: dict[int, Poisoned] = {}
 
     def run(
         self, case: dict[str, Any], data: Any, eager: bool = False, processors: int = 4, workspace_bytes: int = 0,
+        together: bool = False,
     ) -> list[torch.Tensor]:
-        """Call the kernel; asserts success and intact guard bands. Returns its outputs."""
+        """Call the kernel; asserts success and intact guard bands. Returns its outputs.
+
+        ``together``: blocks without clusters run at the same time, else one after the other.
+        """
         arguments = self.binding.arguments(case, data)
         outputs = {
             name: Poisoned(shape, getattr(torch, dtype)) for name, (shape, dtype) in self.binding.outputs(case).items()}
-        space = Poisoned((workspace_bytes // 4,), torch.float32)
+        # One workspace for calls of one size: what a kernel keeps for each must be as new after each call.
+        space = self.spaces.setdefault(workspace_bytes, Poisoned((workspace_bytes // 4,), torch.float32))
+        self.library.emulation_allow(None, 0)
+        self.library.emulation_allow(space.tensor.data_ptr(), workspace_bytes)
         bits = space.tensor.view(torch.int32).fill_(-1)      # NaN: what is read without having been written shows
         self.library.emulation_eager(int(eager))
         self.library.emulation_processors(processors)
-        self.library.emulation_allow(None, 0)
+        self.library.emulation_together(int(together))
         for value in arguments.values():
             if isinstance(value, torch.Tensor):
                 self.library.emulation_allow(value.data_ptr(), value.numel() * value.element_size())

@@ -84,7 +84,8 @@ struct Machine {
     std::vector<std::pair<const char*, size_t>> allowed;
     dim3 grid_size, block_size;
     unsigned cluster_size = 1;
-    bool early = false;   // the launch that runs may start before those before it have ended
+    bool early = false;      // the launch that runs may start before those before it have ended
+    bool together = false;   // all blocks of a launch without clusters at the same time
     std::function<void()> body;
     std::function<void()> at_end;   // of every fiber
     int processors = 4;
@@ -235,14 +236,15 @@ struct Launch {
         Machine& m = machine();
         m.grid_size = grid;
         m.block_size = block;
-        m.cluster_size = cluster;
+        const unsigned step = m.together && cluster == 1 ? grid.x : cluster;
+        m.cluster_size = step;
         m.early = early;
         m.body = [=] { kernel(arguments...); };
         if (grid.x % cluster != 0) fail("the grid is no whole number of clusters");
         for (unsigned z = 0; z < grid.z; ++z)
             for (unsigned y = 0; y < grid.y; ++y)
-                for (unsigned x = 0; x < grid.x; x += cluster) {
-                    for (unsigned i = 0; i < cluster; ++i) start_block(i, dim3(x + i, y, z), shared_bytes);
+                for (unsigned x = 0; x < grid.x; x += step) {
+                    for (unsigned i = 0; i < step; ++i) start_block(i, dim3(x + i, y, z), shared_bytes);
                     run_cluster();
                 }
     }
@@ -330,6 +332,9 @@ extern "C" inline __attribute__((used)) void emulation_eager(int eager) { ::emul
 extern "C" inline __attribute__((used)) uint64_t emulation_bank_conflicts() {
     return std::exchange(::emulation::machine().bank_conflicts, 0);
 }
+
+/// Blocks of a launch without clusters: 1 all at the same time, 0 one after the other.
+extern "C" inline __attribute__((used)) void emulation_together(int all) { ::emulation::machine().together = all != 0; }
 
 /// How many multiprocessors host code is told of.
 extern "C" inline __attribute__((used)) void emulation_processors(int count) { ::emulation::machine().processors = count; }

@@ -23,3 +23,11 @@ inline void raise_count(int* count) {
     ++emulation::machine().progress;
 }
 inline float4 load_from_l2(const float* from) { return *reinterpret_cast<const float4*>(from); }
+inline void fence_between() {}
+inline unsigned look_at(const unsigned* number) {
+    static long looks = 0;
+    if (++looks > 100000000) emulation::fail("deadlock: a number that is not raised");
+    ++emulation::machine().progress;   // whoever looks again lets others go on
+    emulation::give_way();
+    return *number;
+}

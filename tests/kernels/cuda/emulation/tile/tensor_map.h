@@ -29,3 +29,13 @@ inline int encode_tensor_map(TensorMap* map, const Matrix& matrix, int box_rows,
     *map = {matrix, box_rows, box_columns, {}, {}, {}};
     return pitch && start && box ? 0 : 1;
 }
+
+inline int encode_panel_map(TensorMap* map, const Matrix& matrix, int box_rows, int panels, int = 256) {
+    const size_t pitch = static_cast<size_t>(matrix.columns) * 2;
+    *map = {matrix, 0, 0, {}, {}, {}};
+    map->sizes = {64, matrix.rows, matrix.columns / 64, 1, 1};
+    map->pitches = {2, pitch, 128, 0, 0};
+    map->box = {64, box_rows, panels, 1, 1};
+    const bool start = reinterpret_cast<uintptr_t>(matrix.start) % 16 == 0;
+    return start && matrix.columns % 64 == 0 && box_rows >= 1 && box_rows <= 256 ? 0 : 1;
+}
