@@ -63,11 +63,13 @@ TORCH_AT_IMPORT = {  # the judge's and the worker's side of memory and numbers
 
 
 def sources(*folders: str) -> Iterator[Path]:
-    """Python files of ours; test data are other people's files, or play them, as the red team's folders do."""
+    """Python files of ours; test data are other people's files, or play them, as the red team's folders do, and what
+    lies in folders of submissions/ was packed."""
     for folder in folders:
         for path in sorted((ROOT / folder).rglob("*.py")):
             parts = path.relative_to(ROOT).parts
-            if not {"data", "__pycache__"} & set(parts) and not (parts[:2] == ("tests", "redteam") and parts[3:]):
+            others = (parts[:2] == ("tests", "redteam") and parts[3:]) or (parts[0] == "submissions" and parts[2:])
+            if not {"data", "__pycache__"} & set(parts) and not others:
                 yield path
 
 
