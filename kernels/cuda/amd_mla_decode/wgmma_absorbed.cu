@@ -33,6 +33,7 @@
 #include <cstdint>
 
 #include "launch.h"
+#include "tile/decode_call.h"
 #include "tile/layer_inputs.h"
 #include "tile/library_product.h"
 #include "tile/plain_product.h"
@@ -122,20 +123,10 @@ extern "C" int amd_mla_decode(
     status = launch_prepare_attention(inputs, queue);
     if (status != 0) return status;
 
-    LatentArguments a{};
-    a.q = queries;
-    a.cache = static_cast<const uint8_t*>(kv_cache);
-    a.block_table = block_table;
-    a.o = outputs;
-    a.lse = reinterpret_cast<float*>(lse);
-    a.schedule.seqlens = seqlens;
-    a.schedule.batch = batch;
-    a.schedule.longest = pages * Shape::kTokens;
-    a.seqlen_q = 1;
-    a.heads = kHeads;
-    a.max_blocks = pages;
+    const DecodeCall call = {queries, kv_cache, block_table, seqlens, outputs, reinterpret_cast<float*>(lse), batch, 1, kHeads,
+                             batch * pages, pages, 0, 1.0f / 13.856406461f};  // sqrt(192)
+    auto a = call.arguments<LatentArguments>();
     a.row_tiles = kHeads / Shape::kRows;
-    a.scale = kLog2E / 13.856406461f;  // sqrt(192)
     status = encode_tensor_map(&a.rotary, {rotary, batch * pages * 64, 64, 2}, Shape::kTokens / Shape::kPair, 64);
     if (status != 0) return status;
     const LatentTensors tensors = {

@@ -37,32 +37,18 @@
 // Limits: bandwidth-bound at 16 rows; at 64 and more rows bound by mma.sync and shared memory, well below wgmma.
 #include "kernel.h"
 
+#include "tile/decode_call.h"
 #include "tile/latent_launch.h"
 
 extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
-    if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
-    // The line of all tokens is counted in int.
-    if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
+    const DecodeCall call = {q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, num_blocks,
+                             max_blocks_per_seq, causal, softmax_scale};
+    if (!call.valid(1, 1 << 28) || call.rows() % 16 != 0) return kUnsupportedShape;  // the line of all tokens is counted in int
+    const auto a = call.arguments<DecodeArguments>();
     const int rows = seqlen_q * heads_q;
-    if (rows % 16 != 0 || !(softmax_scale > 0.0f)) return kUnsupportedShape;
-    if (!latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
-    DecodeArguments a{};
-    a.q = static_cast<const uint8_t*>(q);
-    a.cache = static_cast<const uint8_t*>(kv_cache);
-    a.block_table = block_table;
-    a.o = static_cast<uint8_t*>(o);
-    a.lse = lse;
-    a.schedule.seqlens = seqlens;
-    a.schedule.batch = batch;
-    a.schedule.longest = max_blocks_per_seq * kPage;
-    a.seqlen_q = seqlen_q;
-    a.heads = heads_q;
-    a.max_blocks = max_blocks_per_seq;
-    a.causal = causal != 0;
-    a.scale = softmax_scale * kLog2E;
     if constexpr (kLatentHopper) {
         if (rows % 64 == 0) return launch_latent<LatentRows64>(a, workspace, workspace_bytes, queue);
     }

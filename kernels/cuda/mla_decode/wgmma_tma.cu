@@ -43,6 +43,7 @@
 #include "ceil_div.h"
 #include "launch.h"
 #include "ptx/mma_16bit.h"
+#include "tile/decode_call.h"
 #include "tile/latent_launch.h"
 #include "tile/latent_merge.h"
 #include "tile/wgmma_latent_few.h"
@@ -98,29 +99,15 @@ extern "C" int mla_decode(
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     using Single = LatentShape<1, ONCE != 0>;
-    if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
+    const DecodeCall call = {q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, num_blocks,
+                             max_blocks_per_seq, causal, softmax_scale};
+    if (!call.valid(1, 1 << 28)) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
-    if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 28)) return kUnsupportedShape;
-    const long long rows = static_cast<long long>(seqlen_q) * heads_q;
+    const long long rows = call.rows();
     if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
-    if (!(softmax_scale > 0.0f)) return kUnsupportedShape;
-    if (!latent_aligned(q) || !latent_aligned(kv_cache) || !latent_aligned(o)) return kUnsupportedShape;
 #if SMALL_ROWS
     if (rows <= SMALL_ROWS && rows % 16 == 0) {
-        DecodeArguments few{};
-        few.q = static_cast<const uint8_t*>(q);
-        few.cache = static_cast<const uint8_t*>(kv_cache);
-        few.block_table = block_table;
-        few.o = static_cast<uint8_t*>(o);
-        few.lse = lse;
-        few.schedule.seqlens = seqlens;
-        few.schedule.batch = batch;
-        few.schedule.longest = max_blocks_per_seq * kPage;
-        few.seqlen_q = seqlen_q;
-        few.heads = heads_q;
-        few.max_blocks = max_blocks_per_seq;
-        few.causal = causal != 0;
-        few.scale = softmax_scale * kLog2E;
+        const auto few = call.arguments<DecodeArguments>();
         if (rows % 32 == 0) return launch_latent<LatentRows32>(few, workspace, workspace_bytes, queue);
         return launch_latent<LatentRows16>(few, workspace, workspace_bytes, queue);
     }
@@ -132,21 +119,8 @@ extern "C" int mla_decode(
     }
     if (status != 0) return status;
 
-    LatentArguments a{};
-    a.q = static_cast<const uint8_t*>(q);
-    a.cache = static_cast<const uint8_t*>(kv_cache);
-    a.block_table = block_table;
-    a.o = static_cast<uint8_t*>(o);
-    a.lse = lse;
-    a.schedule.seqlens = seqlens;
-    a.schedule.batch = batch;
-    a.schedule.longest = max_blocks_per_seq * Single::kTokens;
-    a.seqlen_q = seqlen_q;
-    a.heads = heads_q;
-    a.max_blocks = max_blocks_per_seq;
+    auto a = call.arguments<LatentArguments>();
     a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
-    a.causal = causal != 0;
-    a.scale = softmax_scale * kLog2E;
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};

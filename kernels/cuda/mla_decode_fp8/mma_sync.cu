@@ -35,40 +35,15 @@
 #include <cstdint>
 
 #include "tile/coded_latent_launch.h"
+#include "tile/decode_call.h"
 
 namespace {
 
-struct Call {
-    const void* q;
-    const void* cache;
-    const int* block_table;
-    const int* seqlens;
-    void* o;
-    float* lse;
-    int batch, seqlen_q, heads, max_blocks, causal;
-    float scale;
-};
-
 template <class Tile>
-int launch(const Call& c, void* workspace, size_t workspace_bytes, void* queue) {
-    typename Tile::Arguments a{};
-    a.q = static_cast<const uint8_t*>(c.q);
-    a.cache = static_cast<const uint8_t*>(c.cache);
-    a.block_table = c.block_table;
-    a.o = static_cast<uint8_t*>(c.o);
-    a.lse = c.lse;
-    a.schedule.seqlens = c.seqlens;
-    a.schedule.batch = c.batch;
-    a.schedule.longest = c.max_blocks * CodedRow::kPage;
-    a.seqlen_q = c.seqlen_q;
-    a.heads = c.heads;
-    a.max_blocks = c.max_blocks;
-    a.causal = c.causal != 0;
-    a.scale = c.scale * kLog2E;
+int launch(const DecodeCall& call, void* workspace, size_t workspace_bytes, void* queue) {
+    const auto a = call.arguments<typename Tile::Arguments>();
     return launch_coded<Tile>(a, {128, 160}, workspace, workspace_bytes, queue);
 }
-
-bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
 
 }  // namespace
 
@@ -76,14 +51,11 @@ extern "C" int mla_decode_fp8(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
-    if (batch < 1 || seqlen_q < 1 || heads_q < 1 || num_blocks < 1 || max_blocks_per_seq < 1) return kUnsupportedShape;
-    // The line of all tokens is counted in int.
-    if (static_cast<long long>(batch) * (max_blocks_per_seq + 1LL) > (1 << 24)) return kUnsupportedShape;
-    const long long rows = static_cast<long long>(seqlen_q) * heads_q;
-    if (rows % 16 != 0 || rows > (1 << 20) || !(softmax_scale > 0.0f)) return kUnsupportedShape;
-    if (!aligned(q) || !aligned(kv_cache) || !aligned(o) || !aligned(workspace)) return kUnsupportedShape;
-    const Call call = {q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, max_blocks_per_seq, causal,
-                       softmax_scale};
+    const DecodeCall call = {q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, num_blocks,
+                             max_blocks_per_seq, causal, softmax_scale};
+    const long long rows = call.rows();
+    if (!call.valid(1, 1 << 24) || rows % 16 != 0 || rows > (1 << 20)) return kUnsupportedShape;  // tokens are counted in int
+    if (!DecodeCall::aligned(workspace)) return kUnsupportedShape;
     if (rows % 32 == 0) return launch<CodedTile<2, 3>>(call, workspace, workspace_bytes, queue);
     return launch<CodedTile<1, 3>>(call, workspace, workspace_bytes, queue);
 }

@@ -30,8 +30,6 @@ using LatentRows16 = DecodeTile<1, 1, 2, kLatentHopper ? ROWS16_STAGES : 2, true
 using LatentRows32 = DecodeTile<2, 1, 2, kLatentHopper ? ROWS32_STAGES : 2, true, 1>;
 using LatentRows64 = DecodeTile<4, 2, 1, 3, false, 1>;  // Hopper only
 
-inline bool latent_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % 16 == 0; }
-
 /// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut.
 /// Returns 0 or what the caller must return.
 template <typename Tile>
