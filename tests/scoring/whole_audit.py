@@ -8,7 +8,7 @@ from typing import Any
 from scoring.audit import AuditRow, audit
 from tests.problems.folders import problem
 
-AFFORDABLE = 10**9            # FLOP of a benchmark case
+AFFORDABLE = 10**10           # FLOP of a benchmark case
 
 
 def misjudged(name: str) -> list[AuditRow]:
