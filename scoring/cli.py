@@ -56,6 +56,8 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--task", metavar="DIR", help="a GPU MODE problem folder to score --submission on")
     run.add_argument("--junit", metavar="PATH", help="also write JUnit XML")
     run.add_argument("--no-save", action="store_true", help="do not keep the records")
+    run.add_argument("--resume", action="store_true",
+                     help="go on with what a run that was ended early has kept: what passed there is not judged again")
     run.add_argument("--checks", metavar="LIST",
                      help="what an emulated device looks for: all (default in test mode), none, or names (bounds, …)")
     tune.add_argument("--vary", action="append", metavar="NAME",
@@ -138,6 +140,8 @@ def _define(text: str) -> tuple[str, str]:
 
 def _contradiction(options: argparse.Namespace) -> str:
     """What is wrong with flags of ``run`` that are right one by one; "" if nothing is."""
+    if options.resume and options.no_save:
+        return "--resume goes on with what was kept, and --no-save keeps nothing"
     if not options.submission:
         return "--task needs --submission FILE" if options.task else ""
     given = [flag for flag, value in (
