@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from attention import UNIT_ROUNDOFF, attention_rows
+from attention import UNIT_ROUNDOFF, dense_attention
 from attention_queries import TILE, random_operands, sample_rows, visible_keys
 from utils import CHUNK, Expectation, check_outputs, default_device, generator, reference_dtype
 
@@ -60,15 +60,12 @@ def generate_input(
     dtype = torch.float16 if half else torch.bfloat16
     q, k, v = random_operands(batch, sq, sk, hq, hk, dim, dtype, rng)
     dout = torch.randn(batch, sq, hq, dim, generator=rng, device=place).to(dtype)
-    scale, group = dim**-0.5, hq // hk
-    o, lse = torch.empty_like(q), torch.empty(batch, hq, sq, device=place)
-    visible = visible_keys(torch.arange(sq, device=place), sq, sk, bool(causal)).repeat_interleave(group)
-    for b in range(batch):
-        for g in range(hk):
-            heads = slice(g * group, (g + 1) * group)
-            answer = attention_rows(q[b, :, heads].reshape(-1, dim), k[b, :, g], v[b, :, g], visible, scale)
-            o[b, :, heads] = answer[0].view(sq, group, dim).to(dtype)
-            lse[b, heads] = answer[2].view(sq, group).T.float()
+    scale = dim**-0.5
+    o, lse = torch.empty(batch * hq, sq, dim, dtype=dtype, device=place), torch.empty(batch * hq, sq, device=place)
+    visible = visible_keys(torch.arange(sq, device=place), sq, sk, bool(causal))
+    for some, answer in dense_attention(q, k, v, visible, scale):
+        o[some], lse[some] = answer[0], answer[2]
+    o, lse = o.view(batch, hq, sq, dim).transpose(1, 2).contiguous(), lse.view(batch, hq, sq)
     return q, k, v, o, dout, lse, bool(causal), scale
 
 
