@@ -76,7 +76,7 @@ class Job:
 
     def compiled_only(self) -> Job:
         """The same job without anything to run: what ``build`` shows."""
-        return replace(self, contestant=None, device=None, reason=self.reason or "compiled; not asked to run")
+        return replace(self, contestant=None, device=None, reason=self.reason or model.NOT_ASKED)
 
 
 def rejected(

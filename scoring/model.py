@@ -15,6 +15,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 SCHEMA = 1
+NOT_ASKED = "compiled; not asked to run"      # the message of a record that was only built
 
 
 class Status(StrEnum):

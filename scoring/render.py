@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scoring import units
-from scoring.model import Case, CaseResult, Evidence, Record, Stats, Status
+from scoring.model import NOT_ASKED, Case, CaseResult, Evidence, Record, Stats, Status
 from scoring.tables import NOT_RUN, UNDECIDED, WIDTH, Column, Style, draw, markdown, shorten, total_width
 from scoring.units import one_line, printable
 
@@ -125,11 +125,13 @@ def leaderboard(rows: Sequence[LeaderboardRow], fmt: str = "simple", *, color: b
 
 def verdict(records: Sequence[Record]) -> str:
     """``8 passed, 2 failed, 1 not run``."""
+    built = sum(record.message == NOT_ASKED for record in records)
     counts = (
         (sum(record.status is Status.PASSED for record in records), "passed"),
         (sum(map(failed, records)), "failed"),
         (sum(record.status is Status.INCOMPLETE for record in records), "incomplete"),
-        (sum(record.status in NOT_RUN for record in records), "not run"))
+        (built, "compiled"),
+        (sum(record.status in NOT_RUN for record in records) - built, "not run"))
     return ", ".join(f"{count} {what}" for count, what in counts if count) or "nothing ran"
 
 
@@ -227,6 +229,8 @@ def _cases(record: Record, style: Style) -> str:
         heading += f" · {units.plural(len(skipped), 'case')} left out: {one_line(record.system['cases_skipped_why'])}"
     if record.unjudged:
         heading += f" · INCOMPLETE: {left_note(record)}"
+    if record.message == NOT_ASKED:
+        return ""
     if not record.cases:
         return style.heading(heading).rstrip("\n") if record.status in NOT_RUN else ""
     results = record.cases
@@ -288,6 +292,8 @@ def target_of(record: Record) -> str:
 
 
 def status_of(record: Record) -> str:
+    if record.message == NOT_ASKED:
+        return "compiled"
     absent = record.status is Status.UNAVAILABLE and record.compile and not record.device and not record.cases
     return "UNAVAILABLE: compiled; no device" if absent else str(record.status)
 
