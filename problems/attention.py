@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -11,7 +11,6 @@ from torch import Tensor
 
 from utils import CHUNK, reference_dtype
 
-SCORES = CHUNK                # scores computed at once, over all heads given
 # Largest relative error of one conversion to nearest: 2^-p for a significand of p bits, the leading one included.
 UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 
@@ -55,8 +54,9 @@ def drifting_rows(
 
 def dense_attention(
     q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float,
-) -> Iterator[tuple[slice, tuple[Tensor, Tensor, Tensor]]]:
-    """``attention_rows`` of a batch, some heads at a time: (which, (o [n, sq, dv], spread [n, sq, dv], lse [n, sq])).
+    rows_of: Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, ...]] = attention_rows,
+) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
+    """What ``rows_of`` says of a batch, some heads at a time: (which, its answers, [n, sq, …] each).
 
     q [b, sq, hq, d], k [b, sk, hk, d], v [b, sk, hk, dv], ``visible`` [sq]; ``which`` are heads of all b · hq, those of
     a batch element one after the other.
@@ -64,12 +64,23 @@ def dense_attention(
     (batch, sq, hq, _), (_, sk, hk, _) = q.shape, k.shape
     group = hq // hk
     q, k, v = (x.transpose(1, 2).reshape(batch * hk, -1, x.shape[-1]) for x in (q, k, v))
-    count = max(1, SCORES // max(1, group * sq * sk))
-    for first in range(0, batch * hk, count):
-        some = slice(first, first + count)
-        answer = attention_rows(q[some], k[some], v[some], visible.repeat(group), scale)
-        which = slice(first * group, (first + count) * group)
-        yield which, tuple(part.reshape(-1, sq, *part.shape[2:]) for part in answer)  # type: ignore[misc]
+    for some in at_once(batch * hk, group * sq, sk, v.shape[-1], q.device):
+        answer = rows_of(q[some], k[some], v[some], visible.repeat(group), scale)
+        which = slice(some.start * group, some.stop * group)
+        yield which, tuple(part.reshape(-1, sq, *part.shape[2:]) for part in answer)
+
+
+def at_once(count: int, rows: int, keys: int, width: int, device: torch.device) -> Iterator[slice]:
+    """Pieces of ``count`` heads to give to ``attention_rows`` at once, with ``rows`` and ``keys`` of ``width`` columns.
+    """
+    step = max(1, min(4 * _scores(device) // max(1, rows * keys), 2 * _scores(device) // max(1, keys * width)))
+    for first in range(0, count, step):
+        yield slice(first, min(first + step, count))
+
+
+def _scores(device: torch.device) -> int:
+    """How many scores to compute at a time. A GPU wants many: its matrix products are of few columns."""
+    return CHUNK * (4 if device.type == "cuda" else 1)
 
 
 def _rows(
@@ -79,48 +90,54 @@ def _rows(
     k, v = k.to(dtype), v.to(dtype)
     squares = v.square()
     key_squares, both = (k.square(), torch.cat([squares, v], -1)) if drifting else (k, v)
+    infinite = drifting and not bool(torch.isfinite(k).all())
     o = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=dtype, device=q.device)
     spread, drift = torch.zeros_like(o), torch.zeros_like(o) if drifting else None
     lse = torch.full(q.shape[:-1], -torch.inf, dtype=dtype, device=q.device)
     lse_drift = torch.zeros_like(lse) if drifting else None
     keys = torch.arange(k.shape[-2], device=q.device)
-    limits = visible.cpu()                       # of which keys are hidden from whom: the GPU is asked once
-    step = max(1, SCORES // max(1, k.shape[:-1].numel()))
-    for r in range(0, q.shape[-2], step):
+    limits = visible.cpu()                       # the GPU is asked once which keys are hidden from whom
+    count = q.shape[-2]
+    step = max(1, _scores(q.device) // max(1, k.shape[:-1].numel()))
+    if int(limits.min()) < int(limits.max()):    # a mask: keys that no row of a part sees are left out of it
+        step = min(step, max(256, -(-count // 8)))
+    for r in range(0, count, step):
         part = (..., slice(r, r + step))
-        least, seen = (int(x) for x in limits[part].aminmax())      # keys that all, or some row of this part sees
+        least, seen = (int(x) for x in limits[part].aminmax())      # keys that all rows, or some row, of this part see
         if seen <= 0:
             continue
         rows = (..., part[1], slice(None))
-        queries = q[rows].to(dtype)
-        scores = (queries * scale) @ k[..., :seen, :].mT
-        own = (scores * cut).square_() if cut else None
+        queries = q[rows].to(dtype) * scale
+        p = queries @ k[..., :seen, :].mT
+        own = (p * cut).square_() if cut else None
         edge = (..., slice(max(0, least), seen))
-        hidden = keys[edge] >= visible[part].unsqueeze(-1)           # the others hide nothing
-        scores[edge].masked_fill_(hidden, -torch.inf)
-        top = scores.amax(-1)
-        blind = top == -torch.inf                # rows without a key to see, or with keys of -inf alone
-        scores[..., 0].masked_fill_(blind, 0.0)  # anything finite: their answers are thrown away
-        p = torch.softmax(scores, -1)
-        largest = p.amax(-1)                     # exp(0) over the sum of all
-        lse[part] = (top - largest.log()).masked_fill_(blind, -torch.inf)
-        blind, largest = blind.unsqueeze(-1), largest.unsqueeze(-1)
-        answer = (p @ v[..., :seen, :]).masked_fill_(blind, 0.0)
+        hidden = keys[edge] >= visible[part].unsqueeze(-1)
+        if least < seen:
+            p[edge].masked_fill_(hidden, -torch.inf)
+        top = p.amax(-1, keepdim=True)
+        top = torch.where(torch.isinf(top), 0.0, top)
+        p.sub_(top).exp_()                       # the weights times their sum
+        total = p.sum(-1, keepdim=True)
+        lse[part] = (top + total.log()).squeeze(-1)
+        total = torch.where(total == 0, 1.0, total)
+        answer = (p @ v[..., :seen, :]).div_(total)
         o[rows] = answer
         p.square_()
         if drift is not None and lse_drift is not None:
-            moved = ((queries * scale).square_() @ key_squares[..., :seen, :].mT)
+            moved = queries.square_() @ key_squares[..., :seen, :].mT
             moved = (moved if own is None else moved.add_(own)).mul_(p)
-            moved.masked_fill_((p == 0) | blind, 0.0)      # a key of -inf, or a hidden one, has no weight to move
-            sums = moved.sum(-1, keepdim=True)
+            if infinite:
+                moved.masked_fill_(p == 0, 0.0)  # a key of -inf has no weight to move
+            sums = moved.sum(-1, keepdim=True).div_(total.square())
             lse_drift[part] = sums.squeeze(-1).sqrt()
-            of_squares, of_values = (moved @ both[..., :seen, :]).split(v.shape[-1], -1)
+            of_squares, of_values = (moved @ both[..., :seen, :]).div_(total.square()).split(v.shape[-1], -1)
             variance = of_squares + answer * (answer * sums - 2 * of_values)
             drift[rows] = variance.clamp_min_(0.0).sqrt_()
         if floor:
-            p.add_((floor * largest).square_())
-            p[edge].masked_fill_(hidden, 0.0)
-        spread[rows] = (p @ squares[..., :seen, :]).sqrt_().masked_fill_(blind, 0.0)
+            p.add_(floor**2)
+            if least < seen:
+                p[edge].masked_fill_(hidden, 0.0)
+        spread[rows] = (p @ squares[..., :seen, :]).sqrt_().div_(total)
     return Rows(o, spread, lse, drift, lse_drift)
 
 
