@@ -78,6 +78,19 @@ def at_once(count: int, rows: int, keys: int, width: int, device: torch.device) 
         yield slice(first, min(first + step, count))
 
 
+def row_parts(visible: Tensor, rows: int, keys: int) -> Iterator[tuple[slice, tuple[int, int]]]:
+    """Pieces of ``rows`` small enough for a few matrices of them by ``keys``, those of all heads; and how many keys all
+    rows, and some row, of a piece see. ``visible`` [..., rows]; the GPU is asked once.
+    """
+    limits = visible.cpu()
+    step = max(1, _scores(visible.device) // max(1, keys))
+    if int(limits.min()) < int(limits.max()):    # a mask: of keys that no row of a piece sees nothing is computed
+        step = min(step, max(256, -(-rows // 8)))
+    for first in range(0, rows, step):
+        least, most = limits[..., first : first + step].aminmax()
+        yield slice(first, first + step), (int(least), int(most))
+
+
 def _scores(device: torch.device) -> int:
     """How many scores to compute at a time. A GPU wants many: its matrix products are of few columns."""
     return CHUNK * (4 if device.type == "cuda" else 1)
@@ -96,17 +109,10 @@ def _rows(
     lse = torch.full(q.shape[:-1], -torch.inf, dtype=dtype, device=q.device)
     lse_drift = torch.zeros_like(lse) if drifting else None
     keys = torch.arange(k.shape[-2], device=q.device)
-    limits = visible.cpu()                       # the GPU is asked once which keys are hidden from whom
-    count = q.shape[-2]
-    step = max(1, _scores(q.device) // max(1, k.shape[:-1].numel()))
-    if int(limits.min()) < int(limits.max()):    # a mask: keys that no row of a part sees are left out of it
-        step = min(step, max(256, -(-count // 8)))
-    for r in range(0, count, step):
-        part = (..., slice(r, r + step))
-        least, seen = (int(x) for x in limits[part].aminmax())      # keys that all rows, or some row, of this part see
+    for some, (least, seen) in row_parts(visible, q.shape[-2], k.shape[:-1].numel()):
         if seen <= 0:
             continue
-        rows = (..., part[1], slice(None))
+        part, rows = (..., some), (..., some, slice(None))
         queries = q[rows].to(dtype) * scale
         p = queries @ k[..., :seen, :].mT
         own = (p * cut).square_() if cut else None
