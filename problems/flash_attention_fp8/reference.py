@@ -172,7 +172,7 @@ def expected(
 def _whole(data: input_t) -> tuple[Expectation, ...]:
     """``expected`` of all rows."""
     q, k, v, q_scale, k_scale, v_scale, causal, scale, _ = data
-    batch, sq, hq, dim = q.shape
+    (batch, sq, hq, _), dim = q.shape, v.shape[-1]
     o = torch.empty(batch, hq, sq, dim, device=q.device)
     lse = torch.empty(batch, hq, sq, device=q.device)
     o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)

@@ -82,7 +82,7 @@ def expected(
 def _whole(data: input_t, sequences: list[tuple[tuple[int, int], tuple[int, int]]]) -> tuple[Expectation, ...]:
     """``expected`` of all rows."""
     q, k, v, _, _, _, _, causal, scale = data
-    total, hq, dim = q.shape
+    (total, hq, _), dim = q.shape, v.shape[-1]
     o, lse = torch.empty(hq, total, dim, device=q.device), torch.empty(hq, total, device=q.device)
     o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
     for (first, last), (first_key, last_key) in sequences:
