@@ -181,7 +181,7 @@ def _roofline(group: Sequence[Record], series: Mapping[tuple[str, str], int]) ->
     chart = charts.roofline(pairs, peaks)
     legend = [(number, one_line(f"{record.problem} {record.kernel}")) for number, record in pairs]
     return {"title": render.target_of(group[0]), "modelled": group[0].evidence is Evidence.MODELLED, "chart": chart,
-            "legend": legend} if chart else None
+            "legend": legend} if chart and chart.roofs else None
 
 
 def _history(
