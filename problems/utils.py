@@ -118,7 +118,7 @@ def _largest_share(g: Tensor, e: Tensor, b: Tensor) -> float | None:
         return None
     difference = (g - e).abs_()
     good = ((difference <= b) & (b < torch.inf)).all()
-    largest = torch.where(difference == 0, 0.0, difference.div_(b)).max()       # x/0 is inf: a zero bound allows nothing
+    largest = torch.where(difference == 0, 0.0, difference.div_(b)).max()       # x/0: a zero bound allows nothing
     found = torch.stack([good.double(), largest]).tolist()
     return float(found[1]) if found[0] else None
 
