@@ -63,12 +63,12 @@ def paged_batch(
         0, num_blocks, (batch, (sk + PAGE - 1) // PAGE), generator=rng, device=place, dtype=torch.int32)
     kv_cache[0] = torch.nan
     kv_cache[order[live:].long()] = torch.nan
-    start = 0
-    for b, (length, count) in enumerate(zip(lengths.tolist(), pages.tolist(), strict=True)):
-        block_table[b, :count] = order[start : start + count]
-        start += count
-        if length % PAGE:
-            kv_cache[int(order[start - 1]), length % PAGE :] = torch.nan
+    owned = torch.arange(block_table.shape[1]) < pages[:, None]
+    block_table.masked_scatter_(owned.to(place), order[:live])
+    open_ended = lengths % PAGE > 0              # the last page of such a request is not full
+    last = order[(pages.cumsum(0) - 1)[open_ended].to(place)].long()
+    beyond = torch.arange(PAGE) >= lengths[open_ended, None] % PAGE
+    kv_cache[last] = kv_cache[last].masked_fill_(beyond[..., None, None].to(place), torch.nan)
 
     seqlens = lengths.to(device=place, dtype=torch.int32)
     _plant_needles(q, kv_cache, block_table, seqlens, rng)
