@@ -143,6 +143,7 @@ def cases(record: Record) -> str:
         Column("TFLOP/s", [units.digits(result.tflops) for result in rows]),
         Column("GB/s", [units.digits(result.gbps) for result in rows]),
         Column("of roofline", [units.percent(result.roofline_fraction) for result in rows]),
+        Column("clock", ["judge's" if result.environment.get("clock") == "judge" else "" for result in rows], False),
         *(Column(peer, [against(result, peer) for result in rows]) for peer in peers_of(record)),
     ], STYLE)
 
