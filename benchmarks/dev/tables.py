@@ -89,6 +89,14 @@ def ahead(record: Record) -> str:
     return ", ".join(found)
 
 
+def judged(record: Record) -> str:
+    """How many cases there are; if not all of them were judged, or passed, how many."""
+    passed, every = sum(result.status is Status.PASSED for result in record.cases), len(record.cases)
+    left = len(record.unjudged)
+    what = f"{passed} of {every + left} passed" if passed < every else f"{every} of {every + left} judged"
+    return what if left or passed < every else str(every)
+
+
 def summary(records: Sequence[Record]) -> str:
     """A row per kernel that has cases, then how many there were."""
     shown = [record for record in records if record.cases]
@@ -97,8 +105,7 @@ def summary(records: Sequence[Record]) -> str:
     every = [len(record.cases) + len(record.unjudged) for record in shown]
     table = grid([
         Column("kernel", [name(record) for record in shown], right=False),
-        Column("cases", [str(all_) if count == all_ else f"{count} of {all_} passed"
-                         for count, all_ in zip(passed, every, strict=True)]),
+        Column("cases", [judged(record) for record in shown]),
         Column("timed", [str(len(values)) for values in times]),
         Column("geomean", [units.time(geomean(values)) if values else "–" for values in times]),
         Column("beside", [ahead(record) or "–" for record in shown], right=False),

@@ -59,7 +59,7 @@ def test_parts_of_a_run_become_one_table(tmp_path: Path) -> None:
 
     joined = tables(part(0, 3, 1), part(2, len(names) - 1, 2), part(0, 1, 0, digest="0" * 64))
     assert all(joined.count(f"| {name} ") == 1 for name in names[:-1])
-    assert f"{len(names) - 1} of {len(names)} passed" in joined
+    assert f"{len(names) - 1} of {len(names)} judged" in joined
     assert "INCOMPLETE: 1 cases are missing" in joined
     assert "seed 1, 2" in joined
     complete = tables(part(0, 3, 1), part(2, len(names), 2))
