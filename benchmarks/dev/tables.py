@@ -140,6 +140,12 @@ def against(result: CaseResult, peer: str) -> str:
     return f"{units.time(median)} ({units.ratio(median / result.stats.median)})"
 
 
+def events(result: CaseResult) -> str:
+    """What device events said of a case whose time is the judge's own bound; "" of the others."""
+    claim = result.environment.get("claim")
+    return units.time(claim) if result.environment.get("clock") == "judge" and claim else ""
+
+
 def cases(record: Record) -> str:
     rows = timed(record)
     stats = [result.stats for result in rows if result.stats is not None]
@@ -150,7 +156,7 @@ def cases(record: Record) -> str:
         Column("TFLOP/s", [units.digits(result.tflops) for result in rows]),
         Column("GB/s", [units.digits(result.gbps) for result in rows]),
         Column("of roofline", [units.percent(result.roofline_fraction) for result in rows]),
-        Column("clock", ["judge's" if result.environment.get("clock") == "judge" else "" for result in rows], False),
+        Column("events, where the judge's clock counts", [events(result) for result in rows]),
         *(Column(peer, [against(result, peer) for result in rows]) for peer in peers_of(record)),
     ], STYLE)
 
