@@ -19,10 +19,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Exit status: 0 compiled, 1 refused by the compiler, 2 anything else a user can put right."""
     parser = argparse.ArgumentParser(prog="python -m backends", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    compile_ = verbs.add_parser("compile", help="compile one kernel file and print its resource usage")
-    compile_.add_argument("file", type=Path)
+    compile_ = verbs.add_parser("compile", help="compile one kernel file and print its resource usage",
+                                description="Compile one kernel file and print its resource usage.")
+    compile_.add_argument("file", type=Path, help="a .cu, .hip or .cpp file with //!KERNEL lines")
     compile_.add_argument("--gpu", help="H200, H100, L4, MI300, CPU or an arch; default: the first the file supports")
-    compile_.add_argument("--define", "-D", action="append", default=[], metavar="NAME=VALUE")
+    compile_.add_argument("--define", "-D", action="append", default=[], metavar="NAME=VALUE",
+                          help="a tunable's value, or any other macro; repeatable")
     compile_.add_argument("--problem", help="default: the name of the file's folder")
     compile_.add_argument("--command", action="store_true", help="print the commands and compile nothing")
     compile_.add_argument("--sass", action="store_true", help="print the machine code, too (CUDA)")

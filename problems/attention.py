@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import torch
@@ -17,11 +18,11 @@ UNIT_ROUNDOFF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
 class Rows(NamedTuple):
     """Query rows and how far roundings move them; ``drift`` and ``lse_drift`` are None unless asked for."""
 
-    o: Tensor                 # [r, dv]
-    spread: Tensor            # [r, dv]
-    lse: Tensor               # [r]
-    drift: Tensor | None      # [r, dv]
-    lse_drift: Tensor | None  # [r]
+    o: Tensor                 # [..., r, dv]
+    spread: Tensor            # [..., r, dv]
+    lse: Tensor               # [..., r]
+    drift: Tensor | None      # [..., r, dv]
+    lse_drift: Tensor | None  # [..., r]
 
 
 def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -30,6 +31,9 @@ def attention_rows(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: floa
     q [r, d], k [s, d], v [s, dv] of any float dtype; ``visible`` [r] counts the keys each row sees. ``spread`` is
     sqrt(sum_j p_j^2 v_j^2): the standard deviation of o, in units of the roundoff, if every p_j is rounded
     independently. A row that sees no key has o = 0, spread = 0 and lse = -inf.
+
+    q, k and v may have more dimensions in front, the same in all: heads, say. ``visible`` then has them too, or is the
+    same for all. Many heads at once are much faster where rows are few, as a GPU waits for the next command otherwise.
     """
     return _rows(q, k, v, visible, scale, 0.0, False)[:3]
 
@@ -48,48 +52,98 @@ def drifting_rows(
     return _rows(q, k, v, visible, scale, floor, True, cut)
 
 
+def dense_attention(
+    q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float,
+    rows_of: Callable[[Tensor, Tensor, Tensor, Tensor, float], tuple[Tensor, ...]] = attention_rows,
+) -> Iterator[tuple[slice, tuple[Tensor, ...]]]:
+    """What ``rows_of`` says of a batch, some heads at a time: (which, its answers, [n, sq, …] each).
+
+    q [b, sq, hq, d], k [b, sk, hk, d], v [b, sk, hk, dv], ``visible`` [sq]; ``which`` are heads of all b · hq, those of
+    a batch element one after the other.
+    """
+    (batch, sq, hq, _), (_, sk, hk, _) = q.shape, k.shape
+    group = hq // hk
+    q, k, v = (x.transpose(1, 2).reshape(batch * hk, -1, x.shape[-1]) for x in (q, k, v))
+    for some in at_once(batch * hk, group * sq, sk, v.shape[-1], q.device):
+        answer = rows_of(q[some], k[some], v[some], visible.repeat(group), scale)
+        which = slice(some.start * group, some.stop * group)
+        yield which, tuple(part.reshape(-1, sq, *part.shape[2:]) for part in answer)
+
+
+def at_once(count: int, rows: int, keys: int, width: int, device: torch.device) -> Iterator[slice]:
+    """Pieces of ``count`` heads to give to ``attention_rows`` at once, with ``rows`` and ``keys`` of ``width`` columns.
+    """
+    step = max(1, min(4 * _scores(device) // max(1, rows * keys), 2 * _scores(device) // max(1, keys * width)))
+    for first in range(0, count, step):
+        yield slice(first, min(first + step, count))
+
+
+def row_parts(visible: Tensor, rows: int, keys: int) -> Iterator[tuple[slice, tuple[int, int]]]:
+    """Pieces of ``rows`` small enough for a few matrices of them by ``keys``, those of all heads; and how many keys all
+    rows, and some row, of a piece see. ``visible`` [..., rows]; the GPU is asked once.
+    """
+    limits = visible.cpu()
+    step = max(1, _scores(visible.device) // max(1, keys))
+    if int(limits.min()) < int(limits.max()):    # a mask: of keys that no row of a piece sees nothing is computed
+        step = min(step, max(256, -(-rows // 8)))
+    for first in range(0, rows, step):
+        least, most = limits[..., first : first + step].aminmax()
+        yield slice(first, first + step), (int(least), int(most))
+
+
+def _scores(device: torch.device) -> int:
+    """How many scores to compute at a time. A GPU wants many: its matrix products are of few columns."""
+    return CHUNK * (4 if device.type == "cuda" else 1)
+
+
 def _rows(
     q: Tensor, k: Tensor, v: Tensor, visible: Tensor, scale: float, floor: float, drifting: bool, cut: float = 0.0,
 ) -> Rows:
     dtype = reference_dtype(q.device)
     k, v = k.to(dtype), v.to(dtype)
     squares = v.square()
-    o = torch.zeros(len(q), v.shape[1], dtype=dtype, device=q.device)
+    key_squares, both = (k.square(), torch.cat([squares, v], -1)) if drifting else (k, v)
+    infinite = drifting and not bool(torch.isfinite(k).all())
+    o = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=dtype, device=q.device)
     spread, drift = torch.zeros_like(o), torch.zeros_like(o) if drifting else None
-    lse = torch.full((len(q),), -torch.inf, dtype=dtype, device=q.device)
+    lse = torch.full(q.shape[:-1], -torch.inf, dtype=dtype, device=q.device)
     lse_drift = torch.zeros_like(lse) if drifting else None
-    keys = torch.arange(len(k), device=q.device)
-    step = max(1, CHUNK // max(1, len(k)))
-    for r in range(0, len(q), step):
-        part = slice(r, r + step)
-        seen = int(visible[part].max())          # keys that some row of this part sees
+    keys = torch.arange(k.shape[-2], device=q.device)
+    for some, (least, seen) in row_parts(visible, q.shape[-2], k.shape[:-1].numel()):
         if seen <= 0:
             continue
-        rows = q[part].to(dtype)
-        p = (rows @ k[:seen].T).mul_(scale)
+        part, rows = (..., some), (..., some, slice(None))
+        queries = q[rows].to(dtype) * scale
+        p = queries @ k[..., :seen, :].mT
         own = (p * cut).square_() if cut else None
-        hidden = keys[:seen] >= visible[part, None]
-        p.masked_fill_(hidden, -torch.inf)
-        top = p.amax(1, keepdim=True)
+        edge = (..., slice(max(0, least), seen))
+        hidden = keys[edge] >= visible[part].unsqueeze(-1)
+        if least < seen:
+            p[edge].masked_fill_(hidden, -torch.inf)
+        top = p.amax(-1, keepdim=True)
         top = torch.where(torch.isinf(top), 0.0, top)
-        p.sub_(top).exp_()
-        total = p.sum(1, keepdim=True)
-        lse[part] = (top + total.log()).squeeze(1)
+        p.sub_(top).exp_()                       # the weights times their sum
+        total = p.sum(-1, keepdim=True)
+        lse[part] = (top + total.log()).squeeze(-1)
         total = torch.where(total == 0, 1.0, total)
-        p.div_(total)
-        o[part] = p @ v[:seen]
+        answer = (p @ v[..., :seen, :]).div_(total)
+        o[rows] = answer
         p.square_()
         if drift is not None and lse_drift is not None:
-            moved = (rows.square() @ k[:seen].square().T).mul_(scale**2)
+            moved = queries.square_() @ key_squares[..., :seen, :].mT
             moved = (moved if own is None else moved.add_(own)).mul_(p)
-            moved.masked_fill_(p == 0, 0.0)      # a key of -inf, or a hidden one, has no weight to move
-            sums = moved.sum(1, keepdim=True)
-            lse_drift[part] = sums.squeeze(1).sqrt()
-            variance = moved @ squares[:seen] + o[part] * (o[part] * sums - 2 * (moved @ v[:seen]))
-            drift[part] = variance.clamp_min_(0.0).sqrt_()
+            if infinite:
+                moved.masked_fill_(p == 0, 0.0)  # a key of -inf has no weight to move
+            sums = moved.sum(-1, keepdim=True).div_(total.square())
+            lse_drift[part] = sums.squeeze(-1).sqrt()
+            of_squares, of_values = (moved @ both[..., :seen, :]).div_(total.square()).split(v.shape[-1], -1)
+            variance = of_squares + answer * (answer * sums - 2 * of_values)
+            drift[rows] = variance.clamp_min_(0.0).sqrt_()
         if floor:
-            p.add_((floor / total).square()).masked_fill_(hidden, 0.0)
-        spread[part] = (p @ squares[:seen]).sqrt_()
+            p.add_(floor**2)
+            if least < seen:
+                p[edge].masked_fill_(hidden, 0.0)
+        spread[rows] = (p @ squares[..., :seen, :]).sqrt_().div_(total)
     return Rows(o, spread, lse, drift, lse_drift)
 
 

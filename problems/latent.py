@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention import decode_lengths
+from attention import at_once, decode_lengths
 from utils import Expectation, Mutant, generator, sample_positions
 
 PAGE = 64                     # tokens of a page
@@ -24,7 +24,7 @@ SOFTMAX_SCALE = 192.0**-0.5
 
 Case = Mapping[str, Any]
 Outputs = tuple[Tensor, ...]
-# (rows [r, 576], tokens [s, 576], visible [r], scale) -> (o [r, 512], lse [r], bound of o, bound of lse)
+# (rows [..., r, 576], tokens [..., s, 576], visible [..., r], scale) -> (o [..., r, 512], lse [..., r], their bounds)
 Rows = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor, Tensor]]
 
 
@@ -63,12 +63,12 @@ def paged_batch(
         0, num_blocks, (batch, (sk + PAGE - 1) // PAGE), generator=rng, device=place, dtype=torch.int32)
     kv_cache[0] = torch.nan
     kv_cache[order[live:].long()] = torch.nan
-    start = 0
-    for b, (length, count) in enumerate(zip(lengths.tolist(), pages.tolist(), strict=True)):
-        block_table[b, :count] = order[start : start + count]
-        start += count
-        if length % PAGE:
-            kv_cache[int(order[start - 1]), length % PAGE :] = torch.nan
+    owned = torch.arange(block_table.shape[1]) < pages[:, None]
+    block_table.masked_scatter_(owned.to(place), order[:live])
+    open_ended = lengths % PAGE > 0              # the last page of such a request is not full
+    last = order[(pages.cumsum(0) - 1)[open_ended].to(place)].long()
+    beyond = torch.arange(PAGE) >= lengths[open_ended, None] % PAGE
+    kv_cache[last] = kv_cache[last].masked_fill_(beyond[..., None, None].to(place), torch.nan)
 
     seqlens = lengths.to(device=place, dtype=torch.int32)
     _plant_needles(q, kv_cache, block_table, seqlens, rng)
@@ -98,10 +98,10 @@ def _plant_needles(q: Tensor, kv_cache: Tensor, block_table: Tensor, seqlens: Te
 
 
 def expected_rows(
-    data: Any, sample: int | None, seed: int, index: tuple[Tensor, ...] | None, tokens_of: Callable[[Any, int], Tensor],
+    data: Any, sample: int | None, seed: int, index: tuple[Tensor, ...] | None, tokens_in: Callable[[Tensor], Tensor],
     rows_of: Rows,
 ) -> tuple[Expectation, ...]:
-    """What (o, lse) must be: two Expectations. ``tokens_of(data, request)`` gives the tokens it may see, [s, 576].
+    """What (o, lse) must be: two Expectations. ``tokens_in`` makes tokens [..., 576] of rows of the cache [..., width].
 
     ``sample`` limits both to about that many rows (request, query, head), chosen by ``seed``; ``index`` asks for
     exactly the rows of an o-Expectation's index instead.
@@ -110,12 +110,9 @@ def expected_rows(
     batch, sq, hq, _ = q.shape
     if index is None and sample is not None and sample < batch * sq * hq:
         index = tuple(part.to(q.device) for part in _sample_rows(seqlens.tolist(), sq, hq, sample, seed))
-
     if index is None:
-        grid = torch.meshgrid(*(torch.arange(size, device=q.device) for size in (batch, sq, hq)), indexing="ij")
-        b_of, i_of, h_of = (part.flatten() for part in grid)
-    else:
-        b_of, i_of, h_of = (part.to(q.device) for part in index)
+        return _all_rows(data, tokens_in, rows_of)
+    b_of, i_of, h_of = (part.to(q.device) for part in index)
     o = torch.empty(len(b_of), LATENT, device=q.device)
     lse = torch.empty(len(b_of), device=q.device)
     o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
@@ -123,21 +120,37 @@ def expected_rows(
     for b in torch.unique(b_of).tolist():
         here = (b_of == b).nonzero().squeeze(1)
         visible = lengths[b] - (sq - 1 - i_of[here] if causal else torch.zeros_like(here))
-        answer = rows_of(q[b, i_of[here], h_of[here]], tokens_of(data, b), visible, scale)
+        answer = rows_of(q[b, i_of[here], h_of[here]], tokens_in(rows_of_request(data, b)), visible, scale)
         for full, part in zip((o, lse, o_bound, lse_bound), answer, strict=True):
             full[here] = part.float()
-
-    shape = (batch, sq, hq, LATENT)
-    if index is None:
-        o, o_bound = o.view(shape), o_bound.view(shape)
-        lse, lse_bound = (part.view(batch, sq, hq).transpose(1, 2) for part in (lse, lse_bound))
-        return (
-            Expectation("o", o, o_bound, torch.bfloat16, shape),
-            Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq)),
-        )
     return (
-        Expectation("o", o, o_bound, torch.bfloat16, shape, (b_of, i_of, h_of)),
+        Expectation("o", o, o_bound, torch.bfloat16, (batch, sq, hq, LATENT), (b_of, i_of, h_of)),
         Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq), (b_of, h_of, i_of)),
+    )
+
+
+def _all_rows(data: Any, tokens_in: Callable[[Tensor], Tensor], rows_of: Rows) -> tuple[Expectation, ...]:
+    """``expected_rows`` of all rows: requests of about one length together, as each by itself leaves a GPU idle."""
+    q, _, _, seqlens, causal, scale = data
+    batch, sq, hq, _ = q.shape
+    o = torch.empty(batch, sq * hq, LATENT, device=q.device)
+    lse = torch.empty(batch, sq * hq, device=q.device)
+    o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
+    behind = torch.arange(sq, device=q.device).flip(0) if causal else torch.zeros(sq, device=q.device)     # of the last
+    lengths = seqlens.tolist()
+    order = sorted(range(batch), key=lambda b: lengths[b])
+    for some in at_once(batch, sq * hq, max(lengths), WIDTH, q.device):
+        longest = max(0, lengths[order[some.stop - 1]])
+        which = torch.tensor(order[some], device=q.device)
+        visible = (seqlens[which, None] - behind.int()).repeat_interleave(hq, 1)
+        answer = rows_of(q[which].flatten(1, 2), tokens_in(_rows_of_requests(data, which, longest)), visible, scale)
+        for full, part in zip((o, lse, o_bound, lse_bound), answer, strict=True):
+            full[which] = part.float()
+    shape = (batch, sq, hq, LATENT)
+    lse, lse_bound = (part.view(batch, sq, hq).transpose(1, 2) for part in (lse, lse_bound))
+    return (
+        Expectation("o", o.view(shape), o_bound.view(shape), torch.bfloat16, shape),
+        Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq)),
     )
 
 
@@ -158,14 +171,22 @@ def _sample_rows(lengths: list[int], sq: int, hq: int, sample: int, seed: int) -
 
 
 def rows_of_request(data: Any, request: int) -> Tensor:
-    """The cache rows of a request's tokens, [length, whatever a row holds]. Touches no slot beyond the length."""
+    """The cache rows of a request's tokens, [length, whatever a row holds]."""
+    length = int(data[3][request])
+    return _rows_of_requests(data, torch.tensor([request], device=data[3].device), length)[0]
+
+
+def _rows_of_requests(data: Any, which: Tensor, longest: int) -> Tensor:
+    """The cache rows of the tokens of some requests, [len(which), longest, whatever a row holds]: zero bytes in the
+    place of what lies beyond a length, where anything may be."""
     _, kv_cache, block_table, seqlens, *_ = data
-    length = int(seqlens[request])
-    pages = block_table[request, : (length + PAGE - 1) // PAGE].long()
-    dtype = kv_cache.dtype
+    dtype, lengths = kv_cache.dtype, seqlens[which]
     if dtype.itemsize == 1:                      # torch gathers bytes on every device, fp8 not on all
         kv_cache = kv_cache.view(torch.uint8)
-    return kv_cache[pages].view(dtype).reshape(-1, kv_cache.shape[-1])[:length]
+    pages = block_table[which, : (longest + PAGE - 1) // PAGE].long()
+    rows = kv_cache[pages].view(len(which), -1, kv_cache.shape[-1])[:, :longest]
+    beyond = torch.arange(longest, device=which.device) >= lengths[:, None]
+    return rows.masked_fill(beyond.unsqueeze(-1), 0).view(dtype)
 
 
 # ---- wrong answers --------------------------------------------------------------------------------------------------

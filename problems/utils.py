@@ -96,6 +96,10 @@ def examine(expectation: Expectation, output: Any) -> tuple[float, Mismatch | No
         part = slice(start, start + rows)
         g, e = got[part].to(device=values.device, dtype=torch.float64), values[part].double()
         b = bound[part].double()
+        largest = _largest_share(g, e, b)
+        if largest is not None:
+            report.largest = max(report.largest, largest)
+            continue
         finite = torch.isfinite(e)
         if bool(torch.isnan(e).any()) or not bool((torch.isfinite(b) & (b >= 0))[finite].all()):
             raise ValueError(f"{name}: the reference holds NaN or a bound that is not finite; the case is unusable")
@@ -104,6 +108,19 @@ def examine(expectation: Expectation, output: Any) -> tuple[float, Mismatch | No
         share = torch.where(difference == 0, 0.0, difference / b)        # x/0 = inf: a zero bound allows nothing
         report.add(start, good, torch.nan_to_num(share, nan=torch.inf), g, e, b)
     return report.largest, report.mismatch()
+
+
+def _largest_share(g: Tensor, e: Tensor, b: Tensor) -> float | None:
+    """The largest difference as a share of its bound if all is finite and within bounds, in few steps and with one
+    question to the device; None if anything is not, NaN included, since no comparison with NaN is true.
+    """
+    if not g.numel():
+        return None
+    difference = (g - e).abs_()
+    good = ((difference <= b) & (b < torch.inf)).all()
+    largest = torch.where(difference == 0, 0.0, difference.div_(b)).max()       # x/0: a zero bound allows nothing
+    found = torch.stack([good.double(), largest]).tolist()
+    return float(found[1]) if found[0] else None
 
 
 class _Report:

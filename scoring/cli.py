@@ -19,6 +19,12 @@ from scoring.model import ExitCode, Mode
 from scoring.signals import Terminated, ending
 
 _SELECTION = ("backend", "problem", "kernel", "gpu")
+_JSON = {"run": "one JSON document per record", "build": "one JSON document per record",
+         "tune": "one JSON document per kernel and target", "audit": "one JSON document per answer and case",
+         "leaderboard": "one JSON document per row"}
+_ENDED = "Ctrl-C or SIGTERM: what is judged by then is shown and kept, marked INCOMPLETE (exit code 130 or 143)."
+_CODES = ("Exit codes: 0 everything passed, 1 something failed, 2 usage or configuration, 3 internal, "
+          "4 not available here, 5 nothing matched.")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -42,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
             sub.add_argument("--arch", metavar="ARCH", help="compile for this arch instead of the GPU's own")
             sub.add_argument("-D", dest="define", action="append", type=_define, metavar="NAME=VALUE",
                              help="a value of a kernel's tunable (`list` shows them); repeatable")
-        sub.add_argument("--json", action="store_true", help="one JSON document per record on stdout, nothing else")
+        what = _JSON.get(name, "one JSON document")
+        sub.add_argument("--json", action="store_true", help=f"{what} on stdout, nothing else")
         return sub
 
     verb("list", "problems, kernels and backends", "problem", "backend")
@@ -50,19 +57,23 @@ def parser() -> argparse.ArgumentParser:
     verb("build", "compile kernels and show what the compiler made of them", *_SELECTION)
     run = verb("run", "compile, check, time, and show a table", *_SELECTION)
     tune = verb("tune", "check and time every value of kernels' tunables, case by case", *_SELECTION)
+    run.epilog = f"{_ENDED} {_CODES}"
     run.add_argument("--mode", choices=[mode.value for mode in Mode], help="default: benchmark")
     run.add_argument("--peers", action="store_true", default=None, help="time vendors' libraries in the same rounds")
     run.add_argument("--submission", metavar="FILE", help="score a Python file with custom_kernel(data) instead")
     run.add_argument("--task", metavar="DIR", help="a GPU MODE problem folder to score --submission on")
     run.add_argument("--junit", metavar="PATH", help="also write JUnit XML")
     run.add_argument("--no-save", action="store_true", help="do not keep the records")
+    run.add_argument("--resume", action="store_true",
+                     help="go on with what a run that was ended early has kept: what passed there is not judged again")
     run.add_argument("--checks", metavar="LIST",
                      help="what an emulated device looks for: all (default in test mode), none, or names (bounds, …)")
     tune.add_argument("--vary", action="append", metavar="NAME",
                       help="vary this tunable alone, or these; the others keep their defaults (default: all vary)")
     tune.add_argument("--markdown", action="store_true", help="as GitHub tables, to be kept in a file")
     for sub in (run, tune):
-        sub.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches, e.g. 'm=64,*'")
+        sub.add_argument("--case", action="append", metavar="GLOB",
+                         help="only cases whose name matches, e.g. 'm=64,*'; repeatable")
         sub.add_argument("--seed", type=int,
                          help="base of all seeds, to repeat a run or a case (not in leaderboard mode)")
         sub.add_argument("--seconds", type=float, metavar="S", help="time to spend on one timed case")
@@ -72,14 +83,14 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--emulate", action=argparse.BooleanOptionalAction,
                          help="run HIP kernels on the emulated MI300X, or never (default: where no real one is found)")
     audit = verb("audit", "prove that wrong answers are refused, case by case", "problem")
-    audit.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches")
+    audit.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches; repeatable")
     audit.add_argument("--device", metavar="DEVICE", help="torch device to compute on (default: cuda if there is one)")
     board = verb("leaderboard", "best scores kept so far", "problem")
     board.add_argument("--gpu", metavar="GPU", help="only this GPU label")
     board.add_argument("--markdown", action="store_true", help="as a GitHub table")
     report = verb("report", "one self-contained HTML page of everything kept", "problem")
     report.add_argument("--output", metavar="FILE", help="default: paths.report of the settings")
-    report.add_argument("--limit", type=int, default=500, help="newest records to show")
+    report.add_argument("--limit", type=int, default=500, metavar="N", help="newest records to show (default: 500)")
     return top
 
 
@@ -138,6 +149,8 @@ def _define(text: str) -> tuple[str, str]:
 
 def _contradiction(options: argparse.Namespace) -> str:
     """What is wrong with flags of ``run`` that are right one by one; "" if nothing is."""
+    if options.resume and options.no_save:
+        return "--resume goes on with what was kept, and --no-save keeps nothing"
     if not options.submission:
         return "--task needs --submission FILE" if options.task else ""
     given = [flag for flag, value in (

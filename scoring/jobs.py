@@ -23,7 +23,7 @@ from scoring.builds import Build
 from scoring.config import Config
 from scoring.emulation import EMULATED
 from scoring.judge import Job, Limits
-from scoring.model import Case, Mode
+from scoring.model import NOT_ASKED, Case, Mode
 from scoring.popcorn import server_directives
 from scoring.problem import Problem, discover
 from scoring.sandbox.policy import Policy
@@ -253,7 +253,7 @@ def build(
         kernel, *_others = builds_of(config, candidate, mode, to_run=False).values()
         binary = kernel.make()
     if not to_run:
-        place = replace(place, device=None, reason="compiled; not asked to run")
+        place = replace(place, device=None, reason=NOT_ASKED)
     runner = contestant(candidate.kernel, source.signature(), binary.path, place) if place.device else None
     job = _job(config, candidate.problem, place, candidate.kernel, binary.digest, mode, cases, progress)
     rivals = peers(config, candidate.problem, place) if with_peers and runner else ()

@@ -8,11 +8,12 @@ This process holds what decides (inputs, references, verdict, clock); the code u
 from __future__ import annotations
 
 import datetime
+import operator
 import platform
 import secrets
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from backends.source import KernelSource
     from scoring.caserun import Contestant
     from scoring.problem import Problem
+    from scoring.referee import Referee
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class Job:
     chain: Mapping[str, Any] | None = None          # the commit chain's library and what to load before it
     telemetry: Callable[[], Mapping[str, Any]] = field(default=dict, compare=False)
     progress: Callable[[str], None] = field(default=lambda _text: None, compare=False)
+    checkpoint: Callable[[Record], None] = field(default=lambda _record: None, compare=False)   # what is judged so far
+    earlier: Record | None = None    # of a run that ended early (``resumable``): what passed there is not judged again
     reason: str = ""                 # why it cannot run here
 
     @property
@@ -72,7 +76,7 @@ class Job:
 
     def compiled_only(self) -> Job:
         """The same job without anything to run: what ``build`` shows."""
-        return replace(self, contestant=None, device=None, reason=self.reason or "compiled; not asked to run")
+        return replace(self, contestant=None, device=None, reason=self.reason or model.NOT_ASKED)
 
 
 def rejected(
@@ -110,7 +114,10 @@ def rejected(
 
 
 def score(job: Job) -> Record:
-    """Score one kernel on one target. Failures of the code under test become statuses; nothing is raised for them."""
+    """Score one kernel on one target. Failures of the code under test become statuses; nothing is raised for them.
+
+    After every case but the last ``job.checkpoint`` gets the record so far, which says which cases are left.
+    """
     started = time.monotonic()
     base = _skeleton(job)
     if job.contestant is None or job.device is None:
@@ -118,7 +125,10 @@ def score(job: Job) -> Record:
     from scoring.problem import ProblemError
     from scoring.referee import Referee
 
-    referee = Referee(job, base.seed)
+    def so_far(results: Sequence[CaseResult], left: Sequence[Case]) -> None:
+        job.checkpoint(_judged(job, base, referee, results, started, left))
+
+    referee = Referee(job, base.seed, so_far)
     try:
         results = referee.run()
     except ProblemError as error:       # of a file that all cases need
@@ -132,14 +142,52 @@ def score(job: Job) -> Record:
             base, status=Status.UNAVAILABLE, message=message, seconds=time.monotonic() - started,
             system={**base.system, **referee.facts},
         )
-    status = model.worst([result.status for result in results])
+    return _judged(job, base, referee, results, started)
+
+
+def _judged(
+    job: Job, base: Record, referee: Referee, results: Sequence[CaseResult], started: float, left: Sequence[Case] = (),
+) -> Record:
+    """The record of ``results``; with cases ``left`` to judge it says so, and has no score."""
+    status = model.worst([result.status for result in results] + [Status.INCOMPLETE] * bool(left))
     message = next((r.message for r in results if r.status is status and status is not Status.PASSED), "")
+    facts = dict(referee.facts)
+    if left:
+        facts["cases_unjudged"] = [case.name for case in left]
+        message = message or f"ended after {len(results)} of {len(results) + len(left)} cases"
     return replace(
         base, status=status, message=message, cases=tuple(results), protocol=referee.protocol,
-        score=_score(job, results, status), seconds=time.monotonic() - started,
+        score=_score(job, results, status), seconds=base.seconds + time.monotonic() - started,
         isolation=referee.isolation or base.isolation,
-        system={**base.system, **referee.facts},
+        system={**base.system, **facts},
     )
+
+
+def can_go_on(record: Record) -> bool:
+    """Whether a later run may go on with what a record has: it is incomplete, and nothing failed. Never in leaderboard
+    mode, where whoever ends a run must not choose what is drawn again."""
+    return record.status is Status.INCOMPLETE and record.mode is not Mode.LEADERBOARD
+
+
+def resumable(job: Job, known: Iterable[Record]) -> Record | None:
+    """The first of the ``known`` records that ``job`` can go on with: the same is to be judged in the same place."""
+    if job.device is None:
+        return None
+    wanted = _skeleton(job)
+    names = {case.name for case in job.cases if job.mode is not Mode.TEST or case.group == "tests"}
+    alike = operator.attrgetter("problem", "kernel", "digest", "backend", "target", "gpu", "device", "mode", "evidence")
+
+    def fits(record: Record) -> bool:
+        judged = {result.case.name for result in record.cases}
+        timed = [result for result in record.cases if result.stats is not None]
+        beside = any(result.peers or result.environment.get("peer_notes") for result in timed)
+        return (
+            can_go_on(record) and alike(record) == alike(wanted) and job.seed in (None, record.seed)
+            and judged | set(record.unjudged) == names - set(record.system.get("cases_skipped", ()))
+            and all(record.system.get(fact) == wanted.system.get(fact) for fact in ("driver", "checks", "machine"))
+            and (not timed or beside == bool(job.peers)))
+
+    return next(filter(fits, known), None)
 
 
 def _skeleton(job: Job) -> Record:
@@ -153,7 +201,8 @@ def _skeleton(job: Job) -> Record:
             "seconds": job.binary.seconds, "cached": job.binary.cached,
             "diagnostics": [dict(vars(diagnostic)) for diagnostic in job.binary.diagnostics],
         }
-    system = {
+    earlier = job.earlier
+    system: dict[str, Any] = {
         "python": sys.version.split()[0], "platform": platform.platform(), "machine": platform.machine(),
         "driver": job.device.driver if job.device else "", "peaks": dict(job.target.peaks),
         "peaks_source": job.target.peaks_source, "llc_bytes": job.target.llc_bytes,
@@ -161,13 +210,18 @@ def _skeleton(job: Job) -> Record:
     }
     if job.emulator is not None:
         system["checks"] = job.emulator["options"]["checks"]
+    if earlier is not None:
+        system["resumed"] = int(earlier.system.get("resumed", 0)) + 1
+    seed = earlier.seed if earlier else job.seed
     return Record(
-        id=secrets.token_hex(16), created=_now(),
-        problem=job.problem.name, kernel=job.kernel, digest=job.digest, backend=job.target.backend,
-        target=job.target.arch, gpu=job.target.gpu, device=job.device.name if job.device else "", mode=job.mode,
+        id=earlier.id if earlier else secrets.token_hex(16), created=_now(),
+        seconds=earlier.seconds if earlier else 0.0, problem=job.problem.name, kernel=job.kernel, digest=job.digest,
+        backend=job.target.backend, target=job.target.arch, gpu=job.target.gpu,
+        device=job.device.name if job.device else "", mode=job.mode,
         status=Status.PASSED, evidence=Evidence.MEASURED if job.emulator is None else Evidence.MODELLED,
         ranking_by=job.problem.ranking_by,
-        seed=job.seed if job.seed is not None else secrets.randbits(31), usage=usage, compile=compiled, system=system,
+        seed=seed if seed is not None else secrets.randbits(31), usage=usage, compile=compiled, system=system,
+        isolation=earlier.isolation if earlier else "process",
     )
 
 

@@ -13,12 +13,13 @@ from xml.etree import ElementTree as ET
 
 from scoring import units
 from scoring.model import CaseResult, Record, Status
-from scoring.render import diagnostics, idle_note, title_of
+from scoring.render import diagnostics, idle_note, left_note, title_of
 from scoring.tables import NOT_RUN
 from scoring.units import one_line, printable
 
 # The machinery broke or was stopped, as against an answer that is wrong.
-_ERRORS = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SANDBOX_VIOLATION)
+_ERRORS = (Status.COMPILE_ERROR, Status.RUNTIME_ERROR, Status.TIMEOUT, Status.SANDBOX_VIOLATION,
+           Status.INCOMPLETE)
 
 
 def document(records: Sequence[Record]) -> str:
@@ -64,7 +65,11 @@ def _testcases(record: Record) -> list[ET.Element]:
         _add_outcome(element, result.status, result.message or note, result.message)
         _add_output(element, record, result)
         elements.append(element)
-    if record.status not in {result.status for result in record.cases} and (
+    if record.unjudged:
+        element = ET.Element("testcase", {"classname": classname, "name": variant, "time": _seconds(record.seconds)})
+        _add_outcome(element, Status.INCOMPLETE, left_note(record), "\n".join(record.unjudged))
+        elements.append(element)
+    elif record.status not in {result.status for result in record.cases} and (
             record.status is not Status.PASSED or not record.cases):
         element = ET.Element("testcase", {"classname": classname, "name": variant, "time": _seconds(record.seconds)})
         note = idle_note(record) if record.status in NOT_RUN else record.message

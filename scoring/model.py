@@ -15,6 +15,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 SCHEMA = 1
+NOT_ASKED = "compiled; not asked to run"      # the message of a record that was only built
 
 
 class Status(StrEnum):
@@ -22,6 +23,7 @@ class Status(StrEnum):
 
     PASSED = "PASSED"
     UNAVAILABLE = "UNAVAILABLE"                    # compiled, but no device here to run on
+    INCOMPLETE = "INCOMPLETE"                      # of a record alone: the run was ended, with nothing wrong until then
     UNSUPPORTED = "UNSUPPORTED"                    # the kernel declined the shape (KernelStatus kUnsupportedShape)
     COMPILE_ERROR = "COMPILE_ERROR"
     RUNTIME_ERROR = "RUNTIME_ERROR"                # vendor error code, exception, or a crash
@@ -37,9 +39,9 @@ class Status(StrEnum):
 
 # Least to most severe: a record takes the last one its cases reach.
 SEVERITY = (
-    Status.PASSED, Status.UNAVAILABLE, Status.UNSUPPORTED, Status.INCORRECT_NUMERICAL, Status.INCORRECT_DTYPE,
-    Status.INCORRECT_SHAPE, Status.MUTATED_INPUT, Status.TIMING_MISMATCH, Status.RUNTIME_ERROR, Status.TIMEOUT,
-    Status.COMPILE_ERROR, Status.TAMPERED, Status.SANDBOX_VIOLATION,
+    Status.PASSED, Status.UNAVAILABLE, Status.INCOMPLETE, Status.UNSUPPORTED, Status.INCORRECT_NUMERICAL,
+    Status.INCORRECT_DTYPE, Status.INCORRECT_SHAPE, Status.MUTATED_INPUT, Status.TIMING_MISMATCH, Status.RUNTIME_ERROR,
+    Status.TIMEOUT, Status.COMPILE_ERROR, Status.TAMPERED, Status.SANDBOX_VIOLATION,
 )
 
 
@@ -176,6 +178,13 @@ class Record:
     def __post_init__(self) -> None:
         if self.score is not None and self.status is not Status.PASSED:
             raise ValueError(f"{self.status}: a score belongs to a passing record and to no other")
+        if self.unjudged and self.status in (Status.PASSED, Status.UNAVAILABLE):
+            raise ValueError(f"{self.status}: not with {len(self.unjudged)} cases left to judge")
+
+    @property
+    def unjudged(self) -> Sequence[str]:
+        """Names of the cases that were still to be judged when the run ended; none in a complete record."""
+        return tuple(self.system.get("cases_unjudged") or ())
 
     def to_json(self) -> dict[str, Any]:
         """A JSON-ready dict; keys are the field names."""

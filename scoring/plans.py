@@ -18,14 +18,15 @@ from pathlib import Path
 
 import backends
 from backends.base import Availability, Binary, CompileError, SourceError
-from scoring import builds, config, jobs
-from scoring.judge import rejected, score
+from scoring import builds, config, jobs, units
+from scoring.judge import Job, rejected, score
+from scoring.keeping import Keeper
 from scoring.model import Case, ExitCode, Mode, Record
 from scoring.problem import Problem
 from scoring.progress import Progress
 from scoring.sandbox import leftovers
 
-Steps = Generator[tuple[str, Callable[[], Record]], None, None]       # (what it is, how to make it)
+Steps = Generator[tuple[str, Callable[[Keeper], Record]], None, None]       # (what it is, how to make it)
 
 
 class Plan:
@@ -100,7 +101,7 @@ def _title(candidate: jobs.Candidate, build_only: bool) -> str:
 
 def _record(
     settings: config.Config, options: argparse.Namespace, candidate: jobs.Candidate, compiled: Future[Binary],
-    mode: Mode, build_only: bool, progress: Progress, cases: Sequence[Case],
+    mode: Mode, build_only: bool, progress: Progress, cases: Sequence[Case], keeper: Keeper,
 ) -> Record:
     """The record of a candidate that a compiler has accepted or refused."""
     try:
@@ -114,7 +115,18 @@ def _record(
     name = candidate.problem.name
     chosen = ["--backend", candidate.place.backend.name, "--problem", name,
               "--kernel", f"{name}/{candidate.source.variant}"]
-    return _repeatable(score(job), options, chosen, candidate.defines)
+    finish = partial(_repeatable, options=options, chosen=chosen, defines=candidate.defines)
+    return _scored(job, keeper, finish, progress)
+
+
+def _scored(job: Job, keeper: Keeper, finish: Callable[[Record], Record], progress: Progress) -> Record:
+    """The record of a job, ``finish``ed; ``keeper`` gets it after every case."""
+    earlier = keeper.earlier(job)
+    if earlier is not None:
+        progress.note(f"{job.kernel}: resumed with {units.plural(len(earlier.cases), 'case')} of {earlier.id[:8]}")
+    elif keeper.resume:
+        progress.note(f"{job.kernel}: nothing to resume")
+    return finish(score(replace(job, earlier=earlier, checkpoint=lambda record: keeper.checkpoint(finish(record)))))
 
 
 def _repeatable(
@@ -162,7 +174,8 @@ def submission_plan(settings: config.Config, options: argparse.Namespace, path: 
         )
         where = ["--task", options.task] if options.task else ["--problem", problem.name]
         chosen = ["--submission", str(path), *where, "--backend", place.backend.name]
-        yield f"{path.name} on {place.target.gpu}", lambda: _repeatable(score(job), options, chosen, {})
+        finish = partial(_repeatable, options=options, chosen=chosen, defines={})
+        yield f"{path.name} on {place.target.gpu}", lambda keeper: _scored(job, keeper, finish, progress)
 
     plan.make_steps = steps
     return plan

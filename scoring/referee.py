@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -42,15 +42,23 @@ def needed(job: Job) -> list[Path]:
 
 
 class Referee:
-    """Runs the cases of one job, replacing the worker when it dies."""
+    """Runs the cases of one job, replacing the worker when it dies.
 
-    def __init__(self, job: Job, seed: int):
+    ``so_far(results, left)`` is called after every case but the last, with the cases that are left to judge.
+    """
+
+    def __init__(
+        self, job: Job, seed: int,
+        so_far: Callable[[Sequence[CaseResult], Sequence[Case]], None] = lambda results, left: None,
+    ):
         self.job = job
+        self.so_far = so_far
         self.seeds: SeedSource = SeedSource(seed)
+        self.kept = _kept(job.earlier.cases) if job.earlier is not None else {}     # by the label of its seeds
         self.worker: session.WorkerProcess | None = None
         self.unloadable: WorkerFailure | None = None
         self.facts: dict[str, Any] = {}
-        self.protocol = ""
+        self.protocol = job.earlier.protocol if job.earlier is not None else ""
         self.isolation = ""
         self.library: ChainLibrary | None = None
         self.overheads: dict[str, tuple[Overhead, ...]] = {}      # by the case's group and name
@@ -91,25 +99,34 @@ class Referee:
         if timed and self.job.chain is not None:
             self._calibrate(self.job.chain, benchmarks or tests)
         if timed and not benchmarks:        # a slow device: the cases it can do are worth a time, if not a score
-            return self._all(tests, timed=True)
-        results = self._all(tests, timed=False)
-        if timed and all(result.status is Status.PASSED for result in results):
-            results += self._all(benchmarks, timed=True)
+            return self._all(tests, [], timed=True)
+        benchmarks = benchmarks if timed else []
+        results = self._all(tests, benchmarks, timed=False)
+        if all(result.status is Status.PASSED for result in results):
+            results += self._all(benchmarks, [], timed=True, before=results)
         return results
 
-    def _all(self, cases: Sequence[Case], timed: bool) -> list[CaseResult]:
-        results = []
+    def _all(
+        self, cases: Sequence[Case], later: Sequence[Case], timed: bool, before: Sequence[CaseResult] = (),
+    ) -> list[CaseResult]:
+        """The results of ``cases``, of which those ``before`` are not; ``later`` ones follow if all of these pass."""
+        results: list[CaseResult] = []
         for index, case in enumerate(cases, 1):
             self.job.progress(f"{self.job.kernel} on {self.job.target.gpu}: {case.name} ({index}/{len(cases)})")
             started = time.monotonic()
-            result = self._case(case, timed)
-            results.append(replace(result, seconds=time.monotonic() - started))
+            seeds = self.seeds.of(case)
+            result = self.kept.get(seeds.label)
+            if result is None or (timed and result.stats is None):
+                result = replace(self._case(case, seeds, timed), seconds=time.monotonic() - started)
+            results.append(result)
+            good = all(result.status is Status.PASSED for result in results)
+            if left := [*cases[index:], *(later if good else ())]:
+                self.so_far([*before, *results], left)
         return results
 
-    def _case(self, case: Case, timed: bool) -> CaseResult:
+    def _case(self, case: Case, seeds: SeedSource, timed: bool) -> CaseResult:
         if time.monotonic() > self.deadline:
             return CaseResult(case, Status.TIMEOUT, message=f"the job's {self.job.limits.job_seconds:g} s are over")
-        seeds = self.seeds.of(case)
         run: CaseRun | None = None
         try:
             with (run := self._prepare(case, seeds)):
@@ -138,6 +155,8 @@ class Referee:
         copies = not job.contestant.parameters       # a submission returns memory of its own
         wanted = []
         for case in cases:
+            if f"{_label(case)}#1" in self.kept:
+                continue
             key = (job.problem.path, case.name, job.torch_device, copies)
             known = calibration.KNOWN.get(key, job.torch_device)
             if known:
@@ -314,6 +333,13 @@ class Referee:
         if self.job.torch_device == "cpu" or device is None or not device.memory_bytes:
             return 1 << 30
         return device.memory_bytes // 6
+
+
+def _kept(results: Sequence[CaseResult]) -> dict[str, CaseResult]:
+    """Those that passed, by the label of the seeds each case got."""
+    seeds = SeedSource(0)
+    labelled = [(seeds.of(result.case).label, result) for result in results]
+    return {label: result for label, result in labelled if result.status is Status.PASSED}
 
 
 def _label(case: Case) -> str:

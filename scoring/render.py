@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scoring import units
-from scoring.model import Case, CaseResult, Evidence, Record, Stats, Status
-from scoring.tables import NOT_RUN, WIDTH, Column, Style, draw, markdown, shorten, total_width
+from scoring.model import NOT_ASKED, Case, CaseResult, Evidence, Record, Stats, Status
+from scoring.tables import NOT_RUN, UNDECIDED, WIDTH, Column, Style, draw, markdown, shorten, total_width
 from scoring.units import one_line, printable
 
 if TYPE_CHECKING:
@@ -43,8 +43,8 @@ def summary(records: Sequence[Record], style: Style | None = None) -> str:
         Column("status", [status_of(record) for record in records], right=False),
         Column("cases", [passed_of(record) for record in records]),
         Column("score", [units.time(record.score) for record in records]),
-        Column("TFLOP/s", [units.digits(geomean(r.tflops for r in record.cases)) for record in records], optional=3),
-        Column("roofline", [units.percent(geomean(r.roofline_fraction for r in record.cases)) for record in records]),
+        Column("TFLOP/s", [units.digits(overall(record, "tflops")) for record in records], optional=3),
+        Column("roofline", [units.percent(overall(record, "roofline_fraction")) for record in records]),
         Column("best peer", [best_peer(record) for record in records], right=False, optional=1),
         Column("evidence", [record.evidence if is_timed(record) else "" for record in records], right=False),
         Column("isolation", [one_line(record.isolation) if record.cases else "" for record in records], right=False),
@@ -92,6 +92,8 @@ def failures(records: Sequence[Record], style: Style | None = None) -> str:
                 inputs = f" (generate_input seed {result.seed})" if result.seed else ""
                 lines += [f"  {one_line(result.case.name)}: {result.status}{inputs}",
                           *_gutter(result.message, "    "), *_repeat(record, result)]
+        if record.unjudged:
+            lines.append(f"  and {left_note(record)}")
         where = markdown(title) if style.is_markdown else style.paint("bad", title)
         blocks.append(f"{where}\n" + (f"\n{style.block(lines)}" if style.is_markdown else style.block(lines)))
     return "\n\n".join([style.heading("Failures").rstrip("\n"), *blocks]) if blocks else ""
@@ -123,8 +125,13 @@ def leaderboard(rows: Sequence[LeaderboardRow], fmt: str = "simple", *, color: b
 
 def verdict(records: Sequence[Record]) -> str:
     """``8 passed, 2 failed, 1 not run``."""
-    failing, idle = sum(map(failed, records)), sum(record.status in NOT_RUN for record in records)
-    counts = ((len(records) - failing - idle, "passed"), (failing, "failed"), (idle, "not run"))
+    built = sum(record.message == NOT_ASKED for record in records)
+    counts = (
+        (sum(record.status is Status.PASSED for record in records), "passed"),
+        (sum(map(failed, records)), "failed"),
+        (sum(record.status is Status.INCOMPLETE for record in records), "incomplete"),
+        (built, "compiled"),
+        (sum(record.status in NOT_RUN for record in records) - built, "not run"))
     return ", ".join(f"{count} {what}" for count, what in counts if count) or "nothing ran"
 
 
@@ -140,8 +147,9 @@ def github_summary(records: Sequence[Record]) -> str:
 
 def github_annotations(records: Sequence[Record]) -> list[str]:
     """Workflow commands: one per compiler message of a failing record, else one per place where an emulated device
-    found something, else one per failing record."""
-    lines = []
+    found something, else one per failing record; and one per record that is not complete."""
+    lines = [f"::warning title={_property(title_of(record))}::{_command(left_note(record))}"
+             for record in records if record.unjudged]
     for record in filter(failed, records):
         found = record.compile.get("diagnostics") or _located(record)
         for entry in found:
@@ -169,8 +177,8 @@ def _located(record: Record) -> list[dict[str, Any]]:
 
 
 def failed(record: Record) -> bool:
-    """Neither passed nor merely impossible to run here."""
-    return record.status is not Status.PASSED and record.status not in NOT_RUN
+    """Not passed, and neither impossible to run here nor ended early with nothing wrong until then."""
+    return record.status is not Status.PASSED and record.status not in UNDECIDED
 
 
 def title_of(record: Record) -> str:
@@ -198,6 +206,17 @@ def idle_note(record: Record) -> str:
     return ": ".join(part for part in (what, message) if part) or "not run"
 
 
+def left_note(record: Record) -> str:
+    """What was left to judge when the run was ended; "" of a complete record."""
+    done, left = len(record.cases), len(record.unjudged)
+    return f"the run was ended after {done} of {units.plural(done + left, 'case')}" if left else ""
+
+
+def overall(record: Record, figure: str) -> float | None:
+    """Geometric mean of a figure over all timed cases; None of a record that does not have all of them."""
+    return None if record.unjudged else geomean(getattr(result, figure) for result in record.cases)
+
+
 def _cases(record: Record, style: Style) -> str:
     """Heading and one row per case of one record."""
     modelled = is_timed(record) and record.evidence is Evidence.MODELLED
@@ -208,6 +227,10 @@ def _cases(record: Record, style: Style) -> str:
     skipped = record.system.get("cases_skipped") or ()
     if skipped:
         heading += f" · {units.plural(len(skipped), 'case')} left out: {one_line(record.system['cases_skipped_why'])}"
+    if record.unjudged:
+        heading += f" · INCOMPLETE: {left_note(record)}"
+    if record.message == NOT_ASKED:
+        return ""
     if not record.cases:
         return style.heading(heading).rstrip("\n") if record.status in NOT_RUN else ""
     results = record.cases
@@ -269,13 +292,15 @@ def target_of(record: Record) -> str:
 
 
 def status_of(record: Record) -> str:
+    if record.message == NOT_ASKED:
+        return "compiled"
     absent = record.status is Status.UNAVAILABLE and record.compile and not record.device and not record.cases
     return "UNAVAILABLE: compiled; no device" if absent else str(record.status)
 
 
 def passed_of(record: Record) -> str:
     count = sum(result.status is Status.PASSED for result in record.cases)
-    return f"{count}/{len(record.cases)}" if record.cases else ""
+    return f"{count}/{len(record.cases) + len(record.unjudged)}" if record.cases else ""
 
 
 def is_timed(record: Record) -> bool:
@@ -296,7 +321,7 @@ def _against(result: CaseResult, peer: str) -> str:
 
 def best_peer(record: Record) -> str:
     """The peer that is hardest to beat over all cases, with the geometric mean of the speed-ups over it."""
-    timed = [result for result in record.cases if result.stats]
+    timed = [result for result in record.cases if result.stats and not record.unjudged]
     common = set.intersection(*(set(result.peers) for result in timed)) if timed else set()
     if not common:
         return ""

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from scoring import charts, render, units
 from scoring.model import CaseResult, Evidence, Record, Status
 from scoring.store import workload
-from scoring.tables import NOT_RUN, shorten
+from scoring.tables import NOT_RUN, UNDECIDED, shorten
 from scoring.units import one_line, printable
 
 if TYPE_CHECKING:
@@ -83,12 +83,13 @@ def current(records: Iterable[Record]) -> list[Record]:
     """The newest record of every kernel on every GPU, best score first within a problem and GPU.
 
     A newer run without times does not hide an older one with times unless it failed: it says less, and nothing
-    different. Measured and modelled times stand side by side.
+    different; nor does one that was ended early hide one that was not. Measured and modelled times stand side by side.
     """
     newest = sorted(records, key=lambda record: record.created, reverse=True)
     kept: list[Record] = []
     for runs in _grouped(newest, lambda r: (r.problem, r.kernel, r.gpu)).values():
-        timed = {run.evidence: run for run in reversed(runs) if render.is_timed(run)}
+        timed = {run.evidence: run for run in sorted(runs, key=lambda run: (not run.unjudged, run.created))
+                 if render.is_timed(run)}
         kept += timed.values()
         if not render.is_timed(runs[0]) and (render.failed(runs[0]) or not timed):
             kept.append(runs[0])
@@ -128,12 +129,12 @@ def _card(group: Sequence[Record]) -> dict[str, Any]:
 
 
 def _row(record: Record) -> dict[str, Any]:
-    kind = "good" if record.status is Status.PASSED else "idle" if record.status in NOT_RUN else "bad"
+    kind = "good" if record.status is Status.PASSED else "idle" if record.status in UNDECIDED else "bad"
     return {
-        "record": record, "kind": kind, "roofline": render.geomean(r.roofline_fraction for r in record.cases),
-        "tflops": render.geomean(r.tflops for r in record.cases), "peer": render.best_peer(record),
+        "record": record, "kind": kind, "roofline": render.overall(record, "roofline_fraction"),
+        "tflops": render.overall(record, "tflops"), "peer": render.best_peer(record),
         "modelled": render.is_timed(record) and record.evidence is Evidence.MODELLED,
-        "note": render.idle_note(record) if record.status in NOT_RUN else ""}
+        "note": render.idle_note(record) if record.status in NOT_RUN else render.left_note(record)}
 
 
 def _failure(record: Record) -> dict[str, Any]:
@@ -180,7 +181,7 @@ def _roofline(group: Sequence[Record], series: Mapping[tuple[str, str], int]) ->
     chart = charts.roofline(pairs, peaks)
     legend = [(number, one_line(f"{record.problem} {record.kernel}")) for number, record in pairs]
     return {"title": render.target_of(group[0]), "modelled": group[0].evidence is Evidence.MODELLED, "chart": chart,
-            "legend": legend} if chart else None
+            "legend": legend} if chart and chart.roofs else None
 
 
 def _history(

@@ -102,6 +102,7 @@ class Store:
     def add(self, record: Record) -> None:
         """Keep ``record``; when this returns it survives a crash. Adding the same record again changes nothing.
 
+        One that says which cases were still to be judged gives way to what became of it: a record of the same id.
         Raises ``StoreError``, too, for an id that already belongs to another record.
         """
         try:
@@ -112,13 +113,16 @@ class Store:
             record.id, record.created, record.problem, record.kernel, record.backend, record.target, record.gpu,
             record.mode, record.status, record.evidence, record.protocol, workload(record))]
         with self._connect(write=True) as connection, _transaction(connection):
+            kept = connection.execute("SELECT id, json FROM records WHERE id = ?", row[:1]).fetchone()
+            if kept is not None:
+                if kept["json"] == text:
+                    return
+                if not self._record(kept).unjudged:
+                    raise StoreError(f"{self.path}: id {record.id} already belongs to another record")
+                connection.execute("DELETE FROM records WHERE id = ?", row[:1])
             connection.execute(
                 "INSERT INTO records (id, created, problem, kernel, backend, target, gpu, mode, status, evidence,"
-                " protocol, workload, score, json) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?) ON CONFLICT (id) DO NOTHING",
-                [*row, record.score, text])
-            (kept,) = connection.execute("SELECT json FROM records WHERE id = ?", row[:1]).fetchone()
-            if kept != text:
-                raise StoreError(f"{self.path}: id {record.id} already belongs to another record")
+                " protocol, workload, score, json) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)", [*row, record.score, text])
 
     def get(self, record_id: str) -> Record | None:
         """The record with this id, or whose id alone begins so; None if there is none.

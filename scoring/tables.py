@@ -14,7 +14,8 @@ from typing import TextIO
 from scoring.model import Status
 
 WIDTH = 160                            # columns a table may take before it gives up detail
-NOT_RUN = (Status.UNAVAILABLE,)        # neither passed nor failed
+NOT_RUN = (Status.UNAVAILABLE,)
+UNDECIDED = (*NOT_RUN, Status.INCOMPLETE)      # neither passed nor failed
 _COLORS = {"good": "32", "bad": "31", "strong": "1", "warn": "33"}
 
 
@@ -97,7 +98,7 @@ def _colored(cell: str, style: Style) -> str:
     first = cell.split(":")[0].split(" ")[0]
     if first not in Status.__members__:
         return cell
-    return style.paint("good" if first == Status.PASSED else "warn" if first in NOT_RUN else "bad", cell)
+    return style.paint("good" if first == Status.PASSED else "warn" if first in UNDECIDED else "bad", cell)
 
 
 def grid(columns: Sequence[Column], fmt: str = "simple") -> str:

@@ -33,6 +33,7 @@ HOST_SLOTS = 4               # on a CPU: making and checking inputs takes as lon
 CACHE_FACTOR = 2.2           # slots together exceed the last-level cache by this factor
 CHAIN_SECONDS = 2.5e-3       # of calls in a chain on a GPU: some 20 µs of jitter are then a small share
 CHAIN_LINKS = 12, 64         # at least and at most
+LONG_CHAIN, LONG_LINKS = 12e-3, 4        # seconds of calls that are enough, however few; but so many links
 CHAIN_BYTES = 8 << 30        # of all its slots: each of them is made and checked anew for every chain
 SHORTEST = 1e-9              # seconds; nothing that is called takes less
 AGREEMENT_SECONDS, AGREEMENT_SHARE = 2e-6, 0.03      # between a claim and the judge's clock
@@ -71,13 +72,15 @@ def chain_lengths(
     """How many links a chain may have, longest first; ``roofline_seconds`` None where nobody knows.
 
     Chosen before the contestant is known, for its overhead must be measured before. On a GPU one length, such that the
-    jitter of a request is small against the calls in it; on a host two, for calls that are slow.
+    jitter of a request is small against the calls in it; on a host two, for calls that are slow. Every link costs a
+    reference, and one of the longest calls a tenth of a second and more: these get fewer links.
     """
     if host:
         return HOST_SLOTS, 2
     likely = 1.5 * (roofline_seconds or 0.0) + 5e-6
     fitting = max(2, min(memory_limit, CHAIN_BYTES) // max(bytes_per_slot, 1))
     least, most = CHAIN_LINKS
+    least = max(LONG_LINKS, min(least, math.ceil(LONG_CHAIN / likely)))
     return (min(most, max(least, math.ceil(CHAIN_SECONDS / likely)), fitting),)
 
 

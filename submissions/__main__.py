@@ -53,7 +53,8 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m submissions", description="Pack a kernel for a leaderboard, lint a submission, run one.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    pack = commands.add_parser("pack", help="write one submission.py from a kernel of the tree")
+    pack = commands.add_parser("pack", help="write one submission.py from a kernel of the tree",
+                               description="Write one submission.py from a kernel of the tree.")
     pack.add_argument("kernel", help="a kernel file, or its name: problem/variant or language/problem/variant")
     pack.add_argument("--leaderboard", metavar="NAME", help="default: the problem's name with dashes")
     pack.add_argument("--gpu", nargs="+", default=[], metavar="LABEL", help="default: the best GPU the kernel supports")
@@ -63,17 +64,20 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
     pack.set_defaults(run=_pack)
 
-    lint = commands.add_parser("lint", help="say what a server would refuse a file for")
-    lint.add_argument("file", type=Path)
+    lint = commands.add_parser("lint", help="say what a server would refuse a file for",
+                               description="Say what a server would refuse a file for. The file is read, never run.")
+    lint.add_argument("file", type=Path, help="a submission.py")
     lint.add_argument("--leaderboard", metavar="NAME", help="as on popcorn-cli's command line")
     lint.add_argument("--gpu", nargs="+", default=[], metavar="LABEL", help="as on popcorn-cli's command line")
     lint.add_argument("--json", action="store_true", help="a JSON list instead of lines")
     lint.set_defaults(run=_lint)
 
-    evaluate = commands.add_parser("eval", help="run a submission as GPU MODE's runner would")
+    evaluate = commands.add_parser("eval", help="run a submission as GPU MODE's runner would",
+                                   description="Run a submission as GPU MODE's runner would, on this machine.")
     evaluate.add_argument("problem", type=Path, help="a folder with task.yml, or its name below problems/")
-    evaluate.add_argument("submission", type=Path)
-    evaluate.add_argument("--mode", choices=("test", "benchmark", "leaderboard", "profile"), default="test")
+    evaluate.add_argument("submission", type=Path, help="a submission.py for a device that is here")
+    evaluate.add_argument("--mode", choices=("test", "benchmark", "leaderboard", "profile"), default="test",
+                          help="leaderboard runs test and benchmark first (default: test)")
     evaluate.add_argument("--seed", type=int, help="the secret seed (POPCORN_SEED)")
     evaluate.add_argument("--timeout", type=float, metavar="SECONDS", help="per run; default: the task's")
     evaluate.add_argument("--ours", action="store_true", help="use our evaluator even if the task brings one")
@@ -157,6 +161,8 @@ def _lint(options: argparse.Namespace) -> int:
     else:
         for finding in findings:
             print(finding)
+        if not findings:
+            print(f"{options.file}: nothing found")
     return lint.exit_code(findings)
 
 

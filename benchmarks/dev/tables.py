@@ -4,8 +4,9 @@
     python -m scoring run --backend cuda --peers --json > records.jsonl
     python benchmarks/dev/tables.py records.jsonl [more.jsonl] > tables.md
 
-A run may be cut in parts (--kernel 'fp8_gemm/*', --kernel '*mla*'): of a kernel that occurs twice the newest record
-counts. What was modelled or emulated is left out: the page has what was measured.
+A run may be cut in parts (--kernel 'fp8_gemm/*', --case 'm=1024,*'), or be ended early: of a kernel that occurs twice
+the newest code counts, and of each of its cases the newest result. What is missing is said. What was modelled or
+emulated is left out: the page has what was measured.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from scoring import model, units  # noqa: E402
+from scoring import model, render, units  # noqa: E402
 from scoring.model import CaseResult, Evidence, Record, Status  # noqa: E402
 from scoring.tables import Column, Style, draw, grid  # noqa: E402
 
@@ -27,8 +29,8 @@ STYLE = Style("pipe", width=10_000)
 
 
 def read(paths: Sequence[Path]) -> list[Record]:
-    """One record per problem, kernel and target, the newest, in order of those names; a cut line is no record."""
-    newest: dict[tuple[str, str, str], Record] = {}
+    """One record per problem, kernel and target, of the newest code, in order of those names; a cut line is none."""
+    found: dict[tuple[str, str, str], list[Record]] = {}
     for path in paths:
         for line in path.read_text().splitlines():
             try:
@@ -39,10 +41,25 @@ def read(paths: Sequence[Path]) -> list[Record]:
             if record.evidence is not Evidence.MEASURED:
                 print(f"{path}: left out {name(record)}: {record.evidence}", file=sys.stderr)
                 continue
-            key = (record.problem, record.kernel, record.target)
-            if key not in newest or record.created >= newest[key].created:
-                newest[key] = record
-    return [newest[key] for key in sorted(newest)]
+            found.setdefault((record.problem, record.kernel, record.target), []).append(record)
+    return [joined(sorted(found[key], key=lambda record: record.created)) for key in sorted(found)]
+
+
+def joined(records: Sequence[Record]) -> Record:
+    """One record with the newest result of every case that the newest code was judged on; oldest record first."""
+    newest = records[-1]
+    parts = [record for record in records if record.digest == newest.digest and record.mode is newest.mode]
+    if len(parts) == 1:
+        return newest
+    results = {(result.case.group, result.case.name): result for record in parts for result in record.cases}
+    judged = {case for _, case in results}
+    left = [case for case in dict.fromkeys(case for record in parts for case in record.unjudged) if case not in judged]
+    status = model.worst([result.status for result in results.values()] + [Status.INCOMPLETE] * bool(left))
+    return replace(
+        newest, cases=tuple(results.values()), status=status, score=None,
+        message=f"{len(left)} cases are missing" if left else newest.message if status is newest.status else "",
+        seconds=sum(record.seconds for record in parts), system={
+            **newest.system, "cases_unjudged": left, "seeds": ", ".join(str(record.seed) for record in parts)})
 
 
 def name(record: Record) -> str:
@@ -72,16 +89,23 @@ def ahead(record: Record) -> str:
     return ", ".join(found)
 
 
+def judged(record: Record) -> str:
+    """How many cases there are; if not all of them were judged, or passed, how many."""
+    passed, every = sum(result.status is Status.PASSED for result in record.cases), len(record.cases)
+    left = len(record.unjudged)
+    what = f"{passed} of {every + left} passed" if passed < every else f"{every} of {every + left} judged"
+    return what if left or passed < every else str(every)
+
+
 def summary(records: Sequence[Record]) -> str:
     """A row per kernel that has cases, then how many there were."""
     shown = [record for record in records if record.cases]
     times = [[result.stats.median for result in timed(record) if result.stats is not None] for record in shown]
     passed = [sum(result.status is Status.PASSED for result in record.cases) for record in shown]
-    every = [len(record.cases) for record in shown]
+    every = [len(record.cases) + len(record.unjudged) for record in shown]
     table = grid([
         Column("kernel", [name(record) for record in shown], right=False),
-        Column("cases", [str(all_) if count == all_ else f"{count} of {all_} passed"
-                         for count, all_ in zip(passed, every, strict=True)]),
+        Column("cases", [judged(record) for record in shown]),
         Column("timed", [str(len(values)) for values in times]),
         Column("geomean", [units.time(geomean(values)) if values else "–" for values in times]),
         Column("beside", [ahead(record) or "–" for record in shown], right=False),
@@ -105,7 +129,8 @@ def circumstances(record: Record) -> str:
     return ", ".join(filter(None, (
         record.created[:10], record.device, f"driver {driver}" if driver else "",
         str(record.compile.get("version", "")).partition(";")[0], f"torch {torch}" if torch else "",
-        f"{min(clocks):.0f} to {max(clocks):.0f} MHz" if clocks else "", record.protocol, f"seed {record.seed}")))
+        f"{min(clocks):.0f} to {max(clocks):.0f} MHz" if clocks else "", record.protocol,
+        f"seed {record.system.get('seeds', record.seed)}", render.left_note(record))))
 
 
 def against(result: CaseResult, peer: str) -> str:
@@ -113,6 +138,12 @@ def against(result: CaseResult, peer: str) -> str:
         return "–"
     median = result.peers[peer].median
     return f"{units.time(median)} ({units.ratio(median / result.stats.median)})"
+
+
+def events(result: CaseResult) -> str:
+    """What device events said of a case whose time is the judge's own bound; "" of the others."""
+    claim = result.environment.get("claim")
+    return units.time(claim) if result.environment.get("clock") == "judge" and claim else ""
 
 
 def cases(record: Record) -> str:
@@ -125,6 +156,7 @@ def cases(record: Record) -> str:
         Column("TFLOP/s", [units.digits(result.tflops) for result in rows]),
         Column("GB/s", [units.digits(result.gbps) for result in rows]),
         Column("of roofline", [units.percent(result.roofline_fraction) for result in rows]),
+        Column("events, where the judge's clock counts", [events(result) for result in rows]),
         *(Column(peer, [against(result, peer) for result in rows]) for peer in peers_of(record)),
     ], STYLE)
 

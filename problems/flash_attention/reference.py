@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from attention import attention_bounds, attention_rows
+from attention import attention_bounds, attention_rows, dense_attention
 from attention_queries import random_operands, sample_rows, visible_keys
 from utils import Expectation, check_outputs, default_device, generator
 
@@ -46,20 +46,15 @@ def expected(
         index = tuple(part.to(q.device) for part in sample_rows(batch, sq, hq, sample, seed))
 
     if index is None:
-        o = torch.empty(batch, sq, hq, dim, device=q.device)
-        lse = torch.empty(batch, hq, sq, device=q.device)
+        o = torch.empty(batch * hq, sq, dim, device=q.device)
+        lse = torch.empty(batch * hq, sq, device=q.device)
         o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
-        visible = visible_keys(torch.arange(sq, device=q.device), sq, sk, causal).repeat_interleave(group)
-        for b in range(batch):
-            for h in range(hk):
-                heads = slice(h * group, (h + 1) * group)
-                rows = q[b, :, heads].reshape(sq * group, -1)
-                answer = attention_rows(rows, k[b, :, h], v[b, :, h], visible, scale)
-                bounds = attention_bounds(*answer, q.dtype)
-                for full, part in ((o, answer[0]), (o_bound, bounds[0])):
-                    full[b, :, heads] = part.view(sq, group, dim)
-                for full, part in ((lse, answer[2]), (lse_bound, bounds[1])):
-                    full[b, heads] = part.view(sq, group).T
+        visible = visible_keys(torch.arange(sq, device=q.device), sq, sk, causal)
+        for some, answer in dense_attention(q, k, v, visible, scale):
+            o[some], lse[some] = answer[0], answer[2]
+            o_bound[some], lse_bound[some] = attention_bounds(*answer, q.dtype)
+        o, o_bound = (x.view(batch, hq, sq, dim).transpose(1, 2).contiguous() for x in (o, o_bound))
+        lse, lse_bound = (x.view(batch, hq, sq) for x in (lse, lse_bound))
         lse_index = None
     else:
         b_of, i_of, h_of = (part.to(q.device) for part in index)

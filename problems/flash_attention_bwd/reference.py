@@ -39,7 +39,7 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from attention import UNIT_ROUNDOFF, attention_rows
+from attention import UNIT_ROUNDOFF, at_once, dense_attention, row_parts
 from attention_queries import TILE, random_operands, sample_rows, visible_keys
 from utils import CHUNK, Expectation, check_outputs, default_device, generator, reference_dtype
 
@@ -60,15 +60,12 @@ def generate_input(
     dtype = torch.float16 if half else torch.bfloat16
     q, k, v = random_operands(batch, sq, sk, hq, hk, dim, dtype, rng)
     dout = torch.randn(batch, sq, hq, dim, generator=rng, device=place).to(dtype)
-    scale, group = dim**-0.5, hq // hk
-    o, lse = torch.empty_like(q), torch.empty(batch, hq, sq, device=place)
-    visible = visible_keys(torch.arange(sq, device=place), sq, sk, bool(causal)).repeat_interleave(group)
-    for b in range(batch):
-        for g in range(hk):
-            heads = slice(g * group, (g + 1) * group)
-            answer = attention_rows(q[b, :, heads].reshape(-1, dim), k[b, :, g], v[b, :, g], visible, scale)
-            o[b, :, heads] = answer[0].view(sq, group, dim).to(dtype)
-            lse[b, heads] = answer[2].view(sq, group).T.float()
+    scale = dim**-0.5
+    o, lse = torch.empty(batch * hq, sq, dim, dtype=dtype, device=place), torch.empty(batch * hq, sq, device=place)
+    visible = visible_keys(torch.arange(sq, device=place), sq, sk, bool(causal))
+    for some, answer in dense_attention(q, k, v, visible, scale):
+        o[some], lse[some] = answer[0], answer[2]
+    o, lse = o.view(batch, hq, sq, dim).transpose(1, 2).contiguous(), lse.view(batch, hq, sq)
     return q, k, v, o, dout, lse, bool(causal), scale
 
 
@@ -172,6 +169,8 @@ def expected(
     batch, sq, hq, _ = q.shape
     sk, hk = k.shape[1:3]
     whole = index is None and (sample is None or sample >= batch * sq * hq)
+    if whole and visible is None:
+        return _whole(data)
     if whole:
         index = (*_all(batch, sq, hq, q.device), *_all(batch, sk, hk, q.device))
     elif index is None:
@@ -252,3 +251,70 @@ def ref_kernel(data: input_t) -> output_t:
 def check_implementation(data: input_t, output: output_t) -> tuple[bool, str]:
     """(passed, message): compare ``output`` with ``expected(data)`` in every element."""
     return check_outputs(expected(data), output)
+
+
+def _whole(data: input_t) -> tuple[Expectation, ...]:
+    """``expected`` of all rows: the same sums as of the parts, with the weights of every pair computed once and many
+    heads at a time.
+    """
+    q, k, v, o, dout, lse, causal, scale = data
+    batch, sq, hq, dim = q.shape
+    sk, hk = k.shape[1:3]
+    dtype, group, place = reference_dtype(q.device), hq // hk, q.device
+
+    def by_head(x: Tensor) -> Tensor:            # [b, s, h, d] -> [b · hk, group · s or s, d]
+        return x.transpose(1, 2).reshape(batch * hk, -1, x.shape[-1])
+
+    operands = [by_head(x) for x in (q, k, v, o, dout)]
+    lse = lse.reshape(batch * hk, -1)
+    dq = torch.empty(2, batch * hk, group * sq, dim, device=place)           # values and bounds
+    dk, dv = (torch.empty(2, batch * hk, sk, dim, device=place) for _ in range(2))
+    visible = visible_keys(torch.arange(sq, device=place), sq, sk, causal).repeat(group)
+    for heads in at_once(batch * hk, group * sq, sk, dim, place):
+        of_q, keys, values, of_o, of_dout = (x[heads].to(dtype) for x in operands)
+        rows = Rows(of_q, of_dout, (of_dout * of_o).sum(-1), lse[heads].to(dtype), visible)
+        for full, part in zip((*dq, *dk, *dv), _of_heads(rows, keys, values, scale, q.dtype), strict=True):
+            full[heads] = part.float()
+
+    def expectation(name: str, like: Tensor, made: Tensor) -> Expectation:
+        values, bound = (x.view(batch, like.shape[2], -1, dim).transpose(1, 2).contiguous() for x in made)
+        return Expectation(name, values, bound, q.dtype, tuple(like.shape))
+
+    return expectation("dq", q, dq), expectation("dk", k, dk), expectation("dv", v, dv)
+
+
+def _of_heads(rows: Rows, k: Tensor, v: Tensor, scale: float, half: torch.dtype) -> tuple[Tensor, ...]:
+    """(dq, its bound, dk, its bound, dv, its bound) of some heads: rows [n, r, …] that share keys k and v [n, s, d]."""
+    squares, sizes = k.square(), k.abs()
+    largest = 2 * v.norm(dim=-1).amax(-1)[:, None, None]
+    tiny = torch.tensor(torch.finfo(half).smallest_normal ** 2, dtype=k.dtype, device=k.device)
+    dq, bound = torch.empty_like(rows.q), torch.empty_like(rows.q)
+    of_ds, of_ds_squares, of_p_squares = (torch.zeros_like(k) for _ in range(3))
+    of_p = torch.zeros(*k.shape[:2], 3 * k.shape[2], dtype=k.dtype, device=k.device)
+    keys = torch.arange(k.shape[1], device=k.device)
+    for part, (least, seen) in row_parts(rows.visible, rows.q.shape[1], k.shape[0] * k.shape[1]):
+        if seen <= 0:
+            dq[:, part], bound[:, part] = 0.0, 0.0
+            continue
+        some, near = (slice(None), part), (slice(None), slice(0, seen))
+        edge = (..., slice(max(0, least), seen))
+        hidden = keys[edge] >= rows.visible[part, None]
+        x, dout = rows.q[some], rows.dout[some]
+        norm = dout.norm(dim=-1, keepdim=True)
+        p = ((x * scale) @ k[near].mT).sub_(rows.lse[some].unsqueeze(-1)).exp_()
+        p[edge].masked_fill_(hidden, 0.0)
+        ds = (dout @ v[near].mT).sub_(rows.delta[some].unsqueeze(-1)).mul_(p)
+        ds_squares, p_squares = (torch.addcmul(tiny, weight, weight) for weight in (ds, p))
+        for each in (ds_squares, p_squares):
+            each[edge].masked_fill_(hidden, 0.0)
+        dq[some] = (ds @ k[near]).mul_(scale)
+        magnitude = (p @ sizes[near]).mul_(scale * largest * norm)
+        bound[some] = _bound(dq[some], (ds_squares @ squares[near]).sqrt_().mul_(scale), magnitude, half)
+        of_ds[near].baddbmm_(ds.mT, x)
+        of_ds_squares[near].baddbmm_(ds_squares.mT, x.square())
+        of_p_squares[near].baddbmm_(p_squares.mT, dout.square())
+        of_p[near].baddbmm_(p.mT, torch.cat([norm * x.abs(), dout, dout.abs()], -1))
+    k_sizes, dv, v_sizes = of_p.split(k.shape[2], -1)
+    dk = of_ds.mul_(scale)
+    dk_bound = _bound(dk, of_ds_squares.sqrt_().mul_(scale), k_sizes * (scale * largest), half)
+    return dq, bound, dk, dk_bound, dv, _bound(dv, of_p_squares.sqrt_(), v_sizes, half)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from attention import UNIT_ROUNDOFF, drifting_rows
+from attention import UNIT_ROUNDOFF, dense_attention, drifting_rows
 from attention_queries import random_operands, sample_rows, visible_keys
 from utils import Expectation, check_outputs, default_device, default_fp8, generator, reference_dtype
 
@@ -105,7 +105,7 @@ def quantise(x: Tensor, scales: str, dtype: torch.dtype) -> tuple[Tensor, Tensor
     return codes, scale
 
 
-def dequantised(x: Tensor, scale: Tensor, b: int, tokens: Tensor | slice, heads: Tensor | int) -> Tensor:
+def dequantised(x: Tensor, scale: Tensor, b: int, tokens: Tensor | slice, heads: Tensor | slice | int) -> Tensor:
     """Rows of x [batch, tokens, heads, dim] of batch ``b`` times their scales, exact in fp64: x[b, tokens, heads]."""
     wide = reference_dtype(x.device)
     raw = x.view(torch.uint8) if x.dtype.itemsize == 1 else x        # torch gathers bytes on every device, fp8 not
@@ -145,12 +145,11 @@ def expected(
     q, k, v, q_scale, k_scale, v_scale, causal, scale, _ = data
     batch, sq, hq, _ = q.shape
     sk, hk, dim = v.shape[1:]
-    whole, group, place = index is None, hq // hk, q.device
+    group, place = hq // hk, q.device
     if index is None and sample is not None and sample < batch * sq * hq:
-        index, whole = sample_rows(batch, sq, hq, sample, seed), False
+        index = sample_rows(batch, sq, hq, sample, seed)
     if index is None:
-        grid = torch.meshgrid(*(torch.arange(size) for size in (batch, sq, hq)), indexing="ij")
-        index = tuple(part.flatten() for part in grid)
+        return _whole(data)
     b_of, i_of, h_of = (part.to(place) for part in index)
     visible = visible_keys(i_of, sq, sk, causal)
     o = torch.empty(len(b_of), dim, device=place)
@@ -164,13 +163,30 @@ def expected(
         answer = _rows(rows, keys, values, visible[here], scale)
         for full, part in zip((o, lse, o_bound, lse_bound), answer, strict=True):
             full[here] = part.float()
-    shape = (batch, sq, hq, dim)
-    if whole:
-        o, o_bound = o.view(shape), o_bound.view(shape)
-        lse, lse_bound = (part.view(shape[:3]).transpose(1, 2) for part in (lse, lse_bound))
     return (
-        Expectation("o", o, o_bound, torch.bfloat16, shape, None if whole else (b_of, i_of, h_of)),
-        Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq), None if whole else (b_of, h_of, i_of)),
+        Expectation("o", o, o_bound, torch.bfloat16, (batch, sq, hq, dim), (b_of, i_of, h_of)),
+        Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq), (b_of, h_of, i_of)),
+    )
+
+
+def _whole(data: input_t) -> tuple[Expectation, ...]:
+    """``expected`` of all rows."""
+    q, k, v, q_scale, k_scale, v_scale, causal, scale, _ = data
+    (batch, sq, hq, _), dim = q.shape, v.shape[-1]
+    o = torch.empty(batch, hq, sq, dim, device=q.device)
+    lse = torch.empty(batch, hq, sq, device=q.device)
+    o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
+    visible = visible_keys(torch.arange(sq, device=q.device), sq, k.shape[1], causal)
+    every = slice(None)
+    for b in range(batch):
+        operands = (dequantised(x, of, b, every, every)[None] for x, of in ((q, q_scale), (k, k_scale), (v, v_scale)))
+        for heads, answer in dense_attention(*operands, visible, scale, _rows):
+            for full, part in zip((o, lse, o_bound, lse_bound), answer, strict=True):
+                full[b, heads] = part.float()
+    o, o_bound = (x.transpose(1, 2).contiguous() for x in (o, o_bound))
+    return (
+        Expectation("o", o, o_bound, torch.bfloat16, (batch, sq, hq, dim)),
+        Expectation("lse", lse, lse_bound, torch.float32, (batch, hq, sq)),
     )
 
 
@@ -178,7 +194,7 @@ def _rows(rows: Tensor, keys: Tensor, values: Tensor, visible: Tensor, scale: fl
     """(o, lse, bound of o, bound of lse): see ``expected``."""
     u = UNIT_ROUNDOFF[torch.bfloat16]
     o, spread, lse, drift, lse_drift = drifting_rows(
-        rows, keys, values, visible, scale, E4M3_FLOOR, cut=rows.shape[1] * 2.0**-15 / (5 * u))
+        rows, keys, values, visible, scale, E4M3_FLOOR, cut=rows.shape[-1] * 2.0**-15 / (5 * u))
     assert drift is not None
     assert lse_drift is not None
     noise = ((3 * E4M3_ROUNDOFF * spread).square() + (5 * u * drift).square()).sqrt_()

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from attention import attention_bounds, attention_rows
+from attention import attention_bounds, attention_rows, dense_attention
 from attention_queries import random_operands, visible_keys
 from attention_sequences import PADDING, bounds, offsets, sequence_lengths
 from utils import Expectation, check_outputs, default_device, generator, sample_positions
@@ -57,10 +57,8 @@ def expected(
     sequences = list(zip(bounds(starts_q), bounds(starts_k), strict=True))
     if index is None and sample is not None and sample < total * hq:
         index = tuple(part.to(q.device) for part in _sample_rows([pair[0] for pair in sequences], hq, sample, seed))
-    whole = index is None
     if index is None:
-        rows = torch.arange(total, device=q.device)
-        index = (rows.repeat_interleave(hq), torch.arange(hq, device=q.device).repeat(total))
+        return _whole(data, sequences)
     r_of, h_of = (part.to(q.device) for part in index)
     o = torch.empty(len(r_of), dim, device=q.device)
     lse = torch.empty(len(r_of), device=q.device)
@@ -75,14 +73,30 @@ def expected(
             o[here], lse[here] = answer[0].float(), answer[2].float()
             limits = attention_bounds(*answer, q.dtype)
             o_bound[here], lse_bound[here] = limits[0].float(), limits[1].float()
-    if whole:
-        return (
-            Expectation("o", o.view(total, hq, dim), o_bound.view(total, hq, dim), q.dtype, (total, hq, dim)),
-            Expectation("lse", lse.view(total, hq).T, lse_bound.view(total, hq).T, torch.float32, (hq, total)),
-        )
     return (
         Expectation("o", o, o_bound, q.dtype, (total, hq, dim), (r_of, h_of)),
         Expectation("lse", lse, lse_bound, torch.float32, (hq, total), (h_of, r_of)),
+    )
+
+
+def _whole(data: input_t, sequences: list[tuple[tuple[int, int], tuple[int, int]]]) -> tuple[Expectation, ...]:
+    """``expected`` of all rows."""
+    q, k, v, _, _, _, _, causal, scale = data
+    (total, hq, _), dim = q.shape, v.shape[-1]
+    o, lse = torch.empty(hq, total, dim, device=q.device), torch.empty(hq, total, device=q.device)
+    o_bound, lse_bound = torch.empty_like(o), torch.empty_like(lse)
+    for (first, last), (first_key, last_key) in sequences:
+        if first == last:                        # nobody sees its keys, which are NaN
+            continue
+        mine, seen = slice(first, last), slice(first_key, last_key)
+        visible = visible_keys(torch.arange(last - first, device=q.device), last - first, last_key - first_key, causal)
+        for heads, answer in dense_attention(q[None, mine], k[None, seen], v[None, seen], visible, scale):
+            o[heads, mine], lse[heads, mine] = answer[0], answer[2]
+            o_bound[heads, mine], lse_bound[heads, mine] = attention_bounds(*answer, q.dtype)
+    o, o_bound = (x.transpose(0, 1).contiguous() for x in (o, o_bound))
+    return (
+        Expectation("o", o, o_bound, q.dtype, (total, hq, dim)),
+        Expectation("lse", lse, lse_bound, torch.float32, (hq, total)),
     )
 
 

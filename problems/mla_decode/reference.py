@@ -35,7 +35,7 @@ def tokens_of(data: input_t, request: int) -> Tensor:
 
 
 def _rows(rows: Tensor, tokens: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    o, spread, lse = attention_rows(rows, tokens, tokens[:, :LATENT], visible, scale)
+    o, spread, lse = attention_rows(rows, tokens, tokens[..., :LATENT], visible, scale)
     return o, lse, *attention_bounds(o, spread, lse, torch.bfloat16)
 
 
@@ -47,7 +47,7 @@ def expected(
     ``sample`` limits both to about that many rows (request, query, head), chosen by ``seed``; ``index`` asks for
     exactly the rows of an o-Expectation's index instead. Touches no slot beyond a request's length.
     """
-    return expected_rows(data, sample, seed, index, tokens_of, _rows)
+    return expected_rows(data, sample, seed, index, lambda rows: rows, _rows)
 
 
 def ref_kernel(data: input_t) -> output_t:

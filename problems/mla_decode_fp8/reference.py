@@ -52,16 +52,16 @@ def quantise(cache: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def unpack(rows: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """(codes [s, 4, 128], scales [s, 4], rotary columns [s, 64]) of cache rows [s, 656], as ``reference_dtype``."""
+    """(codes [..., 4, 128], scales [..., 4], rotary columns [..., 64]) of cache rows, in ``reference_dtype``."""
     wide, raw = reference_dtype(rows.device), rows.view(torch.uint8)
-    codes = rows[:, :LATENT].to(wide).unflatten(-1, (SCALES, BLOCK))
-    scales = raw[:, LATENT:-128].contiguous().view(torch.float32).to(wide)
-    return codes, scales, raw[:, -128:].contiguous().view(torch.bfloat16).to(wide)
+    codes = rows[..., :LATENT].to(wide).unflatten(-1, (SCALES, BLOCK))
+    scales = raw[..., LATENT:-128].contiguous().view(torch.float32).to(wide)
+    return codes, scales, raw[..., -128:].contiguous().view(torch.bfloat16).to(wide)
 
 
 def dequantise(codes: Tensor, scales: Tensor, rotary: Tensor) -> Tensor:
-    """Tokens [s, 576]: exact in fp64."""
-    return torch.cat([(codes * scales.unsqueeze(-1)).flatten(1), rotary], 1)
+    """Tokens [..., 576]: exact in fp64."""
+    return torch.cat([(codes * scales.unsqueeze(-1)).flatten(-2), rotary], -1)
 
 
 def tokens_of(data: input_t, request: int) -> Tensor:
@@ -71,7 +71,7 @@ def tokens_of(data: input_t, request: int) -> Tensor:
 
 def _rows(rows: Tensor, tokens: Tensor, visible: Tensor, scale: float) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(o, lse, bound of o, bound of lse), where bounds allow for what ``expected`` says."""
-    o, spread, lse, drift, lse_drift = drifting_rows(rows, tokens, tokens[:, :LATENT], visible, scale)
+    o, spread, lse, drift, lse_drift = drifting_rows(rows, tokens, tokens[..., :LATENT], visible, scale)
     assert drift is not None
     assert lse_drift is not None
     u = UNIT_ROUNDOFF[torch.bfloat16]
@@ -102,7 +102,7 @@ def expected(
     What the format itself costs is outside of the bounds, since the exact answer is that of the dequantised cache
     (benchmarks/mla_decode_fp8.md).
     """
-    return expected_rows(data, sample, seed, index, tokens_of, _rows)
+    return expected_rows(data, sample, seed, index, lambda rows: dequantise(*unpack(rows)), _rows)
 
 
 def ref_kernel(data: input_t) -> output_t:

@@ -75,11 +75,13 @@ def table(rows: Sequence[AuditRow]) -> str:
         (problem, mutant, total, good, "passed" if mutant == HONEST else "refused", "" if good == total else "BAD")
         for (problem, mutant), (total, good) in counts.items()
     ]
-    text = tabulate(
-        lines, headers=["problem", "answer", "cases", "as it should be", "which is", ""], disable_numparse=True,
-        colalign=("left", "left", "right", "right", "left", "left"),
-    )
     bad = [row for row in rows if not row.good]
+    shown = len(lines[0]) if bad else -1         # without a column that says nothing
+    text = tabulate(
+        [line[:shown] for line in lines], disable_numparse=True,
+        headers=["problem", "answer", "cases", "as it should be", "which is", ""][:shown],
+        colalign=("left", "left", "right", "right", "left", "left")[:shown],
+    )
     details = "".join(
         f"\n  {r.problem} {r.case}: {r.mutant} was {'refused' if r.refused else 'passed'}; {r.detail}" for r in bad
     )

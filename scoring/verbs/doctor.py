@@ -57,7 +57,8 @@ def run(options: argparse.Namespace) -> int:
     section("sandbox", [("  isolation", facts["sandbox"]["isolation"]),
                         *(("  not more", reason) for reason in facts["sandbox"]["reasons"])])
     section("packages", [(f"  {key}", value or "not installed") for key, value in facts["packages"].items()])
-    section("settings", [(f"  {key}", entry["value"], entry["origin"]) for key, entry in facts["settings"].items()])
+    section("settings", [(f"  {key}", entry["origin"], "not set" if entry["value"] == "None" else entry["value"])
+                         for key, entry in facts["settings"].items()])
     if facts["notes"]:
         section("notes", [(f"  {note}",) for note in facts["notes"]])
     section("environment", [(f"  {key}", value) for key, value in facts["environment"].items()] or [("  nothing set",)])
@@ -85,7 +86,7 @@ def gather(settings: config.Config) -> dict[str, Any]:
         value: Any = values
         for part in name.split("."):
             value = value[part]
-        shown[name] = {"value": str(value), "origin": origin}
+        shown[name] = {"value": _told(value), "origin": origin}
     return {
         "schema": 1,
         "system": {
@@ -104,6 +105,13 @@ def gather(settings: config.Config) -> dict[str, Any]:
             name: os.environ[name] for group in VARIABLES.values() for name in group if name in os.environ
         },
     }
+
+
+def _told(value: Any) -> str:
+    """A setting on one line; of a list of sections what is set in each."""
+    if isinstance(value, list) and value and all(isinstance(entry, dict) for entry in value):
+        return "; ".join(", ".join(f"{key} {_told(one)}" for key, one in entry.items() if one) for entry in value)
+    return str(value)
 
 
 def _sandbox(settings: config.Config) -> dict[str, Any]:

@@ -97,9 +97,14 @@ def _tables(found: dict[str, Problem], rows: Sequence[tuple[str, KernelSource]])
         Column("kernel", [s.variant for s in sources], right=False),
         Column("archs", [" ".join(s.arches) or "any" for s in sources], right=False),
         Column("what", [_short(s.summary) for s in sources], right=False),
-        Column("tunables", [_tunables(s) for s in sources], right=False),
     ], style) if rows else "no kernels"
-    return f"{problems}\n\n{listed}"
+    tuned = [row for row in rows if row[1].tunables]
+    tunables = draw([
+        Column("backend", [backend for backend, _source in tuned], right=False),
+        Column("kernel", [source.name for _backend, source in tuned], right=False),
+        Column("tunables (the first value is the default)", [_tunables(s) for _backend, s in tuned], right=False),
+    ], style) if tuned else ""
+    return "\n\n".join(filter(None, (problems, listed, tunables)))
 
 
 def _tunables(source: KernelSource) -> str:

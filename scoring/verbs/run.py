@@ -15,11 +15,13 @@ from pathlib import Path
 
 import backends
 from scoring import config, jobs, plans, render, units
+from scoring.judge import can_go_on
+from scoring.keeping import Keeper
 from scoring.model import ExitCode, Mode, Record, Status, dumps
 from scoring.progress import Progress
 from scoring.sandbox import leftovers, tiers
 from scoring.sandbox.policy import SandboxError
-from scoring.store import Store, StoreError
+from scoring.store import Store
 from scoring.tables import use_color
 
 
@@ -41,63 +43,61 @@ def execute(options: argparse.Namespace, build_only: bool = False) -> int:
         plan = plans.submission_plan(settings, options, Path(submission))
     else:
         plan = plans.kernel_plan(settings, options, build_only)
-    keeper = _Keeper(None if build_only or options.no_save else Store(settings.database))
+    store = None if build_only or options.no_save else Store(settings.database)
+    keeper = Keeper(store, resume=not build_only and options.resume)
+    printed: set[str] = set()
+
+    def show(records: Sequence[Record]) -> None:
+        for record in records if options.json else ():
+            if record.id not in printed:
+                print(dumps(record), flush=True)
+                printed.add(record.id)
 
     def take(record: Record) -> None:
-        keeper.add(record)
-        if options.json:
-            print(dumps(record), flush=True)
+        keeper.take(record)
+        show([record])
 
     try:
-        records = carry_out(plan, options, keeper.prepare, take)
-        _show(records, options)
+        carry_out(plan, options, keeper, take)
+        _show(keeper.records, options)
+    except KeyboardInterrupt:         # and what a signal raises
+        keeper.flush()
+        show(keeper.so_far)
+        _show(keeper.so_far, options)
+        print(_unfinished(plan, keeper), file=sys.stderr)
+        raise
     finally:
-        keeper.tell()
-    return ExitCode.USAGE if keeper.lost else exit_code(records, plan.required, build_only)
+        for line in keeper.losses():
+            print(line, file=sys.stderr)
+    return ExitCode.USAGE if keeper.lost else exit_code(keeper.records, plan.required, build_only)
 
 
 def carry_out(
-    plan: plans.Plan, options: argparse.Namespace, prepare: Callable[[], None] = lambda: None,
-    take: Callable[[Record], None] = lambda record: None,
-) -> list[Record]:
-    """The records of all steps of a plan, after ``prepare``; ``take`` gets each as soon as it exists."""
-    records: list[Record] = []
+    plan: plans.Plan, options: argparse.Namespace, keeper: Keeper, take: Callable[[Record], None],
+) -> None:
+    """All steps of a plan, once ``keeper`` is ready; ``take`` gets every record as soon as it exists."""
     with Progress(plan.total, quiet=options.json, verbose=not options.json) as progress, plan, \
             contextlib.closing(plan.steps(progress)) as steps:
-        prepare()
+        keeper.prepare()
         for stage, make in steps:
             progress.stage(stage)
-            records.append(make())
-            take(records[-1])
+            take(make(keeper))
             progress.advance()
-    return records
 
 
-class _Keeper:
-    """Puts records into the store, if there is one. What it cannot keep costs nobody the rest of the run."""
-
-    def __init__(self, store: Store | None):
-        self.store = store
-        self.lost: list[tuple[Record, StoreError]] = []
-
-    def prepare(self) -> None:
-        """Raises ``StoreError`` now where nothing could be kept later."""
-        if self.store is not None:
-            self.store.prepare()
-
-    def add(self, record: Record) -> None:
-        if self.store is None:
-            return
-        try:
-            self.store.add(record)
-        except StoreError as error:
-            self.lost.append((record, error))
-
-    def tell(self) -> None:
-        """Name on stderr every record that was not kept, and why."""
-        for record, error in self.lost:
-            what = f"{record.problem} {record.kernel} on {record.gpu}: {record.status}"
-            print(f"error: not kept: record {record.id[:8]} ({units.one_line(what)}): {error}", file=sys.stderr)
+def _unfinished(plan: plans.Plan, keeper: Keeper) -> str:
+    """What a run that was ended has judged, what not, and where the rest can be had."""
+    told = [f"judged {len(keeper.records)} of {units.plural(plan.total, 'kernel')}"]
+    partial = keeper.partial
+    if partial is not None:
+        done, left = len(partial.cases), len(partial.unjudged)
+        told.append(
+            f"{partial.problem} {partial.kernel} {partial.status}, {done} of {units.plural(done + left, 'case')}")
+    if keeper.so_far:
+        told.append(f"kept in {keeper.store.path}" if keeper.store is not None else "not kept")
+    if keeper.store is not None and partial is not None and can_go_on(partial):
+        told.append("the same command with --resume goes on from there")
+    return "; ".join(told)
 
 
 def check_isolation(settings: config.Config) -> None:
@@ -131,7 +131,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
 
 
 def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
-    if not options.json:
+    if not options.json and records:
         print(render.table(records, color=use_color(sys.stdout)))
     if getattr(options, "junit", None):
         from scoring import junit

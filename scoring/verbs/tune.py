@@ -14,7 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import backends
-from scoring import config, jobs, plans, render, tuning
+from scoring import config, jobs, plans, render, tuning, units
+from scoring.keeping import Keeper
 from scoring.model import ExitCode, Mode, Record
 from scoring.sandbox import leftovers
 from scoring.tables import Style, use_color
@@ -32,12 +33,15 @@ def run(options: argparse.Namespace) -> int:
     leftovers.clean()
     running.check_isolation(settings)
     plan = _plan(settings, options)
-    records: list[Record] = []
+    keeper = Keeper(None)
     try:
-        running.carry_out(plan, options, take=records.append)
+        running.carry_out(plan, options, keeper, keeper.take)
     finally:                     # interrupted, too: what has been measured by then took its time
-        _show(plan.candidates[: len(records)], records, options)
-    return running.exit_code(records, plan.required, build_only=False)
+        _show(plan.candidates[: len(keeper.records)], keeper.records, options)
+        if len(keeper.records) < plan.total:
+            left = plan.total - len(keeper.records)
+            print(f"not timed: {left} of {units.plural(plan.total, 'combination')} of values", file=sys.stderr)
+    return running.exit_code(keeper.records, plan.required, build_only=False)
 
 
 def _show(candidates: Sequence[jobs.Candidate], records: Sequence[Record], options: argparse.Namespace) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from scoring.model import Status
@@ -38,3 +39,29 @@ def test_records_become_tables(tmp_path: Path) -> None:
         assert len({line.count("|") for line in lines[at + 4 : at + 8]}) == 1
     assert "o differs" in done.stdout
     assert "nvcc refused the source" in done.stdout
+
+
+def test_parts_of_a_run_become_one_table(tmp_path: Path) -> None:
+    whole = record("fp8_gemm", "cuda/wgmma")
+    names = [result.case.name for result in whole.cases]
+
+    def part(first: int, last: int, minute: int, **changes: object) -> str:
+        left = {**whole.system, "cases_unjudged": names[last:]}
+        return json.dumps(replace(
+            whole, id=f"{minute:032x}", created=f"2026-11-02T09:{minute:02}:00.000+00:00", status=Status.INCOMPLETE,
+            score=None, cases=whole.cases[first:last], system=left, seed=minute, **changes).to_json()) + "\n"
+
+    def tables(*parts: str) -> str:
+        file = tmp_path / "records.jsonl"
+        file.write_text("".join(parts))
+        return subprocess.run([sys.executable, str(ROOT / "benchmarks/dev/tables.py"), str(file)], capture_output=True,
+                              text=True, check=True).stdout
+
+    joined = tables(part(0, 3, 1), part(2, len(names) - 1, 2), part(0, 1, 0, digest="0" * 64))
+    assert all(joined.count(f"| {name} ") == 1 for name in names[:-1])
+    assert f"{len(names) - 1} of {len(names)} judged" in joined
+    assert "INCOMPLETE: 1 cases are missing" in joined
+    assert "seed 1, 2" in joined
+    complete = tables(part(0, 3, 1), part(2, len(names), 2))
+    assert "INCOMPLETE" not in complete
+    assert complete.count("| m=") == len(names)
