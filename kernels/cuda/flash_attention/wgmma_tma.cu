@@ -86,7 +86,10 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-        if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery, 2, 2>(), kShares);
+#ifndef EXP_NOTURNS
+#define EXP_NOTURNS 0
+#endif
+        if (EXP_NOTURNS || a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery, 2, 2>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kTurns | kFlashSpareQuery, 2, 2>(), kShares);
     }
 }
@@ -119,9 +122,16 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
 template <class Element>
 int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     switch (head_dim) {
+#ifdef EXP_ONLY
+        case 256: return launch_tiles<Element, 256>(a, {132, workspace, workspace_bytes, queue});
+        default: return kUnsupportedShape;
+    }
+    switch (head_dim) {
+#else
         case 64: return choose<Element, 64>(a, workspace, workspace_bytes, queue);
         case 128: return choose<Element, 128>(a, workspace, workspace_bytes, queue);
         case 256: return choose<Element, 256>(a, workspace, workspace_bytes, queue);
+#endif
         default: return kUnsupportedShape;
     }
 }

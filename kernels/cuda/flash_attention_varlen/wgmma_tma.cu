@@ -53,15 +53,20 @@ int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const F
     } else if constexpr (kHeadDim == 128) {
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>());
     } else {
-        return launch(Tile<Element, 256, 2, 64, 0, 2, 3>());
+#ifndef EXP_TILE
+#define EXP_TILE 0
+#endif
+        return launch(Tile<Element, 256, 2, 64, EXP_TILE != 0 ? kFlashSpareQuery : 0, 2, EXP_TILE != 0 ? 2 : 3>());
     }
 }
 
 template <class Element>
 int dispatch(int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
     switch (head_dim) {
+#ifndef EXP_ONLY
         case 64: return choose<Element, 64>(a, batch, longest, to);
         case 128: return choose<Element, 128>(a, batch, longest, to);
+#endif
         case 256: return choose<Element, 256>(a, batch, longest, to);
         default: return kUnsupportedShape;
     }

@@ -110,7 +110,8 @@ struct KeyTile {
 
 /// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
 enum class Walk {
-    kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
+    kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums; causal
+               // tiles, which begin at different times anyway, from the last queries
     kDown,     // from the last queries to the first
     kUp,       // from the first to the last, in the heads from `down` on down; key tiles take turns at the sums
 };
@@ -150,7 +151,7 @@ struct QueryWalk {
 
     __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
         : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
-        if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
+        if (kWalk == Walk::kAround && !p.causal) begin = tile = t.first + static_cast<int>(
             static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
         if (kWalk == Walk::kUp && t.head >= p.down) begin = tile = t.last;
     }

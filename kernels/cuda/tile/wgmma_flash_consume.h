@@ -18,6 +18,12 @@
 #include "tile/wgmma_flash_softmax.h"
 #include "tile/wgmma_shape.h"
 
+#ifndef EXP_STORE
+#define EXP_STORE 0
+#endif
+#ifndef EXP_FINISH
+#define EXP_FINISH 0
+#endif
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
 /// Where a warpgroup stands in the rings.
@@ -83,6 +89,10 @@ __device__ __forceinline__ void consume_flash(
     using Tile = typename Shape::Tile;
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
+    constexpr bool kLate = EXP_STORE == 1 && !Shape::kTurns;
+    constexpr bool kSwap = EXP_STORE == 2 && !Shape::kTurns && Shape::kSeamless;
+    constexpr bool kFresh = kLate || kSwap || EXP_STORE == 3;
+    int begun = 0;
     float scores[Shape::kKeys / 2], out[Shape::kHeadDim / 2];
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
@@ -98,8 +108,10 @@ __device__ __forceinline__ void consume_flash(
         }
     };
     const auto issue_values = [&] {
-        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), memory.values(at.value_at.stage));
-        else issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
+        const bool add = !kFresh || begun != 0;
+        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), memory.values(at.value_at.stage), add);
+        else issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage), add);
+        begun = 1;
     };
     const auto correct = [&](const float (&corrections)[2], bool older) {
         if (older) return;
@@ -163,14 +175,16 @@ __device__ __forceinline__ void consume_flash(
         const Tile& tile = memory.tile(group, number);
         finish_rows(p, tile, first_row_of(tile), rows, factors, recomputed_thread() % 32);
     };
-    const auto store = [&](unsigned number) {
-        const Tile& tile = memory.tile(group, number);
-        store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
+    const auto clear = [&] {
 #pragma unroll
         for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
     };
-#pragma unroll
-    for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+    const auto store = [&](unsigned number) {
+        const Tile& tile = memory.tile(group, number);
+        store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
+        if constexpr (!kFresh) clear();
+    };
+    clear();
 
     unsigned number = 0;   // of the tile
     while (true) {
@@ -185,6 +199,7 @@ __device__ __forceinline__ void consume_flash(
                 at.skip_values();
             }
             finish(number);
+            if constexpr (kFresh) clear();
             store(number);
             ++number;
             continue;
@@ -205,7 +220,7 @@ __device__ __forceinline__ void consume_flash(
         int finished = 0;   // whether out is, of a tile
         const auto before_products = [&] {
             for (; skipped > 0; --skipped) at.skip_values();
-            if (finished != 0) {
+            if (!kLate && finished != 0) {
                 store(number - 1);
                 finished = 0;
             }
@@ -215,6 +230,42 @@ __device__ __forceinline__ void consume_flash(
         int next_query = 0;
         while (true) {
             const bool last = step == 0;
+            if (kSwap && last) {
+                if constexpr (!Shape::kEarlyQuery) at.release_query(number);
+                before_products();
+                mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
+                wgmma_fence();
+                issue_values();
+                wgmma_commit();
+                finish(number);
+                begun = 0;
+                const Tile next = at.receive(number + 1);
+                step = at.own_steps(next) - 1;
+                if (step >= 0) {
+                    skipped = next.steps - 1 - step;
+                    for (int i = 0; i < skipped; ++i) at.skip_keys();
+                    mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
+                }
+                wgmma_fence();
+                issue_scores<Shape>(scores, at.query(number + 1), memory.keys(at.key_at.stage));   // of anything, if there is no step
+                wgmma_commit();
+                wgmma_wait<1>();
+                wgmma_results(out);
+                at.release_values();
+                store(number);
+                rows[0] = rows[1] = SoftmaxRow();
+                watch.fresh = 1;
+                first_query = next.first_query;
+                ++number;
+                at.receive(number);   // have come: keeps the compiler from waiting for scores before the output is stored
+                wgmma_wait<0>();
+                wgmma_results(scores);
+                if (step < 0) {
+                    break;
+                }
+                softmax(first_query, number, step, false, [] {});
+                continue;
+            }
             if (last) {
                 if constexpr (!Shape::kEarlyQuery) at.release_query(number);
                 // Not while a turn is yet to be let pass: others need it to get as far as the next tile.
@@ -232,15 +283,21 @@ __device__ __forceinline__ void consume_flash(
             wgmma_fence();
             issue_scores<Shape>(scores, at.query(number + last), memory.keys(at.key_at.stage));
             wgmma_commit();
+            if (kLate && finished != 0) {
+                store(number - 1);
+                finished = 0;
+            }
             mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
             wgmma_fence();
             issue_values();
             wgmma_commit();
             if constexpr (Shape::kTurns) at.hand_on_turn();
+            if (EXP_FINISH && last) finish(number);
             wgmma_wait<1>();
             wgmma_results(scores);
             if (last) {
-                finish(number);
+                if (!EXP_FINISH) finish(number);
+                begun = 0;
                 rows[0] = rows[1] = SoftmaxRow();
                 watch.fresh = 1;
                 first_query = next_query;
@@ -258,7 +315,9 @@ __device__ __forceinline__ void consume_flash(
         }
 
         // A last step, beside which nothing runs.
+        if (kSwap) continue;
         before_products();
+        if (kLate && finished != 0) store(number - 1);
         mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
         wgmma_fence();
         issue_values();
@@ -269,6 +328,7 @@ __device__ __forceinline__ void consume_flash(
         at.release_values();
         finish(number);
         store(number);
+        begun = 0;
         ++number;
     }
     if (Shape::kTurns && group == 0) at.wait_for_turn();   // takes the turn that nobody needs

@@ -65,7 +65,11 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
     p.scale = a.scale;
     p.tiles = ceil_div(a.seqlen_q, Shape::kQueries);
     const long long heads = static_cast<long long>(a.batch) * a.heads_q;
-    p.pairs = a.causal && order == TileOrder::kShares;
+#ifndef EXP_ROTATE
+#define EXP_ROTATE 0
+#endif
+    p.rotating = EXP_ROTATE != 0 && a.causal && order == TileOrder::kShares && p.tiles <= 4;
+    p.pairs = a.causal && order == TileOrder::kShares && !p.rotating;
     const long long units = heads * (p.pairs ? ceil_div(p.tiles, 2) : p.tiles);
     p.section = 1;
     if (a.causal && !p.pairs) {

@@ -10,6 +10,9 @@
 #include "ptx/shared_address.h"
 #include "tile/wgmma_flash_walk.h"
 
+#ifndef EXP_LAST_FIRST
+#define EXP_LAST_FIRST 0
+#endif
 /// What an instance does, to be combined.
 enum FlashOptions {
     kFlashTurns = 1,          // consumers issue their products in turns, so that one's softmax meets the other's products
@@ -90,10 +93,12 @@ struct FlashMemory {
     }
     /// Where a warpgroup's queries of a tile lie, and the parity of that use of the place.
     __device__ __forceinline__ static int slot(int group, unsigned number) {
+        if (EXP_LAST_FIRST) group = Shape::kGroups - 1 - group;
         if (Shape::kSpareQuery) return static_cast<int>((number * Shape::kGroups + group) % Shape::kQuerySlots);
         return group * Shape::kQueryStages + static_cast<int>(number % Shape::kQueryStages);
     }
     __device__ __forceinline__ static uint32_t parity(int group, unsigned number) {
+        if (EXP_LAST_FIRST) group = Shape::kGroups - 1 - group;
         if (Shape::kSpareQuery) return (number * Shape::kGroups + group) / Shape::kQuerySlots % 2;
         return number / Shape::kQueryStages % 2;
     }

@@ -8,6 +8,13 @@
 #include "ptx/fetch_add.h"
 #include "ptx/tma_5d.h"
 
+#ifndef EXP_FLIP
+#define EXP_FLIP 0
+#endif
+#ifndef EXP_HINT
+#define EXP_HINT 0
+#endif
+
 /// What the kernel needs beside the tensor maps.
 struct FlashProblem {
     uint8_t* o;    // [batch, queries, heads, head_dim]
@@ -18,6 +25,7 @@ struct FlashProblem {
     int tiles;     // of one head
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int units;     // of work, in all
+    bool rotating;
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
     unsigned* taken;   // units taken beyond each block's first, by whoever is free; null: every block has its share
 };
@@ -62,7 +70,17 @@ __device__ __forceinline__ int flash_seen(const FlashProblem& p, FlashExtent, in
 template <class Shape>
 __device__ __forceinline__ void load_queries(
     const FlashProblem&, const TensorMap& map, uint32_t to, uint32_t full, const FlashTile& tile, int group) {
+#if EXP_HINT & 1
+    uint64_t policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
+        "l"(&map), "r"(full), "r"(0), "r"(tile.first_query + group * 64), "r"(0), "r"(tile.head), "r"(tile.batch), "l"(policy)
+        : "memory");
+#else
     tma_load_5d(to, map, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
+#endif
 }
 
 /// Where a tile's keys and values lie.
@@ -103,7 +121,10 @@ struct FlashWalk {
         if (p.pairs) {
             const int half = (p.tiles + 1) / 2, pair = unit % half;
             head = unit / half;
-            index = second ? p.tiles - 1 - pair : pair;
+            index = second != (EXP_FLIP != 0 && head % 2 != 0 && pair != p.tiles / 2) ? p.tiles - 1 - pair : pair;
+        } else if (p.rotating) {
+            head = unit / p.tiles;
+            index = (unit + head * p.tiles / static_cast<int>(gridDim.x)) % p.tiles;
         } else {
             const int in_section = p.section * p.tiles, first = unit / in_section * p.section, rest = unit % in_section;
             const int heads = min(p.section, p.batch * p.heads - first);
