@@ -93,6 +93,7 @@ __device__ __forceinline__ void consume_flash(
     constexpr bool kSwap = EXP_STORE == 2 && !Shape::kTurns && Shape::kSeamless;
     constexpr bool kFresh = kLate || kSwap || EXP_STORE == 3;
     int begun = 0;
+    uint32_t held[EXP_HELD + 1][4];
     float scores[Shape::kKeys / 2], out[Shape::kHeadDim / 2];
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
@@ -209,8 +210,9 @@ __device__ __forceinline__ void consume_flash(
         int skipped = first.steps - 1 - step, skipped_next = 0;   // whose values are yet to be let pass
         for (int i = 0; i < skipped; ++i) at.skip_keys();
         mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
+        hold_queries<Shape>(held, at.query(number), recomputed_thread());
         wgmma_fence();
-        issue_scores<Shape>(scores, at.query(number), memory.keys(at.key_at.stage));
+        issue_scores<Shape>(scores, held, at.query(number), memory.keys(at.key_at.stage));
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_results(scores);
@@ -245,9 +247,10 @@ __device__ __forceinline__ void consume_flash(
                     skipped = next.steps - 1 - step;
                     for (int i = 0; i < skipped; ++i) at.skip_keys();
                     mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
+                    hold_queries<Shape>(held, at.query(number + 1), recomputed_thread());
                 }
                 wgmma_fence();
-                issue_scores<Shape>(scores, at.query(number + 1), memory.keys(at.key_at.stage));   // of anything, if there is no step
+                issue_scores<Shape>(scores, held, at.query(number + 1), memory.keys(at.key_at.stage));   // of anything, if there is no step
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(out);
@@ -276,12 +279,13 @@ __device__ __forceinline__ void consume_flash(
                 next_query = next.first_query;
                 skipped_next = next.steps - step;
                 for (int i = 0; i < skipped_next; ++i) at.skip_keys();
+                hold_queries<Shape>(held, at.query(number + 1), recomputed_thread());
             }
             --step;
             mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
             before_products();
             wgmma_fence();
-            issue_scores<Shape>(scores, at.query(number + last), memory.keys(at.key_at.stage));
+            issue_scores<Shape>(scores, held, at.query(number + last), memory.keys(at.key_at.stage));
             wgmma_commit();
             if (kLate && finished != 0) {
                 store(number - 1);
