@@ -54,6 +54,9 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
 
     if (order == TileOrder::kCount && to.workspace_bytes < sizeof(unsigned)) order = TileOrder::kShares;
     FlashProblem p{};
+    p.q = static_cast<const uint8_t*>(a.q);
+    p.k = static_cast<const uint8_t*>(a.k);
+    p.v = static_cast<const uint8_t*>(a.v);
     p.o = a.o;
     p.lse = a.lse;
     p.batch = a.batch;

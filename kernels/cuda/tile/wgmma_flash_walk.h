@@ -26,6 +26,7 @@ struct FlashProblem {
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int units;     // of work, in all
     bool rotating;
+    const uint8_t *q, *k, *v;
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
     unsigned* taken;   // units taken beyond each block's first, by whoever is free; null: every block has its share
 };
