@@ -70,7 +70,10 @@ constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kO
 constexpr int kTurns = kFlashTurns, kAlways = SEAMLESS != 0 ? kFlashSeamless : 0;
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
+#ifndef EXP_NT
+#define EXP_NT 0
+#endif
+using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways | (kHeadDim < 256 ? EXP_NT : 0), kKeyStages, kValueStages, SLACK>;
 
 /// The instances that were best in benchmarks/flash_attention.md.
 template <class Element, int kHeadDim>
@@ -86,11 +89,21 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-#ifndef EXP_NOTURNS
-#define EXP_NOTURNS 0
+#ifndef EXP_C
+#define EXP_C 16
 #endif
-        if (EXP_NOTURNS || a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery, 2, 2>(), kShares);
-        return launch(Tile<Element, 256, 2, 64, kTurns | kFlashSpareQuery, 2, 2>(), kShares);
+#ifndef EXP_F1
+#define EXP_F1 17
+#endif
+#ifndef EXP_F2
+#define EXP_F2 16
+#endif
+#ifndef EXP_KC
+#define EXP_KC 64
+#endif
+        if (a.causal) return launch(Tile<Element, 256, 2, EXP_KC, EXP_C, 2, 2>(), kShares);
+        if (a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, EXP_F2, 2, 2>(), kShares);
+        return launch(Tile<Element, 256, 2, 64, EXP_F1, 2, 2>(), kShares);
     }
 }
 

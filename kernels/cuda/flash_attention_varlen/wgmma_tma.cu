@@ -35,9 +35,12 @@ struct Longest {
     int queries, keys;   // of a sequence
 };
 
+#ifndef EXP_NT
+#define EXP_NT 0
+#endif
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
 using Tile = FlashShape<
-    Element, kHeadDim, kGroups, kKeys, kOptions | kFlashSeamless, kKeyStages, kValueStages, 24, SequenceWork>;
+    Element, kHeadDim, kGroups, kKeys, kOptions | kFlashSeamless | (kHeadDim < 256 ? EXP_NT : 0), kKeyStages, kValueStages, 24, SequenceWork>;
 
 template <class Element, int kHeadDim>
 int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
@@ -53,10 +56,14 @@ int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const F
     } else if constexpr (kHeadDim == 128) {
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>());
     } else {
-#ifndef EXP_TILE
-#define EXP_TILE 0
+#ifndef EXP_C
+#define EXP_C 0
 #endif
-        return launch(Tile<Element, 256, 2, 64, EXP_TILE != 0 ? kFlashSpareQuery : 0, 2, EXP_TILE != 0 ? 2 : 3>());
+#ifndef EXP_F
+#define EXP_F 0
+#endif
+        if (a.causal) return launch(Tile<Element, 256, 2, 64, EXP_C, 2, EXP_C & 16 ? 2 : 3>());
+        return launch(Tile<Element, 256, 2, 64, EXP_F, 2, EXP_F & 16 ? 2 : 3>());
     }
 }
 

@@ -22,7 +22,7 @@ __device__ __forceinline__ void send_tile(
     const FlashMemory<Shape>& memory, const TensorMap& queries, const typename Shape::Problem& p,
     const typename Shape::Tile& tile, unsigned number, int begin = 0, int end = Shape::kGroups) {
     for (int place = begin; place < end; ++place) {
-        const int group = EXP_LAST_FIRST ? Shape::kGroups - 1 - place : place;
+        const int group = Shape::kLastFirst ? Shape::kGroups - 1 - place : place;
         const int slot = memory.slot(group, number);
         const uint32_t full = memory.query_full(slot);
         mbarrier_wait(memory.query_empty(slot), memory.parity(group, number) ^ 1);
@@ -96,49 +96,6 @@ __device__ __forceinline__ void produce_values(
     }
 }
 
-#ifndef EXP_AHEAD
-#define EXP_AHEAD 0
-#endif
-#ifndef EXP_GRAIN
-#define EXP_GRAIN 128
-#endif
-#include "ptx/prefetch.h"
-/// Ask L2 for the next tile's queries, and for its first keys and values if its head is another. One warp.
-template <class Shape>
-__device__ __forceinline__ void prefetch_tiles(const FlashMemory<Shape>& memory, const FlashProblem& p, int lane) {
-    typename Shape::Work::template Walk<Shape> walk;
-    FlashTile tile = walk.tile(p);
-    for (unsigned number = 0;; ++number) {
-        mbarrier_wait(memory.tile_full(number), number / 2 % 2);
-        const int steps = memory.tile(Shape::kGroups, number).steps;
-        __syncwarp();
-        if (lane == 0) mbarrier_arrive(memory.tile_empty(number));
-        if (steps == kFlashNoTile) break;
-        walk.next(p);
-        if (p.taken != nullptr || !walk.more(p)) continue;
-        const FlashTile next = walk.tile(p);
-        constexpr int kLines = Shape::kHeadDim * 2 / EXP_GRAIN;   // of a row
-        const auto ask = [&](const uint8_t* from, size_t pitch, int rows) {
-#pragma unroll 1
-            for (int i = lane; i < rows * kLines; i += 32) prefetch_l2(from + i / kLines * pitch + i % kLines * EXP_GRAIN);
-        };
-        const size_t pitch = static_cast<size_t>(p.heads) * Shape::kHeadDim * 2;
-        if (EXP_AHEAD & 1) {
-            ask(p.q + (static_cast<size_t>(next.batch) * p.queries + next.first_query) * pitch + next.head * (Shape::kHeadDim * 2), pitch,
-                min(Shape::kQueries, p.queries - next.first_query));
-        }
-        if ((EXP_AHEAD & 2) && (next.head != tile.head || next.batch != tile.batch)) {
-            const int key_heads = p.heads / p.heads_per_key_head, head = next.head / p.heads_per_key_head;
-            const size_t key_pitch = static_cast<size_t>(key_heads) * Shape::kHeadDim * 2;
-            const int end = min(p.keys, next.steps * Shape::kKeys), begin = max(0, (next.steps - 2) * Shape::kKeys);
-            const size_t at = (static_cast<size_t>(next.batch) * p.keys + begin) * key_pitch + head * (Shape::kHeadDim * 2);
-            ask(p.k + at, key_pitch, end - begin);
-            ask(p.v + at, key_pitch, end - begin);
-        }
-        tile = next;
-    }
-}
-
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap keys,
@@ -162,7 +119,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         }
         for (unsigned number = 0; number < 2; ++number) {
             mbarrier_init(memory.tile_full(number), 1);
-            mbarrier_init(memory.tile_empty(number), EXP_AHEAD != 0 ? 2 : 1);
+            mbarrier_init(memory.tile_empty(number), 1);
         }
         mbarrier_fence_init();
         tma_prefetch_map(queries);
@@ -178,9 +135,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         consume_flash<Shape>(memory, p, warp_uniform(recomputed_thread() / 128), recomputed_thread() % 32);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
-#if EXP_AHEAD
-        if (warp == Shape::kConsumerThreads / 32 + 2) prefetch_tiles<Shape>(memory, p, recomputed_thread() % 32);
-#endif
         if (recomputed_thread() % 32 == 0) {
             if (warp == Shape::kConsumerThreads / 32) produce_flash<Shape>(memory, queries, keys, p);
             else if (warp == Shape::kConsumerThreads / 32 + 1) produce_values<Shape>(memory, values, p);

@@ -18,12 +18,10 @@
 #include "tile/wgmma_flash_softmax.h"
 #include "tile/wgmma_shape.h"
 
-#ifndef EXP_STORE
-#define EXP_STORE 0
+#ifndef EXP_OLD
+#define EXP_OLD 0
 #endif
-#ifndef EXP_FINISH
-#define EXP_FINISH 0
-#endif
+#define EXP_FINISH !EXP_OLD
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
 /// Where a warpgroup stands in the rings.
@@ -89,9 +87,8 @@ __device__ __forceinline__ void consume_flash(
     using Tile = typename Shape::Tile;
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
-    constexpr bool kLate = EXP_STORE == 1 && !Shape::kTurns;
-    constexpr bool kSwap = EXP_STORE == 2 && !Shape::kTurns && Shape::kSeamless;
-    constexpr bool kFresh = kLate || kSwap || EXP_STORE == 3;
+    constexpr bool kLate = Shape::kLate, kSwap = Shape::kBeside;
+    constexpr bool kFresh = EXP_OLD == 0;
     int begun = 0;
     uint32_t held[EXP_HELD + 1][4];
     float scores[Shape::kKeys / 2], out[Shape::kHeadDim / 2];

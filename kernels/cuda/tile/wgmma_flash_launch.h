@@ -54,9 +54,6 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
 
     if (order == TileOrder::kCount && to.workspace_bytes < sizeof(unsigned)) order = TileOrder::kShares;
     FlashProblem p{};
-    p.q = static_cast<const uint8_t*>(a.q);
-    p.k = static_cast<const uint8_t*>(a.k);
-    p.v = static_cast<const uint8_t*>(a.v);
     p.o = a.o;
     p.lse = a.lse;
     p.batch = a.batch;
@@ -68,11 +65,7 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
     p.scale = a.scale;
     p.tiles = ceil_div(a.seqlen_q, Shape::kQueries);
     const long long heads = static_cast<long long>(a.batch) * a.heads_q;
-#ifndef EXP_ROTATE
-#define EXP_ROTATE 0
-#endif
-    p.rotating = EXP_ROTATE != 0 && a.causal && order == TileOrder::kShares && p.tiles <= 4;
-    p.pairs = a.causal && order == TileOrder::kShares && !p.rotating;
+    p.pairs = a.causal && order == TileOrder::kShares;
     const long long units = heads * (p.pairs ? ceil_div(p.tiles, 2) : p.tiles);
     p.section = 1;
     if (a.causal && !p.pairs) {

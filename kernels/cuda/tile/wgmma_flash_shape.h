@@ -10,9 +10,6 @@
 #include "ptx/shared_address.h"
 #include "tile/wgmma_flash_walk.h"
 
-#ifndef EXP_LAST_FIRST
-#define EXP_LAST_FIRST 0
-#endif
 /// What an instance does, to be combined.
 enum FlashOptions {
     kFlashTurns = 1,          // consumers issue their products in turns, so that one's softmax meets the other's products
@@ -20,6 +17,10 @@ enum FlashOptions {
     kFlashSeamless = 4,       // a tile's first product with keys is issued together with the last product of the one before
     kFlashSharedP = 8,        // probabilities go through shared memory instead of registers, which have room for more keys then
     kFlashSpareQuery = 16,    // room for one warpgroup's queries beyond a tile's: warpgroups take places in turn
+    kFlashLastFirst = 32,     // the last warpgroup is the first to take a place
+    kFlashStoreBeside = 64,   // an output is stored beside the next tile's first scores
+    kFlashStoreLate = 128,    // an output is stored beside the next tile's second scores
+    kFlashQueriesOnce = 256,  // queries are the first to leave L2
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
@@ -42,6 +43,10 @@ struct FlashShape {
     static constexpr bool kSharedP = (kOptions_ & kFlashSharedP) != 0;
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
     static constexpr bool kSpareQuery = (kOptions_ & kFlashSpareQuery) != 0;
+    static constexpr bool kLastFirst = (kOptions_ & kFlashLastFirst) != 0;
+    static constexpr bool kBeside = (kOptions_ & kFlashStoreBeside) != 0 && !kTurns && kSeamless;
+    static constexpr bool kLate = (kOptions_ & kFlashStoreLate) != 0 && !kTurns;
+    static constexpr bool kQueriesOnce = (kOptions_ & kFlashQueriesOnce) != 0;
     // Queries are given back before the last step's softmax.
     static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
     static constexpr int kQueries = 64 * kGroups;
@@ -93,12 +98,12 @@ struct FlashMemory {
     }
     /// Where a warpgroup's queries of a tile lie, and the parity of that use of the place.
     __device__ __forceinline__ static int slot(int group, unsigned number) {
-        if (EXP_LAST_FIRST) group = Shape::kGroups - 1 - group;
+        if (Shape::kLastFirst) group = Shape::kGroups - 1 - group;
         if (Shape::kSpareQuery) return static_cast<int>((number * Shape::kGroups + group) % Shape::kQuerySlots);
         return group * Shape::kQueryStages + static_cast<int>(number % Shape::kQueryStages);
     }
     __device__ __forceinline__ static uint32_t parity(int group, unsigned number) {
-        if (EXP_LAST_FIRST) group = Shape::kGroups - 1 - group;
+        if (Shape::kLastFirst) group = Shape::kGroups - 1 - group;
         if (Shape::kSpareQuery) return (number * Shape::kGroups + group) / Shape::kQuerySlots % 2;
         return number / Shape::kQueryStages % 2;
     }

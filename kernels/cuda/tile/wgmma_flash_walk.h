@@ -7,13 +7,7 @@
 #include "ceil_div.h"
 #include "ptx/fetch_add.h"
 #include "ptx/tma_5d.h"
-
-#ifndef EXP_FLIP
-#define EXP_FLIP 0
-#endif
-#ifndef EXP_HINT
-#define EXP_HINT 0
-#endif
+#include "ptx/tma_hint.h"
 
 /// What the kernel needs beside the tensor maps.
 struct FlashProblem {
@@ -25,8 +19,6 @@ struct FlashProblem {
     int tiles;     // of one head
     int section;   // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int units;     // of work, in all
-    bool rotating;
-    const uint8_t *q, *k, *v;
     bool pairs;    // a unit is a long and a short tile of one head, which add up to the same length everywhere
     unsigned* taken;   // units taken beyond each block's first, by whoever is free; null: every block has its share
 };
@@ -71,17 +63,9 @@ __device__ __forceinline__ int flash_seen(const FlashProblem& p, FlashExtent, in
 template <class Shape>
 __device__ __forceinline__ void load_queries(
     const FlashProblem&, const TensorMap& map, uint32_t to, uint32_t full, const FlashTile& tile, int group) {
-#if EXP_HINT & 1
-    uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(policy));
-    asm volatile(
-        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
-        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
-        "l"(&map), "r"(full), "r"(0), "r"(tile.first_query + group * 64), "r"(0), "r"(tile.head), "r"(tile.batch), "l"(policy)
-        : "memory");
-#else
-    tma_load_5d(to, map, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
-#endif
+    const int row = tile.first_query + group * 64;
+    if constexpr (Shape::kQueriesOnce) tma_load_5d(to, map, full, 0, row, 0, tile.head, tile.batch, policy_evict_first());
+    else tma_load_5d(to, map, full, 0, row, 0, tile.head, tile.batch);
 }
 
 /// Where a tile's keys and values lie.
@@ -122,10 +106,7 @@ struct FlashWalk {
         if (p.pairs) {
             const int half = (p.tiles + 1) / 2, pair = unit % half;
             head = unit / half;
-            index = second != (EXP_FLIP != 0 && head % 2 != 0 && pair != p.tiles / 2) ? p.tiles - 1 - pair : pair;
-        } else if (p.rotating) {
-            head = unit / p.tiles;
-            index = (unit + head * p.tiles / static_cast<int>(gridDim.x)) % p.tiles;
+            index = second ? p.tiles - 1 - pair : pair;
         } else {
             const int in_section = p.section * p.tiles, first = unit / in_section * p.section, rest = unit % in_section;
             const int heads = min(p.section, p.batch * p.heads - first);
