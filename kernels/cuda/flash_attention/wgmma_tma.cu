@@ -30,14 +30,17 @@
 //       64    more                 192 x 192           2, 2       yes     equal shares, causal by count; P in shared memory
 //      128    up to 1024           128 x 128           3, 2       yes     equal shares, causal pairs
 //      128    more                 128 x 128           3, 2       no      equal shares, causal by count
-//      256    full, up to 4096     128 x  64           2, 2       yes     equal shares
-//      256    full more, causal    128 x  64           2, 2       no      equal shares, causal pairs
+//      256    any                  128 x  64           2, 2       no      equal shares, causal pairs
 //      all    few tiles, at once    64 x 128 (80)      2, 2               a block per tile
 //      all    few queries, split   128 x 128 (64)      3, 2 (2, 3) yes     equal shares, with a seam
 //
 // At head_dim 64 and 128 there is room for the queries of two tiles. At 256 there is room for those of three warpgroups, which
-// take the places in turn, so that every other one's come early. They are given back before the last step's softmax, which
-// therefore looks at maxima, too.
+// take the places in turn, so that one of the two has its queries early: in causal tiles the second one, which has a step more
+// and begins alone. They are given back before the last step's softmax, which therefore looks at maxima, too. They leave L2
+// first, where keys and values are read again.
+//
+// End of a tile, 256 columns of output. Its registers go to memory while products run: beside the next tile's second S, or where
+// tiles are short and late queries the rule, causal ones, beside the first: the last P V then does not wait for that S.
 //
 // Order. Persistent blocks with equal shares take heads one after the other, so that K and V of a head are read from L2: causal
 // tiles in pairs of a long and a short one. By count a block takes the longest tile left when it is ready for one: a number in
@@ -70,10 +73,7 @@ constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kO
 constexpr int kTurns = kFlashTurns, kAlways = SEAMLESS != 0 ? kFlashSeamless : 0;
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
-#ifndef EXP_NT
-#define EXP_NT 0
-#endif
-using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways | (kHeadDim < 256 ? EXP_NT : 0), kKeyStages, kValueStages, SLACK>;
+using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
 
 /// The instances that were best in benchmarks/flash_attention.md.
 template <class Element, int kHeadDim>
@@ -89,21 +89,18 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-#ifndef EXP_C
-#define EXP_C 16
+#ifndef EXP_ORDER
+#define EXP_ORDER kShares
 #endif
-#ifndef EXP_F1
-#define EXP_F1 17
+        constexpr int kPlaces = kFlashSpareQuery | kFlashQueriesOnce;
+#ifdef EXP_LONG
+        if (a.causal && a.seqlen_k > 1024) return launch(Tile<Element, 256, 2, EXP_KEYS, EXP_LONG, 2, 2>(), EXP_ORDER);
 #endif
-#ifndef EXP_F2
-#define EXP_F2 16
-#endif
-#ifndef EXP_KC
-#define EXP_KC 64
-#endif
-        if (a.causal) return launch(Tile<Element, 256, 2, EXP_KC, EXP_C, 2, 2>(), kShares);
-        if (a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, EXP_F2, 2, 2>(), kShares);
-        return launch(Tile<Element, 256, 2, 64, EXP_F1, 2, 2>(), kShares);
+        if (a.causal) {
+            const TileOrder order = a.seqlen_k > 1024 ? EXP_ORDER : kShares;
+            return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashLastFirst | kFlashStoreSoon, 2, 2>(), order);
+        }
+        return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashStoreLate, 2, 2>(), kShares);
     }
 }
 
@@ -135,16 +132,9 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
 template <class Element>
 int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t workspace_bytes, void* queue) {
     switch (head_dim) {
-#ifdef EXP_ONLY
-        case 256: return launch_tiles<Element, 256>(a, {132, workspace, workspace_bytes, queue});
-        default: return kUnsupportedShape;
-    }
-    switch (head_dim) {
-#else
         case 64: return choose<Element, 64>(a, workspace, workspace_bytes, queue);
         case 128: return choose<Element, 128>(a, workspace, workspace_bytes, queue);
         case 256: return choose<Element, 256>(a, workspace, workspace_bytes, queue);
-#endif
         default: return kUnsupportedShape;
     }
 }

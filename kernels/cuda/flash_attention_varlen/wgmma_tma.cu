@@ -19,7 +19,7 @@
 //       64    up to 4096 keys      256 x  64          5, 5       yes
 //       64    more                 192 x 128          3, 3       yes
 //      128    any                  128 x 128          3, 2       no
-//      256    any                  128 x  64          2, 3       no
+//      256    any                  128 x  64          2, 2       no      room for queries, end of a tile as there
 //
 // Where no sequence has more than 64 queries, mma_sync's tiles take over, whose rows are filled with heads that share keys.
 //
@@ -35,12 +35,9 @@ struct Longest {
     int queries, keys;   // of a sequence
 };
 
-#ifndef EXP_NT
-#define EXP_NT 0
-#endif
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
 using Tile = FlashShape<
-    Element, kHeadDim, kGroups, kKeys, kOptions | kFlashSeamless | (kHeadDim < 256 ? EXP_NT : 0), kKeyStages, kValueStages, 24, SequenceWork>;
+    Element, kHeadDim, kGroups, kKeys, kOptions | kFlashSeamless, kKeyStages, kValueStages, 24, SequenceWork>;
 
 template <class Element, int kHeadDim>
 int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
@@ -56,24 +53,23 @@ int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const F
     } else if constexpr (kHeadDim == 128) {
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>());
     } else {
-#ifndef EXP_C
-#define EXP_C 0
+#ifdef EXP_LONG
+        if (a.causal) return launch(Tile<Element, 256, 2, EXP_KEYS, EXP_LONG, 2, 2>());
+        return launch(Tile<Element, 256, 2, EXP_KEYS, EXP_LONG, 2, 2>());
 #endif
-#ifndef EXP_F
-#define EXP_F 0
-#endif
-        if (a.causal) return launch(Tile<Element, 256, 2, 64, EXP_C, 2, EXP_C & 16 ? 2 : 3>());
-        return launch(Tile<Element, 256, 2, 64, EXP_F, 2, EXP_F & 16 ? 2 : 3>());
+        if (a.causal) {
+            constexpr int kCausal = kFlashSpareQuery | kFlashQueriesOnce | kFlashLastFirst | kFlashStoreSoon;
+            return launch(Tile<Element, 256, 2, 64, kCausal, 2, 2>());
+        }
+        return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery | kFlashStoreLate, 2, 2>());
     }
 }
 
 template <class Element>
 int dispatch(int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
     switch (head_dim) {
-#ifndef EXP_ONLY
         case 64: return choose<Element, 64>(a, batch, longest, to);
         case 128: return choose<Element, 128>(a, batch, longest, to);
-#endif
         case 256: return choose<Element, 256>(a, batch, longest, to);
         default: return kUnsupportedShape;
     }

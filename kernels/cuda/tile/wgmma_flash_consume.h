@@ -3,7 +3,7 @@
 //
 // Its steps follow each other without a seam, also from one tile of queries to the next: the next step's product with the
 // keys is issued together with this step's product with the values, whosever queries they are, and a finished output is
-// stored while other warpgroups multiply.
+// stored while other warpgroups multiply, or beside the next tile's first or second product with keys.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +18,6 @@
 #include "tile/wgmma_flash_softmax.h"
 #include "tile/wgmma_shape.h"
 
-#ifndef EXP_OLD
-#define EXP_OLD 0
-#endif
-#define EXP_FINISH !EXP_OLD
 constexpr int kFlashTurnBarrier = 1;   // and those after it, one per consumer warpgroup
 
 /// Where a warpgroup stands in the rings.
@@ -87,10 +83,7 @@ __device__ __forceinline__ void consume_flash(
     using Tile = typename Shape::Tile;
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
-    constexpr bool kLate = Shape::kLate, kSwap = Shape::kBeside;
-    constexpr bool kFresh = EXP_OLD == 0;
-    int begun = 0;
-    uint32_t held[EXP_HELD + 1][4];
+    int begun = 0;   // whether out has sums of the tile at work; else the first product overwrites it
     float scores[Shape::kKeys / 2], out[Shape::kHeadDim / 2];
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
@@ -106,9 +99,9 @@ __device__ __forceinline__ void consume_flash(
         }
     };
     const auto issue_values = [&] {
-        const bool add = !kFresh || begun != 0;
-        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), memory.values(at.value_at.stage), add);
-        else issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage), add);
+        const uint32_t values = memory.values(at.value_at.stage);
+        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), values, begun != 0);
+        else issue_output<Shape>(out, probabilities, values, begun != 0);
         begun = 1;
     };
     const auto correct = [&](const float (&corrections)[2], bool older) {
@@ -172,6 +165,7 @@ __device__ __forceinline__ void consume_flash(
     const auto finish = [&](unsigned number) {
         const Tile& tile = memory.tile(group, number);
         finish_rows(p, tile, first_row_of(tile), rows, factors, recomputed_thread() % 32);
+        begun = 0;
     };
     const auto clear = [&] {
 #pragma unroll
@@ -180,7 +174,6 @@ __device__ __forceinline__ void consume_flash(
     const auto store = [&](unsigned number) {
         const Tile& tile = memory.tile(group, number);
         store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
-        if constexpr (!kFresh) clear();
     };
     clear();
 
@@ -197,7 +190,7 @@ __device__ __forceinline__ void consume_flash(
                 at.skip_values();
             }
             finish(number);
-            if constexpr (kFresh) clear();
+            clear();
             store(number);
             ++number;
             continue;
@@ -207,47 +200,51 @@ __device__ __forceinline__ void consume_flash(
         int skipped = first.steps - 1 - step, skipped_next = 0;   // whose values are yet to be let pass
         for (int i = 0; i < skipped; ++i) at.skip_keys();
         mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
-        hold_queries<Shape>(held, at.query(number), recomputed_thread());
         wgmma_fence();
-        issue_scores<Shape>(scores, held, at.query(number), memory.keys(at.key_at.stage));
+        issue_scores<Shape>(scores, at.query(number), memory.keys(at.key_at.stage));
         wgmma_commit();
         wgmma_wait<0>();
         wgmma_results(scores);
         watch.fresh = 1;
         softmax(first_query, number, step, false, [] {});
 
-        int finished = 0;   // whether out is, of a tile
+        int finished = 0;   // whether out is, of the tile before
+        const auto store_finished = [&] {
+            if (finished == 0) return;
+            store(number - 1);
+            finished = 0;
+        };
         const auto before_products = [&] {
             for (; skipped > 0; --skipped) at.skip_values();
-            if (!kLate && finished != 0) {
-                store(number - 1);
-                finished = 0;
-            }
+            if constexpr (!Shape::kStoreLate) store_finished();
             if constexpr (Shape::kTurns) at.wait_for_turn();
+        };
+        const auto multiply_values = [&] {
+            mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
+            wgmma_fence();
+            issue_values();
+            wgmma_commit();
         };
 
         int next_query = 0;
         while (true) {
             const bool last = step == 0;
-            if (kSwap && last) {
+            if (Shape::kStoreSoon && last) {
+                // The last values do not wait for the next tile, whose queries may come late: the output is stored meanwhile.
                 if constexpr (!Shape::kEarlyQuery) at.release_query(number);
                 before_products();
-                mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
-                wgmma_fence();
-                issue_values();
-                wgmma_commit();
+                multiply_values();
                 finish(number);
-                begun = 0;
                 const Tile next = at.receive(number + 1);
                 step = at.own_steps(next) - 1;
                 if (step >= 0) {
                     skipped = next.steps - 1 - step;
                     for (int i = 0; i < skipped; ++i) at.skip_keys();
                     mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
-                    hold_queries<Shape>(held, at.query(number + 1), recomputed_thread());
                 }
+                // Without a step they are of anything, and nobody looks: behind a branch ptxas would serialise the products.
                 wgmma_fence();
-                issue_scores<Shape>(scores, held, at.query(number + 1), memory.keys(at.key_at.stage));   // of anything, if there is no step
+                issue_scores<Shape>(scores, at.query(number + 1), memory.keys(at.key_at.stage));
                 wgmma_commit();
                 wgmma_wait<1>();
                 wgmma_results(out);
@@ -257,12 +254,10 @@ __device__ __forceinline__ void consume_flash(
                 watch.fresh = 1;
                 first_query = next.first_query;
                 ++number;
-                at.receive(number);   // have come: keeps the compiler from waiting for scores before the output is stored
+                at.receive(number);   // has come: keeps the compiler from waiting for scores before the output is stored
                 wgmma_wait<0>();
                 wgmma_results(scores);
-                if (step < 0) {
-                    break;
-                }
+                if (step < 0) break;
                 softmax(first_query, number, step, false, [] {});
                 continue;
             }
@@ -276,29 +271,20 @@ __device__ __forceinline__ void consume_flash(
                 next_query = next.first_query;
                 skipped_next = next.steps - step;
                 for (int i = 0; i < skipped_next; ++i) at.skip_keys();
-                hold_queries<Shape>(held, at.query(number + 1), recomputed_thread());
             }
             --step;
             mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
             before_products();
             wgmma_fence();
-            issue_scores<Shape>(scores, held, at.query(number + last), memory.keys(at.key_at.stage));
+            issue_scores<Shape>(scores, at.query(number + last), memory.keys(at.key_at.stage));
             wgmma_commit();
-            if (kLate && finished != 0) {
-                store(number - 1);
-                finished = 0;
-            }
-            mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
-            wgmma_fence();
-            issue_values();
-            wgmma_commit();
+            if constexpr (Shape::kStoreLate) store_finished();
+            multiply_values();
             if constexpr (Shape::kTurns) at.hand_on_turn();
-            if (EXP_FINISH && last) finish(number);
+            if (last) finish(number);
             wgmma_wait<1>();
             wgmma_results(scores);
             if (last) {
-                if (!EXP_FINISH) finish(number);
-                begun = 0;
                 rows[0] = rows[1] = SoftmaxRow();
                 watch.fresh = 1;
                 first_query = next_query;
@@ -314,22 +300,18 @@ __device__ __forceinline__ void consume_flash(
                 at.release_values();
             });
         }
+        if constexpr (Shape::kStoreSoon) continue;
 
         // A last step, beside which nothing runs.
-        if (kSwap) continue;
         before_products();
-        if (kLate && finished != 0) store(number - 1);
-        mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
-        wgmma_fence();
-        issue_values();
-        wgmma_commit();
+        if constexpr (Shape::kStoreLate) store_finished();
+        multiply_values();
         if constexpr (Shape::kTurns) at.hand_on_turn();
         wgmma_wait<0>();
         wgmma_results(out);
         at.release_values();
         finish(number);
         store(number);
-        begun = 0;
         ++number;
     }
     if (Shape::kTurns && group == 0) at.wait_for_turn();   // takes the turn that nobody needs

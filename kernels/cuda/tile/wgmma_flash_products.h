@@ -11,34 +11,6 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_flash_shape.h"
 
-#ifndef EXP_HELD
-#define EXP_HELD 0
-#endif
-/// The first columns of a warp's queries as the A operand in registers.
-template <class Shape>
-__device__ __forceinline__ void hold_queries(uint32_t (&held)[EXP_HELD + 1][4], uint32_t query, int thread) {
-#pragma unroll
-    for (int c = 0; c < EXP_HELD; ++c) {
-        ldmatrix_x4(held[c], query + c / 4 * Shape::kQueryPitch +
-                                 Swizzle<8>::offset(thread / 32 % 4 * 16 + thread % 16, c % 4 * 2 + thread % 32 / 16));
-    }
-}
-template <class Shape>
-__device__ __forceinline__ void issue_scores(
-    float (&scores)[Shape::kKeys / 2], const uint32_t (&held)[EXP_HELD + 1][4], uint32_t query, uint32_t keys) {
-    const uint64_t a = wgmma_operand(query), b = wgmma_operand(keys);
-#pragma unroll
-    for (int c = 0; c < Shape::kHeadDim / 16; ++c) {
-        const uint64_t columns = b + c / 4 * (Shape::kKeyPitch >> 4) + c % 4 * 2;
-        if (c < EXP_HELD) {
-            Wgmma16<Shape::kKeys, typename Shape::Element>::product(scores, held[c], columns, c > 0);
-        } else {
-            Wgmma16<Shape::kKeys, typename Shape::Element>::product(
-                scores, a + c / 4 * (Shape::kQueryPitch >> 4) + c % 4 * 2, columns, c > 0);
-        }
-    }
-}
-
 /// Issue scores = Q K^T.
 template <class Shape>
 __device__ __forceinline__ void issue_scores(

@@ -17,9 +17,9 @@ enum FlashOptions {
     kFlashSeamless = 4,       // a tile's first product with keys is issued together with the last product of the one before
     kFlashSharedP = 8,        // probabilities go through shared memory instead of registers, which have room for more keys then
     kFlashSpareQuery = 16,    // room for one warpgroup's queries beyond a tile's: warpgroups take places in turn
-    kFlashLastFirst = 32,     // the last warpgroup is the first to take a place
-    kFlashStoreBeside = 64,   // an output is stored beside the next tile's first scores
-    kFlashStoreLate = 128,    // an output is stored beside the next tile's second scores
+    kFlashLastFirst = 32,     // of those the last warpgroup first, which in causal tiles begins alone
+    kFlashStoreSoon = 64,     // an output is stored beside the next tile's first scores, without turns, seamless
+    kFlashStoreLate = 128,    // an output is stored beside the next tile's second scores, without turns
     kFlashQueriesOnce = 256,  // queries are the first to leave L2
 };
 
@@ -44,8 +44,8 @@ struct FlashShape {
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
     static constexpr bool kSpareQuery = (kOptions_ & kFlashSpareQuery) != 0;
     static constexpr bool kLastFirst = (kOptions_ & kFlashLastFirst) != 0;
-    static constexpr bool kBeside = (kOptions_ & kFlashStoreBeside) != 0 && !kTurns && kSeamless;
-    static constexpr bool kLate = (kOptions_ & kFlashStoreLate) != 0 && !kTurns;
+    static constexpr bool kStoreSoon = (kOptions_ & kFlashStoreSoon) != 0 && kSeamless;
+    static constexpr bool kStoreLate = (kOptions_ & kFlashStoreLate) != 0;
     static constexpr bool kQueriesOnce = (kOptions_ & kFlashQueriesOnce) != 0;
     // Queries are given back before the last step's softmax.
     static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
@@ -76,6 +76,8 @@ struct FlashShape {
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(!kSpareQuery || kQueryStages == 1, "one or the other");
+    static_assert(!kTurns || (!kStoreSoon && !kStoreLate), "others wait for their turn while an output is stored");
+    static_assert(!kStoreSoon || !kStoreLate, "one or the other");
     static_assert(!kSharedP || kKeys % 32 == 0, "halves of probabilities are whole products");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
     static_assert(kGroups >= 1 && kGroups <= 4, "registers");

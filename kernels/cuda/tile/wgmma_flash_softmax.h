@@ -164,11 +164,7 @@ __device__ __forceinline__ void store_row(
             packed[j] = Shape::Element::pack(pair[0] * factor, pair[1] * factor);
         }
         transpose_quad(packed, lane);   // so that a lane writes 16 bytes in one piece
-#if EXP_STCS
-        if (valid) __stcs(reinterpret_cast<uint4*>(to + 64 * i), make_uint4(packed[0], packed[1], packed[2], packed[3]));
-#else
         if (valid) *reinterpret_cast<uint4*>(to + 64 * i) = make_uint4(packed[0], packed[1], packed[2], packed[3]);
-#endif
     }
 }
 
