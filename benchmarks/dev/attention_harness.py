@@ -174,13 +174,13 @@ def race(contestants: dict[str, list[Callable[[], Any]]], budget_ms: float = 250
     for turn in range(25):
         random.Random(turn).shuffle(order)
         for name in order:
-            graph, calls = graphs[name]
+            graph, count = graphs[name]
             begin, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
             begin.record()
             graph.replay()
             end.record()
             end.synchronize()
-            times[name].append(begin.elapsed_time(end) * 1e3 / calls)
+            times[name].append(begin.elapsed_time(end) * 1e3 / count)
         if turn >= 4 and (time.monotonic() - begin_all) * 1e3 > budget_ms:
             break
     return {name: statistics.median(values) for name, values in times.items()}
