@@ -89,17 +89,8 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-#ifndef EXP_ORDER
-#define EXP_ORDER kShares
-#endif
         constexpr int kPlaces = kFlashSpareQuery | kFlashQueriesOnce;
-#ifdef EXP_LONG
-        if (a.causal && a.seqlen_k > 1024) return launch(Tile<Element, 256, 2, EXP_KEYS, EXP_LONG, 2, 2>(), EXP_ORDER);
-#endif
-        if (a.causal) {
-            const TileOrder order = a.seqlen_k > 1024 ? EXP_ORDER : kShares;
-            return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashLastFirst | kFlashStoreSoon, 2, 2>(), order);
-        }
+        if (a.causal) return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashLastFirst | kFlashStoreSoon, 2, 2>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashStoreLate, 2, 2>(), kShares);
     }
 }

@@ -100,8 +100,9 @@ __device__ __forceinline__ void consume_flash(
     };
     const auto issue_values = [&] {
         const uint32_t values = memory.values(at.value_at.stage);
-        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), values, begun != 0);
-        else issue_output<Shape>(out, probabilities, values, begun != 0);
+        const bool add = Shape::kClears || begun != 0;
+        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), values, add);
+        else issue_output<Shape>(out, probabilities, values, add);
         begun = 1;
     };
     const auto correct = [&](const float (&corrections)[2], bool older) {
@@ -174,6 +175,7 @@ __device__ __forceinline__ void consume_flash(
     const auto store = [&](unsigned number) {
         const Tile& tile = memory.tile(group, number);
         store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
+        if constexpr (Shape::kClears) clear();
     };
     clear();
 
@@ -281,10 +283,11 @@ __device__ __forceinline__ void consume_flash(
             if constexpr (Shape::kStoreLate) store_finished();
             multiply_values();
             if constexpr (Shape::kTurns) at.hand_on_turn();
-            if (last) finish(number);
+            if (!Shape::kClears && last) finish(number);
             wgmma_wait<1>();
             wgmma_results(scores);
             if (last) {
+                if constexpr (Shape::kClears) finish(number);
                 rows[0] = rows[1] = SoftmaxRow();
                 watch.fresh = 1;
                 first_query = next_query;

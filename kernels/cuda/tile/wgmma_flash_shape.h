@@ -21,6 +21,7 @@ enum FlashOptions {
     kFlashStoreSoon = 64,     // an output is stored beside the next tile's first scores, without turns, seamless
     kFlashStoreLate = 128,    // an output is stored beside the next tile's second scores, without turns
     kFlashQueriesOnce = 256,  // queries are the first to leave L2
+    kFlashClears = 512,       // an output is set to zero, not overwritten, and its LSE is made behind the next scores
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
@@ -46,6 +47,7 @@ struct FlashShape {
     static constexpr bool kLastFirst = (kOptions_ & kFlashLastFirst) != 0;
     static constexpr bool kStoreSoon = (kOptions_ & kFlashStoreSoon) != 0 && kSeamless;
     static constexpr bool kStoreLate = (kOptions_ & kFlashStoreLate) != 0;
+    static constexpr bool kClears = (kOptions_ & kFlashClears) != 0;
     static constexpr bool kQueriesOnce = (kOptions_ & kFlashQueriesOnce) != 0;
     // Queries are given back before the last step's softmax.
     static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
@@ -78,6 +80,7 @@ struct FlashShape {
     static_assert(!kSpareQuery || kQueryStages == 1, "one or the other");
     static_assert(!kTurns || (!kStoreSoon && !kStoreLate), "others wait for their turn while an output is stored");
     static_assert(!kStoreSoon || !kStoreLate, "one or the other");
+    static_assert(!kClears || (!kStoreSoon && !kStoreLate), "registers of a product that has been issued cannot be set");
     static_assert(!kSharedP || kKeys % 32 == 0, "halves of probabilities are whole products");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
     static_assert(kGroups >= 1 && kGroups <= 4, "registers");

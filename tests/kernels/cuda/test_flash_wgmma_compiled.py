@@ -12,7 +12,7 @@ from tests.kernels.cuda.built import bodies, built, spills
 pytestmark = pytest.mark.toolchain
 
 
-@pytest.fixture(scope="module", params=[("flash_attention", 24), ("flash_attention_varlen", 10)], ids=lambda p: p[0])
+@pytest.fixture(scope="module", params=[("flash_attention", 24), ("flash_attention_varlen", 12)], ids=lambda p: p[0])
 def made(request):
     """(ptxas log, library, how many instances)"""
     problem, instances = request.param
@@ -51,4 +51,4 @@ def test_an_output_is_stored_before_the_next_scores_are_waited_for(made):
             soon += 1
             between, _, _ = waits[1].partition("WARPGROUP.DEPBAR.LE gsb0, 0x0")
             assert between.count("STG.E.128") == 16      # 256 columns of two rows
-    assert soon == 2      # bf16 and fp16
+    assert soon == (4 if made[2] == 12 else 2)      # bf16 and fp16, packed sequences of any length

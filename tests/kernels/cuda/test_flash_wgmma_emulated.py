@@ -136,9 +136,10 @@ FAULTS = {
     "keys empty": Fault("tile/wgmma_flash.h", "mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);"),
     "wait": Fault("tile/wgmma_flash_consume.h", "wgmma_wait<0>();\n                wgmma_results(out);"),
     "turn": Fault(
-        "tile/wgmma_flash_consume.h", "if constexpr (Shape::kTurns) at.hand_on_turn();\n            if (last)",
-        "if (Shape::kTurns && !FAULT) at.hand_on_turn();\n            if (last)"),
-    "overwritten": Fault("tile/wgmma_flash_consume.h", "values, begun != 0)", "values, FAULT || begun != 0)", times=2),
+        "tile/wgmma_flash_consume.h", "if constexpr (Shape::kTurns) at.hand_on_turn();\n            if (!Shape",
+        "if (Shape::kTurns && !FAULT) at.hand_on_turn();\n            if (!Shape"),
+    "overwritten": Fault("tile/wgmma_flash_consume.h", "= Shape::kClears || begun != 0;",
+                         "= Shape::kClears || FAULT || begun != 0;"),
     "stored too soon": Fault(
         "tile/wgmma_flash_consume.h", "wgmma_wait<1>();\n                wgmma_results(out);"),
     "correction": Fault("tile/wgmma_flash_consume.h", "kAll / 2);\n            correct(",
