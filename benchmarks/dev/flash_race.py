@@ -3,7 +3,7 @@
 
     python benchmarks/dev/flash_race.py build DIR LABEL=KEY:VALUE,... ...     (no GPU; one nvcc each, all at once)
     python benchmarks/dev/flash_race.py race DIR [--seconds 45] [--dims 64,128,256] [--lengths 512,2048,8192,16384]
-        [--peers cudnn,fa3]
+        [--peers cudnn,fa3] [--checked] [--like LABEL]
 
 A label starts with the head dimension to race the build at, or with "all". Two keys are no macros: `kernel:mma_sync`
 builds that file instead of wgmma_tma, `arch:89` builds for Ada and translates that for Hopper, as the driver would.
@@ -107,9 +107,17 @@ def peers(sets: list[Any], names: list[str]) -> dict[str, list[Any]]:
     return calls
 
 
+def compare(like: str, outputs: dict[str, dict[str, torch.Tensor]]) -> None:
+    """Say whose outputs are not to the bit those of the build `like`."""
+    for label, tensors in outputs.items():
+        if any(not torch.equal(tensor.view(torch.uint8), outputs[like][name].view(torch.uint8))
+               for name, tensor in tensors.items()):
+            lib.say(f"{label}: other bits than {like}")
+
+
 def race(
     folder: Path, deadline: float, dims: list[int], lengths: list[int], budget: float, rivals: list[str],
-    checked: bool,
+    checked: bool, like: str = "",
 ) -> int:
     libraries = sorted(folder.glob("*.so"))
     checks = {} if checked else {
@@ -146,6 +154,7 @@ def race(
                 space = torch.empty(problem.binding.workspace_bytes(case) // 4, device="cuda")
                 contestants: dict[str, list[Any]] = {}
                 keep: list[Any] = []
+                last: dict[lib.Kernel, dict[str, torch.Tensor]] = {}
                 for kernel in (k for k in kernels if takes(k.label, dim)):
                     calls = []
                     for data in sets:
@@ -154,12 +163,15 @@ def race(
                         keep.append(outputs)
                         calls.append(kernel.bind(problem.binding.arguments(case, data), outputs, space))
                     contestants[kernel.label] = calls
+                    last[kernel] = outputs
                 contestants.update(peers(sets, rivals))
                 times = lib.race(contestants, budget)
+                if like:
+                    compare(like, {kernel.label: outputs for kernel, outputs in last.items()})
                 lib.say(f"{dim} {length or '512 (B 1, H 8)'} {'causal' if causal else 'full'}: " + "  ".join(
                     f"{name} {us:.1f} ({flops / us * 1e-6:.0f})" for name, us in times.items()))
                 rows.append({"dim": dim, "length": length, "causal": causal, "us": times})
-                del sets, contestants, keep
+                del sets, contestants, keep, last
     for name, reason in lib.REFUSED.items():
         lib.say(f"refused: {name}: {reason}")
     lib.say(f"{lib.clocks()} | {lib.elapsed():.0f} s")
@@ -178,6 +190,7 @@ def main() -> int:
     parser.add_argument("--lengths", default="512,2048,8192,16384")
     parser.add_argument("--peers", default="cudnn,fa3")
     parser.add_argument("--checked", action="store_true", help="all builds are known to be right")
+    parser.add_argument("--like", default="", metavar="LABEL", help="say whose outputs differ from that build's")
     parser.add_argument("--budget", type=float, default=150, help="milliseconds of turns per row")
     options = parser.parse_args()
     if options.verb == "build":
@@ -187,7 +200,7 @@ def main() -> int:
         return check(options.folder, dims)
     start = time.monotonic()
     status = race(options.folder, options.seconds, dims, lengths, options.budget, options.peers.split(","),
-                  options.checked)
+                  options.checked, options.like)
     lib.say(f"{time.monotonic() - start:.0f} s in all")
     return status
 

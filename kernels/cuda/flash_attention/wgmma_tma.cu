@@ -30,14 +30,17 @@
 //       64    more                 192 x 192           2, 2       yes     equal shares, causal by count; P in shared memory
 //      128    up to 1024           128 x 128           3, 2       yes     equal shares, causal pairs
 //      128    more                 128 x 128           3, 2       no      equal shares, causal by count
-//      256    full, up to 4096     128 x  64           2, 2       yes     equal shares
-//      256    full more, causal    128 x  64           2, 2       no      equal shares, causal pairs
+//      256    any                  128 x  64           2, 2       no      equal shares, causal pairs
 //      all    few tiles, at once    64 x 128 (80)      2, 2               a block per tile
 //      all    few queries, split   128 x 128 (64)      3, 2 (2, 3) yes     equal shares, with a seam
 //
 // At head_dim 64 and 128 there is room for the queries of two tiles. At 256 there is room for those of three warpgroups, which
-// take the places in turn, so that every other one's come early. They are given back before the last step's softmax, which
-// therefore looks at maxima, too.
+// take the places in turn, so that one of the two has its queries early: in causal tiles the second one, which has a step more
+// and begins alone. They are given back before the last step's softmax, which therefore looks at maxima, too. They leave L2
+// first, where keys and values are read again.
+//
+// End of a tile, 256 columns of output. Its registers go to memory while products run: beside the next tile's second S, or where
+// tiles are short and late queries the rule, causal ones, beside the first: the last P V then does not wait for that S.
 //
 // Order. Persistent blocks with equal shares take heads one after the other, so that K and V of a head are read from L2: causal
 // tiles in pairs of a long and a short one. By count a block takes the longest tile left when it is ready for one: a number in
@@ -86,8 +89,9 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
         if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
-        if (a.causal || a.seqlen_k > 4096) return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery, 2, 2>(), kShares);
-        return launch(Tile<Element, 256, 2, 64, kTurns | kFlashSpareQuery, 2, 2>(), kShares);
+        constexpr int kPlaces = kFlashSpareQuery | kFlashQueriesOnce;
+        if (a.causal) return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashLastFirst | kFlashStoreSoon, 2, 2>(), kShares);
+        return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashStoreLate, 2, 2>(), kShares);
     }
 }
 

@@ -19,7 +19,8 @@
 //       64    up to 4096 keys      256 x  64          5, 5       yes
 //       64    more                 192 x 128          3, 3       yes
 //      128    any                  128 x 128          3, 2       no
-//      256    any                  128 x  64          2, 3       no
+//      256    causal, over 2048    128 x  80          2, 2       no
+//      256    other                128 x  64          2, 2       no      a spare place for queries
 //
 // Where no sequence has more than 64 queries, mma_sync's tiles take over, whose rows are filled with heads that share keys.
 //
@@ -48,12 +49,16 @@ int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const F
     }
     const auto launch = [&](auto tile) { return launch_wgmma_sequences<decltype(tile)>(a, batch, longest.keys, to); };
     if constexpr (kHeadDim == 64) {
-        if (longest.keys > 4096) return launch(Tile<Element, 64, 3, 128, kFlashTurns | kFlashTwoQueries, 3, 3>());
-        return launch(Tile<Element, 64, 4, 64, kFlashTurns | kFlashTwoQueries, 5, 5>());
+        constexpr int kOptions = kFlashTurns | kFlashTwoQueries | kFlashClears;   // here faster than to overwrite
+        if (longest.keys > 4096) return launch(Tile<Element, 64, 3, 128, kOptions, 3, 3>());
+        return launch(Tile<Element, 64, 4, 64, kOptions, 5, 5>());
     } else if constexpr (kHeadDim == 128) {
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>());
     } else {
-        return launch(Tile<Element, 256, 2, 64, 0, 2, 3>());
+        constexpr int kCausal = kFlashQueriesOnce | kFlashStoreSoon;
+        if (a.causal && longest.keys > 2048) return launch(Tile<Element, 256, 2, 80, kCausal, 2, 2>());
+        if (a.causal) return launch(Tile<Element, 256, 2, 64, kCausal | kFlashSpareQuery | kFlashLastFirst, 2, 2>());
+        return launch(Tile<Element, 256, 2, 64, kFlashSpareQuery | kFlashStoreLate, 2, 2>());
     }
 }
 

@@ -21,7 +21,8 @@ template <class Shape>
 __device__ __forceinline__ void send_tile(
     const FlashMemory<Shape>& memory, const TensorMap& queries, const typename Shape::Problem& p,
     const typename Shape::Tile& tile, unsigned number, int begin = 0, int end = Shape::kGroups) {
-    for (int group = begin; group < end; ++group) {
+    for (int place = begin; place < end; ++place) {
+        const int group = Shape::kLastFirst ? Shape::kGroups - 1 - place : place;
         const int slot = memory.slot(group, number);
         const uint32_t full = memory.query_full(slot);
         mbarrier_wait(memory.query_empty(slot), memory.parity(group, number) ^ 1);

@@ -74,6 +74,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
+    // Causal tiles begin at different times anyway; of some lengths, they were faster without.
+    p.around = !a.causal || kHeadDim == 64 || a.keys <= 1024 || a.keys > 4096;
     p.down = kInOrder && p.causal ? all - p.last : all;
     p.pieces = p.rows / 64 * p.group;
     p.tasks = static_cast<int>(tasks);

@@ -90,6 +90,7 @@ struct BackwardProblem {
     int last;                     // key heads of the last section
     int pieces, chores;           // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
     bool tends;                   // whether the main kernel writes dq beside zeros
+    bool around;                  // for Walk::kAround
     int down;                     // the first head whose tiles take turns downwards
 
     __host__ __device__ int key_heads_in_all() const { return batch * key_heads; }
@@ -110,7 +111,8 @@ struct KeyTile {
 
 /// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
 enum class Walk {
-    kAround,   // begins in a place of the key tile's own, goes down and around, so that blocks add to different sums
+    kAround,   // where p.around, begins in a place of the key tile's own, goes down and around, so that blocks add to different
+               // sums; else as kDown
     kDown,     // from the last queries to the first
     kUp,       // from the first to the last, in the heads from `down` on down; key tiles take turns at the sums
 };
@@ -150,7 +152,7 @@ struct QueryWalk {
 
     __device__ __forceinline__ QueryWalk(const BackwardProblem& p, const KeyTile& t)
         : head(t.head * p.group), tile(kWalk == Walk::kUp ? t.first : t.last), begin(tile) {
-        if (kWalk == Walk::kAround) begin = tile = t.first + static_cast<int>(
+        if (kWalk == Walk::kAround && p.around) begin = tile = t.first + static_cast<int>(
             static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
         if (kWalk == Walk::kUp && t.head >= p.down) begin = tile = t.last;
     }

@@ -3,7 +3,7 @@
 //
 // Its steps follow each other without a seam, also from one tile of queries to the next: the next step's product with the
 // keys is issued together with this step's product with the values, whosever queries they are, and a finished output is
-// stored while other warpgroups multiply.
+// stored while other warpgroups multiply, or beside the next tile's first or second product with keys.
 #pragma once
 
 #include <cstddef>
@@ -83,6 +83,7 @@ __device__ __forceinline__ void consume_flash(
     using Tile = typename Shape::Tile;
     FlashConsumer<Shape> at = {memory, p, group, lane, {}, {}};
     if (Shape::kTurns && group == Shape::kGroups - 1) at.hand_on_turn();   // the first turn is 0's
+    int begun = 0;   // whether out has sums of the tile at work; else the first product overwrites it
     float scores[Shape::kKeys / 2], out[Shape::kHeadDim / 2];
     uint32_t probabilities[Shape::kKeys / 16][4];
     SoftmaxRow rows[2];
@@ -98,8 +99,11 @@ __device__ __forceinline__ void consume_flash(
         }
     };
     const auto issue_values = [&] {
-        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), memory.values(at.value_at.stage));
-        else issue_output<Shape>(out, probabilities, memory.values(at.value_at.stage));
+        const uint32_t values = memory.values(at.value_at.stage);
+        const bool add = Shape::kClears || begun != 0;
+        if constexpr (Shape::kSharedP) issue_output<Shape>(out, memory.probabilities(group), values, add);
+        else issue_output<Shape>(out, probabilities, values, add);
+        begun = 1;
     };
     const auto correct = [&](const float (&corrections)[2], bool older) {
         if (older) return;
@@ -162,15 +166,18 @@ __device__ __forceinline__ void consume_flash(
     const auto finish = [&](unsigned number) {
         const Tile& tile = memory.tile(group, number);
         finish_rows(p, tile, first_row_of(tile), rows, factors, recomputed_thread() % 32);
+        begun = 0;
+    };
+    const auto clear = [&] {
+#pragma unroll
+        for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
     };
     const auto store = [&](unsigned number) {
         const Tile& tile = memory.tile(group, number);
         store_rows<Shape>(p, tile, first_row_of(tile), out, factors, recomputed_thread() % 32);
-#pragma unroll
-        for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+        if constexpr (Shape::kClears) clear();
     };
-#pragma unroll
-    for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+    clear();
 
     unsigned number = 0;   // of the tile
     while (true) {
@@ -185,6 +192,7 @@ __device__ __forceinline__ void consume_flash(
                 at.skip_values();
             }
             finish(number);
+            clear();
             store(number);
             ++number;
             continue;
@@ -202,19 +210,59 @@ __device__ __forceinline__ void consume_flash(
         watch.fresh = 1;
         softmax(first_query, number, step, false, [] {});
 
-        int finished = 0;   // whether out is, of a tile
+        int finished = 0;   // whether out is, of the tile before
+        const auto store_finished = [&] {
+            if (finished == 0) return;
+            store(number - 1);
+            finished = 0;
+        };
         const auto before_products = [&] {
             for (; skipped > 0; --skipped) at.skip_values();
-            if (finished != 0) {
-                store(number - 1);
-                finished = 0;
-            }
+            if constexpr (!Shape::kStoreLate) store_finished();
             if constexpr (Shape::kTurns) at.wait_for_turn();
+        };
+        const auto multiply_values = [&] {
+            mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
+            wgmma_fence();
+            issue_values();
+            wgmma_commit();
         };
 
         int next_query = 0;
         while (true) {
             const bool last = step == 0;
+            if (Shape::kStoreSoon && last) {
+                // The last values do not wait for the next tile, whose queries may come late: the output is stored meanwhile.
+                if constexpr (!Shape::kEarlyQuery) at.release_query(number);
+                before_products();
+                multiply_values();
+                finish(number);
+                const Tile next = at.receive(number + 1);
+                step = at.own_steps(next) - 1;
+                if (step >= 0) {
+                    skipped = next.steps - 1 - step;
+                    for (int i = 0; i < skipped; ++i) at.skip_keys();
+                    mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
+                }
+                // Without a step they are of anything, and nobody looks: behind a branch ptxas would serialise the products.
+                wgmma_fence();
+                issue_scores<Shape>(scores, at.query(number + 1), memory.keys(at.key_at.stage));
+                wgmma_commit();
+                wgmma_wait<1>();
+                wgmma_results(out);
+                at.release_values();
+                store(number);
+                rows[0] = rows[1] = SoftmaxRow();
+                watch.fresh = 1;
+                first_query = next.first_query;
+                ++number;
+                at.receive(number);   // has come: keeps the compiler from waiting for scores before the output is stored
+                wgmma_wait<0>();
+                wgmma_results(scores);
+                if (step < 0) break;
+                softmax(first_query, number, step, false, [] {});
+                continue;
+            }
             if (last) {
                 if constexpr (!Shape::kEarlyQuery) at.release_query(number);
                 // Not while a turn is yet to be let pass: others need it to get as far as the next tile.
@@ -232,15 +280,14 @@ __device__ __forceinline__ void consume_flash(
             wgmma_fence();
             issue_scores<Shape>(scores, at.query(number + last), memory.keys(at.key_at.stage));
             wgmma_commit();
-            mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
-            wgmma_fence();
-            issue_values();
-            wgmma_commit();
+            if constexpr (Shape::kStoreLate) store_finished();
+            multiply_values();
             if constexpr (Shape::kTurns) at.hand_on_turn();
+            if (!Shape::kClears && last) finish(number);
             wgmma_wait<1>();
             wgmma_results(scores);
             if (last) {
-                finish(number);
+                if constexpr (Shape::kClears) finish(number);
                 rows[0] = rows[1] = SoftmaxRow();
                 watch.fresh = 1;
                 first_query = next_query;
@@ -256,13 +303,12 @@ __device__ __forceinline__ void consume_flash(
                 at.release_values();
             });
         }
+        if constexpr (Shape::kStoreSoon) continue;
 
         // A last step, beside which nothing runs.
         before_products();
-        mbarrier_wait(memory.values_full(at.value_at.stage), at.value_at.parity);
-        wgmma_fence();
-        issue_values();
-        wgmma_commit();
+        if constexpr (Shape::kStoreLate) store_finished();
+        multiply_values();
         if constexpr (Shape::kTurns) at.hand_on_turn();
         wgmma_wait<0>();
         wgmma_results(out);

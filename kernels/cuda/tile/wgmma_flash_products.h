@@ -52,26 +52,27 @@ __device__ __forceinline__ void multiply_again(
     __syncwarp();   // all lanes have read
 }
 
-/// Issue out += P V.
+/// Issue out += P V, or out = P V unless `add`.
 template <class Shape>
 __device__ __forceinline__ void issue_output(
-    float (&out)[Shape::kHeadDim / 2], const uint32_t (&probabilities)[Shape::kKeys / 16][4], uint32_t values) {
+    float (&out)[Shape::kHeadDim / 2], const uint32_t (&probabilities)[Shape::kKeys / 16][4], uint32_t values,
+    bool add = true) {
     const uint64_t b = wgmma_operand_transposed(values, Shape::kKeyPitch);
 #pragma unroll
     for (int i = 0; i < Shape::kKeys / 16; ++i) {
-        Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(out, probabilities[i], b + i * 128, true);
+        Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(out, probabilities[i], b + i * 128, i > 0 || add);
     }
 }
 
 /// The same with P in shared memory.
 template <class Shape>
 __device__ __forceinline__ void issue_output(
-    float (&out)[Shape::kHeadDim / 2], uint32_t probabilities, uint32_t values) {
+    float (&out)[Shape::kHeadDim / 2], uint32_t probabilities, uint32_t values, bool add = true) {
     const uint64_t a = wgmma_operand(probabilities), b = wgmma_operand_transposed(values, Shape::kKeyPitch);
 #pragma unroll
     for (int i = 0; i < Shape::kKeys / 16; ++i) {
         Wgmma16<Shape::kHeadDim, typename Shape::Element, true>::product(
-            out, a + i / 4 * (Shape::kProbabilityPitch >> 4) + i % 4 * 2, b + i * 128, true);
+            out, a + i / 4 * (Shape::kProbabilityPitch >> 4) + i % 4 * 2, b + i * 128, i > 0 || add);
     }
 }
 

@@ -57,7 +57,9 @@ template <class Shape>
 __device__ __forceinline__ void load_queries(
     const SequenceProblem& p, const TensorMap& map, uint32_t to, uint32_t full, const SequenceTile& tile, int group) {
     const int query = tile.first_query + group * 64;
-    tma_load_5d(to, map, full, 0, tile.head, p.all_queries - tile.queries + query, 0, tile.query_start + tile.queries);
+    const int first = p.all_queries - tile.queries + query, end = tile.query_start + tile.queries;
+    if constexpr (Shape::kQueriesOnce) tma_load_5d(to, map, full, 0, tile.head, first, 0, end, policy_evict_first());
+    else tma_load_5d(to, map, full, 0, tile.head, first, 0, end);
 }
 
 /// Where a tile's keys and values lie.

@@ -17,6 +17,11 @@ enum FlashOptions {
     kFlashSeamless = 4,       // a tile's first product with keys is issued together with the last product of the one before
     kFlashSharedP = 8,        // probabilities go through shared memory instead of registers, which have room for more keys then
     kFlashSpareQuery = 16,    // room for one warpgroup's queries beyond a tile's: warpgroups take places in turn
+    kFlashLastFirst = 32,     // of those the last warpgroup first, which in causal tiles begins alone
+    kFlashStoreSoon = 64,     // an output is stored beside the next tile's first scores, without turns, seamless
+    kFlashStoreLate = 128,    // an output is stored beside the next tile's second scores, without turns
+    kFlashQueriesOnce = 256,  // queries are the first to leave L2
+    kFlashClears = 512,       // an output is set to zero, not overwritten, and its LSE is made behind the next scores
 };
 
 /// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time, rings of kKeyStages and kValueStages tiles.
@@ -39,6 +44,11 @@ struct FlashShape {
     static constexpr bool kSharedP = (kOptions_ & kFlashSharedP) != 0;
     static constexpr int kQueryStages = (kOptions_ & kFlashTwoQueries) != 0 ? 2 : 1;
     static constexpr bool kSpareQuery = (kOptions_ & kFlashSpareQuery) != 0;
+    static constexpr bool kLastFirst = (kOptions_ & kFlashLastFirst) != 0;
+    static constexpr bool kStoreSoon = (kOptions_ & kFlashStoreSoon) != 0 && kSeamless;
+    static constexpr bool kStoreLate = (kOptions_ & kFlashStoreLate) != 0;
+    static constexpr bool kClears = (kOptions_ & kFlashClears) != 0;
+    static constexpr bool kQueriesOnce = (kOptions_ & kFlashQueriesOnce) != 0;
     // Queries are given back before the last step's softmax.
     static constexpr bool kEarlyQuery = kQueryStages == 1 && kGroups > 1;
     static constexpr int kQueries = 64 * kGroups;
@@ -68,6 +78,9 @@ struct FlashShape {
 
     static_assert(kHeadDim % 64 == 0 && kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(!kSpareQuery || kQueryStages == 1, "one or the other");
+    static_assert(!kTurns || (!kStoreSoon && !kStoreLate), "others wait for their turn while an output is stored");
+    static_assert(!kStoreSoon || !kStoreLate, "one or the other");
+    static_assert(!kClears || (!kStoreSoon && !kStoreLate), "registers of a product that has been issued cannot be set");
     static_assert(!kSharedP || kKeys % 32 == 0, "halves of probabilities are whole products");
     static_assert(kKeys % 16 == 0 && kKeys <= 256, "P V advances 16 keys at a time, a TMA box has at most 256 rows");
     static_assert(kGroups >= 1 && kGroups <= 4, "registers");
@@ -90,10 +103,12 @@ struct FlashMemory {
     }
     /// Where a warpgroup's queries of a tile lie, and the parity of that use of the place.
     __device__ __forceinline__ static int slot(int group, unsigned number) {
+        if (Shape::kLastFirst) group = Shape::kGroups - 1 - group;
         if (Shape::kSpareQuery) return static_cast<int>((number * Shape::kGroups + group) % Shape::kQuerySlots);
         return group * Shape::kQueryStages + static_cast<int>(number % Shape::kQueryStages);
     }
     __device__ __forceinline__ static uint32_t parity(int group, unsigned number) {
+        if (Shape::kLastFirst) group = Shape::kGroups - 1 - group;
         if (Shape::kSpareQuery) return (number * Shape::kGroups + group) / Shape::kQuerySlots % 2;
         return number / Shape::kQueryStages % 2;
     }

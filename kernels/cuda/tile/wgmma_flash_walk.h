@@ -7,6 +7,7 @@
 #include "ceil_div.h"
 #include "ptx/fetch_add.h"
 #include "ptx/tma_5d.h"
+#include "ptx/tma_hint.h"
 
 /// What the kernel needs beside the tensor maps.
 struct FlashProblem {
@@ -62,7 +63,9 @@ __device__ __forceinline__ int flash_seen(const FlashProblem& p, FlashExtent, in
 template <class Shape>
 __device__ __forceinline__ void load_queries(
     const FlashProblem&, const TensorMap& map, uint32_t to, uint32_t full, const FlashTile& tile, int group) {
-    tma_load_5d(to, map, full, 0, tile.first_query + group * 64, 0, tile.head, tile.batch);
+    const int row = tile.first_query + group * 64;
+    if constexpr (Shape::kQueriesOnce) tma_load_5d(to, map, full, 0, row, 0, tile.head, tile.batch, policy_evict_first());
+    else tma_load_5d(to, map, full, 0, row, 0, tile.head, tile.batch);
 }
 
 /// Where a tile's keys and values lie.

@@ -22,6 +22,7 @@ def lower(kernels: Path) -> Path:
     for path, line, other in (
         ("tile/wgmma_flash_launch.h", "kFlashRoom = 32 << 20", "kFlashRoom = 1 << 14"),
         ("flash_attention_varlen/wgmma_tma.cu", "longest.keys > 4096", "longest.keys > 200"),
+        ("flash_attention_varlen/wgmma_tma.cu", "longest.keys > 2048", "longest.keys > 120"),
         ("flash_attention_varlen/wgmma_tma.cu", "dispatch<Fp16>", "dispatch<Bf16>"),
     ):
         source = kernels / "cuda" / path
@@ -50,6 +51,8 @@ def case(batch, tq, tk, lens, hq, hk, dim, causal):
     (case(15, 660, 700, "mixed", 1, 1, 128, 0), 3),
     (case(3, 300, 250, "tail", 2, 2, 128, 1), 1),
     (case(4, 260, 200, "tail", 2, 1, 256, 1), 2),
+    (case(3, 300, 250, "tail", 2, 1, 256, 1), 1),     # 80 keys
+    (case(3, 300, 190, "tail", 2, 2, 256, 0), 2),
     (case(7, 20, 333, "mixed", 8, 2, 64, 1), 3),      # few queries: mma.sync's tiles
 ], ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else f"{value} blocks")
 def test_packed_sequences_match_the_reference(packed, size, processors):

@@ -136,8 +136,12 @@ FAULTS = {
     "keys empty": Fault("tile/wgmma_flash.h", "mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);"),
     "wait": Fault("tile/wgmma_flash_consume.h", "wgmma_wait<0>();\n                wgmma_results(out);"),
     "turn": Fault(
-        "tile/wgmma_flash_consume.h", "if constexpr (Shape::kTurns) at.hand_on_turn();\n            wgmma_wait",
-        "if (Shape::kTurns && !FAULT) at.hand_on_turn();\n            wgmma_wait"),
+        "tile/wgmma_flash_consume.h", "if constexpr (Shape::kTurns) at.hand_on_turn();\n            if (!Shape",
+        "if (Shape::kTurns && !FAULT) at.hand_on_turn();\n            if (!Shape"),
+    "overwritten": Fault("tile/wgmma_flash_consume.h", "= Shape::kClears || begun != 0;",
+                         "= Shape::kClears || FAULT || begun != 0;"),
+    "stored too soon": Fault(
+        "tile/wgmma_flash_consume.h", "wgmma_wait<1>();\n                wgmma_results(out);"),
     "correction": Fault("tile/wgmma_flash_consume.h", "kAll / 2);\n            correct(",
                         "kAll / 2);\n            if (!FAULT) correct("),
     "lost": Fault("tile/wgmma_flash_softmax.h", "            again();\n", "            if (!FAULT) again();\n"),
@@ -159,6 +163,8 @@ def planted(kernels, folder):
     def check(fault):
         if fault in (faults.NONE, "place"):   # of queries at 256, where warpgroups take places in turn
             kernel.check(case(1, 257, 100, 1, 1, 256, 0), processors=1)
+        if fault in (faults.NONE, "stored too soon"):
+            kernel.check(case(1, 257, 150, 1, 1, 256, 1), processors=1)
         for eager in (False, True):
             kernel.check(size, eager=eager, processors=1)
         check_jump(kernel, size, 0.5, 150)
