@@ -26,6 +26,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_attention as lib
+from energy import sustained
 
 PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3, 128, 900, "ragged", 2, 1)]
 TIMED = lib.TIMED["mla_decode"] + [lib.mla(128, 128, 8192)]
@@ -124,7 +125,7 @@ def accuracy(kernels: list[lib.Kernel]) -> None:
         lib.say(f"cos_diff/lse {' '.join(str(v) for v in case.values())}: " + "  ".join(found))
 
 
-def race(kernels: list[lib.Kernel], cases: str, deadline: float) -> None:
+def race(kernels: list[lib.Kernel], cases: str, deadline: float, power: float, powered: str) -> None:
     problem = kernels[0].problem
     binding = problem.binding
     for case in TIMED:
@@ -160,6 +161,10 @@ def race(kernels: list[lib.Kernel], cases: str, deadline: float) -> None:
         say = f"{text}: {moved * 1e-3 / best:.0f} GB/s {flops * 1e-6 / best:.0f} TF | "
         lib.say(say + "  ".join(
             f"{name} {us:.1f}" + (f" x{reference / us:.2f}" if reference else "") for name, us in result.items()))
+        if power:
+            chosen = {name: calls for name, calls in contestants.items() if re.search(powered, f"{text} {name}")}
+            for name, e in sustained(chosen, power).items():
+                lib.say(f"    alone, {name}: {e.us:.1f} us {e.joules * 1e3:.1f} mJ {e.watts:.0f} W {e.mhz:.0f} MHz")
         del sets, contestants, keep
 
 
@@ -168,6 +173,8 @@ def main() -> int:
     parser.add_argument("specs", nargs="*", metavar="LABEL=[ROOT:]VARIANT,KEY=VALUE")
     parser.add_argument("--seconds", type=float, default=80)
     parser.add_argument("--cases", default=".*", help="a pattern of batch,heads,tokens to time")
+    parser.add_argument("--power", type=float, default=0, help="run each contestant alone for so many seconds, too")
+    parser.add_argument("--powered", default=".*", help="which of them: a pattern of 'batch,heads,tokens LABEL'")
     parser.add_argument("--checked", default="", help="check these labels only (a pattern); default all")
     parser.add_argument("--folder", help="where builds go, or come from when no specs are given")
     parser.add_argument("--build-only", action="store_true")
@@ -197,7 +204,7 @@ def main() -> int:
         wrong = {row["build"] for row in rows if row["wrong"]}
         lib.say(f"wrong: {sorted(wrong)}")
         accuracy(kernels)
-        race(kernels, options.cases, options.seconds)
+        race(kernels, options.cases, options.seconds, options.power, options.powered)
         lib.say(f"{lib.clocks()} | {lib.elapsed():.1f} s")
     return 1 if wrong else 0
 

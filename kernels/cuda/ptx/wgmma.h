@@ -52,6 +52,12 @@ __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
 }
 
+/// The same for one warp of the warpgroup, whose accumulators then may be touched.
+template <int kPending>
+__device__ __forceinline__ void wgmma_wait_alone() {
+    wgmma_wait<kPending>();
+}
+
 /// No instruction: keeps the compiler from reading accumulators before the wait in front of this.
 template <int kCount>
 __device__ __forceinline__ void wgmma_results(float (&d)[kCount]) {

@@ -26,7 +26,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         memory.open().part[0].request = memory.open().part[1].request = -1;
         mbarrier_init(shared_address(&memory.open().written), 1);
         for (int stage = 0; stage < Shape::kStages; ++stage) {
-            for (int panel = 0; panel < Shape::kPanels; ++panel) mbarrier_init(memory.full(stage, panel), 1);
+            for (int panel = 0; panel < Shape::kPanels; panel += Shape::kBoxPanels) {
+                mbarrier_init(memory.full(stage, panel), 1);
+            }
             for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
@@ -36,6 +38,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         mbarrier_fence_init();
         tma_prefetch_map(queries);
         tma_prefetch_map(cache);
+        tma_prefetch_map(a.rotary);
     }
     if constexpr (Shape::kPair == 2) cluster_barrier();
     else __syncthreads();
@@ -47,8 +50,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     using Gather = LatentGather<LatentArguments>;
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
-        if (warp < 4) LatentConsumer<Shape, 0>{memory, a, warp, lane}.consume();
-        else LatentConsumer<Shape, 1>{memory, a, warp - 4, lane}.consume();
+        if (warp < 4) LatentConsumer<Shape, 0>{memory, a, lane}.consume();
+        else LatentConsumer<Shape, 1>{memory, a, lane}.consume();
         if (a.schedule.groups != 0) {
             Gather{a, start + Shape::kStage, recomputed_thread()}.run(memory.open());
         }

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: MIT
 // What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns.
 //
-// Warpgroup 0 owns the even pages of a piece, 1 the odd ones. A page's owner computes its scores and probabilities; the
-// other gets these and the maxima of the rows through shared memory. For pages t (even) and t + 1
-//   0: accept(t - 1); scores of t; softmax, P for the other; P (still in registers) times its own half of the values;
-//   1: scores of t + 1; behind them accept(t); softmax while that runs, P for the other; P times its own half;
-// where accept is the other's probabilities times one's own half of the values. So the scores of both pages come one after
-// the other, then each page's two halves of values, and one warpgroup's softmax falls into the other's products. There is one
-// buffer for P: the owner of t + 1 is the only one who reads P of t there, and has done so before it writes its own.
+// Warpgroup 0 owns the even pages of a piece, 1 the odd ones. A page's owner computes its scores and probabilities P; the
+// other gets these and the rows' references through shared memory. For pages t (even) and t + 1
+//   0: scores of t; softmax, P to shared memory; when the other's scores have been started, P (still in registers) times its own
+//      half of the values; accepts t + 1; behind that the scores of t + 2;
+//   1: scores of t + 1; accepts t; softmax while that runs, P to shared memory; behind it P times its own half;
+// where to accept is to copy the other's P to registers and to multiply it with one's own half of the values. So the tensor cores
+// get scores of t, scores of t + 1 (softmax of t beside them), both halves of t's values (softmax of t + 1), both halves of t + 1's.
+// There is one buffer for P. What a warp reads there, the other's P of its own 16 rows, it has copied before it writes its own.
 #pragma once
 
 #include "online_softmax.h"
 #include "ptx/cluster.h"
 #include "ptx/exp2.h"
+#include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
@@ -22,30 +24,30 @@
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_latent_shape.h"
+#include "tile/wgmma_latent_softmax.h"
 #include "tile/wgmma_latent_store.h"
 
-constexpr int kReadyBarrier = 1;  // + owner: P and maxima of its tile
+constexpr int kReadyBarrier = 1;  // + owner: P and references of its tile
 constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;    // + group: its sums
 constexpr int kStoredBarrier = 8; // + 0 or 1: a part is stored
-
-/// A reference for exponents stays until a score exceeds it by a factor of 2^8: P up to 256 is as precise in bf16 as P
-/// up to 1, and accumulators are rarely rescaled.
-constexpr float kSlack = 8.0f;
+constexpr int kTurnBarrier = 11;  // warpgroup 1's scores have been started
 
 template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
     const LatentArguments& a;
-    int warp, lane;
+    int lane;
 
     using Scores = float[Shape::kTokens / 2];
     using Output = float[Shape::kHalf / 2];
+    using Probabilities = uint32_t[Shape::kTokens / 16][4];  // A operands of 16 tokens each
 
     // Computed anew where needed: registers are scarce.
     __device__ __forceinline__ int block_group() const { return static_cast<int>(blockIdx.x) / a.row_tiles; }
     __device__ __forceinline__ int row_tile() const { return static_cast<int>(blockIdx.x) % a.row_tiles; }
 
+    __device__ __forceinline__ int warp() const { return recomputed_thread() / 32 % 4; }
     __device__ __forceinline__ int row(int half) const {
         const int thread = recomputed_thread() % 128;
         return thread / 32 * 16 + half * 8 + thread % 32 / 4;
@@ -59,8 +61,10 @@ struct LatentConsumer {
     }
 
     /// Start the scores of this warpgroup's page as its panels land, in the order in which they are loaded: panel 8, this
-    /// warpgroup's half of the values, the other half. All addresses come from few registers, plus constants.
-    __device__ __forceinline__ void start_scores(Scores& scores, int parity, int buffer) const {
+    /// warpgroup's half of the values, the other half. All addresses come from few registers, plus constants. `behind` is called
+    /// when the first panel's, a group of their own, have been started.
+    template <class Behind>
+    __device__ __forceinline__ void start_scores(Scores& scores, int parity, int buffer, const Behind& behind) const {
         constexpr int first = group * Shape::kHalfPanels;
         constexpr int last = Shape::kPanels - 1 - first;  // relative to `first`, as all below
         constexpr int back = group * (2 * Shape::kHalfPanels);
@@ -72,12 +76,16 @@ struct LatentConsumer {
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
             const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
-            mbarrier_wait(full + panel * 8, parity);
+            if (panel % Shape::kBoxPanels == 0) mbarrier_wait(full + panel / Shape::kBoxPanels * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
                 const int at = panel * kStep + 2 * step;
                 Wgmma16<Shape::kTokens, Bf16>::product(scores, queries + at, keys + at, i + step > 0);
+            }
+            if (group == 0 && i == 0) {
+                wgmma_commit();
+                behind();
             }
         }
         wgmma_commit();
@@ -107,51 +115,46 @@ struct LatentConsumer {
     }
 
     static __device__ __forceinline__ void rescale(Output& out, const float (&factor)[2]) {
-        if (!__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) return;
 #pragma unroll
         for (int i = 0; i < Shape::kHalf / 2; ++i) out[i] *= factor[i / 2 % 2];
     }
 
-    /// Take the maxima of a tile's scores; returns the factors for what was accumulated before.
-    __device__ __forceinline__ void raise_maxima(Scores& scores, SoftmaxRow (&rows)[2], float (&factor)[2]) const {
+    /// Hide the tokens that a row does not see: those behind `length`, or behind its query.
+    __device__ __forceinline__ void mask(Scores& scores, int length, int first_token) const {
+        int limits[2];
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            float largest[2] = {-INFINITY, -INFINITY};
-#pragma unroll
-            for (int i = 0; i < Shape::kTokens / 4; ++i) {
-                largest[i % 2] = fmaxf(largest[i % 2], scores[i / 2 * 4 + 2 * half + i % 2]);
-            }
-            float most = quad_maximum(fmaxf(largest[0], largest[1]));
-            if (most * a.scale <= rows[half].maximum * a.scale + kSlack) most = rows[half].maximum;
-            factor[half] = rows[half].raise(most, a.scale, Exp2());
+            const int query = (row_tile() * Shape::kRows + row(half)) / a.heads;
+            limits[half] = length - (a.causal ? a.seqlen_q - 1 - query : 0);
         }
-    }
-
-    /// Hide the tokens from the rows' limits on.
-    __device__ __forceinline__ void mask(Scores& scores, const int (&limits)[2], int first_token) const {
 #pragma unroll
         for (int i = 0; i < Shape::kTokens / 2; ++i) {
             if (first_token + i / 4 * 8 + lane % 4 * 2 + i % 2 >= limits[i / 2 % 2]) scores[i] = -INFINITY;
         }
     }
 
-    /// Probabilities in place of the scores of row `half`.
-    __device__ __forceinline__ void exponentials(Scores& scores, SoftmaxRow (&rows)[2], int half) const {
-        const float shift = rows[half].shift(a.scale);
-        float sum[2] = {};
+    /// Where in shared memory this lane's rows of P's four matrices of 16 tokens begin.
+    __device__ __forceinline__ uint32_t probabilities(int step) const {
+        const int thread = recomputed_thread() % 128;
+        const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
+        return memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk);
+    }
+
+    /// Probabilities times this warpgroup's half of the values in `stage`.
+    __device__ __forceinline__ void multiply(Output& out, const Probabilities& p, int stage) const {
+        const uint64_t b = values(stage);
+        wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
-        for (int i = 0; i < Shape::kTokens / 4; ++i) {
-            float& score = scores[i / 2 * 4 + 2 * half + i % 2];
-            score = Exp2()(score * a.scale - shift);
-            sum[i % 2] += score;
+        for (int step = 0; step < Shape::kTokens / 16; ++step) {
+            Wgmma16<Shape::kHalf, Bf16, true>::product(out, p[step], b + 128 * step, true);
         }
-        rows[half].sum += sum[0] + sum[1];
+        wgmma_commit();
     }
 
     /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
     __device__ __forceinline__ void clear_tail(int stage, int count) const {
         constexpr int kChunks = 8;  // of 16 bytes in a panel's row
-        const int thread = warp * 32 + lane;
+        const int thread = recomputed_thread() % 128;
         for (int i = thread; i < (Shape::kTokens - count) * kChunks; i += 128) {
             uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
 #pragma unroll
@@ -167,42 +170,32 @@ struct LatentConsumer {
     __device__ __forceinline__ void piece(
         const DecodePiece& piece, const QueryTurn& queries, uint32_t& uses) const {
         const int buffer = queries.buffer;
-        const int first_row = row_tile() * Shape::kRows;
         const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
-        int limits[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            const int query = (first_row + row(half)) / a.heads;
-            limits[half] = length - (a.causal ? a.seqlen_q - 1 - query : 0);
-        }
-        const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
-
         constexpr int kSteps = Shape::kTokens / 16;  // of a product with values
         Output out = {};
         Scores scores;
         SoftmaxRow rows[2];
-        // The other's probabilities times one's own half of its page.
+        Probabilities other;
+        // The other's probabilities, and what was accumulated relative to the same references.
         const auto begin_accepting = [&] {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
-            float factor[2];
+            float maximum[2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) {
-                const float maximum = memory.maxima(group ^ 1)[row(half)];
-                factor[half] = rows[half].raise(maximum, a.scale, Exp2());
-            }
+            for (int half = 0; half < 2; ++half) maximum[half] = memory.maxima(group ^ 1)[row(half)];
             wgmma_wait<1>();  // already so; but the compiler does not see beyond the scores
             wgmma_results(out);
+            if (!__any_sync(0xffffffffu, maximum[0] != rows[0].maximum || maximum[1] != rows[1].maximum)) return;
+            float factor[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) factor[half] = rows[half].raise(maximum[half], 1.0f, Exp2());
             rescale(out, factor);
         };
+        // Times one's own half of its page.
         const auto accept = [&] {
-            const uint64_t p = wgmma_operand(memory.probabilities()), b = values(group ^ 1);
-            wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p + 2 * step, b + 128 * step, true);
-            }
-            wgmma_commit();
+            for (int step = 0; step < kSteps; ++step) ldmatrix_x4(other[step], probabilities(step));
+            multiply(out, other, group ^ 1);
         };
         const auto finish_accepting = [&] {
             wgmma_wait<0>();
@@ -210,47 +203,40 @@ struct LatentConsumer {
             release(group ^ 1, group);
         };
 
-        // The scores are complete. Warpgroup 1 accepts meanwhile.
+        // The scores are complete. Warpgroup 1 has accepted.
         const auto compute = [&](int own) {
-            constexpr bool kAccepts = group == 1;
             release(group, Shape::kParts - 1);
             if (own + 2 >= pages) release_query(buffer);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
+            if (first_token + Shape::kTokens > length - (a.causal ? a.seqlen_q - 1 : 0)) mask(scores, length, first_token);
             float factor[2] = {1.0f, 1.0f};
-            if (first_token + Shape::kTokens > least_limit) mask(scores, limits, first_token);
-            raise_maxima(scores, rows, factor);
-            exponentials(scores, rows, 0);
-            exponentials(scores, rows, 1);
-            uint32_t p[kSteps][4];
+            to_exponents(scores, rows, a.scale);
+            if (exceeds(scores, rows)) raise(scores, rows, factor);
+            Probabilities p;
+            exponentials(scores, rows, p);
 #pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    p[step][i] = Bf16::pack(scores[8 * step + 2 * i], scores[8 * step + 2 * i + 1]);
-                }
-            }
-            if (kAccepts) finish_accepting();
-            const int thread = recomputed_thread() % 128;
-            const int chunk_row = thread / 32 * 16 + thread % 16, chunk = thread % 32 / 16;
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                stmatrix_x4(memory.probabilities() + Swizzle<8>::offset(chunk_row, 2 * step + chunk), p[step]);
-            }
+            for (int step = 0; step < kSteps; ++step) stmatrix_x4(probabilities(step), p[step]);
             if (lane % 4 == 0) {
 #pragma unroll
                 for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
             }
-            fence_async_shared();
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
-            rescale(out, factor);
-            const uint64_t b = values(group);
-            wgmma_fence();
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-                Wgmma16<Shape::kHalf, Bf16, true>::product(out, p[step], b + 128 * step, true);
+            if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
+                if constexpr (group == 1) {
+                    wgmma_wait_alone<0>();
+                    wgmma_results(out);
+                }
+                rescale(out, factor);
             }
-            wgmma_commit();
+            if constexpr (group == 0) {
+                if (own + 1 < pages) named_barrier_sync(kTurnBarrier, 256);
+            }
+            multiply(out, p, group);
+            if constexpr (group == 1) {
+                wgmma_wait<1>();
+                release(0, 1);
+            }
             wgmma_wait<0>();
             wgmma_results(out);
             release(group, group);
@@ -262,12 +248,17 @@ struct LatentConsumer {
                 if (own > 0) {
                     begin_accepting();
                     accept();
-                    finish_accepting();
                 }
-                start_scores(scores, uses % 2, buffer);
+                start_scores(scores, uses % 2, buffer, [&] {
+                    if (own == 0) return;
+                    wgmma_wait<1>();
+                    release(1, 0);
+                });
                 wgmma_wait<0>();
+                wgmma_results(out);
             } else {
-                start_scores(scores, uses % 2, buffer);
+                start_scores(scores, uses % 2, buffer, [] {});
+                named_barrier_arrive(kTurnBarrier, 256);
                 begin_accepting();
                 wgmma_wait<0>();
                 accept();
@@ -288,13 +279,14 @@ struct LatentConsumer {
     /// runs once (tile/latent_gather.h).
     __device__ __forceinline__ void store_part(const Output& out, SoftmaxRow (&rows)[2], bool starts) const {
         mbarrier_wait(shared_address(&memory.open().written), 0);
+        const int warp = this->warp(), lane = recomputed_thread() % 32;
         if (warp >= memory.open().strips) return;
         uint8_t* const strip = memory.open().part[starts ? 1 : 0].own + warp * LatentParts::kStripBytes;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const float sum = quad_sum(rows[half].sum);
             if (lane % 4 == 0) {
-                LatentParts::notes(strip, group)[half * 8 + lane / 4] = make_float2(rows[half].maximum * a.scale, sum);
+                LatentParts::notes(strip, group)[half * 8 + lane / 4] = make_float2(rows[half].maximum, sum);
             }
         }
         store_codes(out, strip + group * (LatentParts::kNotes / 2), lane);
@@ -303,9 +295,9 @@ struct LatentConsumer {
     /// The chunk's edge fell into the request's start: the merge must see that no token came.
     __device__ __forceinline__ void store_nothing(bool starts) const {
         mbarrier_wait(shared_address(&memory.open().written), 0);
+        const int warp = this->warp(), lane = recomputed_thread() % 32;
         if (warp >= memory.open().strips) return;
         uint8_t* const strip = memory.open().part[starts ? 1 : 0].own + warp * LatentParts::kStripBytes;
-        const int lane = recomputed_thread() % 32;
         if (lane < 16) LatentParts::notes(strip, group)[lane] = make_float2(-INFINITY, 0.0f);
         uint4* const codes = reinterpret_cast<uint4*>(strip + group * (LatentParts::kNotes / 2)) + lane;
 #pragma unroll 1
@@ -332,13 +324,13 @@ struct LatentConsumer {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
-            if (warp * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
+            if (warp() * 16 >= live_rows) continue;  // a whole warp: rows come in sixteens
             if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
             if (group == 0 && lane % 4 == 0) {
                 const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
                 const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                a.lse[index] = rows[half].lse(a.scale);
+                a.lse[index] = rows[half].lse(1.0f);
             }
             uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
             store_row_rounded(out, half, inverse, to);
@@ -354,7 +346,7 @@ struct LatentConsumer {
         } else {
             if (piece.first) named_barrier_sync(kStoredBarrier + 1, 256);
             else named_barrier_sync(kStoredBarrier, 256);
-            if (warp > 0 || lane > 0) return;
+            if (recomputed_thread() > 0) return;
             PartCount{memory.open().part[piece.first ? 1 : 0].count}.store();
         }
     }

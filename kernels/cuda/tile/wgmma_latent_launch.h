@@ -46,8 +46,9 @@ inline void cut_latent(
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
 }
 
-/// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set. Returns 0 or what the caller must
-/// return. `owner`: what calls at the same time cannot share; the workspace of which `workspace` is a part.
+/// Launch `a`, of which all but groups, query_bytes, query_buffers, the workspace and, unless Shape::kRotaryApart, rotary is set.
+/// Returns 0 or what the caller must return. `owner`: what calls at the same time cannot share; the workspace of which `workspace`
+/// is a part.
 template <class Shape>
 int launch_latent_wgmma(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
@@ -63,7 +64,10 @@ int launch_latent_wgmma(
     a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
-    if (error == 0) error = encode_tensor_map(&cache, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
+    if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kBoxPanels, FETCHED_BYTES);
+    if (error == 0 && !Shape::kRotaryApart) {
+        error = encode_tensor_map(&a.rotary, tensors.cache, Shape::kTokens / Shape::kPair, 64, FETCHED_BYTES);
+    }
     if (error != 0) return error;
     return launch_cluster(
         latent_wgmma<Shape>, static_cast<int>(blocks), Shape::kThreads, Shape::kPair, Shape::kSharedBytes, EARLY_START != 0,

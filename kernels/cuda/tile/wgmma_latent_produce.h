@@ -5,6 +5,7 @@
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/prefetch.h"
+#include "ptx/tma_3d.h"
 #include "ptx/tma_hint.h"
 #include "tile/wgmma_latent_shape.h"
 
@@ -44,13 +45,54 @@ struct PageNumbers {
 
 constexpr int kQueryBarrier = 7;  // all queries of a piece are asked for
 
+/// Half of a page's values, from panel `first` on, by one thread. A pair's blocks load a box each, for both.
+template <class Shape>
+__device__ __forceinline__ void load_values(
+    const LatentMemory<Shape>& memory, const TensorMap& cache, int stage, int first, int token, int rank, uint64_t policy) {
+    constexpr int kBox = Shape::kBoxPanels;
+#pragma unroll 1
+    for (int box = 0; box < 2; ++box) {
+        mbarrier_arrive_expect(memory.full(stage, first + box * kBox), kBox * Shape::kPanelBytes);
+    }
+    if constexpr (Shape::kPair == 2) {
+        const int panel = first + rank * kBox;
+        const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
+        if constexpr (Shape::kOnce) tma_load_3d_multicast(to, cache, full, 0, token, panel, 3, policy);
+        else tma_load_3d_multicast(to, cache, full, 0, token, panel, 3);
+    } else {
+#pragma unroll 1
+        for (int panel = first; panel < first + Shape::kHalfPanels; panel += kBox) {
+            const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
+            if constexpr (Shape::kOnce) tma_load_3d(to, cache, full, 0, token, panel, policy);
+            else tma_load_3d(to, cache, full, 0, token, panel);
+        }
+    }
+}
+
+/// The last 64 columns of a page's keys, by one thread: row `row` of the matrix and those behind it, from column x on. A pair's
+/// blocks load half of the tokens each.
+template <class Shape>
+__device__ __forceinline__ void load_rotary(
+    const LatentMemory<Shape>& memory, const TensorMap& rotary, int stage, int x, int row, int rank, uint64_t policy) {
+    constexpr int kPanel = Shape::kPanels - 1;
+    const uint32_t full = memory.full(stage, kPanel);
+    const uint32_t to = memory.tokens(stage, kPanel) + rank * (Shape::kPanelBytes / Shape::kPair);
+    mbarrier_arrive_expect(full, Shape::kPanelBytes);
+    if constexpr (Shape::kPair == 2) {
+        if constexpr (Shape::kOnce) tma_load_multicast(to, rotary, full, x, row, 3, policy);
+        else tma_load_multicast(to, rotary, full, x, row, 3);
+    } else {
+        if constexpr (Shape::kOnce) tma_load(to, rotary, full, x, row, policy);
+        else tma_load(to, rotary, full, x, row);
+    }
+}
+
 /// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 200
 /// cycles, and since parts are free at different times. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
     int group, int row_tile, int rank, int part, int lane) {
-    constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
@@ -75,37 +117,16 @@ __device__ __forceinline__ void produce_pages(
         named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
         for (int page = 0; page < count; ++page) {
-            const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
+            const int token = numbers.of(page) * Shape::kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
             uses ^= 1u << stage;
             mbarrier_wait(memory.empty(stage, part), parity ^ 1);
-            if (lane == 0) {
-#pragma unroll 1
-                for (int panel = first; panel < last; ++panel) {
-                    const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
-                    mbarrier_arrive_expect(full, Shape::kPanelBytes);
-                    if (Shape::kRotaryApart && panel == Shape::kPanels - 1) {
-                        const int row = (entry + page) * Shape::kTokens + rank * kTokens;
-                        if constexpr (Shape::kPair == 2) {
-                            tma_load_multicast(to + rank * kTokens * 128, a.rotary, full, 0, row, 3);
-                        } else {
-                            tma_load(to, a.rotary, full, 0, row);
-                        }
-                        continue;
-                    }
-                    if constexpr (Shape::kPair == 2) {
-                        const uint32_t half = to + rank * kTokens * 128;
-                        if constexpr (Shape::kOnce) {
-                            tma_load_multicast(half, cache, full, panel * 64, token, 3, policy);
-                        } else {
-                            tma_load_multicast(half, cache, full, panel * 64, token, 3);
-                        }
-                    } else if constexpr (Shape::kOnce) {
-                        tma_load(to, cache, full, panel * 64, token, policy);
-                    } else {
-                        tma_load(to, cache, full, panel * 64, token);
-                    }
-                }
+            if (part < Shape::kParts - 1) {
+                if (lane == 0) load_values(memory, cache, stage, first, token, rank, policy);
+            } else if (lane == 0) {
+                const int row = Shape::kRotaryApart ? (entry + page) * Shape::kTokens : token;
+                const int x = Shape::kRotaryApart ? 0 : Shape::kLatent;
+                load_rotary(memory, a.rotary, stage, x, row + rank * (Shape::kTokens / Shape::kPair), rank, policy);
             }
             numbers.pass(page);
         }

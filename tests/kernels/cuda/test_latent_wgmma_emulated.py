@@ -15,6 +15,18 @@ from tests.kernels.cuda.latent_emulation import EmulatedLatent, case, name
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
 
 
+def check_rises(mla, heads):
+    """A few rows' references rise in even and odd pages, while products of the page before are still running."""
+    size = case(1, heads, 330)
+    q, cache, table, *rest = mla.reference.generate_input(**size, seed=7, device="cpu")
+    for page, head, times in ((1, 3, 1.0), (2, 40, 1.0), (3, 40, 1.5), (4, 3, 2.0)):
+        cache[table[0, page], 5, 0] = q[0, 0, head] * times
+    data = (q, cache, table, *rest)
+    for eager in (False, True):
+        passed, message = mla.reference.check_implementation(data, tuple(mla.run(size, data, eager=eager)))
+        assert passed, message
+
+
 @pytest.fixture(scope="module")
 def mla(tmp_path_factory):
     """The code for 64 rows and more for any number of rows, in pairs of blocks where it can be."""
@@ -126,6 +138,11 @@ def test_parts_of_any_magnitude(mla, factor):
     torch.testing.assert_close(cut, whole, rtol=0.02, atol=1e-3)
 
 
+@pytest.mark.parametrize("heads", [64, 128])
+def test_scores_that_rise_by_far(mla, heads):
+    check_rises(mla, heads)
+
+
 @pytest.mark.parametrize("length", [640, 130])
 def test_equal_requests_shorter_than_their_table(shipped, length):
     """The host chose the number of chunks for the longest request: chunks are shorter, or the first has no page."""
@@ -162,13 +179,17 @@ FAULTS = {
     "a stage is loaded while it is read": Fault(
         "tile/wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, part), parity ^ 1);"),
     "scores before their panel": Fault(
-        "tile/wgmma_latent_consume.h", "mbarrier_wait(full + panel * 8, parity);"),
+        "tile/wgmma_latent_consume.h", "mbarrier_wait(full + panel / Shape::kBoxPanels * 8, parity);"),
     "softmax before the scores": Fault(
         "tile/wgmma_latent_consume.h", "                begin_accepting();\n                wgmma_wait<0>();\n",
         "                begin_accepting();\n                if (!FAULT) wgmma_wait<0>();\n"),
     "P before it is there": Fault(
         "tile/wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
+    "references rise: a product is still under way": Fault("tile/wgmma_latent_consume.h", "wgmma_wait_alone<0>();"),
+    "values in front of scores are freed while they are read": Fault(
+        "tile/wgmma_latent_consume.h", "wgmma_wait<1>();\n                    release(1, 0);",
+        "if (!FAULT) wgmma_wait<1>();\n                    release(1, 0);"),
     "NaN behind the length": Fault("tile/wgmma_latent_consume.h", "clear_tail(group, length - first_token);"),
     "one block of a pair frees a stage": Fault(
         "tile/wgmma_latent.h", "4 * Shape::kPair", "(FAULT ? 4 : 4 * Shape::kPair)"),
@@ -209,6 +230,9 @@ def built(kernels, folder, few, heads):
     kernel = EmulatedLatent(folder, {"PAIRS": 1, "FEW_ROWS": few}, kernels)
 
     def check(fault):
+        if fault.startswith("references rise"):
+            check_rises(kernel, heads[-1])
+            return
         # What a merge gets must hold a part that starts a request and has no token.
         batch, tokens, processors = {
             "merge": (4, 700, 8), "share": (4, 700, 8)}.get(fault[:5], (2, 500, 4))

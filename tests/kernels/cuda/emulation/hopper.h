@@ -153,14 +153,15 @@ inline void load_box(Block& block, uint32_t shared, const TensorMap& map, uint32
 
 /// A box of five dimensions: the contiguous one, 64 or 128 bytes long, is a swizzled row of shared memory, the others follow
 /// densely.
-inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
+inline void load_box_5d(
+    Block& block, uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
     touch_global();
     const int row_bytes = map.box[0] * 2;
     if (shared % (row_bytes * 8) != 0) fail("a box must start where its swizzle pattern does");
     for (int d = 0; d < 5; ++d) {
         if (map.first != nullptr && at[d] >= map.sizes[d]) fail("a box lies wholly behind its sequence");
     }
-    deliver(this_block(), {barrier, [=](Block& block) {
+    deliver(block, {barrier, [=](Block& block) {
         uint32_t to = shared;
         std::array<int, 5> i{};
         for (i[4] = 0; i[4] < map.box[4]; ++i[4])
@@ -184,6 +185,9 @@ inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier,
                         }
         extension(block).barrier(barrier).land(to - shared);
     }});
+}
+inline void load_box_5d(uint32_t shared, const TensorMap& map, uint32_t barrier, const std::array<int, 5>& at) {
+    load_box_5d(this_block(), shared, map, barrier, at);
 }
 
 struct BoxStores {
