@@ -69,16 +69,13 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         const int part = warp - kWarps;
         const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
         if (part < Shape::kParts) {
-            cluster_wait();
-            const bool asked = a.schedule.batch == 1;   // whose queries these are is clear before lengths are there
-            if (asked && lane == 0) ask_queries(memory, queries, a, 0, row_tile, 0, part);
-            __syncwarp();
             DecodeWalk walk(a.schedule, group, lane);
             DecodePiece piece = {};
             const bool any = walk.next(a.schedule, piece);
             const PageNumbers numbers = page_numbers(a, piece, lane);
+            cluster_wait();
             const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
-            produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, asked, row_tile, rank, part, lane);
+            produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, row_tile, rank, part, lane);
         } else {
             cluster_wait();
             if (a.schedule.groups != 0) Gather::start(a, memory.open(), group, row_tile, lane);

@@ -63,12 +63,14 @@ __device__ __forceinline__ PageNumbers page_numbers(const LatentArguments& a, co
     return {a.block_table, piece.steps.end - piece.steps.begin, lane, piece.request * a.max_blocks + piece.steps.begin};
 }
 
-/// Ask for one of the three parts of a request's queries, to one of the buffers. One thread.
+/// Ask for a third of a request's queries, to one of the buffers. One thread.
 template <class Shape>
 __device__ __forceinline__ void ask_queries(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const LatentArguments& a, int request, int row_tile, int buffer,
     int part) {
-    const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
+    constexpr int kEach = Shape::kPanels / Shape::kParts;
+    static_assert(kEach * Shape::kParts == Shape::kPanels, "nothing is left over");
+    const int first = part * kEach, last = first + kEach;
     const uint32_t full = memory.query_full(buffer), behind = buffer * Shape::kSecondQuery;
     const int row = request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
 #pragma unroll 1
@@ -82,12 +84,12 @@ constexpr int kQueryBarrier = 7;  // all queries of a piece are asked for
 
 /// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 200
 /// cycles, and since parts are free at different times. Queries come first: behind two pages they would take three times as long.
-/// `walk` has given the first piece, if there is `any`, `numbers` are its pages'; its queries may be `asked` for. In a pair it ends when
-/// both blocks have used all that was loaded: then the other neither writes to this one's memory any more nor arrives there.
+/// `walk` has given the first piece, if there is `any`, and `numbers` are its pages'. In a pair it ends when both
+/// blocks have used all that was loaded: then the other neither writes to this one's memory any more nor arrives there.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    DecodeWalk walk, bool any, PageNumbers numbers, bool asked, int row_tile, int rank, int part, int lane) {
+    DecodeWalk walk, bool any, PageNumbers numbers, int row_tile, int rank, int part, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of a box
     const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
@@ -102,8 +104,7 @@ __device__ __forceinline__ void produce_pages(
         const int count = numbers.count;
         if (count <= 0) continue;
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
-        if (lane == 0 && !asked) ask_queries(memory, queries, a, walk.request - 1, row_tile, turn.buffer, part);
-        asked = false;
+        if (lane == 0) ask_queries(memory, queries, a, walk.request - 1, row_tile, turn.buffer, part);
         named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
         for (int page = 0; page < count; ++page) {
@@ -148,5 +149,4 @@ __device__ __forceinline__ void produce_pages(
             mbarrier_wait(memory.empty(stage, part), static_cast<int>(uses >> stage & 1) ^ 1);
         }
     }
-    if (asked) mbarrier_wait(memory.query_full(0), 0);   // no page came: queries must not arrive behind the block's end
 }
