@@ -69,6 +69,10 @@ struct DecodeScheduleOf {
             all += count;
             part += b < request ? count : 0;
         };
+        if (kQuickCut && batch == 1) {
+            before = 0;
+            return cut_line(steps(0), steps(0));
+        }
         if constexpr (kQuickCut) {
 #pragma unroll 1
             for (int first = lane; first < batch; first += 128) {

@@ -2,6 +2,7 @@
 // The device code of MLA decode on wgmma: three warps that load, two warpgroups that multiply.
 #pragma once
 
+#include "ceil_div.h"
 #include "ptx/cluster.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
@@ -22,33 +23,41 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
     constexpr int kWarps = Shape::kConsumerThreads / 32;
 
-    if (threadIdx.x == 0) {
-        memory.open().part[0].request = memory.open().part[1].request = -1;
-        mbarrier_init(shared_address(&memory.open().written), 1);
-        for (int stage = 0; stage < Shape::kStages; ++stage) {
-            for (int panel = 0; panel < Shape::kPanels; panel += Shape::kBoxPanels) {
-                mbarrier_init(memory.full(stage, panel), 1);
+    // What a call waits for before its first load is short: all that the cut of the line reads is asked for at once, and read while
+    // eight threads make the barriers. One thread would take 600 cycles for them, the lanes of a warp 2800.
+    if (warp < kWarps) {
+        if (lane == 0) {
+            constexpr int kFull = Shape::kStages * Shape::kBoxes, kEmpty = kFull + Shape::kStages * Shape::kParts;
+            constexpr int kAll = kEmpty + 4, kEach = ceil_div(kAll, kWarps - 1);
+            if (warp == kWarps - 1) {  // the others have those
+                memory.open().part[0].request = memory.open().part[1].request = -1;
+                mbarrier_init(shared_address(&memory.open().written), 1);
+            } else {
+#pragma unroll
+                for (int i = 0; i < kEach; ++i) {
+                    const int at = kEach * warp + i;
+                    const int arrivals = at < kFull ? 1 : at < kEmpty ? 4 * Shape::kPair : at < kEmpty + 2 ? Shape::kPanels : kWarps;
+                    if (at < kAll) mbarrier_init(memory.full(0, 0) + at * 8, arrivals);
+                }
             }
-            for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.empty(stage, part), 4 * Shape::kPair);
+            mbarrier_fence_init();
         }
-        for (int buffer = 0; buffer < 2; ++buffer) {
-            mbarrier_init(memory.query_full(buffer), Shape::kParts);
-            mbarrier_init(memory.query_empty(buffer), kWarps);
-        }
-        mbarrier_fence_init();
-        tma_prefetch_map(queries);
-        tma_prefetch_map(cache);
-        tma_prefetch_map(a.rotary);
+        __syncwarp();
+    } else if (warp < kWarps + Shape::kParts) {
+        if (lane == 0) tma_prefetch_map(warp == kWarps ? queries : warp == kWarps + 1 ? cache : a.rotary);
+        __syncwarp();
+    } else {
+        // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
+        fetch_start(a, static_cast<int>(blockIdx.x) / a.row_tiles, lane);
+        fetch_inputs(a, Shape::kWidth, lane, 32);
     }
-    if constexpr (Shape::kPair == 2) cluster_barrier();
-    else __syncthreads();
-    // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
-    if (warp > kWarps) fetch_inputs(a, Shape::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
+    cluster_arrive_relaxed();   // the fence publishes the barriers; a single block is a cluster of one
     grid_dependency_wait();
     grid_dependency_release();
 
     using Gather = LatentGather<LatentArguments>;
     if (warp < kWarps) {
+        cluster_wait();
         take_registers<Shape::kConsumerRegisters>();
         if (warp < 4) LatentConsumer<Shape, 0>{memory, a, lane}.consume();
         else LatentConsumer<Shape, 1>{memory, a, lane}.consume();
@@ -57,17 +66,19 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         }
     } else {
         give_registers<Shape::kProducerRegisters>();
-        const int part = warp - kWarps, block = static_cast<int>(blockIdx.x);
-        const int group = block / a.row_tiles, row_tile = block % a.row_tiles;
+        const int part = warp - kWarps;
+        const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
         if (part < Shape::kParts) {
+            DecodeWalk walk(a.schedule, group, lane);
+            DecodePiece piece = {};
+            const bool any = walk.next(a.schedule, piece);
+            const PageNumbers numbers = page_numbers(a, piece, lane);
+            cluster_wait();
             const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
-            produce_pages<Shape>(memory, queries, cache, a, group, row_tile, rank, part, lane);
-        } else if (a.schedule.groups != 0) {
-            Gather::start(a, memory.open(), group, row_tile, lane);
+            produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, row_tile, rank, part, lane);
+        } else {
+            cluster_wait();
+            if (a.schedule.groups != 0) Gather::start(a, memory.open(), group, row_tile, lane);
         }
-    }
-    if constexpr (Shape::kPair == 2) {
-        __syncwarp();
-        cluster_barrier();  // until here the other block loads into this one's memory and arrives there
     }
 }

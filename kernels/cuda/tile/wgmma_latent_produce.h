@@ -25,15 +25,30 @@ __device__ __forceinline__ void fetch_inputs(const Arguments& a, int width, int 
     fetch(a.q, batch * a.seqlen_q * a.heads * width * 2);
 }
 
+/// The same of what a group needs first, if lengths are what the host expected: lengths, and the first page numbers. A whole warp.
+template <class Arguments>
+__device__ __forceinline__ void fetch_start(const Arguments& a, int group, int lane) {
+    const auto& schedule = a.schedule;
+    for (int first = lane * 32; first < schedule.batch; first += 32 * 32) prefetch_l2(schedule.seqlens + first);
+    if (lane > 0 || schedule.share_inverse == 0) return;
+    const int request = group * schedule.share_inverse >> 20;
+    const int start = schedule.shares * schedule.full_chunk - schedule.full;   // what starting a request counts for
+    const int page = max(0, (group - request * schedule.shares) * schedule.full_chunk - start);
+    if (request < schedule.batch && page < a.max_blocks) prefetch_l2(a.block_table + request * a.max_blocks + page);
+}
+
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
 struct PageNumbers {
     const int* table;
     int count, lane;
+    int first;      // entry of the table
     int now, next;  // of pages 32 i + lane and 32 (i + 1) + lane
 
-    __device__ __forceinline__ PageNumbers(const int* table_, int count_, int lane_)
-        : table(table_), count(count_), lane(lane_), now(read(lane_)), next(read(32 + lane_)) {}
-    __device__ __forceinline__ int read(int page) const { return page < count ? __ldg(table + page) : 0; }
+    __device__ __forceinline__ PageNumbers(const int* table_, int count_, int lane_, int first_ = 0)
+        : table(table_), count(count_), lane(lane_), first(first_), now(read(lane_)), next(read(32 + lane_)) {}
+    __device__ __forceinline__ int read(int page) const {
+        return page < count ? __ldg(table + static_cast<unsigned>(first + page)) : 0;
+    }
     /// Of page `page`. The whole warp asks, in order.
     __device__ __forceinline__ int of(int page) const { return __shfl_sync(0xffffffffu, now, page % 32); }
     __device__ __forceinline__ void pass(int page) {
@@ -42,6 +57,29 @@ struct PageNumbers {
         next = read(page + 33 + lane);
     }
 };
+
+/// Those of a piece of 64 rows and more.
+__device__ __forceinline__ PageNumbers page_numbers(const LatentArguments& a, const DecodePiece& piece, int lane) {
+    // The table has less than 2^28 entries.
+    return {a.block_table, piece.steps.end - piece.steps.begin, lane, piece.request * a.max_blocks + piece.steps.begin};
+}
+
+/// Ask for a third of a request's queries, to one of the buffers. One thread.
+template <class Shape>
+__device__ __forceinline__ void ask_queries(
+    const LatentMemory<Shape>& memory, const TensorMap& queries, const LatentArguments& a, int request, int row_tile, int buffer,
+    int part) {
+    constexpr int kEach = Shape::kPanels / Shape::kParts;
+    static_assert(kEach * Shape::kParts == Shape::kPanels, "nothing is left over");
+    const int first = part * kEach, last = first + kEach;
+    const uint32_t full = memory.query_full(buffer), behind = buffer * Shape::kSecondQuery;
+    const int row = request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
+#pragma unroll 1
+    for (int panel = first; panel < last; ++panel) {
+        mbarrier_arrive_expect(full, a.query_bytes / Shape::kPanels);
+        tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
+    }
+}
 
 constexpr int kQueryBarrier = 7;  // all queries of a piece are asked for
 
@@ -89,31 +127,26 @@ __device__ __forceinline__ void load_rotary(
 
 /// Load one of the three parts of all queries and all pages: one warp for each part, since a load takes its thread about 200
 /// cycles, and since parts are free at different times. Queries come first: behind two pages they would take three times as long.
+/// `walk` has given the first piece, if there is `any`, and `numbers` are its pages'. In a pair it ends when both
+/// blocks have used all that was loaded: then the other neither writes to this one's memory any more nor arrives there.
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    int group, int row_tile, int rank, int part, int lane) {
-    const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
+    DecodeWalk walk, bool any, PageNumbers numbers, int row_tile, int rank, int part, int lane) {
+    const int first = part * Shape::kHalfPanels;
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
-    DecodeWalk walk(a.schedule, group, lane);
-    DecodePiece piece;
-    while (walk.next(a.schedule, piece)) {
-        const int count = piece.steps.end - piece.steps.begin;
+    const auto advance = [&] {
+        DecodePiece piece = {};
+        any = walk.next(a.schedule, piece);
+        if (any) numbers = page_numbers(a, piece, lane);
+    };
+    for (; any; advance()) {
+        const int count = numbers.count;
         if (count <= 0) continue;
-        const int entry = piece.request * a.max_blocks + piece.steps.begin;  // of the table, which has less than 2^28
-        PageNumbers numbers(a.block_table + entry, count, lane);
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
-        if (lane == 0) {
-            const uint32_t full = memory.query_full(turn.buffer), behind = turn.buffer * Shape::kSecondQuery;
-            mbarrier_arrive_expect(full, a.query_bytes / Shape::kPanels * (last - first));
-            const int row = piece.request * a.seqlen_q * a.heads + row_tile * Shape::kRows;
-#pragma unroll 1
-            for (int panel = first; panel < last; ++panel) {
-                tma_load(memory.query(panel) + behind, queries, full, panel * 64, row);
-            }
-        }
+        if (lane == 0) ask_queries(memory, queries, a, walk.request - 1, row_tile, turn.buffer, part);
         named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
         for (int page = 0; page < count; ++page) {
@@ -124,11 +157,17 @@ __device__ __forceinline__ void produce_pages(
             if (part < Shape::kParts - 1) {
                 if (lane == 0) load_values(memory, cache, stage, first, token, rank, policy);
             } else if (lane == 0) {
-                const int row = Shape::kRotaryApart ? (entry + page) * Shape::kTokens : token;
+                const int row = Shape::kRotaryApart ? (numbers.first + page) * Shape::kTokens : token;
                 const int x = Shape::kRotaryApart ? 0 : Shape::kLatent;
                 load_rotary(memory, a.rotary, stage, x, row + rank * (Shape::kTokens / Shape::kPair), rank, policy);
             }
             numbers.pass(page);
+        }
+    }
+    if constexpr (Shape::kPair == 2) {
+#pragma unroll 1
+        for (int stage = 0; stage < Shape::kStages; ++stage) {
+            mbarrier_wait(memory.empty(stage, part), static_cast<int>(uses >> stage & 1) ^ 1);
         }
     }
 }

@@ -107,7 +107,7 @@ def test_what_it_declines(layer: EmulatedLayer) -> None:
 
 
 FAULTS = {"keys of another position": Fault(   # every page with the rotary columns of the first
-    "tile/wgmma_latent_produce.h", "(entry + page)", "(FAULT ? entry : entry + page)")}
+    "tile/wgmma_latent_produce.h", "(numbers.first + page)", "(numbers.first + (FAULT ? 0 : page))")}
 
 
 def planted(kernels: Path, folder: Path) -> faults.Built:

@@ -112,6 +112,15 @@ inline void hurry(Block& block, uint32_t barrier) {
     }
 }
 
+/// Whether all threads of a block are done: nobody may use its shared memory any more.
+inline bool ended(const Block& block) {
+    const auto& m = machine();
+    for (unsigned i = 0; i < m.block_size.x; ++i) {
+        if (!m.fibers[block.rank * m.block_size.x + i]->done) return false;
+    }
+    return true;
+}
+
 // Cluster-wide addresses carry the rank + 1 in their top byte.
 inline uint32_t cluster_address(uint32_t shared, int rank) { return static_cast<uint32_t>(rank + 1) << 24 | shared; }
 inline Block& block_of(uint32_t mapped) {

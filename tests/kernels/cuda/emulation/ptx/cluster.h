@@ -46,11 +46,8 @@ inline void copy_to_cluster(uint32_t mapped, uint32_t shared, uint32_t bytes, ui
     if (bytes == 0 || bytes % 16 != 0) emulation::fail("a bulk copy of no or of odd bytes");
     const uint32_t at = emulation::offset_of(mapped), counts = emulation::offset_of(barrier);
     emulation::extension(to).barrier(counts);
-    const auto* const fibers = &m.fibers[from.rank * m.block_size.x];
     emulation::deliver(to, {counts, [=, &from](emulation::Block& block) {
-        bool alive = false;
-        for (unsigned i = 0; i < emulation::machine().block_size.x; ++i) alive = alive || !fibers[i]->done;
-        if (!alive) emulation::fail("a block ended before what it sent was read");
+        if (emulation::ended(from)) emulation::fail("a block ended before what it sent was read");
         for (uint32_t i = 0; i < bytes; i += 16) {
             std::memcpy(emulation::shared_at(block, at + i, 16, 16), emulation::shared_at(from, shared + i, 16, 16), 16);
         }

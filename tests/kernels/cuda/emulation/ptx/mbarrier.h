@@ -10,7 +10,9 @@ inline void mbarrier_init(uint32_t barrier, uint32_t arrivals) {
 inline void mbarrier_fence_init() {}
 inline void mbarrier_arrive(uint32_t barrier) { emulation::extension().barrier(barrier).arrive(); }
 inline void mbarrier_arrive_cluster(uint32_t mapped) {
-    emulation::extension(emulation::block_of(mapped)).barrier(emulation::offset_of(mapped)).arrive();
+    auto& block = emulation::block_of(mapped);
+    if (emulation::ended(block)) emulation::fail("a thread arrives at a block that has ended");
+    emulation::extension(block).barrier(emulation::offset_of(mapped)).arrive();
 }
 inline void mbarrier_arrive_expect(uint32_t barrier, uint32_t bytes) {
     auto& state = emulation::extension().barrier(barrier);
