@@ -154,8 +154,14 @@ def check(kernel: Kernel, case: dict[str, Any], data: Any, expected: Any, worksp
 REFUSED: dict[str, str] = {}
 
 
-def race(contestants: dict[str, list[Callable[[], Any]]], budget_ms: float = 250) -> dict[str, float]:
-    """Median microseconds per call; one graph replay per contestant and round, in turns."""
+def race(
+    contestants: dict[str, list[Callable[[], Any]]], budget_ms: float = 250, least_calls: int = 1,
+) -> dict[str, float]:
+    """Median microseconds per call; one graph replay per contestant and round, in turns.
+
+    A graph repeats its calls until it has ``least_calls``: its own start and end count in what is measured.
+    """
+    contestants = {name: calls * -(-least_calls // len(calls)) for name, calls in contestants.items() if calls}
     graphs = {}
     for name, calls in contestants.items():
         try:

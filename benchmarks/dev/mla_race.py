@@ -124,7 +124,7 @@ def accuracy(kernels: list[lib.Kernel]) -> None:
         lib.say(f"cos_diff/lse {' '.join(str(v) for v in case.values())}: " + "  ".join(found))
 
 
-def race(kernels: list[lib.Kernel], cases: str, deadline: float) -> None:
+def race(kernels: list[lib.Kernel], cases: str, deadline: float, least_calls: int) -> None:
     problem = kernels[0].problem
     binding = problem.binding
     for case in TIMED:
@@ -154,7 +154,7 @@ def race(kernels: list[lib.Kernel], cases: str, deadline: float) -> None:
                 contestants["flash_mla"] = peer
         except Exception as error:  # noqa: BLE001 - a peer that fails is left out
             lib.say(f"flash_mla: {error}")
-        result = lib.race(contestants, 200)
+        result = lib.race(contestants, 200, least_calls)
         reference = result.get("flash_mla")
         best = min(result.values())
         say = f"{text}: {moved * 1e-3 / best:.0f} GB/s {flops * 1e-6 / best:.0f} TF | "
@@ -168,6 +168,7 @@ def main() -> int:
     parser.add_argument("specs", nargs="*", metavar="LABEL=[ROOT:]VARIANT,KEY=VALUE")
     parser.add_argument("--seconds", type=float, default=80)
     parser.add_argument("--cases", default=".*", help="a pattern of batch,heads,tokens to time")
+    parser.add_argument("--calls", type=int, default=1, help="a graph has so many calls at least")
     parser.add_argument("--checked", default="", help="check these labels only (a pattern); default all")
     parser.add_argument("--folder", help="where builds go, or come from when no specs are given")
     parser.add_argument("--build-only", action="store_true")
@@ -197,7 +198,7 @@ def main() -> int:
         wrong = {row["build"] for row in rows if row["wrong"]}
         lib.say(f"wrong: {sorted(wrong)}")
         accuracy(kernels)
-        race(kernels, options.cases, options.seconds)
+        race(kernels, options.cases, options.seconds, options.calls)
         lib.say(f"{lib.clocks()} | {lib.elapsed():.1f} s")
     return 1 if wrong else 0
 

@@ -35,6 +35,9 @@
 // are not cut. 16 rows, large batches: multiprocessors get unequal shares of a saturated memory, and equal chunks end up to 10 %
 // apart.
 #define QUICK_CUT 1
+#ifndef EXPECTED_CUT
+#define EXPECTED_CUT 1  // a start that compares lengths with what the host expects
+#endif
 
 #include "kernel.h"
 
@@ -61,6 +64,12 @@
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
 #endif
+#ifndef MEETS
+#define MEETS 1  // their few parts are merged by the block that stores the last one
+#endif
+#ifndef FEW_CLUSTER
+#define FEW_CLUSTER 1
+#endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
 #endif
@@ -76,6 +85,9 @@ int launch_few(
     a.schedule.groups = choose_pages(1, multiprocessors, most);
     a.schedule.slack = FEW_SLACK;
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    a.schedule.expect();
+    a.shares.count_set = MEETS && a.schedule.groups <= kCountsOfSet ? part_count_set(workspace) : -1;
+    a.meets = a.shares.count_set >= 0;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -85,11 +97,12 @@ int launch_few(
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
-            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
+            latent_few<Shape>, groups, Shape::kThreads, FEW_CLUSTER, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, a.meets ? kMetParts : 2}, multiprocessors, EARLY_START != 0,
+        queue);
 }
 
 }  // namespace

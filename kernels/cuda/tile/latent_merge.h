@@ -28,6 +28,7 @@ struct LatentMerge {
     float* lse;
     int queries, heads;
     int blocks;   // of a request
+    int least = 2;   // parts of a request: one of fewer is merged already
 };
 
 constexpr int kLongList = 8;  // parts that are many
@@ -197,8 +198,8 @@ __device__ __forceinline__ void merge_many(
     }
 }
 
-/// A warp has 128 or 256 columns, a block 64, 32 or 128.
-enum class MergeForm { kNarrow, kWide, kMany, kMost, kRows };
+/// A warp has 128 or 256 columns, a block 64, 32 or 128; kLong: requests of kLongList parts and more only, wherever they are.
+enum class MergeForm { kNarrow, kWide, kMany, kMost, kRows, kLong };
 
 constexpr int merge_warps(MergeForm form) { return form == MergeForm::kRows ? 8 : 4; }
 
@@ -212,8 +213,15 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     // The lengths were final before the parts' kernel let this one start.
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
     int before;
-    const DecodeCut cut = a.schedule.cut(lane, request, before);
-    if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
+    const DecodeCut cut = a.schedule.cut(lane, form == MergeForm::kLong ? 0 : request, before);
+    if constexpr (form == MergeForm::kLong) {
+        if (block == 0) grid_dependency_wait();
+        parts.for_long(kLongList, lane, cut, [&](int other) {
+            const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
+            grid_dependency_wait();
+            merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
+        });
+    } else if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
         parts.for_long(kLongList, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
@@ -226,9 +234,9 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
     } else {
         const PartList list = parts.of(request, 0, cut, before);
-        if (list.count == 0 && block != 0) return;
+        if (list.count < a.least && block != 0) return;
         grid_dependency_wait();
-        if (list.count == 0) return;
+        if (list.count < a.least) return;
         constexpr int kLanes = form == MergeForm::kMany ? 16 : form == MergeForm::kMost ? 8 : 32;
         merge_many<kLanes, kWarps, form == MergeForm::kRows ? 3 : 5>(a, request, share, a.blocks, list);
     }
@@ -239,6 +247,9 @@ inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, v
     const int batch = a.schedule.batch, rows = a.queries * a.heads;
     const int parts = a.schedule.groups / batch + 1;  // of a row, about
     const long long all_rows = static_cast<long long>(batch) * rows;
+    if (a.least >= kLongList && parts < kLongList) {
+        return launch_cluster(merge_latent<MergeForm::kLong>, multiprocessors, 4 * 32, 1, 0, early, queue, a);
+    }
     const auto launch = [&](void (*kernel)(LatentMerge), int warps, int blocks) {
         const int most = std::max(1, (warps == 8 ? 4 : 6) * multiprocessors / batch);  // that run at a time
         a.blocks = std::min(most, blocks);

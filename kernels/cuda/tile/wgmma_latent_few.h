@@ -19,6 +19,10 @@
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 
+#ifndef LATE_RELEASE
+#define LATE_RELEASE 0
+#endif
+
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
 /// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long.
 template <class Shape>
@@ -29,13 +33,21 @@ __device__ __forceinline__ void produce_few(
     const uint64_t policy = policy_evict_first();
     const int first = part * Shape::kPartPanels;
     QueryTurn turn = {Shape::kQueryBuffers};
+    DecodePiece piece = {};
+    const auto numbers_of = [&](const DecodePiece& which) {
+        return PageNumbers(
+            a.block_table + static_cast<size_t>(which.request) * a.max_blocks + which.steps.begin,
+            which.steps.end - which.steps.begin, lane);
+    };
+    if (kExpectedCut && a.schedule.expected.chunk != 0) {
+        DecodeWalk(a.schedule, static_cast<int>(blockIdx.x)).next(a.schedule, piece);
+    }
+    PageNumbers numbers = numbers_of(piece);   // of the piece that is expected: they come while the lengths are looked at
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
-    DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
         const int count = piece.steps.end - piece.steps.begin;
         if (count <= 0) continue;
-        PageNumbers numbers(
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
+        if (walk.known < 0) numbers = numbers_of(piece);
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer);
@@ -57,6 +69,9 @@ __device__ __forceinline__ void produce_few(
                 }
             }
             numbers.pass(page);
+#if LATE_RELEASE
+            if (tile == 1) grid_dependency_release();
+#endif
         }
     }
 }
@@ -88,7 +103,9 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs(a, Shape::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     grid_dependency_wait();
+#if !LATE_RELEASE
     grid_dependency_release();
+#endif
 
     if (warp < kWarps) {
         const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};

@@ -13,6 +13,7 @@
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/latent_meet.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_few_shape.h"
 
@@ -342,17 +343,23 @@ struct FewConsumer {
         while (walk.next(a.schedule, next)) {
             const int part = next.part(a.schedule, block);
             const bool empty = next.steps.begin >= next.steps.end;
+            KvRange groups = {0, kMetParts};
+            if (a.meets && !next.whole()) groups = walk.groups_of(a.schedule, next);
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 const int at = warp * 32 + lane;
                 if (group == 0 && at < Shape::kRows) {
                     a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
                 }
-                continue;
+            } else {
+                if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+                piece(next, part, queries.buffer, tile);
+                if (!empty) queries.advance();
             }
-            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, part, queries.buffer, tile);
-            if (!empty) queries.advance();
+            if (groups.end - groups.begin + 1 < kMetParts) {
+                const int thread = (4 * group + warp) * 32 + lane;
+                LatentMeeting<LatentArguments, Shape::kRows, kFewBothBarrier>{a, thread, memory.last()}.come(next.request, groups);
+            }
         }
     }
 };

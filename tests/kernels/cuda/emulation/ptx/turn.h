@@ -23,6 +23,7 @@ inline void raise_count(int* count) {
     ++emulation::machine().progress;
 }
 inline float4 load_from_l2(const float* from) { return *reinterpret_cast<const float4*>(from); }
+inline float load_one_from_l2(const float* from) { return *from; }
 inline void fence_between() {}
 inline unsigned look_at(const unsigned* number) {
     static long looks = 0;
