@@ -58,7 +58,7 @@ __device__ __forceinline__ void produce_few(
         for (int page = 0; page < count; ++page, ++tile) {
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
-            mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);
+            mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
@@ -88,8 +88,10 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < Shape::kStages; ++stage) {
-            for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.full(stage, part), 1);
-            mbarrier_init(memory.empty(stage), 4 * Shape::kRowTiles);
+            for (int part = 0; part < Shape::kParts; ++part) {
+                mbarrier_init(memory.full(stage, part), 1);
+                mbarrier_init(memory.empty(stage, part), 4 * Shape::kRowTiles);
+            }
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
             mbarrier_init(memory.query_full(buffer), Shape::kParts);

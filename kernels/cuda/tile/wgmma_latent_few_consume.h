@@ -142,22 +142,41 @@ struct FewConsumer {
         }
     }
 
-    /// out += V^T P^T: 64 columns of the values at a time.
+#ifndef PART_RELEASE
+#define PART_RELEASE 1
+#endif
+    /// out += V^T P^T: 64 columns of the values at a time; each part of the page is free when its products have ended.
     __device__ __forceinline__ void multiply_values(Output& out, int stage) const {
         const uint32_t values = uniform_operand(wgmma_operand_transposed(memory.tokens(stage, 0), Shape::kPanelBytes));
         const uint32_t p = uniform_operand(wgmma_operand(memory.probabilities(group)));
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < Shape::kTokens / 16; ++step) {
+        for (int part = 0; part < (PART_RELEASE ? Shape::kParts : 1); ++part) {
+            const int first = part * Shape::kPartPanels;
+            const int end = PART_RELEASE ? min(first + Shape::kPartPanels, Shape::kValuePanels) : Shape::kValuePanels;
 #pragma unroll
-            for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
-                Wgmma16OuterA<16, Bf16>::product(
-                    out[panel], wgmma_operand_of(values + (panel * Shape::kPanelBytes / 16 + 128 * step)),
-                    wgmma_operand_of(p + 2 * step), true);
+            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+#pragma unroll
+                for (int panel = first; panel < end; ++panel) {
+                    Wgmma16OuterA<16, Bf16>::product(
+                        out[panel], wgmma_operand_of(values + (panel * Shape::kPanelBytes / 16 + 128 * step)),
+                        wgmma_operand_of(p + 2 * step), true);
+                }
             }
+            wgmma_commit();
         }
-        wgmma_commit();
+#if PART_RELEASE
+        static_assert(Shape::kParts == 3, "one wait for each");
+        wgmma_wait<2>();
+        arrive(memory.empty(stage, 0));
+        wgmma_wait<1>();
+        arrive(memory.empty(stage, 1));
+#endif
         wgmma_wait<0>();
+#if !PART_RELEASE
+        for (int part = 0; part < Shape::kParts - 1; ++part) arrive(memory.empty(stage, part));
+#endif
+        arrive(memory.empty(stage, Shape::kParts - 1));
 #pragma unroll
         for (int panel = 0; panel < Shape::kValuePanels; ++panel) wgmma_results(out[panel]);
     }
@@ -208,7 +227,6 @@ struct FewConsumer {
             fence_async_shared();
             group_barrier();
             multiply_values(out, stage);
-            arrive(memory.empty(stage));
         }
         tile += pages;
         finish(out, rows, piece, part);

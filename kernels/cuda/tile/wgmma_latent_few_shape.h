@@ -38,7 +38,7 @@ struct FewShape {
     static constexpr int kTotals = kMaxima + 2 * 4 * 16 * 4;         // [group][warp][16]: shares of sums
     static constexpr int kReferences = kTotals + 2 * 4 * 16 * 4;     // [group][16]
     static constexpr int kBarriers = kReferences + 2 * 16 * 4;
-    static constexpr int kLast = kBarriers + (kStages * (kParts + 1) + 4) * 8;   // int: whether this block stored a request's last part
+    static constexpr int kLast = kBarriers + (kStages * 2 * kParts + 4) * 8;   // int: whether this block stored a request's last part
     static constexpr int kSharedBytes = kLast + 8;
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
@@ -76,12 +76,12 @@ struct FewMemory {
     __device__ __forceinline__ uint32_t full(int stage, int part) const {
         return base + Shape::kBarriers + (stage * Shape::kParts + part) * 8;
     }
-    /// A page is read.
-    __device__ __forceinline__ uint32_t empty(int stage) const {
-        return base + Shape::kBarriers + (Shape::kStages * Shape::kParts + stage) * 8;
+    /// A part of a page is read.
+    __device__ __forceinline__ uint32_t empty(int stage, int part) const {
+        return base + Shape::kBarriers + ((Shape::kStages + stage) * Shape::kParts + part) * 8;
     }
     __device__ __forceinline__ uint32_t query_full(int buffer) const {
-        return base + Shape::kBarriers + (Shape::kStages * (Shape::kParts + 1) + buffer) * 8;
+        return base + Shape::kBarriers + (Shape::kStages * 2 * Shape::kParts + buffer) * 8;
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };

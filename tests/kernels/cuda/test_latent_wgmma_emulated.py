@@ -187,7 +187,7 @@ FAULTS = {
 }
 FEW_FAULTS = {
     "a page is loaded while it is read": Fault(
-        "tile/wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);"),
+        "tile/wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);"),
     "maxima before all warps stored theirs": Fault(
         "tile/wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised",
         "        if (!FAULT) group_barrier();\n        bool raised"),
