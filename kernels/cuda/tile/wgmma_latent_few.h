@@ -104,7 +104,7 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs(a, Shape::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    grid_dependency_wait();
+    if (!REHEARSE || warp >= kWarps) grid_dependency_wait();
 #if !LATE_RELEASE
     grid_dependency_release();
 #endif
