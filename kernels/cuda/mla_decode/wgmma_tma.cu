@@ -87,6 +87,7 @@ int launch_few(
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
     a.schedule.expect();
     a.shares.count_set = MEETS && a.schedule.groups <= kCountsOfSet ? part_count_set(workspace) : -1;
+    a.pages = tensors.cache.rows / Shape::kTokens;
     a.meets = a.shares.count_set >= 0;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {

@@ -39,6 +39,7 @@ __device__ __forceinline__ float4 load_from_l2(const float* from) { return __ldc
 
 /// One number from L2, as load_from_l2.
 __device__ __forceinline__ float load_one_from_l2(const float* from) { return __ldcg(from); }
+__device__ __forceinline__ int load_one_from_l2(const int* from) { return __ldcg(from); }
 
 /// The same with the order that is needed between two threads only: cheaper than one of all fences of the device.
 __device__ __forceinline__ void fence_between() { asm volatile("fence.acq_rel.gpu;\n" ::: "memory"); }

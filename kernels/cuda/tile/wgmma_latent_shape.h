@@ -29,6 +29,7 @@ struct LatentArguments {
     LatentParts shares;    // more rows; of 16 and 32 rows only the count_set
     bool meets;            // 16 and 32 rows: parts are counted, and few of them merged by the block that stores the last one
     int seqlen_q, heads, max_blocks;
+    int pages;        // of the cache; 16 and 32 rows
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them

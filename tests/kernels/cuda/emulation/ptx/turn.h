@@ -24,6 +24,7 @@ inline void raise_count(int* count) {
 }
 inline float4 load_from_l2(const float* from) { return *reinterpret_cast<const float4*>(from); }
 inline float load_one_from_l2(const float* from) { return *from; }
+inline int load_one_from_l2(const int* from) { return *from; }
 inline void fence_between() {}
 inline unsigned look_at(const unsigned* number) {
     static long looks = 0;
