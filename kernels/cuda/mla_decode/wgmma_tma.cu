@@ -64,11 +64,8 @@
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
 #endif
-#ifndef MEETS
-#define MEETS 1  // their few parts are merged by the block that stores the last one
-#endif
-#ifndef FEW_CLUSTER
-#define FEW_CLUSTER 1
+#ifndef BESIDE
+#define BESIDE 1  // their merge leaves room for the next call's blocks
 #endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
@@ -86,9 +83,7 @@ int launch_few(
     a.schedule.slack = FEW_SLACK;
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
     a.schedule.expect();
-    a.shares.count_set = MEETS && a.schedule.groups <= kCountsOfSet ? part_count_set(workspace) : -1;
     a.pages = tensors.cache.rows / Shape::kTokens;
-    a.meets = a.shares.count_set >= 0;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -98,12 +93,11 @@ int launch_few(
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
-            latent_few<Shape>, groups, Shape::kThreads, FEW_CLUSTER, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
+            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, a.meets ? kMetParts : 2}, multiprocessors, EARLY_START != 0,
-        queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue, BESIDE != 0);
 }
 
 }  // namespace

@@ -28,7 +28,6 @@ struct LatentMerge {
     float* lse;
     int queries, heads;
     int blocks;   // of a request
-    int least = 2;   // parts of a request: one of fewer is merged already
 };
 
 constexpr int kLongList = 8;  // parts that are many
@@ -63,7 +62,7 @@ __device__ __forceinline__ float warp_sum(float x) {
 template <int kVectors, int kWarps>
 __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int share, const PartList& list) {
     constexpr int kSegment = 128 * kVectors, kSegments = 512 / kSegment;
-    constexpr int kFirst = 6 / kVectors;  // parts that a warp asks for at once
+    constexpr int kFirst = kVectors == 4 ? 2 : 6 / kVectors;  // parts that a warp asks for at once
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int items = a.queries * a.heads * kSegments;
 #pragma unroll 1
@@ -198,8 +197,8 @@ __device__ __forceinline__ void merge_many(
     }
 }
 
-/// A warp has 128 or 256 columns, a block 64, 32 or 128; kLong: requests of kLongList parts and more only, wherever they are.
-enum class MergeForm { kNarrow, kWide, kMany, kMost, kRows, kLong };
+/// A warp has 128, 256 or all columns, a block 64, 32 or 128.
+enum class MergeForm { kNarrow, kWide, kFull, kMany, kMost, kRows };
 
 constexpr int merge_warps(MergeForm form) { return form == MergeForm::kRows ? 8 : 4; }
 
@@ -213,15 +212,8 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     // The lengths were final before the parts' kernel let this one start.
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
     int before;
-    const DecodeCut cut = a.schedule.cut(lane, form == MergeForm::kLong ? 0 : request, before);
-    if constexpr (form == MergeForm::kLong) {
-        if (block == 0) grid_dependency_wait();
-        parts.for_long(kLongList, lane, cut, [&](int other) {
-            const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
-            grid_dependency_wait();
-            merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
-        });
-    } else if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
+    const DecodeCut cut = a.schedule.cut(lane, request, before);
+    if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide || form == MergeForm::kFull) {
         parts.for_long(kLongList, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
@@ -231,25 +223,23 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         if (block == 0) grid_dependency_wait();
         if (list.count == 0 || list.count >= kLongList) return;
         grid_dependency_wait();
-        merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
+        merge_few<form == MergeForm::kFull ? 4 : form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
     } else {
         const PartList list = parts.of(request, 0, cut, before);
-        if (list.count < a.least && block != 0) return;
+        if (list.count == 0 && block != 0) return;
         grid_dependency_wait();
-        if (list.count < a.least) return;
+        if (list.count == 0) return;
         constexpr int kLanes = form == MergeForm::kMany ? 16 : form == MergeForm::kMost ? 8 : 32;
         merge_many<kLanes, kWarps, form == MergeForm::kRows ? 3 : 5>(a, request, share, a.blocks, list);
     }
 }
 
-/// Launch the merge of a batch cut into a.schedule.groups chunks, fewer than 512. Returns 0 or the runtime's error.
-inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, void* queue) {
+/// Launch the merge of a batch cut into a.schedule.groups chunks, fewer than 512; `beside`: where parts are few, with one block per
+/// multiprocessor, which leaves room for one of the next launch's beside it. Returns 0 or the runtime's error.
+inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, void* queue, bool beside = false) {
     const int batch = a.schedule.batch, rows = a.queries * a.heads;
     const int parts = a.schedule.groups / batch + 1;  // of a row, about
     const long long all_rows = static_cast<long long>(batch) * rows;
-    if (a.least >= kLongList && parts < kLongList) {
-        return launch_cluster(merge_latent<MergeForm::kLong>, multiprocessors, 4 * 32, 1, 0, early, queue, a);
-    }
     const auto launch = [&](void (*kernel)(LatentMerge), int warps, int blocks) {
         const int most = std::max(1, (warps == 8 ? 4 : 6) * multiprocessors / batch);  // that run at a time
         a.blocks = std::min(most, blocks);
@@ -259,6 +249,10 @@ inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, v
         if (all_rows >= 128) return launch(merge_latent<MergeForm::kRows>, 8, rows * 4);
         if (all_rows >= 64) return launch(merge_latent<MergeForm::kMany>, 4, rows * 8);
         return launch(merge_latent<MergeForm::kMost>, 4, rows * 16);
+    }
+    if (beside) {
+        a.blocks = std::max(1, std::min(multiprocessors / batch, ceil_div(rows, 4)));
+        return launch_cluster(merge_latent<MergeForm::kFull>, batch * a.blocks, 4 * 32, 1, 0, early, queue, a);
     }
     if (all_rows < 2048) return launch(merge_latent<MergeForm::kNarrow>, 4, rows);
     return launch(merge_latent<MergeForm::kWide>, 4, ceil_div(rows, 2));

@@ -28,10 +28,7 @@
 #include "ptx/fetch_add.h"
 #include "ptx/turn.h"
 
-#ifndef COUNT_SETS
-#define COUNT_SETS 512   // fewer in tests
-#endif
-constexpr int kCountSets = COUNT_SETS, kCountsOfSet = 160;   // workspaces, blocks of a launch (fewer than 256, see PartCount)
+constexpr int kCountSets = 512, kCountsOfSet = 160;   // workspaces, blocks of a launch (fewer than 256, see PartCount)
 static __device__ unsigned part_counts[kCountSets][kCountsOfSet];
 
 /// The counts of this workspace; -1 where so many others have been used that none are left.

@@ -21,8 +21,8 @@
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 
-#ifndef LATE_RELEASE
-#define LATE_RELEASE 0
+#ifndef STAGGER
+#define STAGGER 0
 #endif
 
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
@@ -61,6 +61,10 @@ __device__ __forceinline__ void produce_few(
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
             mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);
+            if (STAGGER == 1 ? tile == 1 : STAGGER == 2 && tile > 0) {
+                const uint32_t before = tile - 1;
+                mbarrier_wait(memory.full(before % Shape::kStages, part), before / Shape::kStages % 2);
+            }
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
@@ -71,9 +75,6 @@ __device__ __forceinline__ void produce_few(
                 }
             }
             numbers.pass(page);
-#if LATE_RELEASE
-            if (tile == 1) grid_dependency_release();
-#endif
         }
     }
 }
@@ -127,9 +128,7 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     if (warp > kWarps) fetch_inputs(a, Shape::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     if (TOUCH != 0 && warp > kWarps) touch_pages<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1));
     if (!REHEARSE || warp >= kWarps) grid_dependency_wait();
-#if !LATE_RELEASE
     grid_dependency_release();
-#endif
 
     if (warp < kWarps) {
         const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};

@@ -14,7 +14,6 @@
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma_16bit.h"
-#include "tile/latent_meet.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_few_shape.h"
 
@@ -377,8 +376,6 @@ struct FewConsumer {
 #endif
             const int part = next.part(a.schedule, block);
             const bool empty = next.steps.begin >= next.steps.end;
-            KvRange groups = {0, kMetParts};
-            if (a.meets && !next.whole()) groups = walk.groups_of(a.schedule, next);
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 const int at = warp * 32 + lane;
@@ -398,10 +395,6 @@ struct FewConsumer {
                 continue;
             }
 #endif
-            if (groups.end - groups.begin + 1 < kMetParts) {
-                const int thread = (4 * group + warp) * 32 + lane;
-                LatentMeeting<LatentArguments, Shape::kRows, kFewBothBarrier>{a, thread, memory.last()}.come(next.request, groups);
-            }
         }
     }
 };

@@ -38,8 +38,7 @@ struct FewShape {
     static constexpr int kTotals = kMaxima + 2 * 4 * 16 * 4;         // [group][warp][16]: shares of sums
     static constexpr int kReferences = kTotals + 2 * 4 * 16 * 4;     // [group][16]
     static constexpr int kBarriers = kReferences + 2 * 16 * 4;
-    static constexpr int kLast = kBarriers + (kStages * 2 * kParts + 4) * 8;   // int: whether this block stored a request's last part
-    static constexpr int kSharedBytes = kLast + 8;
+    static constexpr int kSharedBytes = kBarriers + (kStages * 2 * kParts + 4) * 8;
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
 
@@ -69,8 +68,6 @@ struct FewMemory {
     __device__ __forceinline__ float* references(int group) const {
         return reinterpret_cast<float*>(start + Shape::kReferences) + group * 16;
     }
-
-    __device__ __forceinline__ int* last() const { return reinterpret_cast<int*>(start + Shape::kLast); }
 
     /// A part of a page has landed.
     __device__ __forceinline__ uint32_t full(int stage, int part) const {

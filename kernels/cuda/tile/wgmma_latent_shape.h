@@ -26,8 +26,7 @@ struct LatentArguments {
     float* lse;              // [batch, heads, seqlen_q]
     PageSchedule schedule;
     SplitWorkspace parts;  // rows as DecodeParts orders them; 16 and 32 rows
-    LatentParts shares;    // more rows; of 16 and 32 rows only the count_set
-    bool meets;            // 16 and 32 rows: parts are counted, and few of them merged by the block that stores the last one
+    LatentParts shares;    // more rows
     int seqlen_q, heads, max_blocks;
     int pages;        // of the cache; 16 and 32 rows
     int row_tiles;    // blocks of a group
