@@ -197,8 +197,8 @@ FEW_FAULTS = {
         "tile/wgmma_latent_few_consume.h", "__shfl_sync(0xffffffffu, row_factor, row_of(slot));",
         "__shfl_sync(0xffffffffu, row_factor, FAULT ? slot : row_of(slot));"),
     "merge of few parts: outputs that were never written": Fault(
-        "tile/latent_merge.h", "if (weight != 0.0f) add_weighted(sum[v], weight, first[s][v]);",
-        "if (s < list.count) add_weighted(sum[v], weight, first[s][v]);"),
+        "tile/latent_merge.h", "if (factor != 0.0f) add_weighted(sum[v], factor, x[s][v]);",
+        "if (s0 + s < list.count) add_weighted(sum[v], factor, x[s][v]);"),
     "merge of many parts: outputs that were never written": Fault(
         "tile/latent_merge.h", "if (weight != 0.0f) add_weighted(sum, weight, first[i]);",
         "if (s < list.count) add_weighted(sum, weight, first[i]);"),
