@@ -23,6 +23,9 @@ constexpr int kFewBothBarrier = 3;   // both
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8, as in tile/wgmma_latent_consume.h.
 constexpr float kFewSlack = 8.0f;
 
+#ifndef ROLL
+#define ROLL 0
+#endif
 #ifndef REHEARSE
 #define REHEARSE 0
 #endif
@@ -240,7 +243,11 @@ struct FewConsumer {
     __device__ __forceinline__ void store(const DecodePiece& piece, int part, int half, bool dry) const {
         const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
         const int request_rows = a.seqlen_q * a.heads;
+#if ROLL
+#pragma unroll 1
+#else
 #pragma unroll
+#endif
         for (int i = 0; i < 4; ++i) {
             const int row = 4 * warp + i;
             if (piece.whole()) {
