@@ -357,8 +357,12 @@ struct FewConsumer {
             }
         }
         if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
-            const int at = first_row() + row, query = at / a.heads, head = at % a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            const int at = first_row() + row;
+            size_t index = static_cast<size_t>(piece.request) * request_rows + at;
+            if (a.seqlen_q != 1) {   // a division is 40 instructions, which everyone would wait for
+                const int query = at / a.heads, head = at % a.heads;
+                index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            }
             const float lse = all.lse(a.scale);
             if (!dry) (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = lse;
         }
