@@ -72,7 +72,7 @@ __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int
         const auto ask = [&](int s0) {
 #pragma unroll
             for (int s = 0; s < kFirst; ++s) {
-                const float* const from = a.parts.o + (list.row(s0 + s) + row) * 512 + column;
+                const float* const from = a.parts.o + static_cast<size_t>(static_cast<unsigned>(list.row(s0 + s)) + row) * 512 + column;
 #pragma unroll
                 for (int v = 0; v < kVectors; ++v) {
                     if (s0 + s < list.count) x[s][v] = *reinterpret_cast<const float4*>(from + v * 128);

@@ -24,7 +24,7 @@ struct FewShape {
     static constexpr int kQueryBuffers = kRowTiles == 1 ? 2 : 1;
     static constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
     static constexpr int kSecondQuery = kPanels * kQueryPanel;  // where the second buffer begins
-    static constexpr int kRegisters = kRowTiles == 1 ? 144 : 152;
+    static constexpr int kRegisters = 144;
     static_assert(kStages % 2 == 0 || kRowTiles == 2, "a warpgroup's pages would meet both parities in no order");
 
     static constexpr int kQuery = kStages * kPanels * kPanelBytes;  // behind the pages
