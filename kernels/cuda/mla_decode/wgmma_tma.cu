@@ -64,9 +64,6 @@
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
 #endif
-#ifndef BESIDE
-#define BESIDE 1  // their merge leaves room for the next call's blocks
-#endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
 #endif
@@ -83,7 +80,6 @@ int launch_few(
     a.schedule.slack = FEW_SLACK;
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
     a.schedule.expect();
-    a.pages = tensors.cache.rows / Shape::kTokens;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -97,7 +93,7 @@ int launch_few(
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue, BESIDE != 0);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace

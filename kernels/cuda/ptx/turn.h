@@ -37,9 +37,6 @@ __device__ __forceinline__ void raise_count(int* count) {
 /// Four numbers from L2: what other multiprocessors wrote, whatever this one has read there before.
 __device__ __forceinline__ float4 load_from_l2(const float* from) { return __ldcg(reinterpret_cast<const float4*>(from)); }
 
-/// One number from L2, as load_from_l2.
-__device__ __forceinline__ int load_one_from_l2(const int* from) { return __ldcg(from); }
-
 /// The same with the order that is needed between two threads only: cheaper than one of all fences of the device.
 __device__ __forceinline__ void fence_between() { asm volatile("fence.acq_rel.gpu;\n" ::: "memory"); }
 

@@ -62,7 +62,7 @@ __device__ __forceinline__ float warp_sum(float x) {
 template <int kVectors, int kWarps>
 __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int share, const PartList& list) {
     constexpr int kSegment = 128 * kVectors, kSegments = 512 / kSegment;
-    constexpr int kFirst = kVectors == 4 ? 2 : 6 / kVectors;  // parts that a warp asks for at once
+    constexpr int kFirst = 6 / kVectors;  // parts that a warp asks for at once
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int items = a.queries * a.heads * kSegments;
 #pragma unroll 1
@@ -186,8 +186,8 @@ __device__ __forceinline__ void merge_many(
     }
 }
 
-/// A warp has 128, 256 or all columns, a block 64, 32 or 128.
-enum class MergeForm { kNarrow, kWide, kFull, kMany, kMost, kRows };
+/// A warp has 128 or 256 columns, a block 64, 32 or 128.
+enum class MergeForm { kNarrow, kWide, kMany, kMost, kRows };
 
 constexpr int merge_warps(MergeForm form) { return form == MergeForm::kRows ? 8 : 4; }
 
@@ -202,7 +202,7 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
     int before;
     const DecodeCut cut = a.schedule.cut(lane, request, before);
-    if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide || form == MergeForm::kFull) {
+    if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
         parts.for_long(kLongList, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
@@ -212,7 +212,7 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         if (block == 0) grid_dependency_wait();
         if (list.count == 0 || list.count >= kLongList) return;
         grid_dependency_wait();
-        merge_few<form == MergeForm::kFull ? 4 : form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
+        merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
     } else {
         const PartList list = parts.of(request, 0, cut, before);
         if (list.count == 0 && block != 0) return;
@@ -223,9 +223,8 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     }
 }
 
-/// Launch the merge of a batch cut into a.schedule.groups chunks, fewer than 512; `beside`: where parts are few, with one block per
-/// multiprocessor, which leaves room for one of the next launch's beside it. Returns 0 or the runtime's error.
-inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, void* queue, bool beside = false) {
+/// Launch the merge of a batch cut into a.schedule.groups chunks, fewer than 512. Returns 0 or the runtime's error.
+inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, void* queue) {
     const int batch = a.schedule.batch, rows = a.queries * a.heads;
     const int parts = a.schedule.groups / batch + 1;  // of a row, about
     const long long all_rows = static_cast<long long>(batch) * rows;
@@ -238,10 +237,6 @@ inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, v
         if (all_rows >= 128) return launch(merge_latent<MergeForm::kRows>, 8, rows * 4);
         if (all_rows >= 64) return launch(merge_latent<MergeForm::kMany>, 4, rows * 8);
         return launch(merge_latent<MergeForm::kMost>, 4, rows * 16);
-    }
-    if (beside) {
-        a.blocks = std::max(1, std::min(multiprocessors / batch, ceil_div(rows, 4)));
-        return launch_cluster(merge_latent<MergeForm::kFull>, batch * a.blocks, 4 * 32, 1, 0, early, queue, a);
     }
     if (all_rows < 2048) return launch(merge_latent<MergeForm::kNarrow>, 4, rows);
     return launch(merge_latent<MergeForm::kWide>, 4, ceil_div(rows, 2));

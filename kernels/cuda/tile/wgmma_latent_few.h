@@ -12,18 +12,12 @@
 
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
-#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma_3d.h"
 #include "ptx/tma_hint.h"
-#include "ptx/turn.h"
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
-
-#ifndef STAGGER
-#define STAGGER 0
-#endif
 
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
 /// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long.
@@ -61,10 +55,6 @@ __device__ __forceinline__ void produce_few(
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
             mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);
-            if (STAGGER == 1 ? tile == 1 : STAGGER == 2 && tile > 0) {
-                const uint32_t before = tile - 1;
-                mbarrier_wait(memory.full(before % Shape::kStages, part), before / Shape::kStages % 2);
-            }
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
@@ -77,25 +67,6 @@ __device__ __forceinline__ void produce_few(
             numbers.pass(page);
         }
     }
-}
-
-#ifndef TOUCH
-#define TOUCH 0
-#endif
-
-/// Ask for two lines of each of the first pages that this block is expected to read, for the sake of their addresses' translation.
-/// Before the wait: page numbers that are not final yet cost a useless line. `thread` 0 to 95.
-template <class Shape>
-__device__ __forceinline__ void touch_pages(const LatentArguments& a, int thread) {
-    DecodePiece piece;
-    if (a.schedule.expected.chunk == 0 || !DecodeWalk(a.schedule, static_cast<int>(blockIdx.x)).next(a.schedule, piece)) return;
-    const int page = thread / 2;
-    if (page >= TOUCH || page >= piece.steps.end - piece.steps.begin) return;
-    const int number = load_one_from_l2(
-        a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin + page);
-    constexpr int kPageBytes = Shape::kTokens * Shape::kWidth * 2;
-    if (number < 0 || number >= a.pages) return;
-    prefetch_l2(a.cache + static_cast<size_t>(number) * kPageBytes + thread % 2 * (kPageBytes - 128));
 }
 
 /// One block for each chunk of the line of pages; requests have Shape::kRows rows.
@@ -126,8 +97,7 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs(a, Shape::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    if (TOUCH != 0 && warp > kWarps) touch_pages<Shape>(a, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1));
-    if (!REHEARSE || warp >= kWarps) grid_dependency_wait();
+    grid_dependency_wait();
     grid_dependency_release();
 
     if (warp < kWarps) {

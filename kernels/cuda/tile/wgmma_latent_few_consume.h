@@ -7,7 +7,6 @@
 
 #include "online_softmax.h"
 #include "ptx/exp2.h"
-#include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
@@ -22,13 +21,6 @@ constexpr int kFewBothBarrier = 3;   // both
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8, as in tile/wgmma_latent_consume.h.
 constexpr float kFewSlack = 8.0f;
-
-#ifndef ROLL
-#define ROLL 0
-#endif
-#ifndef REHEARSE
-#define REHEARSE 0
-#endif
 
 template <class Shape>
 struct FewConsumer {
@@ -52,13 +44,13 @@ struct FewConsumer {
     }
 
     /// Scores of a page as its parts land.
-    __device__ __forceinline__ void multiply_keys(float (&scores)[8], int stage, int parity, int buffer, bool dry) const {
+    __device__ __forceinline__ void multiply_keys(float (&scores)[8], int stage, int parity, int buffer) const {
         float sums[kChains][8];
         const uint32_t keys = uniform_operand(wgmma_operand(memory.tokens(stage, 0)));
         const uint32_t queries = uniform_operand(wgmma_operand(memory.query(buffer, 0) + first_row() * 128));
 #pragma unroll
         for (int panel = 0; panel < Shape::kPanels; ++panel) {
-            if (panel % Shape::kPartPanels == 0 && !dry) mbarrier_wait(memory.full(stage, panel / Shape::kPartPanels), parity);
+            if (panel % Shape::kPartPanels == 0) mbarrier_wait(memory.full(stage, panel / Shape::kPartPanels), parity);
             wgmma_fence();
 #pragma unroll
             for (int step = 0; step < 4; ++step) {
@@ -149,18 +141,14 @@ struct FewConsumer {
         }
     }
 
-#ifndef PART_RELEASE
-#define PART_RELEASE 1
-#endif
     /// out += V^T P^T: 64 columns of the values at a time; each part of the page is free when its products have ended.
-    __device__ __forceinline__ void multiply_values(Output& out, int stage, bool dry) const {
+    __device__ __forceinline__ void multiply_values(Output& out, int stage) const {
         const uint32_t values = uniform_operand(wgmma_operand_transposed(memory.tokens(stage, 0), Shape::kPanelBytes));
         const uint32_t p = uniform_operand(wgmma_operand(memory.probabilities(group)));
         wgmma_fence();
 #pragma unroll
-        for (int part = 0; part < (PART_RELEASE ? Shape::kParts : 1); ++part) {
-            const int first = part * Shape::kPartPanels;
-            const int end = PART_RELEASE ? min(first + Shape::kPartPanels, Shape::kValuePanels) : Shape::kValuePanels;
+        for (int part = 0; part < Shape::kParts; ++part) {
+            const int first = part * Shape::kPartPanels, end = min(first + Shape::kPartPanels, Shape::kValuePanels);
 #pragma unroll
             for (int step = 0; step < Shape::kTokens / 16; ++step) {
 #pragma unroll
@@ -172,30 +160,25 @@ struct FewConsumer {
             }
             wgmma_commit();
         }
-#if PART_RELEASE
         static_assert(Shape::kParts == 3, "one wait for each");
         wgmma_wait<2>();
-        arrive(memory.empty(stage, 0), dry);
+        arrive(memory.empty(stage, 0));
         wgmma_wait<1>();
-        arrive(memory.empty(stage, 1), dry);
-#endif
+        arrive(memory.empty(stage, 1));
         wgmma_wait<0>();
-#if !PART_RELEASE
-        for (int part = 0; part < Shape::kParts - 1; ++part) arrive(memory.empty(stage, part), dry);
-#endif
-        arrive(memory.empty(stage, Shape::kParts - 1), dry);
+        arrive(memory.empty(stage, 2));
 #pragma unroll
         for (int panel = 0; panel < Shape::kValuePanels; ++panel) wgmma_results(out[panel]);
     }
 
-    __device__ __forceinline__ void arrive(uint32_t barrier, bool dry) const {
+    __device__ __forceinline__ void arrive(uint32_t barrier) const {
         __syncwarp();
-        if (lane == 0 && !dry) mbarrier_arrive(barrier);
+        if (lane == 0) mbarrier_arrive(barrier);
     }
 
     /// One piece of a request, whose queries lie in `buffer`; `tile` counts all pages so far.
-    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, int buffer, uint32_t& tile, bool dry) const {
-        const int length = dry ? Shape::kTokens * 2 : a.schedule.tokens(piece.request);
+    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, int buffer, uint32_t& tile) const {
+        const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
         int hidden[4];  // tokens at the end which a slot's row does not see
 #pragma unroll
@@ -208,14 +191,14 @@ struct FewConsumer {
         SoftmaxRow rows[4];
         constexpr int kStride = Shape::kRowTiles == 1 ? 2 : 1;
         const int first = Shape::kRowTiles == 1 ? static_cast<int>((tile + group) % 2) : 0;
-        if (first >= pages && pages > 0) arrive(memory.query_empty(buffer), dry);  // the only page is the other's
+        if (first >= pages && pages > 0) arrive(memory.query_empty(buffer));  // the only page is the other's
 #pragma unroll 1
         for (int own = first; own < pages; own += kStride) {
             const uint32_t at = tile + own;
             const int stage = static_cast<int>(at % Shape::kStages), parity = static_cast<int>(at / Shape::kStages % 2);
             float scores[8];
-            multiply_keys(scores, stage, parity, buffer, dry);
-            if (own + kStride >= pages) arrive(memory.query_empty(buffer), dry);
+            multiply_keys(scores, stage, parity, buffer);
+            if (own + kStride >= pages) arrive(memory.query_empty(buffer));
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
@@ -233,30 +216,25 @@ struct FewConsumer {
                 memory.probabilities(group) + Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), p);
             fence_async_shared();
             group_barrier();
-            multiply_values(out, stage, dry);
+            multiply_values(out, stage);
         }
-        if (!dry) tile += pages;
-        finish(out, rows, piece, part, dry);
+        tile += pages;
+        finish(out, rows, piece, part);
     }
 
     /// This warpgroup's `half` of the columns, in `area`, to the output or a part; 16 rows.
-    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int half, bool dry) const {
+    __device__ __forceinline__ void store(const DecodePiece& piece, int part, int half) const {
         const float* const area = memory.exchange(Shape::kRowTiles == 1 ? half : group);
         const int request_rows = a.seqlen_q * a.heads;
-#if ROLL
-#pragma unroll 1
-#else
 #pragma unroll
-#endif
         for (int i = 0; i < 4; ++i) {
             const int row = 4 * warp + i;
             if (piece.whole()) {
                 const float4* const from = reinterpret_cast<const float4*>(area + row * Shape::kExchangePitch + lane * 8);
                 const float4 x = from[0], y = from[1];
                 const size_t at = static_cast<size_t>(piece.request) * request_rows + first_row() + row;
-                const uint4 packed = make_uint4(
+                *reinterpret_cast<uint4*>(a.o + (at * Shape::kLatent + half * Shape::kHalf + lane * 8) * 2) = make_uint4(
                     Bf16::pack(x.x, x.y), Bf16::pack(x.z, x.w), Bf16::pack(y.x, y.y), Bf16::pack(y.z, y.w));
-                if (!dry) *reinterpret_cast<uint4*>(a.o + (at * Shape::kLatent + half * Shape::kHalf + lane * 8) * 2) = packed;
             } else {
                 const size_t at = static_cast<size_t>(part) * request_rows + first_row() + row;
                 float* const to = a.parts.o + at * Shape::kLatent + half * Shape::kHalf;
@@ -277,7 +255,7 @@ struct FewConsumer {
 
     /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
     __device__ __forceinline__ void finish(
-        Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, int part, bool dry) const {
+        Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, int part) const {
         const int request_rows = a.seqlen_q * a.heads;
 #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
@@ -341,7 +319,7 @@ struct FewConsumer {
                 }
             }
             group_barrier();
-            store(piece, part, group, dry);
+            store(piece, part, group);
         } else {
             float* const area = memory.exchange(group);
 #pragma unroll
@@ -353,7 +331,7 @@ struct FewConsumer {
                     for (int i = 0; i < 8; ++i) area[place(j, i)] = out[4 * half + j][i] * factor[slot_of(i)];
                 }
                 group_barrier();
-                store(piece, part, half, dry);
+                store(piece, part, half);
             }
         }
         if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
@@ -363,8 +341,7 @@ struct FewConsumer {
                 const int query = at / a.heads, head = at % a.heads;
                 index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
             }
-            const float lse = all.lse(a.scale);
-            if (!dry) (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = lse;
+            (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = all.lse(a.scale);
         }
     }
 
@@ -373,18 +350,9 @@ struct FewConsumer {
         uint32_t tile = 0;
         QueryTurn queries = {Shape::kQueryBuffers};
         const int block = static_cast<int>(blockIdx.x);
-#if REHEARSE
-        bool dry = true;
-        DecodePiece next = {0, {0, 2}, true, true};
-        DecodeWalk walk(a.schedule, 0);
-        while (true) {
-            if (!dry && !walk.next(a.schedule, next)) break;
-#else
-        constexpr bool dry = false;
         DecodeWalk walk(a.schedule, block, lane);
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
-#endif
             const int part = next.part(a.schedule, block);
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
@@ -393,19 +361,11 @@ struct FewConsumer {
                 if (group == 0 && at < Shape::kRows) {
                     a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
                 }
-            } else {
-                if (!empty && !dry) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-                piece(next, part, queries.buffer, tile, dry);
-                if (!empty && !dry) queries.advance();
-            }
-#if REHEARSE
-            if (dry) {
-                dry = false;
-                grid_dependency_wait();
-                walk = DecodeWalk(a.schedule, block, lane);
                 continue;
             }
-#endif
+            if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
+            piece(next, part, queries.buffer, tile);
+            if (!empty) queries.advance();
         }
     }
 };

@@ -28,7 +28,6 @@ struct LatentArguments {
     SplitWorkspace parts;  // rows as DecodeParts orders them; 16 and 32 rows
     LatentParts shares;    // more rows
     int seqlen_q, heads, max_blocks;
-    int pages;        // of the cache; 16 and 32 rows
     int row_tiles;    // blocks of a group
     int query_bytes;  // that TMA brings per block and request: boxes are no higher than a request's rows
     int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them

@@ -23,7 +23,6 @@ inline void raise_count(int* count) {
     ++emulation::machine().progress;
 }
 inline float4 load_from_l2(const float* from) { return *reinterpret_cast<const float4*>(from); }
-inline int load_one_from_l2(const int* from) { return *from; }
 inline void fence_between() {}
 inline unsigned look_at(const unsigned* number) {
     static long looks = 0;
