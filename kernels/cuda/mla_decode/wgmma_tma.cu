@@ -64,6 +64,9 @@
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
 #endif
+#ifndef PAIRED_CHUNKS
+#define PAIRED_CHUNKS 1  // two chunks of equal requests of 16 rows are a cluster
+#endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
 #endif
@@ -80,6 +83,7 @@ int launch_few(
     a.schedule.slack = FEW_SLACK;
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
     a.schedule.expect();
+    a.paired = PAIRED_CHUNKS != 0 && rows == 16 && a.schedule.expected.shares == 2 && a.schedule.groups % 2 == 0;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -89,11 +93,11 @@ int launch_few(
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
-            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
+            latent_few<Shape>, groups, Shape::kThreads, a.paired ? 2 : 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, a.paired}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct LatentMerge {
     float* lse;
     int queries, heads;
     int blocks;   // of a request
+    bool paired = false;   // nothing is left to merge where requests are as expected
 };
 
 constexpr int kLongList = 8;  // parts that are many; no more than a warp has lanes
@@ -199,6 +200,10 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     const int block = static_cast<int>(blockIdx.x), request = block / a.blocks, share = block % a.blocks;
     const int rows = a.queries * a.heads, lane = static_cast<int>(threadIdx.x) % 32;
     // The lengths were final before the parts' kernel let this one start.
+    if (a.paired && a.schedule.as_expected(lane)) {
+        if (block == 0) grid_dependency_wait();
+        return;
+    }
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
     int before;
     const DecodeCut cut = a.schedule.cut(lane, request, before);

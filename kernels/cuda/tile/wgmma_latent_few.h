@@ -18,11 +18,13 @@
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
+#include "tile/wgmma_latent_few_pair.h"
 
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
-/// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long.
+/// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long. Returns whether requests are as
+/// expected.
 template <class Shape>
-__device__ __forceinline__ void produce_few(
+__device__ __forceinline__ bool produce_few(
     const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
     int lane) {
     uint32_t tile = 0;  // so many so far
@@ -67,6 +69,7 @@ __device__ __forceinline__ void produce_few(
             numbers.pass(page);
         }
     }
+    return walk.known >= 0;
 }
 
 /// One block for each chunk of the line of pages; requests have Shape::kRows rows.
@@ -100,10 +103,21 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     grid_dependency_wait();
     grid_dependency_release();
 
+    bool expected;
     if (warp < kWarps) {
-        const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
-        consumer.consume();
+        expected = FewConsumer<Shape>{memory, a, warp / 4, warp % 4, lane}.consume();
     } else if (warp < kWarps + Shape::kParts) {
-        produce_few<Shape>(memory, queries, cache, a, warp - kWarps, lane);
+        expected = produce_few<Shape>(memory, queries, cache, a, warp - kWarps, lane);
+    } else {
+        expected = a.schedule.as_expected(lane);
+    }
+    if constexpr (Shape::kRowTiles == 1) {
+        if (!a.paired || !expected) return;
+        __syncwarp();
+        cluster_barrier();   // both blocks have left their outputs
+        const int request = static_cast<int>(blockIdx.x) / 2;
+        if (warp < kWarps && request < a.schedule.batch) FewPair<Shape>{memory, a, recomputed_thread()}.merge(request, cluster_rank());
+        __syncwarp();
+        cluster_barrier();   // the other one has read them
     }
 }

@@ -25,6 +25,7 @@ constexpr float kFewSlack = 8.0f;
 template <class Shape>
 struct FewConsumer {
     static constexpr int kChains = 2;  // sums of products a page's scores consist of
+    static constexpr int kPaired = -1;  // no part: the output stays in shared memory (tile/wgmma_latent_few_pair.h)
 
     const FewMemory<Shape>& memory;
     const LatentArguments& a;
@@ -318,8 +319,10 @@ struct FewConsumer {
                     at = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
                 }
             }
-            group_barrier();
-            store(piece, part, group);
+            if (part != kPaired) {
+                group_barrier();
+                store(piece, part, group);
+            }
         } else {
             float* const area = memory.exchange(group);
 #pragma unroll
@@ -336,24 +339,22 @@ struct FewConsumer {
         }
         if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
             const int at = first_row() + row;
-            size_t index = static_cast<size_t>(piece.request) * request_rows + at;
-            if (a.seqlen_q != 1) {   // a division is 40 instructions, which everyone would wait for
-                const int query = at / a.heads, head = at % a.heads;
-                index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-            }
-            (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = all.lse(a.scale);
+            const float lse = all.lse(a.scale);
+            if (part == kPaired) memory.lse()[at] = lse;
+            else if (piece.whole()) a.lse[a.lse_index(piece.request, at)] = lse;
+            else a.parts.lse[static_cast<size_t>(part) * request_rows + at] = lse;
         }
     }
 
-    /// All pieces of this block.
-    __device__ __forceinline__ void consume() const {
+    /// All pieces of this block. Returns whether requests are as expected.
+    __device__ __forceinline__ bool consume() const {
         uint32_t tile = 0;
         QueryTurn queries = {Shape::kQueryBuffers};
         const int block = static_cast<int>(blockIdx.x);
         DecodeWalk walk(a.schedule, block, lane);
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
-            const int part = next.part(a.schedule, block);
+            const int part = Shape::kRowTiles == 1 && a.paired && walk.known >= 0 ? kPaired : next.part(a.schedule, block);
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
@@ -367,5 +368,6 @@ struct FewConsumer {
             piece(next, part, queries.buffer, tile);
             if (!empty) queries.advance();
         }
+        return walk.known >= 0;
     }
 };

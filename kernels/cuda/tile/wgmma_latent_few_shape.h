@@ -65,6 +65,8 @@ struct FewMemory {
     __device__ __forceinline__ float* totals(int group, int warp) const {
         return reinterpret_cast<float*>(start + Shape::kTotals) + (group * 4 + warp) * 16;
     }
+    /// Of the rows of a block in a cluster, at its end.
+    __device__ __forceinline__ float* lse() const { return maxima(0, 0); }
     __device__ __forceinline__ float* references(int group) const {
         return reinterpret_cast<float*>(start + Shape::kReferences) + group * 16;
     }
