@@ -25,7 +25,6 @@ constexpr float kFewSlack = 8.0f;
 template <class Shape>
 struct FewConsumer {
     static constexpr int kChains = 2;  // sums of products a page's scores consist of
-    static constexpr int kPaired = -1;  // no part: the output stays in shared memory (tile/wgmma_latent_few_pair.h)
 
     const FewMemory<Shape>& memory;
     const LatentArguments& a;
@@ -178,7 +177,7 @@ struct FewConsumer {
     }
 
     /// One piece of a request, whose queries lie in `buffer`; `tile` counts all pages so far.
-    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, int buffer, uint32_t& tile) const {
+    __device__ __forceinline__ void piece(const DecodePiece& piece, const DecodeWalk& walk, int buffer, uint32_t& tile) const {
         const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
         int hidden[4];  // tokens at the end which a slot's row does not see
@@ -220,7 +219,7 @@ struct FewConsumer {
             multiply_values(out, stage);
         }
         tile += pages;
-        finish(out, rows, piece, part);
+        finish(out, rows, piece, walk);
     }
 
     /// This warpgroup's `half` of the columns, in `area`, to the output or a part; 16 rows.
@@ -256,8 +255,10 @@ struct FewConsumer {
 
     /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
     __device__ __forceinline__ void finish(
-        Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, int part) const {
+        Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, const DecodeWalk& walk) const {
         const int request_rows = a.seqlen_q * a.heads;
+        const bool paired = Shape::kRowTiles == 1 && a.paired && walk.known >= 0;
+        const int part = piece.part(a.schedule, static_cast<int>(blockIdx.x));
 #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
 #pragma unroll
@@ -319,7 +320,7 @@ struct FewConsumer {
                     at = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
                 }
             }
-            if (part != kPaired) {
+            if (!paired) {
                 group_barrier();
                 store(piece, part, group);
             }
@@ -340,7 +341,7 @@ struct FewConsumer {
         if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
             const int at = first_row() + row;
             const float lse = all.lse(a.scale);
-            if (part == kPaired) memory.lse()[at] = lse;
+            if (paired) memory.lse()[at] = lse;
             else if (piece.whole()) a.lse[a.lse_index(piece.request, at)] = lse;
             else a.parts.lse[static_cast<size_t>(part) * request_rows + at] = lse;
         }
@@ -354,7 +355,7 @@ struct FewConsumer {
         DecodeWalk walk(a.schedule, block, lane);
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
-            const int part = Shape::kRowTiles == 1 && a.paired && walk.known >= 0 ? kPaired : next.part(a.schedule, block);
+            const int part = next.part(a.schedule, block);
             const bool empty = next.steps.begin >= next.steps.end;
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
@@ -365,7 +366,7 @@ struct FewConsumer {
                 continue;
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, part, queries.buffer, tile);
+            piece(next, walk, queries.buffer, tile);
             if (!empty) queries.advance();
         }
         return walk.known >= 0;
