@@ -26,8 +26,9 @@
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
 // them, or each into the same chunks, where that costs little. Parts are merged in a fixed order: with 64 rows and more by the blocks
-// that computed them, as bf16 accumulators (tile/latent_parts.h), with 16 and 32 rows by a second kernel (tile/latent_merge.h). Kernels
-// start beside the end of the one before.
+// that computed them, as bf16 accumulators (tile/latent_parts.h), with 16 and 32 rows by a second kernel (tile/latent_merge.h), unless all
+// requests of 16 rows are as long as they may be and two chunks each: then the blocks of a request are a cluster and store no parts
+// (tile/wgmma_latent_few_pair.h). Kernels start beside the end of the one before.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
 // Limits: one block per multiprocessor. 64 rows and more: a page's load takes 1500 to 2000 cycles from the release of its place,
@@ -36,7 +37,7 @@
 // apart.
 #define QUICK_CUT 1
 #ifndef EXPECTED_CUT
-#define EXPECTED_CUT 1  // a start that compares lengths with what the host expects
+#define EXPECTED_CUT 1  // 16 and 32 rows: a start that compares lengths with what the host expects
 #endif
 
 #include "kernel.h"
