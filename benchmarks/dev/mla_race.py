@@ -125,7 +125,9 @@ def accuracy(kernels: list[lib.Kernel]) -> None:
         lib.say(f"cos_diff/lse {' '.join(str(v) for v in case.values())}: " + "  ".join(found))
 
 
-def race(kernels: list[lib.Kernel], cases: str, deadline: float, power: float, powered: str) -> None:
+def race(
+    kernels: list[lib.Kernel], cases: str, deadline: float, least_calls: int, power: float, powered: str,
+) -> None:
     problem = kernels[0].problem
     binding = problem.binding
     for case in TIMED:
@@ -155,7 +157,7 @@ def race(kernels: list[lib.Kernel], cases: str, deadline: float, power: float, p
                 contestants["flash_mla"] = peer
         except Exception as error:  # noqa: BLE001 - a peer that fails is left out
             lib.say(f"flash_mla: {error}")
-        result = lib.race(contestants, 200)
+        result = lib.race(contestants, 200, least_calls)
         reference = result.get("flash_mla")
         best = min(result.values())
         say = f"{text}: {moved * 1e-3 / best:.0f} GB/s {flops * 1e-6 / best:.0f} TF | "
@@ -175,6 +177,7 @@ def main() -> int:
     parser.add_argument("--cases", default=".*", help="a pattern of batch,heads,tokens to time")
     parser.add_argument("--power", type=float, default=0, help="run each contestant alone for so many seconds, too")
     parser.add_argument("--powered", default=".*", help="which of them: a pattern of 'batch,heads,tokens LABEL'")
+    parser.add_argument("--calls", type=int, default=1, help="a graph has so many calls at least")
     parser.add_argument("--checked", default="", help="check these labels only (a pattern); default all")
     parser.add_argument("--folder", help="where builds go, or come from when no specs are given")
     parser.add_argument("--build-only", action="store_true")
@@ -204,7 +207,7 @@ def main() -> int:
         wrong = {row["build"] for row in rows if row["wrong"]}
         lib.say(f"wrong: {sorted(wrong)}")
         accuracy(kernels)
-        race(kernels, options.cases, options.seconds, options.power, options.powered)
+        race(kernels, options.cases, options.seconds, options.calls, options.power, options.powered)
         lib.say(f"{lib.clocks()} | {lib.elapsed():.1f} s")
     return 1 if wrong else 0
 

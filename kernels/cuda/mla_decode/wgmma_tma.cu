@@ -26,8 +26,9 @@
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
 // them, or each into the same chunks, where that costs little. Parts are merged in a fixed order: with 64 rows and more by the blocks
-// that computed them, as bf16 accumulators (tile/latent_parts.h), with 16 and 32 rows by a second kernel (tile/latent_merge.h). Kernels
-// start beside the end of the one before.
+// that computed them, as bf16 accumulators (tile/latent_parts.h), with 16 and 32 rows by a second kernel (tile/latent_merge.h), unless all
+// requests of 16 rows are as long as they may be and two chunks each: then the blocks of a request are a cluster and store no parts
+// (tile/wgmma_latent_few_pair.h). Kernels start beside the end of the one before.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
 // Limits: one block per multiprocessor. 64 rows and more: two pages move 592 KB through shared memory, 4740 cycles of 128 bytes, where
@@ -35,6 +36,9 @@
 // memory, and a third page does not fit. From the 513th workspace on that a process uses, requests are not cut. 16 rows, large
 // batches: multiprocessors get unequal shares of a saturated memory, and equal chunks end up to 10 % apart.
 #define QUICK_CUT 1
+#ifndef EXPECTED_CUT
+#define EXPECTED_CUT 1  // 16 and 32 rows: a start that compares lengths with what the host expects
+#endif
 
 #include "kernel.h"
 
@@ -61,6 +65,9 @@
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which their chunks may grow so that equal requests need not be merged
 #endif
+#ifndef PAIRED_CHUNKS
+#define PAIRED_CHUNKS 1  // two chunks of equal requests of 16 rows are a cluster
+#endif
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first
 #endif
@@ -76,6 +83,8 @@ int launch_few(
     a.schedule.groups = choose_pages(1, multiprocessors, most);
     a.schedule.slack = FEW_SLACK;
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    a.schedule.expect();
+    a.paired = PAIRED_CHUNKS != 0 && rows == 16 && a.schedule.expected.shares == 2 && a.schedule.groups % 2 == 0;
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
@@ -85,11 +94,11 @@ int launch_few(
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
     if (error == 0) {
         error = launch_cluster(
-            latent_few<Shape>, groups, Shape::kThreads, 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
+            latent_few<Shape>, groups, Shape::kThreads, a.paired ? 2 : 1, Shape::kSharedBytes, EARLY_START != 0, queue, queries, cache, a);
     }
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
-        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, EARLY_START != 0, queue);
+        {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, a.paired}, multiprocessors, EARLY_START != 0, queue);
 }
 
 }  // namespace

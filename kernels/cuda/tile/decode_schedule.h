@@ -23,6 +23,10 @@
 #define QUICK_CUT 0   // a tunable of the kernel file: a start with fewer instructions, but more registers
 #endif
 constexpr bool kQuickCut = QUICK_CUT != 0;
+#ifndef EXPECTED_CUT
+#define EXPECTED_CUT 0   // a tunable of the kernel file: requests are compared with what the host expects before anything is added up
+#endif
+constexpr bool kExpectedCut = EXPECTED_CUT != 0;
 
 /// Steps of a chunk, what starting a request counts for, the steps of the longest one; of equal requests cut alike how many
 /// chunks each has, of equal ones of which a chunk has one, 1 in `whole`.
@@ -44,6 +48,8 @@ struct DecodeScheduleOf {
     // What saves the device divisions; zero where nobody has set it. Steps of the longest request, of its chunks, and
     // the next number above 2^20 / shares.
     int full, full_chunk, share_inverse;
+    DecodeCut expected;  // of requests of `full` steps each, where a group has one piece; 0 steps: not known
+
 
     /// So many that `groups` suffice, and no more than a request of `steps` has use for.
     static int shares_of(int groups, int batch, int steps) {
@@ -56,10 +62,31 @@ struct DecodeScheduleOf {
         full_chunk = shares == 0 ? 0 : ceil_div(steps, shares);
         share_inverse = shares == 0 ? 0 : ceil_div(1 << 20, shares);
     }
+    /// Set `expected`, so that nothing is added up or searched where requests are as long as they may be: the rest is set.
+    void expect() {
+        if (full == 0) return;
+        const DecodeCut cut = cut_line(batch * full, full);
+        if (cut.whole != 0 || cut.shares != 0) expected = cut;
+    }
     static long long part_count(long long groups, long long batch) { return groups + batch; }
 
     __device__ __forceinline__ int tokens(int request) const { return max(0, min(seqlens[request], longest)); }
     __device__ __forceinline__ int steps(int request) const { return ceil_div(tokens(request), kTokens); }
+
+    /// Whether requests are as `expected` says. All lanes of a warp call it together.
+    __device__ __forceinline__ bool as_expected(int lane) const {
+        bool same = expected.chunk != 0;
+        if (same) {
+#pragma unroll 1
+            for (int first = lane; first < batch; first += 128) {
+#pragma unroll
+                for (int i = 0; i < 4; ++i) {
+                    if (first + 32 * i < batch && steps(first + 32 * i) != expected.most) same = false;
+                }
+            }
+        }
+        return !__any_sync(0xffffffffu, !same);
+    }
 
     /// How the line is cut, and in `before` where request `request` starts on it. All lanes of a warp call it together.
     __device__ __forceinline__ DecodeCut cut(int lane, int request, int& before) const {
@@ -98,7 +125,7 @@ struct DecodeScheduleOf {
 
     /// The same of a line of `all` steps, of which `most` are one request's. With QUICK_CUT nothing is divided where requests are
     /// equal and either as long as the host expected or one to a chunk: a division is 25 instructions that every launch waits for.
-    __device__ __forceinline__ DecodeCut cut_line(int all, int most) const {
+    WARPWAVE_HOST_DEVICE DecodeCut cut_line(int all, int most) const {
         const bool equal = all == batch * most && most > 0;
         const int line = all + batch * kStartSteps;
         if constexpr (!kQuickCut) {
@@ -153,14 +180,33 @@ struct DecodeWalk {
     int request, start;  // the next request, and where it starts on the line
     int begin, end;      // the group's chunk
     int extra;           // steps that starting a request counts for
+    int known;           // steps of every request; -1: its length says it
+
+    /// The piece of a group, where requests are as the host expected.
+    template <class Schedule>
+    __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group) {
+        const DecodeCut& cut = schedule.expected;
+        begin = group * cut.chunk;
+        end = begin + cut.chunk;
+        extra = cut.start;
+        known = cut.most;
+        request = cut.whole != 0 ? group : group * schedule.share_inverse >> 20;
+        start = request * (cut.most + extra);
+    }
 
     template <class Schedule>
     __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane)
-        : request(group), start(0), extra(Schedule::kStartSteps) {
+        : request(group), start(0), extra(Schedule::kStartSteps), known(-1) {
         if (schedule.groups == 0) {
             begin = 0;
             end = 1;  // ends behind the group's own request, whatever its length
             return;
+        }
+        if constexpr (kExpectedCut) {
+            if (schedule.as_expected(lane)) {
+                *this = DecodeWalk(schedule, group);
+                return;
+            }
         }
         int unused;
         const DecodeCut cut = schedule.cut(lane, 0, unused);
@@ -203,7 +249,7 @@ struct DecodeWalk {
     template <class Schedule>
     __device__ __forceinline__ bool next(const Schedule& schedule, DecodePiece& piece) {
         if (request >= schedule.batch || start >= end) return false;
-        const int cost = schedule.steps(request) + extra;
+        const int cost = (known >= 0 ? known : schedule.steps(request)) + extra;
         const int from = max(begin - start, 0), to = schedule.groups == 0 ? cost : min(end - start, cost);
         piece.request = request;
         piece.steps = {max(from - extra, 0), max(to - extra, 0)};

@@ -21,6 +21,11 @@
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_latent_shape.h"
 
+#ifndef LONG_LANES
+#define LONG_LANES 16
+#define LONG_FIRST 2
+#endif
+
 struct LatentMerge {
     PageSchedule schedule;
     SplitWorkspace parts;
@@ -28,9 +33,10 @@ struct LatentMerge {
     float* lse;
     int queries, heads;
     int blocks;   // of a request
+    bool paired = false;   // nothing is left to merge where requests are as expected
 };
 
-constexpr int kLongList = 8;  // parts that are many
+constexpr int kLongList = 8;  // parts that are many; no more than a warp has lanes
 
 __device__ __forceinline__ void add_weighted(float4& sum, float weight, const float4& x) {
     sum = make_float4(sum.x + weight * x.x, sum.y + weight * x.y, sum.z + weight * x.z, sum.w + weight * x.w);
@@ -58,7 +64,7 @@ __device__ __forceinline__ float warp_sum(float x) {
     return x;
 }
 
-/// Few parts: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
+/// Few parts, fewer than kLongList: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
 template <int kVectors, int kWarps>
 __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int share, const PartList& list) {
     constexpr int kSegment = 128 * kVectors, kSegments = 512 / kSegment;
@@ -68,46 +74,35 @@ __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int
 #pragma unroll 1
     for (int item = share * kWarps + warp; item < items; item += a.blocks * kWarps) {
         const int row = item / kSegments, column = item % kSegments * kSegment + lane * 4;
-        const auto load = [&](int s, int vector) {
-            return *reinterpret_cast<const float4*>(a.parts.o + (list.row(s) + row) * 512 + column + vector * 128);
-        };
-        float4 first[kFirst][kVectors];
+        float4 x[kFirst][kVectors];
+        const auto ask = [&](int s0) {
 #pragma unroll
-        for (int s = 0; s < kFirst; ++s) {
+            for (int s = 0; s < kFirst; ++s) {
+                const float* const from = a.parts.o + static_cast<size_t>(static_cast<unsigned>(list.row(s0 + s)) + row) * 512 + column;
 #pragma unroll
-            for (int v = 0; v < kVectors; ++v) {
-                if (s < list.count) first[s][v] = load(s, v);
+                for (int v = 0; v < kVectors; ++v) {
+                    if (s0 + s < list.count) x[s][v] = *reinterpret_cast<const float4*>(from + v * 128);
+                }
             }
-        }
+        };
+        ask(0);
         const float own = lane < list.count ? a.parts.lse[list.row(lane) + row] : -INFINITY;
-        float largest = own;
-#pragma unroll 1
-        for (int s = lane + 32; s < list.count; s += 32) largest = fmaxf(largest, a.parts.lse[list.row(s) + row]);
-        SoftmaxRow total{warp_maximum(largest), 0.0f};
-        const float shift = total.shift(kLog2E), own_weight = Exp2()(own * kLog2E - shift);
-        total.sum = own_weight;
-#pragma unroll 1
-        for (int s = lane + 32; s < list.count; s += 32) {
-            total.sum += Exp2()(a.parts.lse[list.row(s) + row] * kLog2E - shift);
-        }
-        total.sum = warp_sum(total.sum);
-        const float inverse = total.inverse();
+        SoftmaxRow total{warp_maximum(own), 0.0f};
+        float weight = Exp2()(own * kLog2E - total.shift(kLog2E));
+        total.sum = warp_sum(weight);
+        weight *= total.inverse();
         // Where a part saw no key, its output was never written, and may be anything.
         float4 sum[kVectors] = {};
-#pragma unroll
-        for (int s = 0; s < kFirst; ++s) {
-            const float weight = __shfl_sync(0xffffffffu, own_weight, s) * inverse;
-#pragma unroll
-            for (int v = 0; v < kVectors; ++v) {
-                if (weight != 0.0f) add_weighted(sum[v], weight, first[s][v]);
-            }
-        }
 #pragma unroll 1
-        for (int s = kFirst; s < list.count; ++s) {
-            const float weight = Exp2()(a.parts.lse[list.row(s) + row] * kLog2E - shift) * inverse;
+        for (int s0 = 0; s0 < list.count; s0 += kFirst) {
+            if (s0 != 0) ask(s0);
 #pragma unroll
-            for (int v = 0; v < kVectors; ++v) {
-                if (weight != 0.0f) add_weighted(sum[v], weight, load(s, v));
+            for (int s = 0; s < kFirst; ++s) {
+                const float factor = __shfl_sync(0xffffffffu, weight, s0 + s);   // 0 behind the last part
+#pragma unroll
+                for (int v = 0; v < kVectors; ++v) {
+                    if (factor != 0.0f) add_weighted(sum[v], factor, x[s][v]);
+                }
             }
         }
 #pragma unroll
@@ -210,6 +205,10 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     const int block = static_cast<int>(blockIdx.x), request = block / a.blocks, share = block % a.blocks;
     const int rows = a.queries * a.heads, lane = static_cast<int>(threadIdx.x) % 32;
     // The lengths were final before the parts' kernel let this one start.
+    if (a.paired && a.schedule.as_expected(lane)) {
+        if (block == 0) grid_dependency_wait();
+        return;
+    }
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
     int before;
     const DecodeCut cut = a.schedule.cut(lane, request, before);
@@ -217,7 +216,7 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         parts.for_long(kLongList, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
-            merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
+            merge_many<LONG_LANES, kWarps, LONG_FIRST>(a, other, block, static_cast<int>(gridDim.x), its);
         });
         const PartList list = parts.of(request, 0, cut, before);
         if (block == 0) grid_dependency_wait();

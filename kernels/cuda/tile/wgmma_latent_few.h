@@ -18,24 +18,34 @@
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
+#include "tile/wgmma_latent_few_pair.h"
 
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
-/// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long.
+/// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long. Returns whether requests are as
+/// expected.
 template <class Shape>
-__device__ __forceinline__ void produce_few(
+__device__ __forceinline__ bool produce_few(
     const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
     int lane) {
     uint32_t tile = 0;  // so many so far
     const uint64_t policy = policy_evict_first();
     const int first = part * Shape::kPartPanels;
     QueryTurn turn = {Shape::kQueryBuffers};
+    DecodePiece piece = {};
+    const auto numbers_of = [&](const DecodePiece& which) {
+        return PageNumbers(
+            a.block_table + static_cast<size_t>(which.request) * a.max_blocks + which.steps.begin,
+            which.steps.end - which.steps.begin, lane);
+    };
+    if (kExpectedCut && a.schedule.expected.chunk != 0) {
+        DecodeWalk(a.schedule, static_cast<int>(blockIdx.x)).next(a.schedule, piece);
+    }
+    PageNumbers numbers = numbers_of(piece);   // of the piece that is expected: they come while the lengths are looked at
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
-    DecodePiece piece;
     while (walk.next(a.schedule, piece)) {
         const int count = piece.steps.end - piece.steps.begin;
         if (count <= 0) continue;
-        PageNumbers numbers(
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
+        if (walk.known < 0) numbers = numbers_of(piece);
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         if (lane == 0) {
             const uint32_t full = memory.query_full(turn.buffer);
@@ -46,7 +56,7 @@ __device__ __forceinline__ void produce_few(
         for (int page = 0; page < count; ++page, ++tile) {
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
-            mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);
+            mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
@@ -59,6 +69,7 @@ __device__ __forceinline__ void produce_few(
             numbers.pass(page);
         }
     }
+    return walk.known >= 0;
 }
 
 /// One block for each chunk of the line of pages; requests have Shape::kRows rows.
@@ -73,8 +84,10 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
 
     if (threadIdx.x == 0) {
         for (int stage = 0; stage < Shape::kStages; ++stage) {
-            for (int part = 0; part < Shape::kParts; ++part) mbarrier_init(memory.full(stage, part), 1);
-            mbarrier_init(memory.empty(stage), 4 * Shape::kRowTiles);
+            for (int part = 0; part < Shape::kParts; ++part) {
+                mbarrier_init(memory.full(stage, part), 1);
+                mbarrier_init(memory.empty(stage, part), 4 * Shape::kRowTiles);
+            }
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
             mbarrier_init(memory.query_full(buffer), Shape::kParts);
@@ -90,10 +103,21 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     grid_dependency_wait();
     grid_dependency_release();
 
+    bool expected;
     if (warp < kWarps) {
-        const FewConsumer<Shape> consumer = {memory, a, warp / 4, warp % 4, lane};
-        consumer.consume();
+        expected = FewConsumer<Shape>{memory, a, warp / 4, warp % 4, lane}.consume();
     } else if (warp < kWarps + Shape::kParts) {
-        produce_few<Shape>(memory, queries, cache, a, warp - kWarps, lane);
+        expected = produce_few<Shape>(memory, queries, cache, a, warp - kWarps, lane);
+    } else {
+        expected = a.schedule.as_expected(lane);
+    }
+    if constexpr (Shape::kRowTiles == 1) {
+        if (!a.paired || !expected) return;
+        __syncwarp();
+        cluster_barrier();   // both blocks have left their outputs
+        const int request = static_cast<int>(blockIdx.x) / 2;
+        if (warp < kWarps && request < a.schedule.batch) FewPair<Shape>{memory, a, recomputed_thread()}.merge(request, cluster_rank());
+        __syncwarp();
+        cluster_barrier();   // the other one has read them
     }
 }

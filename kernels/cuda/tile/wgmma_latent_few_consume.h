@@ -141,22 +141,32 @@ struct FewConsumer {
         }
     }
 
-    /// out += V^T P^T: 64 columns of the values at a time.
+    /// out += V^T P^T: 64 columns of the values at a time; each part of the page is free when its products have ended.
     __device__ __forceinline__ void multiply_values(Output& out, int stage) const {
         const uint32_t values = uniform_operand(wgmma_operand_transposed(memory.tokens(stage, 0), Shape::kPanelBytes));
         const uint32_t p = uniform_operand(wgmma_operand(memory.probabilities(group)));
         wgmma_fence();
 #pragma unroll
-        for (int step = 0; step < Shape::kTokens / 16; ++step) {
+        for (int part = 0; part < Shape::kParts; ++part) {
+            const int first = part * Shape::kPartPanels, end = min(first + Shape::kPartPanels, Shape::kValuePanels);
 #pragma unroll
-            for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
-                Wgmma16OuterA<16, Bf16>::product(
-                    out[panel], wgmma_operand_of(values + (panel * Shape::kPanelBytes / 16 + 128 * step)),
-                    wgmma_operand_of(p + 2 * step), true);
+            for (int step = 0; step < Shape::kTokens / 16; ++step) {
+#pragma unroll
+                for (int panel = first; panel < end; ++panel) {
+                    Wgmma16OuterA<16, Bf16>::product(
+                        out[panel], wgmma_operand_of(values + (panel * Shape::kPanelBytes / 16 + 128 * step)),
+                        wgmma_operand_of(p + 2 * step), true);
+                }
             }
+            wgmma_commit();
         }
-        wgmma_commit();
+        static_assert(Shape::kParts == 3, "one wait for each");
+        wgmma_wait<2>();
+        arrive(memory.empty(stage, 0));
+        wgmma_wait<1>();
+        arrive(memory.empty(stage, 1));
         wgmma_wait<0>();
+        arrive(memory.empty(stage, 2));
 #pragma unroll
         for (int panel = 0; panel < Shape::kValuePanels; ++panel) wgmma_results(out[panel]);
     }
@@ -167,7 +177,7 @@ struct FewConsumer {
     }
 
     /// One piece of a request, whose queries lie in `buffer`; `tile` counts all pages so far.
-    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, int buffer, uint32_t& tile) const {
+    __device__ __forceinline__ void piece(const DecodePiece& piece, const DecodeWalk& walk, int buffer, uint32_t& tile) const {
         const int length = a.schedule.tokens(piece.request);
         const int pages = piece.steps.end - piece.steps.begin;
         int hidden[4];  // tokens at the end which a slot's row does not see
@@ -207,10 +217,9 @@ struct FewConsumer {
             fence_async_shared();
             group_barrier();
             multiply_values(out, stage);
-            arrive(memory.empty(stage));
         }
         tile += pages;
-        finish(out, rows, piece, part);
+        finish(out, rows, piece, walk);
     }
 
     /// This warpgroup's `half` of the columns, in `area`, to the output or a part; 16 rows.
@@ -246,8 +255,10 @@ struct FewConsumer {
 
     /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
     __device__ __forceinline__ void finish(
-        Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, int part) const {
+        Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, const DecodeWalk& walk) const {
         const int request_rows = a.seqlen_q * a.heads;
+        const bool paired = Shape::kRowTiles == 1 && a.paired && walk.known >= 0;
+        const int part = piece.part(a.schedule, static_cast<int>(blockIdx.x));
 #pragma unroll
         for (int slot = 0; slot < 4; ++slot) {
 #pragma unroll
@@ -309,8 +320,10 @@ struct FewConsumer {
                     at = own * factor[slot_of(i)] + at * other_factor[slot_of(i)];
                 }
             }
-            group_barrier();
-            store(piece, part, group);
+            if (!paired) {
+                group_barrier();
+                store(piece, part, group);
+            }
         } else {
             float* const area = memory.exchange(group);
 #pragma unroll
@@ -326,14 +339,16 @@ struct FewConsumer {
             }
         }
         if (warp == 0 && lane < 16 && (Shape::kRowTiles == 2 || group == 0)) {
-            const int at = first_row() + row, query = at / a.heads, head = at % a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-            (piece.whole() ? a.lse[index] : a.parts.lse[static_cast<size_t>(part) * request_rows + at]) = all.lse(a.scale);
+            const int at = first_row() + row;
+            const float lse = all.lse(a.scale);
+            if (paired) memory.lse()[at] = lse;
+            else if (piece.whole()) a.lse[a.lse_index(piece.request, at)] = lse;
+            else a.parts.lse[static_cast<size_t>(part) * request_rows + at] = lse;
         }
     }
 
-    /// All pieces of this block.
-    __device__ __forceinline__ void consume() const {
+    /// All pieces of this block. Returns whether requests are as expected.
+    __device__ __forceinline__ bool consume() const {
         uint32_t tile = 0;
         QueryTurn queries = {Shape::kQueryBuffers};
         const int block = static_cast<int>(blockIdx.x);
@@ -351,8 +366,9 @@ struct FewConsumer {
                 continue;
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);
-            piece(next, part, queries.buffer, tile);
+            piece(next, walk, queries.buffer, tile);
             if (!empty) queries.advance();
         }
+        return walk.known >= 0;
     }
 };

@@ -24,7 +24,7 @@ struct FewShape {
     static constexpr int kQueryBuffers = kRowTiles == 1 ? 2 : 1;
     static constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
     static constexpr int kSecondQuery = kPanels * kQueryPanel;  // where the second buffer begins
-    static constexpr int kRegisters = kRowTiles == 1 ? 144 : 152;
+    static constexpr int kRegisters = 144;
     static_assert(kStages % 2 == 0 || kRowTiles == 2, "a warpgroup's pages would meet both parities in no order");
 
     static constexpr int kQuery = kStages * kPanels * kPanelBytes;  // behind the pages
@@ -38,7 +38,7 @@ struct FewShape {
     static constexpr int kTotals = kMaxima + 2 * 4 * 16 * 4;         // [group][warp][16]: shares of sums
     static constexpr int kReferences = kTotals + 2 * 4 * 16 * 4;     // [group][16]
     static constexpr int kBarriers = kReferences + 2 * 16 * 4;
-    static constexpr int kSharedBytes = kBarriers + (kStages * (kParts + 1) + 4) * 8;
+    static constexpr int kSharedBytes = kBarriers + (kStages * 2 * kParts + 4) * 8;
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
 
@@ -65,6 +65,8 @@ struct FewMemory {
     __device__ __forceinline__ float* totals(int group, int warp) const {
         return reinterpret_cast<float*>(start + Shape::kTotals) + (group * 4 + warp) * 16;
     }
+    /// Of the rows of a block in a cluster, at its end.
+    __device__ __forceinline__ float* lse() const { return maxima(0, 0); }
     __device__ __forceinline__ float* references(int group) const {
         return reinterpret_cast<float*>(start + Shape::kReferences) + group * 16;
     }
@@ -73,12 +75,12 @@ struct FewMemory {
     __device__ __forceinline__ uint32_t full(int stage, int part) const {
         return base + Shape::kBarriers + (stage * Shape::kParts + part) * 8;
     }
-    /// A page is read.
-    __device__ __forceinline__ uint32_t empty(int stage) const {
-        return base + Shape::kBarriers + (Shape::kStages * Shape::kParts + stage) * 8;
+    /// A part of a page is read.
+    __device__ __forceinline__ uint32_t empty(int stage, int part) const {
+        return base + Shape::kBarriers + ((Shape::kStages + stage) * Shape::kParts + part) * 8;
     }
     __device__ __forceinline__ uint32_t query_full(int buffer) const {
-        return base + Shape::kBarriers + (Shape::kStages * (Shape::kParts + 1) + buffer) * 8;
+        return base + Shape::kBarriers + (Shape::kStages * 2 * Shape::kParts + buffer) * 8;
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };

@@ -112,6 +112,17 @@ def test_equal_requests_are_cut_into_the_same_chunks(shipped, size, processors):
 
 
 @pytest.mark.parametrize("size", [
+    case(2, 16, 640),
+    case(3, 16, 180),                        # chunks of one and two pages, NaN behind the last token
+    case(2, 8, 640, "uniform", 2, 1),        # 16 rows of two queries
+], ids=name)
+def test_two_chunks_of_a_request_are_a_cluster(shipped, size):
+    for eager in (False, True):
+        shipped.check(size, processors=2 * size["batch"], workspace_bytes=1 << 22, eager=eager)
+        assert not shipped.used_workspace
+
+
+@pytest.mark.parametrize("size", [
     case(1, 16, 640),                        # a part for every block
     case(3, 16, 330, "mixed", 2, 1),         # two for some, of different requests
     case(1, 64, 400),
@@ -143,13 +154,15 @@ def test_scores_that_rise_by_far(mla, heads):
     check_rises(mla, heads)
 
 
-@pytest.mark.parametrize("length", [640, 130])
-def test_equal_requests_shorter_than_their_table(shipped, length):
-    """The host chose the number of chunks for the longest request: chunks are shorter, or the first has no page."""
+@pytest.mark.parametrize(("length", "processors"), [(640, 9), (130, 9), (640, 4)])
+def test_equal_requests_shorter_than_their_table(shipped, length, processors):
+    """The host chose the number of chunks for the longest request: chunks are shorter, or the first has no page.
+
+    With four blocks, two of them are a cluster, as which they have nothing to do."""
     size = case(2, 16, 1280)
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
     data[3].fill_(length)
-    found = shipped.run(size, data, processors=9, workspace_bytes=1 << 22)
+    found = shipped.run(size, data, processors=processors, workspace_bytes=1 << 22)
     passed, message = shipped.reference.check_implementation(data, tuple(found))
     assert passed, message
     assert shipped.used_workspace
@@ -208,7 +221,7 @@ FAULTS = {
 }
 FEW_FAULTS = {
     "a page is loaded while it is read": Fault(
-        "tile/wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage), tile / Shape::kStages % 2 ^ 1);"),
+        "tile/wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);"),
     "maxima before all warps stored theirs": Fault(
         "tile/wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised",
         "        if (!FAULT) group_barrier();\n        bool raised"),
@@ -217,9 +230,15 @@ FEW_FAULTS = {
     "the weights of another row": Fault(
         "tile/wgmma_latent_few_consume.h", "__shfl_sync(0xffffffffu, row_factor, row_of(slot));",
         "__shfl_sync(0xffffffffu, row_factor, FAULT ? slot : row_of(slot));"),
+    "cluster: the other's output before it is there": Fault(
+        "tile/wgmma_latent_few.h", "cluster_barrier();   // both blocks have left their outputs",
+        "if (!FAULT) cluster_barrier();"),
+    "cluster: the weight of the other's rows": Fault(
+        "tile/wgmma_latent_few_pair.h", "Exp2()(its_lse * kLog2E - shift)",
+        "Exp2()((FAULT ? own_lse : its_lse) * kLog2E - shift)"),
     "merge of few parts: outputs that were never written": Fault(
-        "tile/latent_merge.h", "if (weight != 0.0f) add_weighted(sum[v], weight, first[s][v]);",
-        "if (s < list.count) add_weighted(sum[v], weight, first[s][v]);"),
+        "tile/latent_merge.h", "if (factor != 0.0f) add_weighted(sum[v], factor, x[s][v]);",
+        "if (s0 + s < list.count) add_weighted(sum[v], factor, x[s][v]);"),
     "merge of many parts: outputs that were never written": Fault(
         "tile/latent_merge.h", "if (weight != 0.0f) add_weighted(sum, weight, first[i]);",
         "if (s < list.count) add_weighted(sum, weight, first[i]);"),
@@ -238,6 +257,8 @@ def built(kernels, folder, few, heads):
             "merge": (4, 700, 8), "share": (4, 700, 8)}.get(fault[:5], (2, 500, 4))
         if fault.startswith("merge of many"):
             batch, tokens, processors = 2, 1500, 60
+        if fault.startswith("cluster"):
+            kernel.check(case(2, 16, 640), processors=4, workspace_bytes=1 << 22)
         for eager in (False, True):
             for number in heads[:1] if processors > 4 else heads:
                 kernel.check(
