@@ -46,3 +46,10 @@ __device__ __forceinline__ unsigned look_at(const unsigned* number) {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(now) : "l"(number) : "memory");
     return now;
 }
+
+/// A number in L2, without any order: what was there at some time, whatever this multiprocessor has read before.
+__device__ __forceinline__ int peek(const int* number) {
+    int now;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(number) : "memory");
+    return now;
+}

@@ -21,6 +21,25 @@ struct QueueHandle {
     }
 };
 
+/// How many clusters of `cluster` blocks the device runs at a time, 0 where it cannot say.
+template <class... Parameters>
+int clusters_at_a_time(void (*kernel)(Parameters...), int threads, int cluster, size_t shared_bytes) {
+    cudaLaunchAttribute attribute = {};
+    attribute.id = cudaLaunchAttributeClusterDimension;
+    attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
+    attribute.val.clusterDim.y = 1;
+    attribute.val.clusterDim.z = 1;
+    const cudaLaunchConfig_t config = {
+        dim3(static_cast<unsigned>(cluster)), dim3(static_cast<unsigned>(threads)), shared_bytes, QueueHandle{nullptr},
+        &attribute, 1u};
+    int count = 0;
+    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)) !=
+        cudaSuccess) {
+        return 0;
+    }
+    return cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess ? count : 0;
+}
+
 /// Launch `blocks` blocks in clusters of `cluster`. With `early` the kernel may start before the previous one in the queue has
 /// ended, so it calls grid_dependency_wait (ptx/grid_dependency.h) before it touches global memory. Returns 0 or the runtime's
 /// error.

@@ -7,6 +7,8 @@
 
 #include "ceil_div.h"
 #include "launch.h"
+#include "ptx/cluster.h"
+#include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
@@ -16,6 +18,10 @@
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
+
+#ifndef CODED_CLUSTER
+#define CODED_CLUSTER 1
+#endif
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
@@ -32,19 +38,36 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
         for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
         mbarrier_fence_init();
     }
+    using Plan = CodedPlan<Shape>;
+    Plan::copy_lengths(memory, a);
     __syncthreads();
     if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    grid_dependency_wait();
-    grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
+    const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
+    CodedProducer<Shape, CodedMemory<Shape>> producer = {memory, a, lane};
+    QueryTerms terms;
+    PageNumbers numbers(a.block_table, 0, lane);
+    Plan plan(memory, a, chunk, lane, [&](const Plan& known) {
+        if (warp < kWarps && known.any) terms.load(consumer.queries(known.piece));
+        if (warp == kWarps && known.any) {
+            const int* table = producer.table(known.piece);
+            compute_now(table);   // not before the wait
+            numbers = PageNumbers(table, producer.pages(known.piece), lane);
+        }
+    });
+    grid_dependency_release();
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
-        const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
-        consumer.consume();
+        consumer.consume(plan, terms);
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == kWarps) produce_codes<Shape>(memory, a, chunk, lane);
+        if (warp == kWarps) {
+            if (plan.any) producer.copy(plan.piece, numbers, plan.schedule().tokens(plan.piece.request));
+            producer.copy_all(plan.schedule(), plan.walk);
+        }
+        if (a.cluster > 1) cluster_barrier();
     }
+    if (a.cluster > 1) cluster_barrier();   // the others have read what they need of this block
 }
 
 /// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Chunks of the
@@ -66,7 +89,18 @@ int launch_coded_pages(
         SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
     a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);
     a.schedule.slack = slack;
-    a.schedule.shares = PageSchedule::shares_of(a.schedule.groups, batch, a.max_blocks);
+    a.schedule.share(a.max_blocks);
+    a.cluster = 1;
+    if constexpr (Shape::kRows == 16) {
+        if (a.row_tiles == 1 && (a.schedule.shares == 2 || a.schedule.shares == 4) && CODED_CLUSTER != 0) {
+            const int most_clusters = clusters_at_a_time(kernel, Shape::kThreads, a.schedule.shares, Shape::kSharedBytes);
+            if (most_clusters >= batch) {
+                a.cluster = a.schedule.shares;
+                a.schedule.groups = std::min(a.schedule.groups / a.cluster, most_clusters) * a.cluster;
+                a.schedule.gathered = 1;
+            }
+        }
+    }
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);
@@ -74,7 +108,9 @@ int launch_coded_pages(
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
     const int error = launch_cluster(
-        kernel, static_cast<int>(blocks), Shape::kThreads, 1, Shape::kSharedBytes, early, queue, a);
+        kernel, static_cast<int>(blocks), Shape::kThreads, a.cluster, Shape::kSharedBytes, early, queue, a);
     if (error != 0 || a.schedule.groups == 0) return error;
-    return launch_latent_merge({a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);
+    const auto& s = a.schedule;
+    const PageSchedule schedule = {s.seqlens, s.batch, s.longest, s.groups, s.slack, s.shares, 0, 0, 0, s.gathered};
+    return launch_latent_merge({schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);
 }

@@ -10,21 +10,26 @@
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_produce.h"
 
-/// Copy all pages of all pieces, half a page at a time, as slots become free. One warp.
+/// Copies pages, half a page at a time, as slots become free. One warp.
 template <class Shape, class Memory>
-__device__ __forceinline__ void produce_codes(
-    const Memory& memory, const typename Shape::Arguments& a, int chunk, int lane) {
+struct CodedProducer {
+    const Memory& memory;
+    const typename Shape::Arguments& a;
+    int lane;
+    uint64_t policy = policy_evict_first();
     uint32_t slot = 0, parity = 1;
-    const uint64_t policy = policy_evict_first();
-    DecodeWalk walk(a.schedule, chunk, lane);
-    DecodePiece piece;
-    while (walk.next(a.schedule, piece)) {
-        const int count = piece.steps.end - piece.steps.begin;
-        if (count <= 0) continue;
-        PageNumbers numbers(
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
-        int left = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens;
-        for (int page = 0; page < count; ++page) {
+
+    static __device__ __forceinline__ int pages(const DecodePiece& piece) { return piece.steps.end - piece.steps.begin; }
+
+    /// Where the page numbers of a piece are.
+    __device__ __forceinline__ const int* table(const DecodePiece& piece) const {
+        return a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
+    }
+
+    /// All pages of a piece of a request with so many `tokens`.
+    __device__ __forceinline__ void copy(const DecodePiece& piece, PageNumbers numbers, int tokens) {
+        int left = tokens - piece.steps.begin * Shape::kTokens;
+        for (int page = 0; page < pages(piece); ++page) {
             const uint8_t* from = a.cache + static_cast<size_t>(numbers.of(page)) * (CodedRow::kPage * CodedRow::kBytes);
 #pragma unroll
             for (int half = 0; half < 2; ++half, from += Shape::kSlotBytes, left -= kSlotTokens) {
@@ -42,4 +47,13 @@ __device__ __forceinline__ void produce_codes(
             numbers.pass(page);
         }
     }
-}
+
+    /// All pieces of `walk`, of requests as long as `schedule` says.
+    template <class Schedule>
+    __device__ __forceinline__ void copy_all(const Schedule& schedule, DecodeWalk walk) {
+        DecodePiece piece;
+        while (walk.next(schedule, piece)) {
+            if (pages(piece) > 0) copy(piece, PageNumbers(table(piece), pages(piece), lane), schedule.tokens(piece.request));
+        }
+    }
+};

@@ -15,7 +15,8 @@ template <int kSlots_>
 struct CodedPages {
     static constexpr int kSlots = kSlots_;
     using Row = CodedRow;
-    using Arguments = CodedArguments<PageSchedule>;
+    using Schedule = DecodeScheduleOf<PageSchedule::kTokens, PageSchedule::kStartSteps, PageSchedule::kLeastSteps, true>;
+    using Arguments = CodedArguments<Schedule>;
     static constexpr int kRows = 16, kTokens = PageSchedule::kTokens;
     // Queries in the 128-byte swizzle: for each scale's 128 columns a panel of their larger e4m3 terms and one of the smaller ones
     // (tile/wgmma_coded_terms.h), then the rotary columns, bf16.
@@ -38,13 +39,19 @@ struct CodedPages {
     static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kSharedBytes = kBarriers + kSlots * 16 + 2 * 8;  // [slot] full, [slot] empty, [group] read
+    static constexpr int kLengths = kBarriers + kSlots * 16 + 2 * 8;  // behind [slot] full, [slot] empty, [group] read
+    static constexpr int kMostLengths = 1024;                         // of so many requests
+    static constexpr int kSharedBytes = kLengths + kMostLengths * 4;
 
     /// At the end of a piece the warpgroups exchange halves of the output's columns, fp32, in place of queries and weights. The
     /// pitch spreads the accumulators of a warp over all banks.
     static constexpr int kHalf = Row::kLatent / 2, kExchangePitch = kHalf + 4;  // floats
     static constexpr int kExchangeBytes = kRows * kExchangePitch * 4;
     static_assert(2 * kExchangeBytes <= kSlot, "the exchange fits where queries and weights were");
+
+    /// A part that blocks of a cluster add up, fp32, in place of pages: a row is its columns, then its LSE.
+    static constexpr int kPartPitch = Row::kLatent + 4;  // floats, spread over the banks as above
+    static_assert(kRows * kPartPitch * 4 <= kSlots * kSlotBytes, "a part fits where pages were");
     static_assert(kSlotBytes % 128 == 0 && kBarriers % 16 == 0, "bulk copies and barriers are aligned");
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
@@ -77,6 +84,8 @@ struct CodedMemory {
     __device__ __forceinline__ float* largest(int group) const {
         return reinterpret_cast<float*>(start + Shape::kLargest) + group * 4;
     }
+    __device__ __forceinline__ float* part() const { return reinterpret_cast<float*>(start + Shape::kSlot); }
+    __device__ __forceinline__ int* lengths() const { return reinterpret_cast<int*>(start + Shape::kLengths); }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
 
     /// Half a page has landed; is read.

@@ -31,3 +31,4 @@ inline unsigned look_at(const unsigned* number) {
     emulation::give_way();
     return *number;
 }
+inline int peek(const int* number) { return *number; }

@@ -11,3 +11,8 @@ int launch_cluster(
     ::emulation::Launch{dim3(blocks), dim3(threads), shared_bytes, static_cast<unsigned>(cluster), early}(kernel, arguments...);
     return 0;
 }
+
+template <class... Parameters>
+int clusters_at_a_time(void (*)(Parameters...), int, int cluster, size_t) {
+    return ::emulation::machine().processors / cluster;
+}

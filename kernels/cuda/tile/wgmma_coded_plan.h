@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: MIT
+// What a warp of the MLA decode over e4m3 codes has to do, worked out before the kernel before has ended (16 rows).
+//
+// A block knows its first piece only after some 2000 cycles of arithmetic on the requests' lengths. So it copies the lengths to shared
+// memory as they are when it starts, which may be before the kernel that writes them has ended, and works with these; then it waits
+// for that kernel, reads them again, and starts anew if any is another.
+#pragma once
+
+#include "ptx/grid_dependency.h"
+#include "ptx/turn.h"
+#include "tile/wgmma_coded_shape.h"
+
+#ifndef CODED_GUESS
+#define CODED_GUESS 1
+#endif
+
+template <class Shape>
+struct CodedPlan {
+    using Arguments = typename Shape::Arguments;
+
+    const CodedMemory<Shape>& memory;
+    const Arguments& a;
+    DecodeWalk walk;     // behind the piece
+    DecodePiece piece;   // the first one
+    bool any;            // whether there is one
+    bool copied;         // whether the copied lengths are right
+
+    static __device__ __forceinline__ bool copies(const Arguments& a) {
+        return CODED_GUESS != 0 && a.schedule.batch <= Shape::kMostLengths;
+    }
+
+    /// By all threads of the block: the lengths as they are now.
+    static __device__ __forceinline__ void copy_lengths(const CodedMemory<Shape>& memory, const Arguments& a) {
+        if (!copies(a)) return;
+#pragma unroll 1
+        for (int b = static_cast<int>(threadIdx.x); b < a.schedule.batch; b += Shape::kThreads) {
+            memory.lengths()[b] = peek(a.schedule.seqlens + b);
+        }
+    }
+
+    /// How the batch is cut; reads the lengths where they are at hand.
+    __device__ __forceinline__ typename Shape::Schedule schedule() const {
+        typename Shape::Schedule schedule = a.schedule;
+        if (copied) schedule.seqlens = memory.lengths();
+        return schedule;
+    }
+    __device__ __forceinline__ void next() { any = walk.next(schedule(), piece); }
+
+    /// Also waits for the kernel before. `ask` is called once that has ended and a piece is known; it asks for what the piece
+    /// begins with, once more if it was the wrong one.
+    template <class Ask>
+    __device__ __forceinline__ CodedPlan(
+        const CodedMemory<Shape>& memory_, const Arguments& a_, int chunk, int lane, Ask ask)
+        : memory(memory_), a(a_), copied(copies(a_)) {
+#pragma unroll 1
+        while (true) {
+            if (!copied) grid_dependency_wait();
+            walk = DecodeWalk(schedule(), chunk, lane);
+            next();
+            if (copied) grid_dependency_wait();
+            ask(*this);
+            if (!copied || hold(lane)) return;
+            copied = false;
+        }
+    }
+
+private:
+    /// Whether the lengths still are those that were copied. All lanes of a warp.
+    __device__ __forceinline__ bool hold(int lane) const {
+        int other = 0;
+#pragma unroll 1
+        for (int first = lane; first < a.schedule.batch; first += 128) {
+            int now[4];   // read at once
+#pragma unroll
+            for (int i = 0; i < 4; ++i) now[i] = peek(a.schedule.seqlens + min(first + 32 * i, a.schedule.batch - 1));
+#pragma unroll
+            for (int i = 0; i < 4; ++i) other |= now[i] ^ memory.lengths()[min(first + 32 * i, a.schedule.batch - 1)];
+        }
+        return !__any_sync(0xffffffffu, other != 0);
+    }
+};
