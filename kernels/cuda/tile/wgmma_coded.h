@@ -19,6 +19,9 @@
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
 
+#ifndef CODED_MERGE
+#define CODED_MERGE 1
+#endif
 #ifndef CODED_CLUSTER
 #define CODED_CLUSTER 1
 #endif
@@ -30,6 +33,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     const CodedMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
     constexpr int kWarps = Shape::kConsumers / 32;
+    STAMP(threadIdx.x == 0, 0);
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < Shape::kSlots; ++slot) {
             mbarrier_init(memory.full(slot), 1);
@@ -48,6 +52,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     QueryTerms terms;
     PageNumbers numbers(a.block_table, 0, lane);
     Plan plan(memory, a, chunk, lane, [&](const Plan& known) {
+        STAMP(threadIdx.x == 0, 1);
         if (warp < kWarps && known.any) terms.load(consumer.queries(known.piece));
         if (warp == kWarps && known.any) {
             const int* table = producer.table(known.piece);
@@ -55,6 +60,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
             numbers = PageNumbers(table, producer.pages(known.piece), lane);
         }
     });
+    STAMP(threadIdx.x == 0, 2);
     grid_dependency_release();
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
@@ -109,7 +115,7 @@ int launch_coded_pages(
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
     const int error = launch_cluster(
         kernel, static_cast<int>(blocks), Shape::kThreads, a.cluster, Shape::kSharedBytes, early, queue, a);
-    if (error != 0 || a.schedule.groups == 0) return error;
+    if (error != 0 || a.schedule.groups == 0 || CODED_MERGE == 0) return error;
     const auto& s = a.schedule;
     const PageSchedule schedule = {s.seqlens, s.batch, s.longest, s.groups, s.slack, s.shares, 0, 0, 0, s.gathered};
     return launch_latent_merge({schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);

@@ -29,6 +29,7 @@ struct CodedProducer {
     /// All pages of a piece of a request with so many `tokens`.
     __device__ __forceinline__ void copy(const DecodePiece& piece, PageNumbers numbers, int tokens) {
         int left = tokens - piece.steps.begin * Shape::kTokens;
+        STAMP(lane == 0, 10);
         for (int page = 0; page < pages(piece); ++page) {
             const uint8_t* from = a.cache + static_cast<size_t>(numbers.of(page)) * (CodedRow::kPage * CodedRow::kBytes);
 #pragma unroll
@@ -44,6 +45,8 @@ struct CodedProducer {
                     parity ^= 1;
                 }
             }
+            STAMP(lane == 0 && page == 0, 3);
+            STAMP(lane == 0, 11);
             numbers.pass(page);
         }
     }
