@@ -19,6 +19,9 @@
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
 
+#ifndef CODED_JOIN
+#define CODED_JOIN 1
+#endif
 #ifndef CODED_MERGE
 #define CODED_MERGE 1
 #endif
@@ -40,6 +43,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
             mbarrier_init(memory.empty(slot), 4);
         }
         for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
+        mbarrier_init(memory.noted(), 1);
         mbarrier_fence_init();
     }
     using Plan = CodedPlan<Shape>;
@@ -70,6 +74,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
         if (warp == kWarps) {
             if (plan.any) producer.copy(plan.piece, numbers, plan.schedule().tokens(plan.piece.request));
             producer.copy_all(plan.schedule(), plan.walk);
+        } else if (warp == kWarps + 1 && a.count_set >= 0 && !(a.cluster > 1 && plan.walk.shares != 0)) {
+            CodedJoin<Shape>{memory, a, row_tile}.start(plan, chunk, lane);
         }
         if (a.cluster > 1) cluster_barrier();
     }
@@ -111,11 +117,17 @@ int launch_coded_pages(
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);
     }
+    a.count_set = -1;
+    if constexpr (Shape::kRows == 16) {
+        if (CODED_JOIN != 0 && a.schedule.groups > 0 && groups / batch + 1 < kLongList && multiprocessors <= kCountsOfSet) {
+            a.count_set = part_count_set(workspace);
+        }
+    }
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
     const int error = launch_cluster(
         kernel, static_cast<int>(blocks), Shape::kThreads, a.cluster, Shape::kSharedBytes, early, queue, a);
-    if (error != 0 || a.schedule.groups == 0 || CODED_MERGE == 0) return error;
+    if (error != 0 || a.schedule.groups == 0 || a.count_set >= 0 || CODED_MERGE == 0) return error;
     const auto& s = a.schedule;
     const PageSchedule schedule = {s.seqlens, s.batch, s.longest, s.groups, s.slack, s.shares, 0, 0, 0, s.gathered};
     return launch_latent_merge({schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);

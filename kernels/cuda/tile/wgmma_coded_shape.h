@@ -55,7 +55,8 @@ struct CodedPages {
     static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kLengths = kBarriers + kSlots * 16 + 2 * 8;  // behind [slot] full, [slot] empty, [group] read
+    static constexpr int kOpen = kBarriers + kSlots * 16 + 3 * 8 + 8;  // behind [slot] full, [slot] empty, [group] read, noted
+    static constexpr int kLengths = kOpen + 2 * 32;
     static constexpr int kMostLengths = 1024;                         // of so many requests
     static constexpr int kSharedBytes = kLengths + kMostLengths * 4;
 
@@ -70,6 +71,12 @@ struct CodedPages {
     static_assert(kRows * kPartPitch * 4 <= kSlots * kSlotBytes, "a part fits where pages were");
     static_assert(kSlotBytes % 128 == 0 && kBarriers % 16 == 0, "bulk copies and barriers are aligned");
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+};
+
+/// A request of which others have parts, too: the first group that has one, how many there are, and which share is this block's.
+struct OpenCodedPart {
+    int request, first, parts, share;   // none: request -1
+    int merges;                         // PartCount::wait
 };
 
 template <class Shape>
@@ -101,6 +108,8 @@ struct CodedMemory {
         return reinterpret_cast<float*>(start + Shape::kLargest) + group * 4;
     }
     __device__ __forceinline__ float* part() const { return reinterpret_cast<float*>(start + Shape::kSlot); }
+    /// What ends in the block's chunk, what starts there.
+    __device__ __forceinline__ OpenCodedPart* open() const { return reinterpret_cast<OpenCodedPart*>(start + Shape::kOpen); }
     __device__ __forceinline__ int* lengths() const { return reinterpret_cast<int*>(start + Shape::kLengths); }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
 
@@ -109,4 +118,6 @@ struct CodedMemory {
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(Shape::kSlots + slot); }
     /// A warpgroup's weights are read.
     __device__ __forceinline__ uint32_t read(int group) const { return full(2 * Shape::kSlots + group); }
+    /// Open parts are known.
+    __device__ __forceinline__ uint32_t noted() const { return full(2 * Shape::kSlots + 2); }
 };
