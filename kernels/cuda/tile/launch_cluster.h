@@ -33,11 +33,11 @@ int clusters_at_a_time(void (*kernel)(Parameters...), int threads, int cluster, 
         dim3(static_cast<unsigned>(cluster)), dim3(static_cast<unsigned>(threads)), shared_bytes, QueueHandle{nullptr},
         &attribute, 1u};
     int count = 0;
-    if (cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)) !=
-        cudaSuccess) {
-        return 0;
-    }
-    return cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess ? count : 0;
+    const bool known =
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)) ==
+            cudaSuccess &&
+        cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess;
+    return known ? count : 0;
 }
 
 /// Launch `blocks` blocks in clusters of `cluster`. With `early` the kernel may start before the previous one in the queue has

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <cstddef>
 
 #include "ceil_div.h"
@@ -74,12 +75,23 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
         if (warp == kWarps) {
             if (plan.any) producer.copy(plan.piece, numbers, plan.schedule().tokens(plan.piece.request));
             producer.copy_all(plan.schedule(), plan.walk);
-        } else if (warp == kWarps + 1 && a.count_set >= 0 && !(a.cluster > 1 && plan.walk.shares != 0)) {
+        } else if (warp == kWarps + 1 && a.count_set >= 0 && !plan.alike()) {
             CodedJoin<Shape>{memory, a, row_tile}.start(plan, chunk, lane);
         }
         if (a.cluster > 1) cluster_barrier();
     }
     if (a.cluster > 1) cluster_barrier();   // the others have read what they need of this block
+}
+
+/// How many clusters of `blocks` blocks the device runs at a time; asked for once.
+template <class Shape>
+int coded_clusters(void (*kernel)(typename Shape::Arguments), int device, int blocks) {
+    constexpr int kDevices = 64, kMost = 8;
+    static std::atomic<int> known[kDevices][kMost + 1];   // and 1 more
+    if (device >= kDevices || blocks > kMost) return 0;
+    std::atomic<int>& count = known[device][blocks];
+    if (count == 0) count = 1 + clusters_at_a_time(kernel, Shape::kThreads, blocks, Shape::kSharedBytes);
+    return count - 1;
 }
 
 /// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Chunks of the
@@ -103,25 +115,25 @@ int launch_coded_pages(
     a.schedule.slack = slack;
     a.schedule.share(a.max_blocks);
     a.cluster = 1;
+    a.count_set = -1;
     if constexpr (Shape::kRows == 16) {
-        if (a.row_tiles == 1 && (a.schedule.shares == 2 || a.schedule.shares == 4) && CODED_CLUSTER != 0) {
-            const int most_clusters = clusters_at_a_time(kernel, Shape::kThreads, a.schedule.shares, Shape::kSharedBytes);
-            if (most_clusters >= batch) {
-                a.cluster = a.schedule.shares;
-                a.schedule.groups = std::min(a.schedule.groups / a.cluster, most_clusters) * a.cluster;
+        const int shares = a.schedule.shares;
+        if (CODED_CLUSTER != 0 && a.row_tiles == 1 && (shares == 2 || shares == 4)) {
+            const int clusters = coded_clusters<Shape>(kernel, device, shares);
+            if (clusters >= batch) {
+                a.cluster = shares;
+                a.schedule.groups = std::min(a.schedule.groups / shares, clusters) * shares;
                 a.schedule.gathered = 1;
             }
+        }
+        if (CODED_JOIN != 0 && a.schedule.groups > 0 && a.schedule.groups / batch + 1 < kLongList &&
+            multiprocessors <= kCountsOfSet) {
+            a.count_set = part_count_set(workspace);
         }
     }
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);
-    }
-    a.count_set = -1;
-    if constexpr (Shape::kRows == 16) {
-        if (CODED_JOIN != 0 && a.schedule.groups > 0 && groups / batch + 1 < kLongList && multiprocessors <= kCountsOfSet) {
-            a.count_set = part_count_set(workspace);
-        }
     }
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;

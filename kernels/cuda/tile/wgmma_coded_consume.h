@@ -357,8 +357,7 @@ struct CodedConsumer : CodedProducts<Shape> {
     __device__ __forceinline__ void consume(CodedPlan<Shape>& plan, QueryTerms& terms) const {
         uint32_t tile = 0;
         const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
-        // Requests are cut alike: one for each cluster.
-        const bool gathered = a.cluster > 1 && plan.walk.shares != 0 && plan.any;
+        const bool gathered = plan.alike() && plan.any;
         DecodePiece& next = plan.piece;
         while (plan.any) {
             const int part = gathered ? kGatheredPart : next.part(a.schedule, chunk);
@@ -375,7 +374,7 @@ struct CodedConsumer : CodedProducts<Shape> {
             plan.next();
             if (plan.any) terms.load(queries(next));
         }
-        if (a.count_set >= 0 && !gathered) CodedJoin<Shape>{memory, a, row_tile}.merge(both_barrier);
+        if (a.count_set >= 0 && !plan.alike()) CodedJoin<Shape>{memory, a, row_tile}.merge(both_barrier);
         STAMP(threadIdx.x == 0, 9);
         if (a.cluster > 1 && !gathered) cluster_barrier();
     }

@@ -44,6 +44,8 @@ struct CodedPlan {
         if (copied) schedule.seqlens = memory.lengths();
         return schedule;
     }
+    /// Whether requests are cut alike, one for each cluster.
+    __device__ __forceinline__ bool alike() const { return a.cluster > 1 && walk.shares != 0; }
     __device__ __forceinline__ void next() { any = walk.next(schedule(), piece); }
 
     /// Also waits for the kernel before. `ask` is called once that has ended and a piece is known; it asks for what the piece

@@ -31,4 +31,6 @@ inline unsigned look_at(const unsigned* number) {
     emulation::give_way();
     return *number;
 }
-inline int peek(const int* number) { return *number; }
+inline int peek(const int* number) {
+    return emulation::machine().stale && !emulation::this_block().waited ? *number / 2 + 1 : *number;
+}
