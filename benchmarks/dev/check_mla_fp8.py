@@ -140,7 +140,7 @@ def bound(
 
 
 def time_all(
-    folder: Path, labels: list[str], problems: dict[str, Problem], seconds: float, whole: bool, cases: str,
+    folder: Path, labels: list[str], problems: dict[str, Problem], seconds: float, whole: bool, cases: str, least: int,
 ) -> None:
     kernels = [load(folder, problems, label) for label in labels]
     cache = torch.cuda.get_device_properties(0).L2_cache_size
@@ -159,7 +159,7 @@ def time_all(
                 contestants[kernel.label] = bound(kernel, case, sets, full, keep)
                 if whole and kernel.label in ("bf16", "ours"):
                     contestants[kernel.label + " whole"] = bound(kernel, case, sets, 0, keep)
-        result = base.race(contestants)
+        result = base.race({label: calls * math.ceil(least / len(calls)) for label, calls in contestants.items()})
         moved = problems["mla_decode_fp8"].binding.bytes_moved(case) * 1e-3
         short = " ".join(str(value) for value in case.values())
         base.say(f"{short}: " + "  ".join(f"{name} {us:.1f} ({moved / us:.0f})" for name, us in result.items()))
@@ -173,6 +173,7 @@ def main() -> int:
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
     parser.add_argument("--cases", default="", help="numbers of the timed cases, with commas between; all by default")
+    parser.add_argument("--calls", type=int, default=16, help="in a graph, at least: its start and end take 2 to 4 us a call of 2")
     parser.add_argument("--whole", action="store_true", help="time bf16 and ours without a workspace, too")
     parser.add_argument("--nvcc", default="nvcc")
     options = parser.parse_args()
@@ -190,7 +191,7 @@ def main() -> int:
         accuracy(options.folder, options.labels, problems)
         return 0
     base.say(base.clocks())
-    time_all(options.folder, options.labels, problems, options.seconds, options.whole, options.cases)
+    time_all(options.folder, options.labels, problems, options.seconds, options.whole, options.cases, options.calls)
     base.say(f"{base.clocks()} | {base.elapsed():.1f} s")
     return 0
 
