@@ -173,7 +173,7 @@ def main() -> int:
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
     parser.add_argument("--cases", default="", help="numbers of the timed cases, with commas between; all by default")
-    parser.add_argument("--calls", type=int, default=16, help="in a graph, at least: its start and end take 2 to 4 us a call of 2")
+    parser.add_argument("--calls", type=int, default=16, help="of a graph, at least: those of 2 show its start and end")
     parser.add_argument("--whole", action="store_true", help="time bf16 and ours without a workspace, too")
     parser.add_argument("--nvcc", default="nvcc")
     options = parser.parse_args()

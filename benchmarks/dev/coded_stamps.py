@@ -38,3 +38,5 @@ for number in map(int, sys.argv[3].split(",")):
             if values:
                 print(f"   {name:12} {values[0]:7} {values[len(values) // 10]:7} {values[len(values) // 2]:7} "
                       f"{values[len(values) * 9 // 10]:7} {values[-1]:7}", flush=True)
+        done = sorted((row[7] - start, row[13]) for row in rows)
+        print("   pages done, ns/100 at SM:", " ".join(f"{t // 100}@{sm}" for t, sm in done), flush=True)
