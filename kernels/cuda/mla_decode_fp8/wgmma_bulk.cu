@@ -32,8 +32,14 @@
 //   64         the others                             6                214 KB
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
-// them, or alike, where that costs little. A second kernel merges parts in a fixed order (tile/latent_merge.h); both start
-// beside the end of the kernel before.
+// them, or alike, where that costs little. Parts are merged in a fixed order:
+//
+//   16 rows, equal requests in two or four chunks   by the blocks of a cluster, through their shared memory (tile/wgmma_coded_gather.h)
+//   16 rows, other batches of 19 requests and more  by the blocks that computed them (tile/wgmma_coded_join.h)
+//   fewer requests, more rows                       by a second kernel (tile/latent_merge.h)
+//
+// Kernels start beside the end of the one before. With 16 rows a block then works out its first piece from the lengths as they are,
+// and again if they are others when that kernel has ended (tile/wgmma_coded_plan.h).
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest

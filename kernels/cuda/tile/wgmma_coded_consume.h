@@ -338,18 +338,18 @@ struct CodedConsumer : CodedProducts<Shape> {
             return;
         }
         // Eight lanes have neighbouring columns of a row: whole sectors of 32 bytes.
+        const auto each = [&](auto store) {
 #pragma unroll
-        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
-            const size_t at = (first + row_of(slot)) * Row::kLatent + column;
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+                const size_t at = (first + row_of(slot)) * Row::kLatent + column;
 #pragma unroll
-            for (int block = 0; block < kHalfBlocks; ++block) {
-                const float2& sum_of = sums[slot][block];
-                if (piece.whole()) {
-                    *reinterpret_cast<uint32_t*>(a.o + (at + block * 64) * 2) = Bf16::pack(sum_of.x, sum_of.y);
-                } else {
-                    *reinterpret_cast<float2*>(a.parts.o + at + block * 64) = sum_of;
-                }
+                for (int block = 0; block < kHalfBlocks; ++block) store(at + block * 64, sums[slot][block]);
             }
+        };
+        if (piece.whole()) {
+            each([&](size_t at, const float2& sum) { *reinterpret_cast<uint32_t*>(a.o + at * 2) = Bf16::pack(sum.x, sum.y); });
+        } else {
+            each([&](size_t at, const float2& sum) { *reinterpret_cast<float2*>(a.parts.o + at) = sum; });
         }
     }
 

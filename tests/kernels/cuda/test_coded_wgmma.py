@@ -144,8 +144,7 @@ FAULTS = {
     "parts are merged before all are there": Fault(
         "tile/wgmma_coded_join.h", "part.merges = count(part).wait(part.parts, last);", "part.merges = kOwnShare;"),
     "a part of a cluster keeps its weight": Fault(
-        "tile/wgmma_coded_gather.h", "const float weight = Exp2()(lse[s][i] * kLog2E - shift);",
-        "const float weight = FAULT ? 1.0f : Exp2()(lse[s][i] * kLog2E - shift);"),
+        "tile/wgmma_coded_gather.h", "weight[s] = Exp2()(lse[s] * kLog2E - shift);", "weight[s] = 1.0f;"),
 }
 WIDE_FAULTS = {           # of 64 rows
     "weights are read before they are there": Fault(
