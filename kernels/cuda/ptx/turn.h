@@ -53,3 +53,10 @@ __device__ __forceinline__ int peek(const int* number) {
     asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(number) : "memory");
     return now;
 }
+
+/// A number that other blocks change, without any order.
+__device__ __forceinline__ unsigned long long look_at_wide(const unsigned long long* number) {
+    unsigned long long now;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(now) : "l"(number) : "memory");
+    return now;
+}

@@ -42,7 +42,7 @@ struct CodedArguments {
     int seqlen_q, heads, max_blocks;
     int row_tiles;  // blocks of a group
     int cluster;    // blocks that add up their parts of a request in shared memory, where requests are cut alike
-    int count_set;  // of tile/latent_parts.h, where the blocks merge all other parts, too; -1: a second kernel does
+    int pace_set;   // which of tile/pace.h; -1: none
     bool causal;
     float scale;  // softmax_scale * log2(e)
 };

@@ -17,18 +17,18 @@
 #include "ptx/warpgroup_registers.h"
 #include "tile/latent_merge.h"
 #include "tile/launch_cluster.h"
+#include "tile/pace.h"
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
 
-#ifndef CODED_JOIN
-#define CODED_JOIN 1
-#endif
-#ifndef CODED_MERGE
-#define CODED_MERGE 1
+#ifndef CODED_PACE
+#define CODED_PACE 3
 #endif
 #ifndef CODED_CLUSTER
 #define CODED_CLUSTER 1
 #endif
+
+constexpr int kPacedPages = 12;   // chunks of fewer pages are not kept in step
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
@@ -44,7 +44,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
             mbarrier_init(memory.empty(slot), 4);
         }
         for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
-        mbarrier_init(memory.noted(), 1);
+        mbarrier_init(memory.checked(), 1);
         mbarrier_fence_init();
     }
     using Plan = CodedPlan<Shape>;
@@ -52,31 +52,36 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     __syncthreads();
     if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
-    const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
-    CodedProducer<Shape, CodedMemory<Shape>> producer = {memory, a, lane};
-    QueryTerms terms;
-    PageNumbers numbers(a.block_table, 0, lane);
-    Plan plan(memory, a, chunk, lane, [&](const Plan& known) {
-        STAMP(threadIdx.x == 0, 1);
-        if (warp < kWarps && known.any) terms.load(consumer.queries(known.piece));
-        if (warp == kWarps && known.any) {
-            const int* table = producer.table(known.piece);
-            compute_now(table);   // not before the wait
-            numbers = PageNumbers(table, producer.pages(known.piece), lane);
-        }
-    });
-    STAMP(threadIdx.x == 0, 2);
-    grid_dependency_release();
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
+        const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
+        QueryTerms terms;
+        Plan plan(memory, a, chunk, lane, false, [&](const DecodePiece& piece) {
+            STAMP(threadIdx.x == 0, 1);
+            terms.load(consumer.queries(piece));
+        });
+        STAMP(threadIdx.x == 0, 2);
+        grid_dependency_release();
         consumer.consume(plan, terms);
     } else {
         give_registers<Shape::kProducerRegisters>();
         if (warp == kWarps) {
-            if (plan.any) producer.copy(plan.piece, numbers, plan.schedule().tokens(plan.piece.request));
-            producer.copy_all(plan.schedule(), plan.walk);
-        } else if (warp == kWarps + 1 && a.count_set >= 0 && !plan.alike()) {
-            CodedJoin<Shape>{memory, a, row_tile}.start(plan, chunk, lane);
+            CodedProducer<Shape, CodedMemory<Shape>> producer = {memory, a, lane};
+            PageNumbers numbers(a.block_table, 0, lane);
+            Plan plan(memory, a, chunk, lane, true, [&](const DecodePiece& piece) {
+                const int* table = producer.table(piece);
+                compute_now(table);   // not before the wait
+                numbers = PageNumbers(table, producer.pages(piece), lane);
+            });
+            grid_dependency_release();
+            if (a.pace_set >= 0 && plan.any && plan.walk.end - plan.walk.begin >= kPacedPages) {
+                unsigned long long* const word = &pace_words[a.pace_set];
+                Pace pace = lane == 0 ? Pace(word) : Pace();
+                producer.copy_all(plan, numbers, [&] { pace.step(word, CODED_PACE); });
+                if (lane == 0) pace.end(word);
+            } else {
+                producer.copy_all(plan, numbers, [] {});
+            }
         }
         if (a.cluster > 1) cluster_barrier();
     }
@@ -115,7 +120,7 @@ int launch_coded_pages(
     a.schedule.slack = slack;
     a.schedule.share(a.max_blocks);
     a.cluster = 1;
-    a.count_set = -1;
+    a.pace_set = -1;
     if constexpr (Shape::kRows == 16) {
         const int shares = a.schedule.shares;
         if (CODED_CLUSTER != 0 && a.row_tiles == 1 && (shares == 2 || shares == 4)) {
@@ -126,10 +131,7 @@ int launch_coded_pages(
                 a.schedule.gathered = 1;
             }
         }
-        if (CODED_JOIN != 0 && a.schedule.groups > 0 && a.schedule.groups / batch + 1 < kLongList &&
-            multiprocessors <= kCountsOfSet) {
-            a.count_set = part_count_set(workspace);
-        }
+        if (CODED_PACE != 0 && a.schedule.groups > 0) a.pace_set = part_count_set(workspace);
     }
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
@@ -139,7 +141,7 @@ int launch_coded_pages(
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
     const int error = launch_cluster(
         kernel, static_cast<int>(blocks), Shape::kThreads, a.cluster, Shape::kSharedBytes, early, queue, a);
-    if (error != 0 || a.schedule.groups == 0 || a.count_set >= 0 || CODED_MERGE == 0) return error;
+    if (error != 0 || a.schedule.groups == 0) return error;
     const auto& s = a.schedule;
     const PageSchedule schedule = {s.seqlens, s.batch, s.longest, s.groups, s.slack, s.shares, 0, 0, 0, s.gathered};
     return launch_latent_merge({schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);

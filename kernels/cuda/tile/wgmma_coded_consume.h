@@ -15,7 +15,6 @@
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_gather.h"
 #include "tile/wgmma_coded_plan.h"
-#include "tile/wgmma_coded_join.h"
 #include "tile/wgmma_coded_products.h"
 #include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
@@ -374,7 +373,6 @@ struct CodedConsumer : CodedProducts<Shape> {
             plan.next();
             if (plan.any) terms.load(queries(next));
         }
-        if (a.count_set >= 0 && !plan.alike()) CodedJoin<Shape>{memory, a, row_tile}.merge(both_barrier);
         STAMP(threadIdx.x == 0, 9);
         if (a.cluster > 1 && !gathered) cluster_barrier();
     }

@@ -7,6 +7,7 @@
 #pragma once
 
 #include "ptx/grid_dependency.h"
+#include "ptx/mbarrier.h"
 #include "ptx/turn.h"
 #include "tile/wgmma_coded_shape.h"
 
@@ -49,10 +50,10 @@ struct CodedPlan {
     __device__ __forceinline__ void next() { any = walk.next(schedule(), piece); }
 
     /// Also waits for the kernel before. `ask` is called once that has ended and a piece is known; it asks for what the piece
-    /// begins with, once more if it was the wrong one.
+    /// begins with, once more if it was the wrong one. One warp of the block `checks` the lengths for all.
     template <class Ask>
     __device__ __forceinline__ CodedPlan(
-        const CodedMemory<Shape>& memory_, const Arguments& a_, int chunk, int lane, Ask ask)
+        const CodedMemory<Shape>& memory_, const Arguments& a_, int chunk, int lane, bool checks, Ask ask)
         : memory(memory_), a(a_), copied(copies(a_)) {
 #pragma unroll 1
         while (true) {
@@ -60,15 +61,15 @@ struct CodedPlan {
             walk = DecodeWalk(schedule(), chunk, lane);
             next();
             if (copied) grid_dependency_wait();
-            ask(*this);
-            if (!copied || hold(lane)) return;
+            if (any) ask(piece);
+            if (!copied || (checks ? check(lane) : told())) return;
             copied = false;
         }
     }
 
 private:
-    /// Whether the lengths still are those that were copied. All lanes of a warp.
-    __device__ __forceinline__ bool hold(int lane) const {
+    /// Whether the lengths still are those that were copied; tells the other warps. All lanes of a warp.
+    __device__ __forceinline__ bool check(int lane) const {
         int other = 0;
 #pragma unroll 1
         for (int first = lane; first < a.schedule.batch; first += 128) {
@@ -78,6 +79,15 @@ private:
 #pragma unroll
             for (int i = 0; i < 4; ++i) other |= now[i] ^ memory.lengths()[min(first + 32 * i, a.schedule.batch - 1)];
         }
-        return !__any_sync(0xffffffffu, other != 0);
+        const bool same = !__any_sync(0xffffffffu, other != 0);
+        if (lane == 0) {
+            *memory.same() = same;
+            mbarrier_arrive(memory.checked());
+        }
+        return same;
+    }
+    __device__ __forceinline__ bool told() const {
+        mbarrier_wait(memory.checked(), 0);
+        return *memory.same() != 0;
     }
 };

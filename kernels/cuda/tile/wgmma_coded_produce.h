@@ -26,11 +26,13 @@ struct CodedProducer {
         return a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
     }
 
-    /// All pages of a piece of a request with so many `tokens`.
-    __device__ __forceinline__ void copy(const DecodePiece& piece, PageNumbers numbers, int tokens) {
+    /// All pages of a piece of a request with so many `tokens`; `step` comes before each, by one lane.
+    template <class Step>
+    __device__ __forceinline__ void copy(const DecodePiece& piece, PageNumbers numbers, int tokens, Step step) {
         int left = tokens - piece.steps.begin * Shape::kTokens;
         STAMP(lane == 0, 10);
         for (int page = 0; page < pages(piece); ++page) {
+            if (lane == 0) step();
             const uint8_t* from = a.cache + static_cast<size_t>(numbers.of(page)) * (CodedRow::kPage * CodedRow::kBytes);
 #pragma unroll
             for (int half = 0; half < 2; ++half, from += Shape::kSlotBytes, left -= kSlotTokens) {
@@ -51,12 +53,23 @@ struct CodedProducer {
         }
     }
 
-    /// All pieces of `walk`, of requests as long as `schedule` says.
-    template <class Schedule>
-    __device__ __forceinline__ void copy_all(const Schedule& schedule, DecodeWalk walk) {
+    /// All pieces of `plan`; `numbers` are the page numbers of the first one.
+    template <class Plan, class Step>
+    __device__ __forceinline__ void copy_all(Plan& plan, PageNumbers numbers, Step step) {
+        while (plan.any) {
+            const int count = pages(plan.piece);
+            if (count > 0) copy(plan.piece, numbers, plan.schedule().tokens(plan.piece.request), step);
+            plan.next();
+            if (plan.any) numbers = PageNumbers(table(plan.piece), pages(plan.piece), lane);
+        }
+    }
+
+    /// All pieces of `walk`.
+    __device__ __forceinline__ void copy_all(DecodeWalk walk) {
         DecodePiece piece;
-        while (walk.next(schedule, piece)) {
-            if (pages(piece) > 0) copy(piece, PageNumbers(table(piece), pages(piece), lane), schedule.tokens(piece.request));
+        while (walk.next(a.schedule, piece)) {
+            if (pages(piece) <= 0) continue;
+            copy(piece, PageNumbers(table(piece), pages(piece), lane), a.schedule.tokens(piece.request), [] {});
         }
     }
 };

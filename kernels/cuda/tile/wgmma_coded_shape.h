@@ -10,15 +10,20 @@
 #include "tile/wgmma_latent_shape.h"
 
 #ifdef CODED_STAMPS
-static __device__ unsigned coded_stamps[160][16];
+static __device__ unsigned coded_stamps[2][160][16], coded_calls[160];
+__device__ __forceinline__ int& coded_parity() {
+    __shared__ int parity;
+    return parity;
+}
 __device__ __forceinline__ void coded_stamp(int place) {
-    unsigned now;
+    unsigned now, sm;
     asm volatile("mov.u32 %0, %%globaltimer_lo;\n" : "=r"(now)::"memory");
-    coded_stamps[blockIdx.x][place] = now;
     if (place == 0) {
-        asm volatile("mov.u32 %0, %%smid;\n" : "=r"(now));
-        coded_stamps[blockIdx.x][13] = now;
+        coded_parity() = coded_calls[blockIdx.x]++ & 1;
+        asm volatile("mov.u32 %0, %%smid;\n" : "=r"(sm));
+        coded_stamps[coded_parity()][blockIdx.x][13] = sm;
     }
+    coded_stamps[coded_parity()][blockIdx.x][place] = now;
 }
 extern "C" int stamps(void* out) { return (int)cudaMemcpyFromSymbol(out, coded_stamps, sizeof coded_stamps); }
 #define STAMP(condition, place) \
@@ -45,7 +50,7 @@ struct CodedPages {
     static constexpr int kBlocks = Row::kLatent / 64;    // 64 columns of the output: the rows of one product
     static constexpr int kSums = 8;                      // accumulators of a product in a thread
     static constexpr int kConsumers = 256, kThreads = kConsumers + 128;
-    static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+    static constexpr int kConsumerRegisters = 224, kProducerRegisters = 56;
 
     static constexpr int kWeights = kPanels * kPanelBytes;           // [group of warps][scale][row][token], fp16, behind the queries
     static constexpr int kWeightPlane = kRows * 128;
@@ -59,8 +64,8 @@ struct CodedPages {
     static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kOpen = kBarriers + kSlots * 16 + 3 * 8 + 8;  // behind [slot] full, [slot] empty, [group] read, noted
-    static constexpr int kLengths = kOpen + 2 * 32;
+    static constexpr int kSame = kBarriers + kSlots * 16 + 3 * 8;     // behind [slot] full, [slot] empty, [group] read, checked
+    static constexpr int kLengths = kSame + 8;
     static constexpr int kMostLengths = 1024;                         // of so many requests
     static constexpr int kSharedBytes = kLengths + kMostLengths * 4;
 
@@ -75,12 +80,6 @@ struct CodedPages {
     static_assert(kRows * kPartPitch * 4 <= kSlots * kSlotBytes, "a part fits where pages were");
     static_assert(kSlotBytes % 128 == 0 && kBarriers % 16 == 0, "bulk copies and barriers are aligned");
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
-};
-
-/// A request of which others have parts, too: the first group that has one, how many there are, and which share is this block's.
-struct OpenCodedPart {
-    int request, first, parts, share;   // none: request -1
-    int merges;                         // PartCount::wait
 };
 
 template <class Shape>
@@ -112,9 +111,9 @@ struct CodedMemory {
         return reinterpret_cast<float*>(start + Shape::kLargest) + group * 4;
     }
     __device__ __forceinline__ float* part() const { return reinterpret_cast<float*>(start + Shape::kSlot); }
-    /// What ends in the block's chunk, what starts there.
-    __device__ __forceinline__ OpenCodedPart* open() const { return reinterpret_cast<OpenCodedPart*>(start + Shape::kOpen); }
+    /// Lengths as they were when the block started, and whether they still are.
     __device__ __forceinline__ int* lengths() const { return reinterpret_cast<int*>(start + Shape::kLengths); }
+    __device__ __forceinline__ int* same() const { return reinterpret_cast<int*>(start + Shape::kSame); }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
 
     /// Half a page has landed; is read.
@@ -122,6 +121,6 @@ struct CodedMemory {
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(Shape::kSlots + slot); }
     /// A warpgroup's weights are read.
     __device__ __forceinline__ uint32_t read(int group) const { return full(2 * Shape::kSlots + group); }
-    /// Open parts are known.
-    __device__ __forceinline__ uint32_t noted() const { return full(2 * Shape::kSlots + 2); }
+    /// same() is known.
+    __device__ __forceinline__ uint32_t checked() const { return full(2 * Shape::kSlots + 2); }
 };

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
         give_registers<Shape::kProducerRegisters>();
         if (warp == 12) {
             const int lane = recomputed_thread() % 32;
-            CodedProducer<Shape, WideMemory<Shape>>{memory, a, lane}.copy_all(a.schedule, DecodeWalk(a.schedule, chunk, lane));
+            CodedProducer<Shape, WideMemory<Shape>>{memory, a, lane}.copy_all(DecodeWalk(a.schedule, chunk, lane));
         }
     }
 }
