@@ -3,7 +3,6 @@
 #pragma once
 
 #include <algorithm>
-#include <atomic>
 #include <cstddef>
 
 #include "ceil_div.h"
@@ -24,10 +23,14 @@
 #ifndef CODED_PACE
 #define CODED_PACE 3
 #endif
+#ifndef CODED_LEAST
+#define CODED_LEAST 3
+#endif
 #ifndef CODED_CLUSTER
 #define CODED_CLUSTER 1
 #endif
 
+constexpr int kMostCluster = 4;   // blocks that add up their parts in shared memory
 constexpr int kPacedPages = 12;   // chunks of fewer pages are not kept in step
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
@@ -88,15 +91,25 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     if (a.cluster > 1) cluster_barrier();   // the others have read what they need of this block
 }
 
-/// How many clusters of `blocks` blocks the device runs at a time; asked for once.
-template <class Shape>
-int coded_clusters(void (*kernel)(typename Shape::Arguments), int device, int blocks) {
-    constexpr int kDevices = 64, kMost = 8;
-    static std::atomic<int> known[kDevices][kMost + 1];   // and 1 more
-    if (device >= kDevices || blocks > kMost) return 0;
-    std::atomic<int>& count = known[device][blocks];
-    if (count == 0) count = 1 + clusters_at_a_time(kernel, Shape::kThreads, blocks, Shape::kSharedBytes);
-    return count - 1;
+/// Let the chunks of equal requests of `steps` pages be those of a cluster of two to four blocks, if so many clusters run at a time as
+/// there are requests: one block less than a request could have is better than a second kernel. `most_clusters` of a number of blocks.
+template <class Schedule, class Most>
+void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clusters) {
+    for (int blocks = schedule.shares; blocks >= 2 && blocks <= kMostCluster && blocks > schedule.shares - 2; --blocks) {
+        if (blocks < schedule.shares && blocks < CODED_LEAST) return;
+        const int clusters = most_clusters(blocks);
+        if (clusters < schedule.batch) continue;
+        Schedule with = schedule;
+        with.groups = std::min({schedule.groups / blocks, clusters, ((blocks + 1) * schedule.batch - 1) / blocks}) * blocks;
+        with.share(steps);
+        if (with.shares != blocks) return;
+        const int even = ceil_div(with.batch * (steps + Schedule::kStartSteps), with.groups);
+        with.slack = std::max(with.slack, with.full_chunk + Schedule::kStartSteps - even);
+        with.gathered = 1;
+        schedule = with;
+        cluster = blocks;
+        return;
+    }
 }
 
 /// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Chunks of the
@@ -122,14 +135,11 @@ int launch_coded_pages(
     a.cluster = 1;
     a.pace_set = -1;
     if constexpr (Shape::kRows == 16) {
-        const int shares = a.schedule.shares;
-        if (CODED_CLUSTER != 0 && a.row_tiles == 1 && (shares == 2 || shares == 4)) {
-            const int clusters = coded_clusters<Shape>(kernel, device, shares);
-            if (clusters >= batch) {
-                a.cluster = shares;
-                a.schedule.groups = std::min(a.schedule.groups / shares, clusters) * shares;
-                a.schedule.gathered = 1;
-            }
+        if (CODED_CLUSTER != 0 && a.row_tiles == 1) {
+            const auto most_clusters = [&](int blocks) {
+                return clusters_at_a_time<Shape>(kernel, device, Shape::kThreads, blocks, Shape::kSharedBytes);
+            };
+            choose_cluster(a.schedule, a.cluster, a.max_blocks, most_clusters);
         }
         if (CODED_PACE != 0 && a.schedule.groups > 0) a.pace_set = part_count_set(workspace);
     }

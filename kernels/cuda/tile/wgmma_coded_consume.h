@@ -331,6 +331,8 @@ struct CodedConsumer : CodedProducts<Shape> {
             STAMP(threadIdx.x == 0, 12);
             if (a.cluster == 2) {
                 gather_parts<Shape, 2>(memory, a, piece.request);
+            } else if (a.cluster == 3) {
+                gather_parts<Shape, 3>(memory, a, piece.request);
             } else {
                 gather_parts<Shape, 4>(memory, a, piece.request);
             }

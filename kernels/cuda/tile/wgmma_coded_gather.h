@@ -6,6 +6,7 @@
 // goes through global memory, and no second kernel merges.
 #pragma once
 
+#include "ceil_div.h"
 #include "online_softmax.h"
 #include "ptx/cluster.h"
 #include "ptx/exp2.h"
@@ -19,11 +20,12 @@ template <class Shape, int kBlocks>
 __device__ __forceinline__ void gather_parts(
     const CodedMemory<Shape>& memory, const typename Shape::Arguments& a, int request) {
     constexpr int kPitch = Shape::kPartPitch, kLatent = CodedRow::kLatent;
-    constexpr int kRows = Shape::kRows / kBlocks, kSharers = Shape::kConsumers / kRows;   // of a row
-    constexpr int kStep = 4 * kSharers, kEach = kLatent / kStep;                          // 4 columns each, so far apart
-    static_assert(kSharers % 32 == 0, "whole warps have a row");
-    const int thread = recomputed_thread(), column = thread % kSharers * 4;
-    const int row = cluster_rank() * kRows + thread / kSharers;
+    constexpr int kRows = ceil_div(Shape::kRows, kBlocks), kWarps = Shape::kConsumers / 32;   // rows of a block, at most
+    constexpr int kSharers = kWarps / kRows * 32;                  // threads of a row
+    constexpr int kStep = 4 * kSharers, kEach = kLatent / kStep;   // 4 columns each, so far apart
+    const int thread = recomputed_thread(), column = thread % kSharers * 4, rank = cluster_rank();
+    const int row = rank * Shape::kRows / kBlocks + thread / kSharers;
+    if (row >= (rank + 1) * Shape::kRows / kBlocks) return;
     const uint32_t own = memory.base + Shape::kSlot + row * (kPitch * 4);
     float4 x[kBlocks][kEach];
     float lse[kBlocks];

@@ -60,7 +60,7 @@ def test_it_matches_the_reference(mla, size):
     (case(4, 16, 700, "mixed"), 8, True),    # chunks cut requests, an empty one among them
     (case(34, 16, 40, "mixed"), 4, True),    # chunks of many requests, more than a warp has lanes
     (case(3, 64, 700, "ragged"), 5, False),
-    (case(2, 16, 600), 7, True),             # equal requests, cut alike
+    (case(2, 16, 600), 11, True),            # equal requests, cut alike
     (case(1, 16, 700), 9, False),            # so many parts that a second kernel merges them
 ], ids=name)
 def test_it_cuts_the_line_of_pages(mla, size, processors, together):
@@ -76,12 +76,24 @@ def test_it_cuts_the_line_of_pages(mla, size, processors, together):
     (case(2, 16, 590), 9, False),            # four, of which the first has fewer pages
     (case(1, 16, 1700), 2, False),           # so many pages that blocks keep step
     (case(3, 16, 64), 8, False),             # a block without pages in each; a cluster without a request
+    (case(2, 16, 600), 7, False),            # three
     (case(2, 16, 600, "ragged"), 4, True),   # clusters of two, but chunks anywhere
     (case(2, 16, 700, "mixed"), 8, True),
 ], ids=name)
 def test_clusters_add_up_parts_of_equal_requests(mla, size, processors, parts):
     mla.check(size, processors=processors, workspace_bytes=space(size, processors))
     assert mla.used_workspace == parts
+
+
+@emulated
+def test_a_cluster_is_smaller_where_larger_ones_have_no_room(mla):
+    size = case(2, 16, 500)
+    mla.library.emulation_refuse(4)
+    try:
+        mla.check(size, processors=8, workspace_bytes=space(size, 8))
+        assert not mla.used_workspace
+    finally:
+        mla.library.emulation_refuse(0)
 
 
 @emulated

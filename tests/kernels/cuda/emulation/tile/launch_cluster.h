@@ -12,7 +12,8 @@ int launch_cluster(
     return 0;
 }
 
-template <class... Parameters>
-int clusters_at_a_time(void (*)(Parameters...), int, int cluster, size_t) {
-    return ::emulation::machine().processors / cluster;
+template <class Shape, class... Parameters>
+int clusters_at_a_time(void (*)(Parameters...), int, int, int cluster, size_t) {
+    const auto& machine = ::emulation::machine();
+    return cluster == machine.refused ? 0 : machine.processors / cluster;
 }
