@@ -72,6 +72,7 @@ extern "C" int mla_decode_fp8(
     const long long rows = call.rows();
     if (!call.valid(2, 1 << 28) || rows % 16 != 0 || rows > (1 << 20)) return kUnsupportedShape;  // pages are counted in int
     if (!DecodeCall::aligned(workspace)) return kUnsupportedShape;
+#ifndef ONLY16
     using Rows64 = CodedWide<64, 6>;
     using Rows32 = CodedWide<32, 8>;
     if (rows % 64 == 0) {
@@ -82,6 +83,7 @@ extern "C" int mla_decode_fp8(
         return launch_coded_pages<Rows32>(
             coded_wide<Rows32>, call.arguments<Rows32::Arguments>(), FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
     }
+#endif
     return launch_coded_pages<Rows16>(
         coded_pages<Rows16>, call.arguments<Rows16::Arguments>(), FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
 }
