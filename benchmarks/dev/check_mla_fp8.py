@@ -3,18 +3,20 @@
 
     python benchmarks/dev/check_mla_fp8.py build FOLDER bf16 ours early0=wgmma_bulk,EARLY_START=0 ada bf16ada=mma_sync
     timeout 60 python benchmarks/dev/check_mla_fp8.py check FOLDER ours
+    timeout 30 python benchmarks/dev/check_mla_fp8.py late FOLDER ours
     python benchmarks/dev/check_mla_fp8.py time FOLDER bf16 ours early0 [--seconds 40]
     python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
     ncu --kernel-name regex:coded_pages python benchmarks/dev/check_mla_fp8.py once FOLDER ours --cases 0
 
 LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one
 that starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those
-of check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
+of check_attention.py; "late" is of calls that start before the kernel that writes their lengths does so. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import math
 import subprocess
 import sys
@@ -63,6 +65,9 @@ def build(folder: Path, labels: list[str], nvcc: str) -> int:
             str(ROOT / f"kernels/cuda/{problem_of(label)}/{variant}.cu"), "-o", str(folder / f"{label}.so"),
         ]
         jobs.append((label, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
+    late = [nvcc, "-std=c++17", "-O3", "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "-gencode",
+            "arch=compute_90a,code=sm_90a", str(ROOT / "benchmarks/dev/late_lengths.cu"), "-o", str(folder / "late.so")]
+    jobs.append(("late", subprocess.Popen(late, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
     failed = 0
     for label, process in jobs:
         log, _ = process.communicate(timeout=200)
@@ -92,6 +97,41 @@ def check(folder: Path, label: str, problems: dict[str, Problem]) -> int:
                 if message.startswith("status"):
                     return 1
     base.say(f"{label}: {3 * len(CHECKS)} runs, {wrong} wrong")
+    return int(wrong > 0)
+
+
+def late(folder: Path, label: str, problems: dict[str, Problem]) -> int:
+    """Calls whose lengths are written while they already run, by themselves and captured: shorter, longer, others before."""
+    kernel, problem = load(folder, problems, label), problems[problem_of(label)]
+    write, wrong = ctypes.CDLL(str(folder / "late.so")).late_lengths, 0
+    for case in (mla(32, 16, 2000), mla(64, 16, 1500, "ragged"), mla(128, 16, 300, "mixed"), mla(3, 16, 5000, "ragged")):
+        data = problem.data(case, seed=7)
+        expected = problem.reference.expected(data, sample=1000)
+        lengths, true = data[3], data[3].clone()
+        keep: list[Any] = []
+        call = bound(kernel, case, [data], problem.binding.workspace_bytes(case), keep)[0]
+        outputs = keep[0][1]
+
+        def both(lengths: torch.Tensor = lengths, true: torch.Tensor = true, call: Callable[[], int] = call) -> int:
+            queue = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            status = write(ctypes.c_void_p(lengths.data_ptr()), ctypes.c_void_p(true.data_ptr()), len(true),
+                           ctypes.c_longlong(60000), queue)
+            return int(status) or call()
+
+        graph = base.capture([both])
+        for before in (torch.zeros_like(true), torch.full_like(true, case["sk"]), true.flip(0), true + 1):
+            for run in (both, graph.replay):
+                lengths.copy_(before)
+                for output in outputs.values():
+                    output.fill_(math.nan)
+                torch.cuda.synchronize()
+                run()
+                torch.cuda.synchronize()
+                passed, message = problem.reference.check_outputs(expected, tuple(outputs.values()))
+                wrong += not passed
+                if not passed:
+                    base.say(f"WRONG late [{label}] {case}: {message[:300]}")
+    base.say(f"{label}: lengths written late, 32 runs, {wrong} wrong")
     return int(wrong > 0)
 
 
@@ -168,7 +208,7 @@ def time_all(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["build", "check", "time", "accuracy", "once"])
+    parser.add_argument("what", choices=["build", "check", "late", "time", "accuracy", "once"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
@@ -182,6 +222,8 @@ def main() -> int:
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
         return max(check(options.folder, label, problems) for label in options.labels)
+    if options.what == "late":
+        return max(late(options.folder, label, problems) for label in options.labels)
     if options.what == "once":
         case = TIMED[int(options.cases)]
         kernel = load(options.folder, problems, options.labels[0])
