@@ -3,14 +3,14 @@
 
     python benchmarks/dev/check_mla_fp8.py build FOLDER bf16 ours early0=wgmma_bulk,EARLY_START=0 ada bf16ada=mma_sync
     timeout 60 python benchmarks/dev/check_mla_fp8.py check FOLDER ours
-    timeout 30 python benchmarks/dev/check_mla_fp8.py late FOLDER ours
     python benchmarks/dev/check_mla_fp8.py time FOLDER bf16 ours early0 [--seconds 40]
     python benchmarks/dev/check_mla_fp8.py accuracy FOLDER ours
     ncu --kernel-name regex:coded_pages python benchmarks/dev/check_mla_fp8.py once FOLDER ours --cases 0
 
 LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one
 that starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those
-of check_attention.py; "late" is of calls that start before the kernel that writes their lengths does so. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
+of check_attention.py, and calls that start before the kernel that writes their lengths does so. Times: CUDA-graph
+replays over more than twice L2, contestants in turns in one process.
 """
 
 from __future__ import annotations
@@ -101,10 +101,11 @@ def check(folder: Path, label: str, problems: dict[str, Problem]) -> int:
 
 
 def late(folder: Path, label: str, problems: dict[str, Problem]) -> int:
-    """Calls whose lengths are written while they already run, by themselves and captured: shorter, longer, others before."""
+    """Calls whose lengths are written while they run, by themselves and captured: others stand there before."""
     kernel, problem = load(folder, problems, label), problems[problem_of(label)]
     write, wrong = ctypes.CDLL(str(folder / "late.so")).late_lengths, 0
-    for case in (mla(32, 16, 2000), mla(64, 16, 1500, "ragged"), mla(128, 16, 300, "mixed"), mla(3, 16, 5000, "ragged")):
+    cases = mla(32, 16, 2000), mla(64, 16, 1500, "ragged"), mla(128, 16, 300, "mixed"), mla(3, 16, 5000, "ragged")
+    for case in cases:
         data = problem.data(case, seed=7)
         expected = problem.reference.expected(data, sample=1000)
         lengths, true = data[3], data[3].clone()
@@ -208,7 +209,7 @@ def time_all(
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["build", "check", "late", "time", "accuracy", "once"])
+    parser.add_argument("what", choices=["build", "check", "time", "accuracy", "once"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
@@ -221,9 +222,7 @@ def main() -> int:
         return build(options.folder, options.labels, options.nvcc)
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
-        return max(check(options.folder, label, problems) for label in options.labels)
-    if options.what == "late":
-        return max(late(options.folder, label, problems) for label in options.labels)
+        return max(wrong(options.folder, label, problems) for label in options.labels for wrong in (check, late))
     if options.what == "once":
         case = TIMED[int(options.cases)]
         kernel = load(options.folder, problems, options.labels[0])
