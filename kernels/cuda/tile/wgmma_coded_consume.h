@@ -265,10 +265,8 @@ struct CodedConsumer : CodedProducts<Shape> {
         for (int block = 0; block < kHalfBlocks; ++block) {
 #pragma unroll
             for (int i = 0; i < Shape::kSums; i += i % 4 == 1 ? 3 : 1) {
-                const float(&from)[Shape::kSums] = out[block];
-                const float(&to)[Shape::kSums] = out[kHalfBlocks + block];
-                place(memory.exchange(group ^ 1), block, i) =
-                    group == 0 ? make_float2(to[i], to[i + 2]) : make_float2(from[i], from[i + 2]);
+                const float(&theirs)[Shape::kSums] = out[kHalfBlocks + block];
+                place(memory.exchange(group ^ 1), block, i) = make_float2(theirs[i], theirs[i + 2]);
             }
         }
         // Lane r has row r, and so has lane r + 16: one chain of dependent instructions instead of four.
@@ -311,11 +309,9 @@ struct CodedConsumer : CodedProducts<Shape> {
             const int i = slot / 2 * 4 + slot % 2;
 #pragma unroll
             for (int block = 0; block < kHalfBlocks; ++block) {
-                const float x = group == 0 ? out[block][i] : out[kHalfBlocks + block][i];
-                const float y = group == 0 ? out[block][i + 2] : out[kHalfBlocks + block][i + 2];
                 const float2 theirs = place(memory.exchange(group), block, i);
-                sums[slot][block] = make_float2(x * factor[slot] + theirs.x * other_factor[slot],
-                                                y * factor[slot] + theirs.y * other_factor[slot]);
+                sums[slot][block] = make_float2(out[block][i] * factor[slot] + theirs.x * other_factor[slot],
+                                                out[block][i + 2] * factor[slot] + theirs.y * other_factor[slot]);
             }
         }
         const size_t column = group * Shape::kHalf + warp * 16 + lane / 4 * 2;
