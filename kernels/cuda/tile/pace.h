@@ -17,6 +17,7 @@ static __device__ unsigned long long pace_words[kCountSets];
 /// Of one thread of a block.
 struct Pace {
     static constexpr unsigned long long kBlock = 1ull << 40;
+    static constexpr unsigned kFree = 4;   // first steps, for which nobody waits: they are asked for at once
 
     unsigned steps;             // this block's
     unsigned long long seen;    // the word some time ago
@@ -27,7 +28,7 @@ struct Pace {
 
     /// Before the next step: wait while this block is more than `slack` half steps ahead of the average, and count the step.
     __device__ __forceinline__ void step(unsigned long long* word, int slack) {
-        while (ahead(slack)) seen = look_at_wide(word);
+        while (steps >= kFree && ahead(slack)) seen = look_at_wide(word);
         ++steps;
         seen = fetch_add_wide(word, 1) + 1;   // looked at before the next step, so that nothing waits for it now
     }
