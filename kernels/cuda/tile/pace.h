@@ -20,17 +20,18 @@ struct Pace {
     static constexpr unsigned kFree = 4;   // first steps, for which nobody waits: they are asked for at once
 
     unsigned steps;             // this block's
-    unsigned long long seen;    // the word some time ago
+    unsigned long long seen;    // the word some time ago; a load or addition that may be under way
 
     Pace() = default;
     __device__ __forceinline__ explicit Pace(unsigned long long* word)
-        : steps(0), seen(fetch_add_wide(word, kBlock) + kBlock) {}
+        : steps(0), seen(fetch_add_wide(word, kBlock)) {}
 
     /// Before the next step: wait while this block is more than `slack` half steps ahead of the average, and count the step.
     __device__ __forceinline__ void step(unsigned long long* word, int slack) {
         while (steps >= kFree && ahead(slack)) seen = look_at_wide(word);
         ++steps;
-        seen = fetch_add_wide(word, 1) + 1;   // looked at before the next step, so that nothing waits for it now
+        fetch_add_wide(word, 1);
+        seen = look_at_wide(word);   // used before the next step: until then nothing waits for it
     }
 
     /// When all steps are done.
