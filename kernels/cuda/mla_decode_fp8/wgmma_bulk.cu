@@ -32,11 +32,9 @@
 //   64         the others                             6                214 KB
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
-// them, or alike, where that costs little. Parts are merged in a fixed order:
-//
-//   16 rows, equal requests in two or four chunks   by the blocks of a cluster, through their shared memory (tile/wgmma_coded_gather.h)
-//   16 rows, other batches of 19 requests and more  by the blocks that computed them (tile/wgmma_coded_join.h)
-//   fewer requests, more rows                       by a second kernel (tile/latent_merge.h)
+// them, or alike, where that costs little. Parts are merged in a fixed order: with 16 rows, where equal requests have two to four
+// chunks each, by the blocks of a cluster through their shared memory (tile/wgmma_coded_gather.h), else by a second kernel
+// (tile/latent_merge.h). With 16 rows blocks keep in step (tile/pace.h), since multiprocessors do not get equal shares of memory.
 //
 // Kernels start beside the end of the one before. With 16 rows a block then works out its first piece from the lengths as they are,
 // and again if they are others when that kernel has ended (tile/wgmma_coded_plan.h).
