@@ -52,8 +52,10 @@ struct DecodeScheduleOf {
         return groups < batch || steps < 1 ? 0 : ceil_div(steps, ceil_div(steps, groups / batch));
     }
     /// Set `shares` for requests of up to `steps`; groups and batch are.
-    void share(int steps) {
-        shares = shares_of(groups, batch, steps);
+    void share(int steps) { share(steps, shares_of(groups, batch, steps)); }
+    /// The same with a number of chunks that is given; `groups` are enough.
+    void share(int steps, int chunks) {
+        shares = chunks;
         full = shares == 0 ? 0 : steps;
         full_chunk = shares == 0 ? 0 : ceil_div(steps, shares);
         share_inverse = shares == 0 ? 0 : ceil_div(1 << 20, shares);

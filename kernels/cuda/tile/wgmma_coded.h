@@ -23,14 +23,14 @@
 #ifndef CODED_PACE
 #define CODED_PACE 3
 #endif
-#ifndef CODED_LEAST
-#define CODED_LEAST 3
+#ifndef CODED_FEWER
+#define CODED_FEWER 1
 #endif
 #ifndef CODED_CLUSTER
 #define CODED_CLUSTER 1
 #endif
 
-constexpr int kMostCluster = 4;   // blocks that add up their parts in shared memory
+constexpr int kClusters[] = {8, 4, 3, 2};   // blocks that add up their parts in shared memory
 constexpr int kPacedPages = 12;   // chunks of fewer pages are not kept in step
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
@@ -91,22 +91,24 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     if (a.cluster > 1) cluster_barrier();   // the others have read what they need of this block
 }
 
-/// Let the chunks of equal requests of `steps` pages be those of a cluster of two to four blocks, if so many clusters run at a time as
-/// there are requests: one block less than a request could have is better than a second kernel. `most_clusters` of a number of blocks.
+/// Let the chunks of equal requests of `steps` pages be those of a cluster, if so many clusters run at a time as there are requests and
+/// that takes little longer than more chunks would. `most_clusters` of a number of blocks.
 template <class Schedule, class Most>
 void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clusters) {
-    for (int blocks = schedule.shares; blocks >= 2 && blocks <= kMostCluster && blocks > schedule.shares - 2; --blocks) {
-        if (blocks < schedule.shares && blocks < CODED_LEAST) return;
+    constexpr int kSaturating = 88;   // blocks that read as fast as memory can
+    constexpr int kMergePages = 3;    // that a block does while a second kernel merges
+    const auto longest = [&](int blocks) { return std::max(ceil_div(steps, blocks), schedule.batch * steps / kSaturating); };
+    for (const int blocks : kClusters) {
+        if (blocks > schedule.shares || (CODED_FEWER == 0 && blocks < schedule.shares)) continue;
+        if (longest(blocks) > longest(schedule.shares) + kMergePages) return;
         const int clusters = most_clusters(blocks);
         if (clusters < schedule.batch) continue;
-        Schedule with = schedule;
-        with.groups = std::min({schedule.groups / blocks, clusters, ((blocks + 1) * schedule.batch - 1) / blocks}) * blocks;
-        with.share(steps);
-        if (with.shares != blocks) return;
-        const int even = ceil_div(with.batch * (steps + Schedule::kStartSteps), with.groups);
-        with.slack = std::max(with.slack, with.full_chunk + Schedule::kStartSteps - even);
-        with.gathered = 1;
-        schedule = with;
+        if (ceil_div(steps, ceil_div(steps, blocks)) != blocks) continue;   // one of them would have nothing
+        schedule.groups = std::min(schedule.groups / blocks, clusters) * blocks;
+        schedule.share(steps, blocks);
+        const int even = ceil_div(schedule.batch * (steps + Schedule::kStartSteps), schedule.groups);
+        schedule.slack = std::max(schedule.slack, schedule.full_chunk + Schedule::kStartSteps - even);
+        schedule.gathered = 1;
         cluster = blocks;
         return;
     }

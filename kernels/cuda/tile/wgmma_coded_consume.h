@@ -329,8 +329,10 @@ struct CodedConsumer : CodedProducts<Shape> {
                 gather_parts<Shape, 2>(memory, a, piece.request);
             } else if (a.cluster == 3) {
                 gather_parts<Shape, 3>(memory, a, piece.request);
-            } else {
+            } else if (a.cluster == 4) {
                 gather_parts<Shape, 4>(memory, a, piece.request);
+            } else {
+                gather_parts<Shape, 8>(memory, a, piece.request);
             }
             return;
         }

@@ -60,8 +60,6 @@ def test_it_matches_the_reference(mla, size):
     (case(4, 16, 700, "mixed"), 8, True),    # chunks cut requests, an empty one among them
     (case(34, 16, 40, "mixed"), 4, True),    # chunks of many requests, more than a warp has lanes
     (case(3, 64, 700, "ragged"), 5, False),
-    (case(2, 16, 600), 11, True),            # equal requests, cut alike
-    (case(1, 16, 700), 9, False),            # so many parts that a second kernel merges them
 ], ids=name)
 def test_it_cuts_the_line_of_pages(mla, size, processors, together):
     mla.check(size, processors=processors, workspace_bytes=space(size, processors))
@@ -77,6 +75,7 @@ def test_it_cuts_the_line_of_pages(mla, size, processors, together):
     (case(1, 16, 1700), 2, False),           # so many pages that blocks keep step
     (case(3, 16, 64), 8, False),             # a block without pages in each; a cluster without a request
     (case(2, 16, 600), 7, False),            # three
+    (case(1, 16, 600), 11, False),           # eight, though there are more
     (case(2, 16, 600, "ragged"), 4, True),   # clusters of two, but chunks anywhere
     (case(2, 16, 700, "mixed"), 8, True),
 ], ids=name)
@@ -86,12 +85,14 @@ def test_clusters_add_up_parts_of_equal_requests(mla, size, processors, parts):
 
 
 @emulated
-def test_a_cluster_is_smaller_where_larger_ones_have_no_room(mla):
-    size = case(2, 16, 500)
-    mla.library.emulation_refuse(4)
+@pytest.mark.parametrize(("size", "processors", "blocks", "parts"), [
+    (case(2, 16, 500), 8, 4, False), (case(2, 16, 500), 8, 2, True), (case(1, 16, 700), 9, 2, True),
+], ids=name)
+def test_clusters_are_smaller_where_larger_ones_have_no_room(mla, size, processors, blocks, parts):
+    mla.library.emulation_refuse(blocks)
     try:
-        mla.check(size, processors=8, workspace_bytes=space(size, 8))
-        assert not mla.used_workspace
+        mla.check(size, processors=processors, workspace_bytes=space(size, processors))
+        assert mla.used_workspace == parts   # without clusters the second kernel merges
     finally:
         mla.library.emulation_refuse(0)
 

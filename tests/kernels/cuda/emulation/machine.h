@@ -90,7 +90,7 @@ struct Machine {
     std::function<void()> body;
     std::function<void()> at_end;   // of every fiber
     int processors = 4;
-    int refused = 0;         // the size of clusters that do not fit
+    int refused = 0;         // the size from which on clusters do not fit
 };
 
 inline Machine& machine() {
@@ -341,7 +341,7 @@ extern "C" inline __attribute__((used)) void emulation_together(int all) { ::emu
 /// Whether earlier launches write the numbers that a kernel peeks at.
 extern "C" inline __attribute__((used)) void emulation_stale(int stale) { ::emulation::machine().stale = stale != 0; }
 
-/// Clusters of so many blocks have no room.
+/// Clusters of so many blocks and more have no room; 0: all have.
 extern "C" inline __attribute__((used)) void emulation_refuse(int blocks) { ::emulation::machine().refused = blocks; }
 
 /// How many multiprocessors host code is told of.

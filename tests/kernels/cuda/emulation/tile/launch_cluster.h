@@ -15,5 +15,5 @@ int launch_cluster(
 template <class Shape, class... Parameters>
 int clusters_at_a_time(void (*)(Parameters...), int, int, int cluster, size_t) {
     const auto& machine = ::emulation::machine();
-    return cluster == machine.refused ? 0 : machine.processors / cluster;
+    return machine.refused != 0 && cluster >= machine.refused ? 0 : machine.processors / cluster;
 }
