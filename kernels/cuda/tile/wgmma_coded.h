@@ -23,6 +23,9 @@
 #ifndef CODED_PACE
 #define CODED_PACE 3
 #endif
+#ifndef CODED_SPARE
+#define CODED_SPARE 4
+#endif
 #ifndef CODED_FEWER
 #define CODED_FEWER 1
 #endif
@@ -137,6 +140,10 @@ int launch_coded_pages(
     a.cluster = 1;
     a.pace_set = -1;
     if constexpr (Shape::kRows == 16) {
+        const int fewer = a.schedule.groups - CODED_SPARE / a.row_tiles;
+        if (CODED_SPARE > 0 && fewer > batch && PageSchedule::shares_of(fewer, batch, a.max_blocks) == a.schedule.shares) {
+            a.schedule.groups = fewer;
+        }
         if (CODED_CLUSTER != 0 && a.row_tiles == 1) {
             const auto most_clusters = [&](int blocks) {
                 return clusters_at_a_time<Shape>(kernel, device, Shape::kThreads, blocks, Shape::kSharedBytes);

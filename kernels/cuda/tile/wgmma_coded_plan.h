@@ -55,19 +55,25 @@ struct CodedPlan {
     __device__ __forceinline__ CodedPlan(
         const CodedMemory<Shape>& memory_, const Arguments& a_, int chunk, int lane, bool checks, Ask ask)
         : memory(memory_), a(a_), copied(copies(a_)) {
-#pragma unroll 1
-        while (true) {
-            if (!copied) grid_dependency_wait();
-            walk = DecodeWalk(schedule(), chunk, lane);
-            next();
-            if (copied) grid_dependency_wait();
+        // Not a loop: in one the compiler does not see that warps stay whole, and the products' addresses cost 300 instructions a page.
+        if (copied) {
+            find(chunk, lane);
+            grid_dependency_wait();
             if (any) ask(piece);
-            if (!copied || (checks ? check(lane) : told())) return;
+            if (checks ? check(lane) : told()) return;
             copied = false;
+        } else {
+            grid_dependency_wait();
         }
+        find(chunk, lane);
+        if (any) ask(piece);
     }
 
 private:
+    __device__ __forceinline__ void find(int chunk, int lane) {
+        walk = DecodeWalk(schedule(), chunk, lane);
+        next();
+    }
     /// Whether the lengths still are those that were copied; tells the other warps. All lanes of a warp.
     __device__ __forceinline__ bool check(int lane) const {
         int other = 0;
@@ -88,6 +94,6 @@ private:
     }
     __device__ __forceinline__ bool told() const {
         mbarrier_wait(memory.checked(), 0);
-        return *memory.same() != 0;
+        return __any_sync(0xffffffffu, *memory.same() != 0);   // a vote: the compiler must see that warps stay whole
     }
 };
