@@ -20,21 +20,9 @@
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
 
-#ifndef CODED_PACE
-#define CODED_PACE 3
-#endif
-#ifndef CODED_SPARE
-#define CODED_SPARE 4
-#endif
-#ifndef CODED_FEWER
-#define CODED_FEWER 1
-#endif
-#ifndef CODED_CLUSTER
-#define CODED_CLUSTER 1
-#endif
 
 constexpr int kClusters[] = {8, 4, 3, 2};   // blocks that add up their parts in shared memory
-constexpr int kPacedPages = 12;   // chunks of fewer pages are not kept in step
+constexpr int kPacedPages = 12;             // chunks of fewer pages are not kept in step
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
@@ -43,7 +31,6 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     const CodedMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
     constexpr int kWarps = Shape::kConsumers / 32;
-    STAMP(threadIdx.x == 0, 0);
     if (threadIdx.x == 0) {
         for (int slot = 0; slot < Shape::kSlots; ++slot) {
             mbarrier_init(memory.full(slot), 1);
@@ -62,11 +49,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
         take_registers<Shape::kConsumerRegisters>();
         const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
         QueryTerms terms;
-        Plan plan(memory, a, chunk, lane, false, [&](const DecodePiece& piece) {
-            STAMP(threadIdx.x == 0, 1);
-            terms.load(consumer.queries(piece));
-        });
-        STAMP(threadIdx.x == 0, 2);
+        Plan plan(memory, a, chunk, lane, false, [&](const DecodePiece& piece) { terms.load(consumer.queries(piece)); });
         grid_dependency_release();
         consumer.consume(plan, terms);
     } else {
@@ -83,7 +66,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
             if (a.pace_set >= 0 && plan.any && plan.walk.end - plan.walk.begin >= kPacedPages) {
                 unsigned long long* const word = &pace_words[a.pace_set];
                 Pace pace = lane == 0 ? Pace(word) : Pace();
-                producer.copy_all(plan, numbers, [&] { pace.step(word, CODED_PACE); });
+                producer.copy_all(plan, numbers, [&] { pace.step(word, PACE); });
                 if (lane == 0) pace.end(word);
             } else {
                 producer.copy_all(plan, numbers, [] {});
@@ -94,19 +77,16 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     if (a.cluster > 1) cluster_barrier();   // the others have read what they need of this block
 }
 
-/// Let the chunks of equal requests of `steps` pages be those of a cluster, if so many clusters run at a time as there are requests and
-/// that takes little longer than more chunks would. `most_clusters` of a number of blocks.
+/// Let the chunks of equal requests of `steps` pages be those of a cluster, if so many clusters run at a time as there are requests: as
+/// many as they have, or eight where more would save a block few pages. `most_clusters` of a number of blocks.
 template <class Schedule, class Most>
 void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clusters) {
-    constexpr int kSaturating = 88;   // blocks that read as fast as memory can
-    constexpr int kMergePages = 3;    // that a block does while a second kernel merges
-    const auto longest = [&](int blocks) { return std::max(ceil_div(steps, blocks), schedule.batch * steps / kSaturating); };
+    constexpr int kMergePages = 3;   // that a block does while a second kernel merges
     for (const int blocks : kClusters) {
-        if (blocks > schedule.shares || (CODED_FEWER == 0 && blocks < schedule.shares)) continue;
-        if (longest(blocks) > longest(schedule.shares) + kMergePages) return;
+        if (blocks > schedule.shares || (blocks < schedule.shares && blocks < kClusters[0])) continue;
+        if (ceil_div(steps, blocks) > ceil_div(steps, schedule.shares) + kMergePages) continue;
         const int clusters = most_clusters(blocks);
         if (clusters < schedule.batch) continue;
-        if (ceil_div(steps, ceil_div(steps, blocks)) != blocks) continue;   // one of them would have nothing
         schedule.groups = std::min(schedule.groups / blocks, clusters) * blocks;
         schedule.share(steps, blocks);
         const int even = ceil_div(schedule.batch * (steps + Schedule::kStartSteps), schedule.groups);
@@ -140,17 +120,15 @@ int launch_coded_pages(
     a.cluster = 1;
     a.pace_set = -1;
     if constexpr (Shape::kRows == 16) {
-        const int fewer = a.schedule.groups - CODED_SPARE / a.row_tiles;
-        if (CODED_SPARE > 0 && fewer > batch && PageSchedule::shares_of(fewer, batch, a.max_blocks) == a.schedule.shares) {
-            a.schedule.groups = fewer;
-        }
-        if (CODED_CLUSTER != 0 && a.row_tiles == 1) {
+        if (a.row_tiles == 1) {
             const auto most_clusters = [&](int blocks) {
                 return clusters_at_a_time<Shape>(kernel, device, Shape::kThreads, blocks, Shape::kSharedBytes);
             };
             choose_cluster(a.schedule, a.cluster, a.max_blocks, most_clusters);
         }
-        if (CODED_PACE != 0 && a.schedule.groups > 0) a.pace_set = part_count_set(workspace);
+        // With few requests a block starts too late to work anything out before its wait ends.
+        a.guess = a.schedule.groups / batch + 1 < kLongList;
+        if (PACE != 0 && a.schedule.groups > 0) a.pace_set = part_count_set(workspace);
     }
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {

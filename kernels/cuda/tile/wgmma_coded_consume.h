@@ -195,7 +195,6 @@ struct CodedConsumer : CodedProducts<Shape> {
         if (pages > 0) {
             terms.template store<Shape>(memory, both_barrier);   // where the exchange of the piece before was
             both_barrier();
-            STAMP(threadIdx.x == 0, 4);
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
 
@@ -208,8 +207,6 @@ struct CodedConsumer : CodedProducts<Shape> {
             const uint32_t slots[2] = {memory.slot(indices[0]), memory.slot(indices[1])};
             mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
             mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
-            STAMP(threadIdx.x == 0 && own < 2, 5);
-            STAMP(threadIdx.x == 0, 6);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
 
@@ -233,7 +230,6 @@ struct CodedConsumer : CodedProducts<Shape> {
             arrive(memory.empty(indices[1]));
         }
         tile += pages;
-        STAMP(threadIdx.x == 0, 7);
         // Its addresses are made anew: kept throughout the loop they would spill.
         const int thread = recomputed_thread();
         const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
@@ -322,9 +318,7 @@ struct CodedConsumer : CodedProducts<Shape> {
 #pragma unroll
                 for (int block = 0; block < kHalfBlocks; ++block) *reinterpret_cast<float2*>(to + block * 64) = sums[slot][block];
             }
-            STAMP(threadIdx.x == 0, 8);
             cluster_barrier();
-            STAMP(threadIdx.x == 0, 12);
             if (a.cluster == 2) {
                 gather_parts<Shape, 2>(memory, a, piece.request);
             } else if (a.cluster == 3) {
@@ -373,7 +367,6 @@ struct CodedConsumer : CodedProducts<Shape> {
             plan.next();
             if (plan.any) terms.load(queries(next));
         }
-        STAMP(threadIdx.x == 0, 9);
         if (a.cluster > 1 && !gathered) cluster_barrier();
     }
 };

@@ -11,10 +11,6 @@
 #include "ptx/turn.h"
 #include "tile/wgmma_coded_shape.h"
 
-#ifndef CODED_GUESS
-#define CODED_GUESS 1
-#endif
-
 template <class Shape>
 struct CodedPlan {
     using Arguments = typename Shape::Arguments;
@@ -27,7 +23,7 @@ struct CodedPlan {
     bool copied;         // whether the copied lengths are right
 
     static __device__ __forceinline__ bool copies(const Arguments& a) {
-        return CODED_GUESS != 0 && a.schedule.batch <= Shape::kMostLengths;
+        return a.guess && a.schedule.batch <= Shape::kMostLengths;
     }
 
     /// By all threads of the block: the lengths as they are now.

@@ -30,7 +30,6 @@ struct CodedProducer {
     template <class Step>
     __device__ __forceinline__ void copy(const DecodePiece& piece, PageNumbers numbers, int tokens, Step step) {
         int left = tokens - piece.steps.begin * Shape::kTokens;
-        STAMP(lane == 0, 10);
         for (int page = 0; page < pages(piece); ++page) {
             if (lane == 0) step();
             const uint8_t* from = a.cache + static_cast<size_t>(numbers.of(page)) * (CodedRow::kPage * CodedRow::kBytes);
@@ -47,8 +46,6 @@ struct CodedProducer {
                     parity ^= 1;
                 }
             }
-            STAMP(lane == 0 && page == 0, 3);
-            STAMP(lane == 0, 11);
             numbers.pass(page);
         }
     }

@@ -9,31 +9,6 @@
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_shape.h"
 
-#ifdef CODED_STAMPS
-static __device__ unsigned coded_stamps[2][160][16], coded_calls[160];
-__device__ __forceinline__ int& coded_parity() {
-    __shared__ int parity;
-    return parity;
-}
-__device__ __forceinline__ void coded_stamp(int place) {
-    unsigned now, sm;
-    asm volatile("mov.u32 %0, %%globaltimer_lo;\n" : "=r"(now)::"memory");
-    if (place == 0) {
-        coded_parity() = coded_calls[blockIdx.x]++ & 1;
-        asm volatile("mov.u32 %0, %%smid;\n" : "=r"(sm));
-        coded_stamps[coded_parity()][blockIdx.x][13] = sm;
-    }
-    coded_stamps[coded_parity()][blockIdx.x][place] = now;
-}
-extern "C" int stamps(void* out) { return (int)cudaMemcpyFromSymbol(out, coded_stamps, sizeof coded_stamps); }
-#define STAMP(condition, place) \
-    do { \
-        if (condition) coded_stamp(place); \
-    } while (0)
-#else
-#define STAMP(condition, place)
-#endif
-
 /// 16 query rows by whole pages of 64 tokens, which two warpgroups take in turns. kSlots slots of half a page lie in shared memory,
 /// rows as they are in the cache.
 template <int kSlots_>

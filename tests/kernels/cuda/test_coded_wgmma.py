@@ -75,7 +75,7 @@ def test_it_cuts_the_line_of_pages(mla, size, processors, together):
     (case(1, 16, 1700), 2, False),           # so many pages that blocks keep step
     (case(3, 16, 64), 8, False),             # a block without pages in each; a cluster without a request
     (case(2, 16, 600), 7, False),            # three
-    (case(1, 16, 600), 11, False),           # eight, though there are more
+    (case(1, 16, 600), 11, False),           # eight instead of ten, of which three have no page
     (case(2, 16, 600, "ragged"), 4, True),   # clusters of two, but chunks anywhere
     (case(2, 16, 700, "mixed"), 8, True),
 ], ids=name)
@@ -86,13 +86,13 @@ def test_clusters_add_up_parts_of_equal_requests(mla, size, processors, parts):
 
 @emulated
 @pytest.mark.parametrize(("size", "processors", "blocks", "parts"), [
-    (case(2, 16, 500), 8, 4, False), (case(2, 16, 500), 8, 2, True), (case(1, 16, 700), 9, 2, True),
+    (case(1, 16, 600), 11, 8, True), (case(2, 16, 500), 8, 2, True), (case(1, 16, 700), 9, 2, True),
 ], ids=name)
-def test_clusters_are_smaller_where_larger_ones_have_no_room(mla, size, processors, blocks, parts):
+def test_a_second_kernel_merges_where_clusters_have_no_room(mla, size, processors, blocks, parts):
     mla.library.emulation_refuse(blocks)
     try:
         mla.check(size, processors=processors, workspace_bytes=space(size, processors))
-        assert mla.used_workspace == parts   # without clusters the second kernel merges
+        assert mla.used_workspace == parts
     finally:
         mla.library.emulation_refuse(0)
 
@@ -227,7 +227,7 @@ class TestCompiled:
             assert re.search(r"HGMMA\.64x\d+x16\.F32\.BF16 R\d+, R\d+, gdesc", body)   # rotary columns
             assert "LDSM.16.MT88.4" in body          # values
             assert "UBLKCP" in body
-        for body in bodies(made[1], "coded_pages"):      # 16 rows' keys: not converted; operands' places: known of a warp
+        for body in bodies(made[1], "coded_pages"):      # 16 rows: addresses of a warp, keys not converted
             products = body[body.index("GMMA"):body.rindex("GMMA")]
             assert products.count("R2UR") < 20
             assert re.search(r"QGMMA\.64x16x32\.F32\.E4M3\.E4M3 R\d+, R\d+, gdesc", body)
