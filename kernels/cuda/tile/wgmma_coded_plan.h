@@ -3,7 +3,7 @@
 //
 // A block knows its first piece only after some 2000 cycles of arithmetic on the requests' lengths. So it copies the lengths to shared
 // memory as they are when it starts, which may be before the kernel that writes them has ended, and works with these; then it waits
-// for that kernel, reads them again, and starts anew if any is another.
+// for that kernel, reads them again, and starts anew if any is another. Not with few requests (CodedArguments::guess).
 #pragma once
 
 #include "ptx/grid_dependency.h"
