@@ -36,6 +36,7 @@ template <int kTokens_, int kStartSteps_, int kLeastSteps_, bool kQuick_ = kQuic
 struct DecodeScheduleOf {
     static constexpr int kTokens = kTokens_, kStartSteps = kStartSteps_, kLeastSteps = kLeastSteps_;
     static constexpr bool kQuick = kQuick_;
+    static constexpr bool kPages = kTokens == 64;   // whose chunks of equal requests may be `gathered`
 
     const int* seqlens;  // [batch]
     int batch, longest;  // longest: tokens a request may have
@@ -106,7 +107,7 @@ struct DecodeScheduleOf {
             DecodeCut cut = {even, kStartSteps, most, 0, 0};
             if (equal && shares > 0) {
                 const int chunk = ceil_div(most, shares);
-                if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most, shares, 0};
+                if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most, kPages ? shares : 0, 0};
             } else if (equal) {
                 const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
                 if (chunk <= even + slack) cut.chunk = chunk;
@@ -235,8 +236,9 @@ struct DecodeParts {
     __device__ __forceinline__ PartList of(int request, int in_request, const DecodeCut& cut, int before) const {
         const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
         const long long pitch = rows_per_request;
-        return {first == last || (cut.shares != 0 && schedule.gathered != 0) ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request,
-                first * pitch + in_request, pitch};
+        const bool merged = first == last || (cut.shares != 0 && schedule.gathered != 0);
+        return {merged ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request, first * pitch + in_request,
+                pitch};
     }
 
     /// Calls `each(request)` for every request with `least` parts or more, in order. All lanes of all warps call it together.
