@@ -139,7 +139,13 @@ int launch_coded_pages(
     const int error = launch_cluster(
         kernel, static_cast<int>(blocks), Shape::kThreads, a.cluster, Shape::kSharedBytes, early, queue, a);
     if (error != 0 || a.schedule.groups == 0) return error;
-    const auto& s = a.schedule;
-    const PageSchedule schedule = {s.seqlens, s.batch, s.longest, s.groups, s.slack, s.shares, 0, 0, 0, s.gathered};
+    PageSchedule schedule{};   // the merge has time for divisions
+    schedule.seqlens = a.schedule.seqlens;
+    schedule.batch = batch;
+    schedule.longest = a.schedule.longest;
+    schedule.groups = groups;
+    schedule.slack = a.schedule.slack;
+    schedule.shares = a.schedule.shares;
+    schedule.gathered = a.schedule.gathered;
     return launch_latent_merge({schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);
 }
