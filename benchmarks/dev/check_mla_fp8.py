@@ -9,12 +9,14 @@
 
 LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one
 that starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those
-of check_attention.py. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
+of check_attention.py, and calls that start before the kernel that writes their lengths does so. Times: CUDA-graph
+replays over more than twice L2, contestants in turns in one process.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
 import math
 import subprocess
 import sys
@@ -33,11 +35,13 @@ CHECKS = [
     mla(3, 64, 65), mla(4, 64, 300, "mixed", 2, 1), mla(2, 128, 100, "ragged", 2, 1), mla(5, 128, 1000, "mixed"),
     mla(7, 64, 3001, "mixed", 2, 1), mla(32, 16, 4096, "mixed"), mla(128, 16, 500, "ragged"), mla(128, 16, 2048),
     mla(1, 16, 16384, "uniform", 2, 1), mla(128, 128, 512, "mixed", 2, 1), mla(16, 128, 2048, "ragged"),
+    mla(64, 16, 700), mla(4, 16, 1024), mla(32, 16, 1000), mla(33, 16, 64), mla(64, 16, 1024, "ragged"),
 ]
 TIMED = [
     mla(128, 16, 4096), mla(128, 16, 8192), mla(64, 16, 8192), mla(32, 16, 8192), mla(4, 16, 8192), mla(4, 16, 1024),
     mla(1, 16, 32768), mla(128, 16, 8192, "ragged"), mla(128, 64, 4096), mla(128, 128, 4096), mla(32, 128, 8192),
     mla(64, 128, 8192, "ragged"), mla(1, 128, 32768), mla(64, 16, 4096, "uniform", 2, 1),
+    mla(64, 16, 8192, "ragged"), mla(32, 16, 8192, "ragged"),
 ]
 
 
@@ -61,6 +65,9 @@ def build(folder: Path, labels: list[str], nvcc: str) -> int:
             str(ROOT / f"kernels/cuda/{problem_of(label)}/{variant}.cu"), "-o", str(folder / f"{label}.so"),
         ]
         jobs.append((label, subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
+    late = [nvcc, "-std=c++17", "-O3", "-Xcompiler", "-fPIC", "-shared", "-cudart", "static", "-gencode",
+            "arch=compute_90a,code=sm_90a", str(ROOT / "benchmarks/dev/late_lengths.cu"), "-o", str(folder / "late.so")]
+    jobs.append(("late", subprocess.Popen(late, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)))
     failed = 0
     for label, process in jobs:
         log, _ = process.communicate(timeout=200)
@@ -90,6 +97,42 @@ def check(folder: Path, label: str, problems: dict[str, Problem]) -> int:
                 if message.startswith("status"):
                     return 1
     base.say(f"{label}: {3 * len(CHECKS)} runs, {wrong} wrong")
+    return int(wrong > 0)
+
+
+def late(folder: Path, label: str, problems: dict[str, Problem]) -> int:
+    """Calls whose lengths are written while they run, by themselves and captured: others stand there before."""
+    kernel, problem = load(folder, problems, label), problems[problem_of(label)]
+    write, wrong = ctypes.CDLL(str(folder / "late.so")).late_lengths, 0
+    cases = mla(32, 16, 2000), mla(64, 16, 1500, "ragged"), mla(128, 16, 300, "mixed"), mla(3, 16, 5000, "ragged")
+    for case in cases:
+        data = problem.data(case, seed=7)
+        expected = problem.reference.expected(data, sample=1000)
+        lengths, true = data[3], data[3].clone()
+        keep: list[Any] = []
+        call = bound(kernel, case, [data], problem.binding.workspace_bytes(case), keep)[0]
+        outputs = keep[0][1]
+
+        def both(lengths: torch.Tensor = lengths, true: torch.Tensor = true, call: Callable[[], int] = call) -> int:
+            queue = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+            status = write(ctypes.c_void_p(lengths.data_ptr()), ctypes.c_void_p(true.data_ptr()), len(true),
+                           ctypes.c_longlong(60000), queue)
+            return int(status) or call()
+
+        graph = base.capture([both])
+        for before in (torch.zeros_like(true), torch.full_like(true, case["sk"]), true.flip(0), true + 1):
+            for run in (both, graph.replay):
+                lengths.copy_(before)
+                for output in outputs.values():
+                    output.fill_(math.nan)
+                torch.cuda.synchronize()
+                run()
+                torch.cuda.synchronize()
+                passed, message = problem.reference.check_outputs(expected, tuple(outputs.values()))
+                wrong += not passed
+                if not passed:
+                    base.say(f"WRONG late [{label}] {case}: {message[:300]}")
+    base.say(f"{label}: lengths written late, 32 runs, {wrong} wrong")
     return int(wrong > 0)
 
 
@@ -138,7 +181,7 @@ def bound(
 
 
 def time_all(
-    folder: Path, labels: list[str], problems: dict[str, Problem], seconds: float, whole: bool, cases: str,
+    folder: Path, labels: list[str], problems: dict[str, Problem], seconds: float, whole: bool, cases: str, least: int,
 ) -> None:
     kernels = [load(folder, problems, label) for label in labels]
     cache = torch.cuda.get_device_properties(0).L2_cache_size
@@ -157,7 +200,7 @@ def time_all(
                 contestants[kernel.label] = bound(kernel, case, sets, full, keep)
                 if whole and kernel.label in ("bf16", "ours"):
                     contestants[kernel.label + " whole"] = bound(kernel, case, sets, 0, keep)
-        result = base.race(contestants)
+        result = base.race({label: calls * math.ceil(least / len(calls)) for label, calls in contestants.items()})
         moved = problems["mla_decode_fp8"].binding.bytes_moved(case) * 1e-3
         short = " ".join(str(value) for value in case.values())
         base.say(f"{short}: " + "  ".join(f"{name} {us:.1f} ({moved / us:.0f})" for name, us in result.items()))
@@ -171,6 +214,7 @@ def main() -> int:
     parser.add_argument("labels", nargs="+")
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
     parser.add_argument("--cases", default="", help="numbers of the timed cases, with commas between; all by default")
+    parser.add_argument("--calls", type=int, default=16, help="of a graph, at least: those of 2 show its start and end")
     parser.add_argument("--whole", action="store_true", help="time bf16 and ours without a workspace, too")
     parser.add_argument("--nvcc", default="nvcc")
     options = parser.parse_args()
@@ -178,7 +222,7 @@ def main() -> int:
         return build(options.folder, options.labels, options.nvcc)
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
-        return max(check(options.folder, label, problems) for label in options.labels)
+        return max(wrong(options.folder, label, problems) for label in options.labels for wrong in (check, late))
     if options.what == "once":
         case = TIMED[int(options.cases)]
         kernel = load(options.folder, problems, options.labels[0])
@@ -188,7 +232,7 @@ def main() -> int:
         accuracy(options.folder, options.labels, problems)
         return 0
     base.say(base.clocks())
-    time_all(options.folder, options.labels, problems, options.seconds, options.whole, options.cases)
+    time_all(options.folder, options.labels, problems, options.seconds, options.whole, options.cases, options.calls)
     base.say(f"{base.clocks()} | {base.elapsed():.1f} s")
     return 0
 

@@ -5,6 +5,7 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune FEW_SLACK=3,0
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL tune PACE=2,0,3,6
 //
 // Algorithm. The rows of a request are its heads times its queries. A token's latent columns are 512 e4m3 codes with a scale for
 // each group of 128, the rotary ones bf16. Scores are S^T = K Q^T, [64 tokens, rows], the output is O^T = V^T P^T, [512 columns,
@@ -32,8 +33,13 @@
 //   64         the others                             6                214 KB
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
-// them, or alike, where that costs little. A second kernel merges parts in a fixed order (tile/latent_merge.h); both start
-// beside the end of the kernel before.
+// them, or alike, where that costs little. Parts are merged in a fixed order: with 16 rows, where equal requests have two, three or four
+// chunks each, or eight and short ones, by the blocks of a cluster through their shared memory (tile/wgmma_coded_gather.h), else by a
+// second kernel (tile/latent_merge.h). With 16 rows blocks keep in step (tile/pace.h), since multiprocessors do not get equal shares
+// of memory.
+//
+// Kernels start beside the end of the one before. With 16 rows and 19 requests or more a block then works out its first piece from the
+// lengths as they are, and again if they are others when that kernel has ended (tile/wgmma_coded_plan.h).
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest
@@ -45,16 +51,19 @@
 
 #include <cstdint>
 
-#include "tile/decode_call.h"
-#include "tile/wgmma_coded.h"
-#include "tile/wgmma_coded_wide.h"
-
 #ifndef FEW_SLACK
 #define FEW_SLACK 3  // pages by which chunks may grow so that equal requests need not be merged
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
 #endif
+#ifndef PACE
+#define PACE 2  // half pages by which a block of 16 rows may be ahead of the average; 0: any
+#endif
+
+#include "tile/decode_call.h"
+#include "tile/wgmma_coded.h"
+#include "tile/wgmma_coded_wide.h"
 
 extern "C" int mla_decode_fp8(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
@@ -66,16 +75,16 @@ extern "C" int mla_decode_fp8(
     const long long rows = call.rows();
     if (!call.valid(2, 1 << 28) || rows % 16 != 0 || rows > (1 << 20)) return kUnsupportedShape;  // pages are counted in int
     if (!DecodeCall::aligned(workspace)) return kUnsupportedShape;
-    const auto a = call.arguments<CodedArguments<PageSchedule>>();
     using Rows64 = CodedWide<64, 6>;
     using Rows32 = CodedWide<32, 8>;
     if (rows % 64 == 0) {
         return launch_coded_pages<Rows64>(
-            coded_wide<Rows64>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+            coded_wide<Rows64>, call.arguments<Rows64::Arguments>(), FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
     }
     if (rows % 32 == 0) {
         return launch_coded_pages<Rows32>(
-            coded_wide<Rows32>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+            coded_wide<Rows32>, call.arguments<Rows32::Arguments>(), FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
     }
-    return launch_coded_pages<Rows16>(coded_pages<Rows16>, a, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+    return launch_coded_pages<Rows16>(
+        coded_pages<Rows16>, call.arguments<Rows16::Arguments>(), FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
 }

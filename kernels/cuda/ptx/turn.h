@@ -46,3 +46,17 @@ __device__ __forceinline__ unsigned look_at(const unsigned* number) {
     asm volatile("ld.acquire.gpu.global.u32 %0, [%1];\n" : "=r"(now) : "l"(number) : "memory");
     return now;
 }
+
+/// A number in L2, without any order: what was there at some time, whatever this multiprocessor has read before.
+__device__ __forceinline__ int peek(const int* number) {
+    int now;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];\n" : "=r"(now) : "l"(number) : "memory");
+    return now;
+}
+
+/// A number that other blocks change, without any order.
+__device__ __forceinline__ unsigned long long look_at_wide(const unsigned long long* number) {
+    unsigned long long now;
+    asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];\n" : "=l"(now) : "l"(number) : "memory");
+    return now;
+}

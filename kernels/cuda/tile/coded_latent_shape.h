@@ -41,6 +41,9 @@ struct CodedArguments {
     SplitWorkspace parts;  // rows as DecodeParts orders them
     int seqlen_q, heads, max_blocks;
     int row_tiles;  // blocks of a group
+    int cluster;    // blocks that add up their parts of a request in shared memory, where requests are cut alike
+    int pace_set;   // which of tile/pace.h; -1: none
+    bool guess;     // whether blocks work with the lengths as they are before the kernel before has ended
     bool causal;
     float scale;  // softmax_scale * log2(e)
 };

@@ -36,9 +36,11 @@ struct DecodeCut {
 };
 
 /// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
-template <int kTokens_, int kStartSteps_, int kLeastSteps_>
+template <int kTokens_, int kStartSteps_, int kLeastSteps_, bool kQuick_ = kQuickCut>
 struct DecodeScheduleOf {
     static constexpr int kTokens = kTokens_, kStartSteps = kStartSteps_, kLeastSteps = kLeastSteps_;
+    static constexpr bool kQuick = kQuick_;
+    static constexpr bool kPages = kTokens == 64;   // whose chunks of equal requests may be `gathered`
 
     const int* seqlens;  // [batch]
     int batch, longest;  // longest: tokens a request may have
@@ -49,15 +51,17 @@ struct DecodeScheduleOf {
     // the next number above 2^20 / shares.
     int full, full_chunk, share_inverse;
     DecodeCut expected;  // of requests of `full` steps each, where a group has one piece; 0 steps: not known
-
+    int gathered;        // whether the blocks that cut equal requests alike merge them, too
 
     /// So many that `groups` suffice, and no more than a request of `steps` has use for.
     static int shares_of(int groups, int batch, int steps) {
         return groups < batch || steps < 1 ? 0 : ceil_div(steps, ceil_div(steps, groups / batch));
     }
     /// Set `shares` for requests of up to `steps`; groups and batch are.
-    void share(int steps) {
-        shares = shares_of(groups, batch, steps);
+    void share(int steps) { share(steps, shares_of(groups, batch, steps)); }
+    /// The same with a number of chunks that is given; `groups` are enough.
+    void share(int steps, int chunks) {
+        shares = chunks;
         full = shares == 0 ? 0 : steps;
         full_chunk = shares == 0 ? 0 : ceil_div(steps, shares);
         share_inverse = shares == 0 ? 0 : ceil_div(1 << 20, shares);
@@ -96,11 +100,11 @@ struct DecodeScheduleOf {
             all += count;
             part += b < request ? count : 0;
         };
-        if (kQuickCut && batch == 1) {
+        if (kQuick && batch == 1) {
             before = 0;
             return cut_line(steps(0), steps(0));
         }
-        if constexpr (kQuickCut) {
+        if constexpr (kQuick) {
 #pragma unroll 1
             for (int first = lane; first < batch; first += 128) {
                 int count[4];   // read at once
@@ -123,17 +127,17 @@ struct DecodeScheduleOf {
         return cut;
     }
 
-    /// The same of a line of `all` steps, of which `most` are one request's. With QUICK_CUT nothing is divided where requests are
+    /// The same of a line of `all` steps, of which `most` are one request's. With kQuick nothing is divided where requests are
     /// equal and either as long as the host expected or one to a chunk: a division is 25 instructions that every launch waits for.
     WARPWAVE_HOST_DEVICE DecodeCut cut_line(int all, int most) const {
         const bool equal = all == batch * most && most > 0;
         const int line = all + batch * kStartSteps;
-        if constexpr (!kQuickCut) {
+        if constexpr (!kQuick) {
             const int even = max(kLeastSteps, ceil_div(line, groups));
             DecodeCut cut = {even, kStartSteps, most, 0, 0};
             if (equal && shares > 0) {
                 const int chunk = ceil_div(most, shares);
-                if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most, 0, 0};
+                if (chunk + kStartSteps <= even + slack) cut = {chunk, shares * chunk - most, most, kPages ? shares : 0, 0};
             } else if (equal) {
                 const int request_steps = most + kStartSteps, chunk = ceil_div(even, request_steps) * request_steps;
                 if (chunk <= even + slack) cut.chunk = chunk;
@@ -181,6 +185,7 @@ struct DecodeWalk {
     int begin, end;      // the group's chunk
     int extra;           // steps that starting a request counts for
     int known;           // steps of every request; -1: its length says it
+    int shares;          // of equal requests that are cut alike, into how many chunks each is
 
     /// The piece of a group, where requests are as the host expected.
     template <class Schedule>
@@ -190,13 +195,15 @@ struct DecodeWalk {
         end = begin + cut.chunk;
         extra = cut.start;
         known = cut.most;
+        shares = cut.shares;
         request = cut.whole != 0 ? group : group * schedule.share_inverse >> 20;
         start = request * (cut.most + extra);
     }
 
+    DecodeWalk() = default;
     template <class Schedule>
     __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane)
-        : request(group), start(0), extra(Schedule::kStartSteps), known(-1) {
+        : request(group), start(0), extra(Schedule::kStartSteps), known(-1), shares(0) {
         if (schedule.groups == 0) {
             begin = 0;
             end = 1;  // ends behind the group's own request, whatever its length
@@ -213,8 +220,9 @@ struct DecodeWalk {
         begin = group * cut.chunk;
         end = begin + cut.chunk;
         extra = cut.start;
+        shares = cut.shares;
         // The first request that ends behind the chunk's begin.
-        if (cut.whole != 0 || (cut.shares != 0 && schedule.share_inverse != 0)) {
+        if (Schedule::kQuick && (cut.whole != 0 || (cut.shares != 0 && schedule.share_inverse != 0))) {
             request = cut.whole != 0 ? group : group * schedule.share_inverse >> 20;
             start = request * (cut.most + extra);
             return;
@@ -278,8 +286,9 @@ struct DecodeParts {
     __device__ __forceinline__ PartList of(int request, int in_request, const DecodeCut& cut, int before) const {
         const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
         const long long pitch = rows_per_request;
-        return {first == last ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request,
-                first * pitch + in_request, pitch};
+        const bool merged = first == last || (cut.shares != 0 && schedule.gathered != 0);
+        return {merged ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request, first * pitch + in_request,
+                pitch};
     }
 
     /// Calls `each(request)` for every request with `least` parts or more, in order. All lanes of all warps call it together.

@@ -7,6 +7,8 @@
 
 #include "ceil_div.h"
 #include "launch.h"
+#include "ptx/cluster.h"
+#include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
@@ -14,8 +16,13 @@
 #include "ptx/warpgroup_registers.h"
 #include "tile/latent_merge.h"
 #include "tile/launch_cluster.h"
+#include "tile/pace.h"
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
+
+
+constexpr int kClusters[] = {8, 4, 3, 2};   // blocks that add up their parts in shared memory
+constexpr int kPacedPages = 12;             // chunks of fewer pages are not kept in step
 
 /// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
 template <class Shape>
@@ -30,20 +37,63 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
             mbarrier_init(memory.empty(slot), 4);
         }
         for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
+        mbarrier_init(memory.checked(), 1);
         mbarrier_fence_init();
     }
+    using Plan = CodedPlan<Shape>;
+    Plan::copy_lengths(memory, a);
     __syncthreads();
     if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    grid_dependency_wait();
-    grid_dependency_release();
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
         const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};
-        consumer.consume();
+        QueryTerms terms;
+        Plan plan(memory, a, chunk, lane, false, [&](const DecodePiece& piece) { terms.load(consumer.queries(piece)); });
+        grid_dependency_release();
+        consumer.consume(plan, terms);
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == kWarps) produce_codes<Shape>(memory, a, chunk, lane);
+        if (warp == kWarps) {
+            CodedProducer<Shape, CodedMemory<Shape>> producer = {memory, a, lane};
+            PageNumbers numbers(a.block_table, 0, lane);
+            Plan plan(memory, a, chunk, lane, true, [&](const DecodePiece& piece) {
+                const int* table = producer.table(piece);
+                compute_now(table);   // not before the wait
+                numbers = PageNumbers(table, producer.pages(piece), lane);
+            });
+            grid_dependency_release();
+            if (a.pace_set >= 0 && plan.any && plan.walk.end - plan.walk.begin >= kPacedPages) {
+                unsigned long long* const word = &pace_words[a.pace_set];
+                Pace pace = lane == 0 ? Pace(word) : Pace();
+                producer.copy_all(plan, numbers, [&] { pace.step(word, PACE); });
+                if (lane == 0) pace.end(word);
+            } else {
+                producer.copy_all(plan, numbers, [] {});
+            }
+        }
+        if (a.cluster > 1) cluster_barrier();
+    }
+    if (a.cluster > 1) cluster_barrier();   // the others have read what they need of this block
+}
+
+/// Let the chunks of equal requests of `steps` pages be those of a cluster, if so many clusters run at a time as there are requests: as
+/// many as they have, or eight where more would save a block few pages. `most_clusters` of a number of blocks.
+template <class Schedule, class Most>
+void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clusters) {
+    constexpr int kMergePages = 3;   // that a block does while a second kernel merges
+    for (const int blocks : kClusters) {
+        if (blocks > schedule.shares || (blocks < schedule.shares && blocks < kClusters[0])) continue;
+        if (ceil_div(steps, blocks) > ceil_div(steps, schedule.shares) + kMergePages) continue;
+        const int clusters = most_clusters(blocks);
+        if (clusters < schedule.batch) continue;
+        schedule.groups = std::min(schedule.groups / blocks, clusters) * blocks;
+        schedule.share(steps, blocks);
+        const int even = ceil_div(schedule.batch * (steps + Schedule::kStartSteps), schedule.groups);
+        schedule.slack = std::max(schedule.slack, schedule.full_chunk + Schedule::kStartSteps - even);
+        schedule.gathered = 1;
+        cluster = blocks;
+        return;
     }
 }
 
@@ -66,7 +116,20 @@ int launch_coded_pages(
         SplitWorkspace::capacity(workspace_bytes, rows, CodedRow::kLatent) - batch, multiprocessors / a.row_tiles);
     a.schedule.groups = most < 2 ? 0 : static_cast<int>(most);
     a.schedule.slack = slack;
-    a.schedule.shares = PageSchedule::shares_of(a.schedule.groups, batch, a.max_blocks);
+    a.schedule.share(a.max_blocks);
+    a.cluster = 1;
+    a.pace_set = -1;
+    if constexpr (Shape::kRows == 16) {
+        if (a.row_tiles == 1) {
+            const auto most_clusters = [&](int blocks) {
+                return clusters_at_a_time<Shape>(kernel, device, Shape::kThreads, blocks, Shape::kSharedBytes);
+            };
+            choose_cluster(a.schedule, a.cluster, a.max_blocks, most_clusters);
+        }
+        // With few requests a block starts too late to work anything out before its wait ends.
+        a.guess = a.schedule.groups / batch + 1 < kLongList;
+        if (PACE != 0 && a.schedule.groups > 0) a.pace_set = part_count_set(workspace);
+    }
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, CodedRow::kLatent);
@@ -74,7 +137,15 @@ int launch_coded_pages(
     const long long blocks = static_cast<long long>(groups) * a.row_tiles;
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
     const int error = launch_cluster(
-        kernel, static_cast<int>(blocks), Shape::kThreads, 1, Shape::kSharedBytes, early, queue, a);
+        kernel, static_cast<int>(blocks), Shape::kThreads, a.cluster, Shape::kSharedBytes, early, queue, a);
     if (error != 0 || a.schedule.groups == 0) return error;
-    return launch_latent_merge({a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);
+    PageSchedule schedule{};   // the merge has time for divisions
+    schedule.seqlens = a.schedule.seqlens;
+    schedule.batch = batch;
+    schedule.longest = a.schedule.longest;
+    schedule.groups = groups;
+    schedule.slack = a.schedule.slack;
+    schedule.shares = a.schedule.shares;
+    schedule.gathered = a.schedule.gathered;
+    return launch_latent_merge({schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1}, multiprocessors, early, queue);
 }

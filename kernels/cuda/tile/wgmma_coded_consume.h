@@ -5,18 +5,25 @@
 
 #include "fp8.h"
 #include "online_softmax.h"
+#include "ptx/cluster.h"
+#include "ptx/compute_now.h"
 #include "ptx/exp2.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
 #include "tile/swizzle.h"
+#include "tile/wgmma_coded_gather.h"
+#include "tile/wgmma_coded_plan.h"
 #include "tile/wgmma_coded_products.h"
 #include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
 constexpr int kCodedGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kCodedBothBarrier = 3;   // both
+
+/// The part of a piece that the blocks of a cluster add up.
+constexpr int kGatheredPart = -1;
 
 /// A reference for exponents stays until a score exceeds it by a factor of 2^8.
 constexpr float kCodedSlack = 8.0f;
@@ -173,15 +180,20 @@ struct CodedConsumer : CodedProducts<Shape> {
         if (lane == 0) mbarrier_arrive(barrier);
     }
 
-    /// One piece of a request; `tile` counts all pages so far.
-    __device__ __forceinline__ void piece(const DecodePiece& piece, int part, uint32_t& tile) const {
-        const int length = a.schedule.tokens(piece.request), first_row = row_tile * Shape::kRows;
+    /// Where the queries of a piece are.
+    __device__ __forceinline__ const uint8_t* queries(const DecodePiece& piece) const {
+        int tile = row_tile;
+        compute_now(tile);   // 64 bits of it would be kept, and spill
+        return a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + tile * Shape::kRows) * (Row::kWidth * 2);
+    }
+
+    /// One piece of a request of `length` tokens; `tile` counts all pages so far.
+    __device__ __forceinline__ void piece(
+        const DecodePiece& piece, int length, const QueryTerms& terms, int part, uint32_t& tile) const {
+        const int first_row = row_tile * Shape::kRows;
         const int pages = piece.steps.end - piece.steps.begin;
         if (pages > 0) {
-            // They come where the exchange of the piece before was.
-            load_query_terms<Shape>(
-                memory, a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + first_row) * (Row::kWidth * 2),
-                both_barrier);
+            terms.template store<Shape>(memory, both_barrier);   // where the exchange of the piece before was
             both_barrier();
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
@@ -249,10 +261,8 @@ struct CodedConsumer : CodedProducts<Shape> {
         for (int block = 0; block < kHalfBlocks; ++block) {
 #pragma unroll
             for (int i = 0; i < Shape::kSums; i += i % 4 == 1 ? 3 : 1) {
-                const float(&from)[Shape::kSums] = out[block];
-                const float(&to)[Shape::kSums] = out[kHalfBlocks + block];
-                place(memory.exchange(group ^ 1), block, i) =
-                    group == 0 ? make_float2(to[i], to[i + 2]) : make_float2(from[i], from[i + 2]);
+                const float(&theirs)[Shape::kSums] = out[kHalfBlocks + block];
+                place(memory.exchange(group ^ 1), block, i) = make_float2(theirs[i], theirs[i + 2]);
             }
         }
         // Lane r has row r, and so has lane r + 16: one chain of dependent instructions instead of four.
@@ -280,11 +290,14 @@ struct CodedConsumer : CodedProducts<Shape> {
             other_factor[slot] = __shfl_sync(0xffffffffu, row_other, row_of(slot));
         }
         both_barrier();
+        const bool gathered = part == kGatheredPart;
         const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * (a.seqlen_q * a.heads) + first_row;
         if (warp == 0 && lane < 16 && group == 0) {
             const int at = first_row + row, query = a.seqlen_q == 1 ? 0 : at / a.heads, head = at - query * a.heads;
             const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-            (piece.whole() ? a.lse[index] : a.parts.lse[first + row]) = all.lse(a.scale);
+            float& to = gathered ? memory.part()[row * Shape::kPartPitch + Row::kLatent]
+                : piece.whole() ? a.lse[index] : a.parts.lse[first + row];
+            to = all.lse(a.scale);
         }
         float2 sums[kSlotsOfLane][kHalfBlocks];
 #pragma unroll
@@ -292,47 +305,68 @@ struct CodedConsumer : CodedProducts<Shape> {
             const int i = slot / 2 * 4 + slot % 2;
 #pragma unroll
             for (int block = 0; block < kHalfBlocks; ++block) {
-                const float x = group == 0 ? out[block][i] : out[kHalfBlocks + block][i];
-                const float y = group == 0 ? out[block][i + 2] : out[kHalfBlocks + block][i + 2];
                 const float2 theirs = place(memory.exchange(group), block, i);
-                sums[slot][block] = make_float2(x * factor[slot] + theirs.x * other_factor[slot],
-                                                y * factor[slot] + theirs.y * other_factor[slot]);
+                sums[slot][block] = make_float2(out[block][i] * factor[slot] + theirs.x * other_factor[slot],
+                                                out[block][i + 2] * factor[slot] + theirs.y * other_factor[slot]);
             }
         }
-        // Eight lanes have neighbouring columns of a row: whole sectors of 32 bytes.
         const size_t column = group * Shape::kHalf + warp * 16 + lane / 4 * 2;
+        if (gathered) {
 #pragma unroll
-        for (int slot = 0; slot < kSlotsOfLane; ++slot) {
-            const size_t at = (first + row_of(slot)) * Row::kLatent + column;
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+                float* const to = memory.part() + row_of(slot) * Shape::kPartPitch + column;
 #pragma unroll
-            for (int block = 0; block < kHalfBlocks; ++block) {
-                const float2& sum_of = sums[slot][block];
-                if (piece.whole()) {
-                    *reinterpret_cast<uint32_t*>(a.o + (at + block * 64) * 2) = Bf16::pack(sum_of.x, sum_of.y);
-                } else {
-                    *reinterpret_cast<float2*>(a.parts.o + at + block * 64) = sum_of;
-                }
+                for (int block = 0; block < kHalfBlocks; ++block) *reinterpret_cast<float2*>(to + block * 64) = sums[slot][block];
             }
+            cluster_barrier();
+            if (a.cluster == 2) {
+                gather_parts<Shape, 2>(memory, a, piece.request);
+            } else if (a.cluster == 3) {
+                gather_parts<Shape, 3>(memory, a, piece.request);
+            } else if (a.cluster == 4) {
+                gather_parts<Shape, 4>(memory, a, piece.request);
+            } else {
+                gather_parts<Shape, 8>(memory, a, piece.request);
+            }
+            return;
+        }
+        // Eight lanes have neighbouring columns of a row: whole sectors of 32 bytes.
+        const auto each = [&](auto store) {
+#pragma unroll
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) {
+                const size_t at = (first + row_of(slot)) * Row::kLatent + column;
+#pragma unroll
+                for (int block = 0; block < kHalfBlocks; ++block) store(at + block * 64, sums[slot][block]);
+            }
+        };
+        if (piece.whole()) {
+            each([&](size_t at, const float2& sum) { *reinterpret_cast<uint32_t*>(a.o + at * 2) = Bf16::pack(sum.x, sum.y); });
+        } else {
+            each([&](size_t at, const float2& sum) { *reinterpret_cast<float2*>(a.parts.o + at) = sum; });
         }
     }
 
-    /// All pieces of this block.
-    __device__ __forceinline__ void consume() const {
+    /// All pieces of this block; `terms` are asked for, of the first one. With a cluster its barrier is met once.
+    __device__ __forceinline__ void consume(CodedPlan<Shape>& plan, QueryTerms& terms) const {
         uint32_t tile = 0;
         const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
-        DecodeWalk walk(a.schedule, chunk, lane);
-        DecodePiece next;
-        while (walk.next(a.schedule, next)) {
-            const int part = next.part(a.schedule, chunk);
-            if (next.steps.begin >= next.steps.end && !next.whole()) {
+        const bool gathered = plan.alike() && plan.any;
+        DecodePiece& next = plan.piece;
+        while (plan.any) {
+            const int part = gathered ? kGatheredPart : next.part(a.schedule, chunk);
+            if (next.steps.begin >= next.steps.end && !next.whole() && !gathered) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
-                const int at = warp * 32 + lane;
-                if (group == 0 && at < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + row_tile * Shape::kRows + at] = -INFINITY;
+                int at = row_tile * Shape::kRows + lane;
+                compute_now(at);
+                if (group == 0 && warp == 0 && lane < Shape::kRows) {
+                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
                 }
-                continue;
+            } else {
+                piece(next, plan.schedule().tokens(next.request), terms, part, tile);
             }
-            piece(next, part, tile);
+            plan.next();
+            if (plan.any) terms.load(queries(next));
         }
+        if (a.cluster > 1 && !gathered) cluster_barrier();
     }
 };

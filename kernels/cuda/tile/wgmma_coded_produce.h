@@ -10,21 +10,28 @@
 #include "tile/coded_latent_shape.h"
 #include "tile/wgmma_latent_produce.h"
 
-/// Copy all pages of all pieces, half a page at a time, as slots become free. One warp.
+/// Copies pages, half a page at a time, as slots become free. One warp.
 template <class Shape, class Memory>
-__device__ __forceinline__ void produce_codes(
-    const Memory& memory, const typename Shape::Arguments& a, int chunk, int lane) {
+struct CodedProducer {
+    const Memory& memory;
+    const typename Shape::Arguments& a;
+    int lane;
+    uint64_t policy = policy_evict_first();
     uint32_t slot = 0, parity = 1;
-    const uint64_t policy = policy_evict_first();
-    DecodeWalk walk(a.schedule, chunk, lane);
-    DecodePiece piece;
-    while (walk.next(a.schedule, piece)) {
-        const int count = piece.steps.end - piece.steps.begin;
-        if (count <= 0) continue;
-        PageNumbers numbers(
-            a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin, count, lane);
-        int left = a.schedule.tokens(piece.request) - piece.steps.begin * Shape::kTokens;
-        for (int page = 0; page < count; ++page) {
+
+    static __device__ __forceinline__ int pages(const DecodePiece& piece) { return piece.steps.end - piece.steps.begin; }
+
+    /// Where the page numbers of a piece are.
+    __device__ __forceinline__ const int* table(const DecodePiece& piece) const {
+        return a.block_table + static_cast<size_t>(piece.request) * a.max_blocks + piece.steps.begin;
+    }
+
+    /// All pages of a piece of a request with so many `tokens`; `step` comes before each, by one lane.
+    template <class Step>
+    __device__ __forceinline__ void copy(const DecodePiece& piece, PageNumbers numbers, int tokens, Step step) {
+        int left = tokens - piece.steps.begin * Shape::kTokens;
+        for (int page = 0; page < pages(piece); ++page) {
+            if (lane == 0) step();
             const uint8_t* from = a.cache + static_cast<size_t>(numbers.of(page)) * (CodedRow::kPage * CodedRow::kBytes);
 #pragma unroll
             for (int half = 0; half < 2; ++half, from += Shape::kSlotBytes, left -= kSlotTokens) {
@@ -42,4 +49,24 @@ __device__ __forceinline__ void produce_codes(
             numbers.pass(page);
         }
     }
-}
+
+    /// All pieces of `plan`; `numbers` are the page numbers of the first one.
+    template <class Plan, class Step>
+    __device__ __forceinline__ void copy_all(Plan& plan, PageNumbers numbers, Step step) {
+        while (plan.any) {
+            const int count = pages(plan.piece);
+            if (count > 0) copy(plan.piece, numbers, plan.schedule().tokens(plan.piece.request), step);
+            plan.next();
+            if (plan.any) numbers = PageNumbers(table(plan.piece), pages(plan.piece), lane);
+        }
+    }
+
+    /// All pieces of `walk`.
+    __device__ __forceinline__ void copy_all(DecodeWalk walk) {
+        DecodePiece piece;
+        while (walk.next(a.schedule, piece)) {
+            if (pages(piece) <= 0) continue;
+            copy(piece, PageNumbers(table(piece), pages(piece), lane), a.schedule.tokens(piece.request), [] {});
+        }
+    }
+};

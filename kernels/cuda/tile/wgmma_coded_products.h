@@ -86,17 +86,25 @@ struct CodedProducts {
         }
     }
 
+    /// The columns that block `block` of the output has here: each group's own half of them comes first.
+    __device__ __forceinline__ int columns_of(int block) const {
+        const int turn = group * (Row::kLatent / 2);
+        return block * 64 + (block < Shape::kBlocks / 2 ? turn : -turn);
+    }
+
     /// out += codes^T weights^T. The transposing ldmatrix gives lane (g, t) columns 2g, 2g + 1 of tokens 2t, 2t + 1, a byte each;
     /// sorted by column they are rows g and g + 8 of the operand. `slots` are the halves of the page.
     __device__ __forceinline__ void multiply_values(Output& out, const uint32_t (&slots)[2]) const {
         constexpr int kSteps = Shape::kTokens / 16;  // products along the tokens
+        constexpr int kPlane = Shape::kWeightPlane / 16;     // in a descriptor
         const uint64_t weights = wgmma_operand(memory.weights(group, 0));
+        const uint64_t turn = group * (Row::kGroups / 2 * kPlane);
         const uint32_t in_slot = lane * Row::kBytes + warp * 16;
         uint32_t codes[kValueBuffers][kSteps][4];
         uint32_t loaded[2][2][4];  // [block % 2][half]
         const auto load = [&](int block) {
 #pragma unroll
-            for (int half = 0; half < 2; ++half) ldmatrix_x4_trans(loaded[block % 2][half], slots[half] + in_slot + block * 64);
+            for (int half = 0; half < 2; ++half) ldmatrix_x4_trans(loaded[block % 2][half], slots[half] + in_slot + columns_of(block));
         };
         load(0);
 #pragma unroll
@@ -115,7 +123,8 @@ struct CodedProducts {
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
                 Wgmma16<Shape::kRows, Fp16>::product(
-                    out[block], operands[step], weights + block / 2 * (Shape::kWeightPlane / 16) + step * 2, true);
+                    out[block], operands[step],
+                    weights + block / 2 * kPlane + (block < Shape::kBlocks / 2 ? turn : 0 - turn) + step * 2, true);
             }
             wgmma_commit();
         }

@@ -15,7 +15,8 @@ template <int kSlots_>
 struct CodedPages {
     static constexpr int kSlots = kSlots_;
     using Row = CodedRow;
-    using Arguments = CodedArguments<PageSchedule>;
+    using Schedule = DecodeScheduleOf<PageSchedule::kTokens, PageSchedule::kStartSteps, PageSchedule::kLeastSteps, true>;
+    using Arguments = CodedArguments<Schedule>;
     static constexpr int kRows = 16, kTokens = PageSchedule::kTokens;
     // Queries in the 128-byte swizzle: for each scale's 128 columns a panel of their larger e4m3 terms and one of the smaller ones
     // (tile/wgmma_coded_terms.h), then the rotary columns, bf16.
@@ -24,7 +25,7 @@ struct CodedPages {
     static constexpr int kBlocks = Row::kLatent / 64;    // 64 columns of the output: the rows of one product
     static constexpr int kSums = 8;                      // accumulators of a product in a thread
     static constexpr int kConsumers = 256, kThreads = kConsumers + 128;
-    static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
+    static constexpr int kConsumerRegisters = 224, kProducerRegisters = 56;
 
     static constexpr int kWeights = kPanels * kPanelBytes;           // [group of warps][scale][row][token], fp16, behind the queries
     static constexpr int kWeightPlane = kRows * 128;
@@ -38,13 +39,20 @@ struct CodedPages {
     static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kSharedBytes = kBarriers + kSlots * 16 + 2 * 8;  // [slot] full, [slot] empty, [group] read
+    static constexpr int kSame = kBarriers + kSlots * 16 + 3 * 8;     // behind [slot] full, [slot] empty, [group] read, checked
+    static constexpr int kLengths = kSame + 8;
+    static constexpr int kMostLengths = 1024;                         // of so many requests
+    static constexpr int kSharedBytes = kLengths + kMostLengths * 4;
 
     /// At the end of a piece the warpgroups exchange halves of the output's columns, fp32, in place of queries and weights. The
     /// pitch spreads the accumulators of a warp over all banks.
     static constexpr int kHalf = Row::kLatent / 2, kExchangePitch = kHalf + 4;  // floats
     static constexpr int kExchangeBytes = kRows * kExchangePitch * 4;
     static_assert(2 * kExchangeBytes <= kSlot, "the exchange fits where queries and weights were");
+
+    /// A part that blocks of a cluster add up, fp32, in place of pages: a row is its columns, then its LSE.
+    static constexpr int kPartPitch = Row::kLatent + 4;  // floats, spread over the banks as above
+    static_assert(kRows * kPartPitch * 4 <= kSlots * kSlotBytes, "a part fits where pages were");
     static_assert(kSlotBytes % 128 == 0 && kBarriers % 16 == 0, "bulk copies and barriers are aligned");
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
@@ -77,6 +85,10 @@ struct CodedMemory {
     __device__ __forceinline__ float* largest(int group) const {
         return reinterpret_cast<float*>(start + Shape::kLargest) + group * 4;
     }
+    __device__ __forceinline__ float* part() const { return reinterpret_cast<float*>(start + Shape::kSlot); }
+    /// Lengths as they were when the block started, and whether they still are.
+    __device__ __forceinline__ int* lengths() const { return reinterpret_cast<int*>(start + Shape::kLengths); }
+    __device__ __forceinline__ int* same() const { return reinterpret_cast<int*>(start + Shape::kSame); }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
 
     /// Half a page has landed; is read.
@@ -84,4 +96,6 @@ struct CodedMemory {
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(Shape::kSlots + slot); }
     /// A warpgroup's weights are read.
     __device__ __forceinline__ uint32_t read(int group) const { return full(2 * Shape::kSlots + group); }
+    /// same() is known.
+    __device__ __forceinline__ uint32_t checked() const { return full(2 * Shape::kSlots + 2); }
 };

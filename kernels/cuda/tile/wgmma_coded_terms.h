@@ -25,23 +25,36 @@ __device__ __forceinline__ void split_e4m3(const float (&x)[4], uint32_t& larger
     smaller = pack_e4m3(x[0] - low.x, x[1] - low.y, x[2] - high.x, x[3] - high.y);
 }
 
-/// The 16 query rows of a piece from `q` to shared memory, sixteen threads to a row: 32 latent columns each, and 4 rotary ones. The
-/// rows are divided by powers of two. The block's first 256 threads; they `meet` before they write, and afterwards.
+/// One thread's share of the 16 query rows of a piece, sixteen threads to a row: 32 latent columns, and 4 rotary ones. The block's
+/// first 256 threads.
+struct QueryTerms {
+    uint32_t words[16];
+    uint2 rotary;
+
+    /// Ask for them; `q` is the first row.
+    __device__ __forceinline__ void load(const uint8_t* q) {
+        const int thread = recomputed_thread(), row = thread / 16, part = thread % 16;
+        const uint8_t* const from = q + row * (CodedRow::kWidth * 2);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+            const uint4 four = *reinterpret_cast<const uint4*>(from + part * 64 + i * 16);
+            words[4 * i] = four.x;
+            words[4 * i + 1] = four.y;
+            words[4 * i + 2] = four.z;
+            words[4 * i + 3] = four.w;
+        }
+        rotary = *reinterpret_cast<const uint2*>(from + CodedRow::kLatent * 2 + part * 8);
+    }
+
+    /// Divided by powers of two to shared memory; the threads `meet` before they write, and afterwards.
+    template <class Shape, class Memory, class Meet>
+    __device__ __forceinline__ void store(const Memory& memory, Meet meet) const;
+};
+
 template <class Shape, class Memory, class Meet>
-__device__ __forceinline__ void load_query_terms(const Memory& memory, const uint8_t* q, Meet meet) {
+__device__ __forceinline__ void QueryTerms::store(const Memory& memory, Meet meet) const {
     static_assert(Shape::kRows == 16 && Shape::kConsumers == 256, "sixteen threads to a row");
     const int thread = recomputed_thread(), row = thread / 16, part = thread % 16;
-    const uint8_t* const from = q + row * (CodedRow::kWidth * 2);
-    uint32_t words[16];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-        const uint4 four = *reinterpret_cast<const uint4*>(from + part * 64 + i * 16);
-        words[4 * i] = four.x;
-        words[4 * i + 1] = four.y;
-        words[4 * i + 2] = four.z;
-        words[4 * i + 3] = four.w;
-    }
-    const uint2 rotary = *reinterpret_cast<const uint2*>(from + CodedRow::kLatent * 2 + part * 8);
     float largest = 0.0f;
     const auto see = [&](uint32_t word) {
         const float2 pair = unpack_pair<Bf16>(word);

@@ -40,6 +40,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_wide(const __grid_co
         CodedValuer<Shape>{{memory, a, warp % 4, recomputed_thread() % 32, row_tile}}.work(warp / 4 - 1);
     } else {
         give_registers<Shape::kProducerRegisters>();
-        if (warp == 12) produce_codes<Shape>(memory, a, chunk, recomputed_thread() % 32);
+        if (warp == 12) {
+            const int lane = recomputed_thread() % 32;
+            CodedProducer<Shape, WideMemory<Shape>>{memory, a, lane}.copy_all(DecodeWalk(a.schedule, chunk, lane));
+        }
     }
 }

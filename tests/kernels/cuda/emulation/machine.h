@@ -86,9 +86,11 @@ struct Machine {
     unsigned cluster_size = 1;
     bool early = false;      // the launch that runs may start before those before it have ended
     bool together = false;   // all blocks of a launch without clusters at the same time
+    bool stale = false;      // numbers that are peeked at before earlier launches have ended are others then
     std::function<void()> body;
     std::function<void()> at_end;   // of every fiber
     int processors = 4;
+    int refused = 0;         // the size from which on clusters do not fit
 };
 
 inline Machine& machine() {
@@ -335,6 +337,12 @@ extern "C" inline __attribute__((used)) uint64_t emulation_bank_conflicts() {
 
 /// Blocks of a launch without clusters: 1 all at the same time, 0 one after the other.
 extern "C" inline __attribute__((used)) void emulation_together(int all) { ::emulation::machine().together = all != 0; }
+
+/// Whether earlier launches write the numbers that a kernel peeks at.
+extern "C" inline __attribute__((used)) void emulation_stale(int stale) { ::emulation::machine().stale = stale != 0; }
+
+/// Clusters of so many blocks and more have no room; 0: all have.
+extern "C" inline __attribute__((used)) void emulation_refuse(int blocks) { ::emulation::machine().refused = blocks; }
 
 /// How many multiprocessors host code is told of.
 extern "C" inline __attribute__((used)) void emulation_processors(int count) { ::emulation::machine().processors = count; }

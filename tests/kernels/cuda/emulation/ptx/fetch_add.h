@@ -10,3 +10,6 @@ inline unsigned fetch_add(unsigned* number, unsigned value) {
     *number += value;
     return before;
 }
+inline unsigned long long fetch_add_wide(unsigned long long* number, unsigned long long value) {
+    return std::exchange(*number, *number + value);
+}

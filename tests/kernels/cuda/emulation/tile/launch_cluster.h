@@ -11,3 +11,9 @@ int launch_cluster(
     ::emulation::Launch{dim3(blocks), dim3(threads), shared_bytes, static_cast<unsigned>(cluster), early}(kernel, arguments...);
     return 0;
 }
+
+template <class Shape, class... Parameters>
+int clusters_at_a_time(void (*)(Parameters...), int, int, int cluster, size_t) {
+    const auto& machine = ::emulation::machine();
+    return machine.refused != 0 && cluster >= machine.refused ? 0 : machine.processors / cluster;
+}

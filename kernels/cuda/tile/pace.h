@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT
+// Keeps the blocks of a launch at about the same step where they share saturated memory.
+//
+// Multiprocessors do not get equal shares of it: blocks with equal work end up to a sixth apart, and what the early ones leave unused at
+// the end is lost. So each block counts its steps in one number, and one that is ahead of the average of those at work waits: what it
+// does not ask for goes to the others. This changes when things happen, never results. Nobody waits for a block that has not started,
+// or has ended: the one furthest behind never waits, so all end.
+#pragma once
+
+#include "ptx/fetch_add.h"
+#include "ptx/turn.h"
+#include "tile/latent_parts.h"
+
+/// One for each workspace that was ever used (tile/latent_parts.h): the steps of the blocks at work, and 2^40 for each of them.
+static __device__ unsigned long long pace_words[kCountSets];
+
+/// Of one thread of a block.
+struct Pace {
+    static constexpr unsigned long long kBlock = 1ull << 40;
+    static constexpr unsigned kFree = 4;   // first steps, for which nobody waits: they are asked for at once
+
+    unsigned steps;             // this block's
+    unsigned long long seen;    // the word some time ago; a load or addition that may be under way
+
+    Pace() = default;
+    __device__ __forceinline__ explicit Pace(unsigned long long* word)
+        : steps(0), seen(fetch_add_wide(word, kBlock)) {}
+
+    /// Before the next step: wait while this block is more than `slack` half steps ahead of the average, and count the step.
+    __device__ __forceinline__ void step(unsigned long long* word, int slack) {
+        while (steps >= kFree && ahead(slack)) seen = look_at_wide(word);
+        ++steps;
+        fetch_add_wide(word, 1);
+        seen = look_at_wide(word);   // used before the next step: until then nothing waits for it
+    }
+
+    /// When all steps are done.
+    __device__ __forceinline__ void end(unsigned long long* word) const { fetch_add_wide(word, 0 - (kBlock + steps)); }
+
+private:
+    __device__ __forceinline__ bool ahead(int slack) const {
+        const long long blocks = static_cast<long long>(seen >> 40), all = static_cast<long long>(seen & (kBlock - 1));
+        return (2ll * steps - slack) * blocks > 2 * all;
+    }
+};

@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: MIT
+// What a warp of the MLA decode over e4m3 codes has to do, worked out before the kernel before has ended (16 rows).
+//
+// A block knows its first piece only after some 2000 cycles of arithmetic on the requests' lengths. So it copies the lengths to shared
+// memory as they are when it starts, which may be before the kernel that writes them has ended, and works with these; then it waits
+// for that kernel, reads them again, and starts anew if any is another. Not with few requests (CodedArguments::guess).
+#pragma once
+
+#include "ptx/grid_dependency.h"
+#include "ptx/mbarrier.h"
+#include "ptx/turn.h"
+#include "tile/wgmma_coded_shape.h"
+
+template <class Shape>
+struct CodedPlan {
+    using Arguments = typename Shape::Arguments;
+
+    const CodedMemory<Shape>& memory;
+    const Arguments& a;
+    DecodeWalk walk;     // behind the piece
+    DecodePiece piece;   // the first one
+    bool any;            // whether there is one
+    bool copied;         // whether the copied lengths are right
+
+    static __device__ __forceinline__ bool copies(const Arguments& a) {
+        return a.guess && a.schedule.batch <= Shape::kMostLengths;
+    }
+
+    /// By all threads of the block: the lengths as they are now.
+    static __device__ __forceinline__ void copy_lengths(const CodedMemory<Shape>& memory, const Arguments& a) {
+        if (!copies(a)) return;
+#pragma unroll 1
+        for (int b = static_cast<int>(threadIdx.x); b < a.schedule.batch; b += Shape::kThreads) {
+            memory.lengths()[b] = peek(a.schedule.seqlens + b);
+        }
+    }
+
+    /// How the batch is cut; reads the lengths where they are at hand.
+    __device__ __forceinline__ typename Shape::Schedule schedule() const {
+        typename Shape::Schedule schedule = a.schedule;
+        if (copied) schedule.seqlens = memory.lengths();
+        return schedule;
+    }
+    /// Whether requests are cut alike, one for each cluster.
+    __device__ __forceinline__ bool alike() const { return a.cluster > 1 && walk.shares != 0; }
+    __device__ __forceinline__ void next() { any = walk.next(schedule(), piece); }
+
+    /// Also waits for the kernel before. `ask` is called once that has ended and a piece is known; it asks for what the piece
+    /// begins with, once more if it was the wrong one. One warp of the block `checks` the lengths for all.
+    template <class Ask>
+    __device__ __forceinline__ CodedPlan(
+        const CodedMemory<Shape>& memory_, const Arguments& a_, int chunk, int lane, bool checks, Ask ask)
+        : memory(memory_), a(a_), copied(copies(a_)) {
+        // Not a loop: in one the compiler does not see that warps stay whole, and the products' addresses cost 300 instructions a page.
+        if (copied) {
+            find(chunk, lane);
+            grid_dependency_wait();
+            if (any) ask(piece);
+            if (checks ? check(lane) : told()) return;
+            copied = false;
+        } else {
+            grid_dependency_wait();
+        }
+        find(chunk, lane);
+        if (any) ask(piece);
+    }
+
+private:
+    __device__ __forceinline__ void find(int chunk, int lane) {
+        walk = DecodeWalk(schedule(), chunk, lane);
+        next();
+    }
+    /// Whether the lengths still are those that were copied; tells the other warps. All lanes of a warp.
+    __device__ __forceinline__ bool check(int lane) const {
+        int other = 0;
+#pragma unroll 1
+        for (int first = lane; first < a.schedule.batch; first += 128) {
+            int now[4];   // read at once
+#pragma unroll
+            for (int i = 0; i < 4; ++i) now[i] = peek(a.schedule.seqlens + min(first + 32 * i, a.schedule.batch - 1));
+#pragma unroll
+            for (int i = 0; i < 4; ++i) other |= now[i] ^ memory.lengths()[min(first + 32 * i, a.schedule.batch - 1)];
+        }
+        const bool same = !__any_sync(0xffffffffu, other != 0);
+        if (lane == 0) {
+            *memory.same() = same;
+            mbarrier_arrive(memory.checked());
+        }
+        return same;
+    }
+    __device__ __forceinline__ bool told() const {
+        mbarrier_wait(memory.checked(), 0);
+        return __any_sync(0xffffffffu, *memory.same() != 0);   // a vote: the compiler must see that warps stay whole
+    }
+};
