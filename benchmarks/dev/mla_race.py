@@ -29,7 +29,8 @@ import check_attention as lib
 from energy import sustained
 
 PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3, 128, 900, "ragged", 2, 1)]
-TIMED = lib.TIMED["mla_decode"] + [lib.mla(128, 128, 8192)]
+TIMED = [*lib.TIMED["mla_decode"], lib.mla(128, 128, 8192), lib.mla(128, 64, 8192), lib.mla(1, 64, 32768),
+         lib.mla(32, 64, 8192)]
 
 
 def builds(folder: Path, specs: list[str], nvcc: str) -> dict[str, Path]:
