@@ -78,6 +78,13 @@ def at_once(count: int, rows: int, keys: int, width: int, device: torch.device) 
         yield slice(first, min(first + step, count))
 
 
+def _sums_to(sums: Tensor, visible: Tensor) -> Tensor:
+    """[..., r, dv]: of running ``sums`` [..., s, dv] over the keys those of the first ``visible`` [..., r] ones."""
+    last = (visible - 1).clamp(0, sums.shape[-2] - 1).unsqueeze(-1)
+    last = last.expand(*sums.shape[:-2], *last.shape[-2:-1], sums.shape[-1])
+    return sums.gather(-2, last.long()).masked_fill_(visible.unsqueeze(-1) <= 0, 0.0)
+
+
 def row_parts(visible: Tensor, rows: int, keys: int) -> Iterator[tuple[slice, tuple[int, int]]]:
     """Pieces of ``rows`` small enough for a few matrices of them by ``keys``, those of all heads; and how many keys all
     rows, and some row, of a piece see. ``visible`` [..., rows]; the GPU is asked once.
@@ -103,6 +110,7 @@ def _rows(
     k, v = k.to(dtype), v.to(dtype)
     squares = v.square()
     key_squares, both = (k.square(), torch.cat([squares, v], -1)) if drifting else (k, v)
+    sums_of_squares = squares.cumsum(-2) if floor else squares
     infinite = drifting and not bool(torch.isfinite(k).all())
     o = torch.zeros(*q.shape[:-1], v.shape[-1], dtype=dtype, device=q.device)
     spread, drift = torch.zeros_like(o), torch.zeros_like(o) if drifting else None
@@ -115,7 +123,9 @@ def _rows(
         part, rows = (..., some), (..., some, slice(None))
         queries = q[rows].to(dtype) * scale
         p = queries @ k[..., :seen, :].mT
-        own = (p * cut).square_() if cut else None
+        moved = queries.square() @ key_squares[..., :seen, :].mT if drifting else p
+        if cut:
+            moved.addcmul_(p, p, value=cut**2)
         edge = (..., slice(max(0, least), seen))
         hidden = keys[edge] >= visible[part].unsqueeze(-1)
         if least < seen:
@@ -130,8 +140,7 @@ def _rows(
         o[rows] = answer
         p.square_()
         if drift is not None and lse_drift is not None:
-            moved = queries.square_() @ key_squares[..., :seen, :].mT
-            moved = (moved if own is None else moved.add_(own)).mul_(p)
+            moved.mul_(p)
             if infinite:
                 moved.masked_fill_(p == 0, 0.0)  # a key of -inf has no weight to move
             sums = moved.sum(-1, keepdim=True).div_(total.square())
@@ -139,11 +148,10 @@ def _rows(
             of_squares, of_values = (moved @ both[..., :seen, :]).div_(total.square()).split(v.shape[-1], -1)
             variance = of_squares + answer * (answer * sums - 2 * of_values)
             drift[rows] = variance.clamp_min_(0.0).sqrt_()
-        if floor:
-            p.add_(floor**2)
-            if least < seen:
-                p[edge].masked_fill_(hidden, 0.0)
-        spread[rows] = (p @ squares[..., :seen, :]).sqrt_().div_(total)
+        rounded = p @ squares[..., :seen, :]
+        if floor:                                # Σ (p² + f²) v² over the keys that a row sees
+            rounded.add_(_sums_to(sums_of_squares, visible[part]), alpha=floor**2)
+        spread[rows] = rounded.sqrt_().div_(total)
     return Rows(o, spread, lse, drift, lse_drift)
 
 
