@@ -179,6 +179,9 @@ struct DecodePiece {
     }
 };
 
+/// That nothing is known of lengths before they have been read, which takes fewer registers.
+struct CutFromLengths {};
+
 /// The pieces of one group, in order. All lanes of a warp walk together.
 struct DecodeWalk {
     int request, start;  // the next request, and where it starts on the line
@@ -202,18 +205,22 @@ struct DecodeWalk {
 
     DecodeWalk() = default;
     template <class Schedule>
-    __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane)
+    __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane) {
+        if constexpr (kExpectedCut) {
+            if (schedule.groups != 0 && schedule.as_expected(lane)) {
+                *this = DecodeWalk(schedule, group);
+                return;
+            }
+        }
+        *this = DecodeWalk(schedule, group, lane, CutFromLengths());
+    }
+    template <class Schedule>
+    __device__ __forceinline__ DecodeWalk(const Schedule& schedule, int group, int lane, CutFromLengths)
         : request(group), start(0), extra(Schedule::kStartSteps), known(-1), shares(0) {
         if (schedule.groups == 0) {
             begin = 0;
             end = 1;  // ends behind the group's own request, whatever its length
             return;
-        }
-        if constexpr (kExpectedCut) {
-            if (schedule.as_expected(lane)) {
-                *this = DecodeWalk(schedule, group);
-                return;
-            }
         }
         int unused;
         const DecodeCut cut = schedule.cut(lane, 0, unused);

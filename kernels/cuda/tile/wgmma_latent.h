@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         const int part = warp - kWarps;
         const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
         if (part < Shape::kParts) {
-            DecodeWalk walk(a.schedule, group, lane);
+            DecodeWalk walk(a.schedule, group, lane, CutFromLengths());
             DecodePiece piece = {};
             const bool any = walk.next(a.schedule, piece);
             const PageNumbers numbers = page_numbers(a, piece, lane);
