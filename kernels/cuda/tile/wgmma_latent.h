@@ -2,7 +2,6 @@
 // The device code of MLA decode on wgmma: three warps that load, two warpgroups that multiply.
 #pragma once
 
-#include "ceil_div.h"
 #include "ptx/cluster.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
@@ -27,9 +26,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     // eight threads make the barriers. One thread would take 600 cycles for them, the lanes of a warp 2800.
     if (warp < kWarps) {
         if (lane == 0) {
-            constexpr int kFull = Shape::kStages * Shape::kBoxes, kEmpty = kFull + Shape::kStages * Shape::kParts;
-            constexpr int kAll = kEmpty + 4, kEach = ceil_div(kAll, kWarps - 1);
-            if (warp == kWarps - 1) {  // the others have those
+            constexpr int kFull = Shape::kStages * Shape::kPanels, kEmpty = kFull + Shape::kStages * Shape::kParts;
+            constexpr int kEach = 4;
+            static_assert(kEmpty + 4 == kEach * (kWarps - 1), "the last of these warps has the others");
+            if (warp == kWarps - 1) {
                 memory.open().part[0].request = memory.open().part[1].request = -1;
                 mbarrier_init(shared_address(&memory.open().written), 1);
             } else {
@@ -37,7 +37,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
                 for (int i = 0; i < kEach; ++i) {
                     const int at = kEach * warp + i;
                     const int arrivals = at < kFull ? 1 : at < kEmpty ? 4 * Shape::kPair : at < kEmpty + 2 ? Shape::kPanels : kWarps;
-                    if (at < kAll) mbarrier_init(memory.full(0, 0) + at * 8, arrivals);
+                    mbarrier_init(memory.full(0, 0) + at * 8, arrivals);
                 }
             }
             mbarrier_fence_init();

@@ -76,7 +76,7 @@ struct LatentConsumer {
 #pragma unroll
         for (int i = 0; i < Shape::kPanels; ++i) {
             const int panel = i == 0 ? last : i <= Shape::kHalfPanels ? i - 1 : i - 1 - back;
-            if (panel % Shape::kBoxPanels == 0) mbarrier_wait(full + panel / Shape::kBoxPanels * 8, parity);
+            if (panel % Shape::kBoxPanels == 0) mbarrier_wait(full + panel * 8, parity);
             wgmma_fence();  // again, since the compiler wants one behind every branch
 #pragma unroll
             for (int step = 0; step < 4; ++step) {

@@ -83,45 +83,45 @@ __device__ __forceinline__ void ask_queries(
 
 constexpr int kQueryBarrier = 7;  // all queries of a piece are asked for
 
-/// Half of a page's values, from panel `first` on, by one thread. A pair's blocks load a box each, for both.
+/// Half of a page's values, panels first to last, by one thread. A pair's blocks load a box each, for both.
 template <class Shape>
 __device__ __forceinline__ void load_values(
-    const LatentMemory<Shape>& memory, const TensorMap& cache, int stage, int first, int token, int rank, uint64_t policy) {
-    constexpr int kBox = Shape::kBoxPanels;
+    const LatentMemory<Shape>& memory, const TensorMap& cache, int stage, int first, int last, int row, int rank,
+    uint64_t policy) {
+    constexpr int kBoxPanels = Shape::kBoxPanels;
 #pragma unroll 1
     for (int box = 0; box < 2; ++box) {
-        mbarrier_arrive_expect(memory.full(stage, first + box * kBox), kBox * Shape::kPanelBytes);
+        mbarrier_arrive_expect(memory.full(stage, first + box * kBoxPanels), kBoxPanels * Shape::kPanelBytes);
     }
     if constexpr (Shape::kPair == 2) {
-        const int panel = first + rank * kBox;
+        const int panel = first + rank * kBoxPanels;
         const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
-        if constexpr (Shape::kOnce) tma_load_3d_multicast(to, cache, full, 0, token, panel, 3, policy);
-        else tma_load_3d_multicast(to, cache, full, 0, token, panel, 3);
+        if constexpr (Shape::kOnce) tma_load_3d_multicast(to, cache, full, 0, row, panel, 3, policy);
+        else tma_load_3d_multicast(to, cache, full, 0, row, panel, 3);
     } else {
 #pragma unroll 1
-        for (int panel = first; panel < first + Shape::kHalfPanels; panel += kBox) {
+        for (int panel = first; panel < last; panel += kBoxPanels) {
             const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
-            if constexpr (Shape::kOnce) tma_load_3d(to, cache, full, 0, token, panel, policy);
-            else tma_load_3d(to, cache, full, 0, token, panel);
+            if constexpr (Shape::kOnce) tma_load_3d(to, cache, full, 0, row, panel, policy);
+            else tma_load_3d(to, cache, full, 0, row, panel);
         }
     }
 }
 
-/// The last 64 columns of a page's keys, by one thread: row `row` of the matrix and those behind it, from column x on. A pair's
-/// blocks load half of the tokens each.
+/// A panel of a page's keys, the rotary columns, by one thread: row `row` of the matrix and those behind it, from column x on. A
+/// pair's blocks load half of the tokens each.
 template <class Shape>
 __device__ __forceinline__ void load_rotary(
-    const LatentMemory<Shape>& memory, const TensorMap& rotary, int stage, int x, int row, int rank, uint64_t policy) {
-    constexpr int kPanel = Shape::kPanels - 1;
-    const uint32_t full = memory.full(stage, kPanel);
-    const uint32_t to = memory.tokens(stage, kPanel) + rank * (Shape::kPanelBytes / Shape::kPair);
+    const LatentMemory<Shape>& memory, const TensorMap& rotary, int stage, int panel, int x, int row, int rank, uint64_t policy) {
+    const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
     mbarrier_arrive_expect(full, Shape::kPanelBytes);
+    const uint32_t half = to + rank * (Shape::kTokens / Shape::kPair) * 128;
     if constexpr (Shape::kPair == 2) {
-        if constexpr (Shape::kOnce) tma_load_multicast(to, rotary, full, x, row, 3, policy);
-        else tma_load_multicast(to, rotary, full, x, row, 3);
+        if constexpr (Shape::kOnce) tma_load_multicast(half, rotary, full, x, row, 3, policy);
+        else tma_load_multicast(half, rotary, full, x, row, 3);
     } else {
-        if constexpr (Shape::kOnce) tma_load(to, rotary, full, x, row, policy);
-        else tma_load(to, rotary, full, x, row);
+        if constexpr (Shape::kOnce) tma_load(half, rotary, full, x, row, policy);
+        else tma_load(half, rotary, full, x, row);
     }
 }
 
@@ -133,7 +133,8 @@ template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
     DecodeWalk walk, bool any, PageNumbers numbers, int row_tile, int rank, int part, int lane) {
-    const int first = part * Shape::kHalfPanels;
+    constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of the rotary columns that a block loads
+    const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
@@ -150,16 +151,18 @@ __device__ __forceinline__ void produce_pages(
         named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
         for (int page = 0; page < count; ++page) {
-            const int token = numbers.of(page) * Shape::kTokens;
+            const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
             uses ^= 1u << stage;
             mbarrier_wait(memory.empty(stage, part), parity ^ 1);
             if (part < Shape::kParts - 1) {
-                if (lane == 0) load_values(memory, cache, stage, first, token, rank, policy);
+                if (lane == 0) load_values(memory, cache, stage, first, last, token - rank * kTokens, rank, policy);
             } else if (lane == 0) {
-                const int row = Shape::kRotaryApart ? (numbers.first + page) * Shape::kTokens : token;
-                const int x = Shape::kRotaryApart ? 0 : Shape::kLatent;
-                load_rotary(memory, a.rotary, stage, x, row + rank * (Shape::kTokens / Shape::kPair), rank, policy);
+#pragma unroll 1
+                for (int panel = first; panel < last; ++panel) {  // one
+                    const int row = Shape::kRotaryApart ? (numbers.first + page) * Shape::kTokens + rank * kTokens : token;
+                    load_rotary(memory, a.rotary, stage, panel, Shape::kRotaryApart ? 0 : panel * 64, row, rank, policy);
+                }
             }
             numbers.pass(page);
         }

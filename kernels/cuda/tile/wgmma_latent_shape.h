@@ -56,8 +56,7 @@ struct LatentShape {
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
     static constexpr int kPanelBytes = 64 * 128;            // of 64 rows or tokens, in the 128-byte swizzle
     static constexpr int kHalfPanels = kLatent / 64 / 2;    // of values, for one warpgroup
-    static constexpr int kBoxPanels = kHalfPanels / 2;      // that one instruction loads
-    static constexpr int kBoxes = kLatent / 64 / kBoxPanels + 1;  // of a tile; the last is a panel of 64 keys' columns
+    static constexpr int kBoxPanels = kHalfPanels / 2;      // of values, that one instruction loads
     static constexpr int kParts = 3;                        // of a page: two halves of the values, the rest of the keys
     static constexpr int kHalf = kLatent / 2;               // columns of the output for one warpgroup
     static constexpr int kStages = 2;
@@ -69,7 +68,7 @@ struct LatentShape {
     static constexpr int kMaxima = kProbabilities + kPanelBytes;
     static constexpr int kSums = kMaxima + 2 * kRows * 4;
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
-    static constexpr int kOpen = kBarriers + (kStages * (kBoxes + kParts) + 4) * 8;
+    static constexpr int kOpen = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
     static constexpr int kSharedBytes = kOpen + static_cast<int>(sizeof(OpenParts));
     static constexpr int kSecondQuery = kPanelBytes / 2;  // where in each panel the second buffer begins
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
@@ -111,16 +110,16 @@ struct LatentMemory {
     /// Requests whose parts this block merges.
     __device__ __forceinline__ OpenParts& open() const { return *reinterpret_cast<OpenParts*>(start + Shape::kOpen); }
 
-    /// The box that begins with this panel of a stage has landed.
+    /// The box that begins with this panel of a stage has landed; the other panels' barriers are not used.
     __device__ __forceinline__ uint32_t full(int stage, int panel) const {
-        return base + Shape::kBarriers + (stage * Shape::kBoxes + panel / Shape::kBoxPanels) * 8;
+        return base + Shape::kBarriers + (stage * Shape::kPanels + panel) * 8;
     }
     /// A part's panels are free: 0 to 3 or 4 to 7, which warpgroup 0 or 1 reads last, or 8, which has no values.
     __device__ __forceinline__ uint32_t empty(int stage, int part) const {
-        return base + Shape::kBarriers + (Shape::kStages * Shape::kBoxes + Shape::kParts * stage + part) * 8;
+        return base + Shape::kBarriers + (Shape::kStages * Shape::kPanels + Shape::kParts * stage + part) * 8;
     }
     __device__ __forceinline__ uint32_t query_full(int buffer) const {
-        return base + Shape::kBarriers + (Shape::kStages * (Shape::kBoxes + Shape::kParts) + buffer) * 8;
+        return base + Shape::kBarriers + (Shape::kStages * (Shape::kPanels + Shape::kParts) + buffer) * 8;
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };

@@ -192,7 +192,7 @@ FAULTS = {
     "a stage is loaded while it is read": Fault(
         "tile/wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, part), parity ^ 1);"),
     "scores before their panel": Fault(
-        "tile/wgmma_latent_consume.h", "mbarrier_wait(full + panel / Shape::kBoxPanels * 8, parity);"),
+        "tile/wgmma_latent_consume.h", "mbarrier_wait(full + panel * 8, parity);"),
     "softmax before the scores": Fault(
         "tile/wgmma_latent_consume.h", "                begin_accepting();\n                wgmma_wait<0>();\n",
         "                begin_accepting();\n                if (!FAULT) wgmma_wait<0>();\n"),
