@@ -233,7 +233,7 @@ def test_pack_writes_a_file_that_lints(tmp_path: Path, capsys: pytest.CaptureFix
     assert main([*arguments, "-o", str(file)]) == ExitCode.OK
     assert capsys.readouterr().out == f"{file}: {file.stat().st_size} bytes for axpy on L4\n"
     assert main(["lint", str(file), "--leaderboard", "axpy"]) == ExitCode.OK
-    assert capsys.readouterr() == ("", "")
+    assert capsys.readouterr() == (f"{file}: nothing found\n", "")
     assert main([*arguments, "-o", "-"]) == ExitCode.OK
     assert capsys.readouterr().out == file.read_text()
 
