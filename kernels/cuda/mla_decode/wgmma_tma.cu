@@ -69,7 +69,7 @@
 #define PAIRED_CHUNKS 1  // two chunks of equal requests of 16 rows are a cluster
 #endif
 #ifndef ONCE
-#define ONCE 1  // L2 drops pages of small calls first
+#define ONCE 1  // L2 drops pages first
 #endif
 
 namespace {

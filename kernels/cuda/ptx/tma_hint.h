@@ -13,13 +13,6 @@ __device__ __forceinline__ uint64_t policy_evict_first() {
     return policy;
 }
 
-/// The policy of loads without one.
-__device__ __forceinline__ uint64_t policy_evict_normal() {
-    uint64_t policy;
-    asm volatile("createpolicy.fractional.L2::evict_normal.b64 %0, 1.0;\n" : "=l"(policy));
-    return policy;
-}
-
 /// tma_load with a policy.
 __device__ __forceinline__ void tma_load(
     uint32_t shared, const TensorMap& map, uint32_t barrier, int x, int y, uint64_t policy) {

@@ -16,7 +16,7 @@ struct CodedProducer {
     const Memory& memory;
     const typename Shape::Arguments& a;
     int lane;
-    uint64_t policy = page_policy(a.schedule.batch, a.max_blocks);
+    uint64_t policy = policy_evict_first();
     uint32_t slot = 0, parity = 1;
 
     static __device__ __forceinline__ int pages(const DecodePiece& piece) { return piece.steps.end - piece.steps.begin; }

@@ -28,7 +28,7 @@ __device__ __forceinline__ bool produce_few(
     const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
     int lane) {
     uint32_t tile = 0;  // so many so far
-    const uint64_t policy = page_policy(a.schedule.batch, a.max_blocks);
+    const uint64_t policy = policy_evict_first();
     const int first = part * Shape::kPartPanels;
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodePiece piece = {};

@@ -37,13 +37,6 @@ __device__ __forceinline__ void fetch_start(const Arguments& a, int group, int l
     if (request < schedule.batch && page < a.max_blocks) prefetch_l2(a.block_table + request * a.max_blocks + page);
 }
 
-/// What L2 does with pages: those of a small call go first, which gains 1 to 3 %; where they exceed L2 several times,
-/// and memory is the bound, that costs 1 to 4 %.
-__device__ __forceinline__ uint64_t page_policy(int batch, int max_blocks) {
-    constexpr int kManyPages = 2048;   // 150 MB of bf16
-    return batch * max_blocks >= kManyPages ? policy_evict_normal() : policy_evict_first();
-}
-
 /// The page numbers of a piece, read 32 at a time and one such batch ahead. Entries behind the piece are not read.
 struct PageNumbers {
     const int* table;
@@ -143,7 +136,7 @@ __device__ __forceinline__ void produce_pages(
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of the rotary columns that a block loads
     const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
-    const uint64_t policy = page_policy(a.schedule.batch, a.max_blocks);
+    const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
     const auto advance = [&] {
         DecodePiece piece = {};

@@ -5,7 +5,6 @@
 #include "ptx/tma.h"
 
 inline uint64_t policy_evict_first() { return 1; }
-inline uint64_t policy_evict_normal() { return 1; }
 inline void tma_load(uint32_t shared, const TensorMap& map, uint32_t barrier, int x, int y, uint64_t) {
     tma_load(shared, map, barrier, x, y);
 }
