@@ -127,7 +127,7 @@ def accuracy(kernels: list[lib.Kernel]) -> None:
 
 
 def race(
-    kernels: list[lib.Kernel], cases: str, deadline: float, least_calls: int, power: float, powered: str,
+    kernels: list[lib.Kernel], cases: str, deadline: float, least_sets: int, least_calls: int, power: float, powered: str,
 ) -> None:
     problem = kernels[0].problem
     binding = problem.binding
@@ -141,7 +141,7 @@ def race(
             return
         moved, flops = binding.bytes_moved(case), binding.flops(case)
         cache = torch.cuda.get_device_properties(0).L2_cache_size
-        sets = [problem.data(case, seed=i) for i in range(max(2, min(16, math.ceil(2.2 * cache / moved))))]
+        sets = [problem.data(case, seed=i) for i in range(max(least_sets, min(16, math.ceil(2.2 * cache / moved))))]
         contestants: dict[str, list[Callable[[], Any]]] = {}
         keep = []
         for kernel in kernels:
@@ -178,6 +178,7 @@ def main() -> int:
     parser.add_argument("--cases", default=".*", help="a pattern of batch,heads,tokens to time")
     parser.add_argument("--power", type=float, default=0, help="run each contestant alone for so many seconds, too")
     parser.add_argument("--powered", default=".*", help="which of them: a pattern of 'batch,heads,tokens LABEL'")
+    parser.add_argument("--sets", type=int, default=2, help="so many inputs take turns at least")
     parser.add_argument("--calls", type=int, default=1, help="a graph has so many calls at least")
     parser.add_argument("--checked", default="", help="check these labels only (a pattern); default all")
     parser.add_argument("--folder", help="where builds go, or come from when no specs are given")
@@ -208,7 +209,7 @@ def main() -> int:
         wrong = {row["build"] for row in rows if row["wrong"]}
         lib.say(f"wrong: {sorted(wrong)}")
         accuracy(kernels)
-        race(kernels, options.cases, options.seconds, options.calls, options.power, options.powered)
+        race(kernels, options.cases, options.seconds, options.sets, options.calls, options.power, options.powered)
         lib.say(f"{lib.clocks()} | {lib.elapsed():.1f} s")
     return 1 if wrong else 0
 

@@ -100,7 +100,7 @@ struct DecodeScheduleOf {
             all += count;
             part += b < request ? count : 0;
         };
-        if (kQuick && batch == 1) {
+        if (kQuickCut && batch == 1) {
             before = 0;
             return cut_line(steps(0), steps(0));
         }
@@ -264,7 +264,7 @@ struct DecodeWalk {
     template <class Schedule>
     __device__ __forceinline__ bool next(const Schedule& schedule, DecodePiece& piece) {
         if (request >= schedule.batch || start >= end) return false;
-        const int cost = (known >= 0 ? known : schedule.steps(request)) + extra;
+        const int cost = (kExpectedCut && known >= 0 ? known : schedule.steps(request)) + extra;
         const int from = max(begin - start, 0), to = schedule.groups == 0 ? cost : min(end - start, cost);
         piece.request = request;
         piece.steps = {max(from - extra, 0), max(to - extra, 0)};

@@ -21,11 +21,6 @@
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_latent_shape.h"
 
-#ifndef LONG_LANES
-#define LONG_LANES 16
-#define LONG_FIRST 2
-#endif
-
 struct LatentMerge {
     PageSchedule schedule;
     SplitWorkspace parts;
@@ -216,7 +211,7 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         parts.for_long(kLongList, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
-            merge_many<LONG_LANES, kWarps, LONG_FIRST>(a, other, block, static_cast<int>(gridDim.x), its);
+            merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
         });
         const PartList list = parts.of(request, 0, cut, before);
         if (block == 0) grid_dependency_wait();

@@ -75,7 +75,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             const PageNumbers numbers = page_numbers(a, piece, lane);
             cluster_wait();
             const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
-            produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, row_tile, rank, part, lane);
+            produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, rank, part, lane);
         } else {
             cluster_wait();
             if (a.schedule.groups != 0) Gather::start(a, memory.open(), group, row_tile, lane);

@@ -132,7 +132,7 @@ __device__ __forceinline__ void load_rotary(
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    DecodeWalk walk, bool any, PageNumbers numbers, int row_tile, int rank, int part, int lane) {
+    DecodeWalk walk, bool any, PageNumbers numbers, int rank, int part, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of the rotary columns that a block loads
     const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
@@ -147,6 +147,8 @@ __device__ __forceinline__ void produce_pages(
         const int count = numbers.count;
         if (count <= 0) continue;
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
+        // The row tile is worked out anew: registers are scarce.
+        const int row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
         if (lane == 0) ask_queries(memory, queries, a, walk.request - 1, row_tile, turn.buffer, part);
         named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
@@ -158,11 +160,9 @@ __device__ __forceinline__ void produce_pages(
             if (part < Shape::kParts - 1) {
                 if (lane == 0) load_values(memory, cache, stage, first, last, token - rank * kTokens, rank, policy);
             } else if (lane == 0) {
-#pragma unroll 1
-                for (int panel = first; panel < last; ++panel) {  // one
-                    const int row = Shape::kRotaryApart ? (numbers.first + page) * Shape::kTokens + rank * kTokens : token;
-                    load_rotary(memory, a.rotary, stage, panel, Shape::kRotaryApart ? 0 : panel * 64, row, rank, policy);
-                }
+                constexpr int kPanel = Shape::kPanels - 1;
+                const int row = Shape::kRotaryApart ? (numbers.first + page) * Shape::kTokens + rank * kTokens : token;
+                load_rotary(memory, a.rotary, stage, kPanel, Shape::kRotaryApart ? 0 : kPanel * 64, row, rank, policy);
             }
             numbers.pass(page);
         }

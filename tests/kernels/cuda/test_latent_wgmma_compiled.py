@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Hopper's MLA decode as ptxas makes it: no spills beside products, which stay asynchronous; pages loaded by TMA."""
+"""Hopper's MLA decode as ptxas makes it: no spills, products left asynchronous, pages loaded by TMA."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ def made():
 
 
 def test_nothing_spills_and_nothing_is_serialised(made):
-    """But for two registers of a loading warp, stored once and read once per piece."""
     log, _ = made
     reports = spills(log)
     assert len(reports) >= 4
-    assert set(reports) <= {("0", "0", "0"), ("8", "8", "8")}
-    assert reports.count(("8", "8", "8")) <= 1
+    assert set(reports) == {("0", "0", "0")}
     assert not [line for line in log.splitlines() if re.search(r"\b(warning|error)\b|Performance Loss", line)]
 
 
@@ -35,6 +33,5 @@ def test_products_are_wgmma_on_one_tile_and_pages_come_by_tma(made):
         assert "HGMMA.64x64x16.F32.BF16" in body
         assert re.search(r"HGMMA\.64x256x16\.F32\.BF16 .*tnspB", body)   # values: the keys' tile, transposed
         assert "UTMALDG.2D" in body
-        loaders, consumers = body.split("USETMAXREG.TRY_ALLOC")
-        assert "UTMALDG.3D" in loaders
-        assert not re.search(r"\b(LDL|STL)\b", consumers)
+        assert "UTMALDG.3D" in body
+        assert not re.search(r"\b(LDL|STL)\b", body)
