@@ -127,7 +127,8 @@ def accuracy(kernels: list[lib.Kernel]) -> None:
 
 
 def race(
-    kernels: list[lib.Kernel], cases: str, deadline: float, least_sets: int, least_calls: int, power: float, powered: str,
+    kernels: list[lib.Kernel], cases: str, deadline: float, least_sets: int, least_calls: int, power: float,
+    powered: str,
 ) -> None:
     problem = kernels[0].problem
     binding = problem.binding
