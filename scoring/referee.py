@@ -208,8 +208,8 @@ class Referee:
                 return wall - (claimed(reply) if known is None else known)
 
             if links > 1:
-                return calibration.measure(partial(arm, links), gate.unseal, go, links)
-            overhead = calibration.measure(partial(arm, links), lambda secret: 0.0, go, links)
+                return calibration.measure(partial(arm, links), gate.unseal, go, links, self.job.torch_device)
+            overhead = calibration.measure(partial(arm, links), lambda secret: 0.0, go, links, self.job.torch_device)
             bandwidth = self.job.target.peaks.get("bytes")
             moved = 2 * run.slots[0].memory.sealed.numel() / bandwidth if bandwidth else 0.0
             return replace(overhead, wall=overhead.wall + moved)

@@ -17,7 +17,11 @@ from scoring.chain.library import KEY_BYTES
 
 SAMPLES = 12                  # chains
 STALE = {"cpu": 120.0, "cuda": 600.0}        # seconds a result may be used again: a host's speed drifts
-LINKS_SHARE, UNSEAL_SHARE = 0.5, 0.75       # which quantile counts; of unsealing only the excess does
+# Which quantile of the links' time is subtracted. Too much is a gift to whoever claims almost nothing: on a host, where
+# other processes may slow most of a calibration, the fastest tenth; on a GPU, which is the judge's alone, the median,
+# which agrees best with direct times. Of unsealing only the excess over its quantile counts.
+LINKS_SHARE = {"cpu": 0.1, "cuda": 0.5}
+UNSEAL_SHARE = 0.75
 # Unsealing for a chain of several links may take this much longer than in calibration: the device's jitter. Whoever
 # uses it to work ahead on an operand has it once for the whole chain.
 JITTER_SECONDS, JITTER_SHARE = 200e-6, 0.05
@@ -32,7 +36,7 @@ class Overhead:
     since code that knows how could do it faster than we and work in the time it saved.
 
     ``spread`` is how far the median of such chains lies above their fastest tenth, in seconds: the judge's clock
-    resolves no less.
+    resolves no less. ``wall`` is their median on a GPU, the fastest tenth on a host.
     """
 
     links: int
@@ -64,10 +68,10 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 def measure(
     arm: Callable[[], object], unseal: Callable[[bytes], float], go: Callable[[bytes], float], links: int,
-    samples: int = SAMPLES,
+    device: str, samples: int = SAMPLES,
 ) -> Overhead:
-    """Calibrate with ``arm``, which readies a chain of ``links`` links, and its two phases, which tell their seconds
-    less those spent in calls. The first two are not counted.
+    """Calibrate with ``arm``, which readies a chain of ``links`` links on a ``device`` such as ``cuda:0``, and its two
+    phases, which tell their seconds less those spent in calls. The first two are not counted.
     """
     phases = []
     for _chain in range(samples + 2):
@@ -75,8 +79,13 @@ def measure(
         phases.append((unseal(os.urandom(KEY_BYTES)), go(os.urandom(KEY_BYTES))))
     unsealing, linking = zip(*phases[2:], strict=True)
     return Overhead(
-        links, quantile(unsealing, UNSEAL_SHARE), quantile(linking, LINKS_SHARE),
+        links, quantile(unsealing, UNSEAL_SHARE), quantile(linking, LINKS_SHARE[_kind(device)]),
         quantile(linking, 0.5) - quantile(linking, 0.1))
+
+
+def _kind(device: str) -> str:
+    """``cuda`` of ``cuda:0``."""
+    return device.partition(":")[0]
 
 
 class Known:
@@ -88,7 +97,7 @@ class Known:
     def get(self, key: tuple[object, ...], device: str) -> tuple[Overhead, ...]:
         """Those measured lately on a device such as ``cuda:0``; none if there are none."""
         when, overheads = self._known.get(key, (float("-inf"), ()))
-        return overheads if time.monotonic() - when < STALE[device.partition(":")[0]] else ()
+        return overheads if time.monotonic() - when < STALE[_kind(device)] else ()
 
     def put(self, key: tuple[object, ...], overheads: tuple[Overhead, ...]) -> None:
         self._known[key] = (time.monotonic(), overheads)

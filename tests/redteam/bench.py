@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The red team's judging process: a judge like any other, apart from the suite because files may try to kill it.
 
-``python -m tests.redteam.bench DEVICE [WEAKNESS]`` reads one request per line from stdin (JSON: path, problem) and
-answers with one line. WEAKNESS makes it a judge that trusts too much, so that the suite itself can be tested.
+``python -m tests.redteam.bench DEVICE [WEAKNESS]`` reads one request per line from stdin (JSON: path, problem, endless,
+anew) and answers with one line. WEAKNESS makes it a judge that trusts too much, so that the suite itself can be tested.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 
 import backends
 from scoring import config, jobs
+from scoring.chain import calibration
 from scoring.judge import Job, score
 from scoring.model import Mode, Record, Status
 from scoring.problem import Problem
@@ -51,9 +52,14 @@ def main() -> None:
         answers.flush()
 
 
-def judge(device: str, path: str, problem: str, endless: bool = False) -> dict[str, Any]:
-    """One judgement as a plain dict: status, message, score in seconds, evidence, and the record as text."""
+def judge(device: str, path: str, problem: str, endless: bool = False, anew: bool = False) -> dict[str, Any]:
+    """One judgement as a plain dict: status, message, score in seconds, evidence, and the record as text.
+
+    ``anew``: with its own calibration, not one that earlier judgements had as well.
+    """
     started = time.monotonic()
+    if anew:
+        calibration.KNOWN = calibration.Known()
     with tempfile.TemporaryDirectory() as folder:
         record = score(job(device, Path(path), problem, Path(folder), SHORT if endless else {}))
     survivors = reap()

@@ -38,8 +38,8 @@ class Bench:
         self.canary = canary
         self.process: subprocess.Popen[bytes] | None = None
 
-    def judge(self, path: Path, problem: str, endless: bool = False) -> dict[str, Any] | None:
-        """The bench's answer; None if it died or stopped."""
+    def judge(self, path: Path, problem: str, endless: bool = False, anew: bool = False) -> dict[str, Any] | None:
+        """The bench's answer; None if it died or stopped. ``anew``: on a calibration of its own."""
         if self.process is None or self.process.poll() is not None:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "tests.redteam.bench", *self.arguments], cwd=ROOT, start_new_session=True,
@@ -50,7 +50,7 @@ class Bench:
         assert self.process.stdout is not None
         line = b""
         with contextlib.suppress(BrokenPipeError):
-            request = {"path": str(path), "problem": problem, "endless": endless}
+            request = {"path": str(path), "problem": problem, "endless": endless, "anew": anew}
             self.process.stdin.write(json.dumps(request).encode() + b"\n")
             self.process.stdin.flush()
             line = _line(self.process.stdout.fileno(), DEADLINE)
@@ -125,14 +125,15 @@ class Suite:
             return Result(entry, (), Outcome.NOT_RUN, "no sandbox here")
         trials = [self.trial(entry)]
         while wants_another(entry, trials):
-            trials.append(self.trial(entry))
+            trials.append(self.trial(entry, anew=True))      # tries on one calibration gain or lose together
         return Result(entry, tuple(trials), decide(entry, trials))
 
-    def trial(self, entry: Entry) -> Trial:
-        """One judgement between two honest ones; the second is left out where it could not matter."""
+    def trial(self, entry: Entry, anew: bool = False) -> Trial:
+        """One judgement between two honest ones; the second is left out where it could not matter. ``anew``: on a
+        calibration of its own, which the second honest one then has as well."""
         before = self.honest(entry.problem)
         self.canary.evidence("")
-        answer = self.bench.judge(entry.path, entry.problem, entry.endless)
+        answer = self.bench.judge(entry.path, entry.problem, entry.endless, anew)
         if answer is None:
             evidence = ("the judging process died or stopped", *self.canary.evidence(""))
             return Trial("NO ANSWER", evidence=() if entry.honest else evidence)

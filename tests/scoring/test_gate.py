@@ -185,13 +185,20 @@ def test_a_wrong_link_is_named_by_its_seed(job, worker, gate):
 
 # Calibration ---------------------------------------------------------------------------------------------------------
 
-def test_an_overhead_is_measured_at_the_chains_own_length():
+@pytest.mark.parametrize(("device", "wall"), [("cuda:0", 1.06), ("cpu", 1.01)])
+def test_an_overhead_is_measured_at_the_chains_own_length(device, wall):
     times = iter([9.0, 9.0, *(1.0 + index / 100 for index in range(12))])
     armed = []
-    overhead = calibration.measure(lambda: armed.append(1), lambda secret: 0.5, lambda secret: next(times), 4)
+    overhead = calibration.measure(lambda: armed.append(1), lambda secret: 0.5, lambda secret: next(times), 4, device)
     assert len(armed) == 14
-    assert overhead == Overhead(4, 0.5, pytest.approx(1.06), pytest.approx(0.05))
+    assert overhead == Overhead(4, 0.5, pytest.approx(wall), pytest.approx(0.05))
     assert overhead.resolution == pytest.approx(0.0125)
+
+
+def test_a_host_that_was_busy_while_calibrating_is_no_gift():
+    times = iter([1.0, 1.0, *[3.0, 1.0, 3.0, 3.0, 3.0, 3.0] * 2])      # ten of twelve chains beside other work
+    overhead = calibration.measure(lambda: None, lambda secret: 0.5, lambda secret: next(times), 4, "cpu")
+    assert overhead.trusted(0.5, 1.0 + 4 * 0.5) == pytest.approx(0.5)
 
 
 def test_what_is_trusted():
