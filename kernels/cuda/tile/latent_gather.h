@@ -20,6 +20,7 @@
 #include "ptx/shared_address.h"
 #include "ptx/turn.h"
 #include "ptx/unpack_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
 #include "tile/latent_parts.h"
 
@@ -116,9 +117,11 @@ struct LatentGather {
         const int row = tile_row + 16 * first_strip;
         if (thread < 16 * strips) {   // who has a strip's first unit stores the LSE of its rows
             const int first_unit = (first_strip + thread / 16) * 32;
-            if (first_unit >= begin && first_unit < begin + count) store_lse(open.request, row + thread, totals[thread].y);
+            if (first_unit >= begin && first_unit < begin + count) {
+                a.lse[lse_index(a, open.request, row + thread)] = totals[thread].y;
+            }
         }
-        uint8_t* const out = a.o + (static_cast<size_t>(open.request) * (a.seqlen_q * a.heads) + row) * 1024;
+        uint8_t* const out = a.o + (first_row_of(a, open.request) + row) * 1024;
         if (sharers == 1) {
 #pragma unroll 1
             for (int unit = slot; unit < count; unit += slots) {
@@ -196,11 +199,6 @@ struct LatentGather {
             sum[2 * j] += factor * two.x;
             sum[2 * j + 1] += factor * two.y;
         }
-    }
-
-    __device__ __forceinline__ void store_lse(int request, int row, float lse) const {
-        const int query = row / a.heads, head = row % a.heads;
-        a.lse[(static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query] = lse;
     }
 
     /// A unit's sums, all of them in one warp, to the output: `to` is where this lane's first two columns go.

@@ -12,6 +12,7 @@
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
+#include "tile/decode_rows.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_gather.h"
 #include "tile/wgmma_coded_plan.h"
@@ -184,7 +185,7 @@ struct CodedConsumer : CodedProducts<Shape> {
     __device__ __forceinline__ const uint8_t* queries(const DecodePiece& piece) const {
         int tile = row_tile;
         compute_now(tile);   // 64 bits of it would be kept, and spill
-        return a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + tile * Shape::kRows) * (Row::kWidth * 2);
+        return a.q + (first_row_of(a, piece.request) + tile * Shape::kRows) * (Row::kWidth * 2);
     }
 
     /// One piece of a request of `length` tokens; `tile` counts all pages so far.
@@ -291,10 +292,9 @@ struct CodedConsumer : CodedProducts<Shape> {
         }
         both_barrier();
         const bool gathered = part == kGatheredPart;
-        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * (a.seqlen_q * a.heads) + first_row;
+        const size_t first = first_row_of(a, piece.whole() ? piece.request : part) + first_row;
         if (warp == 0 && lane < 16 && group == 0) {
-            const int at = first_row + row, query = a.seqlen_q == 1 ? 0 : at / a.heads, head = at - query * a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            const size_t index = lse_index_compact(a, piece.request, first_row + row);
             float& to = gathered ? memory.part()[row * Shape::kPartPitch + Row::kLatent]
                 : piece.whole() ? a.lse[index] : a.parts.lse[first + row];
             to = all.lse(a.scale);
@@ -358,9 +358,7 @@ struct CodedConsumer : CodedProducts<Shape> {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 int at = row_tile * Shape::kRows + lane;
                 compute_now(at);
-                if (group == 0 && warp == 0 && lane < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
-                }
+                if (group == 0 && warp == 0 && lane < Shape::kRows) a.parts.lse[first_row_of(a, part) + at] = -INFINITY;
             } else {
                 piece(next, plan.schedule().tokens(next.request), terms, part, tile);
             }

@@ -11,6 +11,7 @@
 #include "ptx/tma.h"
 #include "ptx/unpack_fp8.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_wide_worker.h"
 
@@ -290,10 +291,7 @@ struct CodedScorer : WideWorker<Shape> {
                 const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
                 memory.finals()[row] = inverse * (reference * 0x1p-7f);
                 const float lse = sum == 0.0f ? -INFINITY : (memory.shifts()[row] + log2f(sum)) * kLn2;
-                const int at = first_row + row, query = at / a.heads, head = at % a.heads;
-                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                const size_t part_row = static_cast<size_t>(part) * this->request_rows() + at;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = lse;
+                store_lse(a, piece, part, first_row + row, lse);
             }
             wide_meet<Shape>();
         });

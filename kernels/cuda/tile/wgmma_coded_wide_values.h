@@ -114,7 +114,7 @@ struct CodedValuer : WideWorker<Shape> {
     __device__ __forceinline__ void store(const Output& out, int half, const DecodePiece& piece, int part) const {
         constexpr int kColumns = Shape::kWeightPlane / 8 / 4, kRoundBlocks = kColumns / 64;  // of a round
         const int first_row = row_tile * Shape::kRows, first_column = half * (Row::kLatent / 2);
-        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * this->request_rows() + first_row;
+        const size_t first = first_row_of(a, piece.whole() ? piece.request : part) + first_row;
         float* const area = reinterpret_cast<float*>(memory.at(memory.weights(half)));
         const bool whole = piece.whole();
         const size_t corner = (first + 2 * warp) * Row::kLatent + first_column + lane * 4;  // a warp stores two of eight rows

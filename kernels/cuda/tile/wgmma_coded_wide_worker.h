@@ -7,6 +7,7 @@
 
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
+#include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
 #include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_wide_shape.h"
@@ -35,7 +36,6 @@ struct WideWorker {
 
     static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
     __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
-    __device__ __forceinline__ int request_rows() const { return a.seqlen_q * a.heads; }
 
     __device__ __forceinline__ void arrive(uint32_t barrier) const {
         __syncwarp();
@@ -53,12 +53,12 @@ struct WideWorker {
             if (piece.steps.begin >= piece.steps.end && !piece.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 if (static_cast<int>(threadIdx.x) < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * request_rows() + row_tile * Shape::kRows + threadIdx.x] = -INFINITY;
+                    a.parts.lse[first_row_of(a, part) + row_tile * Shape::kRows + threadIdx.x] = -INFINITY;
                 }
                 continue;
             }
             if (piece.steps.begin < piece.steps.end) {
-                const size_t row = static_cast<size_t>(piece.request) * request_rows() + row_tile * Shape::kRows;
+                const size_t row = first_row_of(a, piece.request) + row_tile * Shape::kRows;
                 load_coded_queries<Shape, Shape::kWorkers>(memory, a.q + row * (Row::kWidth * 2));
             }
             if (static_cast<int>(threadIdx.x) < Shape::kRows) memory.shifts()[threadIdx.x] = kWideNothing;

@@ -21,6 +21,7 @@
 #include "ptx/tma.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/attention_mma.h"
+#include "tile/decode_rows.h"
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_latent_shape.h"
@@ -328,8 +329,7 @@ struct LatentConsumer {
             if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
             if (group == 0 && lane % 4 == 0) {
-                const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
-                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+                const size_t index = lse_index(a, piece.request, first_row + at);
                 a.lse[index] = rows[half].lse(1.0f);
             }
             uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;

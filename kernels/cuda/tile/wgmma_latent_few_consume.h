@@ -13,6 +13,7 @@
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_few_shape.h"
 
@@ -256,7 +257,6 @@ struct FewConsumer {
     /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
     __device__ __forceinline__ void finish(
         Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, const DecodeWalk& walk) const {
-        const int request_rows = a.seqlen_q * a.heads;
         const bool paired = Shape::kRowTiles == 1 && a.paired && walk.known >= 0;
         const int part = piece.part(a.schedule, static_cast<int>(blockIdx.x));
 #pragma unroll
@@ -342,8 +342,8 @@ struct FewConsumer {
             const int at = first_row() + row;
             const float lse = all.lse(a.scale);
             if (paired) memory.lse()[at] = lse;
-            else if (piece.whole()) a.lse[a.lse_index(piece.request, at)] = lse;
-            else a.parts.lse[static_cast<size_t>(part) * request_rows + at] = lse;
+            else if (piece.whole()) a.lse[lse_index_quick(a, piece.request, at)] = lse;
+            else a.parts.lse[first_row_of(a, part) + at] = lse;
         }
     }
 
@@ -360,9 +360,7 @@ struct FewConsumer {
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 const int at = warp * 32 + lane;
-                if (group == 0 && at < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
-                }
+                if (group == 0 && at < Shape::kRows) a.parts.lse[first_row_of(a, part) + at] = -INFINITY;
                 continue;
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);

@@ -35,13 +35,6 @@ struct LatentArguments {
     bool causal;
     float scale;  // softmax_scale * log2(e)
     TensorMap rotary;  // the cache; with Shape::kRotaryApart [batch, tokens of max_blocks pages, 64] bf16, as one matrix
-
-    /// Where the LSE of a request's row, query * heads + head, goes.
-    __device__ __forceinline__ size_t lse_index(int request, int row) const {
-        if (seqlen_q == 1) return static_cast<size_t>(request) * heads + row;   // a division is 40 instructions
-        const int query = row / heads, head = row % heads;
-        return (static_cast<size_t>(request) * heads + head) * seqlen_q + query;
-    }
 };
 
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kOnce: whether L2 is
