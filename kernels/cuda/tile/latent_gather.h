@@ -18,7 +18,6 @@
 #include "ptx/mma_16bit.h"
 #include "ptx/named_barrier.h"
 #include "ptx/shared_address.h"
-#include "ptx/turn.h"
 #include "ptx/unpack_16bit.h"
 #include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"

@@ -10,7 +10,6 @@
 #include "ptx/cluster.h"
 #include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
-#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
@@ -19,7 +18,6 @@
 #include "tile/pace.h"
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
-
 
 constexpr int kClusters[] = {8, 4, 3, 2};   // blocks that add up their parts in shared memory
 constexpr int kPacedPages = 12;             // chunks of fewer pages are not kept in step

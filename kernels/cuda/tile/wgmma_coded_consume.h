@@ -26,9 +26,6 @@ constexpr int kCodedBothBarrier = 3;   // both
 /// The part of a piece that the blocks of a cluster add up.
 constexpr int kGatheredPart = -1;
 
-/// A reference for exponents stays until a score exceeds it by a factor of 2^8.
-constexpr float kCodedSlack = 8.0f;
-
 template <class Shape>
 struct CodedConsumer : CodedProducts<Shape> {
     using Base = CodedProducts<Shape>;
@@ -93,7 +90,7 @@ struct CodedConsumer : CodedProducts<Shape> {
 #pragma unroll
             for (int other = 0; other < 4; ++other) most = fmaxf(most, memory.maxima(group, other)[row_of(slot)]);
             SoftmaxRow& row = state.rows[slot];
-            if (most * a.scale <= row.maximum * a.scale + kCodedSlack) most = row.maximum;
+            if (most * a.scale <= row.maximum * a.scale + kReferenceSlack) most = row.maximum;
             factor[slot] = row.raise(most, a.scale, Exp2()) * change;
         }
 #pragma unroll
@@ -143,7 +140,7 @@ struct CodedConsumer : CodedProducts<Shape> {
             bool above = largest_scale > state.reference;
 #pragma unroll
             for (int i = 0; i < Shape::kSums; ++i) {
-                above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kCodedSlack;
+                above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kReferenceSlack;
             }
             const bool any = __any_sync(0xffffffffu, above);
             if (lane == 0) memory.flags(group)[warp] = any;

@@ -103,7 +103,7 @@ struct CodedScorer : WideWorker<Shape> {
 
     /// Where the exponents of a row are, after a page whose largest score is `most` (scaled).
     static __device__ __forceinline__ float raised(float before, float most) {
-        return most > before + (kWideSlack + kWideUnit) ? most - kWideUnit : before;
+        return most > before + (kReferenceSlack + kWideUnit) ? most - kWideUnit : before;
     }
 
     /// Raise the references for exponents and scales to this page's; sums follow, and `changes` says by how much the output must.
@@ -174,7 +174,7 @@ struct CodedScorer : WideWorker<Shape> {
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 const float most = fmaxf(scores[4 * pair + e], scores[4 * pair + 2 + e]) * a.scale;
-                above = above || most > (e == 0 ? shifts.x : shifts.y) + (kWideSlack + kWideUnit);
+                above = above || most > (e == 0 ? shifts.x : shifts.y) + (kReferenceSlack + kWideUnit);
             }
         }
         const bool any = __any_sync(0xffffffffu, above);

@@ -14,8 +14,8 @@
 
 constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
 
-/// Exponents lie up to 2^8 above their reference before that is raised, which is where 2^7 is: weights reach 2^15.
-constexpr float kWideSlack = 8.0f, kWideUnit = 7.0f;
+/// A weight is 2^kWideUnit where the exponent is the row's reference, and so at most 2^15 with kReferenceSlack above it.
+constexpr float kWideUnit = 7.0f;
 /// The reference of a row that has seen no key.
 constexpr float kWideNothing = -1e30f;
 

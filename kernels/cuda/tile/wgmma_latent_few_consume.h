@@ -20,9 +20,6 @@
 constexpr int kFewGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kFewBothBarrier = 3;   // both
 
-/// A reference for exponents stays until a score exceeds it by a factor of 2^8, as in tile/wgmma_latent_consume.h.
-constexpr float kFewSlack = 8.0f;
-
 template <class Shape>
 struct FewConsumer {
     static constexpr int kChains = 2;  // sums of products a page's scores consist of
@@ -110,7 +107,7 @@ struct FewConsumer {
             for (int i = 0; i < 2; ++i) {
                 SoftmaxRow& row = rows[2 * pair + i];
                 float maximum = i == 0 ? most.x : most.y;
-                if (maximum * a.scale <= row.maximum * a.scale + kFewSlack) maximum = row.maximum;
+                if (maximum * a.scale <= row.maximum * a.scale + kReferenceSlack) maximum = row.maximum;
                 factor[2 * pair + i] = row.raise(maximum, a.scale, Exp2());
                 raised = raised || factor[2 * pair + i] != 1.0f;
             }

@@ -206,9 +206,9 @@ FAULTS = {
     "NaN behind the length": Fault("tile/wgmma_latent_consume.h", "clear_tail(group, length - first_token);"),
     "one block of a pair frees a stage": Fault(
         "tile/wgmma_latent.h", "4 * Shape::kPair", "(FAULT ? 4 : 4 * Shape::kPair)"),
-    "the maximum of the other tile": Fault(
-        "tile/wgmma_latent_consume.h", "memory.maxima(group ^ 1)[row(half)];",
-        "memory.maxima(FAULT ? group : group ^ 1)[row(half)];"),
+    "the references of the other page": Fault(
+        "tile/wgmma_latent_consume.h", "memory.references(group ^ 1)[row(half)];",
+        "memory.references(FAULT ? group : group ^ 1)[row(half)];"),
     "sums before the other's are there": Fault(
         "tile/wgmma_latent_consume.h", "named_barrier_sync(kSumBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kSumBarrier + (group ^ 1), 256);"),
