@@ -30,7 +30,7 @@ template <class Shape>
 struct CodedConsumer : CodedProducts<Shape> {
     using Base = CodedProducts<Shape>;
     using Row = CodedRow;
-    using Base::group, Base::kSlotsOfLane, Base::lane, Base::memory, Base::row_of, Base::slot_of, Base::warp;
+    using Base::group, Base::kSlotsOfLane, Base::lane, Base::memory, Base::row_of, Base::warp;
     using typename Base::Output, typename Base::Scores;
     static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 

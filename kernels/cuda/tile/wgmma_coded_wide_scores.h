@@ -20,7 +20,7 @@ template <class Shape>
 struct CodedScorer : WideWorker<Shape> {
     using Base = WideWorker<Shape>;
     using Row = CodedRow;
-    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::slot_of, Base::warp;
+    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
     static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 

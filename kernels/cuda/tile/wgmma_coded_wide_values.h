@@ -14,7 +14,7 @@ template <class Shape>
 struct CodedValuer : WideWorker<Shape> {
     using Base = WideWorker<Shape>;
     using Row = CodedRow;
-    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::slot_of, Base::warp;
+    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
 
     static constexpr int kValueBuffers = Shape::kRows == 32 ? 6 : 4;  // products under way or converted

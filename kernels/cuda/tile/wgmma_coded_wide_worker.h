@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT
 // MLA decode over e4m3 codes on wgmma for 32 and 64 rows: what all warpgroups that multiply have in common.
 //
-// Accumulators are those of tile/wgmma_coded_consume.h: number i = 4j + 2h + e of a thread is query row 8j + 2t + e (its "slot"
-// 2j + e) of token 16w + 8h + g, or of column 64b + 16w + 2g + h of block b of a half.
+// Accumulators are as in tile/wgmma_coded_products.h, with blocks of columns counted within a half.
 #pragma once
 
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
+#include "tile/query_slots.h"
 #include "tile/wgmma_coded_queries.h"
 #include "tile/wgmma_coded_wide_shape.h"
 
@@ -34,8 +34,7 @@ struct WideWorker {
     const typename Shape::Arguments& a;
     int warp, lane, row_tile;
 
-    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
-    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
+    __device__ __forceinline__ int row_of(int slot) const { return row_of_slot(slot, lane); }
 
     __device__ __forceinline__ void arrive(uint32_t barrier) const {
         __syncwarp();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a consumer warpgroup of the MLA decode of few rows does (tile/wgmma_latent_few.h).
 //
-// Accumulators are those of ptx/wgmma_16bit.h with tokens (scores) or columns (output) as rows and the 16 query rows as
-// columns: a thread has the query rows 2t, 2t + 1, 2t + 8 and 2t + 9 (t = lane % 4), its four "slots", in all of them.
+// Accumulators are those of tile/query_slots.h with 16 query rows: a thread has four of them.
 #pragma once
 
 #include "online_softmax.h"
@@ -14,6 +13,7 @@
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/decode_rows.h"
+#include "tile/query_slots.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_few_shape.h"
 
@@ -30,8 +30,7 @@ struct FewConsumer {
 
     using Output = float[Shape::kValuePanels][8];
 
-    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
-    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
+    __device__ __forceinline__ int row_of(int slot) const { return row_of_slot(slot, lane); }
     __device__ __forceinline__ void group_barrier() const { named_barrier_sync(kFewGroupBarrier + group, 128); }
     __device__ __forceinline__ int first_row() const { return Shape::kRowTiles == 2 ? group * 16 : 0; }
 
