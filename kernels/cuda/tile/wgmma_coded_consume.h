@@ -32,7 +32,6 @@ struct CodedConsumer : CodedProducts<Shape> {
     using Row = CodedRow;
     using Base::group, Base::kSlotsOfLane, Base::lane, Base::memory, Base::row_of, Base::warp;
     using typename Base::Output, typename Base::Scores;
-    static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 
     const typename Shape::Arguments& a;
     int row_tile;
@@ -80,7 +79,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         if (largest_scale > state.reference) {
             const float before = state.reference;
             // The power of two above, and twice that: most pages' scales are about the same.
-            state.reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
+            state.reference = 2.0f * power_of_two_above(largest_scale);
             change = before / state.reference;
         }
         float factor[kSlotsOfLane];

@@ -22,7 +22,6 @@ struct CodedScorer : WideWorker<Shape> {
     using Row = CodedRow;
     using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
-    static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 
     static constexpr int kKeyBuffers = Shape::kRows == 32 ? 6 : 4;  // products under way or converted
     using Scores = float[Shape::kSums];
@@ -145,7 +144,7 @@ struct CodedScorer : WideWorker<Shape> {
         const float before = reference;
         if (largest_scale > reference) {
             // The power of two above, and twice that: most pages' scales are about the same.
-            reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
+            reference = 2.0f * power_of_two_above(largest_scale);
         }
         meet();
         const int row = warp * 32 + lane;
