@@ -17,6 +17,7 @@
 #include "tile/wgmma_coded_gather.h"
 #include "tile/wgmma_coded_plan.h"
 #include "tile/wgmma_coded_products.h"
+#include "tile/wgmma_coded_slots.h"
 #include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
@@ -157,17 +158,10 @@ struct CodedConsumer : CodedProducts<Shape> {
         for (int i = 0; i < Shape::kSums; ++i) state.rows[slot_of(i)].sum += p[i];
     }
 
-    /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
+    /// Clear what lies behind the first `count` tokens of a page.
     __device__ __forceinline__ void clear_tail(const uint32_t (&slots)[2], int count) const {
-        constexpr int kChunks = Row::kBytes / 16;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            uint8_t* const slot = memory.at(slots[half]);
-            const int valid = max(0, count - half * kSlotTokens);
-            for (int i = valid * kChunks + warp * 32 + lane; i < kSlotTokens * kChunks; i += 128) {
-                *reinterpret_cast<uint4*>(slot + i * 16) = make_uint4(0, 0, 0, 0);
-            }
-        }
+        for (int half = 0; half < 2; ++half) clear_rows(memory, slots[half], count - half * kSlotTokens, warp * 32 + lane);
         fence_async_shared();  // a later copy into these slots comes behind these writes
         group_barrier();
     }
@@ -199,11 +193,10 @@ struct CodedConsumer : CodedProducts<Shape> {
         State state;
 #pragma unroll 1
         for (int own = static_cast<int>((tile + group) % 2); own < pages; own += 2) {
-            const uint32_t ordinal = 2 * (tile + own), next = ordinal + 1;
-            const uint32_t indices[2] = {ordinal % Shape::kSlots, next % Shape::kSlots};
-            const uint32_t slots[2] = {memory.slot(indices[0]), memory.slot(indices[1])};
-            mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
-            mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
+            const PageSlots<Shape> page(tile + own);
+            const uint32_t slots[2] = {memory.slot(page.indices[0]), memory.slot(page.indices[1])};
+            mbarrier_wait(memory.full(page.indices[0]), page.parities[0]);
+            mbarrier_wait(memory.full(page.indices[1]), page.parities[1]);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
 
@@ -223,8 +216,8 @@ struct CodedConsumer : CodedProducts<Shape> {
             weigh(scores, scales, state, out, own < 2);
             this->multiply_values(out, slots);
             arrive(memory.read(group));
-            arrive(memory.empty(indices[0]));
-            arrive(memory.empty(indices[1]));
+            arrive(memory.empty(page.indices[0]));
+            arrive(memory.empty(page.indices[1]));
         }
         tile += pages;
         // Its addresses are made anew: kept throughout the loop they would spill.

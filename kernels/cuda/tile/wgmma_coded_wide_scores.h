@@ -219,16 +219,11 @@ struct CodedScorer : WideWorker<Shape> {
         this->arrive(memory.ready(buffer));
     }
 
-    /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
+    /// Clear what lies behind the first `count` tokens of a page.
     __device__ __forceinline__ void clear_tail(const PageSlots<Shape>& slots, int count) const {
-        constexpr int kChunks = Row::kBytes / 16;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            uint8_t* const slot = memory.at(memory.slot(slots.indices[half]));
-            const int valid = max(0, count - half * kSlotTokens);
-            for (int i = valid * kChunks + warp * 32 + lane; i < kSlotTokens * kChunks; i += 128) {
-                *reinterpret_cast<uint4*>(slot + i * 16) = make_uint4(0, 0, 0, 0);
-            }
+            clear_rows(memory, memory.slot(slots.indices[half]), count - half * kSlotTokens, warp * 32 + lane);
         }
         fence_async_shared();  // a later copy into these slots comes behind these writes
         meet();

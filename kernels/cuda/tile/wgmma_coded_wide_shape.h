@@ -72,17 +72,3 @@ struct WideMemory {
     __device__ __forceinline__ uint32_t ready(int buffer) const { return full(2 * Shape::kSlots + buffer); }
     __device__ __forceinline__ uint32_t done(int buffer) const { return ready(2 + buffer); }
 };
-
-/// Where a page's halves lie, and the parity of their barriers; `ordinal` counts pages.
-template <class Shape>
-struct PageSlots {
-    uint32_t indices[2], parities[2];
-
-    __device__ __forceinline__ explicit PageSlots(uint32_t ordinal) {
-#pragma unroll
-        for (uint32_t half = 0; half < 2; ++half) {
-            indices[half] = (2 * ordinal + half) % Shape::kSlots;
-            parities[half] = (2 * ordinal + half) / Shape::kSlots % 2;
-        }
-    }
-};

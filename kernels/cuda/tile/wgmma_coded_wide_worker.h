@@ -10,6 +10,7 @@
 #include "tile/decode_schedule.h"
 #include "tile/query_slots.h"
 #include "tile/wgmma_coded_queries.h"
+#include "tile/wgmma_coded_slots.h"
 #include "tile/wgmma_coded_wide_shape.h"
 
 constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
