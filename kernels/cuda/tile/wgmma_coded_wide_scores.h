@@ -282,10 +282,11 @@ struct CodedScorer : WideWorker<Shape> {
                 float sum = 0.0f;
 #pragma unroll
                 for (int w = 0; w < 4; ++w) sum += memory.maxima(w)[row];
-                const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-                memory.finals()[row] = inverse * (reference * 0x1p-7f);
-                const float lse = sum == 0.0f ? -INFINITY : (memory.shifts()[row] + log2f(sum)) * kLn2;
-                store_lse(a, piece, part, first_row + row, lse);
+                SoftmaxRow all;
+                all.sum = sum;
+                memory.finals()[row] = all.inverse() * (reference * 0x1p-7f);
+                all.maximum = memory.shifts()[row];   // scaled
+                store_lse(a, piece, part, first_row + row, all.lse(1.0f));
             }
             wide_meet<Shape>();
         });

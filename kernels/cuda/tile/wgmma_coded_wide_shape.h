@@ -22,7 +22,6 @@ struct CodedWide {
     static constexpr int kSums = kRows / 2;            // accumulators of a product in a thread
     static constexpr int kWorkers = 384, kThreads = kWorkers + 128;
     static constexpr int kValueRegisters = 176, kProducerRegisters = 32;  // the scores' keep the 128 they start with
-    static constexpr int kReaders = 12;                // warps that read a slot
 
     static constexpr int kWeights = kPanels * kPanelBytes;  // [buffer][row][token], fp16, behind the queries
     static constexpr int kWeightPlane = kRows * 128;

@@ -37,10 +37,6 @@ struct LatentArguments {
     TensorMap rotary;  // the cache; with Shape::kRotaryApart [batch, tokens of max_blocks pages, 64] bf16, as one matrix
 };
 
-/// A row's reference for exponents stays until a score exceeds the one it was made for by 2^kReferenceSlack: what was accumulated
-/// rarely has to follow, and probabilities lose no bits.
-constexpr float kReferenceSlack = 8.0f;
-
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kOnce: whether L2 is
 /// told to drop pages first.
 /// kRotaryApart: the last 64 columns of keys are not those of the cache, but lie in an array of their own.
@@ -72,6 +68,10 @@ struct LatentShape {
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
     static_assert(LatentGather<LatentArguments>::kBytes <= kProbabilities - kStage, "the merge has the pages' place");
 };
+
+/// A row's reference for exponents stays until a score exceeds the one it was made for by 2^kReferenceSlack: what was accumulated
+/// rarely has to follow, and probabilities lose no bits.
+constexpr float kReferenceSlack = 8.0f;
 
 /// Which buffer holds the queries of a piece, and the parity of its barriers' phase.
 struct QueryTurn {
