@@ -92,6 +92,13 @@ def test_the_shipped_choice_for_each_number_of_rows(shipped, size):
     shipped.check(size, processors=16, workspace_bytes=(size["batch"] + 32) * part)
 
 
+@pytest.mark.parametrize("heads", [8, 40])
+def test_rows_that_do_not_come_in_sixteens_are_refused(shipped, heads):
+    """A warp stores sixteen: the last ones would lie behind the output."""
+    with pytest.raises(AssertionError, match="status -1"):
+        shipped.check(case(1, heads, 64))
+
+
 def test_few_rows_give_the_same_bits_however_copies_are_timed(shipped):
     for size in (case(2, 16, 260), case(1, 16, 260, "uniform", 2, 1)):
         data = shipped.reference.generate_input(**size, seed=5, device="cpu")
