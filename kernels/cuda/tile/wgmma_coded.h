@@ -95,9 +95,9 @@ void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clust
     }
 }
 
-/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Chunks of the
-/// line may grow by `slack` pages so that equal requests are not cut; `early` lets kernels start beside the end of the one
-/// before. Returns 0 or what the caller must return.
+/// Launch `a`, which is as DecodeCall makes it, and the merge where the batch is cut. Chunks of the line may grow by `slack` pages so
+/// that equal requests are not cut; `early` lets kernels start beside the end of the one before. Returns 0 or what the caller must
+/// return.
 template <class Shape>
 int launch_coded_pages(
     void (*kernel)(typename Shape::Arguments), typename Shape::Arguments a, int slack, bool early, void* workspace,
