@@ -154,17 +154,8 @@ struct LatentConsumer {
         wgmma_commit();
     }
 
-    /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
     __device__ __forceinline__ void clear_tail(int stage, int count) const {
-        constexpr int kChunks = 8;  // of 16 bytes in a panel's row
-        const int thread = recomputed_thread() % 128;
-        for (int i = thread; i < (Shape::kTokens - count) * kChunks; i += 128) {
-            uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
-#pragma unroll
-            for (int panel = 0; panel < 2 * Shape::kHalfPanels; ++panel) {
-                *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
-            }
-        }
+        clear_tokens<Shape>(memory, stage, count, recomputed_thread() % 128);
         fence_async_shared();
         named_barrier_sync(kOwnBarrier + group, 128);
     }

@@ -126,18 +126,6 @@ struct FewConsumer {
         }
     }
 
-    /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
-    __device__ __forceinline__ void clear_tail(int stage, int count) const {
-        constexpr int kChunks = 8;  // of 16 bytes in a panel's row
-        for (int i = warp * 32 + lane; i < (Shape::kTokens - count) * kChunks; i += 128) {
-            uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
-#pragma unroll
-            for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
-                *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
-            }
-        }
-    }
-
     /// out += V^T P^T: 64 columns of the values at a time; each part of the page is free when its products have ended.
     __device__ __forceinline__ void multiply_values(Output& out, int stage) const {
         const uint32_t values = uniform_operand(wgmma_operand_transposed(memory.tokens(stage, 0), Shape::kPanelBytes));
@@ -203,7 +191,7 @@ struct FewConsumer {
                     const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
                     if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
                 }
-                if (first_token + Shape::kTokens > length) clear_tail(stage, length - first_token);
+                if (first_token + Shape::kTokens > length) clear_tokens<Shape>(memory, stage, length - first_token, warp * 32 + lane);
             }
             softmax(scores, rows, out);
             uint32_t p[4];

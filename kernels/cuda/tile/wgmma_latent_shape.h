@@ -121,3 +121,17 @@ struct LatentMemory {
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };
+
+/// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them in all columns of the values in `stage`. By
+/// the 128 threads of a warpgroup, before a fence for asynchronous products and a barrier.
+template <class Shape, class Memory>
+__device__ __forceinline__ void clear_tokens(const Memory& memory, int stage, int count, int thread) {
+    constexpr int kChunks = 8;  // of 16 bytes in a panel's row
+    for (int i = thread; i < (Shape::kTokens - count) * kChunks; i += 128) {
+        uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
+#pragma unroll
+        for (int panel = 0; panel < Shape::kLatent / 64; ++panel) {
+            *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
+        }
+    }
+}
