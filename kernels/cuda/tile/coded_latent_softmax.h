@@ -98,7 +98,7 @@ struct CodedSoftmax {
     /// Touches no memory.
     __device__ __forceinline__ Weights weigh(const Scores& scores, int first_token, float scale) {
         Weights result;
-        const float multiplier = float_from_bits((269u << 23) - bits_from_float(reference));  // 2^15 / reference
+        const float multiplier = power_over(15, reference);
 #pragma unroll
         for (int pass = 0; pass < kPasses; ++pass) {
             float s[4];

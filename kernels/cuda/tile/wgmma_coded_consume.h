@@ -107,7 +107,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         for (int i = 0; i < Shape::kSums; ++i) {
             p[i] = Exp2()(scores[i] * a.scale - state.rows[slot_of(i)].shift(a.scale));
         }
-        const float multiplier = float_from_bits((261u << 23) - bits_from_float(state.reference));  // 2^7 / reference
+        const float multiplier = power_over(7, state.reference);
 #pragma unroll
         for (int g = 0; g < Row::kGroups; ++g) {
             float by[2];

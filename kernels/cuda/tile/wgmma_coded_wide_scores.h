@@ -42,9 +42,8 @@ struct CodedScorer : WideWorker<Shape> {
         for (int h = 0; h < 2; ++h) {
             const float4& s = scales[h];
             const uint32_t largest = bits_from_float(fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w))) >> 23;
-            const uint32_t exponent = max(67u, min(253u, largest)) << 23;  // 2^-60 at least: what it divides must not overflow
-            const float inverse = float_from_bits((254u << 23) - exponent);
-            units[h] = float_from_bits(exponent);
+            units[h] = float_from_bits(max(67u, min(253u, largest)) << 23);  // 2^-60 at least: what it divides must not overflow
+            const float inverse = power_over(0, units[h]);
             by[0][h] = Fp16::pack(s.x * inverse, s.x * inverse);
             by[1][h] = Fp16::pack(s.y * inverse, s.y * inverse);
             by[2][h] = Fp16::pack(s.z * inverse, s.z * inverse);
@@ -56,7 +55,7 @@ struct CodedScorer : WideWorker<Shape> {
             ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const float inverse = float_from_bits((254u << 23) - bits_from_float(units[i % 2]));
+                const float inverse = power_over(0, units[i % 2]);
                 rotary[step][i] = multiply_bfloats(rotary[step][i], Bf16::pack(inverse, inverse));
             }
         }
@@ -206,7 +205,7 @@ struct CodedScorer : WideWorker<Shape> {
                     Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
         }
         // Lane (g, t) takes scale t of tokens g and g + 8.
-        const float multiplier = float_from_bits((261u << 23) - bits_from_float(reference));  // 2^7 / reference
+        const float multiplier = power_over(7, reference);
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
