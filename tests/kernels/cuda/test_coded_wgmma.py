@@ -60,6 +60,7 @@ def test_it_matches_the_reference(mla, size):
     (case(4, 16, 700, "mixed"), 8, True),    # chunks cut requests, an empty one among them
     (case(34, 16, 40, "mixed"), 4, True),    # chunks of many requests, more than a warp has lanes
     (case(3, 64, 700, "ragged"), 5, False),
+    (case(2, 16, 570, "mixed"), 13, False),  # one request in many parts, where the average has few
 ], ids=name)
 def test_it_cuts_the_line_of_pages(mla, size, processors, together):
     mla.check(size, processors=processors, workspace_bytes=space(size, processors))

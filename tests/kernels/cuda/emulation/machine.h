@@ -50,6 +50,7 @@ struct Fiber {
     std::vector<char> stack;
     unsigned index = 0;
     bool done = false;
+    bool waited = false;   // itself, for the launches before
     std::vector<Transfer> open;
     std::deque<std::vector<Transfer>> groups;
 };
@@ -205,6 +206,7 @@ inline void start_block(unsigned rank, dim3 index, size_t shared_bytes) {
         fiber.block = &block;
         fiber.index = i;
         fiber.done = false;
+        fiber.waited = !m.early;
         fiber.open.clear();
         fiber.groups.clear();
         fiber.context.begin(enter, fiber.stack.data(), fiber.stack.size());

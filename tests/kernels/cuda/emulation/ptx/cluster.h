@@ -40,7 +40,6 @@ inline float4 load_cluster(uint32_t mapped) {
 
 /// The source is read when the copy arrives, so that reusing it early shows; so does ending early, by a fiber that is done.
 inline void copy_to_cluster(uint32_t mapped, uint32_t shared, uint32_t bytes, uint32_t barrier) {
-    auto& m = emulation::machine();
     emulation::Block &from = emulation::this_block(), &to = emulation::block_of(mapped);
     if (&to != &emulation::block_of(barrier)) emulation::fail("a copy and the mbarrier that counts it are in two blocks");
     if (bytes == 0 || bytes % 16 != 0) emulation::fail("a bulk copy of no or of odd bytes");

@@ -32,7 +32,8 @@ inline unsigned look_at(const unsigned* number) {
     return *number;
 }
 inline int peek(const int* number) {
-    return emulation::machine().stale && !emulation::this_block().waited ? *number / 2 + 1 : *number;
+    const auto& machine = emulation::machine();
+    return machine.stale && !machine.current->waited ? *number / 2 + 1 : *number;
 }
 inline unsigned long long look_at_wide(const unsigned long long* number) {
     static long looks = 0;
