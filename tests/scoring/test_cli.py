@@ -80,6 +80,11 @@ def test_what_fails_is_1_and_kept_as_well(main, environment):
 @pytest.mark.parametrize(("arguments", "words"), [
     ([], "VERB"),
     (["fly"], "invalid choice: 'fly'"),
+    (["fly"], "python -m scoring --help shows what there is"),
+    ([*TOY, "run", "toy"], "run takes no toy: a problem is selected by --problem NAME, a kernel by --kernel"),
+    ([*TOY, "run", "s.py"], "run takes no s.py: a submission is given by --submission FILE"),
+    ([*TOY, "doctor", "toy"], "doctor takes no toy\n"),
+    (["run", *TOY], "run takes no --config"),
     ([*TOY, "run", "--mode", "fast"], "invalid choice: 'fast'"),
     ([*TOY, "run", "--seed", "x"], "invalid int value"),
     ([*TOY, "run", "--seconds", "0"], "error: --seconds: "),
