@@ -242,8 +242,12 @@ class PythonSubmission:
 
 
 def trace(error: BaseException) -> str:
-    """The last lines of a traceback: enough to find the place, short enough for a table."""
-    return "".join(traceback.format_exception(error))[-4000:].strip()
+    """The last lines of a traceback: enough to find the place, short enough for a table. It starts where the
+    submission does: frames of this file, which called it, and of the import system are nobody's mistake."""
+    found = error.__traceback__
+    while found is not None and found.tb_frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
+        found = found.tb_next
+    return "".join(traceback.format_exception(type(error), error, found))[-4000:].strip()
 
 
 def _plain(tensor: torch.Tensor) -> bool:
