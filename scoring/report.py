@@ -55,7 +55,7 @@ def page(records: Sequence[Record], title: str = "warpwave report", generated: s
         boards=[_board(group, series) for group in boards.values()],
         rooflines=[view for group in targets.values() if (view := _roofline(group, series))],
         histories=[view for record in timed if (view := _history(record, lines.get(_line_of(record), ()), series))],
-        usage=[(record, entry) for record in shown for entry in record.usage],
+        usage=[(record, entry, name) for record in shown for entry, name in render.functions(record)],
         usage_columns=[column for column in _USAGE if any(
             entry.get(column[0]) is not None for record in shown for entry in record.usage)],
         timed=[(record, circumstances(record)) for record in timed],
@@ -138,8 +138,8 @@ def _row(record: Record) -> dict[str, Any]:
 
 
 def _failure(record: Record) -> dict[str, Any]:
-    failing = [result for result in record.cases if result.status not in (Status.PASSED, *NOT_RUN)]
-    told = {result.message for result in failing}
+    failing = render.failing(record)
+    told = {result.message for result, _others in failing}
     return {"record": record, "title": render.title_of(record), "diagnostics": render.diagnostics(record),
             "message": "" if record.message in told else record.message, "cases": failing}
 
