@@ -130,7 +130,7 @@ def failing(record: Record) -> list[tuple[CaseResult, int]]:
 
 
 def absences(records: Sequence[Record]) -> str:
-    """One line for each reason why records were not run, and what to do about it; "" if all were, or none should be."""
+    """One line for each reason why records were not run, or have times and no score; "" if there is none."""
     absent = [record for record in records if record.status in NOT_RUN and record.message != NOT_ASKED]
     reasons: dict[str, int] = {}
     for record in absent:
@@ -139,6 +139,10 @@ def absences(records: Sequence[Record]) -> str:
     lines = [f"not run, {units.plural(count, 'kernel')}: {note}" for note, count in reasons.items()]
     if any(not record.device for record in absent):
         lines.append("(`python -m scoring doctor` says what was looked for; the same command runs them where it is)")
+    partial = sum(bool(is_timed(record) and record.score is None and skipped_note(record)) for record in records)
+    if partial:
+        lines.append(f"no score, {units.plural(partial, 'kernel')}: cases too large for the device were left out "
+                     "(limits.case_gflop of the settings)")
     return "\n".join(lines)
 
 
@@ -249,6 +253,13 @@ def idle_note(record: Record) -> str:
     return ": ".join(part for part in (what, message) if part) or "not run"
 
 
+def skipped_note(record: Record) -> str:
+    """How many cases a device was too slow for, and which are too large; "" if none."""
+    skipped = record.system.get("cases_skipped") or ()
+    why = one_line(str(record.system.get("cases_skipped_why", "")))
+    return f"{units.plural(len(skipped), 'case')} left out: {why}" if skipped else ""
+
+
 def left_note(record: Record) -> str:
     """What was left to judge when the run was ended; "" of a complete record."""
     done, left = len(record.cases), len(record.unjudged)
@@ -267,9 +278,8 @@ def _cases(record: Record, style: Style) -> str:
     if record.status in NOT_RUN:
         note = idle_note(record)
         heading += f" · {markdown(note) if style.is_markdown else note}"
-    skipped = record.system.get("cases_skipped") or ()
-    if skipped:
-        heading += f" · {units.plural(len(skipped), 'case')} left out: {one_line(record.system['cases_skipped_why'])}"
+    if skipped := skipped_note(record):
+        heading += f" · {skipped}"
     if record.unjudged:
         heading += f" · INCOMPLETE: {left_note(record)}"
     if record.message == NOT_ASKED:

@@ -134,6 +134,7 @@ def _row(record: Record) -> dict[str, Any]:
         "record": record, "kind": kind, "roofline": render.overall(record, "roofline_fraction"),
         "tflops": render.overall(record, "tflops"), "peer": render.best_peer(record),
         "modelled": render.is_timed(record) and record.evidence is Evidence.MODELLED,
+        "left_out": render.skipped_note(record),
         "note": render.idle_note(record) if record.status in NOT_RUN else render.left_note(record)}
 
 
