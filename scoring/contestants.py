@@ -90,8 +90,11 @@ class NativeKernel:
         try:
             library = ctypes.CDLL(message["library"])
             self.function = getattr(library, message["symbol"])
-        except (OSError, AttributeError) as error:
+        except OSError as error:
             raise Failure("RUNTIME_ERROR", f"cannot load the kernel: {error}") from error
+        except AttributeError as error:
+            text = f"the kernel exports no {message['symbol']}, the function that kernel.h declares (as extern \"C\")"
+            raise Failure("RUNTIME_ERROR", text) from error
         self.function.argtypes = [_CTYPES[kind] for kind in message["argtypes"]]
         self.function.restype = ctypes.c_int
         self.on_device = on_device

@@ -104,7 +104,7 @@ def failures(records: Sequence[Record], style: Style | None = None) -> str:
     for record in filter(failed, records):
         title = f"{title_of(record)} · {record.status}"
         lines = [f"  {line}" for line in diagnostics(record)]
-        if record.message not in {result.message for result in record.cases}:
+        if record.message not in {result.message for result in record.cases} and not is_told(record):
             lines += _gutter(record.message, "  ")
         for result, others in failing(record):
             inputs = f" (generate_input seed {result.seed})" if result.seed else ""
@@ -117,6 +117,13 @@ def failures(records: Sequence[Record], style: Style | None = None) -> str:
         where = markdown(title) if style.is_markdown else style.paint("bad", title)
         blocks.append(f"{where}\n" + (f"\n{style.block(lines)}" if style.is_markdown else style.block(lines)))
     return "\n\n".join([style.heading("Failures").rstrip("\n"), *blocks]) if blocks else ""
+
+
+def is_told(record: Record) -> bool:
+    """Whether the compiler's messages are all that the record's message says."""
+    told = [one_line(str(entry.get("message", ""))) for entry in record.compile.get("diagnostics") or ()]
+    said = [one_line(line) for line in record.message.splitlines() if line.strip()]
+    return bool(told) and all(any(text and text in line for text in told) for line in said)
 
 
 def failing(record: Record) -> list[tuple[CaseResult, int]]:

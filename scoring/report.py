@@ -142,7 +142,7 @@ def _failure(record: Record) -> dict[str, Any]:
     failing = render.failing(record)
     told = {result.message for result, _others in failing}
     return {"record": record, "title": render.title_of(record), "diagnostics": render.diagnostics(record),
-            "message": "" if record.message in told else record.message, "cases": failing}
+            "message": "" if record.message in told or render.is_told(record) else record.message, "cases": failing}
 
 
 def _board(group: Sequence[Record], series: Mapping[tuple[str, str], int]) -> dict[str, Any]:

@@ -108,6 +108,13 @@ def test_what_was_not_run_says_why_at_the_end_as_well_and_where_to_look() -> Non
     assert "not run" not in render.table([one_case()])
 
 
+def test_a_compilers_messages_are_told_once() -> None:
+    made = compile_error()
+    error = made.compile["diagnostics"][0]["message"]
+    assert "nvcc refused the source" in render.failures([made]), "a message that says more stays"
+    assert render.failures([replace(made, message=f"/somewhere/cluster.cu:42: {error}\n")]).count(error) == 1
+
+
 def test_a_failure_that_all_cases_share_is_told_once() -> None:
     made = replace(record(cases=3), status=Status.RUNTIME_ERROR, score=None)
     same = [replace(result, status=Status.RUNTIME_ERROR, stats=None, message="importing it failed")
