@@ -20,6 +20,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_attention as lib
+import gpu
 
 PAGE, WIDTH = 64, 576
 
@@ -112,6 +113,10 @@ def changing(kernel: lib.Kernel, heads: int, queries: int) -> bool:
 
 
 def main() -> int:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
+        print(__doc__)
+        return 0 if "--help" in sys.argv or "-h" in sys.argv else 2
+    gpu.need()
     kernel = lib.Kernel(lib.Problem("mla_decode"), "lengths", Path(sys.argv[1]))
     good = [changing(kernel, heads, queries) for heads in (16, 64, 128) for queries in (1, 2)]
     good += [unequal(kernel, heads) for heads in (16, 128)]
