@@ -305,7 +305,7 @@ def _cases(record: Record, style: Style) -> str:
     if quiet:
         lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
     if any(result.environment.get("clock") == "judge" for result in results):
-        lines.append("judge's: by the judge's clock, not by the worker's claim (docs/judge.md, Which seconds count)")
+        lines.append("judge's: timed by the judge, not the worker's claim (docs/judge.md)")
     lines += _peer_notes(results)
     return f"{style.heading(f'{heading} · {common}' if common else heading)}\n" + "\n".join(lines)
 
@@ -330,8 +330,8 @@ def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str
         Column("status", [str(result.status) for result in results], right=False),
         Column(time, [units.time(result.stats.median) if result.stats else "" for result in results]),
         Column("±CI", [interval(result.stats) for result in results]),
-        Column("TFLOP/s", [units.digits(result.tflops) for result in results]),
-        Column("GB/s", [units.digits(result.gbps) for result in results], optional=1),
+        Column("TFLOP/s", [units.digits(result.tflops) for result in results], optional=95),
+        Column("GB/s", [units.digits(result.gbps) for result in results], optional=96),
         Column("roofline", [units.percent(result.roofline_fraction) for result in results]),
         Column("bound", bounds, right=False, optional=99),
         Column("clock", ["judge's" if result.environment.get("clock") == "judge" else "" for result in results],
