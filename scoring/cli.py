@@ -143,6 +143,9 @@ def _run(options: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.USAGE
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (reason := missing(error)):
+            print(f"error: {reason}", file=sys.stderr)
+            return ExitCode.UNAVAILABLE
         code = _user_error(error)
         if code is None:
             if os.environ.get("WARPWAVE_DEBUG"):
@@ -164,6 +167,15 @@ def _stray(verb: str, others: Sequence[str]) -> str:
         return f"{told}: a submission is given by --submission FILE" if verb == "run" else told
     named = "" if verb == "doctor" else ": a problem is selected by --problem NAME"
     return told + named + (", a kernel by --kernel PROBLEM/VARIANT" if verb in ("run", "build", "tune") else "")
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """What to do about a package that this Python does not have; "" for a module of our own."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "backends", "scoring", "submissions"):
+        return ""
+    return (f"{sys.executable} has no package {package!r}\n  `make setup` builds an environment with all that is needed; "
+            "then it is .venv/bin/python instead")
 
 
 def _define(text: str) -> tuple[str, str]:

@@ -43,6 +43,13 @@ def _run(options: argparse.Namespace) -> int:
     except (UsageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.USAGE
+    except ModuleNotFoundError as error:
+        from scoring.cli import missing
+
+        if not (reason := missing(error)):
+            raise
+        print(f"error: {reason}", file=sys.stderr)
+        return ExitCode.UNAVAILABLE
     except Terminated as error:
         return error.code
     except KeyboardInterrupt:

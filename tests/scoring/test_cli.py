@@ -112,6 +112,19 @@ def test_what_the_user_can_mend_is_2(main, environment, arguments, words):
     assert (words or "error: ") in err
 
 
+def test_a_python_without_our_packages_is_told_which_has_them(main, monkeypatch):
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr(cli.importlib, "import_module", absent)
+    package = "pydantic"
+    code, out, err = main("doctor")
+    assert (code, out) == (ExitCode.UNAVAILABLE, "")
+    assert f"error: {sys.executable} has no package 'pydantic'" in err
+    assert ".venv/bin/python" in err
+    assert cli.missing(ModuleNotFoundError("no", name="scoring.verbs.nope")) == "", "a mistake of ours is no advice"
+
+
 def _some_record() -> Record:
     from tests.scoring.records import sample
 
