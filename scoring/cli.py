@@ -174,7 +174,7 @@ def missing(error: ModuleNotFoundError) -> str:
     package = (error.name or "").partition(".")[0]
     if package in ("", "backends", "scoring", "submissions"):
         return ""
-    return (f"{sys.executable} has no package {package!r}\n  `make setup` builds an environment with all that is needed; "
+    return (f"{sys.executable} has no package {package!r}\n  `make setup` builds an environment with all of them; "
             "then it is .venv/bin/python instead")
 
 
