@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scoring import cli, plans, tuning
-from scoring.model import SCHEMA, Case, CaseResult, ExitCode, Mode, Record, Stats, Status
+from scoring.model import SCHEMA, Case, CaseResult, Evidence, ExitCode, Mode, Record, Stats, Status
 from scoring.tables import Style
 from tests.scoring.harness import DATA, ROOT
 
@@ -133,6 +133,15 @@ def test_a_variant_that_failed_is_never_the_fastest():
     text = tuning.table(tuned, Style())
     assert "INCORRECT_NUMERICAL" in text
     assert "1.00 µs" not in text
+
+
+def test_modelled_times_say_so():
+    measured = variant({"A": "1"}, {"64": (10, 9, 11)})
+    record = replace(measured.record, evidence=Evidence.MODELLED, system={**measured.record.system, "emulated": True})
+    heading = tuning.table(tuning.Tuning([replace(measured, record=record)]), Style()).splitlines()[0]
+    assert "emulated" in heading
+    assert "modelled times" in heading
+    assert "modelled" not in tuning.table(tuning.Tuning([measured]), Style())
 
 
 def test_a_variant_without_all_cases_has_no_score():
