@@ -246,8 +246,11 @@ class PythonSubmission:
 
 def trace(error: BaseException) -> str:
     """The last lines of a traceback: enough to find the place, short enough for a table. It starts where the
-    submission does: frames of this file, which called it, and of the import system are nobody's mistake."""
-    found = error.__traceback__
+    submission does: frames of this file, which called it, and of the import system are nobody's mistake.
+
+    To be called while ``error`` is handled: what its class says of its traceback may be anything.
+    """
+    found = sys.exc_info()[2]
     while found is not None and found.tb_frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
         found = found.tb_next
     return "".join(traceback.format_exception(type(error), error, found))[-4000:].strip()

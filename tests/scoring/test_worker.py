@@ -255,6 +255,9 @@ def test_a_traceback_begins_in_the_submission(tmp_path):
     assert f'File "{path}", line 2' in text
     assert "contestants.py" not in text
     assert "importlib" not in text
+    path.write_text("class Odd(Exception):\n    __traceback__ = 3\n\nraise Odd('why')\n")
+    with pytest.raises(Failure, match=r"Odd: why"):
+        PythonSubmission(load)
     path.write_text("def custom_kernel(:\n")
     with pytest.raises(Failure, match=r"SyntaxError") as caught:
         PythonSubmission(load)
