@@ -152,7 +152,7 @@ def runs() -> Iterator[Any]:
 
 
 @pytest.mark.device
-@pytest.mark.timeout(900)        # the first one on the emulated MI300X builds the emulator
+@pytest.mark.timeout(600)        # the first one on the emulated MI300X builds the emulator
 @pytest.mark.parametrize(("backend", "cell", "case"), list(runs()))
 def test_kernel_is_right(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]):
     """Two calls on fresh inputs, guards and inputs intact, every element within its bound.

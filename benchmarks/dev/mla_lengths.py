@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: MIT
 """Requests of different lengths: mla_decode on an NVIDIA GPU with unequal lengths, and with lengths that change.
 
-    python benchmarks/dev/mla_lengths.py LIBRARY.so
+    python benchmarks/dev/mla_lengths.py LIBRARY.so [...] [--calls 1,16] [--race-only]
 
 1. One captured call, replayed with other lengths in the same tensor (0, 1, page edges, the longest), results checked
    each time; everything behind the new lengths is set to NaN. 16, 64 and 128 heads, one and two queries.
 2. One request of 131072 tokens among 63 of 1024, against 64 equal ones with the same total: median of graph replays,
-   cold cache, in turns; both results are checked.
+   cold cache, in turns; both results are checked. Several builds, and FlashMLA where that can be imported, take part in
+   one race.
 """
 
 from __future__ import annotations
 
+import argparse
 import math
 import sys
 from pathlib import Path
@@ -68,26 +70,42 @@ def wrong(kernel: lib.Kernel, data: Any, outputs: dict[str, torch.Tensor]) -> st
     return "" if passed else str(message)
 
 
-def unequal(kernel: lib.Kernel, heads: int) -> bool:
+def unequal(kernels: list[lib.Kernel], heads: int, calls: list[int]) -> list[str]:
+    """The builds whose results are wrong. ``calls``: how many a graph has at least; one race for each number."""
     lengths = {"one long": [131072] + [1024] * 63, "equal": [(131072 + 63 * 1024) // 64] * 64}
-    contestants, keep, good = {}, [], True
-    for label, each in lengths.items():
-        calls = []
-        for seed in range(2):
-            data = batch_of(each, heads, 1, False, seed)
-            call, outputs, space = bound(kernel, lib.mla(64, heads, max(each)), data)
-            keep.append((data, space, outputs))
-            calls.append(call)
-        contestants[label] = calls
-    times = lib.race(contestants, 300)
-    for data, _, outputs in keep[::2]:
-        if message := wrong(kernel, data, outputs):
-            lib.say(f"WRONG: {message[:300]}")
-            good = False
-    ratio = times["one long"] / times["equal"]
-    lib.say(f"64 requests, {heads} heads, {sum(lengths['equal'])} tokens: one of 131072 {times['one long']:.1f} us, "
-            f"equal {times['equal']:.1f} us, ratio {ratio:.3f}")
-    return good
+    sets = {label: [batch_of(each, heads, 1, False, seed) for seed in range(2)] for label, each in lengths.items()}
+    contestants: dict[str, list[Any]] = {}
+    keep: list[Any] = []
+    bad: list[str] = []
+    for kernel in kernels:
+        for label, each in lengths.items():
+            bound_calls = [bound(kernel, lib.mla(64, heads, max(each)), data) for data in sets[label]]
+            keep.append((kernel, label, bound_calls))
+            contestants[f"{kernel.label} {label}"] = [call for call, _, _ in bound_calls]
+    names = [kernel.label for kernel in kernels]
+    try:
+        peers = {f"flash_mla {label}": lib.flash_mla_calls(data) for label, data in sets.items()}
+        if all(peers.values()):
+            contestants |= peers
+            names.append("flash_mla")
+    except Exception as error:  # noqa: BLE001 - a peer that fails is left out
+        lib.say(f"flash_mla: {error}")
+    for least in calls:
+        times = lib.race(contestants, 300, least)
+        lib.say(f"64 requests, {heads} heads, {sum(lengths['equal'])} tokens: one of 131072 us / equal us, "
+                f"{max(least, 2)} calls a graph")
+        for name in names:
+            long, equal = (times.get(f"{name} {label}", math.nan) for label in lengths)
+            lib.say(f"    {name:12s} {long:6.1f} / {equal:6.1f}  ratio {long / equal:.3f}")
+    for label, several in sets.items():
+        for number, data in enumerate(several):
+            expected = kernels[0].problem.reference.expected(data, sample=2000)
+            for kernel, outputs in ((k, c[number][1]) for k, of, c in keep if of == label):
+                passed, message = kernel.problem.reference.check_outputs(expected, tuple(outputs.values()))
+                if not passed:
+                    lib.say(f"WRONG {kernel.label}, {heads} heads, {label}: {str(message)[:300]}")
+                    bad.append(kernel.label)
+    return bad
 
 
 def changing(kernel: lib.Kernel, heads: int, queries: int) -> bool:
@@ -105,22 +123,31 @@ def changing(kernel: lib.Kernel, heads: int, queries: int) -> bool:
         graph.replay()
         torch.cuda.synchronize()
         if message := wrong(kernel, data, outputs):
-            lib.say(f"WRONG after capture, {heads} heads, {queries} queries, lengths {lengths}: {message[:300]}")
+            lib.say(f"WRONG after capture, {kernel.label}, {heads} heads, {queries} queries, lengths {lengths}: "
+                    f"{message[:300]}")
             good = False
-    lib.say(f"one capture, {len(steps)} sets of lengths, {heads} heads, {queries} queries: "
+    lib.say(f"{kernel.label}, one capture, {len(steps)} sets of lengths, {heads} heads, {queries} queries: "
             f"{'right' if good else 'wrong'}")
     return good
 
 
 def main() -> int:
-    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
-        print(__doc__)
-        return 0 if "--help" in sys.argv or "-h" in sys.argv else 2
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("libraries", nargs="+", type=Path)
+    parser.add_argument("--calls", default="1", help="a graph has so many calls at least: one race for each number")
+    parser.add_argument("--heads", default="16,128", help="whose races are run")
+    parser.add_argument("--race-only", action="store_true", help="without lengths that change")
+    options = parser.parse_args()
     gpu.need()
-    kernel = lib.Kernel(lib.Problem("mla_decode"), "lengths", Path(sys.argv[1]))
-    good = [changing(kernel, heads, queries) for heads in (16, 64, 128) for queries in (1, 2)]
-    good += [unequal(kernel, heads) for heads in (16, 128)]
-    return 0 if all(good) else 1
+    problem = lib.Problem("mla_decode")
+    kernels = [lib.Kernel(problem, path.stem, path) for path in options.libraries]
+    good = options.race_only or all(
+        changing(kernel, heads, queries) for kernel in kernels for heads in (16, 64, 128) for queries in (1, 2))
+    for heads in map(int, options.heads.split(",")):
+        if unequal(kernels, heads, [int(least) for least in options.calls.split(",")]):
+            good = False
+    lib.say(f"{lib.clocks()} | {lib.elapsed():.1f} s")
+    return 0 if good else 1
 
 
 if __name__ == "__main__":

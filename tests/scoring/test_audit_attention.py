@@ -5,12 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scoring.whole_audit import misjudged
+from scoring.model import Case
+from tests.problems.folders import case_id
+from tests.scoring.whole_audit import affordable, misjudged
+
+PROBLEMS = ("flash_attention", "flash_attention_bwd", "flash_attention_fp8", "flash_attention_varlen")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", [
-    "flash_attention", "flash_attention_bwd", "flash_attention_fp8", "flash_attention_varlen"])
-def test_every_case(name: str) -> None:
-    assert misjudged(name) == []
+@pytest.mark.parametrize(("name", "case"), affordable(*PROBLEMS), ids=case_id)
+def test_every_case(name: str, case: Case) -> None:
+    assert misjudged(name, case) == []

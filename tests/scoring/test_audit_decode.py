@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scoring.whole_audit import misjudged
+from scoring.model import Case
+from tests.problems.folders import case_id
+from tests.scoring.whole_audit import affordable, misjudged
+
+PROBLEMS = ("mla_decode", "mla_decode_fp8")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", ["mla_decode", "mla_decode_fp8"])
-def test_every_case(name: str) -> None:
-    assert misjudged(name) == []
+@pytest.mark.parametrize(("name", "case"), affordable(*PROBLEMS), ids=case_id)
+def test_every_case(name: str, case: Case) -> None:
+    assert misjudged(name, case) == []

@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import pytest
 
-from tests.scoring.whole_audit import misjudged
+from scoring.model import Case
+from tests.problems.folders import case_id
+from tests.scoring.whole_audit import affordable, misjudged
+
+PROBLEMS = ("fp8_gemm", "amd_fp8_mm")
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("name", ["fp8_gemm", "amd_fp8_mm"])
-def test_every_case(name: str) -> None:
-    assert misjudged(name) == []
+@pytest.mark.parametrize(("name", "case"), affordable(*PROBLEMS), ids=case_id)
+def test_every_case(name: str, case: Case) -> None:
+    assert misjudged(name, case) == []

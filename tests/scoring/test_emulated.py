@@ -22,7 +22,7 @@ from scoring.store import Store
 from tests.scoring.harness import ROOT, SETTINGS, problem, toy
 from tests.scoring.records import record
 
-pytestmark = [pytest.mark.toolchain("rocm"), pytest.mark.timeout(900)]      # one of them may build the emulator
+pytestmark = [pytest.mark.toolchain("rocm"), pytest.mark.timeout(600)]      # one of them may build the emulator
 
 CASE = Case({"n": 1000})
 BENCHMARK = Case({"n": 4096}, "benchmarks")

@@ -37,6 +37,7 @@
 #include "tile/layer_inputs.h"
 #include "tile/library_product.h"
 #include "tile/plain_product.h"
+#include "tile/plan.h"
 #include "tile/wgmma_latent_launch.h"
 
 #ifndef PAIRS
@@ -100,11 +101,8 @@ extern "C" int amd_mla_decode(
     uint8_t* const rotary = room.take(static_cast<size_t>(batch) * pages * 64 * 128);
     if (!room.enough()) return kWorkspaceTooSmall;
 
-    int device = 0, multiprocessors = 0;
-    int status = static_cast<int>(cudaGetDevice(&device));
-    if (status == 0) {
-        status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-    }
+    int status = 0;
+    const int multiprocessors = ::multiprocessors(status);
     const auto multiply = [&](const LibraryProduct& product) {
         if (status != 0) return;
         status = LIBRARY ? library_product(product, scratch, kLibraryBytes, queue) : launch_plain_product(product, queue);

@@ -30,7 +30,7 @@
 // requests of 16 rows are as long as they may be and two chunks each: then the blocks of a request are a cluster and store no parts
 // (tile/wgmma_latent_few_pair.h). Kernels start beside the end of the one before.
 //
-// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; any heads_q * seqlen_q.
+// Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Limits: one block per multiprocessor. 64 rows and more: two pages move 592 KB through shared memory, 4740 cycles of 128 bytes, where
 // tensor cores need 4352, and a third page does not fit; tensor cores work about 75 % of the time, at 700 W and 1.45 GHz where it lasts.
 // From the 513th workspace on that a process uses, requests are not cut. 16 rows, large batches: multiprocessors get unequal shares
@@ -50,6 +50,7 @@
 #include "tile/decode_call.h"
 #include "tile/latent_launch.h"
 #include "tile/latent_merge.h"
+#include "tile/plan.h"
 #include "tile/wgmma_latent_few.h"
 #include "tile/wgmma_latent_launch.h"
 
@@ -113,19 +114,16 @@ extern "C" int mla_decode(
     if (!call.valid(1, 1 << 28)) return kUnsupportedShape;
     // The line of all pages, the rows of the batch and the tokens of the cache are counted in int.
     const long long rows = call.rows();
-    if (rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
+    if (rows % 16 != 0 || rows * batch > 0x7fffffffLL || num_blocks > 0x7fffffffLL / Single::kTokens) return kUnsupportedShape;
 #if SMALL_ROWS
-    if (rows <= SMALL_ROWS && rows % 16 == 0) {
+    if (rows <= SMALL_ROWS) {
         const auto few = call.arguments<DecodeArguments>();
         if (rows % 32 == 0) return launch_latent<LatentRows32>(few, workspace, workspace_bytes, queue);
         return launch_latent<LatentRows16>(few, workspace, workspace_bytes, queue);
     }
 #endif
-    int device = 0, multiprocessors = 0;
-    int status = static_cast<int>(cudaGetDevice(&device));
-    if (status == 0) {
-        status = static_cast<int>(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-    }
+    int status = 0;
+    const int multiprocessors = ::multiprocessors(status);
     if (status != 0) return status;
 
     auto a = call.arguments<LatentArguments>();

@@ -28,7 +28,7 @@
 // codes, scales and rotary columns: they are not read, their rows in shared memory are zero.
 //
 //   rows       used for                       slots of 32 tokens   shared memory
-//   16         rows not divisible by 32               9                220 KB
+//   16         rows not divisible by 32               9                224 KB
 //   32         rows not divisible by 64               8                210 KB
 //   64         the others                             6                214 KB
 //

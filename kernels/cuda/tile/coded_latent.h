@@ -12,6 +12,7 @@
 #include "tile/coded_latent_ring.h"
 #include "tile/coded_latent_scores.h"
 #include "tile/coded_latent_softmax.h"
+#include "tile/decode_rows.h"
 #include "tile/combine_splits.h"
 
 /// Multiply accumulators by their row's factor from shared memory; nothing to do where all are 1.
@@ -85,8 +86,8 @@ __device__ __forceinline__ void decode_coded_piece(
     const typename Tile::Arguments& a, const DecodePiece& piece, int group, int row_tile, uint8_t* shared,
     AsyncRing<Tile>& ring) {
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int rows = a.seqlen_q * a.heads, first_row = row_tile * Tile::kRows;
-    const size_t part_row = static_cast<size_t>(piece.part(a.schedule, group)) * rows + first_row;
+    const int first_row = row_tile * Tile::kRows;
+    const size_t part_row = first_row_of(a, piece.part(a.schedule, group)) + first_row;
     const bool empty = piece.steps.begin >= piece.steps.end;
     if (!piece.whole() && empty) {
         // The chunk's edge fell into the request's start: the merge must see that no token came, and reads no output.
@@ -94,7 +95,7 @@ __device__ __forceinline__ void decode_coded_piece(
         return;
     }
     const int length = a.schedule.tokens(piece.request);
-    const size_t output_row = static_cast<size_t>(piece.request) * rows + first_row;
+    const size_t output_row = first_row_of(a, piece.request) + first_row;
     if (!empty) ring.begin(TokenSource::of(a, piece.request, piece.steps));
     CodedQuery<Tile> query;
     const CodedRole<Tile> role(warp);
@@ -119,8 +120,7 @@ __device__ __forceinline__ void decode_coded_piece(
     Tile::meet();  // the last factors are read, all slots are free
     if (softmax.takes_part()) {
         softmax.finish(shared, a.scale, [&](int row, float lse) {
-            const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query_index;
+            const size_t index = lse_index(a, piece.request, first_row + row);
             (piece.whole() ? a.lse[index] : a.parts.lse[part_row + row]) = lse;
         });
     }

@@ -9,21 +9,19 @@
 #include "launch.h"
 #include "ptx/mma_16bit.h"
 #include "tile/coded_latent.h"
+#include "tile/plan.h"
 
 /// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Returns 0 or
 /// what the caller must return.
 template <class Tile>
 int launch_coded(typename Tile::Arguments a, GroupCost cost, void* workspace, size_t workspace_bytes, void* queue) {
     const auto kernel = coded_latent<Tile>;
-    int device = 0, multiprocessors = 0;
-    cudaError_t status = cudaGetDevice(&device);
-    if (status == cudaSuccess) {
-        status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    int status = 0;
+    const int multiprocessors = ::multiprocessors(status);
+    if (status == 0) {
+        status = static_cast<int>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
     }
-    if (status == cudaSuccess) {
-        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
-    }
-    if (status != cudaSuccess) return status;
+    if (status != 0) return status;
 
     using Schedule = typename Tile::Schedule;
     const int rows = a.seqlen_q * a.heads, batch = a.schedule.batch;

@@ -30,6 +30,19 @@ __device__ __forceinline__ uint32_t query_exponent(float largest, int to = 14) {
     return static_cast<uint32_t>(max(1, min(253, 254 + to - exponent))) << 23;
 }
 
+/// 2^exponent over a power of two, both within the normal range.
+__device__ __forceinline__ float power_over(int exponent, float power) {
+    return float_from_bits((static_cast<uint32_t>(254 + exponent) << 23) - bits_from_float(power));
+}
+
+/// Weights are made with scales over a reference, a power of two, which is never less than this.
+constexpr float kLeastScale = 0x1p-100f;
+
+/// The least power of two that is no less than `scale`, which is positive.
+__device__ __forceinline__ float power_of_two_above(float scale) {
+    return float_from_bits((bits_from_float(scale) + 0x7fffffu) & 0x7f800000u);
+}
+
 template <class Schedule>
 struct CodedArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16

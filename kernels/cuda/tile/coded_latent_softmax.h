@@ -21,11 +21,10 @@ template <class Tile>
 struct CodedSoftmax {
     static constexpr int kLanes = Tile::kTokens / 4, kRowsPerPass = Tile::kThreads / kLanes;
     static constexpr int kPasses = (Tile::kRows + kRowsPerPass - 1) / kRowsPerPass;
-    static constexpr float kSmallestReference = 7.8886090522101181e-31f;  // 2^-100
 
     SoftmaxRow rows[kPasses];
     int limits[kPasses];  // tokens each row sees
-    float reference = kSmallestReference;
+    float reference = kLeastScale;
 
     static __device__ __forceinline__ bool takes_part() {
         return Tile::kRows * kLanes >= Tile::kThreads || static_cast<int>(threadIdx.x) < Tile::kRows * kLanes;  // whole warps
@@ -90,8 +89,7 @@ struct CodedSoftmax {
         scores.change = 1.0f;
         if (__any_sync(0xffffffffu, bound > reference)) {
             const float before = reference;
-            const uint32_t up = (bits_from_float(maximum(bound)) + 0x7fffffu) & 0x7f800000u;
-            reference = fmaxf(before, float_from_bits(up));
+            reference = fmaxf(before, power_of_two_above(maximum(bound)));
             scores.change = before / reference;
         }
         return scores;
@@ -100,7 +98,7 @@ struct CodedSoftmax {
     /// Touches no memory.
     __device__ __forceinline__ Weights weigh(const Scores& scores, int first_token, float scale) {
         Weights result;
-        const float multiplier = float_from_bits((269u << 23) - bits_from_float(reference));  // 2^15 / reference
+        const float multiplier = power_over(15, reference);
 #pragma unroll
         for (int pass = 0; pass < kPasses; ++pass) {
             float s[4];

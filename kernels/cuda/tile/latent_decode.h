@@ -14,6 +14,7 @@
 #include "ptx/mma_16bit.h"
 #include "split_kv.h"
 #include "tile/attention_mma.h"
+#include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
 #include "tile/wide_rows.h"
 
@@ -247,8 +248,8 @@ __device__ __forceinline__ void decode_piece(
     using Rows = typename Tile::Rows;
     constexpr int kRowTiles = Tile::kRowTiles, kOutTiles = kLatent / Tile::kWarps / 8;
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int rows = a.seqlen_q * a.heads, first_row = row_tile * Tile::kRows;
-    const size_t part_row = static_cast<size_t>(piece.part(a.schedule, group)) * rows + first_row;
+    const int first_row = row_tile * Tile::kRows;
+    const size_t part_row = first_row_of(a, piece.part(a.schedule, group)) + first_row;
     if (!piece.whole() && piece.steps.begin >= piece.steps.end) {
         // The chunk's edge fell into the request's start: the merge must see that no token came, and reads no output.
         if (threadIdx.x < Tile::kRows) a.parts.lse[part_row + threadIdx.x] = -INFINITY;
@@ -256,7 +257,7 @@ __device__ __forceinline__ void decode_piece(
     }
 
     const int length = a.schedule.tokens(piece.request);
-    const size_t output_row = static_cast<size_t>(piece.request) * rows + first_row;
+    const size_t output_row = first_row_of(a, piece.request) + first_row;
     const int* const table = a.block_table + static_cast<size_t>(piece.request) * a.max_blocks;
     // Table entries behind the length mean nothing: they are not even read.
     const auto page_of = [&](int step) { return step < piece.steps.end ? __ldg(table + step / 2) : 0; };
@@ -327,8 +328,7 @@ __device__ __forceinline__ void decode_piece(
     __syncthreads();     // the last factors are read, all stages are free
     if (softmax.takes_part()) {
         softmax.finish(shared, a.scale, [&](int row, float lse) {
-            const int query_index = (first_row + row) / a.heads, head = (first_row + row) % a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query_index;
+            const size_t index = lse_index(a, piece.request, first_row + row);
             (piece.whole() ? a.lse[index] : a.parts.lse[part_row + row]) = lse;
         });
     }

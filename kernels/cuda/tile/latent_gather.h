@@ -18,8 +18,8 @@
 #include "ptx/mma_16bit.h"
 #include "ptx/named_barrier.h"
 #include "ptx/shared_address.h"
-#include "ptx/turn.h"
 #include "ptx/unpack_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
 #include "tile/latent_parts.h"
 
@@ -29,7 +29,7 @@ constexpr int kGatherBarrier = 10;   // the 256 threads that merge
 struct OpenPart {
     int request, parts;      // none: request -1; how many parts it has
     int begin, end, most;    // this block's units, and how many of them are merged at a time
-    int merges;              // PartCount::wait
+    MergedShares merges;     // what this block merges of it
     unsigned* count;
     uint8_t* own;            // this block's part, from the row tile on
     const uint8_t *start, *rest;   // the part that starts the request, and what would lie before the second one
@@ -44,10 +44,12 @@ struct OpenParts {
     int first_row;      // of the request
 };
 
-/// The merge of a row tile's share.
+/// The merge of a row tile's share. `Arguments` are LatentArguments, of a header that needs this one for its shared memory.
 template <class Arguments>
 struct LatentGather {
     static constexpr int kThreads = 256, kWarps = 8;
+    static constexpr int kUnits = LatentParts::kUnits;   // of a strip; each is 32 bytes of 16 rows of the output
+    static constexpr int kRowBytes = kUnits * 32;        // of the output
     static constexpr int kCopied = 176;   // units of all parts that are in shared memory at a time
     static constexpr int kPitch = 24;     // floats from a row of a unit's sums to the next, against bank conflicts
     static constexpr int kUnitFloats = 16 * kPitch;
@@ -69,7 +71,7 @@ struct LatentGather {
     /// `count` units from `begin` on; the row tile starts with `tile_row` of the request.
     __device__ __forceinline__ void merge_units(const OpenPart& open, int tile_row, int begin, int count) const {
         const int lane = thread % 32, warp = thread / 32, parts = open.parts;
-        const int first_strip = begin / 32, strips = (begin + count - 1) / 32 - first_strip + 1;
+        const int first_strip = begin / kUnits, strips = (begin + count - 1) / kUnits - first_strip + 1;
         const int pitch = 32 * strips + 2;   // of a part's notes, against bank conflicts
         uint4* const codes = reinterpret_cast<uint4*>(scratch);
         float2* const notes = reinterpret_cast<float2*>(scratch + kNotes);
@@ -83,7 +85,7 @@ struct LatentGather {
 #pragma unroll 1
         for (int unit = slot; unit < count; unit += slots) {
             const int at = begin + unit;
-            const int offset = at / 32 * LatentParts::kStripBytes + at % 32 * LatentParts::kUnitBytes + lane * 16;
+            const int offset = at / kUnits * LatentParts::kStripBytes + at % kUnits * LatentParts::kUnitBytes + lane * 16;
             uint32_t to = shared_address(codes) + (sharer * count + unit) * LatentParts::kUnitBytes + lane * 16;
             const uint32_t end = shared_address(codes) + parts * count * LatentParts::kUnitBytes;
             const uint32_t to_step = sharers * count * LatentParts::kUnitBytes;
@@ -115,24 +117,26 @@ struct LatentGather {
 
         const int row = tile_row + 16 * first_strip;
         if (thread < 16 * strips) {   // who has a strip's first unit stores the LSE of its rows
-            const int first_unit = (first_strip + thread / 16) * 32;
-            if (first_unit >= begin && first_unit < begin + count) store_lse(open.request, row + thread, totals[thread].y);
+            const int first_unit = (first_strip + thread / 16) * kUnits;
+            if (first_unit >= begin && first_unit < begin + count) {
+                a.lse[lse_index(a, open.request, row + thread)] = totals[thread].y;
+            }
         }
-        uint8_t* const out = a.o + (static_cast<size_t>(open.request) * (a.seqlen_q * a.heads) + row) * 1024;
+        uint8_t* const out = a.o + (first_row_of(a, open.request) + row) * kRowBytes;
         if (sharers == 1) {
 #pragma unroll 1
             for (int unit = slot; unit < count; unit += slots) {
-                const int at = begin + unit, strip = at / 32 - first_strip;
+                const int at = begin + unit, strip = at / kUnits - first_strip;
                 const float2* const weights = notes + strip * 32 + lane / 4;
                 const uint4* code = codes + unit * 32 + lane;
                 float sum[8] = {};
 #pragma unroll 2
                 for (int s = 0; s < parts; ++s, code += count * 32) add_unit(sum, *code, weights + s * pitch);
-                uint8_t* const to = out + (strip * 16 + lane / 4) * 1024 + at % 32 * 32 + lane % 4 * 4;
+                uint8_t* const to = out + (strip * 16 + lane / 4) * kRowBytes + at % kUnits * 32 + lane % 4 * 4;
                 store_unit(sum, totals + strip * 16 + lane / 4, to);
             }
         } else {
-            const int strip = (begin + slot) / 32 - first_strip;
+            const int strip = (begin + slot) / kUnits - first_strip;
             if (slot < count) {
                 const float2* const weights = notes + strip * 32 + lane / 4;
                 float sum[8] = {};
@@ -149,7 +153,7 @@ struct LatentGather {
             }
             barrier();
             if (sharer == 0 && slot < count) {
-                uint8_t* const to = out + (strip * 16 + lane / 2) * 1024 + (begin + slot) % 32 * 32 + lane % 2 * 16;
+                uint8_t* const to = out + (strip * 16 + lane / 2) * kRowBytes + (begin + slot) % kUnits * 32 + lane % 2 * 16;
                 store_shared(sums + warp * kUnitFloats, sharers, slots, totals[strip * 16 + lane / 2].x, lane, to);
             }
         }
@@ -198,11 +202,6 @@ struct LatentGather {
         }
     }
 
-    __device__ __forceinline__ void store_lse(int request, int row, float lse) const {
-        const int query = row / a.heads, head = row % a.heads;
-        a.lse[(static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query] = lse;
-    }
-
     /// A unit's sums, all of them in one warp, to the output: `to` is where this lane's first two columns go.
     static __device__ __forceinline__ void store_unit(const float (&sum)[8], const float2* totals, uint8_t* to) {
 #pragma unroll
@@ -211,7 +210,7 @@ struct LatentGather {
 #pragma unroll
             for (int j = 0; j < 2; ++j) {
                 const int at = 4 * j + 2 * i;
-                *reinterpret_cast<uint32_t*>(to + i * 8 * 1024 + j * 16) = Bf16::pack(sum[at] * inverse, sum[at + 1] * inverse);
+                *reinterpret_cast<uint32_t*>(to + i * 8 * kRowBytes + j * 16) = Bf16::pack(sum[at] * inverse, sum[at + 1] * inverse);
             }
         }
     }
@@ -250,11 +249,11 @@ struct LatentGather {
             if (thread == 0) part.merges = PartCount{part.count}.wait(part.parts, last);
             barrier();
             const bool all = part.merges == kAllShares;
-            const int end = part.merges == kNoShare ? 0 : all ? open.strips * LatentParts::kUnits : part.end;
+            const int end = part.merges == kNoShare ? 0 : all ? open.strips * kUnits : part.end;
 #pragma unroll 1
             for (int begin = all ? 0 : part.begin, next; begin < end; begin = next) {
                 next = min(end, begin + part.most);
-                if (part.parts > kMostParts) next = min(next, (begin / 32 + 1) * 32);
+                if (part.parts > kMostParts) next = min(next, (begin / kUnits + 1) * kUnits);
                 merge_units(part, open.first_row, begin, next - begin);
             }
             if (thread == 0) PartCount{part.count}.end(part.parts, last);
@@ -275,7 +274,7 @@ struct LatentGather {
             if (piece.whole() || lane != 0) continue;
             const KvRange groups = walk.groups_of(a.schedule, piece);
             const int parts = groups.end - groups.begin + 1, share = group - groups.begin;
-            const int units = strips * LatentParts::kUnits;
+            const int units = strips * kUnits;
             OpenPart& part = open.part[piece.first ? 1 : 0];
             part.request = piece.request;
             part.parts = parts;

@@ -10,6 +10,7 @@
 #include "ptx/mma_16bit.h"
 #include "tile/combine_splits.h"
 #include "tile/latent_decode.h"
+#include "tile/plan.h"
 
 // Tunables of the kernel files; the first choices stand in mla_decode/mma_sync.cu.
 #ifndef ROWS16_STAGES
@@ -37,15 +38,12 @@ int launch_latent(DecodeArguments a, void* workspace, size_t workspace_bytes, vo
     static_assert(kLatentHopper || Tile::kSharedBytes <= 99 * 1024, "Ada offers a block 99 KB");
     static_assert(Tile::kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
     const auto kernel = latent_decode<Tile>;
-    int device = 0, multiprocessors = 0;
-    cudaError_t status = cudaGetDevice(&device);
-    if (status == cudaSuccess) {
-        status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    int status = 0;
+    const int multiprocessors = ::multiprocessors(status);
+    if (status == 0) {
+        status = static_cast<int>(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes));
     }
-    if (status == cudaSuccess) {
-        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
-    }
-    if (status != cudaSuccess) return status;
+    if (status != 0) return status;
 
     const int rows = a.seqlen_q * a.heads;  // of a request
     const int batch = a.schedule.batch;

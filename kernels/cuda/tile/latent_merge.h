@@ -17,6 +17,7 @@
 #include "ptx/exp2.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mma_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_latent_shape.h"
@@ -44,7 +45,7 @@ __device__ __forceinline__ void store_merged(
     *reinterpret_cast<uint2*>(a.o + (output_row * 512 + column) * 2) =
         make_uint2(Bf16::pack(sum.x, sum.y), Bf16::pack(sum.z, sum.w));
     if (column != 0) return;
-    const size_t index = (static_cast<size_t>(request) * a.heads + row % a.heads) * a.queries + row / a.heads;
+    const size_t index = lse_index(RequestRows{a.queries, a.heads}, request, row);
     a.lse[index] = total.lse(kLog2E);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Host side: what a product's launcher decides before it launches.
+// Host side: what a launcher asks and, of a product, decides before it launches.
 #pragma once
 
 #include "launch.h"

@@ -10,7 +10,6 @@
 #include "ptx/cluster.h"
 #include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
-#include "ptx/prefetch.h"
 #include "ptx/shared_address.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/warpgroup_registers.h"
@@ -19,7 +18,6 @@
 #include "tile/pace.h"
 #include "tile/wgmma_coded_consume.h"
 #include "tile/wgmma_coded_produce.h"
-
 
 constexpr int kClusters[] = {8, 4, 3, 2};   // blocks that add up their parts in shared memory
 constexpr int kPacedPages = 12;             // chunks of fewer pages are not kept in step
@@ -97,9 +95,9 @@ void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clust
     }
 }
 
-/// Launch `a`, of which all but row_tiles, groups and the workspace is set, and the merge where the batch is cut. Chunks of the
-/// line may grow by `slack` pages so that equal requests are not cut; `early` lets kernels start beside the end of the one
-/// before. Returns 0 or what the caller must return.
+/// Launch `a`, which is as DecodeCall makes it, and the merge where the batch is cut. Chunks of the line may grow by `slack` pages so
+/// that equal requests are not cut; `early` lets kernels start beside the end of the one before. Returns 0 or what the caller must
+/// return.
 template <class Shape>
 int launch_coded_pages(
     void (*kernel)(typename Shape::Arguments), typename Shape::Arguments a, int slack, bool early, void* workspace,

@@ -12,10 +12,12 @@
 #include "ptx/named_barrier.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
+#include "tile/decode_rows.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_gather.h"
 #include "tile/wgmma_coded_plan.h"
 #include "tile/wgmma_coded_products.h"
+#include "tile/wgmma_coded_slots.h"
 #include "tile/wgmma_coded_terms.h"
 #include "tile/wide_rows.h"
 
@@ -25,16 +27,12 @@ constexpr int kCodedBothBarrier = 3;   // both
 /// The part of a piece that the blocks of a cluster add up.
 constexpr int kGatheredPart = -1;
 
-/// A reference for exponents stays until a score exceeds it by a factor of 2^8.
-constexpr float kCodedSlack = 8.0f;
-
 template <class Shape>
 struct CodedConsumer : CodedProducts<Shape> {
     using Base = CodedProducts<Shape>;
     using Row = CodedRow;
-    using Base::group, Base::kSlotsOfLane, Base::lane, Base::memory, Base::row_of, Base::slot_of, Base::warp;
+    using Base::group, Base::kSlotsOfLane, Base::lane, Base::memory, Base::row_of, Base::warp;
     using typename Base::Output, typename Base::Scores;
-    static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 
     const typename Shape::Arguments& a;
     int row_tile;
@@ -82,7 +80,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         if (largest_scale > state.reference) {
             const float before = state.reference;
             // The power of two above, and twice that: most pages' scales are about the same.
-            state.reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
+            state.reference = 2.0f * power_of_two_above(largest_scale);
             change = before / state.reference;
         }
         float factor[kSlotsOfLane];
@@ -92,7 +90,7 @@ struct CodedConsumer : CodedProducts<Shape> {
 #pragma unroll
             for (int other = 0; other < 4; ++other) most = fmaxf(most, memory.maxima(group, other)[row_of(slot)]);
             SoftmaxRow& row = state.rows[slot];
-            if (most * a.scale <= row.maximum * a.scale + kCodedSlack) most = row.maximum;
+            if (most * a.scale <= row.maximum * a.scale + kReferenceSlack) most = row.maximum;
             factor[slot] = row.raise(most, a.scale, Exp2()) * change;
         }
 #pragma unroll
@@ -109,7 +107,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         for (int i = 0; i < Shape::kSums; ++i) {
             p[i] = Exp2()(scores[i] * a.scale - state.rows[slot_of(i)].shift(a.scale));
         }
-        const float multiplier = float_from_bits((261u << 23) - bits_from_float(state.reference));  // 2^7 / reference
+        const float multiplier = power_over(7, state.reference);
 #pragma unroll
         for (int g = 0; g < Row::kGroups; ++g) {
             float by[2];
@@ -142,7 +140,7 @@ struct CodedConsumer : CodedProducts<Shape> {
             bool above = largest_scale > state.reference;
 #pragma unroll
             for (int i = 0; i < Shape::kSums; ++i) {
-                above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kCodedSlack;
+                above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kReferenceSlack;
             }
             const bool any = __any_sync(0xffffffffu, above);
             if (lane == 0) memory.flags(group)[warp] = any;
@@ -160,17 +158,10 @@ struct CodedConsumer : CodedProducts<Shape> {
         for (int i = 0; i < Shape::kSums; ++i) state.rows[slot_of(i)].sum += p[i];
     }
 
-    /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
+    /// Clear what lies behind the first `count` tokens of a page.
     __device__ __forceinline__ void clear_tail(const uint32_t (&slots)[2], int count) const {
-        constexpr int kChunks = Row::kBytes / 16;
 #pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            uint8_t* const slot = memory.at(slots[half]);
-            const int valid = max(0, count - half * kSlotTokens);
-            for (int i = valid * kChunks + warp * 32 + lane; i < kSlotTokens * kChunks; i += 128) {
-                *reinterpret_cast<uint4*>(slot + i * 16) = make_uint4(0, 0, 0, 0);
-            }
-        }
+        for (int half = 0; half < 2; ++half) clear_rows(memory, slots[half], count - half * kSlotTokens, warp * 32 + lane);
         fence_async_shared();  // a later copy into these slots comes behind these writes
         group_barrier();
     }
@@ -184,7 +175,7 @@ struct CodedConsumer : CodedProducts<Shape> {
     __device__ __forceinline__ const uint8_t* queries(const DecodePiece& piece) const {
         int tile = row_tile;
         compute_now(tile);   // 64 bits of it would be kept, and spill
-        return a.q + (static_cast<size_t>(piece.request) * (a.seqlen_q * a.heads) + tile * Shape::kRows) * (Row::kWidth * 2);
+        return a.q + (first_row_of(a, piece.request) + tile * Shape::kRows) * (Row::kWidth * 2);
     }
 
     /// One piece of a request of `length` tokens; `tile` counts all pages so far.
@@ -202,11 +193,10 @@ struct CodedConsumer : CodedProducts<Shape> {
         State state;
 #pragma unroll 1
         for (int own = static_cast<int>((tile + group) % 2); own < pages; own += 2) {
-            const uint32_t ordinal = 2 * (tile + own), next = ordinal + 1;
-            const uint32_t indices[2] = {ordinal % Shape::kSlots, next % Shape::kSlots};
-            const uint32_t slots[2] = {memory.slot(indices[0]), memory.slot(indices[1])};
-            mbarrier_wait(memory.full(indices[0]), ordinal / Shape::kSlots % 2);
-            mbarrier_wait(memory.full(indices[1]), next / Shape::kSlots % 2);
+            const PageSlots<Shape> page(tile + own);
+            const uint32_t slots[2] = {memory.slot(page.indices[0]), memory.slot(page.indices[1])};
+            mbarrier_wait(memory.full(page.indices[0]), page.parities[0]);
+            mbarrier_wait(memory.full(page.indices[1]), page.parities[1]);
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
 
@@ -226,8 +216,8 @@ struct CodedConsumer : CodedProducts<Shape> {
             weigh(scores, scales, state, out, own < 2);
             this->multiply_values(out, slots);
             arrive(memory.read(group));
-            arrive(memory.empty(indices[0]));
-            arrive(memory.empty(indices[1]));
+            arrive(memory.empty(page.indices[0]));
+            arrive(memory.empty(page.indices[1]));
         }
         tile += pages;
         // Its addresses are made anew: kept throughout the loop they would spill.
@@ -291,10 +281,9 @@ struct CodedConsumer : CodedProducts<Shape> {
         }
         both_barrier();
         const bool gathered = part == kGatheredPart;
-        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * (a.seqlen_q * a.heads) + first_row;
+        const size_t first = first_row_of(a, piece.whole() ? piece.request : part) + first_row;
         if (warp == 0 && lane < 16 && group == 0) {
-            const int at = first_row + row, query = a.seqlen_q == 1 ? 0 : at / a.heads, head = at - query * a.heads;
-            const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+            const size_t index = lse_index_compact(a, piece.request, first_row + row);
             float& to = gathered ? memory.part()[row * Shape::kPartPitch + Row::kLatent]
                 : piece.whole() ? a.lse[index] : a.parts.lse[first + row];
             to = all.lse(a.scale);
@@ -358,9 +347,7 @@ struct CodedConsumer : CodedProducts<Shape> {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 int at = row_tile * Shape::kRows + lane;
                 compute_now(at);
-                if (group == 0 && warp == 0 && lane < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
-                }
+                if (group == 0 && warp == 0 && lane < Shape::kRows) a.parts.lse[first_row_of(a, part) + at] = -INFINITY;
             } else {
                 piece(next, plan.schedule().tokens(next.request), terms, part, tile);
             }

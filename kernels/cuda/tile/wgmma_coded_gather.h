@@ -11,6 +11,7 @@
 #include "ptx/cluster.h"
 #include "ptx/exp2.h"
 #include "ptx/mma_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/wgmma_coded_shape.h"
 #include "tile/wide_rows.h"
 
@@ -61,7 +62,6 @@ __device__ __forceinline__ void gather_parts(
             make_uint2(Bf16::pack(sum.x * inverse, sum.y * inverse), Bf16::pack(sum.z * inverse, sum.w * inverse));
     }
     if (column == 0) {
-        const int query = row / a.heads, head = row - query * a.heads;
-        a.lse[(static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query] = total.lse(kLog2E);
+        a.lse[lse_index(a, request, row)] = total.lse(kLog2E);
     }
 }

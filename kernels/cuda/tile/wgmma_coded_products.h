@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT
 // The products of the MLA decode over e4m3 codes, 16 rows (mla_decode_fp8/wgmma_bulk.cu).
 //
-// Accumulators are those of ptx/wgmma_16bit.h with tokens (scores) or columns (output) as rows and query rows as columns:
-// number i = 4j + 2h + e of a thread is query row 8j + 2t + e (t = lane % 4; its "slot" 2j + e) of token 16w + 8h + g, or of
-// column 64b + 16w + 2g + h of block b of the output (w = warp of the group, g = lane / 4).
+// Accumulators are those of tile/query_slots.h: number i = 4j + 2h + e of a thread is that of token 16w + 8h + g, or, since values
+// are loaded in pairs of columns, of column 64b + 16w + 2g + h of block b of the output.
 //
 // Keys are multiplied as the codes they are; values as fp16, since sums over many pages need more bits than the FP8 adder keeps. A
 // product takes about 120 cycles to be complete and 13 of the tensor cores' time (benchmarks/dev/wgmma_rates.cu), and its registers
@@ -15,6 +14,7 @@
 #include "ptx/unpack_fp8.h"
 #include "ptx/wgmma.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/query_slots.h"
 #include "tile/wgmma_coded_shape.h"
 
 template <class Shape>
@@ -30,8 +30,7 @@ struct CodedProducts {
     using Output = float[Shape::kBlocks][Shape::kSums];
     using Scores = float[Shape::kSums];
 
-    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
-    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
+    __device__ __forceinline__ int row_of(int slot) const { return row_of_slot(slot, lane); }
 
     /// Scores of a page of which this warp has the 16 tokens at `tokens`, and those tokens' scales. Codes are e4m3 operands as they
     /// lie there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits. `under_way` is called when

@@ -43,8 +43,7 @@ struct CodedQueryRow {
         }
 #pragma unroll
         for (int step = 1; step < 16; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-        const uint32_t inverse = query_exponent(largest);
-        const float by = float_from_bits(inverse);
+        const float by = float_from_bits(query_exponent(largest));
         uint32_t halves[16];
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
@@ -61,7 +60,7 @@ struct CodedQueryRow {
         uint8_t* const last = memory.at(memory.query(Shape::kPanels - 1));
         *reinterpret_cast<uint2*>(last + Swizzle<8>::offset(row, part / 2) + part % 2 * 8) =
             make_uint2(multiply_bfloats(rotary.x, Bf16::pack(by, by)), multiply_bfloats(rotary.y, Bf16::pack(by, by)));
-        if (part == 0) memory.factors()[row] = float_from_bits((254u << 23) - inverse);
+        if (part == 0) memory.factors()[row] = power_over(0, by);
     }
 };
 

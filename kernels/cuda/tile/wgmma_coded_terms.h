@@ -66,8 +66,7 @@ __device__ __forceinline__ void QueryTerms::store(const Memory& memory, Meet mee
     see(rotary.y);
 #pragma unroll
     for (int step = 1; step < 16; step *= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffffu, largest, step));
-    const uint32_t inverse = query_exponent(largest, 7);
-    const float by = float_from_bits(inverse);
+    const float by = float_from_bits(query_exponent(largest, 7));
     uint8_t* const panel = memory.at(memory.query(part / 4 * 2));
     meet();
 #pragma unroll
@@ -87,6 +86,6 @@ __device__ __forceinline__ void QueryTerms::store(const Memory& memory, Meet mee
     *reinterpret_cast<uint2*>(last + Swizzle<8>::offset(row, part / 2) + part % 2 * 8) =
         make_uint2(multiply_bfloats(rotary.x, Bf16::pack(by, by)), multiply_bfloats(rotary.y, Bf16::pack(by, by)));
     // Codes cannot be infinite: a row that is keeps no finite score.
-    if (part == 0) memory.factors()[row] = isinf(largest) ? NAN : float_from_bits((254u << 23) - inverse);
+    if (part == 0) memory.factors()[row] = isinf(largest) ? NAN : power_over(0, by);
     fence_async_shared();
 }

@@ -11,6 +11,7 @@
 #include "ptx/tma.h"
 #include "ptx/unpack_fp8.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_coded_wide_worker.h"
 
@@ -19,9 +20,8 @@ template <class Shape>
 struct CodedScorer : WideWorker<Shape> {
     using Base = WideWorker<Shape>;
     using Row = CodedRow;
-    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::slot_of, Base::warp;
+    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
-    static constexpr float kLeastScale = 7.8886090522101181e-31f;  // 2^-100: no reference for scales is less
 
     static constexpr int kKeyBuffers = Shape::kRows == 32 ? 6 : 4;  // products under way or converted
     using Scores = float[Shape::kSums];
@@ -42,9 +42,8 @@ struct CodedScorer : WideWorker<Shape> {
         for (int h = 0; h < 2; ++h) {
             const float4& s = scales[h];
             const uint32_t largest = bits_from_float(fmaxf(fmaxf(s.x, s.y), fmaxf(s.z, s.w))) >> 23;
-            const uint32_t exponent = max(67u, min(253u, largest)) << 23;  // 2^-60 at least: what it divides must not overflow
-            const float inverse = float_from_bits((254u << 23) - exponent);
-            units[h] = float_from_bits(exponent);
+            units[h] = float_from_bits(max(67u, min(253u, largest)) << 23);  // 2^-60 at least: what it divides must not overflow
+            const float inverse = power_over(0, units[h]);
             by[0][h] = Fp16::pack(s.x * inverse, s.x * inverse);
             by[1][h] = Fp16::pack(s.y * inverse, s.y * inverse);
             by[2][h] = Fp16::pack(s.z * inverse, s.z * inverse);
@@ -56,7 +55,7 @@ struct CodedScorer : WideWorker<Shape> {
             ldmatrix_x4(rotary[step], tokens + Row::kRopeStart + step * 32);
 #pragma unroll
             for (int i = 0; i < 4; ++i) {
-                const float inverse = float_from_bits((254u << 23) - bits_from_float(units[i % 2]));
+                const float inverse = power_over(0, units[i % 2]);
                 rotary[step][i] = multiply_bfloats(rotary[step][i], Bf16::pack(inverse, inverse));
             }
         }
@@ -102,7 +101,7 @@ struct CodedScorer : WideWorker<Shape> {
 
     /// Where the exponents of a row are, after a page whose largest score is `most` (scaled).
     static __device__ __forceinline__ float raised(float before, float most) {
-        return most > before + (kWideSlack + kWideUnit) ? most - kWideUnit : before;
+        return most > before + (kReferenceSlack + kWideUnit) ? most - kWideUnit : before;
     }
 
     /// Raise the references for exponents and scales to this page's; sums follow, and `changes` says by how much the output must.
@@ -144,7 +143,7 @@ struct CodedScorer : WideWorker<Shape> {
         const float before = reference;
         if (largest_scale > reference) {
             // The power of two above, and twice that: most pages' scales are about the same.
-            reference = 2.0f * float_from_bits((bits_from_float(largest_scale) + 0x7fffffu) & 0x7f800000u);
+            reference = 2.0f * power_of_two_above(largest_scale);
         }
         meet();
         const int row = warp * 32 + lane;
@@ -173,7 +172,7 @@ struct CodedScorer : WideWorker<Shape> {
 #pragma unroll
             for (int e = 0; e < 2; ++e) {
                 const float most = fmaxf(scores[4 * pair + e], scores[4 * pair + 2 + e]) * a.scale;
-                above = above || most > (e == 0 ? shifts.x : shifts.y) + (kWideSlack + kWideUnit);
+                above = above || most > (e == 0 ? shifts.x : shifts.y) + (kReferenceSlack + kWideUnit);
             }
         }
         const bool any = __any_sync(0xffffffffu, above);
@@ -206,7 +205,7 @@ struct CodedScorer : WideWorker<Shape> {
                     Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), w);
         }
         // Lane (g, t) takes scale t of tokens g and g + 8.
-        const float multiplier = float_from_bits((261u << 23) - bits_from_float(reference));  // 2^7 / reference
+        const float multiplier = power_over(7, reference);
         const int g = lane / 4, t = lane % 4;
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
@@ -219,16 +218,11 @@ struct CodedScorer : WideWorker<Shape> {
         this->arrive(memory.ready(buffer));
     }
 
-    /// Rows behind the request's length hold NaN: clear them, codes, scales and rotary columns.
+    /// Clear what lies behind the first `count` tokens of a page.
     __device__ __forceinline__ void clear_tail(const PageSlots<Shape>& slots, int count) const {
-        constexpr int kChunks = Row::kBytes / 16;
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            uint8_t* const slot = memory.at(memory.slot(slots.indices[half]));
-            const int valid = max(0, count - half * kSlotTokens);
-            for (int i = valid * kChunks + warp * 32 + lane; i < kSlotTokens * kChunks; i += 128) {
-                *reinterpret_cast<uint4*>(slot + i * 16) = make_uint4(0, 0, 0, 0);
-            }
+            clear_rows(memory, memory.slot(slots.indices[half]), count - half * kSlotTokens, warp * 32 + lane);
         }
         fence_async_shared();  // a later copy into these slots comes behind these writes
         meet();
@@ -287,13 +281,11 @@ struct CodedScorer : WideWorker<Shape> {
                 float sum = 0.0f;
 #pragma unroll
                 for (int w = 0; w < 4; ++w) sum += memory.maxima(w)[row];
-                const float inverse = sum == 0.0f ? 0.0f : 1.0f / sum;
-                memory.finals()[row] = inverse * (reference * 0x1p-7f);
-                const float lse = sum == 0.0f ? -INFINITY : (memory.shifts()[row] + log2f(sum)) * kLn2;
-                const int at = first_row + row, query = at / a.heads, head = at % a.heads;
-                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
-                const size_t part_row = static_cast<size_t>(part) * this->request_rows() + at;
-                (piece.whole() ? a.lse[index] : a.parts.lse[part_row]) = lse;
+                SoftmaxRow all;
+                all.sum = sum;
+                memory.finals()[row] = all.inverse() * (reference * 0x1p-7f);
+                all.maximum = memory.shifts()[row];   // scaled
+                store_lse(a, piece, part, first_row + row, all.lse(1.0f));
             }
             wide_meet<Shape>();
         });

@@ -22,7 +22,6 @@ struct CodedWide {
     static constexpr int kSums = kRows / 2;            // accumulators of a product in a thread
     static constexpr int kWorkers = 384, kThreads = kWorkers + 128;
     static constexpr int kValueRegisters = 176, kProducerRegisters = 32;  // the scores' keep the 128 they start with
-    static constexpr int kReaders = 12;                // warps that read a slot
 
     static constexpr int kWeights = kPanels * kPanelBytes;  // [buffer][row][token], fp16, behind the queries
     static constexpr int kWeightPlane = kRows * 128;
@@ -71,18 +70,4 @@ struct WideMemory {
     /// A page's weights and scales are there; are used.
     __device__ __forceinline__ uint32_t ready(int buffer) const { return full(2 * Shape::kSlots + buffer); }
     __device__ __forceinline__ uint32_t done(int buffer) const { return ready(2 + buffer); }
-};
-
-/// Where a page's halves lie, and the parity of their barriers; `ordinal` counts pages.
-template <class Shape>
-struct PageSlots {
-    uint32_t indices[2], parities[2];
-
-    __device__ __forceinline__ explicit PageSlots(uint32_t ordinal) {
-#pragma unroll
-        for (uint32_t half = 0; half < 2; ++half) {
-            indices[half] = (2 * ordinal + half) % Shape::kSlots;
-            parities[half] = (2 * ordinal + half) / Shape::kSlots % 2;
-        }
-    }
 };

@@ -14,7 +14,7 @@ template <class Shape>
 struct CodedValuer : WideWorker<Shape> {
     using Base = WideWorker<Shape>;
     using Row = CodedRow;
-    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::slot_of, Base::warp;
+    using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
 
     static constexpr int kValueBuffers = Shape::kRows == 32 ? 6 : 4;  // products under way or converted
@@ -114,7 +114,7 @@ struct CodedValuer : WideWorker<Shape> {
     __device__ __forceinline__ void store(const Output& out, int half, const DecodePiece& piece, int part) const {
         constexpr int kColumns = Shape::kWeightPlane / 8 / 4, kRoundBlocks = kColumns / 64;  // of a round
         const int first_row = row_tile * Shape::kRows, first_column = half * (Row::kLatent / 2);
-        const size_t first = static_cast<size_t>(piece.whole() ? piece.request : part) * this->request_rows() + first_row;
+        const size_t first = first_row_of(a, piece.whole() ? piece.request : part) + first_row;
         float* const area = reinterpret_cast<float*>(memory.at(memory.weights(half)));
         const bool whole = piece.whole();
         const size_t corner = (first + 2 * warp) * Row::kLatent + first_column + lane * 4;  // a warp stores two of eight rows

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: MIT
 // MLA decode over e4m3 codes on wgmma for 32 and 64 rows: what all warpgroups that multiply have in common.
 //
-// Accumulators are those of tile/wgmma_coded_consume.h: number i = 4j + 2h + e of a thread is query row 8j + 2t + e (its "slot"
-// 2j + e) of token 16w + 8h + g, or of column 64b + 16w + 2g + h of block b of a half.
+// Accumulators are as in tile/wgmma_coded_products.h, with blocks of columns counted within a half.
 #pragma once
 
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
+#include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
+#include "tile/query_slots.h"
 #include "tile/wgmma_coded_queries.h"
+#include "tile/wgmma_coded_slots.h"
 #include "tile/wgmma_coded_wide_shape.h"
 
 constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
 
-/// Exponents lie up to 2^8 above their reference before that is raised, which is where 2^7 is: weights reach 2^15.
-constexpr float kWideSlack = 8.0f, kWideUnit = 7.0f;
+/// A weight is 2^kWideUnit where the exponent is the row's reference, and so at most 2^15 with kReferenceSlack above it.
+constexpr float kWideUnit = 7.0f;
 /// The reference of a row that has seen no key.
 constexpr float kWideNothing = -1e30f;
 
@@ -33,9 +35,7 @@ struct WideWorker {
     const typename Shape::Arguments& a;
     int warp, lane, row_tile;
 
-    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
-    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
-    __device__ __forceinline__ int request_rows() const { return a.seqlen_q * a.heads; }
+    __device__ __forceinline__ int row_of(int slot) const { return row_of_slot(slot, lane); }
 
     __device__ __forceinline__ void arrive(uint32_t barrier) const {
         __syncwarp();
@@ -53,12 +53,12 @@ struct WideWorker {
             if (piece.steps.begin >= piece.steps.end && !piece.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 if (static_cast<int>(threadIdx.x) < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * request_rows() + row_tile * Shape::kRows + threadIdx.x] = -INFINITY;
+                    a.parts.lse[first_row_of(a, part) + row_tile * Shape::kRows + threadIdx.x] = -INFINITY;
                 }
                 continue;
             }
             if (piece.steps.begin < piece.steps.end) {
-                const size_t row = static_cast<size_t>(piece.request) * request_rows() + row_tile * Shape::kRows;
+                const size_t row = first_row_of(a, piece.request) + row_tile * Shape::kRows;
                 load_coded_queries<Shape, Shape::kWorkers>(memory, a.q + row * (Row::kWidth * 2));
             }
             if (static_cast<int>(threadIdx.x) < Shape::kRows) memory.shifts()[threadIdx.x] = kWideNothing;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// What the two consumer warpgroups of MLA decode do: scores of every other tile, and half of the output's columns.
+// What the two consumer warpgroups of MLA decode do: scores of every other page, and half of the output's columns.
 //
 // Warpgroup 0 owns the even pages of a piece, 1 the odd ones. A page's owner computes its scores and probabilities P; the
 // other gets these and the rows' references through shared memory. For pages t (even) and t + 1
@@ -17,21 +17,24 @@
 #include "ptx/ldmatrix.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
+#include "ptx/shared_address.h"
 #include "ptx/stmatrix.h"
 #include "ptx/tma.h"
 #include "ptx/wgmma_16bit.h"
-#include "tile/attention_mma.h"
+#include "tile/decode_rows.h"
+#include "tile/quad.h"
 #include "tile/swizzle.h"
 #include "tile/wide_rows.h"
 #include "tile/wgmma_latent_shape.h"
 #include "tile/wgmma_latent_softmax.h"
 #include "tile/wgmma_latent_store.h"
 
-constexpr int kReadyBarrier = 1;  // + owner: P and references of its tile
-constexpr int kOwnBarrier = 3;    // + group: the threads of one warpgroup
-constexpr int kSumBarrier = 5;    // + group: its sums
-constexpr int kStoredBarrier = 8; // + 0 or 1: a part is stored
-constexpr int kTurnBarrier = 11;  // warpgroup 1's scores have been started
+// Named barriers; 7 is that of tile/wgmma_latent_produce.h, 10 that of tile/latent_gather.h.
+constexpr int kReadyBarrier = 1;   // + owner: P and references of its page
+constexpr int kOwnBarrier = 3;     // + group: the threads of one warpgroup
+constexpr int kSumBarrier = 5;     // + group: its sums
+constexpr int kStoredBarrier = 8;  // + 0 or 1: a part is stored
+constexpr int kTurnBarrier = 11;   // warpgroup 1's scores have been started
 
 template <class Shape, int group>
 struct LatentConsumer {
@@ -91,7 +94,7 @@ struct LatentConsumer {
         wgmma_commit();
     }
 
-    /// This warpgroup's half of a tile's values. Addresses in a cluster's second block have bits beyond a descriptor's.
+    /// This warpgroup's half of a page's values. Addresses in a cluster's second block have bits beyond a descriptor's.
     __device__ __forceinline__ uint64_t values(int stage) const {
         const uint32_t start = hidden_memory().tokens(stage, group * Shape::kHalfPanels) & 0x3ffff;
         return wgmma_operand_transposed(start, Shape::kPanelBytes);
@@ -151,17 +154,8 @@ struct LatentConsumer {
         wgmma_commit();
     }
 
-    /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
     __device__ __forceinline__ void clear_tail(int stage, int count) const {
-        constexpr int kChunks = 8;  // of 16 bytes in a panel's row
-        const int thread = recomputed_thread() % 128;
-        for (int i = thread; i < (Shape::kTokens - count) * kChunks; i += 128) {
-            uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
-#pragma unroll
-            for (int panel = 0; panel < 2 * Shape::kHalfPanels; ++panel) {
-                *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
-            }
-        }
+        clear_tokens<Shape>(memory, stage, count, recomputed_thread() % 128);
         fence_async_shared();
         named_barrier_sync(kOwnBarrier + group, 128);
     }
@@ -182,7 +176,7 @@ struct LatentConsumer {
             named_barrier_sync(kReadyBarrier + (group ^ 1), 256);
             float maximum[2];
 #pragma unroll
-            for (int half = 0; half < 2; ++half) maximum[half] = memory.maxima(group ^ 1)[row(half)];
+            for (int half = 0; half < 2; ++half) maximum[half] = memory.references(group ^ 1)[row(half)];
             wgmma_wait<1>();  // already so; but the compiler does not see beyond the scores
             wgmma_results(out);
             if (!__any_sync(0xffffffffu, maximum[0] != rows[0].maximum || maximum[1] != rows[1].maximum)) return;
@@ -218,7 +212,7 @@ struct LatentConsumer {
             for (int step = 0; step < kSteps; ++step) stmatrix_x4(probabilities(step), p[step]);
             if (lane % 4 == 0) {
 #pragma unroll
-                for (int half = 0; half < 2; ++half) memory.maxima(group)[row(half)] = rows[half].maximum;
+                for (int half = 0; half < 2; ++half) memory.references(group)[row(half)] = rows[half].maximum;
             }
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
@@ -328,8 +322,7 @@ struct LatentConsumer {
             if (!empty) rows[half].sum = memory.sums(parity, 0)[at] + memory.sums(parity, 1)[at];
             const float inverse = rows[half].inverse();
             if (group == 0 && lane % 4 == 0) {
-                const int query = (first_row + at) / a.heads, head = (first_row + at) % a.heads;
-                const size_t index = (static_cast<size_t>(piece.request) * a.heads + head) * a.seqlen_q + query;
+                const size_t index = lse_index(a, piece.request, first_row + at);
                 a.lse[index] = rows[half].lse(1.0f);
             }
             uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;

@@ -10,15 +10,16 @@
 // pages. Three warps load: the next pieces' queries and pages are on their way while a piece is finished.
 #pragma once
 
+#include "ptx/cluster.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma_3d.h"
 #include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
-#include "tile/wgmma_latent.h"
 #include "tile/wgmma_latent_few_consume.h"
 #include "tile/wgmma_latent_few_pair.h"
+#include "tile/wgmma_latent_produce.h"
 
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
 /// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long. Returns whether requests are as

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT
 // What a consumer warpgroup of the MLA decode of few rows does (tile/wgmma_latent_few.h).
 //
-// Accumulators are those of ptx/wgmma_16bit.h with tokens (scores) or columns (output) as rows and the 16 query rows as
-// columns: a thread has the query rows 2t, 2t + 1, 2t + 8 and 2t + 9 (t = lane % 4), its four "slots", in all of them.
+// Accumulators are those of tile/query_slots.h with 16 query rows: a thread has four of them.
 #pragma once
 
 #include "online_softmax.h"
@@ -13,14 +12,13 @@
 #include "ptx/tma.h"
 #include "ptx/warp_uniform.h"
 #include "ptx/wgmma_16bit.h"
+#include "tile/decode_rows.h"
+#include "tile/query_slots.h"
 #include "tile/swizzle.h"
 #include "tile/wgmma_latent_few_shape.h"
 
 constexpr int kFewGroupBarrier = 1;  // + group: the threads of one warpgroup
 constexpr int kFewBothBarrier = 3;   // both
-
-/// A reference for exponents stays until a score exceeds it by a factor of 2^8, as in tile/wgmma_latent_consume.h.
-constexpr float kFewSlack = 8.0f;
 
 template <class Shape>
 struct FewConsumer {
@@ -32,8 +30,7 @@ struct FewConsumer {
 
     using Output = float[Shape::kValuePanels][8];
 
-    static __device__ __forceinline__ constexpr int slot_of(int i) { return i / 4 * 2 + i % 2; }  // of accumulator i
-    __device__ __forceinline__ int row_of(int slot) const { return slot / 2 * 8 + lane % 4 * 2 + slot % 2; }
+    __device__ __forceinline__ int row_of(int slot) const { return row_of_slot(slot, lane); }
     __device__ __forceinline__ void group_barrier() const { named_barrier_sync(kFewGroupBarrier + group, 128); }
     __device__ __forceinline__ int first_row() const { return Shape::kRowTiles == 2 ? group * 16 : 0; }
 
@@ -109,7 +106,7 @@ struct FewConsumer {
             for (int i = 0; i < 2; ++i) {
                 SoftmaxRow& row = rows[2 * pair + i];
                 float maximum = i == 0 ? most.x : most.y;
-                if (maximum * a.scale <= row.maximum * a.scale + kFewSlack) maximum = row.maximum;
+                if (maximum * a.scale <= row.maximum * a.scale + kReferenceSlack) maximum = row.maximum;
                 factor[2 * pair + i] = row.raise(maximum, a.scale, Exp2());
                 raised = raised || factor[2 * pair + i] != 1.0f;
             }
@@ -126,18 +123,6 @@ struct FewConsumer {
             SoftmaxRow& row = rows[slot_of(i)];
             scores[i] = Exp2()(scores[i] * a.scale - row.shift(a.scale));
             row.sum += scores[i];
-        }
-    }
-
-    /// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them, for all columns.
-    __device__ __forceinline__ void clear_tail(int stage, int count) const {
-        constexpr int kChunks = 8;  // of 16 bytes in a panel's row
-        for (int i = warp * 32 + lane; i < (Shape::kTokens - count) * kChunks; i += 128) {
-            uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
-#pragma unroll
-            for (int panel = 0; panel < Shape::kValuePanels; ++panel) {
-                *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
-            }
         }
     }
 
@@ -206,7 +191,7 @@ struct FewConsumer {
                     const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
                     if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
                 }
-                if (first_token + Shape::kTokens > length) clear_tail(stage, length - first_token);
+                if (first_token + Shape::kTokens > length) clear_tokens<Shape>(memory, stage, length - first_token, warp * 32 + lane);
             }
             softmax(scores, rows, out);
             uint32_t p[4];
@@ -256,7 +241,6 @@ struct FewConsumer {
     /// Add up the shares of the sums, for 16 rows those of both warpgroups and their outputs, too, and store.
     __device__ __forceinline__ void finish(
         Output& out, SoftmaxRow (&rows)[4], const DecodePiece& piece, const DecodeWalk& walk) const {
-        const int request_rows = a.seqlen_q * a.heads;
         const bool paired = Shape::kRowTiles == 1 && a.paired && walk.known >= 0;
         const int part = piece.part(a.schedule, static_cast<int>(blockIdx.x));
 #pragma unroll
@@ -342,8 +326,8 @@ struct FewConsumer {
             const int at = first_row() + row;
             const float lse = all.lse(a.scale);
             if (paired) memory.lse()[at] = lse;
-            else if (piece.whole()) a.lse[a.lse_index(piece.request, at)] = lse;
-            else a.parts.lse[static_cast<size_t>(part) * request_rows + at] = lse;
+            else if (piece.whole()) a.lse[lse_index_quick(a, piece.request, at)] = lse;
+            else a.parts.lse[first_row_of(a, part) + at] = lse;
         }
     }
 
@@ -360,9 +344,7 @@ struct FewConsumer {
             if (empty && !next.whole()) {
                 // The chunk's edge fell into the request's start: the merge must see that no token came.
                 const int at = warp * 32 + lane;
-                if (group == 0 && at < Shape::kRows) {
-                    a.parts.lse[static_cast<size_t>(part) * (a.seqlen_q * a.heads) + at] = -INFINITY;
-                }
+                if (group == 0 && at < Shape::kRows) a.parts.lse[first_row_of(a, part) + at] = -INFINITY;
                 continue;
             }
             if (!empty) mbarrier_wait(memory.query_full(queries.buffer), queries.parity);

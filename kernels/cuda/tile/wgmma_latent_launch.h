@@ -46,8 +46,8 @@ inline void cut_latent(
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
 }
 
-/// Launch `a`, of which all but groups, query_bytes, query_buffers and the workspace is set. Returns 0 or what the caller must
-/// return. `owner`: what calls at the same time cannot share; the workspace of which `workspace` is a part.
+/// Launch `a`, which is as DecodeCall makes it, with row_tiles and, where rotary columns lie apart, their map. Returns 0 or what the
+/// caller must return. `owner`: what calls at the same time cannot share; the workspace of which `workspace` is a part.
 template <class Shape>
 int launch_latent_wgmma(
     LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,

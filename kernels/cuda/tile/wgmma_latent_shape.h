@@ -35,13 +35,6 @@ struct LatentArguments {
     bool causal;
     float scale;  // softmax_scale * log2(e)
     TensorMap rotary;  // the cache; with Shape::kRotaryApart [batch, tokens of max_blocks pages, 64] bf16, as one matrix
-
-    /// Where the LSE of a request's row, query * heads + head, goes.
-    __device__ __forceinline__ size_t lse_index(int request, int row) const {
-        if (seqlen_q == 1) return static_cast<size_t>(request) * heads + row;   // a division is 40 instructions
-        const int query = row / heads, head = row % heads;
-        return (static_cast<size_t>(request) * heads + head) * seqlen_q + query;
-    }
 };
 
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kOnce: whether L2 is
@@ -59,14 +52,15 @@ struct LatentShape {
     static constexpr int kBoxPanels = kHalfPanels / 2;      // of values, that one instruction loads
     static constexpr int kParts = 3;                        // of a page: two halves of the values, the rest of the keys
     static constexpr int kHalf = kLatent / 2;               // columns of the output for one warpgroup
-    static constexpr int kStages = 2;
+    static constexpr int kStages = 2;                       // pages in shared memory: stage i has those of warpgroup i
     static constexpr int kConsumerThreads = 256, kThreads = kConsumerThreads + 128;
     static constexpr int kConsumerRegisters = 232, kProducerRegisters = 40;
 
-    static constexpr int kStage = kPanels * kPanelBytes;  // after the queries
-    static constexpr int kProbabilities = kStage + kStages * kPanels * kPanelBytes;
-    static constexpr int kMaxima = kProbabilities + kPanelBytes;
-    static constexpr int kSums = kMaxima + 2 * kRows * 4;
+    // Shared memory: the queries, and behind them
+    static constexpr int kStage = kPanels * kPanelBytes;                             // [stage][panel]
+    static constexpr int kProbabilities = kStage + kStages * kPanels * kPanelBytes;  // [row][token] bf16, swizzled
+    static constexpr int kReferences = kProbabilities + kPanelBytes;                 // [owner][row] floats
+    static constexpr int kSums = kReferences + 2 * kRows * 4;                        // [piece % 2][warpgroup][row] floats
     static constexpr int kBarriers = kSums + 2 * 2 * kRows * 4;
     static constexpr int kOpen = kBarriers + (kStages * (kPanels + kParts) + 4) * 8;
     static constexpr int kSharedBytes = kOpen + static_cast<int>(sizeof(OpenParts));
@@ -74,6 +68,10 @@ struct LatentShape {
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
     static_assert(LatentGather<LatentArguments>::kBytes <= kProbabilities - kStage, "the merge has the pages' place");
 };
+
+/// A row's reference for exponents stays until a score exceeds the one it was made for by 2^kReferenceSlack: what was accumulated
+/// rarely has to follow, and probabilities lose no bits.
+constexpr float kReferenceSlack = 8.0f;
 
 /// Which buffer holds the queries of a piece, and the parity of its barriers' phase.
 struct QueryTurn {
@@ -98,11 +96,11 @@ struct LatentMemory {
         return base + Shape::kStage + (stage * Shape::kPanels + panel) * Shape::kPanelBytes;
     }
     __device__ __forceinline__ uint32_t probabilities() const { return base + Shape::kProbabilities; }
-    /// Of the rows after a tile of this owner.
-    __device__ __forceinline__ float* maxima(int owner) const {
-        return reinterpret_cast<float*>(start + Shape::kMaxima) + owner * Shape::kRows;
+    /// For exponents of the rows, as of the last page of this owner.
+    __device__ __forceinline__ float* references(int owner) const {
+        return reinterpret_cast<float*>(start + Shape::kReferences) + owner * Shape::kRows;
     }
-    /// Of a warpgroup's tiles in one piece; pieces alternate.
+    /// Of the weights of a warpgroup's pages in one piece; pieces alternate.
     __device__ __forceinline__ float* sums(int parity, int group) const {
         return reinterpret_cast<float*>(start + Shape::kSums) + (2 * parity + group) * Shape::kRows;
     }
@@ -123,3 +121,17 @@ struct LatentMemory {
     }
     __device__ __forceinline__ uint32_t query_empty(int buffer) const { return query_full(buffer) + 16; }
 };
+
+/// Tokens from `count` on hold NaN, which no probability of zero turns into zero: clear them in all columns of the values in `stage`. By
+/// the 128 threads of a warpgroup, before a fence for asynchronous products and a barrier.
+template <class Shape, class Memory>
+__device__ __forceinline__ void clear_tokens(const Memory& memory, int stage, int count, int thread) {
+    constexpr int kChunks = 8;  // of 16 bytes in a panel's row
+    for (int i = thread; i < (Shape::kTokens - count) * kChunks; i += 128) {
+        uint8_t* const at = memory.start + (memory.tokens(stage, 0) - memory.base) + count * 128 + i * 16;
+#pragma unroll
+        for (int panel = 0; panel < Shape::kLatent / 64; ++panel) {
+            *reinterpret_cast<uint4*>(at + panel * Shape::kPanelBytes) = make_uint4(0, 0, 0, 0);
+        }
+    }
+}

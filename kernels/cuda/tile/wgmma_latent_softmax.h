@@ -16,9 +16,8 @@
 #include "ptx/exp2.h"
 #include "ptx/float_bits.h"
 #include "ptx/mma_16bit.h"
-#include "tile/attention_mma.h"
-
-constexpr float kSlack = 8.0f;
+#include "tile/quad.h"
+#include "tile/wgmma_latent_shape.h"
 
 /// Scores become exponents: of 2, relative to the rows' references.
 template <int kCount>
@@ -37,8 +36,8 @@ __device__ __forceinline__ bool exceeds(const float (&exponents)[kCount], const 
     return __any_sync(0xffffffffu, (signs >= 0) | (rows[0].maximum == -INFINITY) | (rows[1].maximum == -INFINITY));
 }
 
-/// Raise the references of rows that need it, so that exponents are at most - kSlack; returns the factors for what was
-/// accumulated before.
+/// Raise the references of rows that need it, so that exponents are at most - kReferenceSlack; returns the factors for what
+/// was accumulated before.
 template <int kCount>
 __device__ __forceinline__ void raise(float (&exponents)[kCount], SoftmaxRow (&rows)[2], float (&factor)[2]) {
 #pragma unroll
@@ -49,7 +48,7 @@ __device__ __forceinline__ void raise(float (&exponents)[kCount], SoftmaxRow (&r
         largest = quad_maximum(largest);
         const bool first = rows[half].maximum == -INFINITY;
         // A row that sees no token has none.
-        const float up = largest == -INFINITY || (largest < 0.0f && !first) ? 0.0f : largest + kSlack;
+        const float up = largest == -INFINITY || (largest < 0.0f && !first) ? 0.0f : largest + kReferenceSlack;
         factor[half] = first ? 1.0f : Exp2()(-up);
         if (largest != -INFINITY) rows[half].maximum = rows[half].shift(1.0f) + up;
         rows[half].sum *= factor[half];

@@ -92,6 +92,13 @@ def test_the_shipped_choice_for_each_number_of_rows(shipped, size):
     shipped.check(size, processors=16, workspace_bytes=(size["batch"] + 32) * part)
 
 
+@pytest.mark.parametrize("heads", [8, 40])
+def test_rows_that_do_not_come_in_sixteens_are_refused(shipped, heads):
+    """A warp stores sixteen: the last ones would lie behind the output."""
+    with pytest.raises(AssertionError, match="status -1"):
+        shipped.check(case(1, heads, 64))
+
+
 def test_few_rows_give_the_same_bits_however_copies_are_timed(shipped):
     for size in (case(2, 16, 260), case(1, 16, 260, "uniform", 2, 1)):
         data = shipped.reference.generate_input(**size, seed=5, device="cpu")
@@ -178,6 +185,26 @@ def test_equal_requests_are_cut_between_them_only(shipped):
         assert shipped.used_workspace != same
 
 
+@pytest.mark.parametrize(("lengths", "heads", "queries", "processors"), [
+    ([1, 64 * 80 - 3, 63] + [0, 64, 1, 64] * 4, 16, 1, 132),      # 82 parts, the first two without a token
+    ([100, 64 * 25 + 1, 64, 0, 1, 64 * 14, 64 * 12, 0], 16, 2, 50),   # 32 rows; of 14, 8 and 7 parts
+    ([1, 64 * 12 + 1, 0, 200], 64, 1, 20),                        # merged by the blocks that have the parts
+], ids=["16 rows", "32 rows", "64 rows"])
+def test_long_requests_among_short_ones(shipped, lengths, heads, queries, processors):
+    """Requests have few parts on average, as which their merge is launched: all its blocks share the long ones."""
+    size = case(len(lengths), heads, max(lengths), "uniform", queries, queries - 1)
+    assert processors // len(lengths) + 1 < 8
+    data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+    data[3].copy_(torch.tensor(lengths))
+    for table, length in zip(data[2], lengths, strict=True):
+        for number, page in enumerate(table.tolist()):
+            data[1][page, max(0, min(64, length - 64 * number)):] = torch.nan
+    found = shipped.run(size, data, processors=processors, workspace_bytes=1 << 23)
+    passed, message = shipped.reference.check_implementation(data, tuple(found))
+    assert passed, message
+    assert shipped.used_workspace
+
+
 @pytest.mark.parametrize("defines", [
     {"FEW_ROWS": 0, "PAIRS": 0, "EARLY_START": 0, "ONCE": 0},
 ], ids=name)
@@ -206,9 +233,9 @@ FAULTS = {
     "NaN behind the length": Fault("tile/wgmma_latent_consume.h", "clear_tail(group, length - first_token);"),
     "one block of a pair frees a stage": Fault(
         "tile/wgmma_latent.h", "4 * Shape::kPair", "(FAULT ? 4 : 4 * Shape::kPair)"),
-    "the maximum of the other tile": Fault(
-        "tile/wgmma_latent_consume.h", "memory.maxima(group ^ 1)[row(half)];",
-        "memory.maxima(FAULT ? group : group ^ 1)[row(half)];"),
+    "the references of the other page": Fault(
+        "tile/wgmma_latent_consume.h", "memory.references(group ^ 1)[row(half)];",
+        "memory.references(FAULT ? group : group ^ 1)[row(half)];"),
     "sums before the other's are there": Fault(
         "tile/wgmma_latent_consume.h", "named_barrier_sync(kSumBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kSumBarrier + (group ^ 1), 256);"),
