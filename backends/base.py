@@ -179,7 +179,7 @@ class SourceError(BackendError):
     """A kernel file or a kernel.h does not follow its grammar."""
 
     def __init__(self, path: Path | str, line: int, message: str):
-        super().__init__(f"{path}:{line}: {message}")
+        super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
         self.path = Path(path)
         self.line = line
 

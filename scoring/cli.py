@@ -14,6 +14,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from scoring.model import ExitCode, Mode
 from scoring.signals import Terminated, ending
@@ -27,9 +28,16 @@ _CODES = ("Exit codes: 0 everything passed, 1 something failed, 2 usage or confi
           "4 not available here, 5 nothing matched.")
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser whose complaint is what went wrong and where all flags are told, not a screen of them."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(ExitCode.USAGE, f"error: {message}\n  {self.prog} --help shows what there is\n")
+
+
 def parser() -> argparse.ArgumentParser:
     """All verbs and flags."""
-    top = argparse.ArgumentParser(
+    top = _Parser(
         prog="python -m scoring", description="Score CUDA, HIP and CPU kernels: check, then time, in one table."
     )
     top.add_argument("--config", metavar="FILE", help="settings (default: ./config.yaml and others, see doctor)")
@@ -96,7 +104,14 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one verb and return its exit code; user errors become one message on stderr, never a traceback."""
-    options = parser().parse_args(arguments)
+    if not (sys.argv[1:] if arguments is None else arguments):
+        parser().print_help(sys.stderr)
+        return ExitCode.USAGE
+    options, others = parser().parse_known_args(arguments)
+    if others:
+        print(f"error: {_stray(options.verb, others)}\n  python -m scoring {options.verb} --help shows what there is",
+              file=sys.stderr)
+        return ExitCode.USAGE
     with ending():
         return _run(options)
 
@@ -128,6 +143,9 @@ def _run(options: argparse.Namespace) -> int:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.USAGE
     except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and (reason := missing(error)):
+            print(f"error: {reason}", file=sys.stderr)
+            return ExitCode.UNAVAILABLE
         code = _user_error(error)
         if code is None:
             if os.environ.get("WARPWAVE_DEBUG"):
@@ -137,6 +155,27 @@ def _run(options: argparse.Namespace) -> int:
             return ExitCode.INTERNAL
         print(f"error: {error}", file=sys.stderr)
         return code
+
+
+def _stray(verb: str, others: Sequence[str]) -> str:
+    """What is wrong with arguments that no flag takes, and by which flag what they name is selected."""
+    told = f"{verb} takes no {' '.join(others)}"
+    word = others[0]
+    if word.startswith("-"):
+        return told + ("; it goes before the verb" if word.startswith("--config") else "")
+    if word.endswith(".py"):
+        return f"{told}: a submission is given by --submission FILE" if verb == "run" else told
+    named = "" if verb == "doctor" else ": a problem is selected by --problem NAME"
+    return told + named + (", a kernel by --kernel PROBLEM/VARIANT" if verb in ("run", "build", "tune") else "")
+
+
+def missing(error: ModuleNotFoundError) -> str:
+    """What to do about a package that this Python does not have; "" for a module of our own."""
+    package = (error.name or "").partition(".")[0]
+    if package in ("", "backends", "scoring", "submissions"):
+        return ""
+    return (f"{sys.executable} has no package {package!r}\n  `make setup` builds an environment with all of them; "
+            "then it is .venv/bin/python instead")
 
 
 def _define(text: str) -> tuple[str, str]:

@@ -90,8 +90,11 @@ class NativeKernel:
         try:
             library = ctypes.CDLL(message["library"])
             self.function = getattr(library, message["symbol"])
-        except (OSError, AttributeError) as error:
+        except OSError as error:
             raise Failure("RUNTIME_ERROR", f"cannot load the kernel: {error}") from error
+        except AttributeError as error:
+            text = f"the kernel exports no {message['symbol']}, the function that kernel.h declares (as extern \"C\")"
+            raise Failure("RUNTIME_ERROR", text) from error
         self.function.argtypes = [_CTYPES[kind] for kind in message["argtypes"]]
         self.function.restype = ctypes.c_int
         self.on_device = on_device
@@ -242,8 +245,15 @@ class PythonSubmission:
 
 
 def trace(error: BaseException) -> str:
-    """The last lines of a traceback: enough to find the place, short enough for a table."""
-    return "".join(traceback.format_exception(error))[-4000:].strip()
+    """The last lines of a traceback: enough to find the place, short enough for a table. It starts where the
+    submission does: frames of this file, which called it, and of the import system are nobody's mistake.
+
+    To be called while ``error`` is handled: what its class says of its traceback may be anything.
+    """
+    found = sys.exc_info()[2]
+    while found is not None and found.tb_frame.f_code.co_filename.startswith((__file__, "<frozen importlib")):
+        found = found.tb_next
+    return "".join(traceback.format_exception(type(error), error, found))[-4000:].strip()
 
 
 def _plain(tensor: torch.Tensor) -> bool:

@@ -32,7 +32,7 @@ from scoring.timing import TimingOptions
 
 __all__ = [
     "Candidate", "Place", "SelectionError", "build", "builds_of", "candidates", "contestant", "peers", "places",
-    "select_kernels", "select_problems", "submission", "submission_problem",
+    "select_kernels", "select_problems", "submission", "submission_gpus", "submission_problem",
 ]
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def _target_for(backend: Backend, device: Device) -> Target | None:
 
 def _why(available: Availability, target: Target) -> str:
     here = ", ".join(device.name for device in available.devices)
-    return f"compiled; not run: no {target.gpu} here{f', but {here}' if here else ''} (`doctor` says more)"
+    return f"compiled; not run: no {target.gpu} here{f', but {here}' if here else ''}"
 
 
 def candidates(
@@ -299,6 +299,15 @@ def submission_problem(config: Config, path: Path) -> str | None:
             return competition.problem
     known = discover(config.path("problems"))
     return next((name for name in (board or "", (board or "").replace("-", "_")) if name in known), None)
+
+
+def submission_gpus(path: Path) -> tuple[str, ...]:
+    """The GPUs a submission's header names, but for the label that means this machine."""
+    try:
+        labels = server_directives(path.read_text(encoding="utf-8")).gpus
+    except (OSError, UnicodeDecodeError):
+        return ()
+    return tuple(label for label in labels if label != "CPU")
 
 
 def _job(

@@ -137,7 +137,8 @@ def score(job: Job) -> Record:
     finally:
         referee.close()
     if not results:                     # no evidence is no pass
-        message = f"no case was run: {referee.facts.get('cases_skipped_why') or 'none was selected'}"
+        why = referee.facts.get("cases_skipped_why")
+        message = f"no case was run: {f'all are {why}' if why else 'none was selected'}"
         return replace(
             base, status=Status.UNAVAILABLE, message=message, seconds=time.monotonic() - started,
             system={**base.system, **referee.facts},

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import backends
 from backends.base import Availability, Binary, CompileError, SourceError
-from scoring import builds, config, jobs, units
+from scoring import builds, config, jobs, units, unmatched
 from scoring.judge import Job, rejected, score
 from scoring.keeping import Keeper
 from scoring.model import Case, ExitCode, Mode, Record
@@ -73,7 +73,12 @@ def kernel_plan(
 
     chosen = candidates()
     if not chosen:
-        raise jobs.SelectionError("nothing matches the selection; `python -m scoring list` shows what there is")
+        reason = unmatched.why(
+            settings.path("kernels").parent, settings.settings.kernels, {backends.get(name).language for name in found},
+            cases, patterns, {problem.name: problem.cases for problem in problems},
+            [*filter(None, (options.gpu, options.arch))])
+        raise jobs.SelectionError(
+            f"nothing matches the selection: {reason}\n  `python -m scoring list` shows what there is")
     if not build_only:
         wanted = {candidate.place.backend.name for candidate in chosen}
         found = _prepared(settings, {name: found[name] for name in found if name in wanted}, options)
@@ -166,8 +171,13 @@ def submission_plan(settings: config.Config, options: argparse.Namespace, path: 
     if not cases:
         raise jobs.SelectionError(f"{problem.name} has no case that matches")
     plan = Plan(1, required)
+    labels = jobs.submission_gpus(path)
+    stray = place.target.backend == "cpu" and not required and bool(labels)
 
     def steps(progress: Progress) -> Steps:
+        if stray:
+            progress.note(f"{path.name} is for {' or '.join(labels)}, says its header, and none is here: it runs on "
+                          "the CPU, which can do what torch does there, and no GPU's code")
         job = jobs.submission(
             settings, problem, place, path, plan.staging, Mode(settings.settings.mode), cases, settings.settings.peers,
             progress.detail,

@@ -66,18 +66,16 @@ class Referee:
 
     def run(self) -> list[CaseResult]:
         """Check the tests; then, in a timing mode and only if all passed, check and time the benchmarks."""
+        timed = self.job.mode in (Mode.BENCHMARK, Mode.LEADERBOARD)
         tests = [case for case in self.job.cases if case.group == "tests"]
-        benchmarks = [case for case in self.job.cases if case.group == "benchmarks"]
+        benchmarks = [case for case in self.job.cases if case.group == "benchmarks" and timed]
         skipped = [case for case in (*tests, *benchmarks) if self._too_large(case)]
         tests = [case for case in tests if case not in skipped]
         benchmarks = [case for case in benchmarks if case not in skipped]
         if skipped:
             self.facts["cases_skipped"] = [case.name for case in skipped]
-            why = f"cases of more than {(self.job.limits.case_flops or 0) / 1e9:g} GFLOP are left out"
-            if self.job.emulator is not None:
-                why += " on an emulated device (limits.case_gflop of the settings)"
-            self.facts["cases_skipped_why"] = why
-        timed = self.job.mode in (Mode.BENCHMARK, Mode.LEADERBOARD)
+            self.facts["cases_skipped_why"] = (
+                f"of more than {(self.job.limits.case_flops or 0) / 1e9:g} GFLOP (limits.case_gflop of the settings)")
         if not self.job.torch_device.startswith("cuda"):
             return self._judged(tests, benchmarks, timed)
         properties = torch.cuda.get_device_properties(self.job.torch_device)
@@ -100,7 +98,6 @@ class Referee:
             self._calibrate(self.job.chain, benchmarks or tests)
         if timed and not benchmarks:        # a slow device: the cases it can do are worth a time, if not a score
             return self._all(tests, [], timed=True)
-        benchmarks = benchmarks if timed else []
         results = self._all(tests, benchmarks, timed=False)
         if all(result.status is Status.PASSED for result in results):
             results += self._all(benchmarks, [], timed=True, before=results)

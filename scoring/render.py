@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import shlex
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from scoring import units
@@ -23,13 +23,15 @@ if TYPE_CHECKING:
 
 _MESSAGE_LINES = 30
 _DIAGNOSTICS = 20
+_FUNCTION = 40       # characters of a device function's name
 
 
 def table(records: Sequence[Record], fmt: str = "simple", *, color: bool = False, width: int = WIDTH) -> str:
     """Everything about a run, most important last, where a terminal leaves the eye: cases, usage, failures, summary."""
     style = Style(fmt, color, width)
     parts = [_cases(record, style) for record in records]
-    parts += [usage(records, style), failures(records, style), summary(records, style), verdict(records)]
+    parts += [usage(records, style), failures(records, style), summary(records, style)]
+    parts.append("\n".join(filter(None, (absences(records), verdict(records)))))
     return "\n\n".join(part for part in parts if part)
 
 
@@ -43,29 +45,31 @@ def summary(records: Sequence[Record], style: Style | None = None) -> str:
         Column("status", [status_of(record) for record in records], right=False),
         Column("cases", [passed_of(record) for record in records]),
         Column("score", [units.time(record.score) for record in records]),
-        Column("TFLOP/s", [units.digits(overall(record, "tflops")) for record in records], optional=3),
+        Column("TFLOP/s", [units.digits(overall(record, "tflops")) for record in records], optional=4),
         Column("roofline", [units.percent(overall(record, "roofline_fraction")) for record in records]),
         Column("best peer", [best_peer(record) for record in records], right=False, optional=1),
         Column("evidence", [record.evidence if is_timed(record) else "" for record in records], right=False),
-        Column("isolation", [one_line(record.isolation) if record.cases else "" for record in records], right=False),
-        Column("protocol", [one_line(record.protocol) for record in records], right=False, optional=4),
-        Column("id", [record.id[:8] for record in records], right=False, optional=2),
+        Column("isolation", [one_line(record.isolation) if record.cases else "" for record in records], right=False,
+               optional=2),
+        Column("protocol", [one_line(record.protocol) for record in records], right=False, optional=5),
+        Column("id", [record.id[:8] for record in records], right=False, optional=3),
     ], style)
 
 
 def usage(records: Sequence[Record], style: Style | None = None) -> str:
     """What the compiler gave each device function: registers, spills, shared memory, occupancy."""
     style = style or Style()
-    rows = [(record, entry) for record in records for entry in record.usage]
+    rows = [(record, entry, name) for record in records for entry, name in functions(record)]
     if not rows:
         return ""
 
     def cells(key: str, text: Callable[[Any], str] = str) -> list[str]:
-        return ["" if entry.get(key) is None else one_line(text(entry[key])) for _, entry in rows]
+        return ["" if entry.get(key) is None else one_line(text(entry[key])) for _, entry, _name in rows]
 
+    several = len({record.id for record, *_ in rows}) > 1
     drawn = draw([
-        *_identity([record for record, _ in rows]),
-        Column("function", cells("name", lambda name: shorten(one_line(str(name)), 40)), right=False),
+        *(_identity([record for record, *_ in rows]) if several else ()),
+        Column("function", [name for *_, name in rows], right=False),
         Column("registers", cells("registers")),
         Column("AGPRs", cells("agprs")),
         Column("SGPRs", cells("scalar_registers"), optional=3),
@@ -75,7 +79,22 @@ def usage(records: Sequence[Record], style: Style | None = None) -> str:
         Column("threads", cells("threads"), optional=2),
         Column("occupancy", cells("occupancy", units.percent)),
     ], style)
-    return f"{style.heading('Compiler usage')}\n{drawn}"
+    return f"{style.heading('Compiler usage' + ('' if several else f': {title_of(rows[0][0])}'))}\n{drawn}"
+
+
+def functions(record: Record) -> list[tuple[Mapping[str, Any], str]]:
+    """What the compiler said of each device function, and its name in at most 40 characters and a count.
+
+    Instances of one template whose names are too long to be told apart, and which use the same, are one row.
+    """
+    told: dict[Hashable, list[tuple[Mapping[str, Any], str]]] = {}
+    for number, entry in enumerate(record.usage):
+        name = one_line(str(entry.get("name", ""))).removeprefix("(anonymous namespace)::")
+        figures = tuple(sorted((key, str(value)) for key, value in entry.items() if key != "name"))
+        alike = (name.partition("<")[0], figures) if len(name) > _FUNCTION else number
+        told.setdefault(alike, []).append((entry, shorten(name, _FUNCTION)))
+    return [(entry, name if len(rows) == 1 else f"{name} ×{len(rows)}")
+            for rows in told.values() for entry, name in rows[:1]]
 
 
 def failures(records: Sequence[Record], style: Style | None = None) -> str:
@@ -85,18 +104,53 @@ def failures(records: Sequence[Record], style: Style | None = None) -> str:
     for record in filter(failed, records):
         title = f"{title_of(record)} · {record.status}"
         lines = [f"  {line}" for line in diagnostics(record)]
-        if record.message not in {result.message for result in record.cases}:
+        if record.message not in {result.message for result in record.cases} and not is_told(record):
             lines += _gutter(record.message, "  ")
-        for result in record.cases:
-            if result.status is not Status.PASSED and result.status not in NOT_RUN:
-                inputs = f" (generate_input seed {result.seed})" if result.seed else ""
-                lines += [f"  {one_line(result.case.name)}: {result.status}{inputs}",
-                          *_gutter(result.message, "    "), *_repeat(record, result)]
+        for result, others in failing(record):
+            inputs = f" (generate_input seed {result.seed})" if result.seed else ""
+            lines += [f"  {one_line(result.case.name)}: {result.status}{inputs}",
+                      *_gutter(result.message, "    "), *_repeat(record, result)]
+            if others:
+                lines.append(f"  and the same in {units.plural(others, 'more case')}")
         if record.unjudged:
             lines.append(f"  and {left_note(record)}")
         where = markdown(title) if style.is_markdown else style.paint("bad", title)
         blocks.append(f"{where}\n" + (f"\n{style.block(lines)}" if style.is_markdown else style.block(lines)))
     return "\n\n".join([style.heading("Failures").rstrip("\n"), *blocks]) if blocks else ""
+
+
+def is_told(record: Record) -> bool:
+    """Whether the compiler's messages are all that the record's message says."""
+    told = [one_line(str(entry.get("message", ""))) for entry in record.compile.get("diagnostics") or ()]
+    said = [one_line(line) for line in record.message.splitlines() if line.strip()]
+    return bool(told) and all(any(text and text in line for text in told) for line in said)
+
+
+def failing(record: Record) -> list[tuple[CaseResult, int]]:
+    """The cases that failed, each with how many later ones did with the very same words (a file that no worker can
+    load fails in all of them)."""
+    told: dict[tuple[str, str], list[CaseResult]] = {}
+    for result in record.cases:
+        if result.status is not Status.PASSED and result.status not in NOT_RUN:
+            told.setdefault((result.status, result.message or result.case.name), []).append(result)
+    return [(alike[0], len(alike) - 1) for alike in told.values()]
+
+
+def absences(records: Sequence[Record]) -> str:
+    """One line for each reason why records were not run, or have times and no score; "" if there is none."""
+    absent = [record for record in records if record.status in NOT_RUN and record.message != NOT_ASKED]
+    reasons: dict[str, int] = {}
+    for record in absent:
+        note = idle_note(record).removeprefix("compiled; not run: ").removeprefix("no device: ")
+        reasons[note] = reasons.get(note, 0) + 1
+    lines = [f"not run, {units.plural(count, 'kernel')}: {note}" for note, count in reasons.items()]
+    if any(not record.device for record in absent):
+        lines.append("(`python -m scoring doctor` says what was looked for; the same command runs them where it is)")
+    partial = sum(bool(is_timed(record) and record.score is None and skipped_note(record)) for record in records)
+    if partial:
+        lines.append(f"no score, {units.plural(partial, 'kernel')}: cases too large for the device were left out "
+                     "(limits.case_gflop of the settings)")
+    return "\n".join(lines)
 
 
 def leaderboard(rows: Sequence[LeaderboardRow], fmt: str = "simple", *, color: bool = False, width: int = WIDTH) -> str:
@@ -206,6 +260,13 @@ def idle_note(record: Record) -> str:
     return ": ".join(part for part in (what, message) if part) or "not run"
 
 
+def skipped_note(record: Record) -> str:
+    """How many cases a device was too slow for, and which are too large; "" if none."""
+    skipped = record.system.get("cases_skipped") or ()
+    why = one_line(str(record.system.get("cases_skipped_why", "")))
+    return f"{units.plural(len(skipped), 'case')} left out: {why}" if skipped else ""
+
+
 def left_note(record: Record) -> str:
     """What was left to judge when the run was ended; "" of a complete record."""
     done, left = len(record.cases), len(record.unjudged)
@@ -224,9 +285,8 @@ def _cases(record: Record, style: Style) -> str:
     if record.status in NOT_RUN:
         note = idle_note(record)
         heading += f" · {markdown(note) if style.is_markdown else note}"
-    skipped = record.system.get("cases_skipped") or ()
-    if skipped:
-        heading += f" · {units.plural(len(skipped), 'case')} left out: {one_line(record.system['cases_skipped_why'])}"
+    if skipped := skipped_note(record):
+        heading += f" · {skipped}"
     if record.unjudged:
         heading += f" · INCOMPLETE: {left_note(record)}"
     if record.message == NOT_ASKED:
@@ -244,6 +304,8 @@ def _cases(record: Record, style: Style) -> str:
     lines = [draw(columns, style)]
     if quiet:
         lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
+    if any(result.environment.get("clock") == "judge" for result in results):
+        lines.append("judge's: timed by the judge, not the worker's claim (docs/judge.md)")
     lines += _peer_notes(results)
     return f"{style.heading(f'{heading} · {common}' if common else heading)}\n" + "\n".join(lines)
 
@@ -268,8 +330,8 @@ def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str
         Column("status", [str(result.status) for result in results], right=False),
         Column(time, [units.time(result.stats.median) if result.stats else "" for result in results]),
         Column("±CI", [interval(result.stats) for result in results]),
-        Column("TFLOP/s", [units.digits(result.tflops) for result in results]),
-        Column("GB/s", [units.digits(result.gbps) for result in results], optional=1),
+        Column("TFLOP/s", [units.digits(result.tflops) for result in results], optional=95),
+        Column("GB/s", [units.digits(result.gbps) for result in results], optional=96),
         Column("roofline", [units.percent(result.roofline_fraction) for result in results]),
         Column("bound", bounds, right=False, optional=99),
         Column("clock", ["judge's" if result.environment.get("clock") == "judge" else "" for result in results],

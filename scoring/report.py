@@ -55,7 +55,7 @@ def page(records: Sequence[Record], title: str = "warpwave report", generated: s
         boards=[_board(group, series) for group in boards.values()],
         rooflines=[view for group in targets.values() if (view := _roofline(group, series))],
         histories=[view for record in timed if (view := _history(record, lines.get(_line_of(record), ()), series))],
-        usage=[(record, entry) for record in shown for entry in record.usage],
+        usage=[(record, entry, name) for record in shown for entry, name in render.functions(record)],
         usage_columns=[column for column in _USAGE if any(
             entry.get(column[0]) is not None for record in shown for entry in record.usage)],
         timed=[(record, circumstances(record)) for record in timed],
@@ -134,14 +134,15 @@ def _row(record: Record) -> dict[str, Any]:
         "record": record, "kind": kind, "roofline": render.overall(record, "roofline_fraction"),
         "tflops": render.overall(record, "tflops"), "peer": render.best_peer(record),
         "modelled": render.is_timed(record) and record.evidence is Evidence.MODELLED,
+        "left_out": render.skipped_note(record),
         "note": render.idle_note(record) if record.status in NOT_RUN else render.left_note(record)}
 
 
 def _failure(record: Record) -> dict[str, Any]:
-    failing = [result for result in record.cases if result.status not in (Status.PASSED, *NOT_RUN)]
-    told = {result.message for result in failing}
+    failing = render.failing(record)
+    told = {result.message for result, _others in failing}
     return {"record": record, "title": render.title_of(record), "diagnostics": render.diagnostics(record),
-            "message": "" if record.message in told else record.message, "cases": failing}
+            "message": "" if record.message in told or render.is_told(record) else record.message, "cases": failing}
 
 
 def _board(group: Sequence[Record], series: Mapping[tuple[str, str], int]) -> dict[str, Any]:

@@ -7,6 +7,7 @@ Cells come in printable (``scoring.units``); here they are aligned, coloured or 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -14,6 +15,7 @@ from typing import TextIO
 from scoring.model import Status
 
 WIDTH = 160                            # columns a table may take before it gives up detail
+_NARROWEST = 72                        # a terminal narrower than that gets tables as for this one
 NOT_RUN = (Status.UNAVAILABLE,)
 UNDECIDED = (*NOT_RUN, Status.INCOMPLETE)      # neither passed nor failed
 _COLORS = {"good": "32", "bad": "31", "strong": "1", "warn": "33"}
@@ -69,6 +71,11 @@ def use_color(file: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
     if environ.get("FORCE_COLOR", "0") not in ("", "0"):
         return True
     return environ.get("TERM") != "dumb" and file.isatty()
+
+
+def width_of(file: TextIO) -> int:
+    """Columns that a table written to ``file`` may take: a terminal's own, which would wrap what is wider."""
+    return min(WIDTH, max(_NARROWEST, shutil.get_terminal_size().columns)) if file.isatty() else WIDTH
 
 
 def draw(columns: Sequence[Column], style: Style) -> str:

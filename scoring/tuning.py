@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scoring import model, units
-from scoring.model import SCHEMA, CaseResult, Record, Status
+from scoring import model, render, units
+from scoring.model import SCHEMA, CaseResult, Evidence, Record, Status
 from scoring.tables import Column, Style, draw, markdown
 from scoring.units import one_line
 
@@ -116,7 +116,9 @@ def table(tuning: Tuning, style: Style) -> str:
     """The variants by number, then cases by variants; the fastest of each case marked, and those not told from it."""
     first = tuning.variants[0].record
     protocols = sorted({v.record.protocol for v in tuning.variants if v.record.protocol})
-    parts = (first.problem, first.kernel.partition("[")[0], f"{first.gpu} ({first.target})", *protocols)
+    timed = any(variant.timed for variant in tuning.variants)
+    modelled = ["modelled times"] if timed and first.evidence is Evidence.MODELLED else []
+    parts = (first.problem, first.kernel.partition("[")[0], render.target_of(first), *modelled, *protocols)
     heading = style.heading(" · ".join(one_line(part) for part in parts))
     if style.is_markdown:                # kept in a file: it says where it comes from
         heading += f"\n{markdown(_circumstances(tuning))}\n"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -42,6 +43,13 @@ def _run(options: argparse.Namespace) -> int:
     except (UsageError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.USAGE
+    except ModuleNotFoundError as error:
+        from scoring.cli import missing
+
+        if not (reason := missing(error)):
+            raise
+        print(f"error: {reason}", file=sys.stderr)
+        return ExitCode.UNAVAILABLE
     except Terminated as error:
         return error.code
     except KeyboardInterrupt:
@@ -137,7 +145,9 @@ def _kernel(name: str, root: Path, gpus: Sequence[str]) -> KernelSource:
         return KernelSource.read(next(iter(fits.values())), root)
     if fits:
         raise UsageError(f"{name} is {' and '.join(fits)}; say which, or name the GPU")
-    raise UsageError(f"no kernel {name!r}; there are: {', '.join(files) or 'none'}")
+    close = difflib.get_close_matches(wanted, [*files, *(known.partition("/")[2] for known in files)], 3)
+    there = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(files) or 'none'}"
+    raise UsageError(f"no kernel {name!r}; {there}")
 
 
 def _boards() -> dict[str, Sequence[str]]:
@@ -154,6 +164,8 @@ def _boards() -> dict[str, Sequence[str]]:
 def _lint(options: argparse.Namespace) -> int:
     from submissions import lint
 
+    if not options.file.is_file():
+        raise UsageError(f"{options.file} is not a file")
     findings = lint.lint(
         options.file.read_bytes(), str(options.file), options.leaderboard, options.gpu, _boards())
     if options.json:
@@ -173,6 +185,9 @@ def _eval(options: argparse.Namespace) -> int:
     folder: Path = options.problem
     if not (folder / "task.yml").is_file() and (ROOT / "problems" / folder / "task.yml").is_file():
         folder = ROOT / "problems" / folder
+    if not (folder / "task.yml").is_file() and folder.suffix != ".yml":
+        raise UsageError(f"no problem {str(folder)!r}: that is neither a folder with a task.yml in it nor one of "
+                         f"{', '.join(sorted(path.parent.name for path in (ROOT / 'problems').glob('*/task.yml')))}")
     if not options.submission.is_file():
         raise UsageError(f"{options.submission} is not a file")
     try:

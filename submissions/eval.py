@@ -273,8 +273,11 @@ def follow_parent() -> None:
 
 
 def explain(error: BaseException) -> str:
-    """The end of the traceback, where the reason stands."""
-    lines = traceback.format_exception(type(error), error, error.__traceback__)
+    """The end of the traceback, where the reason stands; the way from here into the submission is left out."""
+    found, ours = sys.exc_info()[2], (__file__, str(importlib.__file__), "<frozen importlib")
+    while found is not None and found.tb_frame.f_code.co_filename.startswith(ours):
+        found = found.tb_next
+    lines = traceback.format_exception(type(error), error, found)
     return "".join(lines[-6:]).strip()[-TEXT_LIMIT:]
 
 

@@ -88,7 +88,7 @@ def _header(
     if leaderboard and server.leaderboard and leaderboard != server.leaderboard:
         yield board_line, "error", f"the header says leaderboard {server.leaderboard}, the command {leaderboard}"
     if board is None:
-        yield 0, "error", "no leaderboard: start the file with `#!POPCORN leaderboard NAME`, or name one on the command"
+        yield 0, "error", "no leaderboard: start the file with `#!POPCORN leaderboard NAME`, or give --leaderboard NAME"
     if not labels and (board is None or len(boards.get(board, ())) != 1):
         yield 0, "warning", "no GPU: add the line `#!POPCORN gpus LABEL`; only boards with one GPU have a default"
     for label in labels:

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from scoring import popcorn
+from scoring import popcorn, units
 from scoring.model import ExitCode
 
 EVALUATOR = Path(__file__).with_name("eval.py")
@@ -187,7 +187,8 @@ def describe(outcome: Outcome) -> Iterator[str]:
     yield f"{outcome.mode}: {verdict} (exit code {outcome.code}, {outcome.seconds:.1f} s)"
     if outcome.problem:
         yield f"  {outcome.problem}"
-    for case in (*outcome.report.tests, *outcome.report.benchmarks):
+    cases = (*outcome.report.tests, *outcome.report.benchmarks)
+    for case in (case for case in cases if case.spec or case.text or case.timing):
         line = f"  {'pass' if case.passed else 'FAIL'}  {case.spec}"
         if case.timing:
             line += f"  {case.timing.mean * 1e6:.2f} ± {case.timing.err * 1e6:.2f} µs, {case.timing.runs} runs"
@@ -195,5 +196,7 @@ def describe(outcome: Outcome) -> Iterator[str]:
         yield from case.profile.splitlines()
         if case.text:
             yield from (f"        {text}" for text in case.text.splitlines())
-    if not outcome.passed and not any(not case.passed for case in (*outcome.report.tests, *outcome.report.benchmarks)):
+    if silent := sum(not (case.spec or case.text or case.timing) for case in cases):
+        yield f"        and {units.plural(silent, 'case')} that nothing was said about"
+    if not outcome.passed and all(case.passed for case in cases):
         yield from (f"  {text}" for text in (outcome.stderr or outcome.stdout).splitlines()[-20:])

@@ -47,9 +47,9 @@ def too_old(torch: str) -> bool:
 
 
 def fingerprint(torch: str | None) -> str:
-    """Changes whenever the environment would come out differently."""
-    digest = hashlib.sha256(f"{sys.version}|{sys.prefix}|{torch}".encode())
-    for name in ("pyproject.toml", "constraints.txt", "tools/setup.py"):
+    """Changes whenever the environment would come out differently: of pyproject.toml only what is installed counts."""
+    digest = hashlib.sha256(f"{sys.version}|{sys.prefix}|{torch}|{requirements(torch)}".encode())
+    for name in ("constraints.txt", "tools/setup.py"):
         digest.update((ROOT / name).read_bytes())
     return digest.hexdigest()
 

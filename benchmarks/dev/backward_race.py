@@ -35,6 +35,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_attention as shared
+import gpu
 
 PROBLEM = "flash_attention_bwd"
 CASES = [shared.flash(16384 // s, s, s, h, h, dim, causal)
@@ -251,6 +252,7 @@ def main() -> int:
         failed = build(options.folder, options.builds)
         say(f"built in {time.monotonic() - begin:.1f} s")
         return int(failed > 0)
+    gpu.need()
     problem = shared.Problem(PROBLEM)
     kernels = load(problem, options.folder, options.labels)
     say(f"{shared.clocks()} | torch {torch.__version__}")

@@ -28,6 +28,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import gpu
 import torch
 from attention_cases import BUILDS, CHECKS, TIMED, flash, mla
 from attention_harness import (
@@ -189,6 +190,7 @@ def main() -> int:
     parser.add_argument("--labels", default=".*", help="a pattern: only builds whose labels match")
     parser.add_argument("--nvcc", default=os.environ.get("NVCC", "nvcc"))
     options = parser.parse_args()
+    gpu.need()
     say(f"{clocks()} | torch {torch.__version__}")
     report: dict[str, Any] = {"machine": clocks()}
     for text in options.build:

@@ -26,6 +26,7 @@ import time
 from functools import partial
 from pathlib import Path
 
+import gpu
 import torch
 from gemm_race import (
     GUARD,
@@ -358,6 +359,7 @@ def main() -> int:
         Path(options.report).write_text(json.dumps(inside(options.inside, options)))
         return 0
 
+    gpu.need()
     say(f"{clocks()} | torch {torch.__version__}")
     hopper = torch.cuda.get_device_capability()[0] == 9
     chosen = [name for name in KERNELS if options.only in name and (hopper or "wgmma" not in name)]

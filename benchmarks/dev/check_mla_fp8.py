@@ -28,6 +28,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_attention as base
+import gpu
 from check_attention import ROOT, Kernel, Problem, mla
 
 CHECKS = [
@@ -220,6 +221,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.what == "build":
         return build(options.folder, options.labels, options.nvcc)
+    gpu.need()
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
         return max(wrong(options.folder, label, problems) for label in options.labels for wrong in (check, late))

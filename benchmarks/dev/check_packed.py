@@ -283,6 +283,10 @@ def main() -> int:
         parser.error(f"no CUDA kernel's name matches {options.only!r}")
     if options.sanitize and shutil.which("compute-sanitizer") is None:
         parser.error("compute-sanitizer is not on the PATH; it comes with the CUDA toolkit")
+    if options.sanitize or options.speed:
+        import gpu  # here, since it needs torch and packing does not
+
+        gpu.need()
     with tempfile.TemporaryDirectory() as home:
         begin = time.monotonic()
         folders = prepared(names, options.folder or Path(home))

@@ -30,6 +30,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import check_attention as attention
+import gpu
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -221,6 +222,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.action == "build":
         return build(options.folder, options.specs)
+    gpu.need()
     builds = json.loads((options.folder / "builds.json").read_text())
     lengths = [int(s) for s in options.rows.split(",")]
     if options.action == "check" and not options.one:

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 import check_attention as lib
+import gpu
 import torch
 
 HEADS = {64: 32, 128: 16, 256: 8}
@@ -195,6 +196,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.verb == "build":
         return build(options.folder, options.builds)
+    gpu.need()
     dims, lengths = ([int(n) for n in text.split(",")] for text in (options.dims, options.lengths))
     if options.verb == "check":
         return check(options.folder, dims)

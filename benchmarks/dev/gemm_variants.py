@@ -233,6 +233,9 @@ def main() -> int:
     if options.what == "build":
         builds = {name: flags.split() for name, _, flags in (text.partition("=") for text in options.arguments)}
         return compile_all(options.folder, builds, options.table)
+    import gpu  # here, since it needs torch and building does not
+
+    gpu.need()
     if options.what == "check":
         return check_inside(options.folder, options.arguments)
     names = options.only.split(",") if options.only else sorted(path.stem for path in options.folder.glob("*.so"))

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import check_attention as lib
+import gpu
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,6 +125,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to build; default: a temporary folder")
     parser.add_argument("--build-only", action="store_true")
     options = parser.parse_args()
+    if not options.build_only:
+        gpu.need()
     good = True
     with tempfile.TemporaryDirectory() as home:
         folder = options.folder or Path(home)

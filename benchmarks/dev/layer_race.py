@@ -22,6 +22,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import gpu
 import torch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -232,6 +233,7 @@ def main() -> None:
     parser.add_argument("--quick-check", action="store_true", help="one case of each contestant only")
     parser.add_argument("--seconds", type=float, default=3.0)
     options = parser.parse_args()
+    gpu.need()
     small = [dict(zip(("batchsize", "dim", "dq", "prefill"), numbers, strict=True)) for numbers in (
         (2, 256, 128, 64), (1, 128, 64, 1), (3, 192, 64, 191), (2, 256, 192, 500), (128, 7168, 1536, 128),
         (128, 7168, 1536, 1024), (128, 7168, 1536, 6144))]

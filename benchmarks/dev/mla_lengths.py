@@ -22,6 +22,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_attention as lib
+import gpu
 
 PAGE, WIDTH = 64, 576
 
@@ -137,6 +138,7 @@ def main() -> int:
     parser.add_argument("--heads", default="16,128", help="whose races are run")
     parser.add_argument("--race-only", action="store_true", help="without lengths that change")
     options = parser.parse_args()
+    gpu.need()
     problem = lib.Problem("mla_decode")
     kernels = [lib.Kernel(problem, path.stem, path) for path in options.libraries]
     good = options.race_only or all(

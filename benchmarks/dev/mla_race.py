@@ -26,6 +26,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import check_attention as lib
+import gpu
 from energy import sustained
 
 PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3, 128, 900, "ragged", 2, 1)]
@@ -190,6 +191,8 @@ def main() -> int:
     options = parser.parse_args()
     if options.probe:
         return probe(options.probe)
+    if not options.build_only:
+        gpu.need()
     lib.say(lib.clocks())
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(options.folder or temporary)

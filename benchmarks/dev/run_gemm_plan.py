@@ -13,6 +13,7 @@ import os
 import tempfile
 from pathlib import Path
 
+import gpu
 import torch
 from check_gemm import build
 from gemm_race import Data
@@ -25,6 +26,7 @@ def main() -> None:
     parser.add_argument("--candidates", action="store_true")
     parser.add_argument("--repeat", type=int, default=1)
     options = parser.parse_args()
+    gpu.need()
     with tempfile.TemporaryDirectory() as folder:
         nvcc = os.environ.get("NVCC", "nvcc")
         kernel = build(options.kernel, options.candidates, Path(folder), nvcc, "own")["own"]

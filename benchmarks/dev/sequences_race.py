@@ -27,6 +27,7 @@ from typing import Any
 
 import check_attention as lib
 import flash_race
+import gpu
 import torch
 from guarded_memory import guarded
 
@@ -246,6 +247,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.verb == "build":
         return flash_race.build(options.folder, options.rest)
+    gpu.need()
     if options.verb == "check":
         check(options.rest[0], [Path(path) for path in options.rest[1:]])
         return 0

@@ -17,6 +17,7 @@ import tempfile
 from functools import partial
 from pathlib import Path
 
+import gpu
 import torch
 from gemm_race import race
 
@@ -62,6 +63,7 @@ def build(folder: Path) -> dict[int, ctypes.CDLL]:
 
 
 def main() -> None:
+    gpu.need()
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     with tempfile.TemporaryDirectory() as folder:
         libraries = build(Path(folder))

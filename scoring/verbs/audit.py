@@ -13,6 +13,7 @@ from scoring import config, jobs
 from scoring.audit import HONEST, AuditRow, audit
 from scoring.model import Case, ExitCode
 from scoring.progress import Progress
+from scoring.units import plural
 
 
 def run(options: argparse.Namespace) -> int:
@@ -86,5 +87,5 @@ def table(rows: Sequence[AuditRow]) -> str:
         f"\n  {r.problem} {r.case}: {r.mutant} was {'refused' if r.refused else 'passed'}; {r.detail}" for r in bad
     )
     cases = len({(row.problem, row.case) for row in rows})
-    verdict = f"{len(rows)} answers on {cases} cases, {len(bad)} judged wrongly{details}"
+    verdict = f"{plural(len(rows), 'answer')} on {plural(cases, 'case')}, {len(bad)} judged wrongly{details}"
     return f"{text}\n\n{verdict}"

@@ -45,23 +45,24 @@ def run(options: argparse.Namespace) -> int:
     from tabulate import tabulate
 
     def section(title: str, rows: list[tuple[Any, ...]], headers: tuple[str, ...] = ()) -> None:
-        print(f"{title}\n{tabulate(rows, headers=headers, tablefmt='plain', disable_numparse=True)}\n")
+        drawn = tabulate(rows, headers=headers, tablefmt="plain", disable_numparse=True)
+        print("\n".join([title, *(f"  {line}".rstrip() for line in drawn.splitlines())]), end="\n\n")
 
-    section("system", [(f"  {key}", value) for key, value in facts["system"].items()])
+    section("system", [(key, value) for key, value in facts["system"].items()])
     for name, backend in facts["backends"].items():
-        rows = [("  compiler", backend["compiler"] or "none"), ("  version", backend["compiler_version"] or "")]
-        rows += [("  runtime", backend["runtime"])] if backend["runtime"] else []
-        rows += [("  device", text) for text in backend["devices"]] or [("  device", "none")]
-        rows += [("  note", reason) for reason in backend["reasons"]]
+        rows = [("compiler", backend["compiler"] or "none"), ("version", backend["compiler_version"] or "")]
+        rows += [("runtime", backend["runtime"])] if backend["runtime"] else []
+        rows += [("device", text) for text in backend["devices"]] or [("device", "none")]
+        rows += [("note", reason) for reason in backend["reasons"]]
         section(f"backend {name}", rows)
-    section("sandbox", [("  isolation", facts["sandbox"]["isolation"]),
-                        *(("  not more", reason) for reason in facts["sandbox"]["reasons"])])
-    section("packages", [(f"  {key}", value or "not installed") for key, value in facts["packages"].items()])
-    section("settings", [(f"  {key}", entry["origin"], "not set" if entry["value"] == "None" else entry["value"])
+    section("sandbox", [("isolation", facts["sandbox"]["isolation"]),
+                        *(("not more", reason) for reason in facts["sandbox"]["reasons"])])
+    section("packages", [(key, value or "not installed") for key, value in facts["packages"].items()])
+    section("settings", [(key, entry["origin"], "not set" if entry["value"] == "None" else entry["value"])
                          for key, entry in facts["settings"].items()])
     if facts["notes"]:
-        section("notes", [(f"  {note}",) for note in facts["notes"]])
-    section("environment", [(f"  {key}", value) for key, value in facts["environment"].items()] or [("  nothing set",)])
+        section("notes", [(note,) for note in facts["notes"]])
+    section("environment", [(key, value) for key, value in facts["environment"].items()] or [("nothing set",)])
     return ExitCode.OK
 
 

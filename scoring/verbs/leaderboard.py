@@ -11,7 +11,7 @@ import sys
 from scoring import config, render
 from scoring.model import SCHEMA, ExitCode
 from scoring.store import Store
-from scoring.tables import use_color
+from scoring.tables import use_color, width_of
 
 
 def run(options: argparse.Namespace) -> int:
@@ -23,15 +23,18 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps({"schema": SCHEMA, **dataclasses.asdict(row)}))
     elif rows:
         fmt = "github" if options.markdown else "simple"
-        print(render.leaderboard(rows, fmt, color=use_color(sys.stdout)))
+        print(render.leaderboard(rows, fmt, color=use_color(sys.stdout), width=width_of(sys.stdout)))
     if not rows:
-        print(nothing(store, "scores"), file=sys.stderr)
+        print(nothing(store, "scores", options.problem or options.gpu), file=sys.stderr)
         return ExitCode.NOTHING
     return ExitCode.OK
 
 
-def nothing(store: Store, what: str) -> str:
-    """Why there is nothing to show: an empty database, or one in which nothing is asked for."""
-    if store.records(limit=1):
+def nothing(store: Store, what: str, selected: object) -> str:
+    """Why there is nothing to show: an empty database, one that has others, or one of runs without a score."""
+    if not store.records(limit=1):
+        return f"no {what} in {store.path} yet; `python -m scoring run` makes some"
+    if selected:
         return f"no {what} in {store.path} match; it has others"
-    return f"no {what} in {store.path} yet; `python -m scoring run` makes some"
+    return (f"no {what} in {store.path} yet: a score is the time of all benchmark cases, from a run that passed them "
+            "(`python -m scoring run`, not `--mode test`)")

@@ -22,7 +22,8 @@ from scoring.problem import Problem, ProblemError, discover
 from scoring.selection import problem_names
 from scoring.units import one_line
 
-_WIDTH = 70      # columns of a description
+_WIDTH = 70             # columns of a description, where the terminal has them
+_NARROWEST = 16
 
 
 def run(options: argparse.Namespace) -> int:
@@ -80,24 +81,28 @@ def _document(
 
 
 def _tables(found: dict[str, Problem], rows: Sequence[tuple[str, KernelSource]]) -> str:
-    from scoring.tables import Column, Style, draw
+    from scoring.tables import Column, Style, draw, total_width, width_of
 
     style = Style(width=10_000)      # nothing is left out: there is no other place to look it up
-    problems = draw([
+
+    def described(columns: list[Column], texts: Sequence[str]) -> str:
+        room = width_of(sys.stdout) - total_width(columns) - 2
+        cells = [_short(text, max(_NARROWEST, min(_WIDTH, room))) for text in texts]
+        return draw([*columns, Column("what", cells, right=False)], style)
+
+    problems = described([
         Column("problem", list(found), right=False),
         Column("tests", [str(len(p.tests)) for p in found.values()]),
         Column("benchmarks", [str(len(p.benchmarks)) for p in found.values()]),
         Column("ranking", [p.ranking_by for p in found.values()], right=False),
-        Column("what", [_short(p.task.description) for p in found.values()], right=False),
-    ], style)
+    ], [p.task.description for p in found.values()])
     sources = [source for _backend, source in rows]
-    listed = draw([
+    listed = described([
         Column("backend", [backend for backend, _source in rows], right=False),
         Column("problem", [s.problem for s in sources], right=False),
         Column("kernel", [s.variant for s in sources], right=False),
         Column("archs", [" ".join(s.arches) or "any" for s in sources], right=False),
-        Column("what", [_short(s.summary) for s in sources], right=False),
-    ], style) if rows else "no kernels"
+    ], [s.summary for s in sources]) if rows else "no kernels"
     tuned = [row for row in rows if row[1].tunables]
     tunables = draw([
         Column("backend", [backend for backend, _source in tuned], right=False),
@@ -112,9 +117,9 @@ def _tunables(source: KernelSource) -> str:
     return " ".join(f"{name}={','.join(values)}" for name, values in source.tunables.items())
 
 
-def _short(text: str) -> str:
+def _short(text: str, width: int) -> str:
     """The first line that says something, cut between two words if it has to be."""
     line = next((one_line(line.strip()) for line in text.splitlines() if line.strip()), "")
-    if len(line) <= _WIDTH:
+    if len(line) <= width:
         return line
-    return line[: line.rfind(" ", 0, _WIDTH) if " " in line[:_WIDTH] else _WIDTH - 1].rstrip(" ,;:") + "…"
+    return line[: line.rfind(" ", 0, width) if " " in line[:width] else width - 1].rstrip(" ,;:") + "…"

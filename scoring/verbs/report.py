@@ -19,7 +19,7 @@ def run(options: argparse.Namespace) -> int:
     store = Store(settings.database)
     records = store.records(problem=options.problem, limit=options.limit)
     if not records:
-        print(nothing(store, "records"), file=sys.stderr)
+        print(nothing(store, "records", options.problem), file=sys.stderr)
         return ExitCode.NOTHING
     from scoring import report
 

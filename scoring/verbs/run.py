@@ -22,7 +22,7 @@ from scoring.progress import Progress
 from scoring.sandbox import leftovers, tiers
 from scoring.sandbox.policy import SandboxError
 from scoring.store import Store
-from scoring.tables import use_color
+from scoring.tables import use_color, width_of
 
 
 def run(options: argparse.Namespace) -> int:
@@ -132,7 +132,7 @@ def _check_outputs(options: argparse.Namespace) -> None:
 
 def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
     if not options.json and records:
-        print(render.table(records, color=use_color(sys.stdout)))
+        print(render.table(records, color=use_color(sys.stdout), width=width_of(sys.stdout)))
     if getattr(options, "junit", None):
         from scoring import junit
 

@@ -18,7 +18,7 @@ from scoring import config, jobs, plans, render, tuning, units
 from scoring.keeping import Keeper
 from scoring.model import ExitCode, Mode, Record
 from scoring.sandbox import leftovers
-from scoring.tables import Style, use_color
+from scoring.tables import Style, use_color, width_of
 from scoring.verbs import run as running
 
 
@@ -49,10 +49,12 @@ def _show(candidates: Sequence[jobs.Candidate], records: Sequence[Record], optio
         if options.json:
             print(json.dumps(tuning.document(tuned), allow_nan=False))
         else:
-            style = Style("github") if options.markdown else Style(color=use_color(sys.stdout))
+            seen = Style(color=use_color(sys.stdout), width=width_of(sys.stdout))
+            style = Style("github") if options.markdown else seen
             print(tuning.table(tuned, style), end="\n\n")
     if records and not options.json:
-        print("\n\n".join(filter(None, (render.failures(records), render.verdict(records)))),
+        told = (render.failures(records), render.absences(records), render.verdict(records))
+        print("\n\n".join(filter(None, told)),
               file=sys.stderr if options.markdown else sys.stdout)
 
 

@@ -80,6 +80,11 @@ def test_what_fails_is_1_and_kept_as_well(main, environment):
 @pytest.mark.parametrize(("arguments", "words"), [
     ([], "VERB"),
     (["fly"], "invalid choice: 'fly'"),
+    (["fly"], "python -m scoring --help shows what there is"),
+    ([*TOY, "run", "toy"], "run takes no toy: a problem is selected by --problem NAME, a kernel by --kernel"),
+    ([*TOY, "run", "s.py"], "run takes no s.py: a submission is given by --submission FILE"),
+    ([*TOY, "doctor", "toy"], "doctor takes no toy\n"),
+    (["run", *TOY], "run takes no --config"),
     ([*TOY, "run", "--mode", "fast"], "invalid choice: 'fast'"),
     ([*TOY, "run", "--seed", "x"], "invalid int value"),
     ([*TOY, "run", "--seconds", "0"], "error: --seconds: "),
@@ -105,6 +110,19 @@ def test_what_the_user_can_mend_is_2(main, environment, arguments, words):
     assert code == ExitCode.USAGE
     assert out == ""
     assert (words or "error: ") in err
+
+
+def test_a_python_without_our_packages_is_told_which_has_them(main, monkeypatch):
+    def absent(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {package!r}", name=package)
+
+    monkeypatch.setattr(cli.importlib, "import_module", absent)
+    package = "pydantic"
+    code, out, err = main("doctor")
+    assert (code, out) == (ExitCode.UNAVAILABLE, "")
+    assert f"error: {sys.executable} has no package 'pydantic'" in err
+    assert ".venv/bin/python" in err
+    assert cli.missing(ModuleNotFoundError("no", name="scoring.verbs.nope")) == "", "a mistake of ours is no advice"
 
 
 def _some_record() -> Record:

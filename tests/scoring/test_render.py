@@ -93,10 +93,56 @@ def test_an_unavailable_record_says_compiled_no_device_and_shows_usage() -> None
     text = render.table([unavailable()])
     assert "compiled; not run: no AMD GPU and no emulator on this machine" in text
     assert "UNAVAILABLE: compiled; no device" in render.summary([unavailable()])
-    assert row(text, "flash_attention  hip/mfma  MI300 (gfx942)  flash_attention_kernel")[4:] == [
+    assert "Compiler usage: flash_attention · hip/mfma · MI300 (gfx942)" in text, "one record: named once"
+    assert row(text, "flash_attention_kernel")[1:] == [
         "128", "128", "96", "24 B", "32 B", "64 KiB", "256", "25%"]
     assert "0 passed" not in text
     assert text.endswith("1 not run")
+
+
+def test_what_was_not_run_says_why_at_the_end_as_well_and_where_to_look() -> None:
+    text = render.table([unavailable(), replace(unavailable(), kernel="hip/other"), one_case()])
+    end = text[text.rindex("one_case" if "one_case" in text else "id\n"):]
+    assert "not run, 2 kernels: no AMD GPU and no emulator on this machine" in end
+    assert "python -m scoring doctor" in end
+    assert "not run" not in render.table([one_case()])
+
+
+def test_a_compilers_messages_are_told_once() -> None:
+    made = compile_error()
+    error = made.compile["diagnostics"][0]["message"]
+    assert "nvcc refused the source" in render.failures([made]), "a message that says more stays"
+    assert render.failures([replace(made, message=f"/somewhere/cluster.cu:42: {error}\n")]).count(error) == 1
+
+
+def test_a_failure_that_all_cases_share_is_told_once() -> None:
+    made = replace(record(cases=3), status=Status.RUNTIME_ERROR, score=None)
+    same = [replace(result, status=Status.RUNTIME_ERROR, stats=None, message="importing it failed")
+            for result in made.cases]
+    text = render.failures([replace(made, cases=tuple(same))])
+    assert text.count("importing it failed") == 1
+    assert "and the same in 2 more cases" in text
+    text = render.failures([replace(made, cases=(same[0], replace(same[1], message="something else"), same[2]))])
+    assert "something else" in text
+    assert "and the same in 1 more case\n" in text + "\n"
+
+
+def test_instances_too_long_to_be_told_apart_are_one_row_if_they_use_the_same() -> None:
+    long = "(anonymous namespace)::attend<Shape<128, 64, 3>, Softmax<24, {}>, {}>"
+    entries = [{"name": long.format(i, i), "registers": 168 if i < 3 else 96} for i in range(4)]
+    entries += [{"name": "copy<0>", "registers": 8}, {"name": "copy<1>", "registers": 8}]
+    names = [name for _entry, name in render.functions(replace(one_case(), usage=tuple(entries)))]
+    assert len(names) == 4, "three alike, one that uses less, two with names that can be read"
+    assert names[0].startswith("attend<")
+    assert names[0].endswith(" ×3")
+    assert names[2:] == ["copy<0>", "copy<1>"]
+
+
+@pytest.mark.parametrize(("columns", "expected"), [("100", 100), ("20", 72), ("900", tables.WIDTH)])
+def test_a_terminal_gets_tables_of_its_width(monkeypatch: pytest.MonkeyPatch, columns: str, expected: int) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    assert tables.width_of(Terminal()) == expected
+    assert tables.width_of(io.StringIO()) == tables.WIDTH, "a file or a pipe wraps nothing"
 
 
 def test_a_device_that_is_here_but_full_is_not_called_absent() -> None:

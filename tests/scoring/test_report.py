@@ -275,3 +275,12 @@ def test_write_replaces_the_page_in_one_step(tmp_path: Path) -> None:
     assert "cluster.cu:42" in path.read_text(encoding="utf-8")
     assert first.startswith("<!doctype html>")
     assert [entry.name for entry in path.parent.iterdir()] == ["report.html"]
+
+
+def test_a_record_without_a_score_says_which_cases_it_lacks() -> None:
+    system = {"cases_skipped": ["m=1", "m=2"], "cases_skipped_why": "of more than 1 GFLOP"}
+    made = record()
+    found = Page(report.page([replace(made, score=None, system={**made.system, **system})]))
+    assert "a score takes all benchmark cases" in found.text
+    assert ("td", "title", "2 cases left out: of more than 1 GFLOP") in found.attributes
+    assert "a score takes all benchmark cases" not in Page(report.page([made])).text

@@ -120,6 +120,34 @@ def test_an_empty_database_is_not_a_filter_that_matches_nothing(main, tmp_path, 
     assert "match; it has others" in err
 
 
+def test_runs_without_a_score_are_told_from_a_selection_that_matches_nothing(main, tmp_path):
+    """What a first look at the board after a first ``run --mode test`` finds."""
+    from dataclasses import replace
+
+    from tests.scoring.records import sample
+
+    Store(tmp_path / "records.db").add(replace(sample()[0], score=None))
+    code, _out, err = main("leaderboard")
+    assert code == 5
+    assert "not `--mode test`" in err
+    assert "match" not in err
+
+
+@pytest.mark.parametrize(("arguments", "reason"), [
+    (["--kernel", "toy/onest"], "no kernel is called 'toy/onest'; did you mean toy/honest"),
+    (["--kernel", "zzzz"], "no kernel is called 'zzzz'\n"),
+    (["--kernel", "off_by_one", "--backend", "cpu"],
+     "hip/toy/off_by_one: left out by --backend or --gpu, which leave cpu"),
+    (["--kernel", "honest", "--backend", "cpu", "--case", "n=65"],
+     "no case of toy matches 'n=65'; it has n=64, n=1000, "),
+    (["--problem", "z*"], "no problem matches"),
+])
+def test_a_selection_that_means_nothing_says_which_part_of_it(main, arguments, reason):
+    code, out, err = main(*TOY, "run", *arguments)
+    assert (code, out) == (5, "")
+    assert f"nothing matches the selection: {reason}" in err
+
+
 def test_the_modes_are_told_as_one_types_them(main):
     code, _out, err = main("run", "--mode", "bogus")
     assert code == 2

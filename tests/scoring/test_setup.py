@@ -64,10 +64,15 @@ def test_the_fingerprint_changes_with_all_that_matters(setup, monkeypatch):
     first = setup.fingerprint("2.13.0")
     assert setup.fingerprint("2.13.0") == first
     marks = {first, setup.fingerprint(None), setup.fingerprint("2.13.1")}
-    for name in ("pyproject.toml", "constraints.txt", "tools/setup.py"):
+    for name in ("constraints.txt", "tools/setup.py"):
         path = setup.ROOT / name
         path.write_text(path.read_text() + "\n# changed\n")
         marks.add(setup.fingerprint("2.13.0"))
+    path = setup.ROOT / "pyproject.toml"
+    path.write_text(path.read_text() + "\n# how strict a linter is builds no new environment\n")
+    assert setup.fingerprint("2.13.0") in marks
+    path.write_text(path.read_text().replace('"tabulate', '"tabulated'))
+    marks.add(setup.fingerprint("2.13.0"))
     monkeypatch.setattr(sys, "prefix", "/another/python")
     marks.add(setup.fingerprint("2.13.0"))
     assert len(marks) == 7

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from scoring import cli, plans, tuning
-from scoring.model import SCHEMA, Case, CaseResult, ExitCode, Mode, Record, Stats, Status
+from scoring.model import SCHEMA, Case, CaseResult, Evidence, ExitCode, Mode, Record, Stats, Status
 from scoring.tables import Style
 from tests.scoring.harness import DATA, ROOT
 
@@ -135,6 +135,15 @@ def test_a_variant_that_failed_is_never_the_fastest():
     assert "1.00 µs" not in text
 
 
+def test_modelled_times_say_so():
+    measured = variant({"A": "1"}, {"64": (10, 9, 11)})
+    record = replace(measured.record, evidence=Evidence.MODELLED, system={**measured.record.system, "emulated": True})
+    heading = tuning.table(tuning.Tuning([replace(measured, record=record)]), Style()).splitlines()[0]
+    assert "emulated" in heading
+    assert "modelled times" in heading
+    assert "modelled" not in tuning.table(tuning.Tuning([measured]), Style())
+
+
 def test_a_variant_without_all_cases_has_no_score():
     tuned = tuning.Tuning([
         variant({"A": "1"}, {"64": (10, 9, 11), "65": (10, 9, 11)}), variant({"A": "2"}, {"64": (1, 1, 1)})])
@@ -246,7 +255,7 @@ def test_all_variants_get_one_seed(tune):
     (["--kernel", "nothing-like-it"], ExitCode.NOTHING, "nothing matches the selection"),
     (["--vary", "NONE"], ExitCode.NOTHING, "no '//!KERNEL tune' line for NONE in cpu/toy/"),
     (["-D", "FACTOR=3"], ExitCode.USAGE, "tunable FACTOR is one of 1, 2, not 3"),
-    (["--mode", "test"], ExitCode.USAGE, "unrecognized arguments"),
+    (["--mode", "test"], ExitCode.USAGE, "tune takes no --mode test"),
 ])
 def test_nothing_to_tune_and_wrong_values(tune, arguments, code, words):
     found, out, err = tune(*arguments)

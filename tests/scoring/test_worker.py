@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from scoring import arena, wire
-from scoring.contestants import Failure, Slot, build
+from scoring.contestants import Failure, PythonSubmission, Slot, build
 from scoring.worker import Worker, serve
 from tests.scoring.harness import ROOT, alive, wait_until
 
@@ -241,3 +241,24 @@ def test_descriptors_of_requests_do_not_pile_up():
     for sock in (ours, theirs):
         sock.close()
     block.close()
+
+
+def test_a_traceback_begins_in_the_submission(tmp_path):
+    path = tmp_path / "s.py"
+    load = {"path": str(path), "module": "module_of_a_traceback"}
+    path.write_text("def helper():\n    raise KeyError('why')\n\nhelper()\n")
+    with pytest.raises(Failure) as caught:
+        PythonSubmission(load)
+    text = str(caught.value)
+    assert "KeyError: 'why'" in text
+    assert f'File "{path}", line 4' in text
+    assert f'File "{path}", line 2' in text
+    assert "contestants.py" not in text
+    assert "importlib" not in text
+    path.write_text("class Odd(Exception):\n    __traceback__ = 3\n\nraise Odd('why')\n")
+    with pytest.raises(Failure, match=r"Odd: why"):
+        PythonSubmission(load)
+    path.write_text("def custom_kernel(:\n")
+    with pytest.raises(Failure, match=r"SyntaxError") as caught:
+        PythonSubmission(load)
+    assert "importlib" not in str(caught.value)

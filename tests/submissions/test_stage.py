@@ -53,6 +53,19 @@ def only(problem: Path, mode: str = "test", **options: object) -> stage.Outcome:
     return outcome
 
 
+def test_a_submission_that_cannot_be_imported_is_told_in_short(problem: Path) -> None:
+    """The first of many cases has the reason, from the submission's own lines on; the others were never tried."""
+    many = ", ".join(["{n: 1, seed: 10}"] * 12)
+    (problem / "task.yml").write_text(TASK.replace("tests: [{n: 1, seed: 10}]", f"tests: [{many}]"))
+    (problem.parent / "submission.py").write_text("import torch\nraise RuntimeError('no such GPU')\n")
+    outcome = only(problem)
+    assert not outcome.problem, "few lines for many cases are a report all the same"
+    lines = list(stage.describe(outcome))
+    assert any("RuntimeError: no such GPU" in line for line in lines)
+    assert not any("importlib" in line for line in lines)
+    assert lines[-1].strip() == "and 11 cases that nothing was said about"
+
+
 def test_files_are_staged_as_listed(problem: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "work"
     workdir.mkdir()

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT
+"""Why a selection means nothing: which of its parts leaves nothing, and what it might have meant."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+
+from backends.base import SourceError
+from backends.source import KernelSource, kernels
+from scoring.model import Case
+from scoring.selection import is_kernel
+
+_SHOWN = 6       # names of a list that is longer
+
+
+def why(
+    root: Path, patterns: Sequence[str], languages: Collection[str], cases: Mapping[str, Sequence[Case]],
+    case_patterns: Sequence[str] | None, known_cases: Mapping[str, Sequence[Case]], wanted: Sequence[str],
+) -> str:
+    """One sentence on the first part of a selection that leaves no kernel of the checkout ``root``.
+
+    ``patterns`` select kernels, ``languages`` are those of the backends selected, ``cases`` what is left of the
+    ``known_cases`` of every selected problem, ``wanted`` the GPU and architecture asked for.
+    """
+    if not known_cases:
+        return "no problem matches"
+    there = [(path.relative_to(root / "kernels").parts[0], path) for path in kernels(root)]
+    named = [(language, path) for language, path in there
+             if is_kernel(language, path.parent.name, path.stem, patterns)]
+    asked = " or ".join(map(repr, patterns))
+    if not named:
+        names = sorted({name for _language, path in there for name in (path.stem, f"{path.parent.name}/{path.stem}")})
+        close = [match for pattern in patterns for match in difflib.get_close_matches(pattern, names, 3)]
+        return f"no kernel is called {asked}" + (f"; did you mean {_listed(close, ' or ')}?" if close else "")
+    solved = [(language, path) for language, path in named if path.parent.name in known_cases]
+    if not solved:
+        return f"{_kernels(named)}: not of the selected problems ({_listed(list(known_cases))})"
+    runnable = [(language, path) for language, path in solved if language in languages]
+    if not runnable:
+        return f"{_kernels(solved)}: left out by --backend or --gpu, which leave {_listed(sorted(languages))} kernels"
+    posed = [(language, path) for language, path in runnable if cases[path.parent.name]]
+    if not posed:
+        problem = runnable[0][1].parent.name
+        names = [case.name for case in known_cases[problem]]
+        return f"no case of {problem} matches {' or '.join(map(repr, case_patterns or ()))}; it has {_listed(names)}"
+    return f"{_kernels(posed)}: not for {' '.join(wanted) or 'what is here'}{_arches(root, posed)}"
+
+
+def _arches(root: Path, found: Sequence[tuple[str, Path]]) -> str:
+    """What the kernels can be compiled for, as far as their files can be read."""
+    arches: list[str] = []
+    for _language, path in found:
+        try:
+            arches += KernelSource.read(path, root).arches
+        except SourceError:
+            continue
+    return f", only for {_listed(sorted(set(arches)))}" if arches else ""
+
+
+def _kernels(found: Sequence[tuple[str, Path]]) -> str:
+    return _listed([f"{language}/{path.parent.name}/{path.stem}" for language, path in found])
+
+
+def _listed(names: Sequence[str], gap: str = ", ") -> str:
+    names = list(dict.fromkeys(names))
+    return gap.join(names[:_SHOWN]) + (f", … ({len(names)} in all)" if len(names) > _SHOWN else "")
