@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Records as text: terminal tables, Markdown for a GitHub summary, annotations, JSON lines.
+"""Records as text: terminal tables and their Markdown. What GitHub Actions reads is made of them in ``scoring.github``.
 
 Pure functions from ``Record``s to strings; nothing here prints. Text is never wrapped. Names, logs and messages come
 from whoever wrote the kernel, so they are made printable first, and message lines carry a gutter, so that none can
@@ -29,7 +29,7 @@ _FUNCTION = 40       # characters of a device function's name
 def table(records: Sequence[Record], fmt: str = "simple", *, color: bool = False, width: int = WIDTH) -> str:
     """Everything about a run, most important last, where a terminal leaves the eye: cases, usage, failures, summary."""
     style = Style(fmt, color, width)
-    parts = [_cases(record, style) for record in records]
+    parts = [cases(record, style) for record in records]
     parts += [usage(records, style), failures(records, style), summary(records, style)]
     parts.append("\n".join(filter(None, (absences(records), verdict(records)))))
     return "\n\n".join(part for part in parts if part)
@@ -189,47 +189,6 @@ def verdict(records: Sequence[Record]) -> str:
     return ", ".join(f"{count} {what}" for count, what in counts if count) or "nothing ran"
 
 
-def github_summary(records: Sequence[Record]) -> str:
-    """Markdown for ``$GITHUB_STEP_SUMMARY``: verdict and summary first, failures, then every case folded away."""
-    style = Style("github")
-    tables = [*(_cases(record, style) for record in records), usage(records, style)]
-    details = "\n\n".join(part for part in tables if part)
-    folded = f"<details><summary>Every case</summary>\n\n{details}\n\n</details>" if details else ""
-    parts = (f"### {verdict(records)}", summary(records, style), failures(records, style), folded)
-    return "\n\n".join(part for part in parts if part) + "\n"
-
-
-def github_annotations(records: Sequence[Record]) -> list[str]:
-    """Workflow commands: one per compiler message of a failing record, else one per place where an emulated device
-    found something, else one per failing record; and one per record that is not complete."""
-    lines = [f"::warning title={_property(title_of(record))}::{_command(left_note(record))}"
-             for record in records if record.unjudged]
-    for record in filter(failed, records):
-        found = record.compile.get("diagnostics") or _located(record)
-        for entry in found:
-            level = {"error": "error", "warning": "warning"}.get(str(entry.get("severity")), "notice")
-            line = f",line={entry['line']}" if entry.get("line") else ""
-            lines.append(f"::{level} file={_property(entry.get('file', ''))}{line}"
-                         f"::{_command(entry.get('message', ''))}")
-        if not found:
-            failing = next((result for result in record.cases if result.status is not Status.PASSED), None)
-            case = f"{failing.case.name}: {failing.message}" if failing else record.message
-            lines.append(f"::error title={_property(title_of(record))}::{_command(f'{record.status}: {case}')}")
-    return lines
-
-
-def _located(record: Record) -> list[dict[str, Any]]:
-    """What an emulated device's checks found and can be shown in a file, once per place and check."""
-    found: dict[tuple[str, int, str], dict[str, Any]] = {}
-    for result in record.cases:
-        for finding in result.findings:
-            if finding.get("file"):
-                key = (str(finding["file"]), int(finding.get("line", 0)), str(finding.get("check", "")))
-                message = f"{key[2]}: {finding.get('message', '')} ({result.case.name})"
-                found.setdefault(key, {"file": key[0], "line": key[1], "severity": "error", "message": message})
-    return list(found.values())
-
-
 def failed(record: Record) -> bool:
     """Not passed, and neither impossible to run here nor ended early with nothing wrong until then."""
     return record.status is not Status.PASSED and record.status not in UNDECIDED
@@ -278,7 +237,7 @@ def overall(record: Record, figure: str) -> float | None:
     return None if record.unjudged else geomean(getattr(result, figure) for result in record.cases)
 
 
-def _cases(record: Record, style: Style) -> str:
+def cases(record: Record, style: Style) -> str:
     """Heading and one row per case of one record."""
     modelled = is_timed(record) and record.evidence is Evidence.MODELLED
     heading = f"{title_of(record)} · {record.mode}" + (" · modelled times" if modelled else "")
@@ -432,13 +391,3 @@ def first_line(message: str) -> str:
 
 def minute(created: str) -> str:
     return one_line(created[:16].replace("T", " "))
-
-
-def _command(text: object) -> str:
-    """The message of a workflow command: its line breaks and percent signs are encoded."""
-    escaped = printable(str(text)).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-    return escaped or "no message"
-
-
-def _property(text: object) -> str:
-    return _command(one_line(str(text))).replace(":", "%3A").replace(",", "%2C")

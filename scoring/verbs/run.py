@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import backends
-from scoring import config, jobs, plans, render, units
+from scoring import config, github, jobs, plans, render, units
 from scoring.judge import can_go_on
 from scoring.keeping import Keeper
 from scoring.model import ExitCode, Mode, Record, Status, dumps
@@ -138,12 +138,12 @@ def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
 
         Path(options.junit).write_text(junit.document(records), encoding="utf-8")
     if os.environ.get("GITHUB_ACTIONS") == "true":
-        for line in render.github_annotations(records):
+        for line in github.workflow_commands(records):
             print(line, file=sys.stderr if options.json else sys.stdout)
         summary = os.environ.get("GITHUB_STEP_SUMMARY")
         if summary:
             with Path(summary).open("a", encoding="utf-8") as file:
-                file.write(render.github_summary(records) + "\n")
+                file.write(github.step_summary(records) + "\n")
 
 
 def exit_code(records: Sequence[Record], required: bool, build_only: bool) -> ExitCode:

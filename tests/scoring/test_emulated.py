@@ -15,7 +15,7 @@ import pytest
 import backends
 from backends import _emulated
 from backends.base import BackendError, ToolchainMissing
-from scoring import cli, emulation, jobs, model, render
+from scoring import cli, emulation, github, jobs, model, render
 from scoring.judge import Job, score
 from scoring.model import Case, CaseResult, Evidence, ExitCode, Mode, Record, Status
 from scoring.store import Store
@@ -132,7 +132,7 @@ def test_a_planted_off_by_one_is_told_with_file_and_line(settings, tmp_path, ker
     (finding,) = case.findings
     assert (finding["check"], finding["file"], finding["line"]) == ("bounds", f"kernels/hip/toy/{kernel}.hip", line)
     assert f"{kernel}.hip:{line}" in render.table([result])
-    assert f"file=kernels/hip/toy/{kernel}.hip,line={line}" in "\n".join(render.github_annotations([result]))
+    assert f"file=kernels/hip/toy/{kernel}.hip,line={line}" in "\n".join(github.workflow_commands([result]))
 
 
 def test_with_checks_off_the_numbers_decide(settings, cache, tmp_path):
@@ -224,7 +224,7 @@ def test_a_finding_is_annotated_once_per_place():
     base = record(cases=1)
     case = base.cases[0].case
     failing = CaseResult(case, Status.RUNTIME_ERROR, findings=(FINDING, dict(FINDING, line=8), {"check": "barrier"}))
-    lines = render.github_annotations([
+    lines = github.workflow_commands([
         replace(base, status=Status.RUNTIME_ERROR, score=None, cases=(failing, failing))])
     assert [line.split("::")[1] for line in lines] == ["error file=a.hip,line=7", "error file=a.hip,line=8"]
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from scoring import render, tables
+from scoring import github, render, tables
 from scoring.model import CaseResult, Evidence, Mode, Record, Status
 from scoring.store import Store
 from tests.scoring.records import compile_error, record, sample, stats, unavailable
@@ -170,7 +170,7 @@ def test_without_a_compiler_nothing_claims_to_be_compiled() -> None:
 
 
 @pytest.mark.parametrize("show", [
-    lambda r: render.table([r]), lambda r: render.summary([r]), lambda r: render.github_summary([r])])
+    lambda r: render.table([r]), lambda r: render.summary([r]), lambda r: github.step_summary([r])])
 def test_a_modelled_time_always_says_so(show: object) -> None:
     assert callable(show)
     modelled = record(gpu="MI300", kernel="hip/mfma", evidence=Evidence.MODELLED)
@@ -237,7 +237,7 @@ def test_markdown_cells_are_escaped() -> None:
 
 
 def test_a_fence_in_a_message_does_not_end_the_block() -> None:
-    text = render.github_summary([record(status=Status.RUNTIME_ERROR, message="```\n# owned\n````")])
+    text = github.step_summary([record(status=Status.RUNTIME_ERROR, message="```\n# owned\n````")])
     fences = [line for line in text.splitlines() if re.fullmatch(r"`{3,}", line)]
     assert fences == ["`````", "`````"]
 
@@ -278,7 +278,7 @@ def test_leaderboard_of_nothing_is_empty() -> None:
 
 
 def test_annotations_point_at_the_line() -> None:
-    assert render.github_annotations([record(), unavailable(), compile_error()]) == [
+    assert github.workflow_commands([record(), unavailable(), compile_error()]) == [
         '::error file=kernels/cuda/mla_decode/cluster.cu,line=42::identifier "barier" is undefined',
         '::warning file=kernels/cuda/mla_decode/cluster.cu,line=57::variable "lane" was declared but never referenced']
 
@@ -286,19 +286,19 @@ def test_annotations_point_at_the_line() -> None:
 def test_annotations_encode_what_would_end_them() -> None:
     made = replace(compile_error(), compile={"diagnostics": [
         {"file": "a,b:c%.cu", "line": 3, "severity": "note", "message": "100%\n::set-env name=x::y"}]})
-    assert render.github_annotations([made]) == [
+    assert github.workflow_commands([made]) == [
         "::notice file=a%2Cb%3Ac%25.cu,line=3::100%25%0A::set-env name=x::y"]
 
 
 def test_a_failure_without_compiler_messages_is_annotated_by_its_first_case() -> None:
     made = record(status=Status.INCORRECT_NUMERICAL, failing=2, case_message="c differs")
-    (line,) = render.github_annotations([made])
+    (line,) = github.workflow_commands([made])
     assert line == ("::error title=fp8_gemm · cuda/wgmma · H200 (sm_90a)::INCORRECT_NUMERICAL: m=64,n=7168,k=2048: "
                     "c differs")
 
 
-def test_github_summary_puts_the_verdict_first_and_folds_the_cases() -> None:
-    text = render.github_summary(sample())
+def test_a_step_summary_puts_the_verdict_first_and_folds_the_cases() -> None:
+    text = github.step_summary(sample())
     assert text.startswith("### 8 passed, 2 failed, 1 not run\n")
     assert text.index("| problem") < text.index("#### Failures") < text.index("<details>")
     assert text.count("<details>") == text.count("</details>") == 1
