@@ -74,8 +74,10 @@ class Referee:
         benchmarks = [case for case in benchmarks if case not in skipped]
         if skipped:
             self.facts["cases_skipped"] = [case.name for case in skipped]
+            emulated = self.job.emulator is not None
             self.facts["cases_skipped_why"] = (
-                f"of more than {(self.job.limits.case_flops or 0) / 1e9:g} GFLOP (limits.case_gflop of the settings)")
+                f"of more than {(self.job.limits.case_flops or 0) / 1e9:g} GFLOP{' on an emulated device' * emulated} "
+                f"(limits.case_gflop.{emulation.EMULATED if emulated else self.job.target.backend} of the settings)")
         if not self.job.torch_device.startswith("cuda"):
             return self._judged(tests, benchmarks, timed)
         properties = torch.cuda.get_device_properties(self.job.torch_device)

@@ -196,7 +196,8 @@ def test_no_case_at_all_is_no_pass(tmp_path, settings, mode):
     job = replace(kernel_job(settings, "honest", mode=mode), limits=Limits(case_flops=1.0))
     record = judged(job, tmp_path)
     assert record.status is Status.UNAVAILABLE
-    assert record.message == "no case was run: all are of more than 1e-09 GFLOP (limits.case_gflop of the settings)"
+    reason = "of more than 1e-09 GFLOP (limits.case_gflop.cpu of the settings)"
+    assert record.message == f"no case was run: all are {reason}"
     left_out = ["n=64", "n=1000", *(["n=4096", "n=50000"] if mode is not Mode.TEST else [])]
     assert record.system["cases_skipped"] == left_out, "test mode has no benchmark cases to leave out"
     assert judged(kernel_job(settings, "honest", [], mode), tmp_path).status is Status.UNAVAILABLE
