@@ -19,24 +19,25 @@
 #include "ptx/mma_16bit.h"
 #include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
+#include "tile/latent_merge_many.h"
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_latent_shape.h"
 
-struct LatentMerge {
-    PageSchedule schedule;
-    SplitWorkspace parts;
-    uint8_t* o;   // as in LatentArguments
-    float* lse;
-    int queries, heads;
-    int blocks;   // of a request
-    bool paired = false;   // nothing is left to merge where requests are as expected
-};
+// Tunables of the kernel file.
+#ifndef LONG_LANES
+#define LONG_LANES 0   // lanes with a part of a long request among short ones: 16, 8 or 4; 0: as any many parts
+#endif
+#ifndef LONG_FIRST
+#define LONG_FIRST 6   // and how many parts each asks for at once
+#endif
+#ifndef SPARE
+#define SPARE 0        // whether a long request goes to blocks without rows of their own first
+#endif
+#ifndef MANY
+#define MANY 0         // whether all requests of many parts, of up to 64 rows in all, are merged by ManyParts
+#endif
 
 constexpr int kLongList = 8;  // parts that are many; no more than a warp has lanes
-
-__device__ __forceinline__ void add_weighted(float4& sum, float weight, const float4& x) {
-    sum = make_float4(sum.x + weight * x.x, sum.y + weight * x.y, sum.z + weight * x.z, sum.w + weight * x.w);
-}
 
 /// Four columns of a row, and, from the first of them, its LSE.
 __device__ __forceinline__ void store_merged(
@@ -47,17 +48,6 @@ __device__ __forceinline__ void store_merged(
     if (column != 0) return;
     const size_t index = lse_index(RequestRows{a.queries, a.heads}, request, row);
     a.lse[index] = total.lse(kLog2E);
-}
-
-__device__ __forceinline__ float warp_maximum(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-__device__ __forceinline__ float warp_sum(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
 }
 
 /// Few parts, fewer than kLongList: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
@@ -208,7 +198,27 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
     int before;
     const DecodeCut cut = a.schedule.cut(lane, request, before);
-    if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
+    if constexpr ((form == MergeForm::kNarrow || form == MergeForm::kWide) && LONG_LANES != 0) {
+        constexpr int kVectors = form == MergeForm::kWide ? 2 : 1;
+        // This block's own request, worked out before anything waits: the first group, and above it how many parts.
+        const KvRange groups = parts.groups(request, cut, before);
+        int own = groups.begin + (groups.end - groups.begin) * 1024;
+        compute_now(own);
+        // Blocks without rows of their own come first.
+        const int with_rows = ceil_div(rows * (4 / kVectors), kWarps), spare = SPARE != 0 ? max(a.blocks - with_rows, 0) : 0;
+        const int position = share >= a.blocks - spare ? request * spare + share - (a.blocks - spare)
+                                                       : a.schedule.batch * spare + request * (a.blocks - spare) + share;
+        parts.for_long(kLongList, lane, cut, [&](int other, int start) {
+            const PartList its = parts.list(other, 0, parts.groups(other, cut, start));
+            ManyParts<(LONG_LANES != 0 ? LONG_LANES : 16), kWarps, LONG_FIRST>{a, its, other}.merge(
+                position, static_cast<int>(gridDim.x));
+        });
+        if (block == 0) grid_dependency_wait();
+        const int count = own / 1024, first = own % 1024;
+        if (count == 0 || count >= kLongList) return;
+        grid_dependency_wait();
+        merge_few<kVectors, kWarps>(a, request, share, parts.list(request, 0, {first, first + count}));
+    } else if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
         parts.for_long(kLongList, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
@@ -219,6 +229,12 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         if (list.count == 0 || list.count >= kLongList) return;
         grid_dependency_wait();
         merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
+    } else if constexpr (MANY != 0 && form != MergeForm::kRows) {
+        const PartList list = parts.of(request, 0, cut, before);
+        if (block == 0 && list.count == 0) grid_dependency_wait();
+        if (list.count == 0) return;
+        ManyParts<(form == MergeForm::kMany ? 16 : 8), kWarps, (form == MergeForm::kMany ? 5 : 8)>{a, list, request}.merge(
+            share, a.blocks);
     } else {
         const PartList list = parts.of(request, 0, cut, before);
         if (list.count == 0 && block != 0) return;
@@ -244,6 +260,8 @@ inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, v
         if (all_rows >= 64) return launch(merge_latent<MergeForm::kMany>, 4, rows * 8);
         return launch(merge_latent<MergeForm::kMost>, 4, rows * 16);
     }
-    if (all_rows < 2048) return launch(merge_latent<MergeForm::kNarrow>, 4, rows);
-    return launch(merge_latent<MergeForm::kWide>, 4, ceil_div(rows, 2));
+    // A block of the narrow form has one row.
+    const bool room = SPARE == 0 || rows <= std::max(1, 6 * multiprocessors / batch);
+    if (all_rows < 2048 && room) return launch(merge_latent<MergeForm::kNarrow>, 4, rows);
+    return launch(merge_latent<MergeForm::kWide>, 4, SPARE != 0 ? rows : ceil_div(rows, 2));
 }
