@@ -31,7 +31,8 @@ from energy import sustained
 
 PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3, 128, 900, "ragged", 2, 1)]
 TIMED = [*lib.TIMED["mla_decode"], lib.mla(128, 128, 8192), lib.mla(128, 64, 8192), lib.mla(1, 64, 32768),
-         lib.mla(32, 64, 8192)]
+         lib.mla(32, 64, 8192), lib.mla(8, 16, 8192), lib.mla(16, 16, 8192), lib.mla(32, 16, 8192, "ragged"),
+         lib.mla(64, 16, 8192, "ragged")]
 
 
 def builds(folder: Path, specs: list[str], nvcc: str) -> dict[str, Path]:

@@ -77,7 +77,7 @@ namespace {
 
 template <class Shape>
 int launch_few(
-    FewArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
+    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
     void* queue) {
     const int rows = Shape::kRows, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
@@ -126,24 +126,21 @@ extern "C" int mla_decode(
     const int multiprocessors = ::multiprocessors(status);
     if (status != 0) return status;
 
-    const int row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
+    auto a = call.arguments<LatentArguments>();
+    a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
-    [[maybe_unused]] auto few = call.arguments<FewArguments>();
-    few.row_tiles = row_tiles;
 #if FEW_ROWS >= 16
     if (rows == 16) {
-        return launch_few<FewShape<1, 2, ONCE != 0>>(few, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
 #if FEW_ROWS >= 32
     if (rows == 32) {
-        return launch_few<FewShape<2, 2, ONCE != 0>>(few, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
-    auto a = call.arguments<LatentArguments>();
-    a.row_tiles = row_tiles;
 #if PAIRS
     using Pair = LatentShape<2, ONCE != 0>;
     if (a.row_tiles % 2 == 0) {

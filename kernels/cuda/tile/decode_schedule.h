@@ -29,31 +29,12 @@ constexpr bool kQuickCut = QUICK_CUT != 0;
 #define EXPECTED_CUT 0   // a tunable of the kernel file: requests are compared with what the host expects before anything is added up
 #endif
 constexpr bool kExpectedCut = EXPECTED_CUT != 0;
-#ifndef EVEN_CHUNKS
-#define EVEN_CHUNKS 0   // a tunable of the kernel file: chunks of unequal requests differ by a step, so that every group has one
-#endif
 
 /// Steps of a chunk, what starting a request counts for, the steps of the longest one; of equal requests cut alike how many
 /// chunks each has, of equal ones of which a chunk has one, 1 in `whole`.
 struct DecodeCut {
     int chunk, start, most;
     int shares, whole;
-#if EVEN_CHUNKS
-    int longer = 0;   // chunks of the groups from this one on have a step more; 0: of none
-    __device__ __forceinline__ int first_longer() const { return longer; }
-#else
-    __device__ __forceinline__ int first_longer() const { return 0; }
-#endif
-
-    __device__ __forceinline__ int begin(int group) const {
-        return group * chunk + (first_longer() != 0 ? max(group - first_longer(), 0) : 0);
-    }
-    __device__ __forceinline__ int end(int group) const { return begin(group + 1); }
-    /// Whose chunk has this step of the line.
-    __device__ __forceinline__ int group_of(int step) const {
-        if (first_longer() == 0 || step < first_longer() * chunk) return step / chunk;
-        return (step + first_longer()) / (chunk + 1);
-    }
 };
 
 /// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
@@ -175,10 +156,6 @@ struct DecodeScheduleOf {
         } else if (equal && request_steps * groups >= line && request_steps >= kLeastSteps) {
             if (even_has(request_steps - slack)) return {request_steps, kStartSteps, most, 0, 1};
         }
-#if EVEN_CHUNKS
-        const int least = line / groups, left = line - least * groups;
-        if (!equal && least >= kLeastSteps) return {least, kStartSteps, most, 0, 0, left == 0 ? 0 : groups - left};
-#endif
         const int even = max(kLeastSteps, ceil_div(line, groups));
         if (equal && shares == 0) {
             const int chunk = ceil_div(even, request_steps) * request_steps;
@@ -214,9 +191,6 @@ struct DecodeWalk {
     int extra;           // steps that starting a request counts for
     int known;           // steps of every request; -1: its length says it
     int shares;          // of equal requests that are cut alike, into how many chunks each is
-#if EVEN_CHUNKS
-    DecodeCut even;      // of lengths that are read
-#endif
 
     /// The piece of a group, where requests are as the host expected.
     template <class Schedule>
@@ -252,14 +226,8 @@ struct DecodeWalk {
         }
         int unused;
         const DecodeCut cut = schedule.cut(lane, 0, unused);
-#if EVEN_CHUNKS
-        begin = cut.begin(group);
-        end = cut.end(group);
-        even = cut;
-#else
         begin = group * cut.chunk;
         end = begin + cut.chunk;
-#endif
         extra = cut.start;
         shares = cut.shares;
         // The first request that ends behind the chunk's begin.
@@ -291,13 +259,8 @@ struct DecodeWalk {
     /// The first and the last group with a part of the piece that `next` gave, which is not whole.
     template <class Schedule>
     __device__ __forceinline__ KvRange groups_of(const Schedule& schedule, const DecodePiece& piece) const {
-#if EVEN_CHUNKS
-        const int cost = schedule.steps(piece.request) + extra;
-        return {even.group_of(start - cost), even.group_of(start - 1)};
-#else
         const int cost = schedule.steps(piece.request) + extra, chunk = end - begin;
         return {(start - cost) / chunk, (start - 1) / chunk};
-#endif
     }
 
     template <class Schedule>
@@ -330,7 +293,7 @@ struct DecodeParts {
 
     /// The same where the cut is known, and where the request starts.
     __device__ __forceinline__ PartList of(int request, int in_request, const DecodeCut& cut, int before) const {
-        const int first = cut.group_of(before), last = cut.group_of(before + schedule.steps(request) + cut.start - 1);
+        const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
         const long long pitch = rows_per_request;
         const bool merged = first == last || (cut.shares != 0 && schedule.gathered != 0);
         return {merged ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request, first * pitch + in_request,
@@ -339,7 +302,7 @@ struct DecodeParts {
 
     /// The groups with parts of a request that starts at `before`, or none, where nothing is left to merge.
     __device__ __forceinline__ KvRange groups(int request, const DecodeCut& cut, int before) const {
-        const int first = cut.group_of(before), last = cut.group_of(before + schedule.steps(request) + cut.start - 1);
+        const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
         const bool merged = first == last || (cut.shares != 0 && schedule.gathered != 0);
         return {first, merged ? first : last + 1};
     }
@@ -366,7 +329,7 @@ struct DecodeParts {
             }
             const int from = start + behind - cost, to = start + behind - 1;
             start += __shfl_sync(0xffffffffu, behind, 31);
-            unsigned found = __ballot_sync(0xffffffffu, cost > 0 && cut.group_of(to) - cut.group_of(from) + 1 >= least);
+            unsigned found = __ballot_sync(0xffffffffu, cost > 0 && to / cut.chunk - from / cut.chunk + 1 >= least);
             for (; found != 0; found &= found - 1) {
                 const int at = __ffs(static_cast<int>(found)) - 1;
                 if constexpr (std::is_invocable_v<Each, int>) each(first + at);

@@ -34,10 +34,18 @@
 #define SPARE 0        // whether a long request goes to blocks without rows of their own first
 #endif
 #ifndef MANY
-#define MANY 0         // whether all requests of many parts, of up to 64 rows in all, are merged by ManyParts
+#define MANY 0         // 1: requests of many parts, of up to 128 rows in all, are merged by ManyParts; 2: of any number
+#endif
+#ifndef LONG_LIST
+#define LONG_LIST 8    // parts of one request that are many beside requests of few
+#endif
+#ifndef FEW_FIRST
+#define FEW_FIRST 6    // 512 bytes that a warp asks for at once
 #endif
 
-constexpr int kLongList = 8;  // parts that are many; no more than a warp has lanes
+constexpr int kLongList = 8;             // parts of a row, on average, that are many
+constexpr int kLongestFew = LONG_LIST;   // parts of one row that are many beside rows of few
+static_assert(kLongestFew <= 31, "a warp's lanes have a part each");
 
 /// Four columns of a row, and, from the first of them, its LSE.
 __device__ __forceinline__ void store_merged(
@@ -50,11 +58,11 @@ __device__ __forceinline__ void store_merged(
     a.lse[index] = total.lse(kLog2E);
 }
 
-/// Few parts, fewer than kLongList: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
+/// Few parts, fewer than kLongestFew: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
 template <int kVectors, int kWarps>
 __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int share, const PartList& list) {
     constexpr int kSegment = 128 * kVectors, kSegments = 512 / kSegment;
-    constexpr int kFirst = 6 / kVectors;  // parts that a warp asks for at once
+    constexpr int kFirst = FEW_FIRST / kVectors;  // parts that a warp asks for at once
     const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
     const int items = a.queries * a.heads * kSegments;
 #pragma unroll 1
@@ -208,33 +216,34 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         const int with_rows = ceil_div(rows * (4 / kVectors), kWarps), spare = SPARE != 0 ? max(a.blocks - with_rows, 0) : 0;
         const int position = share >= a.blocks - spare ? request * spare + share - (a.blocks - spare)
                                                        : a.schedule.batch * spare + request * (a.blocks - spare) + share;
-        parts.for_long(kLongList, lane, cut, [&](int other, int start) {
+        parts.for_long(kLongestFew, lane, cut, [&](int other, int start) {
             const PartList its = parts.list(other, 0, parts.groups(other, cut, start));
             ManyParts<(LONG_LANES != 0 ? LONG_LANES : 16), kWarps, LONG_FIRST>{a, its, other}.merge(
                 position, static_cast<int>(gridDim.x));
         });
         if (block == 0) grid_dependency_wait();
         const int count = own / 1024, first = own % 1024;
-        if (count == 0 || count >= kLongList) return;
+        if (count == 0 || count >= kLongestFew) return;
         grid_dependency_wait();
         merge_few<kVectors, kWarps>(a, request, share, parts.list(request, 0, {first, first + count}));
     } else if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
-        parts.for_long(kLongList, lane, cut, [&](int other) {
+        parts.for_long(kLongestFew, lane, cut, [&](int other) {
             const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
             grid_dependency_wait();
             merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
         });
         const PartList list = parts.of(request, 0, cut, before);
         if (block == 0) grid_dependency_wait();
-        if (list.count == 0 || list.count >= kLongList) return;
+        if (list.count == 0 || list.count >= kLongestFew) return;
         grid_dependency_wait();
         merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
-    } else if constexpr (MANY != 0 && form != MergeForm::kRows) {
+    } else if constexpr (MANY > (form == MergeForm::kRows ? 1 : 0)) {
         const PartList list = parts.of(request, 0, cut, before);
         if (block == 0 && list.count == 0) grid_dependency_wait();
         if (list.count == 0) return;
-        ManyParts<(form == MergeForm::kMany ? 16 : 8), kWarps, (form == MergeForm::kMany ? 5 : 8)>{a, list, request}.merge(
-            share, a.blocks);
+        constexpr int kLanes = form == MergeForm::kMany ? 16 : form == MergeForm::kMost ? 8 : 32;
+        constexpr int kFirst = form == MergeForm::kMany ? 5 : form == MergeForm::kMost ? 8 : 3;
+        ManyParts<kLanes, kWarps, kFirst>{a, list, request}.merge(share, a.blocks);
     } else {
         const PartList list = parts.of(request, 0, cut, before);
         if (list.count == 0 && block != 0) return;

@@ -16,6 +16,7 @@
 #include "ptx/grid_dependency.h"
 #include "ptx/load_now.h"
 #include "ptx/mma_16bit.h"
+#include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
 #include "tile/wgmma_latent_shape.h"
 #include "tile/wide_rows.h"
@@ -147,8 +148,7 @@ struct ManyParts {
                 *reinterpret_cast<uint2*>(a.o + at * 2) =
                     make_uint2(Bf16::pack(sum.x * inverse, sum.y * inverse), Bf16::pack(sum.z * inverse, sum.w * inverse));
             } else if (after == 32 && segment == 0) {   // beside them, who store the columns
-                const int head = a.queries == 1 ? row : row % a.heads, query = a.queries == 1 ? 0 : row / a.heads;
-                a.lse[(static_cast<size_t>(request) * a.heads + head) * a.queries + query] = total.lse(kLog2E);
+                a.lse[lse_index_quick(RequestRows{a.queries, a.heads}, request, row)] = total.lse(kLog2E);
             }
             __syncthreads();   // the warps' sums are read: there may be another row, or another request
             item += sharing;

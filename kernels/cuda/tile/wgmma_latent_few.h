@@ -26,7 +26,7 @@
 /// expected.
 template <class Shape>
 __device__ __forceinline__ bool produce_few(
-    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const FewArguments& a, int part,
+    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
     int lane) {
     uint32_t tile = 0;  // so many so far
     const uint64_t policy = policy_evict_first();
@@ -77,7 +77,7 @@ __device__ __forceinline__ bool produce_few(
 template <class Shape>
 __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap cache,
-    const __grid_constant__ FewArguments a) {
+    const __grid_constant__ LatentArguments a) {
     uint8_t* const start = swizzled_shared();
     const FewMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
