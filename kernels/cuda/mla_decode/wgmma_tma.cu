@@ -72,6 +72,9 @@
 #ifndef ONCE
 #define ONCE 1  // L2 drops pages first, but those of large calls with 64 rows: there that costs 2 to 4 %
 #endif
+#ifndef FEW_HINT
+#define FEW_HINT 1  // 16 and 32 rows: 0: L2 does not drop pages of large calls first either
+#endif
 
 namespace {
 
@@ -90,6 +93,9 @@ int launch_few(
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
     }
+#if FEW_PACE
+    a.shares.count_set = a.schedule.groups == 0 || a.schedule.groups > kCountsOfSet ? -1 : part_count_set(workspace);
+#endif
     TensorMap queries, cache;
     int error = encode_panel_map(&queries, tensors.queries, rows, Shape::kPartPanels);
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
@@ -131,6 +137,16 @@ extern "C" int mla_decode(
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
+    constexpr long long kManyPages = 2048;
+    [[maybe_unused]] const bool many = static_cast<long long>(batch) * max_blocks_per_seq >= kManyPages;
+#if FEW_HINT == 0 && FEW_ROWS >= 32
+    if (many && rows == 16) {
+        return launch_few<FewShape<1, 2, false>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
+    if (many && rows == 32) {
+        return launch_few<FewShape<2, 2, false>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
+#endif
 #if FEW_ROWS >= 16
     if (rows == 16) {
         return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
@@ -149,8 +165,7 @@ extern "C" int mla_decode(
 #endif
 #if ONCE
     // 64 rows of many requests are bound by memory.
-    constexpr long long kManyPages = 2048;
-    if (static_cast<long long>(batch) * max_blocks_per_seq >= kManyPages) {
+    if (many) {
         return launch_latent_wgmma<LatentShape<1, false>>(
             a, tensors, multiprocessors, workspace, workspace_bytes, queue, workspace);
     }

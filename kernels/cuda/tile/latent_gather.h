@@ -24,7 +24,7 @@
 #include "tile/latent_parts.h"
 
 #ifndef NOTES_FIRST
-#define NOTES_FIRST 0   // a tunable of the kernel file: weights are worked out while codes are on their way
+#define NOTES_FIRST 1   // a tunable of the kernel file: weights are worked out while codes are on their way
 #endif
 
 constexpr int kGatherBarrier = 10;   // the 256 threads that merge

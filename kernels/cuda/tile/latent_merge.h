@@ -25,19 +25,19 @@
 
 // Tunables of the kernel file.
 #ifndef LONG_LANES
-#define LONG_LANES 0   // lanes with a part of a long request among short ones: 16, 8 or 4; 0: as any many parts
+#define LONG_LANES 8   // lanes with a part of a long request among short ones: 16, 8 or 4; 0: as any many parts
 #endif
 #ifndef LONG_FIRST
 #define LONG_FIRST 6   // and how many parts each asks for at once
 #endif
 #ifndef SPARE
-#define SPARE 0        // whether a long request goes to blocks without rows of their own first
+#define SPARE 1        // whether a long request goes to blocks without rows of their own first
 #endif
 #ifndef MANY
-#define MANY 0         // 1: requests of many parts, of up to 128 rows in all, are merged by ManyParts; 2: of any number
+#define MANY 2         // 1: requests of many parts, of up to 128 rows in all, are merged by ManyParts; 2: of any number
 #endif
 #ifndef LONG_LIST
-#define LONG_LIST 8    // parts of one request that are many beside requests of few
+#define LONG_LIST 16   // parts of one request that are many beside requests of few
 #endif
 #ifndef FEW_FIRST
 #define FEW_FIRST 6    // 512 bytes that a warp asks for at once
