@@ -183,7 +183,7 @@ def main() -> int:
     parser.add_argument("--powered", default=".*", help="which of them: a pattern of 'batch,heads,tokens LABEL'")
     parser.add_argument("--sets", type=int, default=2, help="so many inputs take turns at least")
     parser.add_argument("--calls", type=int, default=1, help="a graph has so many calls at least")
-    parser.add_argument("--milliseconds", type=float, default=200, help="that a row's race takes, at five rounds or more")
+    parser.add_argument("--milliseconds", type=float, default=200, help="of a row, in five rounds or more")
     parser.add_argument("--checked", default="", help="check these labels only (a pattern); default all")
     parser.add_argument("--folder", help="where builds go, or come from when no specs are given")
     parser.add_argument("--build-only", action="store_true")

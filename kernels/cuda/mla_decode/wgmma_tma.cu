@@ -70,10 +70,7 @@
 #define PAIRED_CHUNKS 1  // two chunks of equal requests of 16 rows are a cluster
 #endif
 #ifndef ONCE
-#define ONCE 1  // L2 drops pages first, but those of large calls with 64 rows: there that costs 2 to 4 %
-#endif
-#ifndef FEW_HINT
-#define FEW_HINT 1  // 16 and 32 rows: 0: L2 does not drop pages of large calls first either
+#define ONCE 1  // L2 is told to drop pages first, but for those of large calls, which that costs up to 4 %
 #endif
 
 namespace {
@@ -93,9 +90,6 @@ int launch_few(
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
     }
-#if FEW_PACE
-    a.shares.count_set = a.schedule.groups == 0 || a.schedule.groups > kCountsOfSet ? -1 : part_count_set(workspace);
-#endif
     TensorMap queries, cache;
     int error = encode_panel_map(&queries, tensors.queries, rows, Shape::kPartPanels);
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);
@@ -106,6 +100,14 @@ int launch_few(
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
         {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, a.paired}, multiprocessors, EARLY_START != 0, queue);
+}
+
+template <int kRowTiles>
+int launch_few_rows(
+    const LatentArguments& a, const LatentTensors& tensors, bool many, int multiprocessors, void* workspace, size_t workspace_bytes,
+    void* queue) {
+    if (many) return launch_few<FewShape<kRowTiles, 2, false>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    return launch_few<FewShape<kRowTiles, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }
 
 }  // namespace
@@ -139,23 +141,11 @@ extern "C" int mla_decode(
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
     constexpr long long kManyPages = 2048;
     [[maybe_unused]] const bool many = static_cast<long long>(batch) * max_blocks_per_seq >= kManyPages;
-#if FEW_HINT == 0 && FEW_ROWS >= 32
-    if (many && rows == 16) {
-        return launch_few<FewShape<1, 2, false>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    }
-    if (many && rows == 32) {
-        return launch_few<FewShape<2, 2, false>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    }
-#endif
 #if FEW_ROWS >= 16
-    if (rows == 16) {
-        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    }
+    if (rows == 16) return launch_few_rows<1>(a, tensors, many, multiprocessors, workspace, workspace_bytes, queue);
 #endif
 #if FEW_ROWS >= 32
-    if (rows == 32) {
-        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    }
+    if (rows == 32) return launch_few_rows<2>(a, tensors, many, multiprocessors, workspace, workspace_bytes, queue);
 #endif
 #if PAIRS
     using Pair = LatentShape<2, ONCE != 0>;

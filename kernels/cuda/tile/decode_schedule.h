@@ -15,8 +15,6 @@
 // part is [rows of a request, 512] fp32 plus one LSE per row.
 #pragma once
 
-#include <type_traits>
-
 #include "ceil_div.h"
 #include "split_kv.h"
 #include "tile/combine_splits.h"
@@ -288,19 +286,11 @@ struct DecodeParts {
         const int request = static_cast<int>(row / rows_per_request), in_request = static_cast<int>(row % rows_per_request);
         int before;
         const DecodeCut cut = schedule.cut(lane, request, before);
-        return of(request, in_request, cut, before);
+        return list(request, in_request, groups(request, cut, before));
     }
 
-    /// The same where the cut is known, and where the request starts.
-    __device__ __forceinline__ PartList of(int request, int in_request, const DecodeCut& cut, int before) const {
-        const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
-        const long long pitch = rows_per_request;
-        const bool merged = first == last || (cut.shares != 0 && schedule.gathered != 0);
-        return {merged ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request, first * pitch + in_request,
-                pitch};
-    }
-
-    /// The groups with parts of a request that starts at `before`, or none, where nothing is left to merge.
+    /// The groups with parts of a request, where the cut is known and where on the line the request starts; none where nothing
+    /// is left to merge.
     __device__ __forceinline__ KvRange groups(int request, const DecodeCut& cut, int before) const {
         const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
         const bool merged = first == last || (cut.shares != 0 && schedule.gathered != 0);
@@ -332,8 +322,7 @@ struct DecodeParts {
             unsigned found = __ballot_sync(0xffffffffu, cost > 0 && to / cut.chunk - from / cut.chunk + 1 >= least);
             for (; found != 0; found &= found - 1) {
                 const int at = __ffs(static_cast<int>(found)) - 1;
-                if constexpr (std::is_invocable_v<Each, int>) each(first + at);
-                else each(first + at, __shfl_sync(0xffffffffu, from, at));
+                each(first + at, __shfl_sync(0xffffffffu, from, at));
             }
         }
     }

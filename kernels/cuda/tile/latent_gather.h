@@ -23,10 +23,6 @@
 #include "tile/decode_schedule.h"
 #include "tile/latent_parts.h"
 
-#ifndef NOTES_FIRST
-#define NOTES_FIRST 1   // a tunable of the kernel file: weights are worked out while codes are on their way
-#endif
-
 constexpr int kGatherBarrier = 10;   // the 256 threads that merge
 
 /// A request that others have parts of, too: its row tile of this block.
@@ -82,10 +78,8 @@ struct LatentGather {
         float2* const totals = reinterpret_cast<float2*>(scratch + kTotals);
         float* const sums = reinterpret_cast<float*>(scratch + kSums);
         const int part_bytes = a.shares.strips * LatentParts::kStripBytes;
-        if constexpr (NOTES_FIRST != 0) {
-            ask_notes(open, notes, parts, first_strip, strips, pitch, part_bytes);
-            cp_async_commit();
-        }
+        ask_notes(open, notes, parts, first_strip, strips, pitch, part_bytes);
+        cp_async_commit();   // weights are worked out while codes are on their way
         // A warp has every kWarps-th unit, or, of fewer units, one with some of the parts.
         const int spread = count > 4 ? 3 : count > 2 ? 2 : count - 1, slots = 1 << spread, sharers = kWarps >> spread;
         const int slot = warp & (slots - 1), sharer = warp >> spread;
@@ -107,12 +101,11 @@ struct LatentGather {
 #pragma unroll 2
             for (; to < end; to += to_step, from += from_step) cp_async_16(to, from, true);
         }
-        if constexpr (NOTES_FIRST == 0) ask_notes(open, notes, parts, first_strip, strips, pitch, part_bytes);
         cp_async_commit();
-        cp_async_wait<NOTES_FIRST != 0 ? 1 : 0>();
+        cp_async_wait<1>();
         barrier();
         weigh(notes, totals, parts, strips, pitch);
-        if constexpr (NOTES_FIRST != 0) cp_async_wait<0>();
+        cp_async_wait<0>();
         barrier();
 
         const int row = tile_row + 16 * first_strip;

@@ -17,15 +17,9 @@
 #include "ptx/tma_3d.h"
 #include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
-#include "tile/pace.h"
 #include "tile/wgmma_latent_few_consume.h"
 #include "tile/wgmma_latent_few_pair.h"
 #include "tile/wgmma_latent_produce.h"
-
-#ifndef FEW_PACE
-#define FEW_PACE 0   // half pages by which a block may be ahead of the average (tile/pace.h); 0: any
-#endif
-constexpr int kFewInStep = 12;   // chunks of fewer pages are not kept in step
 
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
 /// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long. Returns whether requests are as
@@ -49,12 +43,6 @@ __device__ __forceinline__ bool produce_few(
     }
     PageNumbers numbers = numbers_of(piece);   // of the piece that is expected: they come while the lengths are looked at
     DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
-#if FEW_PACE
-    const bool paced = part == Shape::kParts - 1 && a.shares.count_set >= 0 && walk.request < a.schedule.batch &&
-                       walk.start < walk.end && walk.end - walk.begin >= kFewInStep;
-    const int set = max(a.shares.count_set, 0);
-    Pace pace = paced && lane == 0 ? Pace(&pace_words[set]) : Pace();
-#endif
     while (walk.next(a.schedule, piece)) {
         const int count = piece.steps.end - piece.steps.begin;
         if (count <= 0) continue;
@@ -70,9 +58,6 @@ __device__ __forceinline__ bool produce_few(
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
             mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);
-#if FEW_PACE
-            if (paced && lane == 0) pace.step(&pace_words[set], FEW_PACE);
-#endif
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
@@ -85,9 +70,6 @@ __device__ __forceinline__ bool produce_few(
             numbers.pass(page);
         }
     }
-#if FEW_PACE
-    if (paced && lane == 0) pace.end(&pace_words[set]);
-#endif
     return walk.known >= 0;
 }
 
