@@ -73,7 +73,7 @@ def wrong(kernel: lib.Kernel, data: Any, outputs: dict[str, torch.Tensor]) -> st
 def unequal(kernels: list[lib.Kernel], heads: int, calls: list[int], count: int) -> list[str]:
     """The builds whose results are wrong. ``calls``: how many a graph has at least; one race for each number.
 
-    ``count`` inputs take turns. With few of them a kernel whose pages L2 drops first finds some of an older input's there.
+    ``count`` inputs take turns. Of few of them some stays in L2 where that is told to drop pages first.
     """
     lengths = {"one long": [131072] + [1024] * 63, "equal": [(131072 + 63 * 1024) // 64] * 64}
     sets = {label: [batch_of(each, heads, 1, False, seed) for seed in range(count)] for label, each in lengths.items()}
