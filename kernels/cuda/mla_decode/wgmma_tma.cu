@@ -70,14 +70,14 @@
 #define PAIRED_CHUNKS 1  // two chunks of equal requests of 16 rows are a cluster
 #endif
 #ifndef ONCE
-#define ONCE 1  // L2 is told to drop pages first, but for those of large calls, which that costs up to 4 %
+#define ONCE 1  // L2 drops pages first, but those of 16 and 32 rows and of large calls with 64: there that costs 2 to 4 %
 #endif
 
 namespace {
 
 template <class Shape>
 int launch_few(
-    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
+    FewArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
     void* queue) {
     const int rows = Shape::kRows, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
@@ -100,14 +100,6 @@ int launch_few(
     if (error != 0 || a.schedule.groups == 0) return error;
     return launch_latent_merge(
         {a.schedule, a.parts, a.o, a.lse, a.seqlen_q, a.heads, 1, a.paired}, multiprocessors, EARLY_START != 0, queue);
-}
-
-template <int kRowTiles>
-int launch_few_rows(
-    const LatentArguments& a, const LatentTensors& tensors, bool many, int multiprocessors, void* workspace, size_t workspace_bytes,
-    void* queue) {
-    if (many) return launch_few<FewShape<kRowTiles, 2, false>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    return launch_few<FewShape<kRowTiles, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
 }
 
 }  // namespace
@@ -134,19 +126,18 @@ extern "C" int mla_decode(
     const int multiprocessors = ::multiprocessors(status);
     if (status != 0) return status;
 
-    auto a = call.arguments<LatentArguments>();
-    a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
-    constexpr long long kManyPages = 2048;
-    [[maybe_unused]] const bool many = static_cast<long long>(batch) * max_blocks_per_seq >= kManyPages;
 #if FEW_ROWS >= 16
-    if (rows == 16) return launch_few_rows<1>(a, tensors, many, multiprocessors, workspace, workspace_bytes, queue);
+    if (rows == 16 || (FEW_ROWS >= 32 && rows == 32)) {
+        const auto few = call.arguments<FewArguments>();
+        if (rows == 32) return launch_few<FewShape<2, 2>>(few, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2>>(few, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    }
 #endif
-#if FEW_ROWS >= 32
-    if (rows == 32) return launch_few_rows<2>(a, tensors, many, multiprocessors, workspace, workspace_bytes, queue);
-#endif
+    auto a = call.arguments<LatentArguments>();
+    a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
 #if PAIRS
     using Pair = LatentShape<2, ONCE != 0>;
     if (a.row_tiles % 2 == 0) {
@@ -155,7 +146,8 @@ extern "C" int mla_decode(
 #endif
 #if ONCE
     // 64 rows of many requests are bound by memory.
-    if (many) {
+    constexpr long long kManyPages = 2048;
+    if (static_cast<long long>(batch) * max_blocks_per_seq >= kManyPages) {
         return launch_latent_wgmma<LatentShape<1, false>>(
             a, tensors, multiprocessors, workspace, workspace_bytes, queue, workspace);
     }
