@@ -39,6 +39,9 @@
 #ifndef EXPECTED_CUT
 #define EXPECTED_CUT 1  // 16 and 32 rows: a start that compares lengths with what the host expects
 #endif
+#ifndef START_PAGES
+#define START_PAGES 1   // 16 and 32 rows: pages that the start of a request counts for
+#endif
 
 #include "kernel.h"
 

@@ -12,7 +12,7 @@
 #include "tile/tensor_map.h"
 
 #ifndef START_PAGES
-#define START_PAGES 2  // a tunable of the kernel file: pages that the start of a request of 16 or 32 rows counts for
+#define START_PAGES 2  // a tunable of the kernel file
 #endif
 
 /// Steps of schedules are whole pages. WideSchedule: of 64 rows and more.

@@ -176,7 +176,7 @@ def test_equal_requests_shorter_than_their_table(shipped, length, processors):
 
 
 def test_equal_requests_are_cut_between_them_only(shipped):
-    size = case(6, 16, 640)                  # 12 steps each; 4 chunks of 18, or 3 of 24
+    size = case(6, 16, 640)                  # 11 steps each; 4 chunks of 17, or 3 of 22
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
     uncut = shipped.run(size, data)
     for processors, same in ((4, False), (6, True)):
@@ -200,13 +200,13 @@ def check_lengths(mla, lengths, heads, queries, processors):
     assert mla.used_workspace
 
 
-SPARE = [64, 64 * 60 + 5, 1, 0, 64, 64, 1, 0, 2, 3, 4, 64], 16, 1, 24   # 17 parts; 4 of 12 merging blocks have no rows
+SPARE = [64, 64 * 64 + 5, 1, 0, 64, 64, 1, 0, 2, 3, 4, 64], 16, 1, 24   # 17 parts; 4 of 12 merging blocks have no rows
 
 
 @pytest.mark.parametrize(("lengths", "heads", "queries", "processors"), [
-    ([1, 64 * 80 - 3, 63] + [0, 64, 1, 64] * 4, 16, 1, 132),      # 82 parts, the first two without a token
+    ([1, 64 * 80 - 3, 63] + [0, 64, 1, 64] * 4, 16, 1, 132),      # 81 parts, the first without a token
     SPARE,
-    ([100, 64 * 52 + 1, 64, 0, 1, 64 * 50, 64 * 20, 0], 16, 2, 50),   # 32 rows; of 19, 18 and 8 parts
+    ([100, 64 * 52 + 1, 64, 0, 1, 64 * 50, 64 * 20, 0], 16, 2, 50),   # 32 rows; of 18, 18 and 8 parts
     ([1, 64 * 12 + 1, 0, 200], 64, 1, 20),                        # merged by the blocks that have the parts
 ], ids=["16 rows", "16 rows, idle blocks", "32 rows", "64 rows"])
 def test_long_requests_among_short_ones(shipped, lengths, heads, queries, processors):
