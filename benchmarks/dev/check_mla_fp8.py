@@ -9,8 +9,8 @@
 
 LABEL is "bf16" (mla_decode/wgmma_tma), "ours" (wgmma_bulk), "ada" (mma_sync) or a name with a variant and defines; one
 that starts with bf16 is of mla_decode, one with "ada" in it the sm_89 code, translated by the driver. Checks are those
-of check_attention.py, and calls that start before the kernel that writes their lengths does so. Times: CUDA-graph
-replays over more than twice L2, contestants in turns in one process.
+of check_attention.py, calls that start before the kernel that writes their lengths or page numbers does so, and
+repeated calls. Times: CUDA-graph replays over more than twice L2, contestants in turns in one process.
 """
 
 from __future__ import annotations
@@ -102,39 +102,62 @@ def check(folder: Path, label: str, problems: dict[str, Problem]) -> int:
 
 
 def late(folder: Path, label: str, problems: dict[str, Problem]) -> int:
-    """Calls whose lengths are written while they run, by themselves and captured: others stand there before."""
+    """Calls whose lengths or page numbers are written while they run, by themselves and captured."""
     kernel, problem = load(folder, problems, label), problems[problem_of(label)]
-    write, wrong = ctypes.CDLL(str(folder / "late.so")).late_lengths, 0
+    write, wrong, runs = ctypes.CDLL(str(folder / "late.so")).late_lengths, 0, 0
     cases = mla(32, 16, 2000), mla(64, 16, 1500, "ragged"), mla(128, 16, 300, "mixed"), mla(3, 16, 5000, "ragged")
     for case in cases:
         data = problem.data(case, seed=7)
         expected = problem.reference.expected(data, sample=1000)
-        lengths, true = data[3], data[3].clone()
         keep: list[Any] = []
         call = bound(kernel, case, [data], problem.binding.workspace_bytes(case), keep)[0]
         outputs = keep[0][1]
+        for array, name in ((data[3], "lengths"), (data[2], "page numbers")):
+            true = array.clone()
 
-        def both(lengths: torch.Tensor = lengths, true: torch.Tensor = true, call: Callable[[], int] = call) -> int:
-            queue = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-            status = write(ctypes.c_void_p(lengths.data_ptr()), ctypes.c_void_p(true.data_ptr()), len(true),
-                           ctypes.c_longlong(60000), queue)
-            return int(status) or call()
+            def both(array: torch.Tensor = array, true: torch.Tensor = true, call: Callable[[], int] = call) -> int:
+                queue = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
+                status = write(ctypes.c_void_p(array.data_ptr()), ctypes.c_void_p(true.data_ptr()), true.numel(),
+                               ctypes.c_longlong(60000), queue)
+                return int(status) or call()
 
-        graph = base.capture([both])
-        for before in (torch.zeros_like(true), torch.full_like(true, case["sk"]), true.flip(0), true + 1):
-            for run in (both, graph.replay):
-                lengths.copy_(before)
-                for output in outputs.values():
-                    output.fill_(math.nan)
-                torch.cuda.synchronize()
-                run()
-                torch.cuda.synchronize()
-                passed, message = problem.reference.check_outputs(expected, tuple(outputs.values()))
-                wrong += not passed
-                if not passed:
-                    base.say(f"WRONG late [{label}] {case}: {message[:300]}")
-    base.say(f"{label}: lengths written late, 32 runs, {wrong} wrong")
+            graph = base.capture([both])
+            beyond = torch.full_like(true, case["sk"] if name == "lengths" else (1 << 31) - 1)
+            for before in (torch.zeros_like(true), beyond, true.flip(0), true + (1 if name == "lengths" else -1)):
+                for run in (both, graph.replay):
+                    array.copy_(before)
+                    for output in outputs.values():
+                        output.fill_(math.nan)
+                    torch.cuda.synchronize()
+                    run()
+                    torch.cuda.synchronize()
+                    passed, message = problem.reference.check_outputs(expected, tuple(outputs.values()))
+                    wrong, runs = wrong + (not passed), runs + 1
+                    if not passed:
+                        base.say(f"WRONG late {name} [{label}] {case}: {message[:300]}")
+    base.say(f"{label}: lengths and page numbers written late, {runs} runs, {wrong} wrong")
     return int(wrong > 0)
+
+
+def again(folder: Path, label: str, problems: dict[str, Problem]) -> int:
+    """The same call gives the same bits, whichever blocks are first."""
+    kernel, problem = load(folder, problems, label), problems[problem_of(label)]
+    different = 0
+    cases = mla(32, 16, 1000), mla(32, 16, 8192), mla(31, 16, 4096), mla(64, 16, 2000), mla(32, 16, 4096, "ragged")
+    for case in cases:
+        keep: list[Any] = []
+        call = bound(kernel, case, [problem.data(case, seed=3)], problem.binding.workspace_bytes(case), keep)[0]
+        outputs = list(keep[0][1].values())
+        graph = base.capture([call] * 4)
+        call()
+        first = [output.clone() for output in outputs]
+        for _ in range(10):
+            for output in outputs:
+                output.fill_(math.nan)
+            graph.replay()
+            different += not all(torch.equal(a, b) for a, b in zip(first, outputs, strict=True))
+    base.say(f"{label}: 50 runs of 4 calls again, {different} with other bits")
+    return int(different > 0)
 
 
 def answer(kernel: Kernel, case: dict[str, Any], data: Any) -> torch.Tensor:
@@ -224,7 +247,7 @@ def main() -> int:
     gpu.need()
     problems = {name: Problem(name) for name in ("mla_decode", "mla_decode_fp8")}
     if options.what == "check":
-        return max(wrong(options.folder, label, problems) for label in options.labels for wrong in (check, late))
+        return max(wrong(options.folder, label, problems) for label in options.labels for wrong in (check, late, again))
     if options.what == "once":
         case = TIMED[int(options.cases)]
         kernel = load(options.folder, problems, options.labels[0])

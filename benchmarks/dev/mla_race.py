@@ -31,7 +31,8 @@ from energy import sustained
 
 PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3, 128, 900, "ragged", 2, 1)]
 TIMED = [*lib.TIMED["mla_decode"], lib.mla(128, 128, 8192), lib.mla(128, 64, 8192), lib.mla(1, 64, 32768),
-         lib.mla(32, 64, 8192)]
+         lib.mla(32, 64, 8192), lib.mla(8, 16, 8192), lib.mla(16, 16, 8192), lib.mla(32, 16, 8192, "ragged"),
+         lib.mla(64, 16, 8192, "ragged")]
 
 
 def builds(folder: Path, specs: list[str], nvcc: str) -> dict[str, Path]:
@@ -128,8 +129,8 @@ def accuracy(kernels: list[lib.Kernel]) -> None:
 
 
 def race(
-    kernels: list[lib.Kernel], cases: str, deadline: float, least_sets: int, least_calls: int, power: float,
-    powered: str,
+    kernels: list[lib.Kernel], cases: str, deadline: float, least_sets: int, least_calls: int, milliseconds: float,
+    power: float, powered: str,
 ) -> None:
     problem = kernels[0].problem
     binding = problem.binding
@@ -160,7 +161,7 @@ def race(
                 contestants["flash_mla"] = peer
         except Exception as error:  # noqa: BLE001 - a peer that fails is left out
             lib.say(f"flash_mla: {error}")
-        result = lib.race(contestants, 200, least_calls)
+        result = lib.race(contestants, milliseconds, least_calls)
         reference = result.get("flash_mla")
         best = min(result.values())
         say = f"{text}: {moved * 1e-3 / best:.0f} GB/s {flops * 1e-6 / best:.0f} TF | "
@@ -182,6 +183,7 @@ def main() -> int:
     parser.add_argument("--powered", default=".*", help="which of them: a pattern of 'batch,heads,tokens LABEL'")
     parser.add_argument("--sets", type=int, default=2, help="so many inputs take turns at least")
     parser.add_argument("--calls", type=int, default=1, help="a graph has so many calls at least")
+    parser.add_argument("--milliseconds", type=float, default=200, help="of a row, in five rounds or more")
     parser.add_argument("--checked", default="", help="check these labels only (a pattern); default all")
     parser.add_argument("--folder", help="where builds go, or come from when no specs are given")
     parser.add_argument("--build-only", action="store_true")
@@ -213,7 +215,8 @@ def main() -> int:
         wrong = {row["build"] for row in rows if row["wrong"]}
         lib.say(f"wrong: {sorted(wrong)}")
         accuracy(kernels)
-        race(kernels, options.cases, options.seconds, options.sets, options.calls, options.power, options.powered)
+        race(kernels, options.cases, options.seconds, options.sets, options.calls, options.milliseconds, options.power,
+             options.powered)
         lib.say(f"{lib.clocks()} | {lib.elapsed():.1f} s")
     return 1 if wrong else 0
 

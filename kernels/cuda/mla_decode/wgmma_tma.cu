@@ -39,6 +39,9 @@
 #ifndef EXPECTED_CUT
 #define EXPECTED_CUT 1  // 16 and 32 rows: a start that compares lengths with what the host expects
 #endif
+#ifndef START_PAGES
+#define START_PAGES 1   // 16 and 32 rows: pages that the start of a request counts for
+#endif
 
 #include "kernel.h"
 
@@ -70,14 +73,14 @@
 #define PAIRED_CHUNKS 1  // two chunks of equal requests of 16 rows are a cluster
 #endif
 #ifndef ONCE
-#define ONCE 1  // L2 drops pages first, but those of large calls with 64 rows: there that costs 2 to 4 %
+#define ONCE 1  // L2 drops pages first, but those of 16 and 32 rows and of large calls with 64: there that costs 2 to 4 %
 #endif
 
 namespace {
 
 template <class Shape>
 int launch_few(
-    LatentArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
+    FewArguments a, const LatentTensors& tensors, int multiprocessors, void* workspace, size_t workspace_bytes,
     void* queue) {
     const int rows = Shape::kRows, batch = a.schedule.batch;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, Shape::kLatent) - batch;
@@ -126,21 +129,18 @@ extern "C" int mla_decode(
     const int multiprocessors = ::multiprocessors(status);
     if (status != 0) return status;
 
-    auto a = call.arguments<LatentArguments>();
-    a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
     const LatentTensors tensors = {
         {q, static_cast<int>(rows * batch), Single::kWidth, 2},
         {kv_cache, num_blocks * Single::kTokens, Single::kWidth, 2}};
 #if FEW_ROWS >= 16
-    if (rows == 16) {
-        return launch_few<FewShape<1, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
+    if (rows == 16 || (FEW_ROWS >= 32 && rows == 32)) {
+        const auto few = call.arguments<FewArguments>();
+        if (rows == 32) return launch_few<FewShape<2, 2>>(few, tensors, multiprocessors, workspace, workspace_bytes, queue);
+        return launch_few<FewShape<1, 2>>(few, tensors, multiprocessors, workspace, workspace_bytes, queue);
     }
 #endif
-#if FEW_ROWS >= 32
-    if (rows == 32) {
-        return launch_few<FewShape<2, 2, ONCE != 0>>(a, tensors, multiprocessors, workspace, workspace_bytes, queue);
-    }
-#endif
+    auto a = call.arguments<LatentArguments>();
+    a.row_tiles = static_cast<int>(ceil_div<long long>(rows, Single::kRows));
 #if PAIRS
     using Pair = LatentShape<2, ONCE != 0>;
     if (a.row_tiles % 2 == 0) {

@@ -4,6 +4,7 @@
 #pragma once
 
 __device__ __forceinline__ void compute_now(int& value) { asm volatile("" : "+r"(value)); }
+__device__ __forceinline__ void compute_now(unsigned& value) { asm volatile("" : "+r"(value)); }
 __device__ __forceinline__ void compute_now(float& value) { asm volatile("" : "+f"(value)); }
 
 template <class T>

@@ -286,19 +286,24 @@ struct DecodeParts {
         const int request = static_cast<int>(row / rows_per_request), in_request = static_cast<int>(row % rows_per_request);
         int before;
         const DecodeCut cut = schedule.cut(lane, request, before);
-        return of(request, in_request, cut, before);
+        return list(request, in_request, groups(request, cut, before));
     }
 
-    /// The same where the cut is known, and where the request starts.
-    __device__ __forceinline__ PartList of(int request, int in_request, const DecodeCut& cut, int before) const {
+    /// The groups with parts of a request, where the cut is known and where on the line the request starts; none where nothing
+    /// is left to merge.
+    __device__ __forceinline__ KvRange groups(int request, const DecodeCut& cut, int before) const {
         const int first = before / cut.chunk, last = (before + schedule.steps(request) + cut.start - 1) / cut.chunk;
-        const long long pitch = rows_per_request;
         const bool merged = first == last || (cut.shares != 0 && schedule.gathered != 0);
-        return {merged ? 0 : last - first + 1, (schedule.groups + request) * pitch + in_request, first * pitch + in_request,
+        return {first, merged ? first : last + 1};
+    }
+    __device__ __forceinline__ PartList list(int request, int in_request, const KvRange& groups) const {
+        const long long pitch = rows_per_request;
+        return {groups.end - groups.begin, (schedule.groups + request) * pitch + in_request, groups.begin * pitch + in_request,
                 pitch};
     }
 
-    /// Calls `each(request)` for every request with `least` parts or more, in order. All lanes of all warps call it together.
+    /// Calls `each(request, where it starts on the line)` for every request with `least` parts or more, in order. All lanes of all
+    /// warps call it together.
     template <class Each>
     __device__ __forceinline__ void for_long(int least, int lane, const DecodeCut& cut, Each each) const {
         int start = 0;
@@ -315,7 +320,10 @@ struct DecodeParts {
             const int from = start + behind - cost, to = start + behind - 1;
             start += __shfl_sync(0xffffffffu, behind, 31);
             unsigned found = __ballot_sync(0xffffffffu, cost > 0 && to / cut.chunk - from / cut.chunk + 1 >= least);
-            for (; found != 0; found &= found - 1) each(first + __ffs(static_cast<int>(found)) - 1);
+            for (; found != 0; found &= found - 1) {
+                const int at = __ffs(static_cast<int>(found)) - 1;
+                each(first + at, __shfl_sync(0xffffffffu, from, at));
+            }
         }
     }
 };

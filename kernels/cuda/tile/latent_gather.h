@@ -78,6 +78,8 @@ struct LatentGather {
         float2* const totals = reinterpret_cast<float2*>(scratch + kTotals);
         float* const sums = reinterpret_cast<float*>(scratch + kSums);
         const int part_bytes = a.shares.strips * LatentParts::kStripBytes;
+        ask_notes(open, notes, parts, first_strip, strips, pitch, part_bytes);
+        cp_async_commit();   // weights are worked out while codes are on their way
         // A warp has every kWarps-th unit, or, of fewer units, one with some of the parts.
         const int spread = count > 4 ? 3 : count > 2 ? 2 : count - 1, slots = 1 << spread, sharers = kWarps >> spread;
         const int slot = warp & (slots - 1), sharer = warp >> spread;
@@ -99,20 +101,11 @@ struct LatentGather {
 #pragma unroll 2
             for (; to < end; to += to_step, from += from_step) cp_async_16(to, from, true);
         }
-#pragma unroll 1
-        for (int strip = 0; strip < strips; ++strip) {   // two rows' notes at a time
-            const int two = thread % 16, offset = (first_strip + strip) * LatentParts::kStripBytes + LatentParts::kNotes + two * 16;
-            const uint32_t to = shared_address(notes) + (strip * 32 + two * 2) * 8;
-#pragma unroll 1
-            for (int s = thread / 16; s < parts; s += kThreads / 16) {
-                const uint8_t* const from = s == 0 ? open.start : open.rest + static_cast<long long>(s) * part_bytes;
-                cp_async_16(to + s * pitch * 8, from + offset, true);
-            }
-        }
         cp_async_commit();
-        cp_async_wait<0>();
+        cp_async_wait<1>();
         barrier();
         weigh(notes, totals, parts, strips, pitch);
+        cp_async_wait<0>();
         barrier();
 
         const int row = tile_row + 16 * first_strip;
@@ -158,6 +151,21 @@ struct LatentGather {
             }
         }
         barrier();
+    }
+
+    /// Ask for the notes of all parts, two rows' at a time.
+    __device__ __forceinline__ void ask_notes(
+        const OpenPart& open, float2* notes, int parts, int first_strip, int strips, int pitch, int part_bytes) const {
+#pragma unroll 1
+        for (int strip = 0; strip < strips; ++strip) {
+            const int two = thread % 16, offset = (first_strip + strip) * LatentParts::kStripBytes + LatentParts::kNotes + two * 16;
+            const uint32_t to = shared_address(notes) + (strip * 32 + two * 2) * 8;
+#pragma unroll 1
+            for (int s = thread / 16; s < parts; s += kThreads / 16) {
+                const uint8_t* const from = s == 0 ? open.start : open.rest + static_cast<long long>(s) * part_bytes;
+                cp_async_16(to + s * pitch * 8, from + offset, true);
+            }
+        }
     }
 
     /// Turn the notes of each row, reference and two sums, into the weight of its codes in each part, and totals: 1 / sum, LSE.

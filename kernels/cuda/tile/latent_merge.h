@@ -3,8 +3,9 @@
 //
 // A block has rows of one request and works out once where its parts lie, while the parts are still computed. Where parts are
 // few, a warp merges 128 or 256 columns of a row; where they are many, a block merges 32, 64 or 128 columns, and its lanes share
-// the parts. Both ask for the parts' outputs before they know their weights, so that one delay of memory covers both. The launch
-// chooses by how many parts a request has on average; where that is few, a long request among short ones goes to all blocks.
+// the parts (tile/latent_merge_many.h). Both ask for the parts' outputs before they know their weights, so that one delay of memory
+// covers both. The launch chooses by how many parts a request has on average; where that is few, a long request among short ones
+// goes to all blocks, before their own: one after the other where there are several, so that it must be long indeed.
 //
 // A block without anything to merge ends at once; the first one always waits for the parts' kernel, since the launch behind
 // this one counts on both being complete.
@@ -13,30 +14,21 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "ceil_div.h"
 #include "online_softmax.h"
+#include "ptx/compute_now.h"
 #include "ptx/exp2.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mma_16bit.h"
 #include "tile/decode_rows.h"
 #include "tile/decode_schedule.h"
+#include "tile/latent_merge_many.h"
 #include "tile/launch_cluster.h"
 #include "tile/wgmma_latent_shape.h"
 
-struct LatentMerge {
-    PageSchedule schedule;
-    SplitWorkspace parts;
-    uint8_t* o;   // as in LatentArguments
-    float* lse;
-    int queries, heads;
-    int blocks;   // of a request
-    bool paired = false;   // nothing is left to merge where requests are as expected
-};
-
-constexpr int kLongList = 8;  // parts that are many; no more than a warp has lanes
-
-__device__ __forceinline__ void add_weighted(float4& sum, float weight, const float4& x) {
-    sum = make_float4(sum.x + weight * x.x, sum.y + weight * x.y, sum.z + weight * x.z, sum.w + weight * x.w);
-}
+constexpr int kMostGroups = 512;  // chunks of a batch are fewer
+constexpr int kLongList = 8;      // parts of a row, on average, that are many
+constexpr int kLongestFew = 16;   // parts of one request that are many beside requests of few; no more than a warp has lanes
 
 /// Four columns of a row, and, from the first of them, its LSE.
 __device__ __forceinline__ void store_merged(
@@ -49,18 +41,7 @@ __device__ __forceinline__ void store_merged(
     a.lse[index] = total.lse(kLog2E);
 }
 
-__device__ __forceinline__ float warp_maximum(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffffu, x, step));
-    return x;
-}
-__device__ __forceinline__ float warp_sum(float x) {
-#pragma unroll
-    for (int step = 16; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffffu, x, step);
-    return x;
-}
-
-/// Few parts, fewer than kLongList: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
+/// Few parts, fewer than kLongestFew: a warp for each 128 kVectors columns of a row. `list` has the parts of row 0.
 template <int kVectors, int kWarps>
 __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int share, const PartList& list) {
     constexpr int kSegment = 128 * kVectors, kSegments = 512 / kSegment;
@@ -106,95 +87,16 @@ __device__ __forceinline__ void merge_few(const LatentMerge& a, int request, int
     }
 }
 
-/// Many parts: a block for each 4 kLanes columns of a row. So many lanes have a part, others the next one; each asks for kFirst
-/// of its parts at once. `share` of `sharing` blocks.
-template <int kLanes, int kWarps, int kFirst>
-__device__ __forceinline__ void merge_many(
-    const LatentMerge& a, int request, int share, int sharing, const PartList& list) {
-    constexpr int kSegment = 4 * kLanes, kSegments = 512 / kSegment;
-    constexpr int kSharers = kWarps * 32 / kLanes;  // of the parts
-    constexpr int kMost = 512;                      // parts of a row
-    __shared__ float weights[kMost];
-    __shared__ float reduced[2][kWarps];
-    __shared__ float4 shares[kWarps][kLanes];
-    const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
-    const int sharer = thread / kLanes, items = a.queries * a.heads * kSegments;
-#pragma unroll 1
-    for (int item = share; item < items; item += sharing) {
-        const int row = item / kSegments, column = item % kSegments * kSegment + thread % kLanes * 4;
-        const auto load = [&](int s) {
-            return *reinterpret_cast<const float4*>(a.parts.o + (list.row(s) + row) * 512 + column);
-        };
-        float4 first[kFirst];
-#pragma unroll
-        for (int i = 0; i < kFirst; ++i) {
-            const int s = sharer + i * kSharers;
-            if (s < list.count) first[i] = load(s);
-        }
-        float largest = -INFINITY;
-#pragma unroll 1
-        for (int s = thread; s < list.count; s += kWarps * 32) {
-            weights[s] = a.parts.lse[list.row(s) + row];
-            largest = fmaxf(largest, weights[s]);
-        }
-        largest = warp_maximum(largest);
-        if (lane == 0) reduced[0][warp] = largest;
-        __syncthreads();
-        SoftmaxRow total{-INFINITY, 0.0f};
-#pragma unroll
-        for (int w = 0; w < kWarps; ++w) total.maximum = fmaxf(total.maximum, reduced[0][w]);
-        const float shift = total.shift(kLog2E);
-        float sum_of_weights = 0.0f;
-#pragma unroll 1
-        for (int s = thread; s < list.count; s += kWarps * 32) {
-            weights[s] = Exp2()(weights[s] * kLog2E - shift);
-            sum_of_weights += weights[s];
-        }
-        sum_of_weights = warp_sum(sum_of_weights);
-        if (lane == 0) reduced[1][warp] = sum_of_weights;
-        __syncthreads();
-#pragma unroll
-        for (int w = 0; w < kWarps; ++w) total.sum += reduced[1][w];
-        const float inverse = total.inverse();
-
-        // Where a part saw no key, its output was never written, and may be anything.
-        float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-#pragma unroll
-        for (int i = 0; i < kFirst; ++i) {
-            const int s = sharer + i * kSharers;
-            const float weight = s < list.count ? weights[s] : 0.0f;
-            if (weight != 0.0f) add_weighted(sum, weight, first[i]);
-        }
-#pragma unroll 2
-        for (int s = sharer + kFirst * kSharers; s < list.count; s += kSharers) {
-            if (weights[s] != 0.0f) add_weighted(sum, weights[s], load(s));
-        }
-        // Between the sharers of a warp, then between warps.
-#pragma unroll
-        for (int step = kLanes; step < 32; step *= 2) {
-            sum.x += __shfl_xor_sync(0xffffffffu, sum.x, step);
-            sum.y += __shfl_xor_sync(0xffffffffu, sum.y, step);
-            sum.z += __shfl_xor_sync(0xffffffffu, sum.z, step);
-            sum.w += __shfl_xor_sync(0xffffffffu, sum.w, step);
-        }
-        if (lane < kLanes) shares[warp][lane] = sum;
-        __syncthreads();
-        if (thread < kLanes) {
-            for (int other = 1; other < kWarps; ++other) add_weighted(sum, 1.0f, shares[other][lane]);
-            const float4 scaled = make_float4(sum.x * inverse, sum.y * inverse, sum.z * inverse, sum.w * inverse);
-            store_merged(a, request, row, column, scaled, total);
-        }
-        __syncthreads();
-    }
-}
-
 /// A warp has 128 or 256 columns, a block 64, 32 or 128.
 enum class MergeForm { kNarrow, kWide, kMany, kMost, kRows };
 
+constexpr bool merges_few(MergeForm form) { return form == MergeForm::kNarrow || form == MergeForm::kWide; }
 constexpr int merge_warps(MergeForm form) { return form == MergeForm::kRows ? 8 : 4; }
+/// Blocks of a multiprocessor.
+constexpr int merge_blocks(MergeForm form) { return form == MergeForm::kRows ? 4 : 6; }
 
 template <MergeForm form>
-__global__ void __launch_bounds__(merge_warps(form) * 32, form == MergeForm::kRows ? 4 : 6)
+__global__ void __launch_bounds__(merge_warps(form) * 32, merge_blocks(form))
 merge_latent(const __grid_constant__ LatentMerge a) {
     constexpr int kWarps = merge_warps(form);
     grid_dependency_release();
@@ -208,42 +110,52 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
     int before;
     const DecodeCut cut = a.schedule.cut(lane, request, before);
-    if constexpr (form == MergeForm::kNarrow || form == MergeForm::kWide) {
-        parts.for_long(kLongList, lane, cut, [&](int other) {
-            const PartList its = parts.of(static_cast<long long>(other) * rows, lane);
-            grid_dependency_wait();
-            merge_many<16, kWarps, 2>(a, other, block, static_cast<int>(gridDim.x), its);
+    if constexpr (merges_few(form)) {
+        constexpr int kVectors = form == MergeForm::kWide ? 2 : 1;
+        // This block's own request, worked out before anything waits: the first group, and above it how many parts.
+        const KvRange groups = parts.groups(request, cut, before);
+        int own = groups.begin + (groups.end - groups.begin) * kMostGroups;
+        compute_now(own);
+        // Long requests go to blocks without rows of their own first.
+        const int with_rows = ceil_div(rows * (4 / kVectors), kWarps), spare = max(a.blocks - with_rows, 0), busy = a.blocks - spare;
+        const int position = share >= busy ? request * spare + share - busy : a.schedule.batch * spare + request * busy + share;
+        parts.for_long(kLongestFew, lane, cut, [&](int other, int start) {
+            const PartList its = parts.list(other, 0, parts.groups(other, cut, start));
+            ManyParts<8, kWarps, 6>{a, its, other}.merge(position, static_cast<int>(gridDim.x));
         });
-        const PartList list = parts.of(request, 0, cut, before);
         if (block == 0) grid_dependency_wait();
-        if (list.count == 0 || list.count >= kLongList) return;
+        const int count = own / kMostGroups, first = own % kMostGroups;
+        if (count == 0 || count >= kLongestFew) return;
         grid_dependency_wait();
-        merge_few<form == MergeForm::kWide ? 2 : 1, kWarps>(a, request, share, list);
+        merge_few<kVectors, kWarps>(a, request, share, parts.list(request, 0, {first, first + count}));
     } else {
-        const PartList list = parts.of(request, 0, cut, before);
-        if (list.count == 0 && block != 0) return;
-        grid_dependency_wait();
+        const PartList list = parts.list(request, 0, parts.groups(request, cut, before));
+        if (block == 0 && list.count == 0) grid_dependency_wait();
         if (list.count == 0) return;
         constexpr int kLanes = form == MergeForm::kMany ? 16 : form == MergeForm::kMost ? 8 : 32;
-        merge_many<kLanes, kWarps, form == MergeForm::kRows ? 3 : 5>(a, request, share, a.blocks, list);
+        constexpr int kFirst = form == MergeForm::kMany ? 5 : form == MergeForm::kMost ? 8 : 3;
+        ManyParts<kLanes, kWarps, kFirst>{a, list, request}.merge(share, a.blocks);
     }
 }
 
-/// Launch the merge of a batch cut into a.schedule.groups chunks, fewer than 512. Returns 0 or the runtime's error.
-inline int launch_latent_merge(LatentMerge a, int multiprocessors, bool early, void* queue) {
+template <MergeForm form>
+int launch_merge(LatentMerge a, int multiprocessors, int blocks, bool early, void* queue) {
+    a.blocks = std::min(std::max(1, merge_blocks(form) * multiprocessors / a.schedule.batch), blocks);   // that run at a time
+    return launch_cluster(merge_latent<form>, a.schedule.batch * a.blocks, merge_warps(form) * 32, 1, 0, early, queue, a);
+}
+
+/// Launch the merge of a batch cut into a.schedule.groups chunks, fewer than kMostGroups. Returns 0 or the runtime's error.
+inline int launch_latent_merge(const LatentMerge& a, int multiprocessors, bool early, void* queue) {
     const int batch = a.schedule.batch, rows = a.queries * a.heads;
     const int parts = a.schedule.groups / batch + 1;  // of a row, about
     const long long all_rows = static_cast<long long>(batch) * rows;
-    const auto launch = [&](void (*kernel)(LatentMerge), int warps, int blocks) {
-        const int most = std::max(1, (warps == 8 ? 4 : 6) * multiprocessors / batch);  // that run at a time
-        a.blocks = std::min(most, blocks);
-        return launch_cluster(kernel, batch * a.blocks, warps * 32, 1, 0, early, queue, a);
-    };
     if (parts >= kLongList) {
-        if (all_rows >= 128) return launch(merge_latent<MergeForm::kRows>, 8, rows * 4);
-        if (all_rows >= 64) return launch(merge_latent<MergeForm::kMany>, 4, rows * 8);
-        return launch(merge_latent<MergeForm::kMost>, 4, rows * 16);
+        if (all_rows >= 128) return launch_merge<MergeForm::kRows>(a, multiprocessors, rows * 4, early, queue);
+        if (all_rows >= 64) return launch_merge<MergeForm::kMany>(a, multiprocessors, rows * 8, early, queue);
+        return launch_merge<MergeForm::kMost>(a, multiprocessors, rows * 16, early, queue);
     }
-    if (all_rows < 2048) return launch(merge_latent<MergeForm::kNarrow>, 4, rows);
-    return launch(merge_latent<MergeForm::kWide>, 4, ceil_div(rows, 2));
+    // Narrow: a block has one row. Where not every row gets one, half of the warps have all rows, and the other blocks none.
+    const bool room = rows <= std::max(1, merge_blocks(MergeForm::kNarrow) * multiprocessors / batch);
+    if (all_rows < 2048 && room) return launch_merge<MergeForm::kNarrow>(a, multiprocessors, rows, early, queue);
+    return launch_merge<MergeForm::kWide>(a, multiprocessors, rows, early, queue);
 }

@@ -15,7 +15,6 @@
 #include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
 #include "ptx/tma_3d.h"
-#include "ptx/tma_hint.h"
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_latent_few_consume.h"
 #include "tile/wgmma_latent_few_pair.h"
@@ -26,10 +25,9 @@
 /// expected.
 template <class Shape>
 __device__ __forceinline__ bool produce_few(
-    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a, int part,
+    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const FewArguments& a, int part,
     int lane) {
     uint32_t tile = 0;  // so many so far
-    const uint64_t policy = policy_evict_first();
     const int first = part * Shape::kPartPanels;
     QueryTurn turn = {Shape::kQueryBuffers};
     DecodePiece piece = {};
@@ -61,11 +59,7 @@ __device__ __forceinline__ bool produce_few(
             if (lane == 0) {
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
-                if constexpr (Shape::kOnce) {
-                    tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first, policy);
-                } else {
-                    tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first);
-                }
+                tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first);
             }
             numbers.pass(page);
         }
@@ -77,7 +71,7 @@ __device__ __forceinline__ bool produce_few(
 template <class Shape>
 __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     const __grid_constant__ TensorMap queries, const __grid_constant__ TensorMap cache,
-    const __grid_constant__ LatentArguments a) {
+    const __grid_constant__ FewArguments a) {
     uint8_t* const start = swizzled_shared();
     const FewMemory<Shape> memory = {start, shared_address(start)};
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;

@@ -25,7 +25,7 @@ struct FewConsumer {
     static constexpr int kChains = 2;  // sums of products a page's scores consist of
 
     const FewMemory<Shape>& memory;
-    const LatentArguments& a;
+    const FewArguments& a;
     int group, warp, lane;
 
     using Output = float[Shape::kValuePanels][8];

@@ -16,7 +16,7 @@
 template <class Shape>
 struct FewPair {
     const FewMemory<Shape>& memory;
-    const LatentArguments& a;
+    const FewArguments& a;
     int thread;   // of 256
 
     /// When both blocks' halves are there; the other's are read when this returns.

@@ -9,11 +9,10 @@
 #include "tile/wgmma_latent_shape.h"
 
 /// kRowTiles: 1 for 16 rows, which both warpgroups have, of pages in turns; 2 for 32, 16 to each warpgroup, of all pages.
-/// kStages: pages in shared memory. kOnce: whether L2 is told to drop pages first.
-template <int kRowTiles_, int kStages_, bool kOnce_>
+/// kStages: pages in shared memory.
+template <int kRowTiles_, int kStages_>
 struct FewShape {
     static constexpr int kRowTiles = kRowTiles_, kStages = kStages_;
-    static constexpr bool kOnce = kOnce_;
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 16 * kRowTiles, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64, kValuePanels = kLatent / 64;

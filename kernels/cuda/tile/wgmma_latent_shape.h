@@ -15,16 +15,18 @@
 #define START_PAGES 2  // a tunable of the kernel file
 #endif
 
-/// Steps of the schedule are whole pages.
+/// Steps of schedules are whole pages. WideSchedule: of 64 rows and more.
 using PageSchedule = DecodeScheduleOf<64, START_PAGES, 1>;
+using WideSchedule = DecodeScheduleOf<64, 2, 1>;
 
-struct LatentArguments {
+template <class Schedule>
+struct LatentArgumentsOf {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576] bf16
     const uint8_t* cache;    // [num_blocks, 64, 576] bf16
     const int* block_table;  // [batch, max_blocks]
     uint8_t* o;              // [batch, seqlen_q, heads, 512] bf16
     float* lse;              // [batch, heads, seqlen_q]
-    PageSchedule schedule;
+    Schedule schedule;
     SplitWorkspace parts;  // rows as DecodeParts orders them; 16 and 32 rows
     LatentParts shares;    // more rows
     bool paired;           // 16 rows: the blocks of requests that are as expected are clusters of two, which need no parts
@@ -36,6 +38,9 @@ struct LatentArguments {
     float scale;  // softmax_scale * log2(e)
     TensorMap rotary;  // the cache; with Shape::kRotaryApart [batch, tokens of max_blocks pages, 64] bf16, as one matrix
 };
+
+using LatentArguments = LatentArgumentsOf<WideSchedule>;
+using FewArguments = LatentArgumentsOf<PageSchedule>;   // 16 and 32 rows
 
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kOnce: whether L2 is
 /// told to drop pages first.

@@ -60,7 +60,8 @@ def test_it_matches_the_reference(mla, size):
     (case(4, 16, 700, "mixed"), 8, True),    # chunks cut requests, an empty one among them
     (case(34, 16, 40, "mixed"), 4, True),    # chunks of many requests, more than a warp has lanes
     (case(3, 64, 700, "ragged"), 5, False),
-    (case(2, 16, 570, "mixed"), 13, False),  # one request in many parts, where the average has few
+    (case(2, 16, 570, "mixed"), 13, False),  # one request of more parts than its batch has on average
+    (case(4, 16, 1030, "mixed"), 27, False),  # in so many that all blocks of the merge share them
 ], ids=name)
 def test_it_cuts_the_line_of_pages(mla, size, processors, together):
     mla.check(size, processors=processors, workspace_bytes=space(size, processors))

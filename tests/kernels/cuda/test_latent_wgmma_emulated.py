@@ -176,7 +176,7 @@ def test_equal_requests_shorter_than_their_table(shipped, length, processors):
 
 
 def test_equal_requests_are_cut_between_them_only(shipped):
-    size = case(6, 16, 640)                  # 12 steps each; 4 chunks of 18, or 3 of 24
+    size = case(6, 16, 640)                  # 11 steps each; 4 chunks of 17, or 3 of 22
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
     uncut = shipped.run(size, data)
     for processors, same in ((4, False), (6, True)):
@@ -185,23 +185,42 @@ def test_equal_requests_are_cut_between_them_only(shipped):
         assert shipped.used_workspace != same
 
 
-@pytest.mark.parametrize(("lengths", "heads", "queries", "processors"), [
-    ([1, 64 * 80 - 3, 63] + [0, 64, 1, 64] * 4, 16, 1, 132),      # 82 parts, the first two without a token
-    ([100, 64 * 25 + 1, 64, 0, 1, 64 * 14, 64 * 12, 0], 16, 2, 50),   # 32 rows; of 14, 8 and 7 parts
-    ([1, 64 * 12 + 1, 0, 200], 64, 1, 20),                        # merged by the blocks that have the parts
-], ids=["16 rows", "32 rows", "64 rows"])
-def test_long_requests_among_short_ones(shipped, lengths, heads, queries, processors):
+def check_lengths(mla, lengths, heads, queries, processors):
     """Requests have few parts on average, as which their merge is launched: all its blocks share the long ones."""
     size = case(len(lengths), heads, max(lengths), "uniform", queries, queries - 1)
     assert processors // len(lengths) + 1 < 8
-    data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+    data = mla.reference.generate_input(**size, seed=5, device="cpu")
     data[3].copy_(torch.tensor(lengths))
     for table, length in zip(data[2], lengths, strict=True):
         for number, page in enumerate(table.tolist()):
             data[1][page, max(0, min(64, length - 64 * number)):] = torch.nan
-    found = shipped.run(size, data, processors=processors, workspace_bytes=1 << 23)
-    passed, message = shipped.reference.check_implementation(data, tuple(found))
+    found = mla.run(size, data, processors=processors, workspace_bytes=1 << 23)
+    passed, message = mla.reference.check_implementation(data, tuple(found))
     assert passed, message
+    assert mla.used_workspace
+
+
+SPARE = [64, 64 * 64 + 5, 1, 0, 64, 64, 1, 0, 2, 3, 4, 64], 16, 1, 24   # 17 parts; 4 of 12 merging blocks have no rows
+
+
+@pytest.mark.parametrize(("lengths", "heads", "queries", "processors"), [
+    ([1, 64 * 80 - 3, 63] + [0, 64, 1, 64] * 4, 16, 1, 132),      # 81 parts, the first without a token
+    SPARE,
+    ([100, 64 * 52 + 1, 64, 0, 1, 64 * 50, 64 * 20, 0], 16, 2, 50),   # 32 rows; of 18, 18 and 8 parts
+    ([1, 64 * 12 + 1, 0, 200], 64, 1, 20),                        # merged by the blocks that have the parts
+], ids=["16 rows", "16 rows, idle blocks", "32 rows", "64 rows"])
+def test_long_requests_among_short_ones(shipped, lengths, heads, queries, processors):
+    check_lengths(shipped, lengths, heads, queries, processors)
+
+
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(1, 16, 64 * 280), 141),           # 16 rows, 140 parts: more than are asked for at once
+    (case(5, 16, 700, "mixed"), 40),         # 80 rows
+    (case(4, 16, 900, "ragged", 2, 1), 32),  # 128 rows
+], ids=name)
+def test_many_parts_of_every_request(shipped, size, processors):
+    assert processors // size["batch"] + 1 >= 8
+    shipped.check(size, processors=processors, workspace_bytes=1 << 23)
     assert shipped.used_workspace
 
 
@@ -244,6 +263,8 @@ FAULTS = {
     "shares: those of someone who left": Fault(
         "tile/latent_parts.h", "now < kLeft ? kOwnShare : kAllShares",
         "now < kLeft || FAULT ? kOwnShare : kAllShares"),
+    "shares: notes before they are there": Fault("tile/latent_gather.h", "cp_async_wait<1>();"),
+    "shares: codes before they are there": Fault("tile/latent_gather.h", "cp_async_wait<0>();"),
     "shares: counts are not set back": Fault("tile/latent_parts.h", "if (done(last) == parts - 1) *at = 0;"),
 }
 FEW_FAULTS = {
@@ -267,8 +288,14 @@ FEW_FAULTS = {
         "tile/latent_merge.h", "if (factor != 0.0f) add_weighted(sum[v], factor, x[s][v]);",
         "if (s0 + s < list.count) add_weighted(sum[v], factor, x[s][v]);"),
     "merge of many parts: outputs that were never written": Fault(
-        "tile/latent_merge.h", "if (weight != 0.0f) add_weighted(sum, weight, first[i]);",
-        "if (s < list.count) add_weighted(sum, weight, first[i]);"),
+        "tile/latent_merge_many.h", "if (factor != 0.0f) add_weighted(sum, factor, x[i]);",
+        "if (s0 + i * kSharers + sharer < list.count) add_weighted(sum, factor, x[i]);"),
+    "merge of many parts: the part that starts the request": Fault(
+        "tile/latent_merge_many.h", "(k == 0 && s == 0 ? start : rest_lse",
+        "(k == 0 && s == 0 && !FAULT ? start : rest_lse"),
+    "merge of a long request: nobody has the items of blocks without rows": Fault(
+        "tile/latent_merge.h", "a.schedule.batch * spare + request * busy + share",
+        "(FAULT ? block : a.schedule.batch * spare + request * busy + share)"),
 }
 
 
@@ -284,6 +311,8 @@ def built(kernels, folder, few, heads):
             "merge": (4, 700, 8), "share": (4, 700, 8)}.get(fault[:5], (2, 500, 4))
         if fault.startswith("merge of many"):
             batch, tokens, processors = 2, 1500, 60
+        if fault.startswith("merge of a long"):
+            check_lengths(kernel, *SPARE)
         if fault.startswith("cluster"):
             kernel.check(case(2, 16, 640), processors=4, workspace_bytes=1 << 22)
         for eager in (False, True):
