@@ -36,6 +36,9 @@ constexpr int kSumBarrier = 5;     // + group: its sums
 constexpr int kStoredBarrier = 8;  // + 0 or 1: a part is stored
 constexpr int kTurnBarrier = 11;   // warpgroup 1's scores have been started
 
+#ifndef WAIT_FORM
+#define WAIT_FORM 0
+#endif
 template <class Shape, int group>
 struct LatentConsumer {
     const LatentMemory<Shape>& memory;
@@ -216,6 +219,7 @@ struct LatentConsumer {
             }
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
+#if WAIT_FORM == 0
             if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
                 if constexpr (group == 1) {
                     wgmma_wait_alone<0>();
@@ -223,11 +227,29 @@ struct LatentConsumer {
                 }
                 rescale(out, factor);
             }
+#elif WAIT_FORM == 1 || WAIT_FORM == 3
+            if constexpr (group == 1) {
+                wgmma_wait<0>();
+                wgmma_results(out);
+                if (WAIT_FORM == 3) release(0, 1);
+            }
+            if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) rescale(out, factor);
+#elif WAIT_FORM == 2
+            if constexpr (group == 1) {
+                if (named_barrier_any(kOwnBarrier + group, 128, factor[0] != 1.0f || factor[1] != 1.0f)) {
+                    wgmma_wait<0>();
+                    wgmma_results(out);
+                    rescale(out, factor);
+                }
+            } else {
+                if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) rescale(out, factor);
+            }
+#endif
             if constexpr (group == 0) {
                 if (own + 1 < pages) named_barrier_sync(kTurnBarrier, 256);
             }
             multiply(out, p, group);
-            if constexpr (group == 1) {
+            if constexpr (group == 1 && WAIT_FORM != 3) {
                 wgmma_wait<1>();
                 release(0, 1);
             }
