@@ -2,7 +2,7 @@
 """Packed submissions under compute-sanitizer, and timed beside the tree's builds, on a machine with an NVIDIA GPU.
 
     python benchmarks/dev/check_packed.py [--only REGEX] [--sanitize] [--speed] [--cases 4] [--case GLOB] [--jobs 12]
-        [--tools memcheck,racecheck,synccheck] [--seconds 100] [--folder DIR]
+        [--tools memcheck,racecheck,synccheck] [--seconds 100] [--folder DIR] [-D NAME=VALUE]
 
 Packs every CUDA kernel whose name (problem/variant) matches, stages it beside its problem as a leaderboard would and
 builds it once. ``--sanitize`` then calls it on test cases (every n-th, at most ``--cases`` of them; ``--case`` chooses
@@ -56,7 +56,7 @@ def kernel_names(text: str) -> list[str]:
     return sorted(set(KERNEL.findall(plain)))
 
 
-def prepared(names: list[str], home: Path) -> dict[str, Path]:
+def prepared(names: list[str], home: Path, tunables: list[str]) -> dict[str, Path]:
     """name -> folder with the problem's files and the packed file, built; folders that are there stay as they are."""
     from submissions.stage import stage
 
@@ -67,7 +67,8 @@ def prepared(names: list[str], home: Path) -> dict[str, Path]:
         folder.mkdir(parents=True)
         packed = home / f"{folder.name}.py"
         # A made-up leaderboard: the real one of amd_fp8_mm, say, has no NVIDIA GPU.
-        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any", "-o", str(packed)],
+        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any", "-o", str(packed),
+                        *(word for tunable in tunables for word in ("-D", tunable))],
                        cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         stage(ROOT / "problems" / name.split("/")[0], packed, folder)
 
@@ -320,6 +321,8 @@ def main() -> int:
     parser.add_argument("--only", default=".")
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("-D", dest="tunables", metavar="NAME=VALUE", action="append", default=[],
+                        help="a tunable's value in the packed files; repeatable")
     parser.add_argument("--cases", type=int, default=4)
     parser.add_argument("--case", metavar="GLOB", action="append", help="only cases whose name matches; repeatable")
     parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 1))
@@ -345,7 +348,7 @@ def main() -> int:
         gpu.need()
     with tempfile.TemporaryDirectory() as home:
         begin = time.monotonic()
-        folders = prepared(names, options.folder or Path(home))
+        folders = prepared(names, options.folder or Path(home), options.tunables)
         print(f"{len(folders)} packed and built in {time.monotonic() - begin:.0f} s", flush=True)
         bad = sanitize(folders, options) if options.sanitize else 0
         bad += speed(folders, options) if options.speed else 0
