@@ -171,6 +171,10 @@ def sanitize(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
                                                 *filters, sys.executable, __file__, "--child", str(folder),
                                                 "--case", repr(case)]))
 
+    if not work:
+        print(f"no test case below {HEAVY / 1e9:.0f} GFLOP has a name that matches {options.case}")
+        return 1
+
     def run(item: tuple[str, str, dict[str, Any], list[str]]) -> tuple[str, str]:
         left = options.seconds - (time.monotonic() - begin)
         if left < 5:
@@ -242,8 +246,12 @@ def race_builds(folder: str, name: str, options: argparse.Namespace) -> int:
     library = ctypes.CDLL(str(built.path))
     tree = getattr(library, submission.SYMBOL)
     tree.argtypes, tree.restype = packed.argtypes, packed.restype
+    cases = chosen(cases_of(name, "benchmarks"), options)
+    if not cases:
+        print(f"{name}: no benchmark case has a name that matches {options.case}")
+        return 1
     other = 0
-    for case in chosen(cases_of(name, "benchmarks"), options):
+    for case in cases:
         sets = [reference.generate_input(**case)]
         size = sum(item.numel() * item.element_size() for item in sets[0] if isinstance(item, torch.Tensor))
         for seed in range(min(24, CACHE // size + 1)):

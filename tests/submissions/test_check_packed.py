@@ -74,6 +74,13 @@ def test_cases_are_chosen_by_name_before_they_are_thinned_out(script):
     assert script.chosen(cases, Namespace(case=None, cases=2)) == [cases[0], cases[5]]
 
 
+def test_cases_that_nothing_matches_are_no_success(script, tmp_path, capsys):
+    (tmp_path / "submission.py").write_text("")
+    options = Namespace(case=["batch=7*"], cases=4, tools="synccheck")
+    assert script.sanitize({"fp8_gemm/wgmma_tma": tmp_path}, options) == 1
+    assert "matches ['batch=7*']" in capsys.readouterr().out
+
+
 def test_answers_are_compared_as_bytes(script):
     nan = torch.full((2,), float("nan"))
     for answer in (nan, (nan, torch.ones(2))):
