@@ -246,7 +246,8 @@ FAULTS = {
         "tile/wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
     "references rise: a product is still under way": Fault(
-        "tile/wgmma_latent_consume.h", "wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
+        "tile/wgmma_latent_consume.h",
+        "wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
         "if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
     "references rise: one warp waits alone": Fault(
         "tile/wgmma_latent_consume.h", "factor[1] != 1.0f)) rescale(out, factor);",
