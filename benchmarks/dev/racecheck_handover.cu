@@ -3,7 +3,7 @@
 //
 //     nvcc -O3 -lineinfo -gencode arch=compute_90a,code=sm_90a -Ikernels/cuda -Ikernels/common -o racecheck_handover \
 //         benchmarks/dev/racecheck_handover.cu
-//     for form in 0 1 2 3 4 5 6; do compute-sanitizer --tool racecheck ./racecheck_handover $form; done
+//     for form in 0 1 2 3 4 5 6 7; do compute-sanitizer --tool racecheck ./racecheck_handover $form; done
 //
 // Two warpgroups exchange 128 numbers each, eight times, ordered by named barriers of 256 threads; a third warpgroup of the block
 // ends at once.
@@ -14,15 +14,15 @@
 //   3  as 1, with blocks in clusters of two
 //   4  as 1, and one thread is late: it writes a number for all when the clock says so
 //   5  2, 3 and 4 together
-//   6  as 5, with the numbers of shared memory at an address that the launch chooses
-// racecheck reports 0, whose sums are right, and nothing of 1 (NVIDIA H200, CUDA 13.0): it does not follow an arrival that does not wait.
+//   6  as 2, behind a barrier where one warpgroup has arrived without waiting and the other waited
+//   7  as 6, behind form 0
 #include <cstdio>
 #include <cstdlib>
 
 #include "ptx/cluster.h"
 #include "ptx/named_barrier.h"
 
-constexpr int kReady = 1, kRounds = 8;
+constexpr int kReady = 1, kStored = 8, kRounds = 8;
 
 __device__ int hand_over(int (*numbers)[128], int group, int thread) {
     int sum = 0;
@@ -65,16 +65,18 @@ __device__ int meet(int (*numbers)[128], int* late, int group, int thread) {
 
 template <int kForm>
 __global__ void __launch_bounds__(384, 1) exchange(int* sums) {
-    __shared__ int numbers[2][128], late;
-    extern __shared__ int dynamic[];
+    __shared__ int numbers[2][128], others[2][128], late;
     const int group = static_cast<int>(threadIdx.x) / 128, thread = static_cast<int>(threadIdx.x) % 128;
-    if (kForm == 3 || kForm >= 5) cluster_barrier();
+    if (kForm == 3 || kForm == 5) cluster_barrier();
     if (group == 2) return;
-    int(*at)[128] = kForm == 6 ? reinterpret_cast<int(*)[128]>(dynamic) : numbers;
-    int* const all = kForm == 6 ? dynamic + 256 : &late;
-    sums[blockIdx.x * 256 + threadIdx.x] =
-        kForm == 0 ? hand_over(at, group, thread)
-                   : meet<kForm == 2 || kForm >= 5 ? 10 : 4, (kForm >= 4)>(at, all, group, thread);
+    int sum = 0;
+    if (kForm == 6) {
+        if (group == 1) named_barrier_arrive(kStored, 256);
+        else named_barrier_sync(kStored, 256);
+    }
+    if (kForm == 0 || kForm == 7) sum += hand_over(others, group, thread);
+    if (kForm != 0) sum += meet<kForm == 2 || kForm >= 5 ? 10 : 4, kForm == 4 || kForm == 5>(numbers, &late, group, thread);
+    sums[blockIdx.x * 256 + threadIdx.x] = sum;
 }
 
 template <int kForm>
@@ -84,17 +86,16 @@ int run() {
     cudaMalloc(&sums, sizeof found);
     cudaLaunchAttribute pair = {};
     pair.id = cudaLaunchAttributeClusterDimension;
-    pair.val.clusterDim.x = kForm == 3 || kForm >= 5 ? 2 : 1;
+    pair.val.clusterDim.x = kForm == 3 || kForm == 5 ? 2 : 1;
     pair.val.clusterDim.y = pair.val.clusterDim.z = 1;
     cudaLaunchConfig_t launch = {};
     launch.gridDim = dim3(kBlocks);
     launch.blockDim = dim3(384);
-    launch.dynamicSmemBytes = 2048;
     launch.attrs = &pair;
     launch.numAttrs = 1;
     cudaLaunchKernelEx(&launch, exchange<kForm>, sums);
     cudaMemcpy(found, sums, sizeof found, cudaMemcpyDeviceToHost);
-    for (int sum : found) wrong += sum != 28;
+    for (int sum : found) wrong += sum != (kForm == 7 ? 56 : 28);
     std::printf("form %d: %d of %d sums are wrong; %s\n", kForm, wrong, 256 * kBlocks, cudaGetErrorString(cudaGetLastError()));
     return wrong != 0;
 }
@@ -107,6 +108,7 @@ int main(int count, char** arguments) {
         case 3: return run<3>();
         case 4: return run<4>();
         case 5: return run<5>();
-        default: return run<6>();
+        case 6: return run<6>();
+        default: return run<7>();
     }
 }
