@@ -3,7 +3,7 @@
 //
 //     nvcc -O3 -lineinfo -gencode arch=compute_90a,code=sm_90a -Ikernels/cuda -Ikernels/common -o racecheck_handover \
 //         benchmarks/dev/racecheck_handover.cu
-//     for form in 0 1 2 3 4 5 6 7; do compute-sanitizer --tool racecheck ./racecheck_handover $form; done
+//     for form in 0 1 2 3 4 5 6 7 8; do compute-sanitizer --tool racecheck ./racecheck_handover $form; done
 //
 // Two warpgroups exchange 128 numbers each, eight times, ordered by named barriers of 256 threads; a third warpgroup of the block
 // ends at once.
@@ -16,13 +16,14 @@
 //   5  2, 3 and 4 together
 //   6  as 2, behind a barrier where one warpgroup has arrived without waiting and the other waited
 //   7  as 6, behind form 0
+//   8  as 2, behind barriers of 128 threads at which each warpgroup waited by itself
 #include <cstdio>
 #include <cstdlib>
 
 #include "ptx/cluster.h"
 #include "ptx/named_barrier.h"
 
-constexpr int kReady = 1, kStored = 8, kRounds = 8;
+constexpr int kReady = 1, kOwn = 5, kStored = 8, kRounds = 8;
 
 __device__ int hand_over(int (*numbers)[128], int group, int thread) {
     int sum = 0;
@@ -74,6 +75,7 @@ __global__ void __launch_bounds__(384, 1) exchange(int* sums) {
         if (group == 1) named_barrier_arrive(kStored, 256);
         else named_barrier_sync(kStored, 256);
     }
+    if (kForm == 8) named_barrier_sync(kOwn + group, 128);
     if (kForm == 0 || kForm == 7) sum += hand_over(others, group, thread);
     if (kForm != 0) sum += meet<kForm == 2 || kForm >= 5 ? 10 : 4, kForm == 4 || kForm == 5>(numbers, &late, group, thread);
     sums[blockIdx.x * 256 + threadIdx.x] = sum;
@@ -109,6 +111,7 @@ int main(int count, char** arguments) {
         case 4: return run<4>();
         case 5: return run<5>();
         case 6: return run<6>();
-        default: return run<7>();
+        case 7: return run<7>();
+        default: return run<8>();
     }
 }
