@@ -3,7 +3,7 @@
 //
 //     nvcc -O3 -lineinfo -gencode arch=compute_90a,code=sm_90a -Ikernels/cuda -Ikernels/common -o racecheck_handover \
 //         benchmarks/dev/racecheck_handover.cu
-//     for form in 0 1 2 3 4 5 6 7 8; do compute-sanitizer --tool racecheck ./racecheck_handover $form; done
+//     for form in 0 1 2 3 4 5 6 7 8 9 10; do compute-sanitizer --tool racecheck ./racecheck_handover $form; done
 //
 // Two warpgroups exchange 128 numbers each, eight times, ordered by named barriers of 256 threads; a third warpgroup of the block
 // ends at once.
@@ -17,11 +17,16 @@
 //   6  as 2, behind a barrier where one warpgroup has arrived without waiting and the other waited
 //   7  as 6, behind form 0
 //   8  as 2, behind barriers of 128 threads at which each warpgroup waited by itself
+//   9  as 2, behind such barriers, at which the first waited more often than the second
+//   10 as 2, behind an arrival at an mbarrier that nobody waits for
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 
 #include "ptx/cluster.h"
+#include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
+#include "ptx/shared_address.h"
 
 constexpr int kReady = 1, kOwn = 5, kStored = 8, kRounds = 8;
 
@@ -75,7 +80,14 @@ __global__ void __launch_bounds__(384, 1) exchange(int* sums) {
         if (group == 1) named_barrier_arrive(kStored, 256);
         else named_barrier_sync(kStored, 256);
     }
-    if (kForm == 8) named_barrier_sync(kOwn + group, 128);
+    if (kForm == 8 || kForm == 9) named_barrier_sync(kOwn + group, 128);
+    if (kForm == 9 && group == 0) named_barrier_sync(kOwn, 128);
+    if (kForm == 10) {
+        __shared__ uint64_t barrier;
+        if (thread == 0 && group == 0) mbarrier_init(shared_address(&barrier), 256);
+        named_barrier_sync(kOwn, 256);
+        mbarrier_arrive(shared_address(&barrier));
+    }
     if (kForm == 0 || kForm == 7) sum += hand_over(others, group, thread);
     if (kForm != 0) sum += meet<kForm == 2 || kForm >= 5 ? 10 : 4, kForm == 4 || kForm == 5>(numbers, &late, group, thread);
     sums[blockIdx.x * 256 + threadIdx.x] = sum;
@@ -112,6 +124,8 @@ int main(int count, char** arguments) {
         case 5: return run<5>();
         case 6: return run<6>();
         case 7: return run<7>();
-        default: return run<8>();
+        case 8: return run<8>();
+        case 9: return run<9>();
+        default: return run<10>();
     }
 }
