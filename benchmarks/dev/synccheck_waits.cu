@@ -7,14 +7,16 @@
 //
 // Two warpgroups of a block of three meet six times at a named barrier of 256 threads; the third has nothing to do with it:
 //   0  all at one instruction
-//   1  each warpgroup at an instruction of its own, as PTX allows: bar.sync asks that a warp's threads agree, not a block's
-//   2  one arrives where the other waits, and the other way round at a second barrier
-//   3  as 1, with the form of the instruction that asks nothing of a warp's threads either (barrier without .aligned)
-// The warps of three roles wait for the cluster's barrier:
+//   1  each warpgroup at an instruction of its own. The hardware counts whoever arrives, but the manual of PTX has bar.sync, which
+//      is barrier.sync.aligned, executed by all threads of a block as the same instruction
+//   2  one arrives where the other waits, and the other way round at a second barrier: the manual's producer and consumer
+//   3  as 1, without .aligned
+// The warps of three roles wait for the cluster's barrier (its .aligned asks only that a warp's threads agree):
 //   4  at three instructions
-// One warpgroup waits for its products (wgmma.wait_group: all threads of the *warpgroup* execute the same one, or none):
+// One warpgroup waits for its products (wgmma.wait_group: all threads of the warpgroup execute the same one, or none):
 //   5  all four warps
-//   6  all four, and one of them once more, on its own: not allowed
+//   6  all four, and one of them once more, on its own
+// synccheck reports 1 (divergent threads in block) and 6 (warpgroup MMA sequence error), and nothing else (NVIDIA H200, CUDA 13.0).
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -52,7 +54,9 @@ template <int kForm>
 __global__ void wait_at(float* sums) {
     __shared__ alignas(1024) uint8_t codes[2 * 64 * 128];
     const int group = static_cast<int>(threadIdx.x) / 128, warp = static_cast<int>(threadIdx.x) / 32;
-    for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof codes); i += static_cast<int>(blockDim.x)) codes[i] = 0x38;   // 1 in e4m3
+    for (int i = static_cast<int>(threadIdx.x); i < static_cast<int>(sizeof codes); i += static_cast<int>(blockDim.x)) {
+        codes[i] = 0x38;   // 1 in e4m3
+    }
     asm volatile("fence.proxy.async.shared::cta;\n" ::: "memory");
     __syncthreads();
     float sum = 1;
