@@ -1,22 +1,24 @@
 # SPDX-License-Identifier: MIT
 """Packed submissions under compute-sanitizer, and timed beside the tree's builds, on a machine with an NVIDIA GPU.
 
-    python benchmarks/dev/check_packed.py [--only REGEX] [--sanitize] [--speed] [--cases 4] [--jobs 12]
-        [--tools memcheck,racecheck,synccheck] [--seconds 100] [--folder DIR]
+    python benchmarks/dev/check_packed.py [--only REGEX] [--sanitize] [--speed] [--cases 4] [--case GLOB] [--jobs 12]
+        [--tools memcheck,racecheck,synccheck] [--seconds 100] [--folder DIR] [-D NAME=VALUE]
 
 Packs every CUDA kernel whose name (problem/variant) matches, stages it beside its problem as a leaderboard would and
-builds it once. ``--sanitize`` then calls it on test cases (every n-th, at most ``--cases`` of them) under each tool,
-several processes at a time; only the kernels defined in the packed file are instrumented, and every result is checked.
-``--speed`` races the packed build with the tree's (backends compile) on a few benchmark cases: inputs that rotate over
-more than twice the L2 cache, in turns. A packed file launches on the default stream, which no graph can capture, so the
-calls are queued behind a kernel that waits, and the GPU runs them without a pause. Exit status 1 if a tool finds
-anything, a result is wrong, or a child fails or runs out of time. ``--folder`` keeps what was packed and built; without
-``--sanitize`` and ``--speed`` that is all that happens.
+builds it once. ``--sanitize`` then calls it on test cases (every n-th, at most ``--cases`` of them; ``--case`` chooses
+by name, as in ``batch=2,*hq=128*``) under each tool, several processes at a time; only kernels defined in the packed
+file are instrumented, and every result is checked. Reports that differ in thread, block and address alone are told
+once, with their number. ``--speed`` races the packed build with the tree's (backends compile) on a few benchmark cases,
+after both have given the same bits: inputs that rotate over more than twice the L2 cache, in turns. A packed file
+launches on the default stream, which no graph can capture, so the calls are queued behind a kernel that waits, and the
+GPU runs them without a pause. Exit status 1 if a tool finds anything, a result is wrong, or a child fails or runs out
+of time. ``--folder`` keeps what was packed and built; without ``--sanitize`` and ``--speed`` that is all that happens.
 """
 
 from __future__ import annotations
 
 import argparse
+import ast
 import ctypes
 import importlib
 import os
@@ -28,8 +30,10 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +44,9 @@ FOUND = 99                                  # compute-sanitizer's exit code when
 HEAVY = 3e10                                # FLOP of a case that a sanitizer should not be asked to run
 CACHE = 120 << 20                           # bytes of inputs to rotate over: more than twice an H200's L2
 KERNEL = re.compile(r"__global__[^;{]*?\b([a-z_0-9]+)\(", re.DOTALL)
+PRINTED = 200                               # reports of a call that are read; more are counted by the tool alone
+FRAMES = 3                                  # functions that a report is told with, the innermost first
+VARIES = re.compile(r"\+?0x[0-9a-f]+| \[\d+ hazards\]")       # between reports of one kind
 SUMMARY = re.compile(r"(?:ERROR SUMMARY|RACECHECK SUMMARY): (.*)")
 
 
@@ -49,7 +56,7 @@ def kernel_names(text: str) -> list[str]:
     return sorted(set(KERNEL.findall(plain)))
 
 
-def prepared(names: list[str], home: Path) -> dict[str, Path]:
+def prepared(names: list[str], home: Path, tunables: list[str]) -> dict[str, Path]:
     """name -> folder with the problem's files and the packed file, built; folders that are there stay as they are."""
     from submissions.stage import stage
 
@@ -60,7 +67,8 @@ def prepared(names: list[str], home: Path) -> dict[str, Path]:
         folder.mkdir(parents=True)
         packed = home / f"{folder.name}.py"
         # A made-up leaderboard: the real one of amd_fp8_mm, say, has no NVIDIA GPU.
-        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any", "-o", str(packed)],
+        subprocess.run([sys.executable, "-m", "submissions", "pack", name, "--leaderboard", "any", "-o", str(packed),
+                        *(word for tunable in tunables for word in ("-D", tunable))],
                        cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
         stage(ROOT / "problems" / name.split("/")[0], packed, folder)
 
@@ -77,6 +85,45 @@ def cases_of(name: str, kind: str) -> list[dict[str, Any]]:
 
     task = popcorn.load_task(ROOT / "problems" / name.split("/")[0])
     return [dict(case) for case in (task.tests if kind == "tests" else task.benchmarks)]
+
+
+def case_name(case: Mapping[str, Any]) -> str:
+    return ",".join(f"{key}={value}" for key, value in case.items() if key != "seed")
+
+
+def chosen(cases: list[dict[str, Any]], options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The cases that ``--case`` names, of these at most ``--cases``."""
+    named = [case for case in cases if not options.case or any(fnmatch(case_name(case), glob) for glob in options.case)]
+    return spread(named, options.cases)
+
+
+def kinds(text: str) -> list[str]:
+    """What compute-sanitizer said, each kind of report once, with how often it came, most frequent first.
+
+    A report is a block of lines; of one kind are those that say the same at the same places of the same functions.
+    """
+    found: Counter[str] = Counter()
+    report: list[str] = []
+    stack = ("Device Frame:", "Host Frame:", "Saved host backtrace")
+
+    def end() -> None:
+        if report and not report[0].startswith(("COMPUTE-SANITIZER", "ERROR SUMMARY", "RACECHECK SUMMARY")):
+            said = [line for line in report if not line.startswith((*stack, "by thread"))]
+            frames = [line for line in report if line.startswith(stack[0])]
+            found[VARIES.sub("", " ".join([*said, *frames[:FRAMES]]))] += 1
+        report.clear()
+
+    for line in text.splitlines():
+        if not line.startswith("========="):
+            continue
+        words = line.removeprefix("=========").strip()
+        # A report's first line has one space before it, those that belong to it more.
+        if not words or not line.startswith("=========  "):
+            end()
+        if words:
+            report.append(words)
+    end()
+    return [f"{count} × {kind}" for kind, count in found.most_common()]
 
 
 def spread(cases: list[dict[str, Any]], count: int) -> list[dict[str, Any]]:
@@ -118,11 +165,15 @@ def sanitize(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
         filters = [word for kernel in kernel_names((folder / "submission.py").read_text())
                    for word in ("--kernel-name", f"kernel_substring={kernel}")]
         for tool in options.tools.split(","):
-            for case in spread(light, options.cases):
+            for case in chosen(light, options):
                 work.append((name, tool, case, ["compute-sanitizer", "--tool", tool, "--error-exitcode", str(FOUND),
-                                                "--print-limit", "1",
+                                                "--print-limit", str(PRINTED),
                                                 *filters, sys.executable, __file__, "--child", str(folder),
                                                 "--case", repr(case)]))
+
+    if not work:
+        print(f"no test case below {HEAVY / 1e9:.0f} GFLOP has a name that matches {options.case}")
+        return 1
 
     def run(item: tuple[str, str, dict[str, Any], list[str]]) -> tuple[str, str]:
         left = options.seconds - (time.monotonic() - begin)
@@ -137,9 +188,8 @@ def sanitize(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
             os.killpg(done.pid, signal.SIGKILL)
             done.communicate()
             return "out of time", ""
-        first = " ".join(line.removeprefix("=========").strip() for line in text.splitlines()
-                         if line.startswith("=========") and "SANITIZER" not in line)[:500]
-        said = "; ".join(SUMMARY.findall(text)) + "; first: " + (first or text[-300:].replace("\n", " "))
+        said = "\n        ".join(["; ".join(SUMMARY.findall(text)),
+                                 *(kinds(text) or [text[-300:].replace("\n", " ")])])
         return ("clean" if done.returncode == 0 and "right" in text else f"exit {done.returncode}"), said
 
     with ThreadPoolExecutor(options.jobs) as pool:
@@ -170,7 +220,8 @@ def speed(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
     for name, folder in folders.items():
         try:
             done = subprocess.run([sys.executable, __file__, "--child", str(folder), "--race", name, "--cases",
-                                   str(options.cases)], timeout=options.seconds)
+                                   str(options.cases), *(w for glob in options.case or () for w in ("--case", glob))],
+                                  timeout=options.seconds)
             bad += done.returncode != 0
         except subprocess.TimeoutExpired:
             print(f"{name}: out of time after {options.seconds:.0f} s; --seconds gives each kernel more", flush=True)
@@ -178,7 +229,7 @@ def speed(folders: Mapping[str, Path], options: argparse.Namespace) -> int:
     return bad
 
 
-def race_builds(folder: str, name: str, count: int) -> int:
+def race_builds(folder: str, name: str, options: argparse.Namespace) -> int:
     """Print microseconds of the packed and of the tree's build on some benchmark cases."""
     import torch
 
@@ -195,23 +246,38 @@ def race_builds(folder: str, name: str, count: int) -> int:
     library = ctypes.CDLL(str(built.path))
     tree = getattr(library, submission.SYMBOL)
     tree.argtypes, tree.restype = packed.argtypes, packed.restype
-    for case in spread(cases_of(name, "benchmarks"), count):
+    cases = chosen(cases_of(name, "benchmarks"), options)
+    if not cases:
+        print(f"{name}: no benchmark case has a name that matches {options.case}")
+        return 1
+    other = 0
+    for case in cases:
         sets = [reference.generate_input(**case)]
         size = sum(item.numel() * item.element_size() for item in sets[0] if isinstance(item, torch.Tensor))
         for seed in range(min(24, CACHE // size + 1)):
             sets.append(reference.generate_input(**{**case, "seed": case["seed"] + 1 + seed}))
 
         def calls(kernel: Any, sets: list[Any] = sets) -> list[Any]:
-            def call(data: Any) -> None:
+            def call(data: Any) -> Any:
                 submission._KERNEL = kernel
-                submission.custom_kernel(data)
+                return submission.custom_kernel(data)
             return [lambda data=data: call(data) for data in sets]
 
+        packed_bits, tree_bits = (answer_bits(calls(kernel)[0]()) for kernel in (packed, tree))
+        same = len(packed_bits) == len(tree_bits) and all(map(torch.equal, packed_bits, tree_bits))
+        other += not same
         times = race_queued({"packed": calls(packed), "tree": calls(tree)})
-        what = ",".join(f"{key}={value}" for key, value in case.items() if key != "seed")
-        print(f"{name} {what}: packed {times['packed']:.2f} us, tree {times['tree']:.2f}, "
-              f"{times['packed'] / times['tree']:.3f}", flush=True)
-    return 0
+        print(f"{name} {case_name(case)}: packed {times['packed']:.2f} us, tree {times['tree']:.2f}, "
+              f"{times['packed'] / times['tree']:.3f}, {'same' if same else 'OTHER'} bits", flush=True)
+    return 1 if other else 0
+
+
+def answer_bits(answer: Any) -> list[Any]:
+    """A copy of the bytes of every tensor of an answer; as bytes, NaN equals itself."""
+    import torch
+
+    items = answer if isinstance(answer, tuple | list) else [answer]
+    return [item.clone().contiguous().view(torch.uint8) for item in items if isinstance(item, torch.Tensor)]
 
 
 def race_queued(contestants: Mapping[str, list[Callable[[], object]]], rounds: int = 16) -> dict[str, float]:
@@ -263,20 +329,21 @@ def main() -> int:
     parser.add_argument("--only", default=".")
     parser.add_argument("--sanitize", action="store_true")
     parser.add_argument("--speed", action="store_true")
+    parser.add_argument("-D", dest="tunables", metavar="NAME=VALUE", action="append", default=[],
+                        help="a tunable's value in the packed files; repeatable")
     parser.add_argument("--cases", type=int, default=4)
+    parser.add_argument("--case", metavar="GLOB", action="append", help="only cases whose name matches; repeatable")
     parser.add_argument("--jobs", type=int, default=min(12, os.cpu_count() or 1))
     parser.add_argument("--tools", default=",".join(TOOLS))
     parser.add_argument("--seconds", type=float, default=100)
     parser.add_argument("--folder", type=Path, help="where to pack and build; default: a temporary folder")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--race", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        import ast
         if options.race:
-            return race_builds(options.child, options.race, options.cases)
-        return child(options.child, ast.literal_eval(options.case))
+            return race_builds(options.child, options.race, options)
+        return child(options.child, ast.literal_eval(options.case[0]))
     names = sorted(f"{path.parent.name}/{path.stem}" for path in (ROOT / "kernels/cuda").glob("*/*.cu"))
     names = [name for name in names if re.search(options.only, name)]
     if not names:
@@ -289,7 +356,7 @@ def main() -> int:
         gpu.need()
     with tempfile.TemporaryDirectory() as home:
         begin = time.monotonic()
-        folders = prepared(names, options.folder or Path(home))
+        folders = prepared(names, options.folder or Path(home), options.tunables)
         print(f"{len(folders)} packed and built in {time.monotonic() - begin:.0f} s", flush=True)
         bad = sanitize(folders, options) if options.sanitize else 0
         bad += speed(folders, options) if options.speed else 0

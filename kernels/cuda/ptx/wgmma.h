@@ -46,16 +46,11 @@ __device__ __forceinline__ void wgmma_fence() { asm volatile("wgmma.fence.sync.a
 /// Close the group of all products issued since the last commit.
 __device__ __forceinline__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;\n" ::: "memory"); }
 
-/// Wait until at most `kPending` groups are still in flight.
+/// Wait until at most `kPending` groups are still in flight. Like all of these for the whole warpgroup: PTX leaves undefined
+/// what happens where only some of its warps wait, even if only these go on to touch their accumulators.
 template <int kPending>
 __device__ __forceinline__ void wgmma_wait() {
     asm volatile("wgmma.wait_group.sync.aligned %0;\n" ::"n"(kPending) : "memory");
-}
-
-/// The same for one warp of the warpgroup, whose accumulators then may be touched.
-template <int kPending>
-__device__ __forceinline__ void wgmma_wait_alone() {
-    wgmma_wait<kPending>();
 }
 
 /// No instruction: keeps the compiler from reading accumulators before the wait in front of this.

@@ -17,8 +17,8 @@
 
 /// The warpgroup of scores and softmax.
 template <class Shape>
-struct CodedScorer : WideWorker<Shape> {
-    using Base = WideWorker<Shape>;
+struct CodedScorer : WideWorker<Shape, true> {
+    using Base = WideWorker<Shape, true>;
     using Row = CodedRow;
     using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
@@ -287,7 +287,7 @@ struct CodedScorer : WideWorker<Shape> {
                 all.maximum = memory.shifts()[row];   // scaled
                 store_lse(a, piece, part, first_row + row, all.lse(1.0f));
             }
-            wide_meet<Shape>();
+            wide_meet<Shape, true>();
         });
     }
 };

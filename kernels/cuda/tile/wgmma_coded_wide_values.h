@@ -11,8 +11,8 @@
 
 /// A warpgroup of values: `half` of the output's columns.
 template <class Shape>
-struct CodedValuer : WideWorker<Shape> {
-    using Base = WideWorker<Shape>;
+struct CodedValuer : WideWorker<Shape, false> {
+    using Base = WideWorker<Shape, false>;
     using Row = CodedRow;
     using Base::a, Base::lane, Base::memory, Base::row_of, Base::row_tile, Base::warp;
     static constexpr int kSlotsOfLane = Base::kSlotsOfLane;
@@ -101,7 +101,7 @@ struct CodedValuer : WideWorker<Shape> {
                 this->arrive(memory.empty(slots.indices[1]));
                 this->arrive(memory.done(buffer));
             }
-            wide_meet<Shape>();
+            wide_meet<Shape, false>();
             // Addresses are made anew: kept throughout the loop they would spill.
             const int thread = recomputed_thread();
             const CodedValuer anew = {{memory, a, thread / 32 % 4, thread % 32, row_tile}};

@@ -13,20 +13,29 @@
 #include "tile/wgmma_coded_slots.h"
 #include "tile/wgmma_coded_wide_shape.h"
 
-constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 3;  // the last one: + half
+constexpr int kWideScoreBarrier = 1, kWideAllBarrier = 2, kWideValueBarrier = 4;  // the last two: + role, + half
 
 /// A weight is 2^kWideUnit where the exponent is the row's reference, and so at most 2^15 with kReferenceSlack above it.
 constexpr float kWideUnit = 7.0f;
 /// The reference of a row that has seen no key.
 constexpr float kWideNothing = -1e30f;
 
-template <class Shape>
+/// All that multiply meet: values arrive, scores wait for them and then tell them to go on. So no barrier is waited for at two
+/// instructions, which PTX does not promise of bar.sync, and which compute-sanitizer takes for divergence.
+template <class Shape, bool scores>
 __device__ __forceinline__ void wide_meet() {
     __syncwarp();
-    named_barrier_sync(kWideAllBarrier, Shape::kWorkers);
+    if constexpr (scores) {
+        named_barrier_sync(kWideAllBarrier, Shape::kWorkers);
+        named_barrier_arrive(kWideAllBarrier + 1, Shape::kWorkers);
+    } else {
+        named_barrier_arrive(kWideAllBarrier, Shape::kWorkers);
+        named_barrier_sync(kWideAllBarrier + 1, Shape::kWorkers);
+    }
 }
 
-template <class Shape>
+/// What the warpgroup of the scores and those of the values share.
+template <class Shape, bool scores>
 struct WideWorker {
     using Row = CodedRow;
     static constexpr int kSlotsOfLane = Shape::kRows / 4;  // query rows a thread has
@@ -62,7 +71,7 @@ struct WideWorker {
                 load_coded_queries<Shape, Shape::kWorkers>(memory, a.q + row * (Row::kWidth * 2));
             }
             if (static_cast<int>(threadIdx.x) < Shape::kRows) memory.shifts()[threadIdx.x] = kWideNothing;
-            wide_meet<Shape>();
+            wide_meet<Shape, scores>();
             act(piece, part);
         }
     }

@@ -5,7 +5,7 @@
 // other gets these and the rows' references through shared memory. For pages t (even) and t + 1
 //   0: scores of t; softmax, P to shared memory; when the other's scores have been started, P (still in registers) times its own
 //      half of the values; accepts t + 1; behind that the scores of t + 2;
-//   1: scores of t + 1; accepts t; softmax while that runs, P to shared memory; behind it P times its own half;
+//   1: scores of t + 1; accepts t; softmax while that runs, P to shared memory; when it has ended P times its own half;
 // where to accept is to copy the other's P to registers and to multiply it with one's own half of the values. So the tensor cores
 // get scores of t, scores of t + 1 (softmax of t beside them), both halves of t's values (softmax of t + 1), both halves of t + 1's.
 // There is one buffer for P. What a warp reads there, the other's P of its own 16 rows, it has copied before it writes its own.
@@ -216,21 +216,17 @@ struct LatentConsumer {
             }
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
-            if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) {
-                if constexpr (group == 1) {
-                    wgmma_wait_alone<0>();
-                    wgmma_results(out);
-                }
-                rescale(out, factor);
+            if constexpr (group == 1) {
+                // Whether to rescale is a warp's own affair, but all warps of a group wait for its products or none does.
+                wgmma_wait<0>();
+                wgmma_results(out);
+                release(0, 1);
             }
+            if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) rescale(out, factor);
             if constexpr (group == 0) {
                 if (own + 1 < pages) named_barrier_sync(kTurnBarrier, 256);
             }
             multiply(out, p, group);
-            if constexpr (group == 1) {
-                wgmma_wait<1>();
-                release(0, 1);
-            }
             wgmma_wait<0>();
             wgmma_results(out);
             release(group, group);

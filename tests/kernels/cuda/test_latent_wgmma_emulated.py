@@ -245,7 +245,13 @@ FAULTS = {
     "P before it is there": Fault(
         "tile/wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
-    "references rise: a product is still under way": Fault("tile/wgmma_latent_consume.h", "wgmma_wait_alone<0>();"),
+    "references rise: a product is still under way": Fault(
+        "tile/wgmma_latent_consume.h",
+        "wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
+        "if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
+    "references rise: one warp waits alone": Fault(
+        "tile/wgmma_latent_consume.h", "factor[1] != 1.0f)) rescale(out, factor);",
+        "factor[1] != 1.0f)) { if (FAULT) wgmma_wait<0>(); rescale(out, factor); }"),
     "values in front of scores are freed while they are read": Fault(
         "tile/wgmma_latent_consume.h", "wgmma_wait<1>();\n                    release(1, 0);",
         "if (!FAULT) wgmma_wait<1>();\n                    release(1, 0);"),

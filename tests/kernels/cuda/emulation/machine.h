@@ -58,6 +58,7 @@ struct Fiber {
 /// A set of fibers that meet: each brings an argument, the last to arrive acts for all.
 struct Meeting {
     std::vector<void*> arguments;
+    const char* kind = nullptr;   // of instruction, the same for all members
     unsigned arrived = 0;
     uint64_t generation = 0;
 };
@@ -110,6 +111,9 @@ inline void give_way() { machine().current->context.leave_for(machine().schedule
 
 template <class Act>
 void meet(Meeting& meeting, unsigned members, unsigned place, void* argument, const Act& act) {
+    static const char kind = 0;   // one per type of `act`, and so per instruction
+    if (meeting.arrived == 0) meeting.kind = &kind;
+    if (meeting.kind != &kind) fail("warps of a warpgroup, or lanes of a warp, execute different instructions together");
     meeting.arguments.resize(members);
     meeting.arguments[place] = argument;
     if (++meeting.arrived == members) {

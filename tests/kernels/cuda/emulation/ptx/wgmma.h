@@ -58,16 +58,5 @@ void wgmma_wait() {
     });
 }
 
-template <int kPending>
-void wgmma_wait_alone() {
-    emulation::warp_wide(nullptr, [](void**) {
-        auto& group = emulation::extension().warpgroups[emulation::machine().current->index / 128];
-        while (group.groups.size() > kPending) {
-            for (const auto& m : group.groups.front()) emulation::perform(m);
-            group.groups.pop_front();
-        }
-    });
-}
-
 template <int kCount>
 void wgmma_results(float (&)[kCount]) {}
