@@ -206,6 +206,7 @@ def bound(
 
 def time_all(
     folder: Path, labels: list[str], problems: dict[str, Problem], seconds: float, whole: bool, cases: str, least: int,
+    least_sets: int,
 ) -> None:
     kernels = [load(folder, problems, label) for label in labels]
     cache = torch.cuda.get_device_properties(0).L2_cache_size
@@ -217,7 +218,7 @@ def time_all(
         contestants: dict[str, list[Callable[[], Any]]] = {}
         for name in dict.fromkeys(problem_of(label) for label in labels):
             problem = problems[name]
-            count = max(2, min(16, math.ceil(2.2 * cache / problem.binding.bytes_moved(case))))
+            count = max(least_sets, min(16, math.ceil(2.2 * cache / problem.binding.bytes_moved(case))))
             sets = [problem.data(case, seed=i) for i in range(count)]
             full = problem.binding.workspace_bytes(case)
             for kernel in (k for k in kernels if k.problem is problem):
@@ -239,6 +240,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=60, help="start nothing new after this long")
     parser.add_argument("--cases", default="", help="numbers of the timed cases, with commas between; all by default")
     parser.add_argument("--calls", type=int, default=16, help="of a graph, at least: those of 2 show its start and end")
+    parser.add_argument("--sets", type=int, default=2, help="of inputs in turns, at least; with few L2 may keep pages")
     parser.add_argument("--whole", action="store_true", help="time bf16 and ours without a workspace, too")
     parser.add_argument("--nvcc", default="nvcc")
     options = parser.parse_args()
@@ -257,7 +259,8 @@ def main() -> int:
         accuracy(options.folder, options.labels, problems)
         return 0
     base.say(base.clocks())
-    time_all(options.folder, options.labels, problems, options.seconds, options.whole, options.cases, options.calls)
+    time_all(options.folder, options.labels, problems, options.seconds, options.whole, options.cases, options.calls,
+             options.sets)
     base.say(f"{base.clocks()} | {base.elapsed():.1f} s")
     return 0
 

@@ -13,8 +13,8 @@
 //
 //   16 rows (tile/wgmma_coded_consume.h): two warpgroups take pages of 64 tokens in turns, each scores, softmax and all columns of
 //     the output, 64 registers; they meet at the end of a piece. Keys are e4m3 operands as ldmatrix reads them. A query is the sum
-//     of two e4m3 numbers, which hold bf16's eight bits (tile/wgmma_coded_terms.h), and a group's sum is scaled by itself. Values
-//     become fp16, which holds every e4m3 value: transposing ldmatrix gives two columns of two tokens, which a byte permutation
+//     of two e4m3 numbers, which hold bf16's eight bits (tile/wgmma_coded_terms.h), two of a product's 32 columns; a group's sums are
+//     scaled by themselves. Values become fp16, which holds every e4m3 value: transposing ldmatrix gives two columns of two tokens, which a byte permutation
 //     sorts. Scales multiply the weights, fp16, of which there are four planes. Every product sees exact codes.
 //   32 and 64 rows (tile/wgmma_coded_wide.h): one warpgroup makes scores and weights, two multiply values, 256 columns each. All
 //     codes become fp16, four neighbouring columns of a token in an order the queries (fp16, a power of two apart, exact) share.
@@ -46,7 +46,8 @@
 // weight or scale seen loses bits. With 16 rows the FP8 adder keeps 13 fraction bits of a sum over 128 columns of a score, and
 // queries that are less than 2^-9 of their row's largest lose bits.
 // Limits: a page of 64 rows takes more than twice the time that the tensor cores need, most of it scores, so that with 64 and more
-// heads a bf16 cache is faster; 16 rows wait for memory, but a block's start and end take a twentieth of the time of 128 x 4096.
+// heads a bf16 cache is faster. 16 rows wait for memory at the full clock; at the power limit, where the clock is a quarter lower, a
+// page's work takes as long as its bytes. A block's start and end take a twentieth of the time of 128 x 4096.
 #include "kernel.h"
 
 #include <cstdint>

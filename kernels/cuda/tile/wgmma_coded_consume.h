@@ -37,10 +37,11 @@ struct CodedConsumer : CodedProducts<Shape> {
     const typename Shape::Arguments& a;
     int row_tile;
 
-    /// What a warpgroup knows of a piece beside its output.
+    /// What a warpgroup knows of a piece beside its output; scores are powers of two here.
     struct State {
         SoftmaxRow rows[kSlotsOfLane];
         float reference = kLeastScale;  // a power of two, no less than any scale seen
+        float shifts[kSlotsOfLane] = {};   // of the rows' exponents
     };
 
     __device__ __forceinline__ void group_barrier() const {
@@ -90,8 +91,9 @@ struct CodedConsumer : CodedProducts<Shape> {
 #pragma unroll
             for (int other = 0; other < 4; ++other) most = fmaxf(most, memory.maxima(group, other)[row_of(slot)]);
             SoftmaxRow& row = state.rows[slot];
-            if (most * a.scale <= row.maximum * a.scale + kReferenceSlack) most = row.maximum;
-            factor[slot] = row.raise(most, a.scale, Exp2()) * change;
+            if (most <= row.maximum + kReferenceSlack) most = row.maximum;
+            factor[slot] = row.raise(most, 1.0f, Exp2()) * change;
+            state.shifts[slot] = row.shift(1.0f);
         }
 #pragma unroll
         for (int block = 0; block < Shape::kBlocks; ++block) {
@@ -105,7 +107,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         const Scores& scores, const float4 (&scales)[2], const State& state, Scores& p) const {
 #pragma unroll
         for (int i = 0; i < Shape::kSums; ++i) {
-            p[i] = Exp2()(scores[i] * a.scale - state.rows[slot_of(i)].shift(a.scale));
+            p[i] = Exp2()(scores[i] - state.shifts[slot_of(i)]);
         }
         const float multiplier = power_over(7, state.reference);
 #pragma unroll
@@ -140,14 +142,11 @@ struct CodedConsumer : CodedProducts<Shape> {
             bool above = largest_scale > state.reference;
 #pragma unroll
             for (int i = 0; i < Shape::kSums; ++i) {
-                above = above || scores[i] * a.scale > state.rows[slot_of(i)].maximum * a.scale + kReferenceSlack;
+                above = above || scores[i] > state.rows[slot_of(i)].maximum + kReferenceSlack;
             }
-            const bool any = __any_sync(0xffffffffu, above);
-            if (lane == 0) memory.flags(group)[warp] = any;
             write_weights(scores, scales, state, p);
-            group_barrier();
-            const uint4 flags = *reinterpret_cast<const uint4*>(memory.flags(group));
-            raises = (flags.x | flags.y | flags.z | flags.w) != 0;
+            __syncwarp();
+            raises = named_barrier_any(kCodedGroupBarrier + group, 128, above);
         }
         if (raises) {
             raise(scores, largest_scale, state, out);
@@ -178,32 +177,40 @@ struct CodedConsumer : CodedProducts<Shape> {
         return a.q + (first_row_of(a, piece.request) + tile * Shape::kRows) * (Row::kWidth * 2);
     }
 
-    /// One piece of a request of `length` tokens; `tile` counts all pages so far.
+    /// The piece of `plan`; `tile` counts all pages so far.
     __device__ __forceinline__ void piece(
-        const DecodePiece& piece, int length, const QueryTerms& terms, int part, uint32_t& tile) const {
-        const int first_row = row_tile * Shape::kRows;
-        const int pages = piece.steps.end - piece.steps.begin;
+        CodedPlan<Shape>& plan, const QueryTerms& terms, int part, uint32_t& tile) const {
+        const DecodePiece& piece = plan.piece;
+        const int first_row = row_tile * Shape::kRows, first_step = piece.steps.begin;
+        const int length = plan.schedule().tokens(piece.request), pages = piece.steps.end - first_step;
         if (pages > 0) {
             terms.template store<Shape>(memory, both_barrier);   // where the exchange of the piece before was
             both_barrier();
         }
         const int least_limit = length - (a.causal ? a.seqlen_q - 1 : 0);
 
+        float units[kSlotsOfLane] = {};   // of scores: powers of two
+        if (pages > 0) {
+#pragma unroll
+            for (int slot = 0; slot < kSlotsOfLane; ++slot) units[slot] = memory.factors()[row_of(slot)] * a.scale;
+        }
+        plan.keep(group * 4 + warp);
         Output out = {};
         State state;
 #pragma unroll 1
         for (int own = static_cast<int>((tile + group) % 2); own < pages; own += 2) {
             const PageSlots<Shape> page(tile + own);
             const uint32_t slots[2] = {memory.slot(page.indices[0]), memory.slot(page.indices[1])};
-            mbarrier_wait(memory.full(page.indices[0]), page.parities[0]);
-            mbarrier_wait(memory.full(page.indices[1]), page.parities[1]);
-            const int first_token = (piece.steps.begin + own) * Shape::kTokens;
+            const int first_token = (first_step + own) * Shape::kTokens;
+            // The half with this warp's 16 tokens first.
+            const bool second = warp >= 2;
+            mbarrier_wait(memory.full(second ? page.indices[1] : page.indices[0]), second ? page.parities[1] : page.parities[0]);
+            mbarrier_wait(memory.full(second ? page.indices[0] : page.indices[1]), second ? page.parities[0] : page.parities[1]);
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
-
-            const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;  // this warp's 16
+            const uint32_t tokens = (second ? slots[1] : slots[0]) + warp % 2 * 16 * Row::kBytes;
             float4 scales[2];
             Scores scores;
-            this->multiply_keys(scores, scales, tokens, [&] { mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1); });
+            this->multiply_keys(scores, scales, tokens, units, [&] { mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1); });
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
                 for (int i = 0; i < Shape::kSums; ++i) {
@@ -223,6 +230,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         // Its addresses are made anew: kept throughout the loop they would spill.
         const int thread = recomputed_thread();
         const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
+        plan.take_back(thread / 32);
         anew.finish(out, state, piece, part, first_row);
     }
 
@@ -265,8 +273,8 @@ struct CodedConsumer : CodedProducts<Shape> {
         }
         const float other = memory.references(group ^ 1)[row];
         SoftmaxRow all{memory.references(group)[row], 1.0f};
-        float row_factor = all.raise(other, a.scale, Exp2());
-        float row_other = Exp2()(other * a.scale - all.shift(a.scale));
+        float row_factor = all.raise(other, 1.0f, Exp2());
+        float row_other = Exp2()(other - all.shift(1.0f));
         // In the order of the groups, so that both come to the same bits.
         const float x = row_factor * sum, y = row_other * other_sum;
         all.sum = group == 0 ? x + y : y + x;
@@ -286,7 +294,7 @@ struct CodedConsumer : CodedProducts<Shape> {
             const size_t index = lse_index_compact(a, piece.request, first_row + row);
             float& to = gathered ? memory.part()[row * Shape::kPartPitch + Row::kLatent]
                 : piece.whole() ? a.lse[index] : a.parts.lse[first + row];
-            to = all.lse(a.scale);
+            to = all.lse(1.0f);
         }
         float2 sums[kSlotsOfLane][kHalfBlocks];
 #pragma unroll
@@ -349,7 +357,7 @@ struct CodedConsumer : CodedProducts<Shape> {
                 compute_now(at);
                 if (group == 0 && warp == 0 && lane < Shape::kRows) a.parts.lse[first_row_of(a, part) + at] = -INFINITY;
             } else {
-                piece(next, plan.schedule().tokens(next.request), terms, part, tile);
+                piece(plan, terms, part, tile);
             }
             plan.next();
             if (plan.any) terms.load(queries(next));

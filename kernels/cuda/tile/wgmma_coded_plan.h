@@ -9,6 +9,7 @@
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/turn.h"
+#include "ptx/warp_uniform.h"
 #include "tile/wgmma_coded_shape.h"
 
 template <class Shape>
@@ -21,6 +22,29 @@ struct CodedPlan {
     DecodePiece piece;   // the first one
     bool any;            // whether there is one
     bool copied;         // whether the copied lengths are right
+
+    /// What lies in shared memory while a warp multiplies, for which it would have no registers.
+    struct Kept {
+        DecodeWalk walk;
+        DecodePiece piece;
+        bool copied;
+    };
+    __device__ __forceinline__ void keep(int warp) const {
+        Kept& kept = memory.template plan<Kept>(warp);
+        kept.walk = walk, kept.piece = piece, kept.copied = copied;
+    }
+    __device__ __forceinline__ void take_back(int warp) {
+        const Kept& kept = memory.template plan<Kept>(warp);
+        // The compiler must see that warps stay whole, or it works out the products' addresses thread by thread.
+        walk.request = warp_uniform(kept.walk.request), walk.start = warp_uniform(kept.walk.start);
+        walk.begin = warp_uniform(kept.walk.begin), walk.end = warp_uniform(kept.walk.end);
+        walk.extra = warp_uniform(kept.walk.extra), walk.known = warp_uniform(kept.walk.known);
+        walk.shares = warp_uniform(kept.walk.shares);
+        piece.request = warp_uniform(kept.piece.request);
+        piece.steps.begin = warp_uniform(kept.piece.steps.begin), piece.steps.end = warp_uniform(kept.piece.steps.end);
+        const int flags = warp_uniform((kept.piece.first ? 1 : 0) + (kept.piece.last ? 2 : 0) + (kept.copied ? 4 : 0));
+        piece.first = (flags & 1) != 0, piece.last = (flags & 2) != 0, copied = (flags & 4) != 0, any = true;
+    }
 
     static __device__ __forceinline__ bool copies(const Arguments& a) {
         return a.guess && a.schedule.batch <= Shape::kMostLengths;

@@ -39,7 +39,10 @@ struct CodedProducer {
                 if (lane == 0) {
                     const uint32_t bytes = max(0, min(kSlotTokens, left)) * CodedRow::kBytes;
                     mbarrier_arrive_expect(memory.full(slot), bytes);
-                    if (bytes > 0) bulk_load(memory.slot(slot), from, bytes, memory.full(slot), policy);
+                    if (bytes > 0) {
+                        if constexpr (Shape::kDropFirst) bulk_load(memory.slot(slot), from, bytes, memory.full(slot), policy);
+                        else bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
+                    }
                 }
                 if (++slot == Shape::kSlots) {
                     slot = 0;

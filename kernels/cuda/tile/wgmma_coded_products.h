@@ -21,8 +21,11 @@ template <class Shape>
 struct CodedProducts {
     using Row = CodedRow;
     static constexpr int kSlotsOfLane = 4;   // query rows a thread has
-    static constexpr int kKeyBuffers = 3;    // operands of a scale's columns
+    static constexpr int kKeyBuffers = 2;    // operands of a scale's columns
+    static constexpr int kKeySums = 3;       // scales whose sums there is room for
     static constexpr int kValueBuffers = 3;  // operands of a block of columns
+    static constexpr int kTerms = 2;         // of a query
+    static_assert(kKeyBuffers <= kKeySums && kKeySums < Row::kGroups, "sums outlast operands");
 
     const CodedMemory<Shape>& memory;
     int group, warp, lane;
@@ -32,18 +35,30 @@ struct CodedProducts {
 
     __device__ __forceinline__ int row_of(int slot) const { return row_of_slot(slot, lane); }
 
-    /// Scores of a page of which this warp has the 16 tokens at `tokens`, and those tokens' scales. Codes are e4m3 operands as they
-    /// lie there; a group of 128 columns has its own sum, short enough for the FP8 adder's fraction bits. `under_way` is called when
-    /// all products are.
+    /// Scores of a page of which this warp has the 16 tokens at `tokens`, times `units` of the rows, and those tokens' scales. Codes
+    /// are e4m3 operands as they lie there. Both terms of the queries are columns of one product, 16 cycles where two would take 26; a
+    /// group of 128 columns has sums of its own, short enough for the FP8 adder's fraction bits. `under_way` is called when all
+    /// products are.
     template <class UnderWay>
     __device__ __forceinline__ void multiply_keys(
-        Scores& scores, float4 (&scales)[2], uint32_t tokens, UnderWay under_way) const {
+        Scores& scores, float4 (&scales)[2], uint32_t tokens, const float (&units)[kSlotsOfLane], UnderWay under_way) const {
         constexpr int kPanel = Shape::kPanelBytes / 16;  // in a descriptor
         constexpr int kSteps = Row::kGroup / 32;         // products along a group's columns
-        float sums[Row::kGroups][Shape::kSums];
+        // Of the larger terms, then of the smaller ones; a group's are added up before the third one behind it begins.
+        float sums[kKeySums][kTerms * Shape::kSums];
         const uint64_t queries = wgmma_operand(memory.query(0));
         const uint32_t own = tokens + lane % 16 * Row::kBytes + lane / 16 * 16;  // for ldmatrix
         uint32_t rotary[4][4], codes[kKeyBuffers][kSteps][4];
+        const auto add = [&](int g) {
+            float(&sum)[kTerms * Shape::kSums] = sums[g % kKeySums];
+            if (g == 0) wgmma_results(scores);
+            wgmma_results(sum);
+#pragma unroll
+            for (int i = 0; i < Shape::kSums; ++i) {
+                const float4& by = scales[i / 2 % 2];
+                scores[i] += (g == 0 ? by.x : g == 1 ? by.y : g == 2 ? by.z : by.w) * (sum[i] + sum[Shape::kSums + i]);
+            }
+        };
 #pragma unroll
         for (int step = 0; step < 4; ++step) ldmatrix_x4(rotary[step], own + Row::kRopeStart + step * 32);
         wgmma_fence();
@@ -59,30 +74,29 @@ struct CodedProducts {
             uint32_t(&operands)[kSteps][4] = codes[scale % kKeyBuffers];
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) ldmatrix_x4(operands[step], own + scale * Row::kGroup + step * 32);
-            wgmma_fence();
-            // The smaller terms first: the longer a sum is, the more of it the adder drops.
+            if (scale == kKeySums) {
 #pragma unroll
-            for (int product = 0; product < 2 * kSteps; ++product) {
-                const int step = product % kSteps, panel = 2 * scale + (product < kSteps ? 1 : 0);
-                Wgmma<Shape::kRows>::product(sums[scale], operands[step], queries + panel * kPanel + 2 * step, product > 0);
+                for (int h = 0; h < 2; ++h) {
+                    scales[h] = *reinterpret_cast<const float4*>(memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
+                }
+            }
+            if (scale >= kKeySums) add(scale - kKeySums);
+            wgmma_fence();
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+                Wgmma<kTerms * Shape::kRows>::product(
+                    sums[scale % kKeySums], operands[step], queries + kTerms * scale * kPanel + 2 * step, step > 0);
             }
             wgmma_commit();
         }
-#pragma unroll
-        for (int h = 0; h < 2; ++h) {
-            scales[h] = *reinterpret_cast<const float4*>(memory.at(tokens) + (lane / 4 + 8 * h) * Row::kBytes + Row::kScales);
-        }
         under_way();
+        wgmma_wait<1>();   // the last group's products are under way
+#pragma unroll
+        for (int g = Row::kGroups - kKeySums; g + 1 < Row::kGroups; ++g) add(g);
         wgmma_wait<0>();
-        wgmma_results(scores);
+        add(Row::kGroups - 1);
 #pragma unroll
-        for (int g = 0; g < Row::kGroups; ++g) wgmma_results(sums[g]);
-#pragma unroll
-        for (int i = 0; i < Shape::kSums; ++i) {
-            const float4& by = scales[i / 2 % 2];
-            scores[i] += by.x * sums[0][i] + by.y * sums[1][i] + by.z * sums[2][i] + by.w * sums[3][i];
-            scores[i] *= memory.factors()[row_of(slot_of(i))];
-        }
+        for (int i = 0; i < Shape::kSums; ++i) scores[i] *= units[slot_of(i)];
     }
 
     /// The columns that block `block` of the output has here: each group's own half of them comes first.

@@ -26,6 +26,7 @@ struct CodedPages {
     static constexpr int kSums = 8;                      // accumulators of a product in a thread
     static constexpr int kConsumers = 256, kThreads = kConsumers + 128;
     static constexpr int kConsumerRegisters = 224, kProducerRegisters = 56;
+    static constexpr bool kDropFirst = false;            // whether L2 is told to drop pages first
 
     static constexpr int kWeights = kPanels * kPanelBytes;           // [group of warps][scale][row][token], fp16, behind the queries
     static constexpr int kWeightPlane = kRows * 128;
@@ -35,12 +36,13 @@ struct CodedPages {
     static constexpr int kTotals = kMaxima + 2 * 4 * kRows * 4;      // [group][warp][row]: shares of sums
     static constexpr int kReferences = kTotals + 2 * 4 * kRows * 4;  // [group][row]
     static constexpr int kFactors = kReferences + 2 * kRows * 4;     // [row]: what the queries were divided by
-    static constexpr int kFlags = kFactors + kRows * 4;              // [group][warp]: whether something must be raised
-    static constexpr int kLargest = kFlags + 2 * 4 * 4;              // [group][warp]: of the scales
+    static constexpr int kLargest = kFactors + kRows * 4;            // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
     static constexpr int kSame = kBarriers + kSlots * 16 + 3 * 8;     // behind [slot] full, [slot] empty, [group] read, checked
-    static constexpr int kLengths = kSame + 8;
+    static constexpr int kPlans = (kSame + 8 + 15) / 16 * 16;         // [warp]: CodedPlan::Kept
+    static constexpr int kPlanBytes = 48;
+    static constexpr int kLengths = kPlans + kConsumers / 32 * kPlanBytes;
     static constexpr int kMostLengths = 1024;                         // of so many requests
     static constexpr int kSharedBytes = kLengths + kMostLengths * 4;
 
@@ -81,13 +83,17 @@ struct CodedMemory {
         return reinterpret_cast<float*>(start + Shape::kReferences) + group * Shape::kRows;
     }
     __device__ __forceinline__ float* factors() const { return reinterpret_cast<float*>(start + Shape::kFactors); }
-    __device__ __forceinline__ int* flags(int group) const { return reinterpret_cast<int*>(start + Shape::kFlags) + group * 4; }
     __device__ __forceinline__ float* largest(int group) const {
         return reinterpret_cast<float*>(start + Shape::kLargest) + group * 4;
     }
     __device__ __forceinline__ float* part() const { return reinterpret_cast<float*>(start + Shape::kSlot); }
     /// Lengths as they were when the block started, and whether they still are.
     __device__ __forceinline__ int* lengths() const { return reinterpret_cast<int*>(start + Shape::kLengths); }
+    template <class Plan>
+    __device__ __forceinline__ Plan& plan(int warp) const {
+        static_assert(sizeof(Plan) <= Shape::kPlanBytes, "plans fit");
+        return *reinterpret_cast<Plan*>(start + Shape::kPlans + warp * Shape::kPlanBytes);
+    }
     __device__ __forceinline__ int* same() const { return reinterpret_cast<int*>(start + Shape::kSame); }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
 

@@ -22,6 +22,7 @@ struct CodedWide {
     static constexpr int kSums = kRows / 2;            // accumulators of a product in a thread
     static constexpr int kWorkers = 384, kThreads = kWorkers + 128;
     static constexpr int kValueRegisters = 176, kProducerRegisters = 32;  // the scores' keep the 128 they start with
+    static constexpr bool kDropFirst = kRows == 64;    // whether L2 is told to drop pages first
 
     static constexpr int kWeights = kPanels * kPanelBytes;  // [buffer][row][token], fp16, behind the queries
     static constexpr int kWeightPlane = kRows * 128;

@@ -46,6 +46,7 @@ struct Delivery {
 struct NamedBarrier {
     int threads = 0, arrived = 0;
     uint64_t generation = 0;
+    bool any[2] = {};   // of this generation, of the one before
 };
 
 /// What the tensor cores read: e4m3 32 at a time or 16-bit elements 16 at a time, always 32 bytes.

@@ -19,3 +19,10 @@ inline void named_barrier_sync(int id, int threads) {
     named_barrier_arrive(id, threads);
     while (barrier.generation == generation) emulation::give_way();
 }
+inline bool named_barrier_any(int id, int threads, bool value) {
+    auto& barrier = emulation::extension().named[id];
+    bool& any = barrier.any[barrier.generation % 2];
+    any = value || (barrier.arrived != 0 && any);
+    named_barrier_sync(id, threads);
+    return any;
+}
