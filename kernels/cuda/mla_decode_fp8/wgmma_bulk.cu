@@ -14,8 +14,9 @@
 //   16 rows (tile/wgmma_coded_consume.h): two warpgroups take pages of 64 tokens in turns, each scores, softmax and all columns of
 //     the output, 64 registers; they meet at the end of a piece. Keys are e4m3 operands as ldmatrix reads them. A query is the sum
 //     of two e4m3 numbers, which hold bf16's eight bits (tile/wgmma_coded_terms.h), two of a product's 32 columns; a group's sums are
-//     scaled by themselves. Values become fp16, which holds every e4m3 value: transposing ldmatrix gives two columns of two tokens, which a byte permutation
-//     sorts. Scales multiply the weights, fp16, of which there are four planes. Every product sees exact codes.
+//     scaled by themselves. Values become fp16, which holds every e4m3 value: transposing ldmatrix gives two columns of two tokens,
+//     which a byte permutation sorts. Scales multiply the weights, fp16, of which there are four planes. Every product sees exact
+//     codes.
 //   32 and 64 rows (tile/wgmma_coded_wide.h): one warpgroup makes scores and weights, two multiply values, 256 columns each. All
 //     codes become fp16, four neighbouring columns of a token in an order the queries (fp16, a power of two apart, exact) share.
 //     Scales multiply them there, relative to the largest of the token (keys) or of all seen so far (values).
