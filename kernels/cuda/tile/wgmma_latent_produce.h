@@ -2,6 +2,7 @@
 // The warps that bring queries and pages to shared memory.
 #pragma once
 
+#include "ptx/compute_now.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/prefetch.h"
@@ -63,6 +64,42 @@ __device__ __forceinline__ PageNumbers page_numbers(const LatentArguments& a, co
     // The table has less than 2^28 entries.
     return {a.block_table, piece.steps.end - piece.steps.begin, lane, piece.request * a.max_blocks + piece.steps.begin};
 }
+
+/// Where a group's loads begin if requests are as the host expects, worked out before the wait for the previous kernel, since nothing
+/// has to be read for it. Behind the wait page numbers are read beside the lengths, and one vote decides.
+template <bool kExpected>
+struct FirstPiece {
+    static_assert(kExpected && kExpectedCut, "lengths are not read before the wait");
+    DecodeWalk walk;   // behind the piece
+    DecodePiece piece = {};
+    int any;
+
+    __device__ __forceinline__ FirstPiece(const LatentArguments& a, int group)
+        : walk(a.schedule, group), any(walk.next(a.schedule, piece)) {
+        compute_now(walk.request);
+        compute_now(walk.start);
+        compute_now(piece.request);
+        compute_now(piece.steps.begin);
+        compute_now(piece.steps.end);
+        compute_now(any);
+    }
+
+    /// The numbers of the piece's pages; `walk`, `piece` and `any` are then those of the lengths. A whole warp.
+    __device__ __forceinline__ PageNumbers numbers(const LatentArguments& a, int group, int lane) {
+        const PageNumbers numbers = page_numbers(a, piece, lane);
+        const bool expected = a.schedule.as_expected(lane);
+        walk.known = -1;   // of other pieces the lengths say it
+        if (expected) return numbers;
+        piece = {};
+        walk = DecodeWalk(a.schedule, group, lane, CutFromLengths());
+        any = walk.next(a.schedule, piece);
+        return page_numbers(a, piece, lane);
+    }
+};
+template <>
+struct FirstPiece<false> {
+    __device__ __forceinline__ FirstPiece(const LatentArguments&, int) {}
+};
 
 /// Ask for a third of a request's queries, to one of the buffers. One thread.
 template <class Shape>
@@ -138,6 +175,7 @@ __device__ __forceinline__ void produce_pages(
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
+    [[maybe_unused]] int second = 1;   // the page that is asked for when the one before has landed, so that it is not in its way
     const auto advance = [&] {
         DecodePiece piece = {};
         any = walk.next(a.schedule, piece);
@@ -148,13 +186,16 @@ __device__ __forceinline__ void produce_pages(
         if (count <= 0) continue;
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         // The row tile is worked out anew: registers are scarce.
-        const int row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
+        const int row_tile = Shape::kExpectedStart && a.row_tiles == 1 ? 0 : static_cast<int>(blockIdx.x) % a.row_tiles;
         if (lane == 0) ask_queries(memory, queries, a, walk.request - 1, row_tile, turn.buffer, part);
         named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
         for (int page = 0; page < count; ++page) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
+            if constexpr (Shape::kAlone) {
+                if (page == second) mbarrier_wait(memory.full(0, first), 0);
+            }
             uses ^= 1u << stage;
             mbarrier_wait(memory.empty(stage, part), parity ^ 1);
             if (part < Shape::kParts - 1) {
@@ -166,6 +207,7 @@ __device__ __forceinline__ void produce_pages(
             }
             numbers.pass(page);
         }
+        second = -1;   // the block's first piece only
     }
     if constexpr (Shape::kPair == 2) {
 #pragma unroll 1

@@ -255,6 +255,12 @@ FAULTS = {
     "values in front of scores are freed while they are read": Fault(
         "tile/wgmma_latent_consume.h", "wgmma_wait<1>();\n                    release(1, 0);",
         "if (!FAULT) wgmma_wait<1>();\n                    release(1, 0);"),
+    "values are freed before the exponentials while they are read": Fault(
+        "tile/wgmma_latent_consume.h",
+        "wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
+        "if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
+    "pages of the request that was expected": Fault(
+        "tile/wgmma_latent_produce.h", "if (expected) return numbers;", "if (expected || FAULT) return numbers;"),
     "NaN behind the length": Fault("tile/wgmma_latent_consume.h", "clear_tail(group, length - first_token);"),
     "one block of a pair frees a stage": Fault(
         "tile/wgmma_latent.h", "4 * Shape::kPair", "(FAULT ? 4 : 4 * Shape::kPair)"),
