@@ -37,7 +37,7 @@
 // of a saturated memory, and equal chunks end up to 10 % apart.
 #define QUICK_CUT 1
 #ifndef EXPECTED_CUT
-#define EXPECTED_CUT 1  // 16 and 32 rows: a start that compares lengths with what the host expects
+#define EXPECTED_CUT 1  // a start that compares lengths with what the host expects
 #endif
 #ifndef START_PAGES
 #define START_PAGES 1   // 16 and 32 rows: pages that the start of a request counts for

@@ -69,7 +69,6 @@ __device__ __forceinline__ PageNumbers page_numbers(const LatentArguments& a, co
 /// has to be read for it. Behind the wait page numbers are read beside the lengths, and one vote decides.
 template <bool kExpected>
 struct FirstPiece {
-    static_assert(kExpected && kExpectedCut, "lengths are not read before the wait");
     DecodeWalk walk;   // behind the piece
     DecodePiece piece = {};
     int any;

@@ -50,7 +50,7 @@ template <int kPair_, bool kOnce_, bool kRotaryApart_ = false>
 struct LatentShape {
     static constexpr int kPair = kPair_;
     static constexpr bool kOnce = kOnce_, kRotaryApart = kRotaryApart_, kAlone = kPair == 1 && !kRotaryApart;
-    static constexpr bool kExpectedStart = !kRotaryApart;   // requests are compared with what the host expects
+    static constexpr bool kExpectedStart = kExpectedCut && !kRotaryApart;   // requests are compared with what the host expects
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each
