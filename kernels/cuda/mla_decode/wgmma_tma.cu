@@ -148,10 +148,10 @@ extern "C" int mla_decode(
     }
 #endif
 #if ONCE
-    // 64 rows of many requests are bound by memory.
+    // Equal requests of 64 rows lose 2 % by it where they are many; where lengths differ it gains 2 to 4 %.
     constexpr long long kManyPages = 2048;
     if (static_cast<long long>(batch) * max_blocks_per_seq >= kManyPages) {
-        return launch_latent_wgmma<LatentShape<1, false>>(
+        return launch_latent_wgmma<LatentShape<1, false, false, true>>(
             a, tensors, multiprocessors, workspace, workspace_bytes, queue, workspace);
     }
 #endif

@@ -80,19 +80,19 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
         }
         if (part < Shape::kParts) {
-            const auto produce = [&](const DecodeWalk& walk, bool any, const PageNumbers& numbers) {
+            const auto produce = [&](const DecodeWalk& walk, bool any, const PageNumbers& numbers, bool expected) {
                 cluster_wait();
                 const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
-                produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, rank, part, lane);
+                produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, rank, part, lane, expected);
             };
             if constexpr (Shape::kExpectedStart) {
                 const PageNumbers numbers = first.numbers(a, group, lane);
-                produce(first.walk, first.any, numbers);
+                produce(first.walk, first.any, numbers, first.expected);
             } else {
                 DecodeWalk walk(a.schedule, group, lane, CutFromLengths());
                 DecodePiece piece = {};
                 const bool any = walk.next(a.schedule, piece);
-                produce(walk, any, page_numbers(a, piece, lane));
+                produce(walk, any, page_numbers(a, piece, lane), false);
             }
         } else {
             cluster_wait();

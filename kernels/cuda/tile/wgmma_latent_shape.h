@@ -46,10 +46,12 @@ using FewArguments = LatentArgumentsOf<PageSchedule>;   // 16 and 32 rows
 /// told to drop pages first.
 /// kRotaryApart: the last 64 columns of keys are not those of the cache, but lie in an array of their own.
 /// kAlone: blocks of 64 rows that read their pages alone are bound by how soon a page's place is free again.
-template <int kPair_, bool kOnce_, bool kRotaryApart_ = false>
+/// kOnceUneven: whether it is where requests are not as the host expects.
+template <int kPair_, bool kOnce_, bool kRotaryApart_ = false, bool kOnceUneven_ = false>
 struct LatentShape {
     static constexpr int kPair = kPair_;
-    static constexpr bool kOnce = kOnce_, kRotaryApart = kRotaryApart_, kAlone = kPair == 1 && !kRotaryApart;
+    static constexpr bool kOnce = kOnce_, kOnceUneven = kOnceUneven_;
+    static constexpr bool kRotaryApart = kRotaryApart_, kAlone = kPair == 1 && !kRotaryApart;
     static constexpr bool kExpectedStart = kExpectedCut && !kRotaryApart;   // requests are compared with what the host expects
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
