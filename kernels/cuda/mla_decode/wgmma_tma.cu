@@ -73,7 +73,7 @@
 #define PAIRED_CHUNKS 1  // two chunks of equal requests of 16 rows are a cluster
 #endif
 #ifndef ONCE
-#define ONCE 1  // L2 drops pages first, but those of 16 and 32 rows and of large calls with 64: there that costs 2 to 4 %
+#define ONCE 1  // L2 drops pages first, but those of 16 and 32 rows and of large calls of equal requests with 64: there that costs 2 to 4 %
 #endif
 
 namespace {

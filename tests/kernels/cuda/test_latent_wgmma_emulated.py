@@ -247,8 +247,8 @@ FAULTS = {
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
     "references rise: a product is still under way": Fault(
         "tile/wgmma_latent_consume.h",
-        "wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
-        "if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
+        "none does.\n                wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
+        "none does.\n                if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
     "references rise: one warp waits alone": Fault(
         "tile/wgmma_latent_consume.h", "factor[1] != 1.0f)) rescale(out, factor);",
         "factor[1] != 1.0f)) { if (FAULT) wgmma_wait<0>(); rescale(out, factor); }"),
@@ -257,8 +257,8 @@ FAULTS = {
         "if (!FAULT) wgmma_wait<1>();\n                    release(1, 0);"),
     "values are freed before the exponentials while they are read": Fault(
         "tile/wgmma_latent_consume.h",
-        "wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
-        "if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
+        "500 cycles later.\n                wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
+        "500 cycles later.\n                if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
     "pages of the request that was expected": Fault(
         "tile/wgmma_latent_produce.h", "if (expected) return numbers;", "if (expected || FAULT) return numbers;"),
     "NaN behind the length": Fault("tile/wgmma_latent_consume.h", "clear_tail(group, length - first_token);"),
