@@ -3,6 +3,7 @@
 #pragma once
 
 #include "ptx/cluster.h"
+#include "ptx/compute_now.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
 #include "ptx/shared_address.h"
@@ -51,6 +52,12 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         fetch_start(a, static_cast<int>(blockIdx.x) / a.row_tiles, lane);
         fetch_inputs(a, Shape::kWidth, lane, 32);
     }
+    int group = 0;
+    if constexpr (Shape::kExpectedStart) {
+        group = a.row_tiles == 1 ? static_cast<int>(blockIdx.x) : static_cast<int>(blockIdx.x) / a.row_tiles;
+        compute_now(group);   // before the wait: a division is 40 instructions
+    }
+    [[maybe_unused]] FirstPiece<Shape::kExpectedStart> first(a, group);
     cluster_arrive_relaxed();   // the fence publishes the barriers; a single block is a cluster of one
     grid_dependency_wait();
     grid_dependency_release();
@@ -67,15 +74,26 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
     } else {
         give_registers<Shape::kProducerRegisters>();
         const int part = warp - kWarps;
-        const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
+        int row_tile = static_cast<int>(blockIdx.x) - group * a.row_tiles;
+        if constexpr (!Shape::kExpectedStart) {
+            group = static_cast<int>(blockIdx.x) / a.row_tiles;
+            row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
+        }
         if (part < Shape::kParts) {
-            DecodeWalk walk(a.schedule, group, lane, CutFromLengths());
-            DecodePiece piece = {};
-            const bool any = walk.next(a.schedule, piece);
-            const PageNumbers numbers = page_numbers(a, piece, lane);
-            cluster_wait();
-            const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
-            produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, rank, part, lane);
+            const auto produce = [&](const DecodeWalk& walk, bool any, const PageNumbers& numbers, bool expected) {
+                cluster_wait();
+                const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
+                produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, rank, part, lane, expected);
+            };
+            if constexpr (Shape::kExpectedStart) {
+                const PageNumbers numbers = first.numbers(a, group, lane);
+                produce(first.walk, first.any, numbers, first.expected);
+            } else {
+                DecodeWalk walk(a.schedule, group, lane, CutFromLengths());
+                DecodePiece piece = {};
+                const bool any = walk.next(a.schedule, piece);
+                produce(walk, any, page_numbers(a, piece, lane), false);
+            }
         } else {
             cluster_wait();
             if (a.schedule.groups != 0) Gather::start(a, memory.open(), group, row_tile, lane);

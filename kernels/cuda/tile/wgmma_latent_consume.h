@@ -8,6 +8,8 @@
 //   1: scores of t + 1; accepts t; softmax while that runs, P to shared memory; when it has ended P times its own half;
 // where to accept is to copy the other's P to registers and to multiply it with one's own half of the values. So the tensor cores
 // get scores of t, scores of t + 1 (softmax of t beside them), both halves of t's values (softmax of t + 1), both halves of t + 1's.
+// Blocks that read their pages alone (Shape::kAlone) wait for places to be free more than for tensor cores: there 0 multiplies its own half
+// at once, and 1 gives the other's values back before its exponentials.
 // There is one buffer for P. What a warp reads there, the other's P of its own 16 rows, it has copied before it writes its own.
 #pragma once
 
@@ -206,6 +208,12 @@ struct LatentConsumer {
             float factor[2] = {1.0f, 1.0f};
             to_exponents(scores, rows, a.scale);
             if (exceeds(scores, rows)) raise(scores, rows, factor);
+            if constexpr (group == 1 && Shape::kAlone) {
+                // The next even page waits for this place longest; behind the exponentials it would be free 500 cycles later.
+                wgmma_wait<0>();
+                wgmma_results(out);
+                release(0, 1);
+            }
             Probabilities p;
             exponentials(scores, rows, p);
 #pragma unroll
@@ -216,14 +224,14 @@ struct LatentConsumer {
             }
             if (first_token + Shape::kTokens > length) clear_tail(group, length - first_token);
             named_barrier_arrive(kReadyBarrier + group, 256);
-            if constexpr (group == 1) {
+            if constexpr (group == 1 && !Shape::kAlone) {
                 // Whether to rescale is a warp's own affair, but all warps of a group wait for its products or none does.
                 wgmma_wait<0>();
                 wgmma_results(out);
                 release(0, 1);
             }
             if (__any_sync(0xffffffffu, factor[0] != 1.0f || factor[1] != 1.0f)) rescale(out, factor);
-            if constexpr (group == 0) {
+            if constexpr (group == 0 && !Shape::kAlone) {
                 if (own + 1 < pages) named_barrier_sync(kTurnBarrier, 256);
             }
             multiply(out, p, group);
@@ -248,7 +256,7 @@ struct LatentConsumer {
                 wgmma_results(out);
             } else {
                 start_scores(scores, uses % 2, buffer, [] {});
-                named_barrier_arrive(kTurnBarrier, 256);
+                if constexpr (!Shape::kAlone) named_barrier_arrive(kTurnBarrier, 256);
                 begin_accepting();
                 wgmma_wait<0>();
                 accept();

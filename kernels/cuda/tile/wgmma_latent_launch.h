@@ -44,6 +44,7 @@ inline void cut_latent(
     a.shares = {static_cast<uint8_t*>(workspace), strips, count_set};
     a.schedule.slack = slack;
     a.schedule.share(ceil_div(a.schedule.longest, PageSchedule::kTokens));
+    a.schedule.expect();
 }
 
 /// Launch `a`, which is as DecodeCall makes it, with row_tiles and, where rotary columns lie apart, their map. Returns 0 or what the

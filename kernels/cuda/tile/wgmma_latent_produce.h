@@ -2,6 +2,7 @@
 // The warps that bring queries and pages to shared memory.
 #pragma once
 
+#include "ptx/compute_now.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
 #include "ptx/prefetch.h"
@@ -64,6 +65,42 @@ __device__ __forceinline__ PageNumbers page_numbers(const LatentArguments& a, co
     return {a.block_table, piece.steps.end - piece.steps.begin, lane, piece.request * a.max_blocks + piece.steps.begin};
 }
 
+/// Where a group's loads begin if requests are as the host expects, worked out before the wait for the previous kernel, since nothing
+/// has to be read for it. Behind the wait page numbers are read beside the lengths, and one vote decides.
+template <bool kExpected>
+struct FirstPiece {
+    DecodeWalk walk;   // behind the piece
+    DecodePiece piece = {};
+    int any;
+    bool expected = true;
+
+    __device__ __forceinline__ FirstPiece(const LatentArguments& a, int group)
+        : walk(a.schedule, group), any(walk.next(a.schedule, piece)) {
+        compute_now(walk.request);
+        compute_now(walk.start);
+        compute_now(piece.request);
+        compute_now(piece.steps.begin);
+        compute_now(piece.steps.end);
+        compute_now(any);
+    }
+
+    /// The numbers of the piece's pages; `walk`, `piece` and `any` are then those of the lengths. A whole warp.
+    __device__ __forceinline__ PageNumbers numbers(const LatentArguments& a, int group, int lane) {
+        const PageNumbers numbers = page_numbers(a, piece, lane);
+        expected = a.schedule.as_expected(lane);
+        walk.known = -1;   // of other pieces the lengths say it
+        if (expected) return numbers;
+        piece = {};
+        walk = DecodeWalk(a.schedule, group, lane, CutFromLengths());
+        any = walk.next(a.schedule, piece);
+        return page_numbers(a, piece, lane);
+    }
+};
+template <>
+struct FirstPiece<false> {
+    __device__ __forceinline__ FirstPiece(const LatentArguments&, int) {}
+};
+
 /// Ask for a third of a request's queries, to one of the buffers. One thread.
 template <class Shape>
 __device__ __forceinline__ void ask_queries(
@@ -87,7 +124,7 @@ constexpr int kQueryBarrier = 7;  // all queries of a piece are asked for
 template <class Shape>
 __device__ __forceinline__ void load_values(
     const LatentMemory<Shape>& memory, const TensorMap& cache, int stage, int first, int last, int row, int rank,
-    uint64_t policy) {
+    bool once, uint64_t policy) {
     constexpr int kBoxPanels = Shape::kBoxPanels;
 #pragma unroll 1
     for (int box = 0; box < 2; ++box) {
@@ -96,13 +133,13 @@ __device__ __forceinline__ void load_values(
     if constexpr (Shape::kPair == 2) {
         const int panel = first + rank * kBoxPanels;
         const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
-        if constexpr (Shape::kOnce) tma_load_3d_multicast(to, cache, full, 0, row, panel, 3, policy);
+        if (once) tma_load_3d_multicast(to, cache, full, 0, row, panel, 3, policy);
         else tma_load_3d_multicast(to, cache, full, 0, row, panel, 3);
     } else {
 #pragma unroll 1
         for (int panel = first; panel < last; panel += kBoxPanels) {
             const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
-            if constexpr (Shape::kOnce) tma_load_3d(to, cache, full, 0, row, panel, policy);
+            if (once) tma_load_3d(to, cache, full, 0, row, panel, policy);
             else tma_load_3d(to, cache, full, 0, row, panel);
         }
     }
@@ -112,15 +149,16 @@ __device__ __forceinline__ void load_values(
 /// pair's blocks load half of the tokens each.
 template <class Shape>
 __device__ __forceinline__ void load_rotary(
-    const LatentMemory<Shape>& memory, const TensorMap& rotary, int stage, int panel, int x, int row, int rank, uint64_t policy) {
+    const LatentMemory<Shape>& memory, const TensorMap& rotary, int stage, int panel, int x, int row, int rank, bool once,
+    uint64_t policy) {
     const uint32_t full = memory.full(stage, panel), to = memory.tokens(stage, panel);
     mbarrier_arrive_expect(full, Shape::kPanelBytes);
     const uint32_t half = to + rank * (Shape::kTokens / Shape::kPair) * 128;
     if constexpr (Shape::kPair == 2) {
-        if constexpr (Shape::kOnce) tma_load_multicast(half, rotary, full, x, row, 3, policy);
+        if (once) tma_load_multicast(half, rotary, full, x, row, 3, policy);
         else tma_load_multicast(half, rotary, full, x, row, 3);
     } else {
-        if constexpr (Shape::kOnce) tma_load(half, rotary, full, x, row, policy);
+        if (once) tma_load(half, rotary, full, x, row, policy);
         else tma_load(half, rotary, full, x, row);
     }
 }
@@ -132,12 +170,15 @@ __device__ __forceinline__ void load_rotary(
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    DecodeWalk walk, bool any, PageNumbers numbers, int rank, int part, int lane) {
+    DecodeWalk walk, bool any, PageNumbers numbers, int rank, int part, int lane,
+    bool expected) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of the rotary columns that a block loads
     const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
     const uint64_t policy = policy_evict_first();
+    const bool once = Shape::kOnce || (Shape::kOnceUneven && !expected);   // whether L2 is told
     QueryTurn turn = {Shape::kPair == 2 ? 1 : a.query_buffers};
+    [[maybe_unused]] int second = 1;   // the page that is asked for when the one before has landed, so that it is not in its way
     const auto advance = [&] {
         DecodePiece piece = {};
         any = walk.next(a.schedule, piece);
@@ -148,24 +189,28 @@ __device__ __forceinline__ void produce_pages(
         if (count <= 0) continue;
         mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
         // The row tile is worked out anew: registers are scarce.
-        const int row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
+        const int row_tile = Shape::kExpectedStart && a.row_tiles == 1 ? 0 : static_cast<int>(blockIdx.x) % a.row_tiles;
         if (lane == 0) ask_queries(memory, queries, a, walk.request - 1, row_tile, turn.buffer, part);
         named_barrier_sync(kQueryBarrier, 32 * Shape::kParts);
         turn.advance();
         for (int page = 0; page < count; ++page) {
             const int token = numbers.of(page) * Shape::kTokens + rank * kTokens;
             const int stage = page % 2, parity = static_cast<int>(uses >> stage & 1);
+            if constexpr (Shape::kAlone) {
+                if (page == second) mbarrier_wait(memory.full(0, first), 0);
+            }
             uses ^= 1u << stage;
             mbarrier_wait(memory.empty(stage, part), parity ^ 1);
             if (part < Shape::kParts - 1) {
-                if (lane == 0) load_values(memory, cache, stage, first, last, token - rank * kTokens, rank, policy);
+                if (lane == 0) load_values(memory, cache, stage, first, last, token - rank * kTokens, rank, once, policy);
             } else if (lane == 0) {
                 constexpr int kPanel = Shape::kPanels - 1;
                 const int row = Shape::kRotaryApart ? (numbers.first + page) * Shape::kTokens + rank * kTokens : token;
-                load_rotary(memory, a.rotary, stage, kPanel, Shape::kRotaryApart ? 0 : kPanel * 64, row, rank, policy);
+                load_rotary(memory, a.rotary, stage, kPanel, Shape::kRotaryApart ? 0 : kPanel * 64, row, rank, once, policy);
             }
             numbers.pass(page);
         }
+        second = -1;   // the block's first piece only
     }
     if constexpr (Shape::kPair == 2) {
 #pragma unroll 1

@@ -45,10 +45,14 @@ using FewArguments = LatentArgumentsOf<PageSchedule>;   // 16 and 32 rows
 /// kPair: how many neighbouring blocks read the same tokens together, each bringing half of them to both. kOnce: whether L2 is
 /// told to drop pages first.
 /// kRotaryApart: the last 64 columns of keys are not those of the cache, but lie in an array of their own.
-template <int kPair_, bool kOnce_, bool kRotaryApart_ = false>
+/// kAlone: blocks of 64 rows that read their pages alone are bound by how soon a page's place is free again.
+/// kOnceUneven: whether it is where requests are not as the host expects.
+template <int kPair_, bool kOnce_, bool kRotaryApart_ = false, bool kOnceUneven_ = false>
 struct LatentShape {
     static constexpr int kPair = kPair_;
-    static constexpr bool kOnce = kOnce_, kRotaryApart = kRotaryApart_;
+    static constexpr bool kOnce = kOnce_, kOnceUneven = kOnceUneven_;
+    static constexpr bool kRotaryApart = kRotaryApart_, kAlone = kPair == 1 && !kRotaryApart;
+    static constexpr bool kExpectedStart = kExpectedCut && !kRotaryApart;   // requests are compared with what the host expects
     static constexpr int kLatent = 512, kWidth = 576;  // columns of a value, of a key
     static constexpr int kRows = 64, kTokens = PageSchedule::kTokens;
     static constexpr int kPanels = kWidth / 64;             // columns of a tile in shared memory, 64 (128 bytes) each

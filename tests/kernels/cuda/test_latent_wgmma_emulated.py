@@ -234,6 +234,9 @@ def test_tunables(tmp_path, defines):
         kernel.check(case(3, 16, 400, "mixed", 2, 1), eager=eager, processors=8, workspace_bytes=1 << 21)
 
 
+# Warpgroup 1 waits for its product with the other's values and gives them back, behind either of two comments.
+GIVEN_BACK = "\n                wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"
+GIVEN_BACK_FAULT = GIVEN_BACK.replace("wgmma_wait", "if (!FAULT) wgmma_wait", 1)
 FAULTS = {
     "a stage is loaded while it is read": Fault(
         "tile/wgmma_latent_produce.h", "mbarrier_wait(memory.empty(stage, part), parity ^ 1);"),
@@ -246,15 +249,17 @@ FAULTS = {
         "tile/wgmma_latent_consume.h", "named_barrier_sync(kReadyBarrier + (group ^ 1), 256);",
         "named_barrier_arrive(kReadyBarrier + (group ^ 1), 256);"),
     "references rise: a product is still under way": Fault(
-        "tile/wgmma_latent_consume.h",
-        "wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);",
-        "if (!FAULT) wgmma_wait<0>();\n                wgmma_results(out);\n                release(0, 1);"),
+        "tile/wgmma_latent_consume.h", f"none does.{GIVEN_BACK}", f"none does.{GIVEN_BACK_FAULT}"),
     "references rise: one warp waits alone": Fault(
         "tile/wgmma_latent_consume.h", "factor[1] != 1.0f)) rescale(out, factor);",
         "factor[1] != 1.0f)) { if (FAULT) wgmma_wait<0>(); rescale(out, factor); }"),
     "values in front of scores are freed while they are read": Fault(
         "tile/wgmma_latent_consume.h", "wgmma_wait<1>();\n                    release(1, 0);",
         "if (!FAULT) wgmma_wait<1>();\n                    release(1, 0);"),
+    "values are freed before the exponentials while they are read": Fault(
+        "tile/wgmma_latent_consume.h", f"500 cycles later.{GIVEN_BACK}", f"500 cycles later.{GIVEN_BACK_FAULT}"),
+    "pages of the request that was expected": Fault(
+        "tile/wgmma_latent_produce.h", "if (expected) return numbers;", "if (expected || FAULT) return numbers;"),
     "NaN behind the length": Fault("tile/wgmma_latent_consume.h", "clear_tail(group, length - first_token);"),
     "one block of a pair frees a stage": Fault(
         "tile/wgmma_latent.h", "4 * Shape::kPair", "(FAULT ? 4 : 4 * Shape::kPair)"),
