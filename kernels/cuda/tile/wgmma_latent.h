@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
         const int part = warp - kWarps;
         const int group = static_cast<int>(blockIdx.x) / a.row_tiles, row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
         if (part < Shape::kParts) {
-            DecodeWalk walk(a.schedule, group, lane, CutFromLengths());
+            typename Shape::Walk walk(a.schedule, group, lane, CutFromLengths());
             DecodePiece piece = {};
             const bool any = walk.next(a.schedule, piece);
             const PageNumbers numbers = page_numbers(a, piece, lane);
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, rank, part, lane);
         } else {
             cluster_wait();
-            if (a.schedule.groups != 0) Gather::start(a, memory.open(), group, row_tile, lane);
+            if (a.schedule.groups != 0) Gather::start<typename Shape::Walk>(a, memory.open(), group, row_tile, lane);
         }
     }
 }

@@ -132,7 +132,7 @@ __device__ __forceinline__ void load_rotary(
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    DecodeWalk walk, bool any, PageNumbers numbers, int rank, int part, int lane) {
+    typename Shape::Walk walk, bool any, PageNumbers numbers, int rank, int part, int lane) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of the rotary columns that a block loads
     const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled
