@@ -25,7 +25,8 @@
 // Slots behind the length hold NaN: they are loaded, their scores are masked, and their values cleared before use.
 //
 // Balance (tile/decode_schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
-// them, or each into the same chunks, where that costs little. Parts are merged in a fixed order: with 64 rows and more by the blocks
+// them, or each into the same chunks, where that costs little. In pairs, requests that fit into a chunk are left whole
+// beside much longer or similar ones (tile/whole_requests.h). Parts are merged in a fixed order: with 64 rows and more by the blocks
 // that computed them, as bf16 accumulators (tile/latent_parts.h), with 16 and 32 rows by a second kernel (tile/latent_merge.h), unless all
 // requests of 16 rows are as long as they may be and two chunks each: then the blocks of a request are a cluster and store no parts
 // (tile/wgmma_latent_few_pair.h). Kernels start beside the end of the one before.

@@ -269,8 +269,9 @@ struct LatentGather {
     }
 
     /// By a warp beside those that merge: note which parts this block will have, and count it as started there.
+    template <class Walk>
     static __device__ __forceinline__ void start(const Arguments& a, OpenParts& open, int group, int row_tile, int lane) {
-        DecodeWalk walk(a.schedule, group, lane, CutFromLengths());
+        Walk walk(a.schedule, group, lane, CutFromLengths());
         DecodePiece piece;
         const int first_strip = row_tile * LatentParts::kTileStrips;
         const int strips = min(LatentParts::kTileStrips, a.shares.strips - first_strip);

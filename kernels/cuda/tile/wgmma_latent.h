@@ -80,23 +80,25 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) latent_wgmma(
             row_tile = static_cast<int>(blockIdx.x) % a.row_tiles;
         }
         if (part < Shape::kParts) {
-            const auto produce = [&](const DecodeWalk& walk, bool any, const PageNumbers& numbers, bool expected) {
+            using Walk = typename Shape::Walk;
+            const auto produce = [&](const Walk& walk, bool any, const PageNumbers& numbers, bool expected) {
                 cluster_wait();
                 const int rank = Shape::kPair == 2 ? cluster_rank() : 0;
                 produce_pages<Shape>(memory, queries, cache, a, walk, any, numbers, rank, part, lane, expected);
             };
             if constexpr (Shape::kExpectedStart) {
-                const PageNumbers numbers = first.numbers(a, group, lane);
-                produce(first.walk, first.any, numbers, first.expected);
+                Walk rest;
+                const PageNumbers numbers = first.numbers(a, group, lane, rest);
+                produce(rest, first.any, numbers, first.expected);
             } else {
-                DecodeWalk walk(a.schedule, group, lane, CutFromLengths());
+                Walk walk(a.schedule, group, lane, CutFromLengths());
                 DecodePiece piece = {};
                 const bool any = walk.next(a.schedule, piece);
                 produce(walk, any, page_numbers(a, piece, lane), false);
             }
         } else {
             cluster_wait();
-            if (a.schedule.groups != 0) Gather::start(a, memory.open(), group, row_tile, lane);
+            if (a.schedule.groups != 0) Gather::start<typename Shape::Walk>(a, memory.open(), group, row_tile, lane);
         }
     }
 }

@@ -352,7 +352,7 @@ struct LatentConsumer {
     __device__ __forceinline__ void consume() const {
         uint32_t uses = 0;
         QueryTurn queries = {Shape::kPair == 2 ? 1 : a.query_buffers};
-        DecodeWalk walk(a.schedule, block_group(), lane, CutFromLengths());
+        typename Shape::Walk walk(a.schedule, block_group(), lane, CutFromLengths());
         DecodePiece next;
         while (walk.next(a.schedule, next)) {
             const bool empty = next.steps.begin >= next.steps.end;

@@ -2,6 +2,8 @@
 // The warps that bring queries and pages to shared memory.
 #pragma once
 
+#include <type_traits>
+
 #include "ptx/compute_now.h"
 #include "ptx/mbarrier.h"
 #include "ptx/named_barrier.h"
@@ -84,15 +86,22 @@ struct FirstPiece {
         compute_now(any);
     }
 
-    /// The numbers of the piece's pages; `walk`, `piece` and `any` are then those of the lengths. A whole warp.
-    __device__ __forceinline__ PageNumbers numbers(const LatentArguments& a, int group, int lane) {
+    /// The numbers of the piece's pages; `piece` and `any` are then those of the lengths, and `rest` is the walk behind the piece.
+    /// A whole warp.
+    template <class Walk>
+    __device__ __forceinline__ PageNumbers numbers(const LatentArguments& a, int group, int lane, Walk& rest) {
         const PageNumbers numbers = page_numbers(a, piece, lane);
         expected = a.schedule.as_expected(lane);
-        walk.known = -1;   // of other pieces the lengths say it
+        if constexpr (std::is_same_v<Walk, DecodeWalk>) {
+            walk.known = -1;   // of other pieces the lengths say it
+            rest = walk;
+        } else {
+            rest = Walk::behind(piece.request);   // a group has one piece where requests are as expected
+        }
         if (expected) return numbers;
         piece = {};
-        walk = DecodeWalk(a.schedule, group, lane, CutFromLengths());
-        any = walk.next(a.schedule, piece);
+        rest = Walk(a.schedule, group, lane, CutFromLengths());
+        any = rest.next(a.schedule, piece);
         return page_numbers(a, piece, lane);
     }
 };
@@ -170,8 +179,7 @@ __device__ __forceinline__ void load_rotary(
 template <class Shape>
 __device__ __forceinline__ void produce_pages(
     const LatentMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const LatentArguments& a,
-    DecodeWalk walk, bool any, PageNumbers numbers, int rank, int part, int lane,
-    bool expected) {
+    typename Shape::Walk walk, bool any, PageNumbers numbers, int rank, int part, int lane, bool expected) {
     constexpr int kTokens = Shape::kTokens / Shape::kPair;  // of the rotary columns that a block loads
     const int first = part * Shape::kHalfPanels, last = min(first + Shape::kHalfPanels, Shape::kPanels);
     uint32_t uses = 0;  // bit s: the parity of how often stage s was filled

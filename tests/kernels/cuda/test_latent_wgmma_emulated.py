@@ -224,6 +224,28 @@ def test_many_parts_of_every_request(shipped, size, processors):
     assert shipped.used_workspace
 
 
+@pytest.mark.parametrize(("lengths", "processors", "cut"), [
+    ([64, 64 * 17, 100, 0, 128, 64 * 12, 1, 128, 128], 18, {1, 5}),     # long ones apart, each in several groups
+    ([100] * 5 + [64 * 20] + [65] * 5, 12, {5}),
+    ([200, 64, 1, 190, 70, 130, 0], 8, set()),                          # two to a group
+], ids=["two long", "one long", "two each"])
+def test_requests_that_fit_into_a_chunk_are_left_whole(shipped, lengths, processors, cut):
+    """They have the bits of requests that no other block has a part of."""
+    size = case(len(lengths), 128, max(lengths))
+    data = shipped.reference.generate_input(**size, seed=5, device="cpu")
+    data[3].copy_(torch.tensor(lengths))
+    for table, length in zip(data[2], lengths, strict=True):
+        for number, page in enumerate(table.tolist()):
+            data[1][page, max(0, min(64, length - 64 * number)):] = torch.nan
+    whole = shipped.run(size, data, processors=processors)
+    for eager in (False, True):
+        found = shipped.run(size, data, processors=processors, workspace_bytes=1 << 23, eager=eager)
+        passed, message = shipped.reference.check_implementation(data, tuple(found))
+        assert passed, message
+        assert shipped.used_workspace == bool(cut)
+        assert {b for b in range(len(lengths)) if not torch.equal(found[0][b], whole[0][b])} == cut
+
+
 @pytest.mark.parametrize("defines", [
     {"FEW_ROWS": 0, "PAIRS": 0, "EARLY_START": 0, "ONCE": 0},
 ], ids=name)

@@ -22,6 +22,17 @@ inline float __uint_as_float(uint32_t bits) {
 inline float __cosf(float x) { return std::cos(x); }
 inline float __sinf(float x) { return std::sin(x); }
 inline int __ffs(int value) { return __builtin_ffs(value); }
+inline int __popc(unsigned value) { return __builtin_popcount(value); }
+inline float __fdividef(float a, float b) { return a / b; }
+
+inline int __reduce_add_sync(uint32_t mask, int value) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(mask, value, step);
+    return value;
+}
+inline int __reduce_max_sync(uint32_t mask, int value) {
+    for (int step = 16; step > 0; step /= 2) value = std::max(value, __shfl_xor_sync(mask, value, step));
+    return value;
+}
 
 template <class Value>
 Value __shfl_up_sync(uint32_t mask, Value value, int step) {
