@@ -230,7 +230,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         // Its addresses are made anew: kept throughout the loop they would spill.
         const int thread = recomputed_thread();
         const CodedConsumer anew = {{memory, group, thread / 32 % 4, thread % 32}, a, row_tile};
-        plan.take_back(thread / 32);
+        plan.take_back(thread / 32);   // before finish() meets all threads: behind it a lane may put the next piece's away
         anew.finish(out, state, piece, part, first_row);
     }
 
