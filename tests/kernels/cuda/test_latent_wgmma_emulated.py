@@ -169,7 +169,8 @@ def test_scores_that_rise_by_far(mla, heads):
 def test_equal_requests_shorter_than_their_table(shipped, heads, longest, length, processors):
     """The host chose the number of chunks for the longest request: chunks are shorter, or the first has no page.
 
-    With four blocks of 16 rows, two of them are a cluster, as which they have nothing to do. The fewest of 64 rows have one each."""
+    With four blocks of 16 rows, two of them are a cluster, as which they have nothing to do. The fewest of 64 rows have
+    a request each."""
     size = case(2, heads, longest)
     data = shipped.reference.generate_input(**size, seed=5, device="cpu")
     data[3].fill_(length)
