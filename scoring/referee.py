@@ -192,28 +192,31 @@ class Referee:
         while len(run.slots) < lengths[0]:
             run.add_blank_slot()
 
-        def arm(links: int) -> None:
+        def arm(links: int, doors: bool) -> None:
             for slot in run.slots[:links]:           # the device is ours before it is the worker's, as in a real chain
                 slot.memory.refill()
                 slot.memory.poison(nan=True)
             run.sync()
-            gate.arm(name, run.slots[:links])
+            if gate.arm(name, run.slots[:links], doors) is not doors and doors:
+                raise WorkerFailure(Status.RUNTIME_ERROR, "the judge's own chain cannot be captured", alive=True)
 
-        def measured(links: int) -> Overhead:
+        def measured(links: int, doors: bool) -> Overhead:
             known = self._known_seconds(run, links)
 
-            def go(secret: bytes) -> float:
-                wall, reply = gate.go(secret)
-                return wall - (claimed(reply) if known is None else known)
+            def phases(seal: bytes, begin: bytes) -> tuple[float, float]:
+                answer = (gate.stood if doors else gate.asked)(seal, begin, links, together=False)
+                return answer.unseal, answer.wall - (answer.claim if known is None else known)
 
-            if links > 1:
-                return calibration.measure(partial(arm, links), gate.unseal, go, links, self.job.torch_device)
-            overhead = calibration.measure(partial(arm, links), lambda secret: 0.0, go, links, self.job.torch_device)
+            samples = calibration.SAMPLES // (1 if doors or not gate.doors else 2)      # few are timed without doors
+            overhead = calibration.measure(
+                partial(arm, links, doors), phases, links, self.job.torch_device, samples, doors)
             bandwidth = self.job.target.peaks.get("bytes")
-            moved = 2 * run.slots[0].memory.sealed.numel() / bandwidth if bandwidth else 0.0
-            return replace(overhead, wall=overhead.wall + moved)
+            if links > 1 or not bandwidth:
+                return overhead
+            return replace(overhead, wall=overhead.wall + 2 * run.slots[0].memory.sealed.numel() / bandwidth)
 
-        return tuple(measured(links) for links in lengths)
+        ways = (True, False) if gate.open_doors() else (False,)
+        return tuple(measured(links, doors) for links in lengths for doors in ways)
 
     def _known_seconds(self, run: CaseRun, links: int) -> float | None:
         """What the calls of a calibration chain take on a GPU, replayed alone; None for a host, whose clock tells."""

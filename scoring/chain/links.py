@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from scoring.chain.library import KEY_BYTES, ChainLibrary
+from scoring.chain.library import DOOR_BYTES, KEY_BYTES, ChainLibrary
 from scoring.contestants import NativeKernel, PythonSubmission, Slot
 
 
@@ -68,17 +68,22 @@ class Links:
     """One chain over ``slots``, one link each, ready to run as often as the slots are filled anew.
 
     ``fresh`` names the tensors that every link draws anew. On a GPU all links are captured in one graph if the
-    contestant can be captured; ``captured`` says whether it was.
+    contestant can be captured; ``captured`` says whether it was. With ``doors`` (where the device sees two of them, in
+    host memory that the judge has as well) the graph is the whole chain, and it is started before any key is revealed:
+    it waits at the first door for the key of the inputs, unseals them, says so there, waits at the second door for
+    where the links begin, and leaves the last digest there.
     """
 
     def __init__(
         self, library: ChainLibrary, contestant: Runnable, slots: Sequence[Slot], fresh: Sequence[str], workspace: int,
+        doors: int = 0,
     ):
         self.library = library
         self.contestant = contestant
         self.slots = slots
         self.fresh = fresh
         self.workspace = workspace
+        self.doors = doors
         self.keys = library.keys(len(slots) + 1)
         self.seal_key = library.keys(1)[0]
         self.on_device = library.device.type == "cuda"
@@ -106,10 +111,14 @@ class Links:
     def unseal(self, secret: bytes, wait: bool = True) -> None:
         """Make the inputs of all slots readable; ``wait`` until they are."""
         self._tell(self.seal_key, self.host[0], secret)
-        for index, slot in enumerate(self.slots):
-            self.library.seal(slot.sealed, self.seal_key, index)
+        self._unseal()
         if self.on_device and wait:
             torch.cuda.synchronize()
+
+    def stand(self) -> None:
+        """The whole captured chain, which waits at the doors for its keys; when this is over, so is the chain."""
+        self.graph.replay()
+        torch.cuda.synchronize()
 
     def run(self, secret: bytes) -> dict[str, Any]:
         """All links from ``secret`` on: the last digest, and the seconds spent in calls where a host clock can tell
@@ -122,6 +131,20 @@ class Links:
             self._links()
         last = bytes(self.keys[len(self.slots)].tolist()).hex()      # waits for the device
         return {"digest": last} if self.on_device else {"digest": last, "seconds": self.seconds}
+
+    def _unseal(self) -> None:
+        for index, slot in enumerate(self.slots):
+            self.library.seal(slot.sealed, self.seal_key, index)
+
+    def _between_doors(self) -> None:
+        """Unseal when the first door is rung, run the links when the second is."""
+        library, first, second = self.library, self.doors, self.doors + DOOR_BYTES
+        library.listen(first, self.seal_key)
+        self._unseal()
+        library.answer(first, self.seal_key)
+        library.listen(second, self.keys[0])
+        self._links()
+        library.answer(second, self.keys[len(self.slots)])
 
     @staticmethod
     def _tell(key: torch.Tensor, staging: torch.Tensor, secret: bytes) -> None:
@@ -145,7 +168,7 @@ class Links:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
-                self._links()
+                self._between_doors() if self.doors else self._links()
             torch.cuda.synchronize()
         except Exception:                # noqa: BLE001 - a submission may raise anything when it is captured
             torch.cuda.synchronize()

@@ -88,7 +88,7 @@ class Rounds:
             if on_device or self.peers or self.gate is None:
                 samples = self._claims(request)
             if self.gate is not None:
-                samples[own], judged = self._chained(self.gate, samples.get(own, []), on_device)
+                samples[own], judged = self._chained(self.gate, samples.get(own, []), request)
                 facts |= judged
             else:
                 facts["clock"] = "claim, bounded by requests only"
@@ -163,11 +163,13 @@ class Rounds:
     # ---- the judge's clock ------------------------------------------------------------------------------------------
 
     def _chained(
-        self, gate: Gate, claims: list[float], on_device: bool
+        self, gate: Gate, claims: list[float], request: str
     ) -> tuple[list[float], dict[str, Any]]:
-        """Seconds per call that count, and the facts behind them. Raises ``_Wrong``."""
+        """Seconds per call that count, and the facts behind them; ``request`` is what made the claims. Raises
+        ``_Wrong``."""
+        on_device = self.run.torch_device.startswith("cuda")
         overhead = self._overhead(on_device)
-        links, slots = overhead.links, self.run.slots
+        links, slots, doors = overhead.links, self.run.slots, overhead.doors
         while len(slots) < links:
             self.run.add_slot()
         groups = [slots[:links]] if links > 1 else [[slot] for slot in slots[:GATED_SLOTS]]
@@ -176,13 +178,17 @@ class Rounds:
         paired: list[float] = []
         said: list[float] = []
         unsealing: list[float] = []
+        # What could be captured for the claims can be for the chain: messages instead of doors then buy nothing.
+        known = {doors: overhead} if request == "replay" else {
+            one.doors: one for one in self.overheads if one.links == links}
         captured, started, rounds = False, time.monotonic(), 0
         while True:
             for group in groups:
-                chained = gate.chain(self.run.contestant, group, nan=self.turns % 2 == 0)
+                chained = gate.chain(self.run.contestant, group, nan=self.turns % 2 == 0, doors=doors)
                 if not chained.verdict.passed:
                     raise _Wrong(chained.verdict, chained.seed)
                 captured = chained.captured
+                overhead = known.get(chained.doors, overhead)
                 trusted.append(overhead.trusted(chained.unseal, chained.wall))
                 unsealing.append(chained.unseal)
                 if not on_device:
@@ -202,7 +208,7 @@ class Rounds:
         facts: dict[str, Any] = {
             "chain": {
                 "links": links, "chains": len(trusted), "bound": bound, "overhead": overhead.wall / links,
-                "resolution": overhead.resolution, "captured": captured,
+                "resolution": overhead.resolution, "captured": captured, "doors": chained.doors,
                 "unseal": quantile(unsealing, 0.5), "unseal_alone": overhead.unseal,
             },
         }
