@@ -210,19 +210,15 @@ def test_a_chain_that_ends_without_a_digest(standing, door):
 
 
 def test_a_chain_that_fails_is_the_workers_failure(standing):
-    made = standing(2)
-    made.run.worker.inner = types.SimpleNamespace(request=_failing(made.run.worker.inner))
-    with pytest.raises(WorkerFailure, match="illegal"):
-        stood(made)
-
-
-def _failing(inner: Any) -> Callable[..., dict[str, Any]]:
-    def request(do: str, *arguments: Any, **fields: Any) -> dict[str, Any]:
+    def fails(do: str, reply: dict[str, Any]) -> dict[str, Any]:
         if do == "go":
             raise WorkerFailure(Status.RUNTIME_ERROR, "illegal memory access", alive=True)
-        return inner.request(do, *arguments, **fields)
+        return reply
 
-    return request
+    made = standing(2)
+    made.run.worker.inner.change = fails
+    with pytest.raises(WorkerFailure, match="illegal"):
+        stood(made)
 
 
 # The worker's chain, between its doors -------------------------------------------------------------------------------
