@@ -207,7 +207,7 @@ class Referee:
                 answer = (gate.stood if doors else gate.asked)(seal, begin, links, together=False)
                 return answer.unseal, answer.wall - (answer.claim if known is None else known)
 
-            samples = calibration.SAMPLES // (1 if doors or not gate.doors else 2)      # few are timed without doors
+            samples = calibration.DOORS_SAMPLES if gate.doors else calibration.SAMPLES
             overhead = calibration.measure(
                 partial(arm, links, doors), phases, links, self.job.torch_device, samples, doors)
             bandwidth = self.job.target.peaks.get("bytes")
