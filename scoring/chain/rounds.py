@@ -214,7 +214,8 @@ class Rounds:
         }
         if not on_device:
             stands = paired == said
-            return paired, facts | {"clock": "claim within the judge's bound" if stands else "judge"}
+            return paired, facts | {
+                "clock": "claim within the judge's bound" if stands else "judge", "claim": quantile(said, 0.5)}
         if timing.settle(claim, bound) == claim:
             return claims, facts | {"clock": "claim within the judge's bound", "claim": claim}
         # All of them: whoever claims too little is not paid by the least of eight chains as well.
