@@ -120,20 +120,24 @@ class Gate:
         def gone() -> bool:
             return worker.answered() or time.monotonic() > asked.until
 
-        digest, unseal = None, 0.0
-        doors.wait_listening(INPUTS, gone)
-        start = time.perf_counter()
-        if together:
-            doors.ring(LINKS, begin)
-            doors.ring(INPUTS, seal)
-        else:
-            doors.ring(INPUTS, seal)
-            doors.wait_answered(INPUTS, gone)
-            now = time.perf_counter()
-            unseal, start = now - start, now
-            doors.ring(LINKS, begin)
-        digest = doors.wait_answered(LINKS, gone)      # ours from here on, so the clock may stop
-        wall = time.perf_counter() - start
+        unseal = 0.0
+        try:
+            doors.wait_listening(INPUTS, gone)
+            start = time.perf_counter()
+            if together:
+                doors.ring(LINKS, begin)
+                doors.ring(INPUTS, seal)
+            else:
+                doors.ring(INPUTS, seal)
+                doors.wait_answered(INPUTS, gone)
+                now = time.perf_counter()
+                unseal, start = now - start, now
+                doors.ring(LINKS, begin)
+            digest = doors.wait_answered(LINKS, gone)      # ours from here on, so the clock may stop
+            wall = time.perf_counter() - start
+        except BaseException:         # interrupted: the device would wait at a door that nobody rings
+            worker.close()
+            raise
         worker.answer(asked)
         return Answer(unseal, wall, digest.hex() if digest is not None else None, float("nan"))
 

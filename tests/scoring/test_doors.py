@@ -8,6 +8,7 @@ import threading
 import time
 import types
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -22,8 +23,11 @@ from scoring.chain.library import DOOR_BYTES, ChainLibrary
 from scoring.chain.links import Links
 from scoring.chain.rounds import Rounds
 from scoring.check import Verdict
+from scoring.judge import score
 from scoring.model import Status
 from scoring.session import WorkerFailure
+from tests.redteam import bench
+from tests.redteam.entries import HERE
 from tests.scoring import test_gate
 
 job, worker, gate = test_gate.job, test_gate.worker, test_gate.gate      # fixtures
@@ -221,6 +225,21 @@ def test_a_chain_that_fails_is_the_workers_failure(standing):
         stood(made)
 
 
+def test_who_is_interrupted_leaves_nobody_waiting_at_a_door(standing):
+    def interrupted() -> bool:
+        raise KeyboardInterrupt
+
+    closed = []
+    made = standing(2, late=0.2)
+    made.run.worker.answered, made.run.worker.close = interrupted, lambda: closed.append(True)
+    with pytest.raises(KeyboardInterrupt):
+        stood(made)
+    assert closed
+    made.doors.ring(INPUTS, KEY)
+    made.doors.ring(LINKS, KEY)
+    made.run.worker.thread.join()
+
+
 # The worker's chain, between its doors -------------------------------------------------------------------------------
 
 def test_a_chain_between_the_doors_is_the_chain(library, doors):
@@ -251,6 +270,19 @@ def test_a_chain_between_the_doors_is_the_chain(library, doors):
     doors.ring(LINKS, OTHER)
     assert doors.wait_answered(LINKS, never).hex() == expected
     thread.join()
+
+
+@pytest.mark.device("cuda")
+def test_a_gpu_waits_at_the_doors(tmp_path):
+    if not torch.cuda.is_available():
+        pytest.skip("no GPU")
+    made = bench.job("cuda", HERE / "baselines" / "fp8_gemm.py", "fp8_gemm", tmp_path, {})
+    record = score(replace(made, cases=tuple(case for case in made.cases if case.group == "benchmarks")[:1]))
+    assert record.status is Status.PASSED, record.message
+    chain = record.cases[-1].environment["chain"]
+    assert chain["doors"]
+    assert chain["captured"]
+    assert chain["resolution"] < 1e-6
 
 
 # Which overhead is subtracted ----------------------------------------------------------------------------------------
