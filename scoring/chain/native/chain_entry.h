@@ -19,12 +19,12 @@ extern "C" int chain_seal(void* data, uint64_t nbytes, const uint32_t* key, uint
 
 extern "C" int chain_mix(void* data, uint64_t count, int width, const uint32_t* key, uint32_t nonce, void* queue) {
     if (count == 0) return 0;
-    const unsigned grid = chain::groups(count, chain::kThreads * chain::kBlock);
+    const unsigned grid = chain::groups(count, chain::kMixWindows * chain::kWindow);
     const auto on = static_cast<CHAIN_QUEUE>(queue);
     switch (width) {
-        case 1: chain::mix<<<grid, chain::kThreads, 0, on>>>(static_cast<uint8_t*>(data), count, key, nonce); break;
-        case 2: chain::mix<<<grid, chain::kThreads, 0, on>>>(static_cast<uint16_t*>(data), count, key, nonce); break;
-        case 4: chain::mix<<<grid, chain::kThreads, 0, on>>>(static_cast<uint32_t*>(data), count, key, nonce); break;
+        case 1: chain::mix<<<grid, chain::kMixThreads, 0, on>>>(static_cast<uint8_t*>(data), count, key, nonce); break;
+        case 2: chain::mix<<<grid, chain::kMixThreads, 0, on>>>(static_cast<uint16_t*>(data), count, key, nonce); break;
+        case 4: chain::mix<<<grid, chain::kMixThreads, 0, on>>>(static_cast<uint32_t*>(data), count, key, nonce); break;
         default: return -1;
     }
     return static_cast<int>(CHAIN_ERROR());
