@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TEMPLATES = Path(__file__).with_name("templates")
 COLORS, SHAPES = 8, 6                    # how many the style sheet and the macros know
-_NOT_SHOWN = ("peaks", "peaks_source", "llc_bytes")     # of the system: stated elsewhere on the page
+# Of the system: stated elsewhere on the page, or about cases, not a machine.
+_NOT_SHOWN = ("peaks", "peaks_source", "llc_bytes", "cases_skipped", "cases_skipped_why")
 _LOG_LINES = 60                          # of one message; the JSON has all of it
 _USAGE = (                                # key of KernelUsage, header, filter of the template
     ("registers", "Registers", "line"), ("agprs", "AGPRs", "line"), ("scalar_registers", "SGPRs", "line"),

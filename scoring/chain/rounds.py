@@ -10,6 +10,7 @@ the calls in them. Peers are trusted code, and their claims are taken as they ar
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -215,7 +216,7 @@ class Rounds:
         if not on_device:
             stands = paired == said
             return paired, facts | {
-                "clock": "claim within the judge's bound" if stands else "judge", "claim": quantile(said, 0.5)}
+                "clock": "claim within the judge's bound" if stands else "judge", "claim": statistics.median(said)}
         if timing.settle(claim, bound) == claim:
             return claims, facts | {"clock": "claim within the judge's bound", "claim": claim}
         # All of them: whoever claims too little is not paid by the least of eight chains as well.
