@@ -134,11 +134,13 @@ class Worker:
         if self.chain is None:
             raise Failure("RUNTIME_ERROR", "no chain was loaded")
         doors = self.doors[1] if self.doors is not None and message["doors"] else 0
-        key = (message["contestant"], doors, *message["slots"])
+        opened = message["opened"]
+        key = (message["contestant"], doors, opened, *message["slots"])
         if key not in self.links:
             slots = [self.slots[name] for name in message["slots"]]
             self.links[key] = Links(
-                self.chain, self.contestants[message["contestant"]], slots, message["fresh"], self.workspace, doors)
+                self.chain, self.contestants[message["contestant"]], slots, message["fresh"], self.workspace, doors,
+                opened)
         self.armed = self.links[key]
         self.armed.warm_up()
         return {"captured": self.armed.captured}

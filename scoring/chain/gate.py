@@ -8,9 +8,10 @@ again, and checks every output against its own reference. docs/judge.md has the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -87,12 +88,13 @@ class Gate:
                     raise
         return self.doors is not None
 
-    def arm(self, contestant: str, slots: Sequence[Slot], doors: bool = False) -> bool:
-        """Have the worker ready for a chain, with ``doors`` for one that waits at them; whether it is captured in a
-        graph. Raises ``WorkerFailure``."""
+    def arm(self, contestant: str, slots: Sequence[Slot], doors: bool = False, opened: bool = False) -> bool:
+        """Have the worker ready for a chain, with ``doors`` for one that waits at them, with ``opened`` for one whose
+        inputs nobody has sealed; whether it is captured in a graph. Raises ``WorkerFailure``."""
         fresh = slots[0].memory.layout.fresh if len(slots) > 1 else ()
         reply = self.run.ask(
-            "arm", contestant=contestant, slots=[slot.name for slot in slots], fresh=list(fresh), doors=doors)
+            "arm", contestant=contestant, slots=[slot.name for slot in slots], fresh=list(fresh), doors=doors,
+            opened=opened)
         return reply.get("captured") is True
 
     def asked(self, seal: bytes, begin: bytes, links: int, together: bool) -> Answer:
@@ -110,36 +112,53 @@ class Gate:
         reply = request("go", (1 + links) * seconds, (), **keys)
         return Answer(unseal, time.perf_counter() - start, reply.get("digest"), claimed(reply))
 
-    def stood(self, seal: bytes, begin: bytes, links: int, together: bool) -> Answer:
+    def stood(self, seal: bytes, begin: bytes, links: int) -> Answer:
         """Both phases of the armed chain, which waits at the doors, as ``asked``. Raises ``WorkerFailure``."""
-        assert self.doors is not None
-        doors, worker = self.doors, self.run.worker
-        doors.close_all()
-        asked = worker.ask("stand", (1 + links) * self.run.call_seconds)
-
-        def gone() -> bool:
-            return worker.answered() or time.monotonic() > asked.until
-
-        unseal = 0.0
-        try:
+        with self._standing(links) as gone:
+            doors = self._open_doors()
             doors.wait_listening(INPUTS, gone)
             start = time.perf_counter()
-            if together:
-                doors.ring(LINKS, begin)
-                doors.ring(INPUTS, seal)
-            else:
-                doors.ring(INPUTS, seal)
-                doors.wait_answered(INPUTS, gone)
-                now = time.perf_counter()
-                unseal, start = now - start, now
-                doors.ring(LINKS, begin)
+            doors.ring(INPUTS, seal)
+            doors.wait_answered(INPUTS, gone)
+            now = time.perf_counter()
+            unseal, start = now - start, now
+            doors.ring(LINKS, begin)
             digest = doors.wait_answered(LINKS, gone)      # ours from here on, so the clock may stop
             wall = time.perf_counter() - start
+        return Answer(unseal, wall, digest.hex() if digest is not None else None, float("nan"))
+
+    def stood_apart(self, keys: Sequence[bytes]) -> list[Answer]:
+        """The links of the armed chain, each of which waits at a door of its own for its key: they cannot depend on one
+        another, but nobody knows the inputs of one before the digest of the one before is ours. Raises
+        ``WorkerFailure``."""
+        answers = []
+        with self._standing(len(keys)) as gone:
+            doors = self._open_doors()
+            for door, key in enumerate(keys):
+                doors.wait_listening(door, gone)
+                start = time.perf_counter()
+                doors.ring(door, key)
+                digest = doors.wait_answered(door, gone)
+                wall = time.perf_counter() - start
+                answers.append(Answer(0.0, wall, digest.hex() if digest is not None else None, float("nan")))
+        return answers
+
+    def _open_doors(self) -> Doors:
+        assert self.doors is not None
+        return self.doors
+
+    @contextlib.contextmanager
+    def _standing(self, links: int) -> Iterator[Callable[[], bool]]:
+        """The armed chain started: within, it waits at the doors. Gives what tells whether it is over."""
+        worker = self.run.worker
+        self._open_doors().close_all()
+        asked = worker.ask("stand", (1 + links) * self.run.call_seconds)
+        try:
+            yield lambda: worker.answered() or time.monotonic() > asked.until
         except BaseException:         # interrupted: the device would wait at a door that nobody rings
             worker.close()
             raise
         worker.answer(asked)
-        return Answer(unseal, wall, digest.hex() if digest is not None else None, float("nan"))
 
     def chain(self, contestant: Contestant, slots: Sequence[Slot], nan: bool, doors: bool = False) -> Chained:
         """One chain with fresh inputs in all ``slots``, verified link by link; with ``doors`` it waits at them if it
@@ -151,13 +170,33 @@ class Gate:
             run.refresh(slot, partial(self._seal, seal_key, index))
             slot.memory.poison(nan)
         run.sync()
-        doors = doors and self.open_doors()
+        doors = doors and links > 1 and self.open_doors()
         captured = self.arm(contestant.name, slots, doors)
         doors = doors and captured
-        # With one link nothing of the inputs depends on the second key: no clock may stand still between the two.
-        answer = (self.stood if doors else self.asked)(seal, begin, links, together=links == 1)
+        # With one link nothing of the inputs depends on the second key: no clock may stand still before it.
+        answer = self.stood(seal, begin, links) if doors else self.asked(seal, begin, links, together=links == 1)
         verdict, seed = self._verify(contestant, slots, self.library.key(begin), answer.digest)
         return Chained(verdict, seed, links, answer.unseal, answer.wall, answer.claim / links, captured, doors)
+
+    def apart(self, contestant: Contestant, slots: Sequence[Slot], nan: bool, doors: bool = False) -> list[Chained]:
+        """Chains of one link each over ``slots``; with ``doors`` one after another in one graph that waits at them, if
+        it can. Raises ``WorkerFailure``."""
+        if not (doors and self.open_doors()):
+            return [self.chain(contestant, [slot], nan) for slot in slots]
+        keys = [os.urandom(KEY_BYTES) for _slot in slots]
+        for slot, key in zip(slots, keys, strict=True):
+            self.run.refresh(slot, partial(self._seal, self.library.key(key), 0))
+            slot.memory.poison(nan)
+        self.run.sync()
+        if not self.arm(contestant.name, slots, doors):
+            return [self.chain(contestant, [slot], nan) for slot in slots]
+        found = []
+        for slot, key, answer in zip(slots, keys, self.stood_apart(keys), strict=True):
+            verdict, seed = self._verify(contestant, [slot], self.library.key(key), answer.digest)
+            found.append(Chained(verdict, seed, 1, 0.0, answer.wall, answer.claim, True, True))
+            if not verdict.passed:
+                break
+        return found
 
     def _seal(self, key: torch.Tensor, nonce: int, region: torch.Tensor) -> None:
         self.library.seal(region, key, nonce)

@@ -27,7 +27,7 @@ from scoring.session import WorkerFailure
 CHAIN_ROUNDS = 8              # at most, on a GPU: chains are run until one of them agrees with what the events say
 BOUND_SHARE = 0.0             # the quantile of the chains' times that bounds a claim: the least, as jitter only adds
 GATED_SHARE = 0.25            # … of chains of one link, where a single outlier would bound too little
-GATED_SLOTS = 8               # chains of one link per round, where links cannot depend on one another
+GATED_SLOTS = 8               # chains of one link per round, where links cannot depend on one another; as many doors
 # Without a chain: seconds a request may take besides the claimed interval (round trip, wake-up, launch, and the GPU
 # changing from the judge's context to the worker's: 0.5 to 1 ms on an H200).
 CALL_SLACK = 2e-3
@@ -168,12 +168,11 @@ class Rounds:
     ) -> tuple[list[float], dict[str, Any]]:
         """Seconds per call that count, and the facts behind them; ``request`` is what made the claims. Raises
         ``_Wrong``."""
-        on_device = self.run.torch_device.startswith("cuda")
+        run, on_device = self.run, self.run.torch_device.startswith("cuda")
         overhead = self._overhead(on_device)
-        links, slots, doors = overhead.links, self.run.slots, overhead.doors
+        links, slots, doors = overhead.links, run.slots, overhead.doors
         while len(slots) < links:
-            self.run.add_slot()
-        groups = [slots[:links]] if links > 1 else [[slot] for slot in slots[:GATED_SLOTS]]
+            run.add_slot()
         claim = quantile(claims, 0.5) if on_device else math.nan
         trusted: list[float] = []
         paired: list[float] = []
@@ -184,8 +183,12 @@ class Rounds:
             one.doors: one for one in self.overheads if one.links == links}
         captured, started, rounds = False, time.monotonic(), 0
         while True:
-            for group in groups:
-                chained = gate.chain(self.run.contestant, group, nan=self.turns % 2 == 0, doors=doors)
+            nan = self.turns % 2 == 0
+            if links > 1:
+                chains = [gate.chain(run.contestant, slots[:links], nan, doors)]
+            else:
+                chains = gate.apart(run.contestant, slots[:GATED_SLOTS], nan, doors)
+            for chained in chains:
                 if not chained.verdict.passed:
                     raise _Wrong(chained.verdict, chained.seed)
                 captured = chained.captured

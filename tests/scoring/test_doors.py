@@ -15,11 +15,12 @@ import pytest
 import torch
 
 from scoring import arena, timing
+from scoring.caserun import CaseRun
 from scoring.chain import doors as doors_module
 from scoring.chain.calibration import Overhead
 from scoring.chain.doors import INPUTS, LINKS, NBYTES, Doors
 from scoring.chain.gate import Chained, Gate
-from scoring.chain.library import DOOR_BYTES, ChainLibrary
+from scoring.chain.library import DOOR_BYTES, DOOR_KEY, KEY_BYTES, ChainLibrary
 from scoring.chain.links import Links
 from scoring.chain.rounds import Rounds
 from scoring.check import Verdict
@@ -107,12 +108,16 @@ class Device:
     def request(self, do: str, *arguments: Any, **fields: Any) -> dict[str, Any]:
         if do == "arm":
             assert fields["doors"] is True
-            return {**self.inner.request(do, *arguments, **fields | {"doors": False}), "captured": True}
+            self.slots, apart = fields["slots"], not fields["fresh"]
+            self.play = self._stand_apart if apart else self._stand
+            if not apart:
+                self.inner.request(do, *arguments, **fields | {"doors": False})
+            return {"captured": True}
         return self.inner.request(do, *arguments, **fields)
 
     def ask(self, do: str, timeout: float) -> Any:
         assert do == "stand"
-        self.thread = threading.Thread(target=self._stand)
+        self.thread = threading.Thread(target=self.play)
         self.thread.start()
         return types.SimpleNamespace(until=time.monotonic() + timeout)
 
@@ -139,6 +144,16 @@ class Device:
         except WorkerFailure as failure:
             self.failure = failure
 
+    def _stand_apart(self) -> None:
+        key = self.library.keys(1)[0]
+        for door, slot in enumerate(self.slots):
+            self.library.listen(self.doors.arena.block.data_ptr() + door * DOOR_BYTES, key)
+            self.inner.request("arm", 60, contestant="honest", slots=[slot], fresh=[], doors=False, opened=False)
+            secret = bytes(key.tolist()).hex()
+            reply = self.inner.request("go", 60, secret=secret, seal=secret)
+            if not self._leave(door, bytes.fromhex(reply["digest"])):
+                return
+
     def _leave(self, door: int, digest: bytes) -> bool:
         left = self.change(door, digest)
         if left is not None:
@@ -161,7 +176,7 @@ def stood(made: Gate) -> Chained:
     return made.chain(made.run.contestant, made.run.slots, nan=True, doors=True)
 
 
-@pytest.mark.parametrize("links", [1, 2, 5])
+@pytest.mark.parametrize("links", [2, 5])
 def test_an_honest_chain_at_the_doors_is_verified_and_timed(standing, links):
     made = standing(links)
     for _chain in range(2):
@@ -169,7 +184,48 @@ def test_an_honest_chain_at_the_doors_is_verified_and_timed(standing, links):
         assert chained.verdict.passed, chained.verdict
         assert chained.doors
         assert 0 < chained.wall < 10
-        assert (0 < chained.unseal < 10) is (links > 1), "a chain of one link has one clock"
+        assert 0 < chained.unseal < 10
+
+
+def apart(made: Gate) -> list[Chained]:
+    return made.apart(made.run.contestant, made.run.slots, nan=True, doors=True)
+
+
+@pytest.fixture
+def alone(monkeypatch):
+    """The toy problem as a folder of somebody else's, which names no operand that can be drawn anew."""
+    monkeypatch.setattr(CaseRun, "_redrawn", lambda *_arguments: ())
+
+
+def test_links_that_cannot_depend_on_one_another_have_doors_of_their_own(standing, alone):
+    found = apart(standing(4))
+    assert [chained.verdict.passed for chained in found] == [True] * 4
+    assert all(chained.doors and chained.links == 1 and chained.unseal == 0.0 for chained in found)
+    assert all(0 < chained.wall < 10 for chained in found)
+
+
+def test_no_link_can_be_had_before_the_one_before(standing, alone):
+    """Each has a key of its own, and nobody is told the next one before the digest is there."""
+    seen = []
+
+    def change(door: int, digest: bytes) -> bytes:
+        seen.append([bytes(made.doors._words)[at * DOOR_BYTES + DOOR_KEY:][:KEY_BYTES] for at in range(3)])
+        return digest
+
+    made = standing(3, change=change)
+    assert all(chained.verdict.passed for chained in apart(made))
+    nothing = bytes(KEY_BYTES)
+    assert [[key != nothing for key in keys] for keys in seen] == [
+        [True, False, False], [True, True, False], [True, True, True]]
+    assert len(set(seen[-1])) == 3
+
+
+@pytest.mark.parametrize("left", [None, KEY], ids=["none", "made up"])
+def test_links_apart_are_verified_one_by_one(standing, alone, left):
+    found = apart(standing(3, change=lambda door, digest: left if door == 1 else digest))
+    assert found[0].verdict.passed
+    assert len(found) == 2
+    assert found[1].verdict.status is Status.TAMPERED
 
 
 def test_the_host_of_the_worker_is_not_timed(standing):
@@ -242,8 +298,7 @@ def test_who_is_interrupted_leaves_nobody_waiting_at_a_door(standing):
 
 # The worker's chain, between its doors -------------------------------------------------------------------------------
 
-def test_a_chain_between_the_doors_is_the_chain(library, doors):
-    """What a device captures does the same, in the same order, as the phases asked for one by one."""
+def links(library: ChainLibrary, at: int, fresh: list[str], opened: bool = False) -> Links:
     def slot() -> Any:
         sealed = torch.arange(512, dtype=torch.uint8)
         output = torch.zeros(64, dtype=torch.uint8)
@@ -256,13 +311,15 @@ def test_a_chain_between_the_doors_is_the_chain(library, doors):
         def commits(self, slot: Any) -> list[tuple[int, int, int]]:
             return [(slot.output.data_ptr(), slot.output.data_ptr(), 64)]
 
-    def links(at: int) -> Links:
-        return Links(library, Copies(), [slot() for _slot in range(3)], ["a"], 0, at)
+    return Links(library, Copies(), [slot() for _slot in range(3)], fresh, 0, at, opened)
 
-    asked = links(0)
+
+def test_a_chain_between_the_doors_is_the_chain(library, doors):
+    """What a device captures does the same, in the same order, as the phases asked for one by one."""
+    asked = links(library, 0, ["a"])
     asked.unseal(KEY)
     expected = asked.run(OTHER)["digest"]
-    standing = links(library.open(doors.arena.block))
+    standing = links(library, library.open(doors.arena.block), ["a"])
     thread = threading.Thread(target=standing._between_doors)
     thread.start()
     doors.ring(INPUTS, KEY)
@@ -283,6 +340,23 @@ def test_a_gpu_waits_at_the_doors(tmp_path):
     assert chain["doors"]
     assert chain["captured"]
     assert chain["resolution"] < 1e-6
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_links_at_doors_of_their_own_are_chains_of_one(library, doors, opened):
+    standing = links(library, library.open(doors.arena.block), [], opened)
+    thread = threading.Thread(target=standing._one_by_one)
+    thread.start()
+    for door in range(3):
+        key = bytes([door + 1]) * KEY_BYTES
+        assert doors.wait_listening(door, never)
+        doors.ring(door, key)
+        asked = links(library, 0, [])
+        asked.slots = asked.slots[:1]
+        if not opened:
+            asked.unseal(key)
+        assert doors.wait_answered(door, never).hex() == asked.run(key)["digest"]
+    thread.join()
 
 
 # Which overhead is subtracted ----------------------------------------------------------------------------------------

