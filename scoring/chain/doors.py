@@ -15,13 +15,13 @@ from collections.abc import Callable
 from scoring.arena import Arena
 from scoring.chain.library import DOOR_ANSWERED, DOOR_BYTES, DOOR_DIGEST, DOOR_KEY, DOOR_LISTENS, DOOR_RUNG, KEY_BYTES
 
-INPUTS, LINKS = 0, 1          # the doors: for the key of the inputs, for the key where the links begin
-NBYTES = mmap.PAGESIZE
+INPUTS, LINKS = 0, 1          # the doors of a chain: for the key of the inputs, for the key where the links begin
+NBYTES = mmap.PAGESIZE        # 16 doors of 256 bytes, or more
 LOOKS = 256                   # at a word before a look at the worker; some 20 µs
 
 
 class Doors:
-    """Both doors, in ``arena``, a host arena of ``NBYTES`` that stays the caller's."""
+    """All doors, in ``arena``, a host arena of ``NBYTES`` that stays the caller's."""
 
     def __init__(self, arena: Arena):
         self.arena = arena
