@@ -34,8 +34,8 @@ class Overhead:
     """Seconds that the two phases of a chain of ``links`` links cost without calls, and how well that is known.
 
     A chain of one link has one phase: all its inputs are known when they are unsealed, so the clock runs from there,
-    and ``unseal`` is 0. Of unsealing nothing is subtracted but what moving the bytes must cost (part of ``wall``),
-    since code that knows how could do it faster than we and work in the time it saved.
+    and ``unseal`` is 0. Of unsealing nothing is subtracted but what moving the bytes must cost and, at the doors, its
+    launch (part of ``wall``), since code that knows how could do it faster than we and work in the time it saved.
 
     ``doors``: these chains wait on the device for their keys, so that neither phase holds anything of a host.
 

@@ -19,6 +19,7 @@ KEY_BYTES = 16
 WIDTHS = (1, 2, 4)            # bytes of an element that can be mixed
 WORD = 4                      # bytes that are drawn together, as neighbours are not worth a draw each
 ALIGNMENT = 16                # bytes: of memory that a GPU build seals, mixes or commits
+BLOCK = 64                    # bytes that are sealed together
 # A door in host memory: where its words lie, in bytes, and what one takes up (``native/chain.h``).
 DOOR_RUNG, DOOR_KEY, DOOR_LISTENS, DOOR_ANSWERED, DOOR_DIGEST, DOOR_BYTES = 0, 16, 64, 128, 144, 256
 

@@ -20,7 +20,7 @@ from scoring.chain import doors as doors_module
 from scoring.chain.calibration import Overhead
 from scoring.chain.doors import INPUTS, LINKS, NBYTES, Doors
 from scoring.chain.gate import Chained, Gate
-from scoring.chain.library import DOOR_BYTES, DOOR_KEY, KEY_BYTES, ChainLibrary
+from scoring.chain.library import BLOCK, DOOR_BYTES, DOOR_KEY, KEY_BYTES, ChainLibrary
 from scoring.chain.links import Links
 from scoring.chain.rounds import Rounds
 from scoring.check import Verdict
@@ -353,7 +353,9 @@ def test_links_at_doors_of_their_own_are_chains_of_one(library, doors, opened):
         doors.ring(door, key)
         asked = links(library, 0, [])
         asked.slots = asked.slots[:1]
-        if not opened:
+        if opened:
+            library.seal(asked.slots[0].sealed[:BLOCK], library.key(key), 0)
+        else:
             asked.unseal(key)
         assert doors.wait_answered(door, never).hex() == asked.run(key)["digest"]
     thread.join()
