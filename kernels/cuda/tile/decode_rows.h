@@ -23,23 +23,9 @@ __device__ __forceinline__ size_t first_row_of(const Arguments& a, int request_o
     return static_cast<size_t>(request_or_part) * (a.seqlen_q * a.heads);
 }
 
-/// Where the LSE of a request's row is.
+/// Where the LSE of a request's row is. One query needs no division, which is 40 instructions.
 template <class Arguments>
 __device__ __forceinline__ size_t lse_index(const Arguments& a, int request, int row) {
-    const int query = row / a.heads, head = row % a.heads;
-    return (static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query;
-}
-
-/// The same where a short call waits for it: a division is 40 instructions, and one query needs none.
-template <class Arguments>
-__device__ __forceinline__ size_t lse_index_quick(const Arguments& a, int request, int row) {
-    if (a.seqlen_q == 1) return static_cast<size_t>(request) * a.heads + row;
-    return lse_index(a, request, row);
-}
-
-/// The same, without a path of its own for one query: less code. A kernel has the one it was measured with.
-template <class Arguments>
-__device__ __forceinline__ size_t lse_index_compact(const Arguments& a, int request, int row) {
     const int query = a.seqlen_q == 1 ? 0 : row / a.heads, head = row - query * a.heads;
     return (static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query;
 }
