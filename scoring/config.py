@@ -154,7 +154,9 @@ def _plain(name: str, value: object) -> bool:
     """Whether a path is so ordinary that nothing needs to be validated."""
     if value is None:
         return name in _USERS
-    return name in (*PATHS, *_USERS) and isinstance(value, str) and value.isprintable() and value != ""
+    if not (name in (*PATHS, *_USERS) and isinstance(value, str) and value.isprintable() and value != ""):
+        return False
+    return name != "kernels" or Path(value).name == name
 
 
 def _gather(
