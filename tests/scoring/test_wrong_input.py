@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scoring import cli
+from scoring import cli, config
 from scoring.selection import is_kernel
 from submissions.__main__ import main as submissions
 from tests.scoring.harness import ROOT, SETTINGS
@@ -87,3 +87,21 @@ def test_a_file_that_is_no_text_is_not_run(main, tmp_path):
                           (submissions, ("eval", str(ROOT / "examples" / "gpumode_task"), str(file)))):
         code, err = main(*arguments, of=of)
         assert (code, err) == (2, f"error: {file}:1: not UTF-8: invalid continuation byte\n")
+
+
+def test_records_are_read_where_nothing_can_be_written(tmp_path, monkeypatch, capsys):
+    """A home that is mounted for reading alone; what a later run had to keep elsewhere is newer."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("WARPWAVE_DB", raising=False)
+    monkeypatch.setattr("backends._cache.tempfile.gettempdir", lambda: str(tmp_path))
+    where = config.locate(str(SETTINGS), {})
+    usual = tmp_path / "home" / "warpwave" / "leaderboard.db"
+    assert where.kept == where.database == usual
+    usual.write_bytes(b"records")
+    monkeypatch.setattr("backends._cache.os.access", lambda *_arguments: False)
+    substitute = where.database
+    assert substitute != usual
+    assert where.kept == usual
+    substitute.write_bytes(b"newer records")
+    assert where.kept == substitute
+    assert capsys.readouterr().err.count("cannot be written") <= 1
