@@ -23,10 +23,11 @@ __device__ __forceinline__ size_t first_row_of(const Arguments& a, int request_o
     return static_cast<size_t>(request_or_part) * (a.seqlen_q * a.heads);
 }
 
-/// Where the LSE of a request's row is. One query needs no division, which is 40 instructions.
-template <class Arguments>
+/// Where the LSE of a request's row is. A division is 40 instructions, and calls of one query are spared it unless !kOneQuery, for a
+/// kernel that was measured so.
+template <bool kOneQuery = true, class Arguments>
 __device__ __forceinline__ size_t lse_index(const Arguments& a, int request, int row) {
-    const int query = a.seqlen_q == 1 ? 0 : row / a.heads, head = row - query * a.heads;
+    const int query = kOneQuery && a.seqlen_q == 1 ? 0 : row / a.heads, head = row - query * a.heads;
     return (static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query;
 }
 

@@ -36,11 +36,12 @@ struct DecodeCut {
     int shares, whole;
 };
 
-/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
-template <int kTokens_, int kStartSteps_, int kLeastSteps_, bool kQuick_ = kQuickCut>
+/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save. kAsOne: whether the compiler is to see that warps
+/// stay whole (tile/request_line.h).
+template <int kTokens_, int kStartSteps_, int kLeastSteps_, bool kQuick_ = kQuickCut, bool kAsOne_ = true>
 struct DecodeScheduleOf {
     static constexpr int kTokens = kTokens_, kStartSteps = kStartSteps_, kLeastSteps = kLeastSteps_;
-    static constexpr bool kQuick = kQuick_;
+    static constexpr bool kQuick = kQuick_, kAsOne = kAsOne_;
     static constexpr bool kPages = kTokens == 64;   // whose chunks of equal requests may be `gathered`
 
     const int* seqlens;  // [batch]
@@ -93,38 +94,33 @@ struct DecodeScheduleOf {
         return !__any_sync(0xffffffffu, !same);
     }
 
-    /// Steps of all requests, and of the longest one. All lanes of a warp call it together; `each` is called with requests and their
-    /// steps, some behind the batch, which have none.
-    template <class Each>
-    __device__ __forceinline__ LineSum sum(int lane, Each each) const {
-        if (kQuickCut && batch == 1) return {steps(0), steps(0)};
-        LineSum sum = {0, 0};
-        for_costs(*this, lane, 0, [&](int b, int count) {
-            sum.take(count);
-            each(b, count);
-        });
-        return sum.over_lanes();
-    }
-    __device__ __forceinline__ LineSum sum(int lane) const {
-        return sum(lane, [](int, int) {});
+    /// Steps of all requests, of those before `request`, and of the longest. All lanes of a warp call it together.
+    __device__ __forceinline__ LineSum sum(int lane, int request = 0) const {
+        if constexpr (kQuickCut) {
+            if (batch == 1) return {steps(0), 0, steps(0)};
+        }
+        return sum_line(*this, lane, request);
     }
     /// How the line is cut, and in `before` where request `request` starts on it. All lanes of a warp call it together.
     __device__ __forceinline__ DecodeCut cut(int lane, int request, int& before) const {
-        int part = 0;
-        const LineSum line = sum(lane, [&](int b, int count) { part += b < request ? count : 0; });
+        const LineSum line = sum(lane, request);
         const DecodeCut cut = cut_line(line.all, line.most);
-        before = kQuickCut && batch == 1 ? 0 : __reduce_add_sync(0xffffffffu, part) + request * cut.start;
+        before = line.before + request * cut.start;
         return cut;
     }
 
-    /// Whether it follows from a chunk's number which request it starts in: they are equal, and cut alike or not at all.
-    __device__ __forceinline__ bool known_starts(const DecodeCut& cut) const {
-        return kQuick && (cut.whole != 0 || (cut.shares != 0 && share_inverse != 0));
+    /// In which request a chunk starts where that follows from its number: requests are equal, and cut alike or not at all.
+    __device__ __forceinline__ int request_of(const DecodeCut& cut, int chunk) const {
+        return cut.whole != 0 ? chunk : chunk * share_inverse >> 20;
     }
-    /// That request, and where it starts.
-    __device__ __forceinline__ LinePlace start_of(const DecodeCut& cut, int chunk) const {
-        const int request = cut.whole != 0 ? chunk : chunk * share_inverse >> 20;
-        return {request, request * (cut.most + cut.start)};
+    /// Whether it does follow, and then in `place` that request, and where it starts.
+    __device__ __forceinline__ bool starts_at(const DecodeCut& cut, int chunk, LinePlace& place) const {
+        if (kQuick && (cut.whole != 0 || (cut.shares != 0 && share_inverse != 0))) {
+            place.request = request_of(cut, chunk);
+            place.start = place.request * (cut.most + cut.start);
+            return true;
+        }
+        return false;
     }
 
     /// How a line of `all` steps is cut, of which `most` are one request's. With kQuick nothing is divided where requests are
@@ -199,7 +195,8 @@ struct DecodeWalk {
         extra = cut.start;
         known = cut.most;
         shares = cut.shares;
-        go_to(schedule.start_of(cut, group));
+        request = schedule.request_of(cut, group);
+        start = request * (cut.most + extra);
     }
 
     DecodeWalk() = default;
@@ -227,10 +224,10 @@ struct DecodeWalk {
         end = begin + cut.chunk;
         extra = cut.start;
         shares = cut.shares;
-        if (schedule.known_starts(cut)) go_to(schedule.start_of(cut, group));
-        else go_to(find_on_line(schedule, lane, extra, begin, [](int cost) { return cost; }));
-    }
-    __device__ __forceinline__ void go_to(const LinePlace& place) {
+        LinePlace place;
+        if (!schedule.starts_at(cut, group, place)) {
+            place = find_on_line(schedule, lane, extra, begin, [](int cost) { return cost; });
+        }
         request = place.request;
         start = place.start;
     }

@@ -6,7 +6,8 @@
 //
 // Sums are one instruction (REDUX), and no loop's end depends on the lane: so the compiler sees that a warp stays whole and agrees on
 // what comes of it, and keeps the walks over requests, and the branches and addresses they decide, in uniform registers. With a
-// loop from `lane` on kernels were 5 to 20 % longer, and those with few registers spilled some.
+// loop from `lane` on and shuffles kernels were 5 to 20 % longer, and those with few registers spilled some. A schedule with !kAsOne has
+// these all the same: 16 rows over FP8 lose 1 % where requests are long and equal, for a reason not found.
 #pragma once
 
 /// The sum of this lane's value and of those of the lanes before it.
@@ -27,31 +28,46 @@ __device__ __forceinline__ int cost_of(const Schedule& schedule, int request, in
 
 /// Calls each(request, cost) for all requests, every lane for its own, and for some behind the batch, which cost nothing.
 template <class Schedule, class Each>
-__device__ __forceinline__ void for_costs(const Schedule& schedule, int lane, int start, Each each) {
+__device__ __forceinline__ void for_costs(const Schedule& schedule, int lane, int start, const Each& each) {
     constexpr int kCount = Schedule::kQuick ? 4 : 1;
 #pragma unroll 1
-    for (int first = 0; first < schedule.batch; first += 32 * kCount) {
+    for (int first = Schedule::kAsOne ? 0 : lane; first < schedule.batch; first += 32 * kCount) {
+        const auto own = [&](int i) { return first + 32 * i + (Schedule::kAsOne ? lane : 0); };
         int costs[kCount];   // read at once
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) costs[i] = cost_of(schedule, first + 32 * i + lane, start);
+        for (int i = 0; i < kCount; ++i) costs[i] = cost_of(schedule, own(i), start);
 #pragma unroll
-        for (int i = 0; i < kCount; ++i) each(first + 32 * i + lane, costs[i]);
+        for (int i = 0; i < kCount; ++i) each(own(i), costs[i]);
     }
 }
 
-/// Steps of requests, and of the longest of them.
+/// Steps of all requests, of those before one of them, and of the longest.
 struct LineSum {
-    int all, most;
-
-    __device__ __forceinline__ void take(int steps) {
-        all += steps;
-        most = max(most, steps);
-    }
-    /// Of all lanes' requests.
-    __device__ __forceinline__ LineSum over_lanes() const {
-        return {__reduce_add_sync(0xffffffffu, all), __reduce_max_sync(0xffffffffu, most)};
-    }
+    int all, before, most;
 };
+template <class Schedule>
+__device__ __forceinline__ LineSum sum_line(const Schedule& schedule, int lane, int request) {
+    int all = 0, before = 0, most = 0;
+    const auto take = [&](int b, int steps) {
+        most = max(most, steps);
+        all += steps;
+        before += b < request ? steps : 0;
+    };
+    for_costs(schedule, lane, 0, take);
+    if constexpr (Schedule::kAsOne) {
+        before = __reduce_add_sync(0xffffffffu, before);
+        all = __reduce_add_sync(0xffffffffu, all);
+        most = __reduce_max_sync(0xffffffffu, most);
+    } else {
+#pragma unroll
+        for (int step = 16; step > 0; step /= 2) {
+            all += __shfl_xor_sync(0xffffffffu, all, step);
+            before += __shfl_xor_sync(0xffffffffu, before, step);
+            most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
+        }
+    }
+    return {all, before, most};
+}
 
 /// A request, and where it starts on a line.
 struct LinePlace {
@@ -63,7 +79,6 @@ struct LinePlace {
 template <class Schedule, class Counted>
 __device__ __forceinline__ LinePlace find_on_line(const Schedule& schedule, int lane, int start, int begin, Counted counted) {
     LinePlace place = {0, 0};
-#pragma unroll 1
     for (; place.request < schedule.batch; place.request += 32) {
         const int own = counted(cost_of(schedule, place.request + lane, start));
         const int behind = sum_up_to(lane, own);

@@ -84,8 +84,9 @@ struct WholeWalk {
             extra = cut.start;
             left = chunk = cut.chunk;
             begin = group * chunk;
-            if (schedule.known_starts(cut)) {
-                go_to(schedule.start_of(cut, group), begin);
+            LinePlace place;
+            if (schedule.starts_at(cut, group, place)) {
+                go_to(place, begin);
                 return;
             }
         } else {
