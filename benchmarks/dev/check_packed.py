@@ -241,7 +241,10 @@ def race_builds(folder: str, name: str, options: argparse.Namespace) -> int:
     reference = importlib.import_module("reference")
     cuda = backends.get("cuda")
     source = KernelSource.read(ROOT / "kernels" / "cuda" / f"{name}.cu", ROOT)
-    built = cuda.compile(source, cuda.target("H200"))
+    target = cuda.target("H200")
+    if source.arches and target.arch not in source.arches:
+        target = cuda.target(source.arches[0])      # what the packed file is made for, too; the driver translates both
+    built = cuda.compile(source, target)
     packed = submission._KERNEL
     library = ctypes.CDLL(str(built.path))
     tree = getattr(library, submission.SYMBOL)
