@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from scoring import cli, config
 from scoring.selection import is_kernel
 from submissions.__main__ import main as submissions
-from tests.scoring.harness import ROOT, SETTINGS
+from tests.scoring.harness import DATA, ROOT, SETTINGS
 
 TOY = ["--config", str(SETTINGS)]
 LATIN = b"# na\xefve\ndef custom_kernel(data):\n    return data[0]\n"
@@ -21,16 +22,63 @@ def main(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("WARPWAVE_DB", str(tmp_path / "records.db"))
     monkeypatch.setenv("WARPWAVE_CACHE_DIR", str(tmp_path / "cache"))
 
-    def call(*arguments: str, of=cli.main) -> tuple[int, str]:
+    def call(*arguments: str, of=cli.main, out: str = "") -> tuple[int, str]:
+        """The exit code and stderr; ``out`` is what stdout must hold, and all of it if that is nothing."""
         try:
             code = of(arguments)
         except SystemExit as stop:       # argparse
             code = stop.code
-        out, err = capsys.readouterr()
-        assert out == ""
+        said, err = capsys.readouterr()
+        assert out in said if out else not said
         return int(code), err
 
     return call
+
+
+def test_malformed_settings_are_2(main, tmp_path):
+    path = tmp_path / "c.yaml"
+    path.write_text("mode: [")
+    code, err = main("--config", str(path), "run")
+    assert code == 2
+    assert f"{path}: not YAML" in err
+    path.write_text("mode: fast\nnonsense: 1\n")
+    code, err = main("--config", str(path), "run")
+    assert code == 2
+    assert "mode: " in err
+    assert "nonsense: unknown setting" in err
+
+
+@pytest.mark.parametrize("verb", ["list", "run", "build"])
+@pytest.mark.parametrize(("text", "words"), [
+    ("tests: [", "not YAML"), ("tests: []", "description: is required"), ("- 1", "a mapping of keys"),
+    ("tests: [{n: 1.5}]", "tests[0].n"),
+])
+def test_a_malformed_task_is_2(main, tmp_path, verb, text, words):
+    folder = tmp_path / "problems" / "odd"
+    folder.mkdir(parents=True)
+    (folder / "task.yml").write_text(text)
+    (tmp_path / "c.yaml").write_text("paths: {problems: problems}\nbackends: [cpu]\n")
+    code, err = main("--config", str(tmp_path / "c.yaml"), verb, out="problem" if verb == "list" else "")
+    assert code == 2
+    assert f"{folder / 'task.yml'}: " in err
+    assert words in err
+
+
+def test_a_malformed_kernel_file_is_that_kernels_failure(main, tmp_path):
+    shutil.copytree(DATA / "problems", tmp_path / "problems")
+    folder = tmp_path / "kernels" / "cpu" / "toy"
+    folder.mkdir(parents=True)
+    (folder / "odd.cpp").write_text("// x\n//!KERNEL speed fast\n")
+    text = (tmp_path / "problems" / "toy" / "task.yml").read_text()
+    (tmp_path / "problems" / "toy" / "task.yml").write_text(
+        text.replace("../../../../problems/utils.py", str(ROOT / "problems" / "utils.py")))
+    (tmp_path / "c.yaml").write_text("paths: {problems: problems, kernels: kernels}\nbackends: [cpu]\n")
+    for verb in ("run", "build"):
+        words = "kernels/cpu/toy/odd.cpp:2: error: unknown directive"
+        assert main("--config", str(tmp_path / "c.yaml"), verb, out=words)[0] == 1
+    code, err = main("--config", str(tmp_path / "c.yaml"), "list", out="toy")
+    assert code == 2
+    assert "odd.cpp:2: unknown directive" in err
 
 
 @pytest.mark.parametrize("pattern", [
