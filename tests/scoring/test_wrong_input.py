@@ -58,7 +58,7 @@ def test_a_malformed_task_is_2(main, tmp_path, verb, text, words):
     folder.mkdir(parents=True)
     (folder / "task.yml").write_text(text)
     (tmp_path / "c.yaml").write_text("paths: {problems: problems}\nbackends: [cpu]\n")
-    code, err = main("--config", str(tmp_path / "c.yaml"), verb, out="problem" if verb == "list" else "")
+    code, err = main("--config", str(tmp_path / "c.yaml"), verb, out="no kernels" if verb == "list" else "")
     assert code == 2
     assert f"{folder / 'task.yml'}: " in err
     assert words in err
