@@ -91,6 +91,7 @@ def test_what_fails_is_1_and_kept_as_well(main, environment):
     ([*TOY, "run", "--mode", "leaderboard", "--seed", "3"], "leaderboard mode draws its own"),
     ([*TOY, "run", "--backend", "metal"], "unknown backend 'metal'; there are: cpu, cuda, rocm"),
     ([*TOY, "list", "--backend", "metal"], "unknown backend 'metal'"),
+    ([*TOY, "build", "--backend", "hip"], "there are: cpu, cuda, rocm; HIP kernels are rocm's"),
     ([*TOY, "run", "--problem", "toys"], "unknown problem 'toys'"),
     ([*TOY, "run", "--gpu", "H1000"], "unknown GPU or arch 'H1000'; there are: CPU, H100"),
     ([*TOY, "run", "--arch", "sm_1"], "unknown GPU or arch 'sm_1'"),
