@@ -334,6 +334,9 @@ FEW_FAULTS = {
     "merge of a long request: nobody has the items of blocks without rows": Fault(
         "tile/latent_merge.h", "a.schedule.batch * spare + request * busy + share",
         "(FAULT ? block : a.schedule.batch * spare + request * busy + share)"),
+    "merge: another request on the line": Fault("tile/request_line.h", "place.request += first;"),
+    "line: requests behind the 32nd": Fault(
+        "tile/request_line.h", "place.start += __shfl_sync(0xffffffffu, behind, 31);"),
 }
 
 
@@ -353,6 +356,8 @@ def built(kernels, folder, few, heads):
             check_lengths(kernel, *SPARE)
         if fault.startswith("cluster"):
             kernel.check(case(2, 16, 640), processors=4, workspace_bytes=1 << 22)
+        if fault.startswith("line"):
+            kernel.check(case(48, 16, 130, "mixed"), processors=8, workspace_bytes=1 << 22)
         for eager in (False, True):
             for number in heads[:1] if processors > 4 else heads:
                 kernel.check(
