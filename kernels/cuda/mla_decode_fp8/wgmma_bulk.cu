@@ -5,6 +5,7 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune FEW_SLACK=3,0
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL tune FETCH_AHEAD=1,0
 //!KERNEL tune PACE=2,0,3,6
 //
 // Algorithm. The rows of a request are its heads times its queries. A token's latent columns are 512 e4m3 codes with a scale for
@@ -40,7 +41,8 @@
 // of memory.
 //
 // Kernels start beside the end of the one before. With 16 rows and 19 requests or more a block then works out its first piece from the
-// lengths as they are, and again if they are others when that kernel has ended (tile/wgmma_coded_plan.h).
+// lengths as they are, and again if they are others when that kernel has ended (tile/wgmma_coded_plan.h). Where requests are as long as
+// they may be, it also asks its first page into L2 then.
 //
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Accuracy: weights are rounded to fp16's 11 bits, with 32 and more rows scaled codes, too. What is less than 2^-21 of the largest
@@ -58,6 +60,9 @@
 #endif
 #ifndef EARLY_START
 #define EARLY_START 1  // kernels start beside the end of the one before
+#endif
+#ifndef FETCH_AHEAD
+#define FETCH_AHEAD 1  // blocks of 16 rows ask their first page into L2 before the kernel before has ended
 #endif
 #ifndef PACE
 #define PACE 2  // half pages by which a block of 16 rows may be ahead of the average; 0: any
@@ -87,6 +92,8 @@ extern "C" int mla_decode_fp8(
         return launch_coded_pages<Rows32>(
             coded_wide<Rows32>, call.arguments<Rows32::Arguments>(), FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
     }
+    auto arguments = call.arguments<Rows16::Arguments>();
+    arguments.pages = num_blocks;
     return launch_coded_pages<Rows16>(
-        coded_pages<Rows16>, call.arguments<Rows16::Arguments>(), FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
+        coded_pages<Rows16>, arguments, FEW_SLACK, EARLY_START != 0, workspace, workspace_bytes, queue);
 }

@@ -53,6 +53,7 @@ struct CodedArguments {
     Schedule schedule;
     SplitWorkspace parts;  // rows as DecodeParts orders them
     int seqlen_q, heads, max_blocks;
+    int pages;      // of the cache
     int row_tiles;  // blocks of a group
     int cluster;    // blocks that add up their parts of a request in shared memory, where requests are cut alike
     int pace_set;   // which of tile/pace.h; -1: none

@@ -30,10 +30,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     const int warp = warp_uniform(static_cast<int>(threadIdx.x) / 32), lane = static_cast<int>(threadIdx.x) % 32;
     constexpr int kWarps = Shape::kConsumers / 32;
     if (threadIdx.x == 0) {
-        for (int slot = 0; slot < Shape::kSlots; ++slot) {
-            mbarrier_init(memory.full(slot), 1);
-            mbarrier_init(memory.empty(slot), 4);
-        }
+        for (uint32_t page = 0; page < Shape::kPageBarriers; ++page) mbarrier_init(memory.full(page), 2);
+        for (int slot = 0; slot < Shape::kSlots; ++slot) mbarrier_init(memory.empty(slot), 4);
         for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
         mbarrier_init(memory.checked(), 1);
         mbarrier_fence_init();
@@ -41,8 +39,9 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) coded_pages(const __grid_c
     using Plan = CodedPlan<Shape>;
     Plan::copy_lengths(memory, a);
     __syncthreads();
-    if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     const int block = static_cast<int>(blockIdx.x), chunk = block / a.row_tiles, row_tile = block % a.row_tiles;
+    if (FETCH_AHEAD != 0 && warp == kWarps + 1) fetch_first_page<Shape>(a, chunk, lane);
+    if (warp > kWarps) fetch_inputs(a, CodedRow::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
     if (warp < kWarps) {
         take_registers<Shape::kConsumerRegisters>();
         const CodedConsumer<Shape> consumer = {{memory, warp / 4, warp % 4, lane}, a, row_tile};

@@ -202,12 +202,9 @@ struct CodedConsumer : CodedProducts<Shape> {
             const PageSlots<Shape> page(tile + own);
             const uint32_t slots[2] = {memory.slot(page.indices[0]), memory.slot(page.indices[1])};
             const int first_token = (first_step + own) * Shape::kTokens;
-            // The half with this warp's 16 tokens first.
-            const bool second = warp >= 2;
-            mbarrier_wait(memory.full(second ? page.indices[1] : page.indices[0]), second ? page.parities[1] : page.parities[0]);
-            mbarrier_wait(memory.full(second ? page.indices[0] : page.indices[1]), second ? page.parities[0] : page.parities[1]);
+            mbarrier_wait(memory.full(tile + own), memory.full_parity(tile + own));
             if (first_token + Shape::kTokens > length) clear_tail(slots, length - first_token);
-            const uint32_t tokens = (second ? slots[1] : slots[0]) + warp % 2 * 16 * Row::kBytes;
+            const uint32_t tokens = (warp < 2 ? slots[0] : slots[1]) + warp % 2 * 16 * Row::kBytes;
             float4 scales[2];
             Scores scores;
             this->multiply_keys(scores, scales, tokens, units, [&] { mbarrier_wait(memory.read(group), (tile + own) / 2 % 2 ^ 1); });

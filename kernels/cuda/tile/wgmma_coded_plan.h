@@ -6,11 +6,40 @@
 // for that kernel, reads them again, and starts anew if any is another. Not with few requests (CodedArguments::guess).
 #pragma once
 
+#include "ceil_div.h"
 #include "ptx/grid_dependency.h"
 #include "ptx/mbarrier.h"
+#include "ptx/prefetch.h"
 #include "ptx/turn.h"
 #include "ptx/warp_uniform.h"
 #include "tile/wgmma_coded_shape.h"
+
+/// Ask a chunk's first page into L2 as soon as a block starts: a hint, by lengths and page numbers as they are then, which may be before
+/// the kernel that writes them has ended. Only where requests are equal and as long as they may be: what a chunk begins with is then known
+/// without arithmetic. Memory has nothing else to do between two launches; of two pages or more, what the end of the kernel before waits
+/// for would be behind them in the queue. One warp.
+template <class Shape>
+__device__ __forceinline__ void fetch_first_page(const typename Shape::Arguments& a, int chunk, int lane) {
+    constexpr uint32_t kBytes = CodedRow::kPage * CodedRow::kBytes;
+    const auto& schedule = a.schedule;
+    if (schedule.share_inverse == 0) return;
+    const int request = chunk * schedule.share_inverse >> 20, share = chunk - request * schedule.shares;
+    if (request >= schedule.batch) return;
+    // What the chunks of a request have too many is missing at the first one's start.
+    const int page = max(0, share * schedule.full_chunk - (schedule.shares * schedule.full_chunk - schedule.full));
+    const int number = peek(a.block_table + request * a.max_blocks + page);
+    bool same = true;
+#pragma unroll 1
+    for (int first = lane; first < schedule.batch; first += 128) {
+        int length[4];   // read at once
+#pragma unroll
+        for (int i = 0; i < 4; ++i) length[i] = peek(schedule.seqlens + min(first + 32 * i, schedule.batch - 1));
+#pragma unroll
+        for (int i = 0; i < 4; ++i) same = same && ceil_div(length[i], Shape::kTokens) == schedule.full;
+    }
+    if (__any_sync(0xffffffffu, !same) || lane != 0 || number < 0 || number >= a.pages) return;
+    prefetch_l2(a.cache + static_cast<size_t>(number) * kBytes, kBytes);
+}
 
 template <class Shape>
 struct CodedPlan {

@@ -17,7 +17,7 @@ struct CodedProducer {
     const typename Shape::Arguments& a;
     int lane;
     uint64_t policy = policy_evict_first();
-    uint32_t slot = 0, parity = 1;
+    uint32_t slot = 0, parity = 1, asked = 0;   // asked: pages
 
     static __device__ __forceinline__ int pages(const DecodePiece& piece) { return piece.steps.end - piece.steps.begin; }
 
@@ -38,10 +38,11 @@ struct CodedProducer {
                 mbarrier_wait(memory.empty(slot), parity);
                 if (lane == 0) {
                     const uint32_t bytes = max(0, min(kSlotTokens, left)) * CodedRow::kBytes;
-                    mbarrier_arrive_expect(memory.full(slot), bytes);
+                    const uint32_t landed = memory.landed(slot, asked);
+                    mbarrier_arrive_expect(landed, bytes);
                     if (bytes > 0) {
-                        if constexpr (Shape::kDropFirst) bulk_load(memory.slot(slot), from, bytes, memory.full(slot), policy);
-                        else bulk_load(memory.slot(slot), from, bytes, memory.full(slot));
+                        if constexpr (Shape::kDropFirst) bulk_load(memory.slot(slot), from, bytes, landed, policy);
+                        else bulk_load(memory.slot(slot), from, bytes, landed);
                     }
                 }
                 if (++slot == Shape::kSlots) {
@@ -49,6 +50,7 @@ struct CodedProducer {
                     parity ^= 1;
                 }
             }
+            ++asked;
             numbers.pass(page);
         }
     }

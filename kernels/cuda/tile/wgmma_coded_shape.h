@@ -39,7 +39,8 @@ struct CodedPages {
     static constexpr int kLargest = kFactors + kRows * 4;            // [group][warp]: of the scales
     static constexpr int kUnits = kLargest + 2 * 4 * 4;              // [group]: of the weights
     static constexpr int kBarriers = kUnits + 16;
-    static constexpr int kSame = kBarriers + kSlots * 16 + 3 * 8;     // behind [slot] full, [slot] empty, [group] read, checked
+    static constexpr uint32_t kPageBarriers = 8, kEmpty = 8;         // kEmpty: the first one behind them
+    static constexpr int kSame = kBarriers + (kPageBarriers + kSlots + 3) * 8;   // behind [page] full, [slot] empty, [group] read, checked
     static constexpr int kPlans = (kSame + 8 + 15) / 16 * 16;         // [warp]: CodedPlan::Kept
     static constexpr int kPlanBytes = 48;
     static constexpr int kLengths = kPlans + kConsumers / 32 * kPlanBytes;
@@ -55,6 +56,7 @@ struct CodedPages {
     /// A part that blocks of a cluster add up, fp32, in place of pages: a row is its columns, then its LSE.
     static constexpr int kPartPitch = Row::kLatent + 4;  // floats, spread over the banks as above
     static_assert(kRows * kPartPitch * 4 <= kSlots * kSlotBytes, "a part fits where pages were");
+    static_assert(kPageBarriers % 2 == 0 && 2 * kPageBarriers > kSlots, "a barrier's pages are one group's, and one of them is under way");
     static_assert(kSlotBytes % 128 == 0 && kBarriers % 16 == 0, "bulk copies and barriers are aligned");
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
 };
@@ -97,11 +99,20 @@ struct CodedMemory {
     __device__ __forceinline__ int* same() const { return reinterpret_cast<int*>(start + Shape::kSame); }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
 
-    /// Half a page has landed; is read.
-    __device__ __forceinline__ uint32_t full(uint32_t slot) const { return base + Shape::kBarriers + slot * 8; }
-    __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(Shape::kSlots + slot); }
+    /// A page has landed, both halves of it. A barrier has pages of one group only. Slots, an odd number, have those of both in turns,
+    /// which read at their own pace, and copies land in any order: a group that is ahead would find its parity at a slot's barrier before the
+    /// other group's page had landed there.
+    __device__ __forceinline__ uint32_t full(uint32_t page) const { return barrier(page % Shape::kPageBarriers); }
+    static __device__ __forceinline__ uint32_t full_parity(uint32_t page) { return page / Shape::kPageBarriers % 2; }
+    /// What a page's copy to a slot reports to.
+    __device__ __forceinline__ uint32_t landed(uint32_t, uint32_t page) const { return full(page); }
+    /// Half a page is read.
+    __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return barrier(Shape::kEmpty + slot); }
     /// A warpgroup's weights are read.
-    __device__ __forceinline__ uint32_t read(int group) const { return full(2 * Shape::kSlots + group); }
+    __device__ __forceinline__ uint32_t read(int group) const { return barrier(Shape::kEmpty + Shape::kSlots + group); }
     /// same() is known.
-    __device__ __forceinline__ uint32_t checked() const { return full(2 * Shape::kSlots + 2); }
+    __device__ __forceinline__ uint32_t checked() const { return barrier(Shape::kEmpty + Shape::kSlots + 2); }
+
+private:
+    __device__ __forceinline__ uint32_t barrier(uint32_t number) const { return base + Shape::kBarriers + number * 8; }
 };

@@ -68,6 +68,8 @@ struct WideMemory {
     /// Half a page has landed; is read.
     __device__ __forceinline__ uint32_t full(uint32_t slot) const { return base + Shape::kBarriers + slot * 8; }
     __device__ __forceinline__ uint32_t empty(uint32_t slot) const { return full(Shape::kSlots + slot); }
+    /// What a page's copy to a slot reports to.
+    __device__ __forceinline__ uint32_t landed(uint32_t slot, uint32_t) const { return full(slot); }
     /// A page's weights and scales are there; are used.
     __device__ __forceinline__ uint32_t ready(int buffer) const { return full(2 * Shape::kSlots + buffer); }
     __device__ __forceinline__ uint32_t done(int buffer) const { return ready(2 + buffer); }

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 import shutil
 
@@ -112,6 +113,21 @@ def test_pages_are_read_ahead_in_order(mla):
     mla.check(case(1, 16, 64 * 66 + 1))      # more than the page numbers of two reads
 
 
+def check_slow_copies(mla):
+    """The second half of a block's first page lands after all that can be multiplied without it, and what comes into
+    its slot next after what is asked for behind that: no warp may take the one for the other."""
+    mla.library.emulation_hold(ctypes.c_uint64(1 << 1 | 1 << 10))
+    try:
+        mla.check(case(1, 16, 700), processors=1)
+    finally:
+        mla.library.emulation_hold(ctypes.c_uint64(0))
+
+
+@emulated
+def test_copies_land_in_any_order(mla):
+    check_slow_copies(mla)
+
+
 def check_rising_scores(mla, heads):
     """Each page's scores exceed those before by more than a reference for exponents allows for."""
     size = case(1, heads, 300)
@@ -143,6 +159,8 @@ def test_it_gives_the_same_bits_however_copies_are_timed(mla, heads):
 
 
 FAULTS = {
+    "a page is taken for the other group's": Fault(
+        "tile/wgmma_coded_shape.h", "Shape::kPageBarriers", "(FAULT ? 5 : Shape::kPageBarriers)", times=2),
     "a slot is filled while it is read": Fault(
         "tile/wgmma_coded_produce.h", "mbarrier_wait(memory.empty(slot), parity);"),
     "NaN behind the length": Fault(
@@ -181,6 +199,7 @@ def planted(kernels, folder):
                 for eager in (False, True):
                     kernel.check(case(1, heads, tokens), eager=eager)
         if fault not in WIDE_FAULTS:
+            check_slow_copies(kernel)
             check_stale(kernel, case(4, 16, 200, "mixed"), 5)
             kernel.check(case(3, 16, 400), processors=6, workspace_bytes=space(case(3, 16, 400), 6))
             size = case(4, 16, 300, "ragged")

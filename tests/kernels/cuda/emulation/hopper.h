@@ -41,6 +41,7 @@ struct ArrivalBarrier {
 struct Delivery {
     uint32_t barrier;
     std::function<void(Block&)> perform;
+    bool held = false;   // until nothing else goes on
 };
 
 struct NamedBarrier {
@@ -74,6 +75,7 @@ struct Warpgroup {
 struct Extension {
     std::map<uint32_t, ArrivalBarrier> barriers;
     std::list<Delivery> deliveries;
+    unsigned asked = 0;   // deliveries so far
     NamedBarrier named[16];
     std::vector<Warpgroup> warpgroups;
 
@@ -95,15 +97,29 @@ inline Extension& extension(Block& block) {
 inline Extension& extension() { return extension(this_block()); }
 
 inline void deliver(Block& block, Delivery delivery) {
-    if (machine().eager) delivery.perform(block);
+    const unsigned number = extension(block).asked++;
+    delivery.held = number < 64 && (machine().held >> number & 1) != 0;
+    if (machine().eager && !delivery.held) delivery.perform(block);
     else extension(block).deliveries.push_back(std::move(delivery));
+}
+
+/// Let go of the delivery that was held first, for when no thread goes on; whether there is one.
+inline bool let_go() {
+    for (const auto& block : machine().blocks) {
+        for (auto& delivery : extension(*block).deliveries) {
+            if (!delivery.held) continue;
+            delivery.held = false;
+            return true;
+        }
+    }
+    return false;
 }
 
 /// Let everything happen that reports to this barrier.
 inline void hurry(Block& block, uint32_t barrier) {
     auto& deliveries = extension(block).deliveries;
     for (auto at = deliveries.begin(); at != deliveries.end();) {
-        if (at->barrier == barrier) {
+        if (at->barrier == barrier && !at->held) {
             const Delivery delivery = *at;
             at = deliveries.erase(at);
             delivery.perform(block);
@@ -335,3 +351,9 @@ inline void perform(const Multiplication& m) {
 
 /// Fraction bits of the FP8 adder from now on; 0 is exact.
 extern "C" inline __attribute__((used)) void emulation_adder(int bits) { emulation::adder_bits() = bits; }
+
+/// Asynchronous copies of a block that are slow: bit i holds the i-th one back until no thread can go on without one that is held.
+extern "C" inline __attribute__((used)) void emulation_hold(uint64_t copies) {
+    ::emulation::machine().held = copies;
+    ::emulation::machine().stuck = ::emulation::let_go;
+}

@@ -82,6 +82,8 @@ struct Machine {
     Meeting cluster;
     uint64_t progress = 0;
     bool eager = false;
+    uint64_t held = 0;       // which copies of a block wait until nothing else goes on
+    bool (*stuck)() = nullptr;   // lets one of them go, if there is one
     uint64_t bank_conflicts = 0;   // 8-row groups of ldmatrix that hit a 16-byte bank group twice
     std::vector<std::pair<const char*, size_t>> allowed;
     dim3 grid_size, block_size;
@@ -229,6 +231,7 @@ inline void run_cluster() {
             m.current = fiber.get();
             m.scheduler.leave_for(fiber->context);
         }
+        if (!all_done && m.progress == before && m.stuck != nullptr && m.stuck()) continue;
         if (!all_done && m.progress == before) fail("deadlock: every thread waits at a barrier or warp-wide instruction");
     }
 }

@@ -4,10 +4,11 @@
 
 #include "machine.h"
 
-inline void prefetch_l2(const void* global) {
+inline void prefetch_l2(const void* global, uint32_t bytes) {
     const char* from = static_cast<const char*>(global);
     for (const auto& range : emulation::machine().allowed) {
-        if (from >= range.first && from < range.first + range.second) return;
+        if (from >= range.first && from + bytes <= range.first + range.second) return;
     }
     emulation::fail("a prefetch of memory nobody announced");
 }
+inline void prefetch_l2(const void* global) { prefetch_l2(global, 1); }
