@@ -33,6 +33,10 @@ PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3,
 TIMED = [*lib.TIMED["mla_decode"], lib.mla(128, 128, 8192), lib.mla(128, 64, 8192), lib.mla(1, 64, 32768),
          lib.mla(32, 64, 8192), lib.mla(8, 16, 8192), lib.mla(16, 16, 8192), lib.mla(32, 16, 8192, "ragged"),
          lib.mla(64, 16, 8192, "ragged")]
+# 64 heads: no more than a request for each multiprocessor, one for each, few, half a request for each; unequal lengths.
+TIMED += [lib.mla(batch, 64, tokens, lengths) for batch, tokens, lengths in (
+    (4, 4096, "uniform"), (130, 4096, "uniform"), (132, 4096, "uniform"), (64, 8192, "uniform"), (128, 4096, "ragged"),
+    (128, 8192, "ragged"), (64, 8192, "ragged"), (128, 4096, "mixed"), (64, 4096, "mixed"))]
 
 
 def builds(folder: Path, specs: list[str], nvcc: str) -> dict[str, Path]:
