@@ -73,10 +73,8 @@ def user_folder(kind: str) -> Path:
     A user without a home, or with one that cannot be written (a container's, often), gets a folder of their own below
     the system's temporary one; stderr says so once. Raises ``BackendError`` if that cannot be used either.
     """
-    variable, below = _USER[kind]
-    base = os.environ.get(variable) or ""
     try:
-        folder = (Path(base) if base.startswith("/") else Path.home() / below) / "warpwave"
+        folder = usual_folder(kind)
         folder.mkdir(parents=True, exist_ok=True)
         if os.access(folder, os.W_OK | os.X_OK):
             return folder
@@ -91,6 +89,13 @@ def user_folder(kind: str) -> Path:
         sys.stderr.write(f"warpwave: {why}; its {kind} is in {substitute}, which may not outlive a restart: "
                          f"{HINTS[kind]}\n")
     return substitute
+
+
+def usual_folder(kind: str) -> Path:
+    """The user's own folder for ``kind``, there or not. Raises ``RuntimeError`` for a user without a home."""
+    variable, below = _USER[kind]
+    base = os.environ.get(variable) or ""
+    return (Path(base) if base.startswith("/") else Path.home() / below) / "warpwave"
 
 
 def _temporary(kind: str, why: str) -> Path:

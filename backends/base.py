@@ -147,7 +147,8 @@ class BackendError(Exception):
 
 class UnknownBackend(BackendError):
     def __init__(self, name: str, known: Sequence[str]):
-        super().__init__(f"unknown backend {name!r}; there are: {', '.join(known)}")
+        hint = "; HIP kernels are rocm's" if name.lower() == "hip" else ""
+        super().__init__(f"unknown backend {name!r}; there are: {', '.join(known)}{hint}")
 
 
 class UnknownTarget(BackendError):

@@ -100,7 +100,7 @@ class CaseRun:
             try:
                 self._workspace = self._allocate(self._workspace_bytes + WORKSPACE_GUARD)
                 self._workspace.block.fill_(0xFF)
-                self._send("workspace", self._workspace)
+                self.share("workspace", self._workspace)
             except BaseException:
                 self._release()
                 raise
@@ -159,7 +159,7 @@ class CaseRun:
         memory.fill(tensors)
         slot = Slot(f"slot{len(self.slots)}", memory, data, seed)
         self.slots.append(slot)
-        self._send("slot", block, slot=slot.name, **plan.message())
+        self.share("slot", block, slot=slot.name, **plan.message())
 
     def add_blank_slot(self) -> None:
         """One more slot laid out like the first, with noise in it: for a contestant that reads nothing."""
@@ -167,7 +167,7 @@ class CaseRun:
         block = self._allocate(plan.nbytes)
         slot = Slot(f"slot{len(self.slots)}", layout.SlotMemory(block, plan, self._generator))
         self.slots.append(slot)
-        self._send("slot", block, slot=slot.name, **plan.message())
+        self.share("slot", block, slot=slot.name, **plan.message())
 
     def _fresh(self) -> tuple[int, Any, layout.Plan, dict[str, torch.Tensor]]:
         """A seed, the data it makes, and how they lie in a slot."""
@@ -189,7 +189,7 @@ class CaseRun:
             block = self._allocate(plan.nbytes) if grown else old
             slot.memory = layout.SlotMemory(block, plan, self._generator)
             if grown:
-                self._send("slot", block, slot=slot.name, **plan.message())
+                self.share("slot", block, slot=slot.name, **plan.message())
                 self._arenas.remove(old)
                 old.close()
             else:
@@ -318,12 +318,18 @@ class CaseRun:
     def _allocate(self, nbytes: int) -> arena.Arena:
         if self.torch_device.startswith("cuda"):
             block = arena.create_device(nbytes, torch.device(self.torch_device).index or 0)
-        else:
-            block = arena.create_host(nbytes)
+            self._arenas.append(block)
+            return block
+        return self.share_host(nbytes)
+
+    def share_host(self, nbytes: int) -> arena.Arena:
+        """Host memory for as long as this case; ``share`` tells the worker."""
+        block = arena.create_host(nbytes)
         self._arenas.append(block)
         return block
 
-    def _send(self, do: str, block: arena.Arena, **fields: Any) -> None:
+    def share(self, do: str, block: arena.Arena, **fields: Any) -> None:
+        """Hand memory of ours over with a request. Raises ``WorkerFailure``."""
         fds = [block.fd] if block.fd is not None else []
         self.ask(do, fds, arena=block.export, **fields)
 

@@ -28,7 +28,7 @@ _CODES = ("Exit codes: 0 everything passed, 1 something failed, 2 usage or confi
           "4 not available here, 5 nothing matched.")
 
 
-class _Parser(argparse.ArgumentParser):
+class Parser(argparse.ArgumentParser):
     """A parser whose complaint is what went wrong and where all flags are told, not a screen of them."""
 
     def error(self, message: str) -> NoReturn:
@@ -37,7 +37,7 @@ class _Parser(argparse.ArgumentParser):
 
 def parser() -> argparse.ArgumentParser:
     """All verbs and flags."""
-    top = _Parser(
+    top = Parser(
         prog="python -m scoring", description="Score CUDA, HIP and CPU kernels: check, then time, in one table."
     )
     top.add_argument("--config", metavar="FILE", help="settings (default: ./config.yaml and others, see doctor)")
@@ -50,7 +50,8 @@ def parser() -> argparse.ArgumentParser:
         if "problem" in flags:
             sub.add_argument("--problem", action="append", metavar="GLOB", help="repeatable")
         if "kernel" in flags:
-            sub.add_argument("--kernel", action="append", metavar="GLOB", help="variant or problem/variant; repeatable")
+            sub.add_argument("--kernel", action="append", metavar="GLOB",
+                             help="variant, problem/variant or the kernel's file; repeatable")
         if "gpu" in flags:
             sub.add_argument("--gpu", metavar="GPU", help="label or arch, e.g. H100, L4, MI300, sm_89")
             sub.add_argument("--arch", metavar="ARCH", help="compile for this arch instead of the GPU's own")
@@ -98,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     board.add_argument("--markdown", action="store_true", help="as a GitHub table")
     report = verb("report", "one self-contained HTML page of everything kept", "problem")
     report.add_argument("--output", metavar="FILE", help="default: paths.report of the settings")
-    report.add_argument("--limit", type=int, default=500, metavar="N", help="newest records to show (default: 500)")
+    report.add_argument("--limit", type=_count, default=500, metavar="N", help="newest records to show (default: 500)")
     return top
 
 
@@ -176,6 +177,13 @@ def missing(error: ModuleNotFoundError) -> str:
         return ""
     return (f"{sys.executable} has no package {package!r}\n  `make setup` builds an environment with all of them; "
             "then it is .venv/bin/python instead")
+
+
+def _count(text: str) -> int:
+    """A number of things, at least one; raises what argparse turns into a usage error."""
+    if not (text.isascii() and text.isdigit() and int(text) > 0):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number from 1 on")
+    return int(text)
 
 
 def _define(text: str) -> tuple[str, str]:

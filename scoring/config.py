@@ -8,6 +8,7 @@ What a setting may be says ``scoring.settings``, imported when settings are vali
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ ENVIRONMENT = {
 # Where things lie by default, below the checkout. (The cache and the database lie in the user's own folders.)
 PATHS = {"problems": "problems", "kernels": "kernels", "peers": "benchmarks/peers", "report": "report.html"}
 _USERS = ("cache", "database")
+_DATABASE = "leaderboard.db"
 _SECTIONS = ("timing", "limits", "sandbox", "paths")
 
 # What the user typed to set something: what its errors are called by.
@@ -70,7 +72,22 @@ class Locations:
             return self.path("database")
         from backends._cache import user_folder
 
-        return user_folder("state") / "leaderboard.db"
+        return user_folder("state") / _DATABASE
+
+    @property
+    def kept(self) -> Path:
+        """Where records are read from: ``database``, but the user's own also where its folder cannot be written.
+
+        Unless records have been kept in the folder that stands in for it since.
+        """
+        from backends._cache import usual_folder
+
+        database = self.database
+        if "database" not in self.paths and not database.is_file():
+            with contextlib.suppress(RuntimeError, OSError):
+                if (usual := usual_folder("state") / _DATABASE).is_file():
+                    return usual
+        return database
 
     @property
     def cache(self) -> Path:
@@ -154,7 +171,9 @@ def _plain(name: str, value: object) -> bool:
     """Whether a path is so ordinary that nothing needs to be validated."""
     if value is None:
         return name in _USERS
-    return name in (*PATHS, *_USERS) and isinstance(value, str) and value.isprintable() and value != ""
+    if not (name in (*PATHS, *_USERS) and isinstance(value, str) and value.isprintable() and value != ""):
+        return False
+    return name != "kernels" or Path(value).name == name
 
 
 def _gather(

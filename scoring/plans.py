@@ -18,7 +18,7 @@ from pathlib import Path
 
 import backends
 from backends.base import Availability, Binary, CompileError, SourceError
-from scoring import builds, config, jobs, units, unmatched
+from scoring import builds, config, jobs, popcorn, units, unmatched
 from scoring.judge import Job, rejected, score
 from scoring.keeping import Keeper
 from scoring.model import Case, ExitCode, Mode, Record
@@ -59,6 +59,7 @@ def kernel_plan(
     Raises ``SelectionError`` if it means nothing.
     """
     found, required = _probe(settings, options)
+    without = {backends.get(name).language for name in settings.settings.backends if name not in found}
     problems = [p for p in jobs.select_problems(settings, settings.settings.problems) if p.native]
     for wanted in filter(None, (options.gpu, options.arch)):
         found = _narrow(found, wanted)
@@ -73,8 +74,12 @@ def kernel_plan(
 
     chosen = candidates()
     if not chosen:
+        root = settings.path("kernels").parent
+        names = {problem.name for problem in problems}
+        if reason := unmatched.uncompilable(root, settings.settings.kernels, names, without):
+            raise jobs.SelectionError(f"{reason}\n  `python -m scoring doctor` says why", ExitCode.UNAVAILABLE)
         reason = unmatched.why(
-            settings.path("kernels").parent, settings.settings.kernels, {backends.get(name).language for name in found},
+            root, settings.settings.kernels, {backends.get(name).language for name in found},
             cases, patterns, {problem.name: problem.cases for problem in problems},
             [*filter(None, (options.gpu, options.arch))])
         raise jobs.SelectionError(
@@ -154,6 +159,8 @@ def submission_plan(settings: config.Config, options: argparse.Namespace, path: 
     """One step: a Python file on the problem it answers. Raises ``SelectionError``."""
     if not path.is_file():
         raise jobs.SelectionError(f"no submission file {path}", ExitCode.USAGE)
+    if wrong := popcorn.not_text(path.read_bytes()):
+        raise jobs.SelectionError(f"{path}:{wrong[0]}: {wrong[1]}", ExitCode.USAGE)
     if options.task:
         problem = Problem(Path(options.task))
         for warning in problem.task.warnings:

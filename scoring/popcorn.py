@@ -23,7 +23,7 @@ __all__ = [
     "BANNED", "EXTENSIONS", "GPUS", "LEADERBOARDS", "MAX_SUBMISSION_BYTES", "MODES", "PIPE_BYTES", "RANKINGS",
     "SUBMISSION", "CaseError", "CaseReport", "CaseValue", "Directives", "GpuLabel", "PopcornExit", "Report",
     "ReportError", "Task", "TaskError", "TaskFile", "Timing", "cli_directives", "combine_seed", "exit_code",
-    "format_case", "format_entry", "load_task", "parse_case", "parse_entries", "parse_report", "parse_task",
+    "format_case", "format_entry", "load_task", "not_text", "parse_case", "parse_entries", "parse_report", "parse_task",
     "read_cases", "server_directives", "write_cases",
 ]
 
@@ -112,6 +112,15 @@ class Directives:
 
 
 _DIRECTIVE = re.compile(r"(?:#|//)!popcorn(?:\s+(.*))?$", re.IGNORECASE)
+
+
+def not_text(data: bytes) -> tuple[int, str] | None:
+    """Line and reason if a file is not UTF-8, which no server takes, though Python may run it (bytes in a comment)."""
+    try:
+        data.decode()
+    except UnicodeDecodeError as error:
+        return data.count(b"\n", 0, error.start) + 1, f"not UTF-8: {error.reason}"
+    return None
 
 
 def _directive(line: str) -> list[str] | None:

@@ -15,12 +15,12 @@ import torch
 
 from scoring import emulation, exclusive, session, timing
 from scoring.arena import ArenaError
-from scoring.caserun import CaseRun, SeedSource, claimed
+from scoring.caserun import CaseRun, SeedSource, Slot, claimed
 from scoring.chain import calibration
 from scoring.chain.calibration import Overhead
 from scoring.chain.gate import Gate
 from scoring.chain.library import ChainLibrary
-from scoring.chain.rounds import Rounds
+from scoring.chain.rounds import GATED_SLOTS, Rounds
 from scoring.check import Verdict
 from scoring.layout import UnsupportedData
 from scoring.model import Case, CaseResult, Mode, Stats, Status
@@ -189,31 +189,39 @@ class Referee:
             floor, _bound = self._roofline(case)
             lengths = timing.chain_lengths(
                 run.bytes_per_slot, floor, self._slot_memory(), self.job.torch_device == "cpu")
-        while len(run.slots) < lengths[0]:
+        ways = (True, False) if gate.open_doors() else (False,)
+        apart = max(1, min(GATED_SLOTS, self._slot_memory() // run.bytes_per_slot)) if gate.doors else 1
+        while len(run.slots) < (apart if lengths == (1,) else lengths[0]):
             run.add_blank_slot()
 
-        def arm(links: int) -> None:
-            for slot in run.slots[:links]:           # the device is ours before it is the worker's, as in a real chain
+        def arm(slots: Sequence[Slot], doors: bool) -> None:
+            for slot in slots:           # the device is ours before it is the worker's, as in a real chain
                 slot.memory.refill()
                 slot.memory.poison(nan=True)
             run.sync()
-            gate.arm(name, run.slots[:links])
+            if not gate.arm(name, slots, doors, opened=doors and lengths == (1,)) and doors:
+                raise WorkerFailure(Status.RUNTIME_ERROR, "the judge's own chain cannot be captured", alive=True)
 
-        def measured(links: int) -> Overhead:
-            known = self._known_seconds(run, links)
+        def measured(links: int, doors: bool) -> Overhead:
+            slots = run.slots[: apart if doors and links == 1 else links]
+            known = self._known_seconds(run, len(slots))
 
-            def go(secret: bytes) -> float:
-                wall, reply = gate.go(secret)
-                return wall - (claimed(reply) if known is None else known)
+            def phases(seal: bytes, begin: bytes) -> tuple[float, float]:
+                if doors and links == 1:
+                    walls = [answer.wall for answer in gate.stood_apart([begin] * len(slots))]
+                    return 0.0, calibration.quantile(walls, 0.5) - (known or 0.0) / len(slots)
+                answer = gate.stood(seal, begin, links) if doors else gate.asked(seal, begin, links, together=False)
+                return answer.unseal, answer.wall - (answer.claim if known is None else known)
 
-            if links > 1:
-                return calibration.measure(partial(arm, links), gate.unseal, go, links, self.job.torch_device)
-            overhead = calibration.measure(partial(arm, links), lambda secret: 0.0, go, links, self.job.torch_device)
+            samples = calibration.DOORS_SAMPLES if gate.doors else calibration.SAMPLES
+            overhead = calibration.measure(
+                partial(arm, slots, doors), phases, links, self.job.torch_device, samples, doors)
             bandwidth = self.job.target.peaks.get("bytes")
-            moved = 2 * run.slots[0].memory.sealed.numel() / bandwidth if bandwidth else 0.0
-            return replace(overhead, wall=overhead.wall + moved)
+            if links > 1 or not bandwidth:
+                return overhead
+            return replace(overhead, wall=overhead.wall + 2 * run.slots[0].memory.sealed.numel() / bandwidth)
 
-        return tuple(measured(links) for links in lengths)
+        return tuple(measured(links, doors) for links in lengths for doors in ways)
 
     def _known_seconds(self, run: CaseRun, links: int) -> float | None:
         """What the calls of a calibration chain take on a GPU, replayed alone; None for a host, whose clock tells."""

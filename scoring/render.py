@@ -244,7 +244,7 @@ def cases(record: Record, style: Style) -> str:
     if record.status in NOT_RUN:
         note = idle_note(record)
         heading += f" · {markdown(note) if style.is_markdown else note}"
-    if skipped := skipped_note(record):
+    elif skipped := skipped_note(record):
         heading += f" · {skipped}"
     if record.unjudged:
         heading += f" · INCOMPLETE: {left_note(record)}"
@@ -263,8 +263,9 @@ def cases(record: Record, style: Style) -> str:
     lines = [draw(columns, style)]
     if quiet:
         lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
-    if any(result.environment.get("clock") == "judge" for result in results):
-        lines.append("judge's: timed by the judge, not the worker's claim (docs/judge.md)")
+    if any(unconfirmed(result) for result in results):
+        lines.append("claimed: what the kernel's own process measured, where the judge's clock did not confirm it and"
+                     " is the time (docs/judge.md)")
     lines += _peer_notes(results)
     return f"{style.heading(f'{heading} · {common}' if common else heading)}\n" + "\n".join(lines)
 
@@ -289,16 +290,27 @@ def _case_columns(results: Sequence[CaseResult], names: Sequence[str], time: str
         Column("status", [str(result.status) for result in results], right=False),
         Column(time, [units.time(result.stats.median) if result.stats else "" for result in results]),
         Column("±CI", [interval(result.stats) for result in results]),
+        Column("claimed", [unconfirmed(result) for result in results], optional=94),
         Column("TFLOP/s", [units.digits(result.tflops) for result in results], optional=95),
         Column("GB/s", [units.digits(result.gbps) for result in results], optional=96),
         Column("roofline", [units.percent(result.roofline_fraction) for result in results]),
         Column("bound", bounds, right=False, optional=99),
-        Column("clock", ["judge's" if result.environment.get("clock") == "judge" else "" for result in results],
-               right=False, optional=97),
         *(Column(f"vs {shorten(one_line(peer), 24)}", [_against(result, peer) for result in results], optional=number)
           for number, peer in enumerate(peers, start=2)),
         Column("note", [shorten(note, 60) for note in notes], right=False, optional=98),
     ]
+
+
+def unconfirmed(result: CaseResult) -> str:
+    """What the code under test said that a call takes, where the judge's clock is the time instead; "" elsewhere, and
+    where the two read alike (on a host each chain has a clock of its own, and most may have been confirmed)."""
+    if result.environment.get("clock") != "judge" or result.stats is None:
+        return ""
+    claim = result.environment.get("claim")
+    if not isinstance(claim, float) or not 0 < claim < float("inf"):
+        return "?"
+    told = units.time(claim)
+    return told if claim < result.stats.median and told != units.time(result.stats.median) else ""
 
 
 def _identity(records: Sequence[Record]) -> list[Column]:

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 TEMPLATES = Path(__file__).with_name("templates")
 COLORS, SHAPES = 8, 6                    # how many the style sheet and the macros know
-_NOT_SHOWN = ("peaks", "peaks_source", "llc_bytes")     # of the system: stated elsewhere on the page
+# Of the system: stated elsewhere on the page, or about cases, not a machine.
+_NOT_SHOWN = ("peaks", "peaks_source", "llc_bytes", "cases_skipped", "cases_skipped_why")
 _LOG_LINES = 60                          # of one message; the JSON has all of it
 _USAGE = (                                # key of KernelUsage, header, filter of the template
     ("registers", "Registers", "line"), ("agprs", "AGPRs", "line"), ("scalar_registers", "SGPRs", "line"),
@@ -117,7 +118,8 @@ def _environment() -> Environment:
         percent=units.percent, digits=units.digits, size=units.size, ratio=units.ratio, minute=render.minute,
         shorten=shorten, first=render.first_line, rest=_rest)
     environment.globals.update(
-        target_of=render.target_of, interval=render.interval, passed_of=render.passed_of, colors=COLORS, shapes=SHAPES)
+        target_of=render.target_of, interval=render.interval, unconfirmed=render.unconfirmed,
+        passed_of=render.passed_of, colors=COLORS, shapes=SHAPES)
     return environment
 
 
@@ -169,6 +171,7 @@ def _board(group: Sequence[Record], series: Mapping[tuple[str, str], int]) -> di
         "legend": [*((series[r.problem, r.kernel], one_line(r.kernel)) for r in group),
                    *((keys[peer], one_line(peer)) for peer in peers)],
         "cases": list(zip(names, cases.values(), strict=True)),
+        "unconfirmed": any(render.unconfirmed(result) for found in cases.values() for _, result in found),
         "bounded": any(result.roofline_seconds for found in cases.values() for _, result in found),
         "beside": one_line(beside.kernel) if beside and len(group) > 1 else "",
         "notes": list(dict.fromkeys(

@@ -7,6 +7,8 @@ import fnmatch
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from backends.source import LANGUAGES
+
 
 class SelectionError(Exception):
     """Nothing matches, or a name does not exist; ``code`` is the exit code that says so."""
@@ -31,7 +33,12 @@ def problem_names(found: Mapping[str, Path], root: Path, patterns: Sequence[str]
 
 
 def is_kernel(language: str, problem: str, variant: str, patterns: Sequence[str]) -> bool:
-    """Whether a pattern is ``variant``, ``problem/variant``, ``language/problem/variant`` or ``language/variant``."""
+    """Whether a pattern is ``variant``, ``problem/variant``, ``language/problem/variant`` or ``language/variant``.
+
+    Or the file with any of these, as a shell completes it: ``kernels/cuda/fp8_gemm/mine.cu``.
+    """
     name = f"{problem}/{variant}"
     names = (variant, name, f"{language}/{name}", f"{language}/{variant}")
-    return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in patterns)
+    suffix = LANGUAGES[language]
+    plain = [pattern.removeprefix("./").removeprefix("kernels/").removesuffix(suffix) for pattern in patterns]
+    return any(fnmatch.fnmatch(name, pattern) for name in names for pattern in plain)

@@ -7,12 +7,14 @@ import contextlib
 import math
 import os
 import secrets
+import select
 import signal
 import socket
 import subprocess
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +34,16 @@ class WorkerFailure(Exception):
         super().__init__(message)
         self.status = status
         self.alive = alive
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question whose answer is awaited ``until`` a moment on the monotonic clock."""
+
+    do: str
+    nonce: str
+    until: float
+    patience: str
 
 
 class WorkerProcess:
@@ -56,6 +68,8 @@ class WorkerProcess:
         self.isolation = choice.tier.name
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket = ours
+        self._poll = select.poll()
+        self._poll.register(ours, select.POLLIN)
         try:
             self._launched = Launched(
                 choice.tier, policy, [*program, str(theirs.fileno())], files, nodes, [theirs.fileno()])
@@ -94,32 +108,52 @@ class WorkerProcess:
 
         Raises ``WorkerFailure``: TIMEOUT and a crash kill the worker; TAMPERED is an answer that is no answer.
         """
+        return self.answer(self.ask(do, timeout, fds, **fields))
+
+    def ask(self, do: str, timeout: float, fds: Sequence[int] = (), **fields: Any) -> Asked:
+        """Ask, and leave the answer to ``answer``: nothing else may be asked before. Raises ``WorkerFailure``."""
         if self._dead is not None:
             raise WorkerFailure(Status.RUNTIME_ERROR, self._dead, alive=False)
-        nonce, left = secrets.token_hex(8), self.until - time.monotonic()
+        left = self.until - time.monotonic()
         patience = f"within {timeout:g} s" if timeout <= left else "before the job's time was over"
         timeout = min(timeout, max(left, 1e-3))
-        try:
-            wire.send(self._socket, {"do": do, "nonce": nonce, **fields}, fds, timeout)
-            reply, received = wire.receive(self._socket, timeout)
-        except wire.WireTimeout as error:
-            self._kill(f"no answer to '{do}' {patience}" + self._struck())
-            raise WorkerFailure(Status.TIMEOUT, self._dead or str(error), alive=False) from error
-        except wire.WireError as error:
-            status, message = self._autopsy(do, error)
-            self._kill(message)
-            raise WorkerFailure(status, message, alive=False) from error
-        except BaseException:         # interrupted: whatever it answers later would be taken for another answer
-            self._kill("interrupted")
-            raise
+        asked = Asked(do, secrets.token_hex(8), time.monotonic() + timeout, patience)
+        with self._asking(asked):
+            wire.send(self._socket, {"do": do, "nonce": asked.nonce, **fields}, fds, timeout)
+        return asked
+
+    def answered(self) -> bool:
+        """Whether there is something to read, an answer or the end of the connection."""
+        return bool(self._poll.poll(0))
+
+    def answer(self, asked: Asked) -> dict[str, Any]:
+        """The answer to what was asked. Raises ``WorkerFailure`` as ``request`` does."""
+        with self._asking(asked):
+            reply, received = wire.receive(self._socket, max(asked.until - time.monotonic(), 1e-3))
         for fd in received:           # a worker has no reason to send descriptors
             os.close(fd)
-        if reply.get("nonce") != nonce:
+        if reply.get("nonce") != asked.nonce:
             self._kill("the worker answered a question that was not asked")
             raise WorkerFailure(Status.TAMPERED, self._dead or "", alive=False)
         if reply.get("ok") is not True:
             raise WorkerFailure(*self._failure(reply), alive=True)
         return dict(plain.value(reply))
+
+    @contextlib.contextmanager
+    def _asking(self, asked: Asked) -> Iterator[None]:
+        """What goes wrong on the wire is the end of the worker. Raises ``WorkerFailure``."""
+        try:
+            yield
+        except wire.WireTimeout as error:
+            self._kill(f"no answer to '{asked.do}' {asked.patience}" + self._struck())
+            raise WorkerFailure(Status.TIMEOUT, self._dead or str(error), alive=False) from error
+        except wire.WireError as error:
+            status, message = self._autopsy(asked.do, error)
+            self._kill(message)
+            raise WorkerFailure(status, message, alive=False) from error
+        except BaseException:         # interrupted: whatever it answers later would be taken for another answer
+            self._kill("interrupted")
+            raise
 
     def output(self) -> str:
         """The last of what the worker and the code under test printed."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 import datetime
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictInt, model_validator
@@ -39,6 +40,12 @@ def _file_name(name: str) -> str:
     except UnicodeEncodeError:
         pass
     raise ValueError("no file can be called so")
+
+
+def _kernels_folder(name: str) -> str:
+    if Path(name).name != "kernels":
+        raise ValueError("the folder must be called kernels: its headers and their problems are found through its name")
+    return name
 
 
 BackendName = Annotated[str, AfterValidator(_backend)]
@@ -95,7 +102,7 @@ class Paths(_Strict):
     """Folders and files; relative ones are relative to the file that names them."""
 
     problems: FileName = PATHS["problems"]
-    kernels: FileName = PATHS["kernels"]
+    kernels: Annotated[FileName, AfterValidator(_kernels_folder)] = PATHS["kernels"]
     peers: FileName = PATHS["peers"]
     cache: FileName | None = None
     database: FileName | None = None

@@ -26,7 +26,9 @@ def why(
     """
     if not known_cases:
         return "no problem matches"
-    there = [(path.relative_to(root / "kernels").parts[0], path) for path in kernels(root)]
+    there = _there(root)
+    if not there:
+        return f"{root / 'kernels'} has no kernels"
     named = [(language, path) for language, path in there
              if is_kernel(language, path.parent.name, path.stem, patterns)]
     asked = " or ".join(map(repr, patterns))
@@ -46,6 +48,21 @@ def why(
         names = [case.name for case in known_cases[problem]]
         return f"no case of {problem} matches {' or '.join(map(repr, case_patterns or ()))}; it has {_listed(names)}"
     return f"{_kernels(posed)}: not for {' '.join(wanted) or 'what is here'}{_arches(root, posed)}"
+
+
+def uncompilable(root: Path, patterns: Sequence[str], problems: Collection[str], languages: Collection[str]) -> str:
+    """One sentence if all kernels that are meant are of ``languages``, for which no compiler is here; else nothing."""
+    meant = [(language, path) for language, path in _there(root)
+             if path.parent.name in problems and is_kernel(language, path.parent.name, path.stem, patterns)]
+    needed = sorted({language for language, _path in meant})
+    if not needed or not set(needed) <= set(languages):
+        return ""
+    return f"{_kernels(meant)}: no compiler for {' and '.join(needed)} here"
+
+
+def _there(root: Path) -> list[tuple[str, Path]]:
+    """All kernel files, each with its language."""
+    return [(path.relative_to(root / "kernels").parts[0], path) for path in kernels(root)]
 
 
 def _arches(root: Path, found: Sequence[tuple[str, Path]]) -> str:

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 
 from scoring import arena, wire
-from scoring.chain.library import ChainLibrary
+from scoring.chain.library import ChainError, ChainLibrary
 from scoring.chain.links import Idle, Links, Runnable
 from scoring.contestants import Failure, NativeKernel, PythonSubmission, Slot, trace
 from scoring.emulation import Emulator, explain
@@ -41,8 +41,9 @@ class Worker:
         self.contestants: dict[str, Runnable] = {}
         self.graphs: dict[str, tuple[Any, list[Slot], dict[int, list[torch.Tensor]]]] = {}
         self.chain: ChainLibrary | None = None
-        self.links: dict[tuple[str, ...], Links] = {}
+        self.links: dict[tuple[Any, ...], Links] = {}
         self.armed: Links | None = None
+        self.doors: tuple[arena.Arena, int] | None = None      # and where the device sees them
 
     def handle(self, message: dict[str, Any], fds: Sequence[int]) -> dict[str, Any]:
         operation = getattr(self, "do_" + str(message.get("do")), None)
@@ -103,8 +104,15 @@ class Worker:
         if self.workspace_arena is not None:
             self.workspace_arena.close()
             self.workspace_arena = None
+        self._close_doors()
         if self.device is not None:
             torch.cuda.empty_cache()
+
+    def _close_doors(self) -> None:
+        doors, self.doors = self.doors, None
+        if doors is not None and self.chain is not None:
+            self.chain.close(doors[0].block)
+            doors[0].close()
 
     def do_load(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         native = message["kind"] == "native"
@@ -125,14 +133,35 @@ class Worker:
         """Get everything ready for a chain over some slots, whose inputs nobody can read yet."""
         if self.chain is None:
             raise Failure("RUNTIME_ERROR", "no chain was loaded")
-        key = (message["contestant"], *message["slots"])
+        doors = self.doors[1] if self.doors is not None and message["doors"] else 0
+        opened = message["opened"]
+        key = (message["contestant"], doors, opened, *message["slots"])
         if key not in self.links:
             slots = [self.slots[name] for name in message["slots"]]
             self.links[key] = Links(
-                self.chain, self.contestants[message["contestant"]], slots, message["fresh"], self.workspace)
+                self.chain, self.contestants[message["contestant"]], slots, message["fresh"], self.workspace, doors,
+                opened)
         self.armed = self.links[key]
         self.armed.warm_up()
         return {"captured": self.armed.captured}
+
+    def do_doors(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        """Host memory at which the device is to wait for the keys of a chain."""
+        if self.chain is None:
+            raise Failure("RUNTIME_ERROR", "no chain was loaded")
+        block = arena.attach(message["arena"], fds[0] if fds else None, self.device or 0)
+        try:
+            self.doors = block, self.chain.open(block.block)
+        except ChainError as error:
+            block.close()
+            raise Failure("UNSUPPORTED", str(error)) from error
+
+    def do_stand(self, message: dict[str, Any], fds: Sequence[int]) -> None:
+        """Start the armed chain, which waits at the doors; the answer comes when it is over."""
+        links = self._armed()
+        if not links.captured:
+            raise Failure("RUNTIME_ERROR", "a chain that is not captured cannot wait at a door")
+        links.stand()
 
     def do_unseal(self, message: dict[str, Any], fds: Sequence[int]) -> None:
         """Make the inputs of the armed chain readable."""

@@ -13,6 +13,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from scoring.cli import Parser
 from scoring.model import ExitCode
 from scoring.signals import Terminated, ending
 
@@ -57,7 +58,7 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = Parser(
         prog="python -m submissions", description="Pack a kernel for a leaderboard, lint a submission, run one.")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
@@ -87,11 +88,22 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--mode", choices=("test", "benchmark", "leaderboard", "profile"), default="test",
                           help="leaderboard runs test and benchmark first (default: test)")
     evaluate.add_argument("--seed", type=int, help="the secret seed (POPCORN_SEED)")
-    evaluate.add_argument("--timeout", type=float, metavar="SECONDS", help="per run; default: the task's")
+    evaluate.add_argument("--timeout", type=_seconds, metavar="SECONDS", help="per run; default: the task's")
     evaluate.add_argument("--ours", action="store_true", help="use our evaluator even if the task brings one")
     evaluate.add_argument("--json", action="store_true", help="one JSON object per run instead of lines")
     evaluate.set_defaults(run=_eval)
     return parser
+
+
+def _seconds(text: str) -> float:
+    """A time; raises what argparse turns into a usage error."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds above 0")
+    return seconds
 
 
 def _pack(options: argparse.Namespace) -> int:
@@ -190,6 +202,8 @@ def _eval(options: argparse.Namespace) -> int:
                          f"{', '.join(sorted(path.parent.name for path in (ROOT / 'problems').glob('*/task.yml')))}")
     if not options.submission.is_file():
         raise UsageError(f"{options.submission} is not a file")
+    if wrong := popcorn.not_text(options.submission.read_bytes()):
+        raise UsageError(f"{options.submission}:{wrong[0]}: {wrong[1]}")
     try:
         outcomes = stage.evaluate(folder, options.submission, options.mode, options.seed, options.timeout, options.ours)
         ranking = popcorn.load_task(folder).ranking_by

@@ -42,11 +42,9 @@ def lint(
         findings.append(found(0, "error", f"the extension must be one of {' '.join(popcorn.EXTENSIONS)}"))
     if len(data) > popcorn.MAX_SUBMISSION_BYTES:
         findings.append(found(0, "error", f"{len(data)} bytes; the limit is {popcorn.MAX_SUBMISSION_BYTES}"))
-    try:
-        text = data.decode()
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        return [*findings, found(line, "error", f"not UTF-8: {error.reason}")]
+    if wrong := popcorn.not_text(data):
+        return [*findings, found(wrong[0], "error", wrong[1])]
+    text = data.decode()
     if not text.strip():
         return [*findings, found(0, "error", "the file is empty")]
     findings += [found(*rule) for rule in _banned(text)]

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from scoring.chain.library import KEY_BYTES
 
 SAMPLES = 12                  # chains
+DOORS_SAMPLES = 6             # … that wait at the doors, and as many without: they differ by less
 STALE = {"cpu": 120.0, "cuda": 600.0}        # seconds a result may be used again: a host's speed drifts
 # Which quantile of the links' time is subtracted. Too much is a gift to whoever claims almost nothing: on a host, where
 # other processes may slow most of a calibration, the fastest tenth; on a GPU, which is the judge's alone, the median,
@@ -24,7 +25,8 @@ LINKS_SHARE = {"cpu": 0.1, "cuda": 0.5}
 UNSEAL_SHARE = 0.75
 # Unsealing for a chain of several links may take this much longer than in calibration: the device's jitter. Whoever
 # uses it to work ahead on an operand has it once for the whole chain.
-JITTER_SECONDS, JITTER_SHARE = 200e-6, 0.05
+JITTER = 200e-6, 0.05         # seconds, and a share of the phase
+DOORS_JITTER = 20e-6, 0.03    # … where no host is in between: 12 µs and 4 % of 240 µs, 1 % of 1 ms were seen
 
 
 @dataclass(frozen=True)
@@ -32,8 +34,10 @@ class Overhead:
     """Seconds that the two phases of a chain of ``links`` links cost without calls, and how well that is known.
 
     A chain of one link has one phase: all its inputs are known when they are unsealed, so the clock runs from there,
-    and ``unseal`` is 0. Of unsealing nothing is subtracted but what moving the bytes must cost (part of ``wall``),
-    since code that knows how could do it faster than we and work in the time it saved.
+    and ``unseal`` is 0. Of unsealing nothing is subtracted but what moving the bytes must cost and, at the doors, its
+    launch (part of ``wall``), since code that knows how could do it faster than we and work in the time it saved.
+
+    ``doors``: these chains wait on the device for their keys, so that neither phase holds anything of a host.
 
     ``spread`` is how far the median of such chains lies above their fastest tenth, in seconds: the judge's clock
     resolves no less. ``wall`` is their median on a GPU, the fastest tenth on a host.
@@ -43,6 +47,7 @@ class Overhead:
     unseal: float
     wall: float
     spread: float
+    doors: bool = False
 
     @property
     def resolution(self) -> float:
@@ -54,7 +59,8 @@ class Overhead:
 
         Time beyond what unsealing takes counts as work done there; time saved there buys nothing.
         """
-        allowed = JITTER_SECONDS + (1 + JITTER_SHARE) * self.unseal if self.links > 1 else 0.0
+        seconds, share = DOORS_JITTER if self.doors else JITTER
+        allowed = seconds + (1 + share) * self.unseal if self.links > 1 else 0.0
         return (wall - self.wall + max(0.0, unseal - allowed)) / self.links
 
 
@@ -67,20 +73,20 @@ def quantile(values: Sequence[float], share: float) -> float:
 
 
 def measure(
-    arm: Callable[[], object], unseal: Callable[[bytes], float], go: Callable[[bytes], float], links: int,
-    device: str, samples: int = SAMPLES,
+    arm: Callable[[], object], phases: Callable[[bytes, bytes], tuple[float, float]], links: int, device: str,
+    samples: int = SAMPLES, doors: bool = False,
 ) -> Overhead:
     """Calibrate with ``arm``, which readies a chain of ``links`` links on a ``device`` such as ``cuda:0``, and its two
     phases, which tell their seconds less those spent in calls. The first two are not counted.
     """
-    phases = []
+    told = []
     for _chain in range(samples + 2):
         arm()
-        phases.append((unseal(os.urandom(KEY_BYTES)), go(os.urandom(KEY_BYTES))))
-    unsealing, linking = zip(*phases[2:], strict=True)
+        told.append(phases(os.urandom(KEY_BYTES), os.urandom(KEY_BYTES)))
+    unsealing, linking = zip(*told[2:], strict=True)
     return Overhead(
-        links, quantile(unsealing, UNSEAL_SHARE), quantile(linking, LINKS_SHARE[_kind(device)]),
-        quantile(linking, 0.5) - quantile(linking, 0.1))
+        links, quantile(unsealing, UNSEAL_SHARE) if links > 1 else 0.0, quantile(linking, LINKS_SHARE[_kind(device)]),
+        quantile(linking, 0.5) - quantile(linking, 0.1), doors)
 
 
 def _kind(device: str) -> str:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""The arithmetic of the commit chain, by ctypes: ``seal``, ``mix`` and ``commit`` of ``native/`` on tensors.
+"""The arithmetic of the commit chain, by ctypes: ``seal``, ``mix`` and ``commit`` of ``native/`` on tensors,
+and the doors at which a device waits for a key and leaves a digest.
 
 Judge and worker load the same library, each in its own process: what the worker answers counts for nothing until the
 judge has computed it again from the bytes it was given. What the three are for: docs/judge.md.
@@ -18,6 +19,9 @@ KEY_BYTES = 16
 WIDTHS = (1, 2, 4)            # bytes of an element that can be mixed
 WORD = 4                      # bytes that are drawn together, as neighbours are not worth a draw each
 ALIGNMENT = 16                # bytes: of memory that a GPU build seals, mixes or commits
+BLOCK = 64                    # bytes that are sealed together
+# A door in host memory: where its words lie, in bytes, and what one takes up (``native/chain.h``).
+DOOR_RUNG, DOOR_KEY, DOOR_LISTENS, DOOR_ANSWERED, DOOR_DIGEST, DOOR_BYTES = 0, 16, 64, 128, 144, 256
 
 _POINTER, _SIZE, _INT, _WORD = ctypes.c_void_p, ctypes.c_uint64, ctypes.c_int, ctypes.c_uint32
 
@@ -43,6 +47,11 @@ class ChainLibrary:
         self._seal.argtypes = [_POINTER, _SIZE, _POINTER, _WORD, _POINTER]
         self._mix.argtypes = [_POINTER, _SIZE, _INT, _POINTER, _WORD, _POINTER]
         self._commit.argtypes = [_POINTER, _POINTER, _SIZE, _POINTER, _POINTER, _POINTER, _WORD, _POINTER]
+        self._open, self._close, self._listen, self._answer = (
+            library.chain_open, library.chain_close, library.chain_listen, library.chain_answer)
+        self._open.argtypes = [_POINTER, _SIZE, ctypes.POINTER(_POINTER)]
+        self._close.argtypes = [_POINTER]
+        self._listen.argtypes = self._answer.argtypes = [_POINTER, _POINTER, _POINTER]
         library.chain_scratch_words.restype = ctypes.c_uint64
         self.device = torch.device(device)
         self._scratch = torch.zeros(library.chain_scratch_words(), dtype=torch.int32, device=self.device)
@@ -74,6 +83,23 @@ class ChainLibrary:
         under ``key`` to ``digest`` (which may be ``key``)."""
         self._run("commit", self._commit(
             source, target, nbytes, key.data_ptr(), digest.data_ptr(), self._scratch.data_ptr(), nonce, self._queue()))
+
+    def open(self, host: torch.Tensor) -> int:
+        """Where the device sees ``host`` (uint8, whole pages of host memory), until ``close``."""
+        seen = _POINTER()
+        self._run("open", self._open(host.data_ptr(), host.numel(), ctypes.byref(seen)))
+        return seen.value or 0
+
+    def close(self, host: torch.Tensor) -> None:
+        self._run("close", self._close(host.data_ptr()))
+
+    def listen(self, door: int, key: torch.Tensor) -> None:
+        """Wait at a door, whose address the device sees, until it is rung; ``key`` gets what is there then."""
+        self._run("listen", self._listen(door, key.data_ptr(), self._queue()))
+
+    def answer(self, door: int, digest: torch.Tensor) -> None:
+        """Leave a digest at a door."""
+        self._run("answer", self._answer(door, digest.data_ptr(), self._queue()))
 
     def _queue(self) -> int:
         return torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0

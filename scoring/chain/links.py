@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from scoring.chain.library import KEY_BYTES, ChainLibrary
+from scoring.chain.library import BLOCK, DOOR_BYTES, KEY_BYTES, ChainLibrary
 from scoring.contestants import NativeKernel, PythonSubmission, Slot
 
 
@@ -68,17 +68,25 @@ class Links:
     """One chain over ``slots``, one link each, ready to run as often as the slots are filled anew.
 
     ``fresh`` names the tensors that every link draws anew. On a GPU all links are captured in one graph if the
-    contestant can be captured; ``captured`` says whether it was.
+    contestant can be captured; ``captured`` says whether it was. With ``doors`` (where the device sees two of them, in
+    host memory that the judge has as well) the graph is the whole chain, and it is started before any key is revealed:
+    it waits at the first door for the key of the inputs, unseals them, says so there, waits at the second door for
+    where the links begin, and leaves the last digest there. Without ``fresh`` links cannot depend on one another: each
+    waits at a door of its own for the one key of its inputs and its digest, which it leaves there. ``opened``: nothing
+    is sealed there, and one block is unsealed, which tells what the launch of unsealing costs.
     """
 
     def __init__(
         self, library: ChainLibrary, contestant: Runnable, slots: Sequence[Slot], fresh: Sequence[str], workspace: int,
+        doors: int = 0, opened: bool = False,
     ):
         self.library = library
         self.contestant = contestant
         self.slots = slots
         self.fresh = fresh
         self.workspace = workspace
+        self.doors = doors
+        self.opened = opened
         self.keys = library.keys(len(slots) + 1)
         self.seal_key = library.keys(1)[0]
         self.on_device = library.device.type == "cuda"
@@ -106,10 +114,14 @@ class Links:
     def unseal(self, secret: bytes, wait: bool = True) -> None:
         """Make the inputs of all slots readable; ``wait`` until they are."""
         self._tell(self.seal_key, self.host[0], secret)
-        for index, slot in enumerate(self.slots):
-            self.library.seal(slot.sealed, self.seal_key, index)
+        self._unseal(self.slots, self.seal_key)
         if self.on_device and wait:
             torch.cuda.synchronize()
+
+    def stand(self) -> None:
+        """The whole captured chain, which waits at the doors for its keys; when this is over, so is the chain."""
+        self.graph.replay()
+        torch.cuda.synchronize()
 
     def run(self, secret: bytes) -> dict[str, Any]:
         """All links from ``secret`` on: the last digest, and the seconds spent in calls where a host clock can tell
@@ -123,29 +135,60 @@ class Links:
         last = bytes(self.keys[len(self.slots)].tolist()).hex()      # waits for the device
         return {"digest": last} if self.on_device else {"digest": last, "seconds": self.seconds}
 
+    def _unseal(self, slots: Sequence[Slot], key: torch.Tensor) -> None:
+        for index, slot in enumerate(slots):
+            self.library.seal(slot.sealed, key, index)
+
+    def _between_doors(self) -> None:
+        """Unseal when the first door is rung, run the links when the second is."""
+        library, first, second = self.library, self.doors, self.doors + DOOR_BYTES
+        library.listen(first, self.seal_key)
+        self._unseal(self.slots, self.seal_key)
+        library.answer(first, self.seal_key)
+        library.listen(second, self.keys[0])
+        self._links()
+        library.answer(second, self.keys[len(self.slots)])
+
+    def _one_by_one(self) -> None:
+        """Unseal a slot and run its link when its door is rung, slot by slot."""
+        for index, slot in enumerate(self.slots):
+            door = self.doors + index * DOOR_BYTES
+            self.library.listen(door, self.keys[index])
+            if self.opened:
+                self.library.seal(slot.sealed[:BLOCK], self.keys[index], 0)
+            else:
+                self._unseal([slot], self.keys[index])
+            self._link(index, slot)
+            self.library.answer(door, self.keys[index + 1])
+
     @staticmethod
     def _tell(key: torch.Tensor, staging: torch.Tensor, secret: bytes) -> None:
         staging.copy_(torch.frombuffer(bytearray(secret), dtype=torch.uint8))
         key.copy_(staging, non_blocking=True)
 
     def _links(self) -> None:
-        library, keys = self.library, self.keys
         for index, slot in enumerate(self.slots):
-            for number, name in enumerate(self.fresh):
-                library.mix(slot.tensors[name], keys[index], number)
-            begin = time.perf_counter()
-            self.contestant.run(slot, self.workspace)
-            self.seconds += time.perf_counter() - begin
-            key = keys[index]
-            for number, (source, target, nbytes) in enumerate(self.contestant.commits(slot)):
-                library.commit(source, target, nbytes, key, keys[index + 1], number)
-                key = keys[index + 1]
+            self._link(index, slot)
+
+    def _link(self, index: int, slot: Slot) -> None:
+        library, key = self.library, self.keys[index]
+        for number, name in enumerate(self.fresh):
+            library.mix(slot.tensors[name], key, number)
+        begin = time.perf_counter()
+        self.contestant.run(slot, self.workspace)
+        self.seconds += time.perf_counter() - begin
+        for number, (source, target, nbytes) in enumerate(self.contestant.commits(slot)):
+            library.commit(source, target, nbytes, key, self.keys[index + 1], number)
+            key = self.keys[index + 1]
 
     def _capture(self) -> None:
         graph = torch.cuda.CUDAGraph()
         try:
             with torch.cuda.graph(graph):
-                self._links()
+                if self.doors:
+                    self._between_doors() if self.fresh else self._one_by_one()
+                else:
+                    self._links()
             torch.cuda.synchronize()
         except Exception:                # noqa: BLE001 - a submission may raise anything when it is captured
             torch.cuda.synchronize()

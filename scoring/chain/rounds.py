@@ -10,6 +10,7 @@ the calls in them. Peers are trusted code, and their claims are taken as they ar
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,7 +27,7 @@ from scoring.session import WorkerFailure
 CHAIN_ROUNDS = 8              # at most, on a GPU: chains are run until one of them agrees with what the events say
 BOUND_SHARE = 0.0             # the quantile of the chains' times that bounds a claim: the least, as jitter only adds
 GATED_SHARE = 0.25            # … of chains of one link, where a single outlier would bound too little
-GATED_SLOTS = 8               # chains of one link per round, where links cannot depend on one another
+GATED_SLOTS = 8               # chains of one link per round, where links cannot depend on one another; as many doors
 # Without a chain: seconds a request may take besides the claimed interval (round trip, wake-up, launch, and the GPU
 # changing from the judge's context to the worker's: 0.5 to 1 ms on an H200).
 CALL_SLACK = 2e-3
@@ -88,7 +89,7 @@ class Rounds:
             if on_device or self.peers or self.gate is None:
                 samples = self._claims(request)
             if self.gate is not None:
-                samples[own], judged = self._chained(self.gate, samples.get(own, []), on_device)
+                samples[own], judged = self._chained(self.gate, samples.get(own, []), request)
                 facts |= judged
             else:
                 facts["clock"] = "claim, bounded by requests only"
@@ -163,26 +164,35 @@ class Rounds:
     # ---- the judge's clock ------------------------------------------------------------------------------------------
 
     def _chained(
-        self, gate: Gate, claims: list[float], on_device: bool
+        self, gate: Gate, claims: list[float], request: str
     ) -> tuple[list[float], dict[str, Any]]:
-        """Seconds per call that count, and the facts behind them. Raises ``_Wrong``."""
+        """Seconds per call that count, and the facts behind them; ``request`` is what made the claims. Raises
+        ``_Wrong``."""
+        run, on_device = self.run, self.run.torch_device.startswith("cuda")
         overhead = self._overhead(on_device)
-        links, slots = overhead.links, self.run.slots
+        links, slots, doors = overhead.links, run.slots, overhead.doors
         while len(slots) < links:
-            self.run.add_slot()
-        groups = [slots[:links]] if links > 1 else [[slot] for slot in slots[:GATED_SLOTS]]
+            run.add_slot()
         claim = quantile(claims, 0.5) if on_device else math.nan
         trusted: list[float] = []
         paired: list[float] = []
         said: list[float] = []
         unsealing: list[float] = []
+        # What could be captured for the claims can be for the chain: messages instead of doors then buy nothing.
+        known = {doors: overhead} if request == "replay" else {
+            one.doors: one for one in self.overheads if one.links == links}
         captured, started, rounds = False, time.monotonic(), 0
         while True:
-            for group in groups:
-                chained = gate.chain(self.run.contestant, group, nan=self.turns % 2 == 0)
+            nan = self.turns % 2 == 0
+            if links > 1:
+                chains = [gate.chain(run.contestant, slots[:links], nan, doors)]
+            else:
+                chains = gate.apart(run.contestant, slots[:GATED_SLOTS], nan, doors)
+            for chained in chains:
                 if not chained.verdict.passed:
                     raise _Wrong(chained.verdict, chained.seed)
                 captured = chained.captured
+                overhead = known.get(chained.doors, overhead)
                 trusted.append(overhead.trusted(chained.unseal, chained.wall))
                 unsealing.append(chained.unseal)
                 if not on_device:
@@ -202,13 +212,14 @@ class Rounds:
         facts: dict[str, Any] = {
             "chain": {
                 "links": links, "chains": len(trusted), "bound": bound, "overhead": overhead.wall / links,
-                "resolution": overhead.resolution, "captured": captured,
+                "resolution": overhead.resolution, "captured": captured, "doors": chained.doors,
                 "unseal": quantile(unsealing, 0.5), "unseal_alone": overhead.unseal,
             },
         }
         if not on_device:
             stands = paired == said
-            return paired, facts | {"clock": "claim within the judge's bound" if stands else "judge"}
+            return paired, facts | {
+                "clock": "claim within the judge's bound" if stands else "judge", "claim": statistics.median(said)}
         if timing.settle(claim, bound) == claim:
             return claims, facts | {"clock": "claim within the judge's bound", "claim": claim}
         # All of them: whoever claims too little is not paid by the least of eight chains as well.

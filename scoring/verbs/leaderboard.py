@@ -16,7 +16,7 @@ from scoring.tables import use_color, width_of
 
 def run(options: argparse.Namespace) -> int:
     settings = config.locate(options.config)
-    store = Store(settings.database)
+    store = Store(settings.kept)
     rows = store.leaderboard(options.problem, options.gpu)
     if options.json:
         for row in rows:

@@ -16,7 +16,7 @@ from scoring.verbs.leaderboard import nothing
 
 def run(options: argparse.Namespace) -> int:
     settings = config.locate(options.config)
-    store = Store(settings.database)
+    store = Store(settings.kept)
     records = store.records(problem=options.problem, limit=options.limit)
     if not records:
         print(nothing(store, "records", options.problem), file=sys.stderr)

@@ -166,9 +166,10 @@ def test_a_library_that_is_none(tmp_path):
 # All builds alike ----------------------------------------------------------------------------------------------------
 
 ALIKE = """
+import mmap
 import sys
 import torch
-from scoring.chain.library import ChainLibrary
+from scoring.chain.library import DOOR_ANSWERED, DOOR_DIGEST, DOOR_KEY, DOOR_LISTENS, DOOR_RUNG, ChainLibrary
 from scoring.emulation import Emulator
 
 emulator = Emulator(sys.argv[1], {"checks": "all", "counters": "0", "strict": "0"})
@@ -188,6 +189,18 @@ for size in map(int, sys.argv[4].split(",")):
         library.commit(data.data_ptr(), copied.data_ptr(), size, key, digest, 2)
         results.append([sealed, copied, digest, *mixed])
     assert all(torch.equal(a, b) for a, b in zip(*results)), size
+
+page = mmap.mmap(-1, mmap.PAGESIZE)
+doors, digest = torch.frombuffer(page, dtype=torch.uint8), key.flip(0)
+for library in (ours, theirs):
+    doors.zero_()
+    doors[DOOR_RUNG], doors[DOOR_KEY : DOOR_KEY + 16], heard = 1, key, library.keys(1)[0]
+    seen = library.open(doors)
+    library.listen(seen, heard)
+    library.answer(seen, digest)
+    library.close(doors)
+    assert torch.equal(heard, key) and doors[DOOR_LISTENS] == 1 and doors[DOOR_ANSWERED] == 1
+    assert torch.equal(doors[DOOR_DIGEST : DOOR_DIGEST + 16], digest)
 print(emulator.take_findings() or "alike")
 """
 

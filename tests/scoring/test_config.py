@@ -108,8 +108,9 @@ def test_no_home_is_no_error(tmp_path, monkeypatch):
 def test_paths_are_relative_to_what_names_them(tmp_path, monkeypatch):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
-    loaded = load(tmp_path, "paths: {kernels: k, report: /abs/r.html}", WARPWAVE_DB="b.db", WARPWAVE_CACHE_DIR="c")
-    assert loaded.path("kernels") == tmp_path / "k"
+    text = "paths: {kernels: k/kernels, report: /abs/r.html}"
+    loaded = load(tmp_path, text, WARPWAVE_DB="b.db", WARPWAVE_CACHE_DIR="c")
+    assert loaded.path("kernels") == tmp_path / "k" / "kernels"
     assert loaded.path("report") == Path("/abs/r.html")
     assert loaded.path("problems") == ROOT / "problems"
     assert loaded.database == tmp_path / "here" / "b.db"
@@ -200,7 +201,8 @@ def test_ordinary_text_is_read_by_libyaml(monkeypatch):
 def test_locating_agrees_with_loading(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "settings.yaml"
-    for text in ("", "mode: test", "paths: {kernels: k, report: /abs/r.html, cache: null}", "paths: {database: d.db}"):
+    for text in ("", "mode: test", "paths: {kernels: k/kernels, report: /abs/r.html, cache: null}",
+                 "paths: {database: d.db}"):
         path.write_text(text)
         for environment in ({}, {"WARPWAVE_DB": "b.db", "WARPWAVE_CACHE_DIR": "c"}):
             found = config.locate(str(path), environment)
@@ -211,8 +213,8 @@ def test_locating_agrees_with_loading(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("text", [
-    "paths: 3", "paths: {kernels: 3}", "paths: {kernels: null}", "paths: {speed: x}", "paths: {report: ''}",
-    'paths: {problems: "\\0"}', "mode: [",
+    "paths: 3", "paths: {kernels: 3}", "paths: {kernels: k}", "paths: {kernels: null}", "paths: {speed: x}",
+    "paths: {report: ''}", 'paths: {problems: "\\0"}', "mode: [",
 ])
 def test_locating_refuses_wrong_paths_as_loading_does(tmp_path, text):
     path = tmp_path / "settings.yaml"

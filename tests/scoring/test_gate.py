@@ -176,7 +176,7 @@ def test_a_wrong_link_is_named_by_its_seed(job, worker, gate):
         made = gate(3)
         made.run.worker.worker = fresh
         for slot in made.run.slots:
-            made.run._send("slot", slot.memory.arena, slot=slot.name, **slot.memory.layout.message())
+            made.run.share("slot", slot.memory.arena, slot=slot.name, **slot.memory.layout.message())
         chained = chain(made)
         assert chained.verdict.status is Status.INCORRECT_NUMERICAL
         assert chained.seed == made.run.slots[1].seed
@@ -189,7 +189,7 @@ def test_a_wrong_link_is_named_by_its_seed(job, worker, gate):
 def test_an_overhead_is_measured_at_the_chains_own_length(device, wall):
     times = iter([9.0, 9.0, *(1.0 + index / 100 for index in range(12))])
     armed = []
-    overhead = calibration.measure(lambda: armed.append(1), lambda secret: 0.5, lambda secret: next(times), 4, device)
+    overhead = calibration.measure(lambda: armed.append(1), lambda seal, begin: (0.5, next(times)), 4, device)
     assert len(armed) == 14
     assert overhead == Overhead(4, 0.5, pytest.approx(wall), pytest.approx(0.05))
     assert overhead.resolution == pytest.approx(0.0125)
@@ -197,7 +197,7 @@ def test_an_overhead_is_measured_at_the_chains_own_length(device, wall):
 
 def test_a_host_that_was_busy_while_calibrating_is_no_gift():
     times = iter([1.0, 1.0, *[3.0, 1.0, 3.0, 3.0, 3.0, 3.0] * 2])      # ten of twelve chains beside other work
-    overhead = calibration.measure(lambda: None, lambda secret: 0.5, lambda secret: next(times), 4, "cpu")
+    overhead = calibration.measure(lambda: None, lambda seal, begin: (0.5, next(times)), 4, "cpu")
     assert overhead.trusted(0.5, 1.0 + 4 * 0.5) == pytest.approx(0.5)
 
 
@@ -231,7 +231,10 @@ class FakeGate:
         self.links, self.seconds, self.claim, self.overhead = links, seconds, claim, overhead
         self.chained = 0
 
-    def chain(self, contestant: Any, slots: Any, nan: bool) -> Chained:
+    def apart(self, contestant: Any, slots: Any, nan: bool, doors: bool) -> list[Chained]:
+        return [self.chain(contestant, [slot], nan, doors) for slot in slots]
+
+    def chain(self, contestant: Any, slots: Any, nan: bool, doors: bool) -> Chained:
         assert len(slots) == self.links
         self.chained += 1
         wall = self.overhead.wall + self.links * self.seconds
@@ -248,7 +251,7 @@ def judged(device: str, claims: list[float], seconds: float, claim: float, links
     overhead = Overhead(links, 1e-4, 1e-4, spread=0.0)
     gate = FakeGate(links, seconds, claim, overhead)
     rounds = Rounds(fake_run(device), (), 8, QUICK, dict, gate, [overhead])
-    return rounds._chained(gate, claims, device.startswith("cuda"))
+    return rounds._chained(gate, claims, "replay" if device.startswith("cuda") else "sweep")
 
 
 def test_on_a_gpu_a_claim_that_agrees_stands():
@@ -280,7 +283,7 @@ def test_without_a_gpu_calls_are_settled_chain_by_chain(links):
 def test_what_the_clock_cannot_resolve_is_not_given_away():
     overhead = Overhead(4, 1e-4, 1e-4, spread=40e-6)
     gate = FakeGate(4, 1e-6, 1e-9, overhead)
-    samples, _facts = Rounds(fake_run("cpu"), (), 4, QUICK, dict, gate, [overhead])._chained(gate, [], False)
+    samples, _facts = Rounds(fake_run("cpu"), (), 4, QUICK, dict, gate, [overhead])._chained(gate, [], "sweep")
     assert min(samples) == pytest.approx(10e-6)
 
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from scoring import github, render, tables
-from scoring.model import CaseResult, Evidence, Mode, Record, Status
+from scoring.model import Case, CaseResult, Evidence, Mode, Record, Status
 from scoring.store import Store
 from tests.scoring.records import compile_error, record, sample, stats, unavailable
 
@@ -51,13 +51,23 @@ def test_the_summary_has_one_row_per_record() -> None:
         "measured", "process", "graph_cold/2", one_case().id[:8]]
 
 
-def test_a_time_by_the_judges_clock_says_so() -> None:
+@pytest.mark.parametrize(("environment", "shown"), [
+    ({"clock": "judge", "claim": 1.25e-6}, "1.25 µs"), ({"clock": "judge"}, "?"),
+    ({"clock": "judge", "claim": "x"}, "?"), ({"clock": "judge", "claim": float("nan")}, "?")])
+def test_a_time_by_the_judges_clock_stands_beside_the_claim(environment, shown) -> None:
     made = one_case()
-    result = replace(made.cases[0], environment={**made.cases[0].environment, "clock": "judge"})
-    text = render.table([replace(made, cases=(result,), isolation="bubblewrap")], width=200)
-    assert "clock" in row(text, "case  ")
-    assert "judge's" in row(text, "m=64,")
+    result = replace(made.cases[0], environment={**made.cases[0].environment, **environment})
+    told = {"clock": "claim within the judge's bound", "claim": 1e-6}
+    other = replace(made.cases[0], case=Case({"m": 1}), environment=told)
+    text = render.table([replace(made, cases=(result, other), isolation="bubblewrap")], width=200)
+    assert row(text, "case  ")[4] == "claimed"
+    assert shown in row(text, "m=64,")
+    assert "1.00 µs" not in row(text, "m=1 "), "what was confirmed is the time"
+    assert "did not confirm it" in text
     assert "bubblewrap" in text
+    assert "claimed" not in render.table([made], width=200)
+    alike = replace(result, environment={"clock": "judge", "claim": 1.9999e-6})
+    assert "claimed" not in render.table([replace(made, cases=(alike,))], width=200)
 
 
 def test_the_best_peer_is_the_one_that_is_hardest_to_beat() -> None:

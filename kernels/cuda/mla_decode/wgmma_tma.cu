@@ -34,8 +34,9 @@
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Limits: one block per multiprocessor. 64 rows and more: two pages move 592 KB through shared memory, 4740 cycles of 128 bytes, where
 // tensor cores need 4352, and a third page does not fit; tensor cores work about 75 % of the time, at 700 W and 1.45 GHz where it lasts.
-// From the 513th workspace on that a process uses, requests are not cut. 16 rows, large batches: multiprocessors get unequal shares
-// of a saturated memory, and equal chunks end up to 10 % apart.
+// From the 513th workspace on that a process uses, requests are not cut, and blocks of 16 and 32 rows are not kept in step. 16 rows, large
+// batches: multiprocessors get unequal shares of a saturated memory, so that equal chunks would end up to 10 % apart; kept in step
+// (tile/pace.h) they end 3 % apart. What is left of a call is 1 us until the first page is asked for and 2.5 from the last page to the next call.
 #define QUICK_CUT 1
 #ifndef EXPECTED_CUT
 #define EXPECTED_CUT 1  // a start that compares lengths with what the host expects
@@ -94,6 +95,7 @@ int launch_few(
     if (a.schedule.groups != 0) {
         a.parts = SplitWorkspace::at(workspace, PageSchedule::part_count(groups, batch), rows, Shape::kLatent);
     }
+    a.shares.count_set = a.schedule.groups == 0 ? -1 : part_count_set(workspace);   // of the blocks' common count of pages
     TensorMap queries, cache;
     int error = encode_panel_map(&queries, tensors.queries, rows, Shape::kPartPanels);
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kPartPanels, FETCHED_BYTES);

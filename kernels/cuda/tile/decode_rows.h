@@ -23,24 +23,11 @@ __device__ __forceinline__ size_t first_row_of(const Arguments& a, int request_o
     return static_cast<size_t>(request_or_part) * (a.seqlen_q * a.heads);
 }
 
-/// Where the LSE of a request's row is.
-template <class Arguments>
+/// Where the LSE of a request's row is. A division is 40 instructions, and calls of one query are spared it unless !kOneQuery, for a
+/// kernel that was measured so.
+template <bool kOneQuery = true, class Arguments>
 __device__ __forceinline__ size_t lse_index(const Arguments& a, int request, int row) {
-    const int query = row / a.heads, head = row % a.heads;
-    return (static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query;
-}
-
-/// The same where a short call waits for it: a division is 40 instructions, and one query needs none.
-template <class Arguments>
-__device__ __forceinline__ size_t lse_index_quick(const Arguments& a, int request, int row) {
-    if (a.seqlen_q == 1) return static_cast<size_t>(request) * a.heads + row;
-    return lse_index(a, request, row);
-}
-
-/// The same, without a path of its own for one query: less code. A kernel has the one it was measured with.
-template <class Arguments>
-__device__ __forceinline__ size_t lse_index_compact(const Arguments& a, int request, int row) {
-    const int query = a.seqlen_q == 1 ? 0 : row / a.heads, head = row - query * a.heads;
+    const int query = kOneQuery && a.seqlen_q == 1 ? 0 : row / a.heads, head = row - query * a.heads;
     return (static_cast<size_t>(request) * a.heads + head) * a.seqlen_q + query;
 }
 

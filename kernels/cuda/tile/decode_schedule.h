@@ -18,6 +18,7 @@
 #include "ceil_div.h"
 #include "split_kv.h"
 #include "tile/combine_splits.h"
+#include "tile/request_line.h"
 
 #ifndef QUICK_CUT
 #define QUICK_CUT 0   // a tunable of the kernel file: a start with fewer instructions, but more registers
@@ -35,11 +36,12 @@ struct DecodeCut {
     int shares, whole;
 };
 
-/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save.
-template <int kTokens_, int kStartSteps_, int kLeastSteps_, bool kQuick_ = kQuickCut>
+/// kLeastSteps: of a chunk, since shorter ones cost more to merge than they save. kAsOne: whether the compiler is to see that warps
+/// stay whole (tile/request_line.h).
+template <int kTokens_, int kStartSteps_, int kLeastSteps_, bool kQuick_ = kQuickCut, bool kAsOne_ = true>
 struct DecodeScheduleOf {
     static constexpr int kTokens = kTokens_, kStartSteps = kStartSteps_, kLeastSteps = kLeastSteps_;
-    static constexpr bool kQuick = kQuick_;
+    static constexpr bool kQuick = kQuick_, kAsOne = kAsOne_;
     static constexpr bool kPages = kTokens == 64;   // whose chunks of equal requests may be `gathered`
 
     const int* seqlens;  // [batch]
@@ -92,42 +94,36 @@ struct DecodeScheduleOf {
         return !__any_sync(0xffffffffu, !same);
     }
 
+    /// Steps of all requests, of those before `request`, and of the longest. All lanes of a warp call it together.
+    __device__ __forceinline__ LineSum sum(int lane, int request = 0) const {
+        if constexpr (kQuickCut) {
+            if (batch == 1) return {steps(0), 0, steps(0)};
+        }
+        return sum_line(*this, lane, request);
+    }
     /// How the line is cut, and in `before` where request `request` starts on it. All lanes of a warp call it together.
     __device__ __forceinline__ DecodeCut cut(int lane, int request, int& before) const {
-        int all = 0, part = 0, most = 0;
-        const auto take = [&](int b, int count) {
-            most = max(most, count);
-            all += count;
-            part += b < request ? count : 0;
-        };
-        if (kQuickCut && batch == 1) {
-            before = 0;
-            return cut_line(steps(0), steps(0));
-        }
-        if constexpr (kQuick) {
-#pragma unroll 1
-            for (int first = lane; first < batch; first += 128) {
-                int count[4];   // read at once
-#pragma unroll
-                for (int i = 0; i < 4; ++i) count[i] = first + 32 * i < batch ? steps(first + 32 * i) : 0;
-#pragma unroll
-                for (int i = 0; i < 4; ++i) take(first + 32 * i, count[i]);
-            }
-        } else {
-            for (int b = lane; b < batch; b += 32) take(b, steps(b));
-        }
-#pragma unroll
-        for (int step = 16; step > 0; step /= 2) {
-            all += __shfl_xor_sync(0xffffffffu, all, step);
-            part += __shfl_xor_sync(0xffffffffu, part, step);
-            most = max(most, __shfl_xor_sync(0xffffffffu, most, step));
-        }
-        const DecodeCut cut = cut_line(all, most);
-        before = part + request * cut.start;
+        const LineSum line = sum(lane, request);
+        const DecodeCut cut = cut_line(line.all, line.most);
+        before = line.before + request * cut.start;
         return cut;
     }
 
-    /// The same of a line of `all` steps, of which `most` are one request's. With kQuick nothing is divided where requests are
+    /// In which request a chunk starts where that follows from its number: requests are equal, and cut alike or not at all.
+    __device__ __forceinline__ int request_of(const DecodeCut& cut, int chunk) const {
+        return cut.whole != 0 ? chunk : chunk * share_inverse >> 20;
+    }
+    /// Whether it does follow, and then in `place` that request, and where it starts.
+    __device__ __forceinline__ bool starts_at(const DecodeCut& cut, int chunk, LinePlace& place) const {
+        if (kQuick && (cut.whole != 0 || (cut.shares != 0 && share_inverse != 0))) {
+            place.request = request_of(cut, chunk);
+            place.start = place.request * (cut.most + cut.start);
+            return true;
+        }
+        return false;
+    }
+
+    /// How a line of `all` steps is cut, of which `most` are one request's. With kQuick nothing is divided where requests are
     /// equal and either as long as the host expected or one to a chunk: a division is 25 instructions that every launch waits for.
     WARPWAVE_HOST_DEVICE DecodeCut cut_line(int all, int most) const {
         const bool equal = all == batch * most && most > 0;
@@ -199,7 +195,7 @@ struct DecodeWalk {
         extra = cut.start;
         known = cut.most;
         shares = cut.shares;
-        request = cut.whole != 0 ? group : group * schedule.share_inverse >> 20;
+        request = schedule.request_of(cut, group);
         start = request * (cut.most + extra);
     }
 
@@ -222,36 +218,18 @@ struct DecodeWalk {
             end = 1;  // ends behind the group's own request, whatever its length
             return;
         }
-        int unused;
-        const DecodeCut cut = schedule.cut(lane, 0, unused);
+        const LineSum sum = schedule.sum(lane);
+        const DecodeCut cut = schedule.cut_line(sum.all, sum.most);
         begin = group * cut.chunk;
         end = begin + cut.chunk;
         extra = cut.start;
         shares = cut.shares;
-        // The first request that ends behind the chunk's begin.
-        if (Schedule::kQuick && (cut.whole != 0 || (cut.shares != 0 && schedule.share_inverse != 0))) {
-            request = cut.whole != 0 ? group : group * schedule.share_inverse >> 20;
-            start = request * (cut.most + extra);
-            return;
+        LinePlace place;
+        if (!schedule.starts_at(cut, group, place)) {
+            place = find_on_line(schedule, lane, extra, begin, [](int cost) { return cost; });
         }
-        // 32 at a time.
-        for (request = 0; request < schedule.batch; request += 32) {
-            const int cost = request + lane < schedule.batch ? schedule.steps(request + lane) + extra : 0;
-            int before = cost;  // becomes the inclusive sum over lanes
-#pragma unroll
-            for (int step = 1; step < 32; step *= 2) {
-                const int left = __shfl_up_sync(0xffffffffu, before, step);
-                before += lane >= step ? left : 0;
-            }
-            const unsigned behind = __ballot_sync(0xffffffffu, start + before > begin);
-            if (behind != 0) {
-                const int found = __ffs(static_cast<int>(behind)) - 1;
-                start += __shfl_sync(0xffffffffu, before - cost, found);
-                request += found;
-                return;
-            }
-            start += __shfl_sync(0xffffffffu, before, 31);
-        }
+        request = place.request;
+        start = place.start;
     }
 
     /// The first and the last group with a part of the piece that `next` gave, which is not whole.
@@ -311,12 +289,7 @@ struct DecodeParts {
         for (int first = 0; first < schedule.batch; first += 32) {
             const int request = first + lane;
             const int cost = request < schedule.batch ? schedule.steps(request) + cut.start : 0;
-            int behind = cost;  // becomes the inclusive sum over lanes
-#pragma unroll
-            for (int step = 1; step < 32; step *= 2) {
-                const int left = __shfl_up_sync(0xffffffffu, behind, step);
-                behind += lane >= step ? left : 0;
-            }
+            const int behind = sum_up_to(lane, cost);
             const int from = start + behind - cost, to = start + behind - 1;
             start += __shfl_sync(0xffffffffu, behind, 31);
             unsigned found = __ballot_sync(0xffffffffu, cost > 0 && to / cut.chunk - from / cut.chunk + 1 >= least);

@@ -103,17 +103,24 @@ merge_latent(const __grid_constant__ LatentMerge a) {
     const int block = static_cast<int>(blockIdx.x), request = block / a.blocks, share = block % a.blocks;
     const int rows = a.queries * a.heads, lane = static_cast<int>(threadIdx.x) % 32;
     // The lengths were final before the parts' kernel let this one start.
-    if (a.paired && a.schedule.as_expected(lane)) {
+    const bool known = kExpectedCut && a.schedule.as_expected(lane);
+    if (a.paired && (kExpectedCut ? known : a.schedule.as_expected(lane))) {
         if (block == 0) grid_dependency_wait();
         return;
     }
+    // Blocks that start when the last ones of the parts' kernel end must not work out for long what the host knows.
     const DecodeParts<PageSchedule> parts = {a.schedule, rows};
-    int before;
-    const DecodeCut cut = a.schedule.cut(lane, request, before);
+    int before = 0;
+    const DecodeCut cut = known ? a.schedule.expected : a.schedule.cut(lane, request, before);
+    const auto own_groups = [&]() -> KvRange {
+        if (!known) return parts.groups(request, cut, before);
+        const int first = request * cut.shares, count = cut.shares < 2 || a.schedule.gathered != 0 ? 0 : cut.shares;
+        return {first, first + count};
+    };
     if constexpr (merges_few(form)) {
         constexpr int kVectors = form == MergeForm::kWide ? 2 : 1;
         // This block's own request, worked out before anything waits: the first group, and above it how many parts.
-        const KvRange groups = parts.groups(request, cut, before);
+        const KvRange groups = own_groups();
         int own = groups.begin + (groups.end - groups.begin) * kMostGroups;
         compute_now(own);
         // Long requests go to blocks without rows of their own first.
@@ -129,7 +136,7 @@ merge_latent(const __grid_constant__ LatentMerge a) {
         grid_dependency_wait();
         merge_few<kVectors, kWarps>(a, request, share, parts.list(request, 0, {first, first + count}));
     } else {
-        const PartList list = parts.list(request, 0, parts.groups(request, cut, before));
+        const PartList list = parts.list(request, 0, own_groups());
         if (block == 0 && list.count == 0) grid_dependency_wait();
         if (list.count == 0) return;
         constexpr int kLanes = form == MergeForm::kMany ? 16 : form == MergeForm::kMost ? 8 : 32;

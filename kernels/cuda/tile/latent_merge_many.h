@@ -148,7 +148,7 @@ struct ManyParts {
                 *reinterpret_cast<uint2*>(a.o + at * 2) =
                     make_uint2(Bf16::pack(sum.x * inverse, sum.y * inverse), Bf16::pack(sum.z * inverse, sum.w * inverse));
             } else if (after == 32 && segment == 0) {   // beside them, who store the columns
-                a.lse[lse_index_quick(RequestRows{a.queries, a.heads}, request, row)] = total.lse(kLog2E);
+                a.lse[lse_index(RequestRows{a.queries, a.heads}, request, row)] = total.lse(kLog2E);
             }
             __syncthreads();   // the warps' sums are read: there may be another row, or another request
             item += sharing;

@@ -34,12 +34,25 @@ struct Pace {
         seen = look_at_wide(word);   // used before the next step: until then nothing waits for it
     }
 
+    /// The same for blocks whose loads must not wait for the count: before a step, wait while this block is more than `slack` quarter steps
+    /// ahead of the average. The number of the last step is about a step old, so a block that is not clearly behind looks once more, which
+    /// takes it 0.7 us: that alone lets those behind catch up.
+    __device__ __forceinline__ void wait(unsigned long long* word, int slack) {
+        while (steps >= kFree && ahead(slack, 4)) seen = look_at_wide(word);
+    }
+    /// Behind it, count the step, and with the first one the block; begins as Pace().
+    __device__ __forceinline__ void count(unsigned long long* word) {
+        const unsigned long long more = steps == 0 ? kBlock + 1 : 1;
+        seen = fetch_add_wide(word, more) + more;
+        ++steps;
+    }
+
     /// When all steps are done.
     __device__ __forceinline__ void end(unsigned long long* word) const { fetch_add_wide(word, 0 - (kBlock + steps)); }
 
 private:
-    __device__ __forceinline__ bool ahead(int slack) const {
+    __device__ __forceinline__ bool ahead(int slack, int of_a_step = 2) const {
         const long long blocks = static_cast<long long>(seen >> 40), all = static_cast<long long>(seen & (kBlock - 1));
-        return (2ll * steps - slack) * blocks > 2 * all;
+        return (static_cast<long long>(of_a_step) * steps - slack) * blocks > of_a_step * all;
     }
 };

@@ -291,7 +291,7 @@ struct CodedConsumer : CodedProducts<Shape> {
         const bool gathered = part == kGatheredPart;
         const size_t first = first_row_of(a, piece.whole() ? piece.request : part) + first_row;
         if (warp == 0 && lane < 16 && group == 0) {
-            const size_t index = lse_index_compact(a, piece.request, first_row + row);
+            const size_t index = lse_index(a, piece.request, first_row + row);
             float& to = gathered ? memory.part()[row * Shape::kPartPitch + Row::kLatent]
                 : piece.whole() ? a.lse[index] : a.parts.lse[first + row];
             to = all.lse(1.0f);

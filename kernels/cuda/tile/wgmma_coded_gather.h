@@ -62,6 +62,6 @@ __device__ __forceinline__ void gather_parts(
             make_uint2(Bf16::pack(sum.x * inverse, sum.y * inverse), Bf16::pack(sum.z * inverse, sum.w * inverse));
     }
     if (column == 0) {
-        a.lse[lse_index(a, request, row)] = total.lse(kLog2E);
+        a.lse[lse_index<false>(a, request, row)] = total.lse(kLog2E);
     }
 }

@@ -15,7 +15,7 @@ template <int kSlots_>
 struct CodedPages {
     static constexpr int kSlots = kSlots_;
     using Row = CodedRow;
-    using Schedule = DecodeScheduleOf<PageSchedule::kTokens, PageSchedule::kStartSteps, PageSchedule::kLeastSteps, true>;
+    using Schedule = DecodeScheduleOf<PageSchedule::kTokens, PageSchedule::kStartSteps, PageSchedule::kLeastSteps, true, false>;
     using Arguments = CodedArguments<Schedule>;
     static constexpr int kRows = 16, kTokens = PageSchedule::kTokens;
     // Queries in the 128-byte swizzle: for each scale's 128 columns a panel of their larger e4m3 terms and one of the smaller ones

@@ -7,7 +7,7 @@
 //   scores of a page as its panels land (K as A, rows of 128 bytes); maxima over its four warps; exponentials;
 //   P^T through 2 KB of shared memory; eight products with 64 columns of the same page each (V as A, transposed).
 // 16 rows: the two warpgroups take pages in turns, and add up at the end of a piece. 32 rows: each has 16 of them and takes all
-// pages. Three warps load: the next pieces' queries and pages are on their way while a piece is finished.
+// pages. Three warps load: the next pieces' queries and pages are on their way while a piece is finished. Blocks keep in step.
 #pragma once
 
 #include "ptx/cluster.h"
@@ -16,55 +16,72 @@
 #include "ptx/shared_address.h"
 #include "ptx/tma_3d.h"
 #include "ptx/warp_uniform.h"
+#include "tile/pace.h"
 #include "tile/wgmma_latent_few_consume.h"
 #include "tile/wgmma_latent_few_pair.h"
 #include "tile/wgmma_latent_produce.h"
 
+#ifndef FEW_PACE
+#define FEW_PACE 2   // quarter pages by which a block may be ahead of the average; 0: any
+#endif
+constexpr int kFewInStep = 12;   // chunks of fewer pages are not kept in step
+
 /// Load one of the three parts of all queries and all pages, three panels in one box: one warp for each part, since a load takes
 /// its thread about 150 cycles. Queries come first: behind two pages they would take three times as long. Returns whether requests are as
 /// expected.
+///
+/// Blocks with many pages keep in step (tile/pace.h). The first part's warp waits for the others, and the warps of the other two parts for
+/// its arrival where a place is free, so that nothing of a page is asked for too early.
 template <class Shape>
 __device__ __forceinline__ bool produce_few(
-    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const FewArguments& a, int part,
-    int lane) {
+    const FewMemory<Shape>& memory, const TensorMap& queries, const TensorMap& cache, const FewArguments& a,
+    FirstPiece<true, FewArguments>& start, int part, int lane) {
     uint32_t tile = 0;  // so many so far
     const int first = part * Shape::kPartPanels;
     QueryTurn turn = {Shape::kQueryBuffers};
-    DecodePiece piece = {};
-    const auto numbers_of = [&](const DecodePiece& which) {
-        return PageNumbers(
-            a.block_table + static_cast<size_t>(which.request) * a.max_blocks + which.steps.begin,
-            which.steps.end - which.steps.begin, lane);
-    };
-    if (kExpectedCut && a.schedule.expected.chunk != 0) {
-        DecodeWalk(a.schedule, static_cast<int>(blockIdx.x)).next(a.schedule, piece);
-    }
-    PageNumbers numbers = numbers_of(piece);   // of the piece that is expected: they come while the lengths are looked at
-    DecodeWalk walk(a.schedule, static_cast<int>(blockIdx.x), lane);
-    while (walk.next(a.schedule, piece)) {
+    DecodeWalk walk;
+    PageNumbers numbers = start.numbers(a, static_cast<int>(blockIdx.x), lane, walk);
+    DecodePiece piece = start.piece;
+    bool any = start.any;
+    const bool paced = FEW_PACE != 0 && a.shares.count_set >= 0 && any && walk.end - walk.begin >= kFewInStep;
+    unsigned long long* const word = &pace_words[max(a.shares.count_set, 0)];
+    Pace pace = Pace();
+#pragma unroll 1
+    while (any) {
         const int count = piece.steps.end - piece.steps.begin;
-        if (count <= 0) continue;
-        if (walk.known < 0) numbers = numbers_of(piece);
-        mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
-        if (lane == 0) {
-            const uint32_t full = memory.query_full(turn.buffer);
-            mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kQueryPanel);
-            tma_load_3d(memory.query(turn.buffer, first), queries, full, 0, piece.request * Shape::kRows, first);
+        if (count > 0) {
+            mbarrier_wait(memory.query_empty(turn.buffer), turn.parity ^ 1);
+            if (lane == 0) {
+                const uint32_t full = memory.query_full(turn.buffer);
+                mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kQueryPanel);
+                tma_load_3d(memory.query(turn.buffer, first), queries, full, 0, piece.request * Shape::kRows, first);
+            }
+            turn.advance();
         }
-        turn.advance();
         for (int page = 0; page < count; ++page, ++tile) {
             const int token = numbers.of(page) * Shape::kTokens;
             const int stage = static_cast<int>(tile % Shape::kStages);
             mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);
             if (lane == 0) {
+                if (part == 0) {
+                    if (paced) pace.wait(word, FEW_PACE);
+                    if (tile >= Shape::kStages) {
+#pragma unroll
+                        for (int other = 1; other < Shape::kParts; ++other) mbarrier_arrive(memory.empty(stage, other));
+                    }
+                }
                 const uint32_t full = memory.full(stage, part);
                 mbarrier_arrive_expect(full, Shape::kPartPanels * Shape::kPanelBytes);
                 tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first);
+                if (paced && part == 0) pace.count(word);
             }
             numbers.pass(page);
         }
+        any = walk.next(a.schedule, piece);
+        if (any) numbers = page_numbers(a, piece, lane);
     }
-    return walk.known >= 0;
+    if (paced && part == 0 && lane == 0) pace.end(word);
+    return start.expected;
 }
 
 /// One block for each chunk of the line of pages; requests have Shape::kRows rows.
@@ -81,7 +98,7 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             for (int part = 0; part < Shape::kParts; ++part) {
                 mbarrier_init(memory.full(stage, part), 1);
-                mbarrier_init(memory.empty(stage, part), 4 * Shape::kRowTiles);
+                mbarrier_init(memory.empty(stage, part), 4 * Shape::kRowTiles + (part > 0 ? 1 : 0));
             }
         }
         for (int buffer = 0; buffer < 2; ++buffer) {
@@ -95,15 +112,23 @@ __global__ void __maxnreg__(Shape::kRegisters) latent_few(
     __syncthreads();
     // Also before the wait: L2 is where the previous kernel's writes go, so nothing stale can stay there.
     if (warp > kWarps) fetch_inputs(a, Shape::kWidth, static_cast<int>(threadIdx.x) - 32 * (kWarps + 1), 96);
-    grid_dependency_wait();
-    grid_dependency_release();
+    const auto wait = [] {
+        grid_dependency_wait();
+        grid_dependency_release();
+    };
 
     bool expected;
     if (warp < kWarps) {
+        wait();
         expected = FewConsumer<Shape>{memory, a, warp / 4, warp % 4, lane}.consume();
     } else if (warp < kWarps + Shape::kParts) {
-        expected = produce_few<Shape>(memory, queries, cache, a, warp - kWarps, lane);
+        // By these warps alone: where all have it, the compiler does not see any more that warps stay whole, and works out the products' operands
+        // thread by thread.
+        FirstPiece<true, FewArguments> first(a, static_cast<int>(blockIdx.x));
+        wait();
+        expected = produce_few<Shape>(memory, queries, cache, a, first, warp - kWarps, lane);
     } else {
+        wait();
         expected = a.schedule.as_expected(lane);
     }
     if constexpr (Shape::kRowTiles == 1) {

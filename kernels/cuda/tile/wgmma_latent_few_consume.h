@@ -326,7 +326,7 @@ struct FewConsumer {
             const int at = first_row() + row;
             const float lse = all.lse(a.scale);
             if (paired) memory.lse()[at] = lse;
-            else if (piece.whole()) a.lse[lse_index_quick(a, piece.request, at)] = lse;
+            else if (piece.whole()) a.lse[lse_index(a, piece.request, at)] = lse;
             else a.parts.lse[first_row_of(a, part) + at] = lse;
         }
     }

@@ -45,6 +45,6 @@ struct FewPair {
                 Bf16::pack(factor * y.x + its_factor * x[j].x, factor * y.y + its_factor * x[j].y),
                 Bf16::pack(factor * y.z + its_factor * x[j].z, factor * y.w + its_factor * x[j].w));
         }
-        if (rank == 0 && column == 0) a.lse[lse_index_quick(a, request, row)] = total.lse(kLog2E);
+        if (rank == 0 && column == 0) a.lse[lse_index(a, request, row)] = total.lse(kLog2E);
     }
 };

@@ -61,22 +61,23 @@ struct PageNumbers {
     }
 };
 
-/// Those of a piece of 64 rows and more.
-__device__ __forceinline__ PageNumbers page_numbers(const LatentArguments& a, const DecodePiece& piece, int lane) {
+/// Those of a piece.
+template <class Arguments>
+__device__ __forceinline__ PageNumbers page_numbers(const Arguments& a, const DecodePiece& piece, int lane) {
     // The table has less than 2^28 entries.
     return {a.block_table, piece.steps.end - piece.steps.begin, lane, piece.request * a.max_blocks + piece.steps.begin};
 }
 
 /// Where a group's loads begin if requests are as the host expects, worked out before the wait for the previous kernel, since nothing
 /// has to be read for it. Behind the wait page numbers are read beside the lengths, and one vote decides.
-template <bool kExpected>
+template <bool kExpected, class Arguments = LatentArguments>
 struct FirstPiece {
     DecodeWalk walk;   // behind the piece
     DecodePiece piece = {};
     int any;
     bool expected = true;
 
-    __device__ __forceinline__ FirstPiece(const LatentArguments& a, int group)
+    __device__ __forceinline__ FirstPiece(const Arguments& a, int group)
         : walk(a.schedule, group), any(walk.next(a.schedule, piece)) {
         compute_now(walk.request);
         compute_now(walk.start);
@@ -89,7 +90,7 @@ struct FirstPiece {
     /// The numbers of the piece's pages; `piece` and `any` are then those of the lengths, and `rest` is the walk behind the piece.
     /// A whole warp.
     template <class Walk>
-    __device__ __forceinline__ PageNumbers numbers(const LatentArguments& a, int group, int lane, Walk& rest) {
+    __device__ __forceinline__ PageNumbers numbers(const Arguments& a, int group, int lane, Walk& rest) {
         const PageNumbers numbers = page_numbers(a, piece, lane);
         expected = a.schedule.as_expected(lane);
         if constexpr (std::is_same_v<Walk, DecodeWalk>) {

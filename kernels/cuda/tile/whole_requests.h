@@ -23,13 +23,6 @@ __device__ __forceinline__ int quotient_up(int a, int b) {
     return quotient;
 }
 
-/// What four requests from `request` on count for: their steps and a start. 0 behind the batch.
-template <class Schedule>
-__device__ __forceinline__ void read_costs(const Schedule& schedule, int request, int start, int (&costs)[4]) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) costs[i] = request + i < schedule.batch ? schedule.steps(request + i) + start : 0;
-}
-
 /// `limit`: requests that count for up to so many steps are left whole; 0: none is.
 struct WholeCut {
     int limit = 0;
@@ -43,18 +36,12 @@ struct WholeCut {
         : count(0), groups(schedule.groups), steps(0) {
         const int bound = even + kWholeSlack;
         int most = 0;
-#pragma unroll 1
-        for (int first = 0; first < schedule.batch; first += 128) {
-            int costs[4];
-            read_costs(schedule, first + 4 * lane, Schedule::kStartSteps, costs);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                const bool whole = costs[i] <= bound;
-                steps += whole ? 0 : costs[i];
-                most = max(most, whole ? costs[i] : 0);
-                count += whole && costs[i] > 0 ? 1 : 0;
-            }
-        }
+        for_costs(schedule, lane, Schedule::kStartSteps, [&](int, int cost) {
+            const bool whole = cost <= bound;
+            steps += whole ? 0 : cost;
+            most = max(most, whole ? cost : 0);
+            count += whole && cost > 0 ? 1 : 0;
+        });
         count = __reduce_add_sync(0xffffffffu, count);
         steps = __reduce_add_sync(0xffffffffu, steps);
         most = __reduce_max_sync(0xffffffffu, most);
@@ -90,38 +77,20 @@ struct WholeWalk {
         : request(group), start(0), skip(0), left(1), chunk(1), extra(Schedule::kStartSteps), limit(0) {
         static_assert(Schedule::kStartSteps > 0, "a request without steps counts for something");
         if (schedule.groups == 0) return;   // one request, whatever its length
-        int line = 0, most = 0;
-        if (schedule.batch == 1) {
-            line = most = schedule.steps(0) + extra;
-        } else {
-#pragma unroll 1
-            for (int first = 0; first < schedule.batch; first += 128) {
-                int costs[4];
-                read_costs(schedule, first + 4 * lane, extra, costs);
-#pragma unroll
-                for (int i = 0; i < 4; ++i) {
-                    most = max(most, costs[i]);
-                    line += costs[i];
-                }
-            }
-            line = __reduce_add_sync(0xffffffffu, line);
-            most = __reduce_max_sync(0xffffffffu, most);
-        }
-        int begin = 0;
-        if (line == schedule.batch * most) {
-            const DecodeCut cut = schedule.cut_line(line - schedule.batch * extra, most - extra);
+        const LineSum sum = schedule.sum(lane);
+        int begin;
+        if (sum.all == schedule.batch * sum.most) {   // equal ones
+            const DecodeCut cut = schedule.cut_line(sum.all, sum.most);
             extra = cut.start;
             left = chunk = cut.chunk;
             begin = group * chunk;
-            if (cut.whole != 0 || (cut.shares != 0 && schedule.share_inverse != 0)) {
-                request = cut.whole != 0 ? group : group * schedule.share_inverse >> 20;
-                start = request * (cut.most + extra);
-                skip = begin - start;
+            LinePlace place;
+            if (schedule.starts_at(cut, group, place)) {
+                go_to(place, begin);
                 return;
             }
-        }
-        if (line != schedule.batch * most) {
-            left = chunk = max(Schedule::kLeastSteps, quotient_up(line, schedule.groups));
+        } else {
+            left = chunk = max(Schedule::kLeastSteps, quotient_up(sum.all + schedule.batch * extra, schedule.groups));
             begin = group * chunk;
             const WholeCut whole(schedule, lane, chunk);
             if (whole.limit != 0) {
@@ -132,43 +101,12 @@ struct WholeWalk {
                 left = min(chunk, (other < 0 ? whole.steps : whole.count) - begin);
             }
         }
-        find(schedule, lane, begin);
+        go_to(find_on_line(schedule, lane, extra, begin, [&](int cost) { return counted(cost); }), begin);
     }
-
-    /// Go to the first request that ends behind `begin`: a lane has four at a time.
-    template <class Schedule>
-    __device__ __forceinline__ void find(const Schedule& schedule, int lane, int begin) {
-#pragma unroll 1
-        for (request = 0; request < schedule.batch; request += 128) {
-            int costs[4];
-            read_costs(schedule, request + 4 * lane, extra, costs);
-            int own = 0;
-#pragma unroll
-            for (int i = 0; i < 4; ++i) own += costs[i] = counted(costs[i]);
-            int behind = own;  // becomes the inclusive sum over lanes
-#pragma unroll
-            for (int step = 1; step < 32; step *= 2) {
-                const int other = __shfl_up_sync(0xffffffffu, behind, step);
-                behind += lane >= step ? other : 0;
-            }
-            behind += start;
-            const unsigned found = __ballot_sync(0xffffffffu, behind > begin);
-            if (found != 0) {
-                int from = behind - own, place = 4 * lane;
-#pragma unroll
-                for (int i = 0; i < 3; ++i) {
-                    const bool passed = place == 4 * lane + i && from + costs[i] <= begin;
-                    from += passed ? costs[i] : 0;
-                    place += passed ? 1 : 0;
-                }
-                const int first = __ffs(static_cast<int>(found)) - 1;
-                start = __shfl_sync(0xffffffffu, from, first);
-                request += __shfl_sync(0xffffffffu, place, first);
-                skip = begin - start;
-                return;
-            }
-            start = __shfl_sync(0xffffffffu, behind, 31);
-        }
+    __device__ __forceinline__ void go_to(const LinePlace& place, int begin) {
+        request = place.request;
+        start = place.start;
+        skip = begin - start;
     }
 
     __device__ __forceinline__ bool whole() const { return limit < 0; }

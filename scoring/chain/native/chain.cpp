@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary the commit chain's seal, mix and commit
+//!KERNEL summary the commit chain's seal, mix, commit, and its doors
 // The chain on the host, with the interface of the GPU builds; `queue` and `scratch` are not used. Sixteen permutations
 // run side by side, in vector instructions of the machine it runs on.
 #include "chain.h"
 
+#include <sched.h>
+
+#include <atomic>
 #include <cstring>
 #include <vector>
 
@@ -176,5 +179,29 @@ extern "C" int chain_commit(const void* src, void* dst, uint64_t nbytes, const u
     std::memcpy(root, results.data(), sizeof root);
     chain::finish(out, root, key, nbytes, nonce);
     std::memcpy(digest, out, sizeof out);
+    return 0;
+}
+
+extern "C" int chain_open(void* host, uint64_t, void** seen) {
+    *seen = host;
+    return 0;
+}
+
+extern "C" int chain_close(void*) { return 0; }
+
+extern "C" int chain_listen(void* door_at, uint32_t* key, void*) {
+    auto* door = static_cast<volatile uint32_t*>(door_at);
+    door[chain::kDoorListens] = 1;
+    while (door[chain::kDoorRung] == 0) sched_yield();
+    std::atomic_thread_fence(std::memory_order_acquire);
+    for (int i = 0; i < chain::kKeyWords; ++i) key[i] = door[chain::kDoorKey + i];
+    return 0;
+}
+
+extern "C" int chain_answer(void* door_at, const uint32_t* digest, void*) {
+    auto* door = static_cast<volatile uint32_t*>(door_at);
+    for (int i = 0; i < chain::kKeyWords; ++i) door[chain::kDoorDigest + i] = digest[i];
+    std::atomic_thread_fence(std::memory_order_release);
+    door[chain::kDoorAnswered] = 1;
     return 0;
 }

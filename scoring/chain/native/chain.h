@@ -7,7 +7,10 @@
 // commit  A keyed digest of output bytes, copied on the way. It is a tree of permutations, hence not linear in the
 //         bytes: there is no way to it that avoids computing them, and none to bytes that fit a digest chosen before.
 //
-// All three are built on the permutation of ChaCha (D. J. Bernstein, 2008; RFC 8439 for the quarter round): 8 rounds as
+// listen, answer   Two doors between judge and device, in host memory that both see: the device waits at one for a key and
+//         leaves a digest there, so that between the two nothing is timed but what the device does.
+//
+// The first three are built on the permutation of ChaCha (D. J. Bernstein, 2008; RFC 8439 for the quarter round): 8 rounds as
 // a keystream and for indices, 4 for each absorbed block of the digest. Neither has to resist for longer than a call.
 #pragma once
 
@@ -28,6 +31,10 @@ constexpr int kStreamRounds = 8, kDigestRounds = 4;
 constexpr uint64_t kMaxStrips = 1u << 17;  // of one digest: a longer output has longer strips
 constexpr int kFan = 4;                  // digests a node of the tree absorbs
 constexpr int kLeaves = 128;             // strips of one workgroup, the lowest subtree
+
+// A door in host memory, in words: the judge writes the key and then `rung`, the device says that it listens, and writes the
+// digest and then `answered`. Each side writes cache lines of its own.
+constexpr int kDoorRung = 0, kDoorKey = 4, kDoorListens = 16, kDoorAnswered = 32, kDoorDigest = 36, kDoorWords = 64;
 
 // What a permutation is for, so that no two uses ever share an input.
 enum Use : uint32_t { kUseSeal = 1, kUseMix = 2, kUseLeaf = 3, kUseNode = 4, kUseRoot = 5 };

@@ -35,3 +35,16 @@ def test_products_are_wgmma_on_one_tile_and_pages_come_by_tma(made):
         assert "UTMALDG.2D" in body
         assert "UTMALDG.3D" in body
         assert not re.search(r"\b(LDL|STL)\b", body)
+
+
+def test_operands_of_few_rows_are_uniform(made):
+    """Products' operands come by additions in uniform registers.
+
+    What stands in front of the loop decides whether the compiler sees that warps stay whole. Where it does not, it
+    moves each operand to uniform registers by itself, and a page takes a third more instructions.
+    """
+    functions = bodies(made[1], "latent_few")
+    assert len(functions) == 2
+    for body in functions:
+        products = body[body.index("HGMMA"):body.rindex("HGMMA")]
+        assert products.count("R2UR") < 20

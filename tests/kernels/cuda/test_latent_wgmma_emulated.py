@@ -317,6 +317,8 @@ FAULTS = {
 FEW_FAULTS = {
     "a page is loaded while it is read": Fault(
         "tile/wgmma_latent_few.h", "mbarrier_wait(memory.empty(stage, part), tile / Shape::kStages % 2 ^ 1);"),
+    "a page's first part is asked for, and the others are not told": Fault(
+        "tile/wgmma_latent_few.h", "other < Shape::kParts; ++other)", "other < (FAULT ? 1 : Shape::kParts); ++other)"),
     "maxima before all warps stored theirs": Fault(
         "tile/wgmma_latent_few_consume.h", "        group_barrier();\n        bool raised",
         "        if (!FAULT) group_barrier();\n        bool raised"),
@@ -340,9 +342,15 @@ FEW_FAULTS = {
     "merge of many parts: the part that starts the request": Fault(
         "tile/latent_merge_many.h", "(k == 0 && s == 0 ? start : rest_lse",
         "(k == 0 && s == 0 && !FAULT ? start : rest_lse"),
+    "equal requests: the merge has another one's parts": Fault(
+        "tile/latent_merge.h", "first = request * cut.shares,",
+        "first = (FAULT ? request ^ 1 : request) * cut.shares,"),
     "merge of a long request: nobody has the items of blocks without rows": Fault(
         "tile/latent_merge.h", "a.schedule.batch * spare + request * busy + share",
         "(FAULT ? block : a.schedule.batch * spare + request * busy + share)"),
+    "merge: another request on the line": Fault("tile/request_line.h", "place.request += first;"),
+    "line: requests behind the 32nd": Fault(
+        "tile/request_line.h", "place.start += __shfl_sync(0xffffffffu, behind, 31);"),
 }
 
 
@@ -360,8 +368,12 @@ def built(kernels, folder, few, heads):
             batch, tokens, processors = 2, 1500, 60
         if fault.startswith("merge of a long"):
             check_lengths(kernel, *SPARE)
+        if fault.startswith("equal"):
+            kernel.check(case(2, 16, 700), processors=6, workspace_bytes=1 << 22)
         if fault.startswith("cluster"):
             kernel.check(case(2, 16, 640), processors=4, workspace_bytes=1 << 22)
+        if fault.startswith("line"):
+            kernel.check(case(48, 16, 130, "mixed"), processors=8, workspace_bytes=1 << 22)
         for eager in (False, True):
             for number in heads[:1] if processors > 4 else heads:
                 kernel.check(

@@ -283,6 +283,14 @@ template <typename Value>
 Value __shfl_up_sync(uint32_t, Value value, int step) {
     return emulated::shuffle(value, [=](int l) { return l < step ? l : l - step; });
 }
+inline int __reduce_add_sync(uint32_t lanes, int value) {
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(lanes, value, step);
+    return value;
+}
+inline int __reduce_max_sync(uint32_t lanes, int value) {
+    for (int step = 16; step > 0; step /= 2) value = std::max(value, __shfl_xor_sync(lanes, value, step));
+    return value;
+}
 inline uint32_t __ballot_sync(uint32_t, int predicate) {
     const uint32_t in = predicate != 0;
     return *emulated::warp_wide(&in, 1, [](emulated::Lane* lanes, int parity) {
