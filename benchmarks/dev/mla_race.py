@@ -12,12 +12,15 @@ largest error. A variant may come from another tree (ROOT:VARIANT).
 from __future__ import annotations
 
 import argparse
+import itertools
 import math
 import os
 import re
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -33,6 +36,10 @@ PROBES = [lib.mla(4, 16, 330, "mixed"), lib.mla(4, 64, 900, "mixed"), lib.mla(3,
 TIMED = [*lib.TIMED["mla_decode"], lib.mla(128, 128, 8192), lib.mla(128, 64, 8192), lib.mla(1, 64, 32768),
          lib.mla(32, 64, 8192), lib.mla(8, 16, 8192), lib.mla(16, 16, 8192), lib.mla(32, 16, 8192, "ragged"),
          lib.mla(64, 16, 8192, "ragged")]
+# 64 heads: no more than a request for each multiprocessor, one for each, few, half a request for each; unequal lengths.
+TIMED += [lib.mla(batch, 64, tokens, lengths) for batch, tokens, lengths in (
+    (4, 4096, "uniform"), (130, 4096, "uniform"), (132, 4096, "uniform"), (64, 8192, "uniform"), (128, 4096, "ragged"),
+    (128, 8192, "ragged"), (64, 8192, "ragged"), (128, 4096, "mixed"), (64, 4096, "mixed"))]
 
 
 def builds(folder: Path, specs: list[str], nvcc: str) -> dict[str, Path]:
@@ -128,9 +135,28 @@ def accuracy(kernels: list[lib.Kernel]) -> None:
         lib.say(f"cos_diff/lse {' '.join(str(v) for v in case.values())}: " + "  ".join(found))
 
 
+def cool(contestants: dict[str, list[Callable[[], Any]]], pause: float) -> None:
+    """Each alone, behind a pause in seconds: the first calls, at the highest clock, and those after 0.3 s."""
+    for name, calls in contestants.items():
+        graph = lib.capture(calls)
+        torch.cuda.synchronize()
+        time.sleep(pause)
+        events, begin = [torch.cuda.Event(enable_timing=True)], time.monotonic()
+        events[0].record()
+        while time.monotonic() - begin < 0.3:
+            for _ in range(8):
+                graph.replay()
+                events.append(torch.cuda.Event(enable_timing=True))
+                events[-1].record()
+            torch.cuda.synchronize()
+        us = [a.elapsed_time(b) * 1e3 / len(calls) for a, b in itertools.pairwise(events)]
+        first, later = statistics.median(us[:8]), statistics.median(us[-24:])
+        lib.say(f"    behind a pause, {name}: {first:.1f} us, later {later:.1f}")
+
+
 def race(
     kernels: list[lib.Kernel], cases: str, deadline: float, least_sets: int, least_calls: int, milliseconds: float,
-    power: float, powered: str,
+    power: float, powered: str, pause: float,
 ) -> None:
     problem = kernels[0].problem
     binding = problem.binding
@@ -167,6 +193,8 @@ def race(
         say = f"{text}: {moved * 1e-3 / best:.0f} GB/s {flops * 1e-6 / best:.0f} TF | "
         lib.say(say + "  ".join(
             f"{name} {us:.1f}" + (f" x{reference / us:.2f}" if reference else "") for name, us in result.items()))
+        if pause:
+            cool(contestants, pause)
         if power:
             chosen = {name: calls for name, calls in contestants.items() if re.search(powered, f"{text} {name}")}
             for name, e in sustained(chosen, power).items():
@@ -181,6 +209,7 @@ def main() -> int:
     parser.add_argument("--cases", default=".*", help="a pattern of batch,heads,tokens to time")
     parser.add_argument("--power", type=float, default=0, help="run each contestant alone for so many seconds, too")
     parser.add_argument("--powered", default=".*", help="which of them: a pattern of 'batch,heads,tokens LABEL'")
+    parser.add_argument("--pause", type=float, default=0, help="time first calls behind so many seconds' pause, too")
     parser.add_argument("--sets", type=int, default=2, help="so many inputs take turns at least")
     parser.add_argument("--calls", type=int, default=1, help="a graph has so many calls at least")
     parser.add_argument("--milliseconds", type=float, default=200, help="of a row, in five rounds or more")
@@ -216,7 +245,7 @@ def main() -> int:
         lib.say(f"wrong: {sorted(wrong)}")
         accuracy(kernels)
         race(kernels, options.cases, options.seconds, options.sets, options.calls, options.milliseconds, options.power,
-             options.powered)
+             options.powered, options.pause)
         lib.say(f"{lib.clocks()} | {lib.elapsed():.1f} s")
     return 1 if wrong else 0
 

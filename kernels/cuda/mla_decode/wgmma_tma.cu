@@ -31,6 +31,9 @@
 // requests of 16 rows are as long as they may be and two chunks each: then the blocks of a request are a cluster and store no parts
 // (tile/wgmma_latent_few_pair.h). Kernels start beside the end of the one before.
 //
+// What a call writes would leave L2 in one lump beside the next call's first pages, which costs 64 heads 2 %: large calls of equal
+// requests ask L2 to keep it (KEPT_PAGES, tile/wgmma_latent_consume.h).
+//
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors; heads_q * seqlen_q any multiple of 16.
 // Limits: one block per multiprocessor. 64 rows and more: two pages move 592 KB through shared memory, 4740 cycles of 128 bytes, where
 // tensor cores need 4352, and a third page does not fit; tensor cores work about 75 % of the time, at 700 W and 1.45 GHz where it lasts.

@@ -21,6 +21,7 @@
 #include "ptx/named_barrier.h"
 #include "ptx/shared_address.h"
 #include "ptx/stmatrix.h"
+#include "ptx/store_hint.h"
 #include "ptx/tma.h"
 #include "ptx/wgmma_16bit.h"
 #include "tile/decode_rows.h"
@@ -37,6 +38,11 @@ constexpr int kOwnBarrier = 3;     // + group: the threads of one warpgroup
 constexpr int kSumBarrier = 5;     // + group: its sums
 constexpr int kStoredBarrier = 8;  // + 0 or 1: a part is stored
 constexpr int kTurnBarrier = 11;   // warpgroup 1's scores have been started
+
+#ifndef KEPT_PAGES
+#define KEPT_PAGES 10240   // a tunable of the kernel file: of calls that read no more, L2 keeps the output
+#endif
+constexpr int kKeptPages = KEPT_PAGES;
 
 template <class Shape, int group>
 struct LatentConsumer {
@@ -302,6 +308,15 @@ struct LatentConsumer {
         for (int unit = 0; unit < LatentParts::kUnits / 2; ++unit) codes[unit * 32] = make_uint4(0, 0, 0, 0);
     }
 
+    /// Whether L2 is told to keep the output of a piece. What a call has written lies together in the order in which L2 drops lines, and
+    /// would go to memory in one lump while the next call reads its first pages. So it goes when the next output is written. Measured
+    /// for equal requests, one to a block; where a call reads more it costs more than that gains.
+    __device__ __forceinline__ bool keeps(const DecodePiece& piece) const {
+        const auto& expected = a.schedule.expected;
+        const int pages = piece.steps.end - piece.steps.begin;
+        return expected.chunk != 0 && pages == expected.most && a.schedule.batch * pages <= kKeptPages;
+    }
+
     /// Add up both warpgroups' sums, and store this one's half of the output.
     __device__ __forceinline__ void finish(
         Output& out, SoftmaxRow (&rows)[2], const DecodePiece& piece, int parity) const {
@@ -319,6 +334,12 @@ struct LatentConsumer {
             named_barrier_arrive(kSumBarrier + group, 256);
             named_barrier_sync(kSumBarrier + (group ^ 1), 256);
         }
+        [[maybe_unused]] uint64_t policy = 0;
+        if constexpr (Shape::kKeepsOutput) policy = keeps(piece) ? policy_evict_last() : policy_evict_normal();
+        const auto store = [&](uint8_t* to, const uint4& x) {
+            if constexpr (Shape::kKeepsOutput) store_16(to, x, policy);
+            else *reinterpret_cast<uint4*>(to) = x;
+        };
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
             const int at = row(half);
@@ -330,7 +351,7 @@ struct LatentConsumer {
                 a.lse[index] = rows[half].lse(1.0f);
             }
             uint8_t* const to = a.o + ((output_row + at) * Shape::kLatent + group * Shape::kHalf) * 2;
-            store_row_rounded(out, half, inverse, to);
+            store_row_rounded(out, half, inverse, to, store);
         }
     }
 

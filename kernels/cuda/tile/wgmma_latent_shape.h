@@ -54,6 +54,7 @@ struct LatentShape {
     static constexpr int kPair = kPair_;
     static constexpr bool kOnce = kOnce_, kOnceUneven = kOnceUneven_;
     static constexpr bool kRotaryApart = kRotaryApart_, kAlone = kPair == 1 && !kRotaryApart;
+    static constexpr bool kKeepsOutput = kAlone && !kOnce;   // L2 may be told to keep the output
     static constexpr bool kExpectedStart = kExpectedCut && !kRotaryApart;   // requests are compared with what the host expects
     /// Who computes which tokens. Single blocks lose 0.5 to 3 % where short requests are left whole; other pairs have not been measured.
     using Walk = std::conditional_t<kPair == 2 && !kRotaryApart, WholeWalk, DecodeWalk>;

@@ -11,10 +11,11 @@
 #include "tile/quad.h"
 #include "tile/wide_rows.h"
 
-/// Store one row of this quad of lanes from `to` on, times `factor`, rounded to bf16: 64 bytes at a time. A quad's lanes exchange
-/// accumulators so that each has eight neighbouring columns.
-template <int kCount>
-__device__ __forceinline__ void store_row_rounded(const float (&out)[kCount], int half, float factor, uint8_t* to) {
+/// Store one row of this quad of lanes from `to` on, times `factor`, rounded to bf16: 64 bytes at a time, by `store`(address, 16
+/// bytes). A quad's lanes exchange accumulators so that each has eight neighbouring columns.
+template <int kCount, class Store>
+__device__ __forceinline__ void store_row_rounded(
+    const float (&out)[kCount], int half, float factor, uint8_t* to, const Store& store) {
     const int place = recomputed_thread() % 4;
 #pragma unroll
     for (int j = 0; j < kCount / 4; j += 4) {
@@ -25,7 +26,7 @@ __device__ __forceinline__ void store_row_rounded(const float (&out)[kCount], in
             x[i] = Bf16::pack(out[at] * factor, out[at + 1] * factor);
         }
         transpose_quad(x, place);
-        *reinterpret_cast<uint4*>(to + (8 * (j + place)) * 2) = make_uint4(x[0], x[1], x[2], x[3]);
+        store(to + (8 * (j + place)) * 2, make_uint4(x[0], x[1], x[2], x[3]));
     }
 }
 

@@ -252,10 +252,19 @@ def test_requests_that_fit_into_a_chunk_are_left_whole(shipped, lengths, process
 
 
 @pytest.mark.parametrize("defines", [
-    {"FEW_ROWS": 0, "PAIRS": 0, "EARLY_START": 0, "ONCE": 0},
+    {"FEW_ROWS": 0, "PAIRS": 0, "EARLY_START": 0, "ONCE": 0, "KEPT_PAGES": 9},
 ], ids=name)
 def test_tunables(tmp_path, defines):
     kernel = EmulatedLatent(tmp_path, defines)
+    kept = kernel.library.emulation_kept
+    for batch, length, expected in ((3, 180, 3), (4, 180, 0), (3, 100, 0)):   # 9 pages, 12, and 6 where 9 are expected
+        size = case(batch, 64, 180)
+        data = kernel.reference.generate_input(**size, seed=5, device="cpu")
+        data[3].fill_(length)
+        found = kernel.run(size, data, processors=batch, workspace_bytes=1 << 22)
+        passed, message = kernel.reference.check_implementation(data, tuple(found))
+        assert passed, message
+        assert kept() == expected * 64 * 1024 // 16   # outputs that L2 keeps, 16 bytes a store
     for eager in (False, True):
         kernel.check(case(2, 128, 330, "ragged"), eager=eager)
         kernel.check(case(3, 16, 400, "mixed", 2, 1), eager=eager, processors=8, workspace_bytes=1 << 21)
