@@ -264,8 +264,8 @@ def cases(record: Record, style: Style) -> str:
     if quiet:
         lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
     if any(unconfirmed(result) for result in results):
-        lines.append("claimed: what the kernel's own process measured, where the judge's clock did not confirm it and"
-                     " is the time (docs/judge.md)")
+        lines.append("claimed: what the kernel's own process measured, where the judge's clock did not confirm it;"
+                     " the time is the judge's (docs/judge.md)")
     lines += _peer_notes(results)
     return f"{style.heading(f'{heading} · {common}' if common else heading)}\n" + "\n".join(lines)
 
