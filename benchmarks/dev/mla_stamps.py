@@ -84,7 +84,7 @@ PATCHES = [
     (f"{MERGE}.h", "    grid_dependency_release();\n", "    const StampedMerge stamped(a.stamp);\n", ""),
     (f"{MERGE}.h", "        grid_dependency_wait();\n        merge_few", "        stamped.at(1);\n", ""),
     (f"{FEW}.h", "    uint8_t* const start = swizzled_shared();\n", "    const StampedBlock stamped(a.stamp);\n", ""),
-    (f"{FEW}.h", "    grid_dependency_release();\n", "", "    if (threadIdx.x == 0) stamp(a.stamp, 1);\n"),
+    (f"{FEW}.h", "        wait();\n", "", "        if (threadIdx.x == 0) stamp(a.stamp, 1);\n"),   # the products' warps
     (f"{FEW}.h", "                tma_load_3d(memory.tokens(stage, first), cache, full, 0, token, first);\n",
      "                if (part == 0) stamp(a.stamp, tile == 0 ? 2 : 4);\n", ""),
     (f"{FEW}_consume.h", "            multiply_keys(scores, stage, parity, buffer);\n",
@@ -97,16 +97,21 @@ PATCHES = [
 ]
 
 
+def patch(kernels: Path) -> None:
+    """Put a copy of kernels/ with stamps there."""
+    shutil.copytree(ROOT / "kernels", kernels)
+    for name, there, before, behind in PATCHES:
+        path = kernels / "cuda" / name
+        text = path.read_text()
+        if there not in text:
+            raise SystemExit(f"{name} has changed: {there!r} is not there")
+        path.write_text(text.replace(there, before + there + behind, 1))
+
+
 def build(library: Path, defines: list[str], nvcc: str) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         kernels = Path(temporary) / "kernels"
-        shutil.copytree(ROOT / "kernels", kernels)
-        for name, there, before, behind in PATCHES:
-            path = kernels / "cuda" / name
-            text = path.read_text()
-            if there not in text:
-                raise SystemExit(f"{name} has changed: {there!r} is not there")
-            path.write_text(text.replace(there, before + there + behind, 1))
+        patch(kernels)
         subprocess.run(
             [nvcc, "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared",
              "-cudart", "static", "-gencode", "arch=compute_90a,code=sm_90a", *(f"-D{define}" for define in defines),

@@ -26,7 +26,7 @@ UNSEAL_SHARE = 0.75
 # Unsealing for a chain of several links may take this much longer than in calibration: the device's jitter. Whoever
 # uses it to work ahead on an operand has it once for the whole chain.
 JITTER = 200e-6, 0.05         # seconds, and a share of the phase
-DOORS_JITTER = 20e-6, 0.03    # … where no host is in between: 12 µs and 4 % of 240 µs, 1 % of 1 ms were seen
+DOORS_JITTER = 20e-6, 0.03    # … where no host is in between: 13 µs more of 240 to 1500 µs were seen
 
 
 @dataclass(frozen=True)

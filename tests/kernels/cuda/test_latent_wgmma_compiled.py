@@ -4,10 +4,17 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
 
 import pytest
 
-from tests.kernels.cuda.built import bodies, built, spills
+import backends
+from backends.base import ToolchainMissing
+from backends.cuda import ptx_command
+from backends.source import KernelSource
+from tests.kernels.cuda.built import ROOT, bodies, built, spills
 
 pytestmark = pytest.mark.toolchain
 
@@ -48,3 +55,24 @@ def test_operands_of_few_rows_are_uniform(made):
     for body in functions:
         products = body[body.index("HGMMA"):body.rindex("HGMMA")]
         assert products.count("R2UR") < 20
+
+
+def test_the_copy_with_stamps_compiles(tmp_path, monkeypatch):
+    """benchmarks/dev/mla_stamps.py puts lines into the kernel's sources, which change."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks/dev"))
+    try:
+        import mla_stamps
+    finally:
+        sys.modules.pop("mla_stamps", None)
+    mla_stamps.patch(tmp_path / "kernels")
+    shutil.copytree(ROOT / "problems/mla_decode", tmp_path / "problems/mla_decode")
+    backend = backends.get("cuda")
+    source = KernelSource.read(tmp_path / "kernels/cuda/mla_decode/wgmma_tma.cu", tmp_path)
+    ptx = tmp_path / "kernel.ptx"
+    try:
+        command = ptx_command(backend.command(source, tmp_path / "kernel.so", backend.target("sm_90a"), {}), ptx)
+    except ToolchainMissing as error:
+        pytest.skip(str(error))
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "stamps_of" in ptx.read_text()
