@@ -1,14 +1,37 @@
 # SPDX-License-Identifier: MIT
 # Everything sets itself up: the first target called builds .venv, later ones find it unchanged.
 PYTHON ?= python3
-VENV   := .venv/bin/python
+BIN    := .venv/bin
+VENV   := $(BIN)/python
+NATIVE := git ls-files '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' '*.hip'
 
-.PHONY: run test lint gpu report setup
-run: setup ; @$(VENV) -m scoring run $(ARGS)
+.PHONY: run test sweep soak lint format gpu report serve setup help
+run: setup  ## compile everything, run and check what can run here, time it
+	@$(VENV) -m scoring run $(ARGS)
 # The emulator is built first, so that no test's time limit counts it; what it cannot be built of, the tests say.
 # A worker of pytest-xdist that dies is not replaced: with loadfile the others would wait for its files for ever.
-test: setup ; @$(VENV) -m backends.emulator > /dev/null ; $(VENV) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0 $(ARGS)
-lint: setup ; @$(VENV) -m ruff check . && $(VENV) -m mypy
-gpu: setup ; @$(VENV) -m scoring run --backend cuda --peers $(ARGS)
-report: setup ; @$(VENV) -m scoring report $(ARGS)
-setup: ; @$(PYTHON) tools/setup.py
+PYTEST = $(VENV) -m backends.emulator > /dev/null ; $(VENV) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+test: setup  ## every test but the slow ones
+	@$(PYTEST) -m "not slow" $(ARGS)
+sweep: setup  ## every test, the slow ones too: large cases of the audit and of the kernels
+	@$(PYTEST) $(ARGS)
+soak: setup  ## 1,000 hostile judgements, three at a time, a quarter of them killed: nothing may be left
+	@$(VENV) -m tests.redteam.soak $(ARGS)
+lint: setup  ## check Python and C++ for style, types, warnings and common mistakes
+	@$(VENV) -m ruff check .
+	@$(VENV) -m mypy
+	@$(NATIVE) | xargs $(BIN)/clang-format --dry-run -Werror
+	@$(VENV) -m tools.tidy
+format: setup  ## format C++, CUDA and HIP; sort Python's imports
+	@$(NATIVE) | xargs $(BIN)/clang-format -i
+	@$(VENV) -m ruff check --select I --fix .
+gpu: setup  ## time the CUDA kernels beside NVIDIA's libraries
+	@$(VENV) -m scoring run --backend cuda --peers $(ARGS)
+report: setup  ## write report.html from the stored runs
+	@$(VENV) -m scoring report $(ARGS)
+serve: setup  ## try a contest: a server with example problems on the CPU and the emulated MI300X
+	@$(VENV) -m scoring --config examples/contest/config.yaml serve --database build/contest.db --token-file build/organiser-token $(ARGS)
+setup:  ## build .venv, once
+	@$(PYTHON) tools/setup.py
+help:  ## this list
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)/\1 \2/p' Makefile | while read -r name what; do printf '%-8s %s\n' "$$name" "$$what"; done

@@ -30,7 +30,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from backends.base import BackendError
+from backends.errors import BackendError
 
 SCHEMA = 1
 _ENTRY = "entry.json"

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from backends.base import Diagnostic
+from backends.errors import Diagnostic
 
 _SEVERITY = r"(?P<severity>fatal error|error|warning|remark|note|fatal|internal error)"
 _FORMS = [re.compile(form) for form in (

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""When the emulated MI300 stands in for a real one, and what it takes to run it.
+"""When emulated devices stand in for real ones, and what it takes to run them.
 
-It does where no AMD device is found; always if asked for (``--emulate``, ``WARPWAVE_EMULATE=1``), never if refused
-(``WARPWAVE_EMULATE=0``). Choosing it compiles nothing: ``library`` does, when something is about to run.
+The MI300X does where no AMD device is found; always if asked for (``--emulate``, ``WARPWAVE_EMULATE=1``), never if
+refused (``WARPWAVE_EMULATE=0``). NVIDIA's GPUs do if asked for. Choosing one compiles nothing: ``library`` and
+``cuda_library`` do, when something is about to run.
 """
 
 from __future__ import annotations
@@ -11,11 +12,16 @@ import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from backends.base import BackendError, Device
+from backends.base import Device
+from backends.errors import BackendError
 
 VARIABLE = "WARPWAVE_EMULATE"
 # The properties that HIP reports for the emulated device; its memory is the host's.
 DEVICE = Device(0, "AMD Instinct MI300X (emulated)", "MI300", "gfx942", 192 * 2**30, "", True, 256 * 2**20)
+CUDA_DEVICES = (
+    Device(0, "NVIDIA H100 80GB HBM3 (emulated)", "H100", "sm_90a", 80 * 2**30, "", True, 50 * 2**20),
+    Device(1, "NVIDIA L4 (emulated)", "L4", "sm_89", 24 * 2**30, "", True, 48 * 2**20),
+)
 _WORDS = {"1": True, "true": True, "on": True, "yes": True, "0": False, "false": False, "off": False, "no": False}
 _chosen: list[bool | None] = []        # by ``use``
 
@@ -79,3 +85,23 @@ def library(report: Callable[[str], None] | None = None) -> Path:
     from backends.emulator import build
 
     return build.library(report=report)
+
+
+def cuda_devices(
+    real: Callable[[], tuple[tuple[Device, ...], tuple[str, ...]]]
+) -> tuple[tuple[Device, ...], tuple[str, ...]]:
+    """The NVIDIA devices to use, and why there are none. The emulated ones if they are asked for. Never raises."""
+    try:
+        choice = wanted()
+    except BackendError as error:
+        return (), (str(error),)
+    if choice:
+        return CUDA_DEVICES, ("NVIDIA's GPUs are emulated, as was asked for",)
+    return real()
+
+
+def cuda_library(major: int, report: Callable[[str], None] | None = None) -> Path:
+    """The emulator's ``libcudart.so``, compiled now if it is not there. Raises ``BackendError``."""
+    from backends.emulator import build
+
+    return build.cuda_library(major, report=report)

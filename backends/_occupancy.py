@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Resident warps (waves) over the maximum, from the resources of a kernel and the limits of an SM or CU.
 
-Static shared memory only: what a launch asks for on top is not in the binary, so the figure is an upper bound.
+What a launch asks for in dynamic shared memory is not in a binary: without it the figure is an upper bound.
 """
 
 from __future__ import annotations
@@ -25,6 +25,9 @@ class SmLimits:
 
 SM90 = SmLimits(warps=64, blocks=32, registers=65536, shared_bytes=228 * 1024)
 SM89 = SmLimits(warps=48, blocks=24, registers=65536, shared_bytes=100 * 1024)
+SM86 = SmLimits(warps=48, blocks=16, registers=65536, shared_bytes=100 * 1024)
+SM80 = SmLimits(warps=64, blocks=32, registers=65536, shared_bytes=164 * 1024)
+BY_ARCH = {"sm_80": SM80, "sm_86": SM86, "sm_89": SM89, "sm_90": SM90, "sm_90a": SM90}
 
 
 def nvidia(limits: SmLimits, registers: int, shared_bytes: int, threads: int) -> float:

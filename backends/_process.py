@@ -4,15 +4,19 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import signal
+import stat
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 _running: set[subprocess.Popen[bytes]] = set()
+_confined: list[Confined] = []           # by ``confine``
 
 
 @dataclass(frozen=True)
@@ -22,6 +26,46 @@ class Finished:
     returncode: int | None
     output: str          # stdout and stderr, in the order written
     seconds: float
+
+
+class Confined(Protocol):
+    """Something that runs a compiler where it can do no harm, such as a sandbox."""
+
+    def run(
+        self, argv: Sequence[str], cwd: Path, timeout: float, environment: Mapping[str, str], readable: Sequence[Path],
+        writable: Path,
+    ) -> tuple[int | None, bytes]:
+        """The exit status (None: killed after ``timeout`` seconds) and what it printed. It must be able to read the
+        ``readable`` files and folders besides the system's, and to write to the folder ``writable``. Raises
+        ``OSError``."""
+
+    def stop(self) -> None:
+        """Kill all that run."""
+
+
+def confine(where: Confined | None) -> None:
+    """Run what compiles others' sources in ``where`` from now on (None: as every other program)."""
+    _confined[:] = [where] if where is not None else []
+
+
+def compile_untrusted(
+    argv: Sequence[str], cwd: Path, timeout: float, environment: Mapping[str, str], readable: Sequence[Path],
+    build: Path, log: Path, keep_open: Sequence[int] = (),
+) -> Finished:
+    """Run a compiler on a source that somebody else wrote, confined if ``confine`` said where; it writes below
+    ``build``.
+
+    Raises ``OSError`` if it cannot be started, or if it left anything but files and folders.
+    """
+    if not _confined:
+        return run(argv, log, cwd, timeout, environment, keep_open)
+    started = time.monotonic()
+    code, printed = _confined[0].run(argv, cwd, timeout, {"LC_ALL": "C", **environment}, readable, build)
+    for path in build.rglob("*"):
+        if not stat.S_ISREG(mode := path.lstat().st_mode) and not stat.S_ISDIR(mode):
+            path.unlink()
+            raise OSError(errno.EPERM, f"it left {path.name}, which is neither a file nor a folder")
+    return Finished(code, printed.decode(errors="replace"), time.monotonic() - started)
 
 
 def run(
@@ -54,6 +98,8 @@ def run(
 
 def stop() -> None:
     """Kill every command that ``run`` waits for in any thread: each ends as a compiler that was killed."""
+    for where in _confined:
+        where.stop()
     for process in list(_running):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

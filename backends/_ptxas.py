@@ -123,14 +123,15 @@ def _bounds_of(cubin: bytes) -> dict[str, int]:
     for section in ELFFile(BytesIO(cubin)).iter_sections():
         kernel = section.name.removeprefix(".nv.info.")
         if kernel != section.name:
-            for attribute, value in _info_records(section.data()):
+            for attribute, value in info_records(section.data()):
                 if attribute == _MAX_THREADS and len(value) >= 12:
                     x, y, z = struct.unpack_from("<III", value)
                     bounds[kernel] = x * y * z
     return bounds
 
 
-def _info_records(data: bytes) -> Iterator[tuple[int, bytes]]:
+def info_records(data: bytes) -> Iterator[tuple[int, bytes]]:
+    """(attribute, value) of the sized records in an .nv.info section."""
     at = 0
     while at + _INFO_RECORD.size <= len(data):
         form, attribute, size = _INFO_RECORD.unpack_from(data, at)

@@ -16,10 +16,12 @@ Units: bytes, seconds, FLOP/s and bytes/s. Imports the standard library only.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from backends.errors import Diagnostic, UnknownTarget
 
 if TYPE_CHECKING:
     from backends.source import KernelSource
@@ -43,6 +45,36 @@ class Target:
     llc_bytes: int
     peaks: Mapping[str, float] = field(default_factory=dict, hash=False)
     peaks_source: str = ""
+
+
+@dataclass(frozen=True)
+class GpuLabel:
+    """What a leaderboard calls a GPU. ``arches``: kernel arches that run there, best first; exact case matters."""
+
+    label: str
+    backend: str
+    arches: tuple[str, ...]
+    official: bool = True        # False: a label of ours that no GPU MODE runner has
+
+
+@dataclass(frozen=True)
+class Packing:
+    """What a packed submission (``submissions.template``) says for a vendor; the defaults are those of host code.
+
+    ``prepare``: lines of its ``_build`` before the compiler is called, with the template's placeholders.
+    ``old_torch``: why a torch without ``no_implicit_headers`` cannot build it; "": it can, around an extension.
+    ``error_string``: the runtime's function that explains a positive status. ``flags``: for the device compiler, beside
+    ``Backend.portable_flags``. ``first_line`` comes before the source. ``macros``: which of the compiler's own macros
+    are defined where headers are inlined.
+    """
+
+    prepare: str = ""
+    old_torch: str = ""
+    error_string: str | None = None
+    flags: tuple[str, ...] = ()
+    first_line: str | None = None
+    macros: Mapping[str, bool] = field(
+        default_factory=lambda: {"__HIP__": False, "__HIPCC__": False, "__CUDACC__": False}, hash=False)
 
 
 @dataclass(frozen=True)
@@ -79,20 +111,6 @@ class Availability:
     @property
     def can_run(self) -> bool:
         return bool(self.devices)
-
-
-@dataclass(frozen=True)
-class Diagnostic:
-    """One compiler message. ``file`` is relative to the checkout where it lies inside it; ``line`` is 1-based or 0."""
-
-    file: str
-    line: int
-    severity: str      # "error" | "warning" | "note"
-    message: str
-
-    def __str__(self) -> str:
-        where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: {self.severity}: {self.message}"
 
 
 @dataclass(frozen=True)
@@ -141,56 +159,19 @@ class Binary:
     code_object: Path | None = None  # the device code alone (cubin is inside the library: None; gfx942 ELF for rocm)
 
 
-class BackendError(Exception):
-    """Base class: anything a backend reports to a user without a traceback."""
-
-
-class UnknownBackend(BackendError):
-    def __init__(self, name: str, known: Sequence[str]):
-        hint = "; HIP kernels are rocm's" if name.lower() == "hip" else ""
-        super().__init__(f"unknown backend {name!r}; there are: {', '.join(known)}{hint}")
-
-
-class UnknownTarget(BackendError):
-    def __init__(self, name: str, known: Sequence[str]):
-        super().__init__(f"unknown GPU or arch {name!r}; there are: {', '.join(known)}")
-
-
-class ToolchainMissing(BackendError):
-    """No usable compiler. ``tried`` lists every place looked at, ``hint`` what to do next."""
-
-    def __init__(self, what: str, tried: Sequence[str], hint: str):
-        lines = "".join(f"\n  tried {place}" for place in tried)
-        super().__init__(f"{what} not found{lines}\n  {hint}")
-        self.tried = tuple(tried)
-        self.hint = hint
-
-
-class CompileError(BackendError):
-    """The compiler refused the source, or did not finish in time."""
-
-    def __init__(self, message: str, diagnostics: Sequence[Diagnostic], log: str, command: Sequence[str]):
-        super().__init__(message)
-        self.diagnostics = tuple(diagnostics)
-        self.log = log
-        self.command = tuple(command)
-
-
-class SourceError(BackendError):
-    """A kernel file or a kernel.h does not follow its grammar."""
-
-    def __init__(self, path: Path | str, line: int, message: str):
-        super().__init__(f"{path}:{line}: {message}" if line else f"{path}: {message}")
-        self.path = Path(path)
-        self.line = line
-
-
 class Backend(ABC):
     """Source + target -> shared library. Stateless; everything but ``probe`` and ``compile`` is pure."""
 
-    name: str            # "cuda" | "rocm" | "cpu": also the file name in backends/
-    language: str        # folder under kernels/: "cuda" | "hip" | "cpu"
-    suffix: str          # of kernel files: ".cu" | ".hip" | ".cpp"
+    name: str                                   # "cuda" | "rocm" | "cpu": also the file's name
+    language: str                               # folder under kernels/: "cuda" | "hip" | "cpu"
+    suffix: str                                 # of kernel files: ".cu" | ".hip" | ".cpp"
+    on_host: bool = False                       # kernels run on the CPU, in host memory, and need no arch line
+    arch_pattern: str = r"[A-Za-z0-9_]+"        # a regular expression for what an arch line may name
+    # The word for the compiler in a flags line, and a regular expression for each flag that it may have.
+    kernel_flags: tuple[str, tuple[str, ...]] = ("", ())
+    labels: tuple[GpuLabel, ...] = ()           # of all its GPUs that leaderboards have, or that we label ourselves
+    packing: Packing = Packing()
+    chain: str | None = None                    # source of the commit chain in scoring/chain/native, if there is one
 
     @abstractmethod
     def targets(self) -> tuple[Target, ...]:
@@ -217,6 +198,12 @@ class Backend(ABC):
         Raises ``UnknownTarget`` for an arch this backend does not compile for.
         """
 
+    def flags_of(self, source: KernelSource, arch: str) -> tuple[str, ...]:
+        """``portable_flags`` with those of the kernel's own flags line; its -O level replaces ours."""
+        own = source.flags
+        level = any(flag.startswith("-O") for flag in own)
+        return (*(flag for flag in self.portable_flags(arch) if not (level and flag.startswith("-O"))), *own)
+
     @abstractmethod
     def usage(self, log: str, library: Path, target: Target) -> Usage:
         """Resource usage from the compiler's log and/or the binary itself."""
@@ -230,6 +217,10 @@ class Backend(ABC):
 
         Raises ``CompileError`` (with diagnostics as file:line) and ``ToolchainMissing``.
         """
+
+    def default_gpus(self) -> tuple[str, ...]:
+        """Labels of the GPUs to compile and pack for where no device and no setting says otherwise, best first."""
+        return (self.target().gpu,)
 
     def target(self, name: str | None = None) -> Target:
         """The target whose GPU label or arch is ``name`` (case-insensitive); the default one for None.

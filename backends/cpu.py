@@ -9,7 +9,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-from backends.base import Availability, Device, Target, ToolchainMissing, Usage
+from backends.base import Availability, Device, GpuLabel, Target, Usage
+from backends.errors import ToolchainMissing
 from backends.source import KernelSource
 from backends.toolchain import (
     CompilingBackend,
@@ -34,6 +35,10 @@ class CpuBackend(CompilingBackend):
     name = "cpu"
     language = "cpu"
     suffix = ".cpp"
+    kernel_flags = ("c++", ("-ffp-contract=(off|on|fast)", "-ffast-math", "-O[0-3]"))
+    on_host = True
+    labels = (GpuLabel("CPU", "cpu", ("native",), official=False),)
+    chain = "chain.cpp"
 
     def __init__(self, compiler: Tool | None = None):
         self._compiler = compiler
@@ -58,7 +63,7 @@ class CpuBackend(CompilingBackend):
     ) -> Plan:
         cxx = self.compiler()
         step = [
-            str(cxx.path), *self.portable_flags(target.arch), *separate_statics(cxx.version), "-fPIC", "-shared",
+            str(cxx.path), *self.flags_of(source, target.arch), *separate_statics(cxx.version), "-fPIC", "-shared",
             *include_flags(source), *define_flags(source.resolve(defines)),
             relative(source.path, source.root), "-o", str(out),
         ]

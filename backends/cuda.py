@@ -9,24 +9,14 @@ from __future__ import annotations
 
 import os
 import re
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from backends import _names, _nvidia, _occupancy, _process, _ptxas
+from backends import _emulated, _names, _nvidia, _occupancy, _process, _ptxas
 from backends._diagnostics import shorten
-from backends.base import (
-    Availability,
-    BackendError,
-    Binary,
-    Device,
-    Diagnostic,
-    KernelUsage,
-    Target,
-    ToolchainMissing,
-    Usage,
-)
+from backends.base import Availability, Device, GpuLabel, KernelUsage, Packing, Target, Usage
+from backends.errors import BackendError, Diagnostic, ToolchainMissing
 from backends.source import KernelSource
 from backends.toolchain import (
     CompilingBackend,
@@ -38,6 +28,7 @@ from backends.toolchain import (
     relative,
     remembered,
     separate_statics,
+    variables,
     which,
 )
 
@@ -56,10 +47,33 @@ TARGETS = (
            {"fp8": 242.5e12, "bf16": 121.2e12, "fp16": 121.2e12, "fp32": 30.3e12, "bytes": 300e9},
            "NVIDIA L4 data sheet (dense; 2040 MHz boost, 72 W)"),
 )
-_LIMITS = {"sm_90a": _occupancy.SM90, "sm_89": _occupancy.SM89}
+# sm_90a code runs on compute capability 9.0 alone; sm_89 builds carry PTX, which newer GPUs compile when loading.
+LABELS = (
+    GpuLabel("T4", "cuda", ("sm_75",)),
+    GpuLabel("A100", "cuda", ("sm_80",)),
+    GpuLabel("L4", "cuda", ("sm_89",)),
+    GpuLabel("L4x4", "cuda", ("sm_89",)),
+    GpuLabel("H100", "cuda", ("sm_90a", "sm_89")),
+    GpuLabel("H200", "cuda", ("sm_90a", "sm_89"), official=False),
+    GpuLabel("B200", "cuda", ("sm_100a", "sm_89")),
+    GpuLabel("B200_Nebius", "cuda", ("sm_100a", "sm_89")),
+)
+PACKING = Packing(
+    prepare='''\
+    if torch.version.cuda is None:
+        raise RuntimeError("packed for NVIDIA GPUs (@GPUS@), but this torch has no CUDA")
+''',
+    error_string="cudaGetErrorString",
+    # Undoes torch's own macros: kernels are written without them.
+    flags=("-U__CUDA_NO_HALF_OPERATORS__", "-U__CUDA_NO_HALF_CONVERSIONS__", "-U__CUDA_NO_BFLOAT16_CONVERSIONS__",
+           "-U__CUDA_NO_HALF2_OPERATORS__"),
+    macros={"__HIP__": False, "__HIPCC__": False, "__CUDACC__": True},
+)
 # sm_89 keeps its PTX beside the machine code; sm_90a's would not run on anything else.
 _CODE = {"sm_90a": ("sm_90a",), "sm_89": ("sm_89", "compute_89")}
 _GENCODE = "-gencode="
+_FLAGS = ("-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr")
+_PACKAGES = {"ptxas": "nvcc"}     # the wheel of a tool that has none by its own name
 
 
 class CudaBackend(CompilingBackend):
@@ -68,12 +82,20 @@ class CudaBackend(CompilingBackend):
     name = "cuda"
     language = "cuda"
     suffix = ".cu"
+    kernel_flags = ("nvcc", ("--fmad=(true|false)", "--use_fast_math", "--maxrregcount=[0-9]+", "-O[0-3]"))
+    arch_pattern = "sm_[0-9]{2,3}[af]?"
+    labels = LABELS
+    packing = PACKING
+    chain = "chain.cu"
 
     def __init__(self, compiler: Tool | None = None):
         self._compiler = compiler
 
     def targets(self) -> tuple[Target, ...]:
         return TARGETS
+
+    def default_gpus(self) -> tuple[str, ...]:
+        return ("H100", "L4")
 
     def probe(self) -> Availability:
         reasons = []
@@ -82,8 +104,9 @@ class CudaBackend(CompilingBackend):
             compiler = self.compiler()
         except ToolchainMissing as error:
             reasons.append(str(error))
-        devices, why = _nvidia.devices()
-        if compiler is not None and devices and (mismatch := newer_than_driver(compiler, _nvidia.driver_cuda())):
+        devices, why = _emulated.cuda_devices(_nvidia.devices)
+        real = any(not device.emulated for device in devices)
+        if compiler is not None and real and (mismatch := newer_than_driver(compiler, _nvidia.driver_cuda())):
             reasons.append(mismatch)
         return Availability(
             str(compiler.path) if compiler else None, compiler.version if compiler else None, devices,
@@ -102,8 +125,13 @@ class CudaBackend(CompilingBackend):
         self, source: KernelSource, out: Path, target: Target, defines: Mapping[str, str | int] | None = None
     ) -> Plan:
         nvcc = self.compiler()
+        flags = self.flags_of(source, target.arch)
+        if self._emulates():        # the emulator is a CUDA runtime, and runs PTX; machine code takes minutes more
+            virtual = self._virtual(target.arch)
+            flags = (*(flag for flag in flags if not flag.startswith(_GENCODE)),
+                     f"{_GENCODE}arch={virtual},code={virtual}")
         step = [
-            str(nvcc.path), *self.portable_flags(target.arch), "-Xptxas", "-v", "-shared", "-cudart", "static",
+            str(nvcc.path), *flags, "-Xptxas", "-v", "-shared", "-cudart", "shared" if self._emulates() else "static",
             "-Xcompiler", ",".join(["-fPIC", *separate_statics(nvcc.version.partition("; host ")[2])]),
             "--no-compress",   # so that launch bounds can be read from the library without cuobjdump
             *include_flags(source), *define_flags(source.resolve(defines)),
@@ -112,19 +140,47 @@ class CudaBackend(CompilingBackend):
         return Plan((tuple(step),), nvcc.version)
 
     def portable_flags(self, arch: str) -> tuple[str, ...]:
-        virtual = f"compute_{self.target(arch).arch.removeprefix('sm_')}"
-        gencode = (f"{_GENCODE}arch={virtual},code={code}" for code in _CODE[self.target(arch).arch])
-        return ("-std=c++17", "-O3", "-lineinfo", "--expt-relaxed-constexpr", *gencode)
+        gencode = (f"{_GENCODE}arch={self._virtual(arch)},code={code}" for code in _CODE[self.target(arch).arch])
+        return (*_FLAGS, *gencode)
+
+    def _virtual(self, arch: str) -> str:
+        return f"compute_{self.target(arch).arch.removeprefix('sm_')}"
+
+    def _emulates(self) -> bool:
+        """Whether kernels run on emulated devices."""
+        try:
+            return bool(_emulated.wanted())
+        except BackendError:
+            return False
+
+    def runtime_libraries(self, device: Device | None) -> list[Path]:
+        """The emulator for an emulated device, compiled if need be. Raises ``BackendError`` where it cannot be."""
+        if device is None or not device.emulated:
+            return []
+        return [_emulated.cuda_library(release(self.compiler()))]
+
+    def prepare(self, available: Availability, report: Callable[[str], None]) -> Availability:
+        """Compiles the emulator if it is to be used; without it there is no emulated device, and a reason instead."""
+        if not any(device.emulated for device in available.devices):
+            return available
+        try:
+            _emulated.cuda_library(release(self.compiler()), report)
+        except BackendError as error:
+            kept = tuple(device for device in available.devices if not device.emulated)
+            return replace(available, devices=kept, reasons=(*available.reasons, f"no emulated GPU: {error}"))
+        return available
 
     def explain(
-        self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path
+        self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path,
+        readable: Sequence[Path] = (),
     ) -> tuple[Diagnostic, ...]:
         """Lines of ptxas's PTX become lines of the source: the PTX is written again and its line table read."""
         if not any(_ptxas.ptx_line(diagnostic.message) for diagnostic in diagnostics):
             return diagnostics
         ptx = scratch / "kernel.ptx"
         # nvcc has ptxas check the PTX and fails like the first time, with the file written all the same.
-        _process.run(ptx_command(step, ptx), scratch / "ptx.log", root, 120.0, {"TMPDIR": str(scratch)})
+        _process.compile_untrusted(
+            ptx_command(step, ptx), root, 120.0, variables(scratch), readable, scratch, scratch / "ptx.log")
         if not ptx.is_file():
             return diagnostics
         text = ptx.read_text(errors="replace")
@@ -142,18 +198,15 @@ class CudaBackend(CompilingBackend):
                 registers=report.registers, spill_bytes=report.spill_stores + report.spill_loads,
                 shared_bytes=report.shared_bytes, scratch_bytes=report.stack_bytes,
                 threads=(threads := bounds.get(report.name)),
-                occupancy=_occupancy.nvidia(_LIMITS[target.arch], report.registers, report.shared_bytes, threads)
+                occupancy=_occupancy.nvidia(_occupancy.BY_ARCH[target.arch], report.registers, report.shared_bytes,
+                                            threads)
                 if threads and report.entry else None,
             )
             for report in reports
         ))
 
     def telemetry(self, device: Device) -> dict[str, object]:
-        return _nvidia.telemetry(device)
-
-    def sass(self, binary: Binary) -> str:
-        """Disassembly of all kernels of a binary; raises ``BackendError`` with what to install if no tool is here."""
-        return sass(binary.path, self.compiler().path)
+        return {} if device.emulated else _nvidia.telemetry(device)
 
 
 def ptx_command(command: Sequence[str], out: Path) -> list[str]:
@@ -162,7 +215,7 @@ def ptx_command(command: Sequence[str], out: Path) -> list[str]:
     virtual = command[at].removeprefix(f"{_GENCODE}arch=").partition(",")[0]
     rest = [word for word in command[at:] if not word.startswith(_GENCODE)]
     words = [*command[:at], f"{_GENCODE}arch={virtual},code={virtual}", *rest]
-    words = [word for word in words if word != "-shared"]
+    words = [word for word in words if word not in ("-shared", "-cubin")]
     words[words.index("-o") + 1] = str(out)
     return [words[0], "-ptx", *words[1:]]
 
@@ -193,6 +246,12 @@ def find_nvcc() -> Tool:
         if rung == "NVCC":
             raise ToolchainMissing("nvcc", tried, "NVCC names a compiler that does not work; correct or unset it")
     raise ToolchainMissing("nvcc", tried, _HINT)
+
+
+def release(nvcc: Tool) -> int:
+    """The major number of an nvcc's CUDA release, which is its runtime library's."""
+    found = re.match(r"nvcc (\d+)", nvcc.version)
+    return int(found[1]) if found else _MIN_RELEASE[0]
 
 
 def newer_than_driver(nvcc: Tool, driver: tuple[int, int] | None) -> str:
@@ -248,38 +307,29 @@ def _wheel_folders() -> list[Path]:
     return sorted((home for folder in package_folder("nvidia") for home in folder.glob("cu[0-9]*")), reverse=True)
 
 
-def sass(library: Path, nvcc: Path) -> str:
-    """Machine code of all kernels in ``library``, by cuobjdump or else nvdisasm.
+def toolkits() -> list[Path]:
+    """Roots of all CUDA toolkits here, the one of ``find_nvcc`` first: it, the default one, the wheels'."""
+    try:
+        own = [find_nvcc().path.resolve().parent.parent]
+    except ToolchainMissing:
+        own = []
+    return list(dict.fromkeys([*own, DEFAULT_PREFIX, *_wheel_folders()]))
 
-    Raises ``BackendError`` if neither is found or neither can read the library.
+
+def tools(program: str) -> list[Path]:
+    """Every ``nvdisasm``, ``cuobjdump`` or ``ptxas`` here: of the toolkits, the triton wheel, PATH. One may be too old
+    for a file that another can read.
+
+    Raises ``ToolchainMissing`` if there is none.
     """
-    for program, arguments in (("cuobjdump", ["-sass"]), ("nvdisasm", ["-c"])):
-        path = disassembler(program, nvcc)
-        text = _dump(path, arguments, library) if path else None
-        if text is not None:
-            return text
-    raise BackendError("no disassembler: neither cuobjdump nor nvdisasm is in the CUDA toolkit, on PATH or in a wheel; "
-                       "pip install nvidia-cuda-cuobjdump nvidia-cuda-nvdisasm")
-
-
-def disassembler(program: str, nvcc: Path) -> Path | None:
-    """``program`` from PATH, beside ``nvcc``, from the default toolkit, the CUDA wheels or the triton wheel."""
-    homes = [nvcc.resolve().parent, DEFAULT_PREFIX / "bin", *(home / "bin" for home in _wheel_folders()),
+    homes = [*(home / "bin" for home in toolkits()),
              *(folder / "backends" / "nvidia" / "bin" for folder in package_folder("triton"))]
-    places = [which(program), *(home / program for home in homes)]
-    return next((place for place in places if place and place.is_file()), None)
-
-
-def _dump(program: Path, arguments: list[str], library: Path) -> str | None:
-    if program.name.startswith("cuobjdump"):
-        return _process.ask([str(program), *arguments, str(library)], timeout=120.0)
-    texts = []
-    for cubin in _ptxas.cubins(library.read_bytes()):
-        with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-            file.write(cubin)
-            file.flush()
-            texts.append(_process.ask([str(program), *arguments, file.name], timeout=120.0))
-    return "\n".join(text for text in texts if text) or None
+    places = [*(home / program for home in homes), *filter(None, [which(program)])]
+    found = list(dict.fromkeys(place.resolve() for place in places if place.is_file()))
+    if not found:
+        raise ToolchainMissing(program, [str(place) for place in places] or ["PATH"],
+                               f"install a CUDA toolkit, or pip install nvidia-cuda-{_PACKAGES.get(program, program)}")
+    return found
 
 
 BACKEND = CudaBackend()

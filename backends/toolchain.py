@@ -22,20 +22,10 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from backends import _diagnostics, _process
+from backends import _diagnostics, _prebuilt, _process
 from backends._cache import HINTS, Build, Cache, default_folder, write_json
-from backends.base import (
-    Backend,
-    BackendError,
-    Binary,
-    CompileError,
-    Device,
-    Diagnostic,
-    KernelUsage,
-    SourceError,
-    Target,
-    Usage,
-)
+from backends.base import Backend, Binary, Device, KernelUsage, Target, Usage
+from backends.errors import BackendError, CompileError, Diagnostic, SourceError
 from backends.source import KernelSource
 
 LIBRARY = "kernel.so"
@@ -100,9 +90,11 @@ class CompilingBackend(Backend):
         return list(plan.steps[plan.principal])
 
     def explain(
-        self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path
+        self, diagnostics: tuple[Diagnostic, ...], step: Sequence[str], root: Path, scratch: Path,
+        readable: Sequence[Path] = (),
     ) -> tuple[Diagnostic, ...]:
-        """The messages of ``step``, with what this backend can add to them; may write below ``scratch``."""
+        """The messages of ``step``, which needs the files ``readable``, with what this backend can add to them; may
+        write below ``scratch``."""
         return diagnostics
 
     def finish(self, build: Path, target: Target) -> None:
@@ -117,6 +109,8 @@ class CompilingBackend(Backend):
         if source.arches and target.arch not in source.arches:
             listed = ", ".join(source.arches)
             raise SourceError(source.path, 0, f"does not support {target.arch}; its arch line lists {listed}")
+        if _prebuilt.backends() and (found := _prebuilt.find(self.build_name(source, target, defines))) is not None:
+            return _binary(found.place, found.key, target, found.facts, cached=True)
         cache = Cache(cache_dir)
         for _ in range(3):
             key = self.key(source, target, defines)
@@ -129,6 +123,12 @@ class CompilingBackend(Backend):
                     cache.put(key, build.folder, facts)
                     return _binary(cache.place(key), key, target, facts, cached=False)
         raise BackendError(f"{source.path} or its headers kept changing while they were compiled; try again")
+
+    def build_name(
+        self, source: KernelSource, target: Target, defines: Mapping[str, str | int] | None = None
+    ) -> str:
+        """What a build is called whoever compiles it (``_prebuilt.name_of``). Raises ``SourceError``."""
+        return _prebuilt.name_of(self.name, target.arch, source.digest, source.resolve(defines))
 
     def key(self, source: KernelSource, target: Target, defines: Mapping[str, str | int] | None = None) -> str:
         """The content address: compilers, commands, environment, source and all headers it can include.
@@ -156,18 +156,20 @@ class CompilingBackend(Backend):
         name = _diagnostics.shorten(str(source.path), source.root)
         log, seconds = "", 0.0
         for step, shown in zip(plan.steps, lasting.steps, strict=True):
-            result = _run_step(step, build, scratch, source.root, timeout - seconds, shown)
+            result = _run_step(step, source, plan, build, timeout - seconds, shown)
             seconds += result.seconds
             log += result.output.replace(str(build.folder), str(place))
             if result.returncode is None:
                 diagnostics = _diagnostics.parse(log, source.root, name)
                 raise CompileError(f"{name}: not compiled after {timeout:.0f} s", diagnostics, log, shown)
             if result.returncode != 0:
-                diagnostics = self.explain(_diagnostics.parse(log, source.root, name), step, source.root, scratch)
+                diagnostics = self.explain(
+                    _diagnostics.parse(log, source.root, name), step, source.root, scratch, readable(source, plan))
                 raise CompileError(_refusal(name, diagnostics, log, result.returncode), diagnostics, log, shown)
         self.finish(build.folder, target)
         parsed = _diagnostics.parse(log, source.root, name)
-        diagnostics = self.explain(parsed, plan.steps[plan.principal], source.root, scratch)
+        diagnostics = self.explain(
+            parsed, plan.steps[plan.principal], source.root, scratch, readable(source, plan))
         usage = self.usage(log, build.folder / LIBRARY, target)
         _keep_only(build.folder, {LIBRARY, plan.code_object})
         (build.folder / LOG).write_text(log)
@@ -180,12 +182,26 @@ class CompilingBackend(Backend):
 
 
 def _run_step(
-    step: Sequence[str], build: Build, scratch: Path, root: Path, timeout: float, shown: Sequence[str]
+    step: Sequence[str], source: KernelSource, plan: Plan, build: Build, timeout: float, shown: Sequence[str]
 ) -> _process.Finished:
+    scratch = build.folder / "tmp"
     try:
-        return _process.run(step, scratch / "step.log", root, max(timeout, 0.1), {"TMPDIR": str(scratch)}, [build.lock])
+        return _process.compile_untrusted(
+            step, source.root, max(timeout, 0.1), variables(scratch), readable(source, plan), build.folder,
+            scratch / "step.log", [build.lock])
     except OSError as error:
         raise CompileError(f"{step[0]} cannot be started: {error.strerror}", (), "", shown) from error
+
+
+def variables(scratch: Path) -> dict[str, str]:
+    """What a compiler's environment must hold: the temporary folder, and all that changes what it does."""
+    return {**{name: os.environ[name] for name in ENVIRONMENT if name in os.environ}, "TMPDIR": str(scratch)}
+
+
+def readable(source: KernelSource, plan: Plan) -> list[Path]:
+    """The files and folders of ours that a compiler of ``source`` may read."""
+    _problem, *shared = source.include_dirs      # of a problem's folder, no more than its header
+    return [path for path in (source.path.parent, source.header, *shared, *plan.inputs) if path.exists()]
 
 
 def _refusal(name: str, diagnostics: Sequence[Diagnostic], log: str, returncode: int) -> str:

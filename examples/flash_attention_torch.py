@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A submission in plain torch: the shape of a `custom_kernel(data)` file, and slow enough to be beaten."""
+"""A submission in plain torch: shows the form of a `custom_kernel(data)` file. It is slow on purpose."""
 
 import torch
 

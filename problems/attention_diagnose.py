@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Mistakes that an attention kernel is likely to hold, as the values they would give: for flash_attention, mla_decode
-and their fp8 sisters.
+"""Likely mistakes of an attention kernel, as the values that they give: for flash_attention, mla_decode and their FP8
+variants.
 
-Beside the mutants, which a check has to refuse: which block of keys is missing, what the mask hides too much, what
-happened to the softmax. The judge's: staged on no runner.
+They add to the mutants, which a check must refuse: which block of keys is missing, what the mask hides by mistake, what
+is wrong in the softmax. Used by the judge only; never staged on a runner.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Hypothesis = tuple[str, str, tuple[Tensor | None, Tensor | None]]
 
 @dataclass(frozen=True)
 class Group:
-    """Rows ``here`` of a sample that share their keys: scores [r, s], not scaled, values [s, dv], ``visible`` [r]."""
+    """Rows ``here`` of a sample that share keys: scores [r, s], not scaled, values [s, dv], ``visible`` [r]."""
 
     here: Tensor
     scores: Tensor
@@ -64,7 +64,7 @@ def _pair(rows: Tensor, heads_per_group: int) -> Tensor:
 
 
 def plain(groups: Sequence[Group]) -> Answer:
-    """(o, lse) of the groups as they are, rows in the order of ``here``: for operands that are wrong themselves."""
+    """(o, lse) of the unchanged groups, rows in the order of ``here``: for operands that are wrong themselves."""
     return _over_all(groups, lambda each: _softmax(each.scores * each.scale, each.values, each.visible))
 
 
@@ -156,12 +156,12 @@ def _of_softmax(over_all: Callable[[Callable[[Group], Answer]], Answer]) -> Iter
 
 
 def _not_rescaled(each: Group, tile: int, both: bool) -> Answer:
-    """An online softmax that forgets to shrink what it has summed."""
+    """An online softmax that does not rescale its running sums."""
     scores = _masked(each)
     p, top, total = _weights(scores)
     padded = torch.nn.functional.pad(scores, (0, -scores.shape[1] % tile), value=-torch.inf)
     running = padded.reshape(len(scores), -1, tile).amax(2).cummax(1).values.repeat_interleave(tile, 1)
-    grown = (top - running[:, : scores.shape[1]]).clamp_max(300.0)       # a row that sees no key yet has -inf there
+    grown = (top - running[:, : scores.shape[1]]).clamp_max(300.0)       # a row that has seen no key yet has -inf
     weights = torch.where(p == 0, 0.0, p * grown.exp())
     below = weights.sum(1, keepdim=True) if both else total
     o = weights @ each.values / torch.where(below == 0, 1.0, below)
@@ -179,7 +179,7 @@ def _of_mask(over_all: Callable[[Callable[[Group], Answer]], Answer], causal: bo
         scores = each.scores.shape[1]
         more = (upto(scores) - each.visible[:, None]).clamp_min(0) * (-top).exp()
         o = p @ each.values
-        if counted:                            # their values count as well, where there are any
+        if counted:                            # their values count as well, if they have any
             hidden = (torch.arange(scores, device=p.device) >= each.visible[:, None]).to(p.dtype)
             o = o + (-top).exp() * (hidden @ each.values)
         total = total + more
@@ -223,7 +223,7 @@ class _Sums:
         return o / torch.where(total == 0, 1.0, total), (self.top + total.log()).squeeze(1)
 
     def changed(self, block: int, times: int) -> Answer:
-        """Block ``block`` counted ``times`` times more than once; a row that has none such stays as it is."""
+        """Block ``block`` counted ``times`` more times; a row without that block is unchanged."""
         if block >= self.o.shape[1]:
             return self.answer(self.o_until[:, -1], self.total_until[:, -1])
         return self.answer(self.o_until[:, -1] + times * self.o[:, block],
@@ -243,7 +243,7 @@ class _Sums:
 
 
 def _of_blocks(over_all: Callable[[Callable[[Group], Answer]], Answer], blocks: int) -> Iterator[Hypothesis]:
-    """Blocks of keys left out, counted twice, or the only ones."""
+    """Blocks of keys left out, counted twice, or used alone."""
     if blocks < 2:
         return
     known: dict[int, _Sums] = {}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from attention import steep_levels, steep_signs
 from utils import sample_positions
 
 TILE = 64                     # granularity of "the last tile" in samples
@@ -16,6 +17,7 @@ TILE = 64                     # granularity of "the last tile" in samples
 
 def random_operands(
     batch: int, sq: int, sk: int, hq: int, hk: int, dim: int, dtype: torch.dtype, rng: torch.Generator,
+    levels: tuple[float, ...] = (),
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(q, k, v), standard normal from ``rng``, on its device.
 
@@ -23,14 +25,29 @@ def random_operands(
     e-fold weights) while a long row still spreads over thousands of keys, so that power draw is that of real runs. A
     random sixteenth of the query rows is four times larger: sharp rows, which rescale an online softmax again and
     again.
+
+    ``levels``: scores are steep as ``attention.steep_levels`` says, each with the sign of its query
+    (``attention.steep_signs``). A number is added to all columns of q, and one to all of k, whose normals add up to 0
+    in every row, so that scores of one level keep their differences.
     """
     def normal(length: int, heads: int) -> Tensor:
         return torch.randn(batch, length, heads, dim, generator=rng, device=rng.device)
 
     q = normal(sq, hq)
     sharp = torch.rand(batch, sq, hq, 1, generator=rng, device=rng.device) < 1 / 16
-    q = torch.where(sharp, 4 * q, q).to(dtype)
-    return q, normal(sk, hk).to(dtype), normal(sk, hk).to(dtype)
+    q = torch.where(sharp, 4 * q, q)
+    k, v = normal(sk, hk), normal(sk, hk)
+    if levels:
+        size = (max(levels) * dim**-0.5) ** 0.5
+        q = q + size * steep_signs(q, rng)
+        k = k - k.mean(-1, keepdim=True) + _of_keys(batch, hk, steep_levels(sk, rng.device, levels)) / (size * dim**0.5)
+    return q.to(dtype), k.to(dtype), v.to(dtype)
+
+
+def _of_keys(batch: int, heads: int, levels: Tensor) -> Tensor:
+    """[batch, keys, heads, 1] from [2, keys]."""
+    which = (torch.arange(batch)[:, None] + torch.arange(heads)) % 2
+    return levels[which.to(levels.device)].transpose(1, 2).unsqueeze(-1)
 
 
 def visible_keys(rows: Tensor, sq: int, sk: int, causal: bool) -> Tensor:

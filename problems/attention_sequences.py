@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Batches of sequences of different lengths, packed one behind the other: how long they are, what a kernel must read.
+"""Batches of packed sequences of different lengths: their lengths, and what a kernel must read.
 
-Imports torch only, as it is staged on a runner.
+Imports torch only, because a runner stages it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from itertools import accumulate, pairwise
 import torch
 from torch import Tensor
 
-# (queries, keys) of sequences that a scheduler or a mask may trip over: none of either, one, around the sizes of tiles.
+# (queries, keys) of sequences that break schedulers or masks: none of either, one, and sizes near those of tiles.
 EDGES = (
     (0, 5), (5, 0), (1, 67), (67, 1), (0, 0), (1, 1), (63, 65), (65, 63), (17, 129), (129, 17), (64, 64), (2, 200),
     (127, 3), (128, 128),
@@ -24,7 +24,7 @@ def sequence_lengths(batch: int, tq: int, tk: int, lens: str) -> list[tuple[int,
 
     ``uniform``: equal ones. ``tail``: the r-th longest has 1/r of the longest's queries and keys. ``decode``: as many
     queries each, keys as in ``tail``. ``mixed``: as many of ``EDGES`` as the totals have room for, the others equal.
-    A function of the case alone, so that the work of a case can be counted without its data.
+    Depends on the case only, so that the work of a case can be counted without its data.
     """
     if lens == "uniform":
         return list(zip(_shares(tq, [1.0] * batch), _shares(tk, [1.0] * batch), strict=True))
@@ -45,7 +45,7 @@ def sequence_lengths(batch: int, tq: int, tk: int, lens: str) -> list[tuple[int,
 
 
 def _shares(total: int, weights: list[float]) -> list[int]:
-    """``total`` in whole parts as close to ``weights`` as they can be; they add up to it."""
+    """``total`` in whole parts, as close to ``weights`` as possible; the parts add up to it."""
     sums = list(accumulate(weights))
     ends = [0, *(round(total * part / sums[-1]) for part in sums)]
     return [after - before for before, after in pairwise(ends)]

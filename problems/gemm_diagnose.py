@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Mistakes that a block-scaled fp8 product is likely to hold, as the values they would give: for fp8_gemm, amd_fp8_mm.
+"""Likely mistakes of a block-scaled fp8 product, as the values that they give: for fp8_gemm and amd_fp8_mm.
 
-Beside the mutants, which a check has to refuse, these are many and exact: which K block is missing, which scale read.
-The judge's: staged on no runner.
+They add to the mutants, which a check must refuse, and are exact: which K block is missing, which scale is read.
+Used by the judge only; never staged on a runner.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _slabs(a: Tensor, b: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
 
 
 def _other_order(scale: Tensor) -> Tensor:
-    """What a kernel sees that takes a row-major matrix for a column-major one, or the reverse."""
+    """The matrix as a kernel sees it that reads row-major data as column-major, or the reverse."""
     rows, blocks = scale.shape
     if scale.stride(0) == 1 and rows > 1:
         return scale.t().contiguous().flatten().view(rows, blocks)
@@ -112,7 +112,7 @@ def _other_order(scale: Tensor) -> Tensor:
 
 
 def _spread(positions: Tensor, count: int) -> Tensor:
-    """Up to ``count`` of the positions, evenly."""
+    """Up to ``count`` of the positions, evenly spaced."""
     if not len(positions):
         return positions
     return positions[torch.linspace(0, len(positions) - 1, min(count, len(positions))).long()]

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from attention import at_once, decode_lengths
+from attention import at_once, decode_lengths, steep_levels, without_maximum
 from utils import Expectation, Mutant, generator, sample_positions
 
 PAGE = 64                     # tokens of a page
@@ -30,6 +30,7 @@ Rows = Callable[[Tensor, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor, T
 
 def paged_batch(
     *, batch: int, sq: int, hq: int, sk: int, lens: str, seed: int, place: torch.device, levels: bool = False,
+    steep: int = 0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """(q, kv_cache bf16, block_table, seqlens) as mla_decode's ``task.input_t`` says; deterministic in ``seed``.
 
@@ -41,6 +42,10 @@ def paged_batch(
     mask shows; the others are at random. Pages are a random permutation of the cache, of which page 0 has no owner, so
     that pages read in order are never the right ones; slots beyond a length and pages without an owner hold NaN; table
     entries beyond a request's pages are random block numbers.
+
+    With ``steep`` scores rise and fall along the tokens beyond the range of fp32's exponentials, as
+    ``attention.steep_levels`` says: every 8 heads of a query have 1, 0 or -1 added to all columns, and the rotary
+    columns of a token a number of its own. (8 rows are whole windows of what the judge's chain draws anew.)
     """
     rng = generator(seed, place)
     lengths = torch.tensor(decode_lengths(batch, sk, lens))
@@ -72,6 +77,16 @@ def paged_batch(
 
     seqlens = lengths.to(device=place, dtype=torch.int32)
     _plant_needles(q, kv_cache, block_table, seqlens, rng)
+    if steep:
+        groups = torch.arange(batch * sq * hq // 8, device=place) + torch.randint(0, 3, (), generator=rng, device=place)
+        signs = (groups % 3 - 1).view(batch, sq, -1, 1).repeat_interleave(8, 2)
+        q = (q.float() + signs).to(torch.bfloat16)
+        token = torch.arange(block_table.shape[1] * PAGE, device=place)
+        added = steep_levels(len(token), place) / ((WIDTH - LATENT) * SOFTMAX_SCALE)
+        for request, length in enumerate(lengths.tolist()):
+            at = token[:length]
+            slots = block_table[request, at // PAGE].long(), at % PAGE, 0, slice(LATENT, None)
+            kv_cache[slots] = (kv_cache[slots].float() + added[request % 2, :length, None]).to(torch.bfloat16)
     return q, kv_cache, block_table, seqlens
 
 
@@ -101,7 +116,7 @@ def expected_rows(
     data: Any, sample: int | None, seed: int, index: tuple[Tensor, ...] | None, tokens_in: Callable[[Tensor], Tensor],
     rows_of: Rows,
 ) -> tuple[Expectation, ...]:
-    """What (o, lse) must be: two Expectations. ``tokens_in`` makes tokens [..., 576] of rows of the cache [..., width].
+    """The expected (o, lse): two Expectations. ``tokens_in`` makes tokens [..., 576] of rows of the cache [..., width].
 
     ``sample`` limits both to about that many rows (request, query, head), chosen by ``seed``; ``index`` asks for
     exactly the rows of an o-Expectation's index instead.
@@ -192,12 +207,12 @@ def _rows_of_requests(data: Any, which: Tensor, longest: int) -> Tensor:
 # ---- wrong answers --------------------------------------------------------------------------------------------------
 
 def _queries(function: Callable[[Tensor], Tensor]) -> Callable[[Case, Any], Any]:
-    """Lift a change of q to one of the data."""
+    """Turn a change of q into a change of the data."""
     return lambda case, data: (function(data[0]), *data[1:])
 
 
 def _lengths(function: Callable[[Case, Tensor], Tensor]) -> Callable[[Case, Any], Any]:
-    """Lift a change of the lengths to one of the data."""
+    """Turn a change of the lengths into a change of the data."""
     return lambda case, data: (*data[:3], function(case, data[3]), *data[4:])
 
 
@@ -266,6 +281,10 @@ def _finite_lse(case: Case, data: Any, outputs: Outputs) -> Outputs:
     return outputs[0], outputs[1].clamp_min(-1e30)
 
 
+def _without_maximum(case: Case, data: Any, outputs: Outputs) -> Outputs:
+    return without_maximum(*outputs)
+
+
 MUTANTS: dict[str, Mutant] = {
     "zeros": Mutant("o and lse are zero", transform_outputs=_zeros),
     "input_copied": Mutant("o is the scaled latent part of q, lse zero: no cache read", transform_outputs=_copied),
@@ -291,6 +310,9 @@ MUTANTS: dict[str, Mutant] = {
                                        applies=lambda case: case["batch"] > 1),
     "last_heads_not_computed": Mutant("the last 8 heads left at zero", transform_outputs=_last_heads),
     "last_columns_not_computed": Mutant("the last 64 value columns left at zero", transform_outputs=_last_columns),
+    "max_not_subtracted": Mutant(
+        "exponentials in fp32 of scores, no maximum subtracted", transform_outputs=_without_maximum,
+        applies=lambda case: bool(case.get("steep"))),
     "lse_base_2": Mutant("lse in base 2", transform_outputs=_binary_lse),
     "lse_finite": Mutant(
         "queries without a token get a finite lse", transform_outputs=_finite_lse,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What may have gone wrong in decoding over a paged latent cache, for mla_decode and mla_decode_fp8.
+"""Likely mistakes in decoding over a paged latent cache, for mla_decode and mla_decode_fp8.
 
-The judge's: staged on no runner.
+Used by the judge only; never staged on a runner.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 # SPDX-License-Identifier: MIT
 """What all problems share: expectations, how an output is compared with one, and how inputs are drawn.
 
-A reference does not return "the answer" but an ``Expectation``: values in high precision and, element by element, the
-largest difference an honest kernel may show. A cheat has to get under that bound in every element, so bounds follow
-from a rounding analysis (given where they are computed) and never from a mean, a cosine or a share of the elements.
+A reference returns an ``Expectation``: values in high precision and, for each element, the largest difference that an
+honest kernel may show. Bounds follow from a rounding analysis (given where they are computed), never from a mean, a
+cosine or a share of the elements. So a cheat must stay within the bound in every element.
 
 Staged beside ``reference.py`` on a runner, so it imports nothing but torch.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+SHOWN = 10                    # wrong elements that a mismatch lists
+# How torch keeps the state of its CPU generator (mt19937): 24 bytes, then 624 words of 32 bits in 64.
+_FIRST, _WORDS = 24, 624
 CHUNK = 1 << 24               # elements of one fp64 temporary (128 MiB); a handful live at a time
 
 
@@ -24,11 +28,15 @@ CHUNK = 1 << 24               # elements of one fp64 temporary (128 MiB); a hand
 
 @dataclass(frozen=True)
 class Mismatch:
-    """Why an output was refused. ``kind`` is "shape", "dtype" or "numerical"; ``wrong`` counts elements."""
+    """Why an output was refused. ``kind`` is "shape", "dtype" or "numerical"; ``wrong`` counts elements.
+
+    ``elements`` holds the first of them, each as (index, got, expected, bound).
+    """
 
     kind: str
     message: str
     wrong: int = 0
+    elements: tuple[tuple[tuple[int, ...], float, float, float], ...] = ()
 
     def __str__(self) -> str:
         return self.message
@@ -52,7 +60,7 @@ class Expectation:
 
     @property
     def is_grid(self) -> bool:
-        """Whether ``values`` is the whole output or rows crossed with columns of it (and not a list of rows)."""
+        """Whether ``values`` is the whole output, or rows crossed with columns of it (not a list of rows)."""
         return self.index is None or self.index[0].ndim > 1
 
     def rounded(self, out: Tensor | None = None) -> Tensor:
@@ -75,9 +83,9 @@ class Expectation:
 def examine(expectation: Expectation, output: Any) -> tuple[float, Mismatch | None]:
     """Compare ``output`` with ``expectation``: (largest difference as a share of its bound, what is wrong or None).
 
-    In this order: shape, dtype, the same NaN and infinities, then ``|difference| <= bound`` for every element. Written
-    so that NaN compares as wrong. Raises ``ValueError`` if the expectation itself is not usable (NaN, or a bound that
-    is not finite): a broken reference must not pass anything.
+    In this order: shape, dtype, the same NaN and infinities, then ``|difference| <= bound`` for every element. NaN
+    compares as wrong. Raises ``ValueError`` if the expectation itself is not usable (NaN, or a bound that
+    is not finite), because a broken reference must not pass anything.
     """
     name = expectation.name
     if not isinstance(output, Tensor):
@@ -124,13 +132,13 @@ def _largest_share(g: Tensor, e: Tensor, b: Tensor) -> float | None:
 
 
 class _Report:
-    """Collects what ``examine`` says about wrong elements over the chunks."""
+    """Collects the wrong elements that ``examine`` finds in the chunks."""
 
     def __init__(self, expectation: Expectation):
         self.expectation = expectation
         self.largest = 0.0
         self.wrong = 0
-        self.first: tuple[tuple[int, ...], float, float, float] | None = None
+        self.elements: list[tuple[tuple[int, ...], float, float, float]] = []
         self.worst: tuple[tuple[int, ...], float, float, float] | None = None
         self.low: list[int] = []
         self.high: list[int] = []
@@ -149,8 +157,9 @@ class _Report:
 
         bad = ~good
         self.wrong += int(bad.sum())
-        if self.first is None:
-            self.first = entry(int(bad.flatten().to(torch.uint8).argmax()))
+        if len(self.elements) < SHOWN:
+            found = bad.flatten().nonzero().flatten()[: SHOWN - len(self.elements)]
+            self.elements += [entry(int(flat)) for flat in found]
         share = torch.where(good, 0.0, share.clamp_min(1.0))
         if self.worst is None or largest > self.largest:
             self.worst = entry(int(share.flatten().argmax()))
@@ -165,7 +174,7 @@ class _Report:
             self.low[dim], self.high[dim] = min(self.low[dim], low), max(self.high[dim], high)
 
     def mismatch(self) -> Mismatch | None:
-        if not self.wrong or self.first is None or self.worst is None:
+        if not self.wrong or self.worst is None:
             return None
         total = self.expectation.values.numel()
         sampled = "" if self.expectation.index is None else " sampled"
@@ -175,16 +184,16 @@ class _Report:
             return f"{what} {list(where)}: got {got:.7g}, expected {wanted:.7g} ± {bound:.3g}"
 
         message = (f"{self.expectation.name}: {self.wrong} of {total}{sampled} elements are wrong; "
-                   f"{text('first', self.first)}; {text('worst', self.worst)}")
+                   f"{text('first', self.elements[0])}; {text('worst', self.worst)}")
         if self.expectation.is_grid:
             low, high = self.expectation.locate(self.low), self.expectation.locate(self.high)
             box = ", ".join(f"{a}..{b}" for a, b in zip(low, high, strict=True))
             message += f"; all lie within [{box}]"
-        return Mismatch("numerical", message, self.wrong)
+        return Mismatch("numerical", message, self.wrong, tuple(self.elements))
 
 
 def compare(expectation: Expectation, output: Any) -> Mismatch | None:
-    """None if ``output`` is what ``expectation`` allows, else what is wrong with it. See ``examine``."""
+    """None if ``expectation`` allows ``output``, else what is wrong with it. See ``examine``."""
     return examine(expectation, output)[1]
 
 
@@ -242,7 +251,8 @@ def reference_dtype(device: torch.device) -> torch.dtype:
     with y > 0, such as the L4: minutes per check otherwise) and whose fp32 products are really fp32.
 
     fp32 errs by a few 2^-24 of the sum of magnitudes. Every bound is at least 2^-12 of it, or of an absolute size (a
-    log-sum-exp, 2^-10) that fp32 reaches within 1e-5; where a bound is 0 the value is 0 in any precision.
+    log-sum-exp, 2^-10) that fp32 reaches within 1e-5; where a bound is 0 the value is 0 in any precision. Steep scores,
+    of 250 and more, cost up to a fifth of a bound.
     """
     if device.type == "cuda" and torch.version.hip is None and torch.get_float32_matmul_precision() == "highest":
         return torch.float32 if torch.cuda.get_device_capability(device)[1] else torch.float64
@@ -250,8 +260,19 @@ def reference_dtype(device: torch.device) -> torch.dtype:
 
 
 def generator(seed: int, device: torch.device) -> torch.Generator:
-    """A random generator of its own on ``device``: the global one is neither read nor advanced."""
-    return torch.Generator(device=device).manual_seed(seed)
+    """A separate random generator on ``device``: the global one is neither read nor advanced.
+
+    A CPU's generator takes 32 bits of a seed. Of a longer one (below 2^63) all its words are drawn by a hash, so that
+    nobody finds the seed by trying all of them against a few values.
+    """
+    rng = torch.Generator(device=device).manual_seed(seed)
+    if rng.device.type == "cpu" and seed >> 32:
+        words = hashlib.shake_256(seed.to_bytes(8, "big")).digest(4 * _WORDS)
+        state = rng.get_state()
+        state[_FIRST : _FIRST + 8 * _WORDS].view(torch.int64).copy_(
+            torch.frombuffer(bytearray(words), dtype=torch.uint32))
+        rng.set_state(state)
+    return rng
 
 
 def sample_positions(total: int, count: int, tile: int, rng: torch.Generator) -> Tensor:

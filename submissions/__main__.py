@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""``python -m submissions pack | lint | eval``. Exit codes: ``scoring.model.ExitCode``."""
+"""``python -m submissions pack | lint | eval``. Exit codes: ``scoring.record.ExitCode``."""
 
 from __future__ import annotations
 
@@ -13,18 +13,17 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from scoring.cli import Parser
-from scoring.model import ExitCode
-from scoring.signals import Terminated, ending
+from backends._home import HOME, INSTALLED
+from scoring.cli import Parser, Terminated, ending
+from scoring.record import ExitCode
 
 if TYPE_CHECKING:
     from backends.source import KernelSource
 
-ROOT = Path(__file__).resolve().parents[1]
 
 
 class UsageError(Exception):
-    """The command line asks for something that is not there; the message says what is."""
+    """The command line names something that does not exist; the message says what does."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -38,7 +37,7 @@ def _run(options: argparse.Namespace) -> int:
         code = int(options.run(options))
         sys.stdout.flush()
         return code
-    except BrokenPipeError:        # the reader, `head` say, has seen enough
+    except BrokenPipeError:        # the reader, such as `head`, has closed the pipe
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return ExitCode.OK
     except (UsageError, OSError) as error:
@@ -70,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     pack.add_argument("-D", "--define", action="append", default=[], metavar="NAME=VALUE", help="a tunable's value")
     pack.add_argument("-o", "--output", metavar="FILE",
                       help="default: submissions/<leaderboard>/<gpu>/submission.py; - is standard output")
-    pack.add_argument("--root", type=Path, default=ROOT, help=argparse.SUPPRESS)
+    pack.add_argument("--root", type=Path, default=HOME, help=argparse.SUPPRESS)
     pack.set_defaults(run=_pack)
 
     lint = commands.add_parser("lint", help="say what a server would refuse a file for",
@@ -78,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     lint.add_argument("file", type=Path, help="a submission.py")
     lint.add_argument("--leaderboard", metavar="NAME", help="as on popcorn-cli's command line")
     lint.add_argument("--gpu", nargs="+", default=[], metavar="LABEL", help="as on popcorn-cli's command line")
+    lint.add_argument("--task", type=Path, metavar="FOLDER", help="the problem folder: which functions it calls")
     lint.add_argument("--json", action="store_true", help="a JSON list instead of lines")
     lint.set_defaults(run=_lint)
 
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    """A time; raises what argparse turns into a usage error."""
+    """A time limit in seconds; raises what argparse turns into a usage error."""
     try:
         seconds = float(text)
     except ValueError:
@@ -107,7 +107,7 @@ def _seconds(text: str) -> float:
 
 
 def _pack(options: argparse.Namespace) -> int:
-    from backends.base import BackendError
+    from backends.errors import BackendError
     from backends.source import parse_define
     from submissions import lint, pack
 
@@ -123,7 +123,8 @@ def _pack(options: argparse.Namespace) -> int:
         sys.stdout.write(packed.text)
         path = Path("submission.py")
     else:
-        default = ROOT / "submissions" / packed.leaderboard / "-".join(packed.gpus) / "submission.py"
+        folder = Path.cwd() if INSTALLED else HOME
+        default = folder / "submissions" / packed.leaderboard / "-".join(packed.gpus) / "submission.py"
         path = Path(options.output) if options.output else default
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(packed.text, encoding="utf-8")
@@ -137,22 +138,21 @@ def _pack(options: argparse.Namespace) -> int:
 
 
 def _kernel(name: str, root: Path, gpus: Sequence[str]) -> KernelSource:
-    """The kernel file called ``name``: a path, or a name that fits one file (of the language the GPUs need)."""
-    from backends.source import LANGUAGES, KernelSource, kernels
-    from scoring import popcorn
+    """The kernel file ``name``: a path, or a name that matches one file (of the language that the GPUs need)."""
+    import backends
+    from backends.source import KernelSource, kernels
 
     path = Path(name)
-    if path.suffix in LANGUAGES.values() and path.is_file():
-        return KernelSource.read(path, root)
+    suffixes, known_gpus = backends.suffixes().values(), backends.labels()
+    if path.suffix in suffixes and path.is_file():
+        return KernelSource.read(path, _root_of(path, root))
     files = {f"{file.parent.parent.name}/{file.parent.name}/{file.stem}": file for file in kernels(root)}
-    wanted = name.removesuffix(path.suffix) if path.suffix in LANGUAGES.values() else name
+    wanted = name.removesuffix(path.suffix) if path.suffix in suffixes else name
     fits = {known: file for known, file in files.items() if known == wanted or known.partition("/")[2] == wanted}
-    backends = {popcorn.GPUS[gpu].backend for gpu in gpus if gpu in popcorn.GPUS}
-    if len(fits) > 1 and backends:
-        from submissions.pack import backend_of
-
+    owners = {known_gpus[gpu].backend for gpu in gpus if gpu in known_gpus}
+    if len(fits) > 1 and owners:
         fits = {known: file for known, file in fits.items()
-                if backend_of(known.partition("/")[0]).name in backends}
+                if backends.of_language(known.partition("/")[0]).name in owners}
     if len(fits) == 1:
         return KernelSource.read(next(iter(fits.values())), root)
     if fits:
@@ -162,15 +162,22 @@ def _kernel(name: str, root: Path, gpus: Sequence[str]) -> KernelSource:
     raise UsageError(f"no kernel {name!r}; {there}")
 
 
+def _root_of(path: Path, root: Path) -> Path:
+    """The folder above the ``kernels`` that a kernel file lies in, if that has problems of its own; else ``root``."""
+    homes = (folder.parent for folder in path.absolute().parents if folder.name == "kernels")
+    return next((home for home in homes if (home / "problems").is_dir()), root)
+
+
 def _boards() -> dict[str, Sequence[str]]:
-    """GPUs by leaderboard: the public ones, and those that the competitions of the settings name."""
-    from scoring import config, popcorn
+    """GPUs by leaderboard: of the public ones, and of the competitions in the settings."""
+    from scoring.config.load import ConfigError, load_config
+    from scoring.popcorn.labels import LEADERBOARDS
 
     try:
-        competitions = config.load().settings.competitions
-    except config.ConfigError as error:
+        competitions = load_config().settings.competitions
+    except ConfigError as error:
         raise UsageError(str(error)) from error
-    return {**popcorn.LEADERBOARDS, **{entry.leaderboard: entry.gpus for entry in competitions if entry.gpus}}
+    return {**LEADERBOARDS, **{entry.leaderboard: entry.gpus for entry in competitions if entry.gpus}}
 
 
 def _lint(options: argparse.Namespace) -> int:
@@ -178,8 +185,9 @@ def _lint(options: argparse.Namespace) -> int:
 
     if not options.file.is_file():
         raise UsageError(f"{options.file} is not a file")
+    functions = _functions(_folder(options.task)) if options.task is not None else ()
     findings = lint.lint(
-        options.file.read_bytes(), str(options.file), options.leaderboard, options.gpu, _boards())
+        options.file.read_bytes(), str(options.file), options.leaderboard, options.gpu, _boards(), functions)
     if options.json:
         print(lint.to_json(findings))
     else:
@@ -190,24 +198,46 @@ def _lint(options: argparse.Namespace) -> int:
     return lint.exit_code(findings)
 
 
-def _eval(options: argparse.Namespace) -> int:
-    from scoring import popcorn
-    from submissions import stage
-
-    folder: Path = options.problem
-    if not (folder / "task.yml").is_file() and (ROOT / "problems" / folder / "task.yml").is_file():
-        folder = ROOT / "problems" / folder
+def _folder(folder: Path) -> Path:
+    """A folder with a task.yml, given as such or as the name of one below problems/. Raises ``UsageError``."""
+    if not (folder / "task.yml").is_file() and (HOME / "problems" / folder / "task.yml").is_file():
+        folder = HOME / "problems" / folder
     if not (folder / "task.yml").is_file() and folder.suffix != ".yml":
         raise UsageError(f"no problem {str(folder)!r}: that is neither a folder with a task.yml in it nor one of "
-                         f"{', '.join(sorted(path.parent.name for path in (ROOT / 'problems').glob('*/task.yml')))}")
+                         f"{', '.join(sorted(path.parent.name for path in (HOME / 'problems').glob('*/task.yml')))}")
+    return folder
+
+
+def _functions(folder: Path) -> tuple[str, ...]:
+    """What a task calls in a submission. Raises ``UsageError`` for a folder that cannot be read."""
+    from scoring.entry_points import names_of
+    from scoring.popcorn.task import TaskError, load_task
+
+    try:
+        task = load_task(folder)
+        sources = {file.name: task.path.parent / file.source for file in task.files}
+        reference = sources.get("reference.py", task.path.parent / "reference.py")
+        evaluator = sources.get(task.main)
+        text = evaluator.read_text(encoding="utf-8") if evaluator is not None and evaluator.is_file() else ""
+        return names_of(reference.read_text(encoding="utf-8"), text)
+    except (TaskError, SyntaxError, ValueError) as error:
+        raise UsageError(f"{folder}: {error}") from error
+
+
+def _eval(options: argparse.Namespace) -> int:
+    from scoring.popcorn.directives import not_text
+    from scoring.popcorn.task import TaskError, load_task
+    from submissions import stage
+
+    folder = _folder(options.problem)
     if not options.submission.is_file():
         raise UsageError(f"{options.submission} is not a file")
-    if wrong := popcorn.not_text(options.submission.read_bytes()):
+    if wrong := not_text(options.submission.read_bytes()):
         raise UsageError(f"{options.submission}:{wrong[0]}: {wrong[1]}")
     try:
         outcomes = stage.evaluate(folder, options.submission, options.mode, options.seed, options.timeout, options.ours)
-        ranking = popcorn.load_task(folder).ranking_by
-    except (stage.StageError, popcorn.TaskError) as error:
+        ranking = load_task(folder).ranking_by
+    except (stage.StageError, TaskError) as error:
         print(f"error: {error}", file=sys.stderr)
         return ExitCode.USAGE
     for outcome in outcomes:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Preprocessor conditions, decided as far as the packer knows the macros, and left in place where it does not.
+"""Preprocessor conditions: decided if the packer knows the macros, otherwise left in place.
 
 Three-valued: a condition is True, False, or None when it depends on something only the compiler knows. Pure.
 """
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 Known = Mapping[str, bool]
 
 _TOKEN = re.compile(r"\s*(&&|\|\||!(?!=)|[()]|[A-Za-z_]\w*|[0-9]+)", re.ASCII)
-_MAX_TOKENS = 500     # far more than anybody writes, far less than what recursion could not take
+_MAX_TOKENS = 500     # more than anyone writes, less than the recursion limit
 
 
 def evaluate(condition: str, known: Known) -> bool | None:
@@ -31,13 +31,13 @@ def evaluate(condition: str, known: Known) -> bool | None:
     parser = _Parser(tokens, known)
     try:
         value = parser.disjunction()
-    except IndexError:     # ends too early: the compiler will say so
+    except IndexError:     # the text ends too early; the compiler reports it
         return None
     return value if parser.position == len(tokens) and not parser.strange else None
 
 
 class _Parser:
-    """Recursive descent; ``strange`` is set where the text is no condition, and the compiler is left to complain."""
+    """Recursive descent. ``strange`` is set if the text is not a condition; the compiler then reports it."""
 
     def __init__(self, tokens: list[str], known: Known):
         self.tokens = tokens
@@ -90,14 +90,14 @@ class _Parser:
 class _Group:
     """One ``#if … #endif``. ``written``: some of its directives are kept; ``done``: no later branch can be taken."""
 
-    live: bool           # the surrounding text is kept
-    active: bool         # so is the current branch
+    live: bool           # whether the surrounding text is kept
+    active: bool         # whether the current branch is kept
     written: bool
     done: bool
 
 
 class Conditionals:
-    """Follows the ``#if`` lines of one file and says which text stays."""
+    """Follows the ``#if`` lines of one file and decides which text stays."""
 
     def __init__(self, known: Known):
         self.known = known
@@ -110,7 +110,7 @@ class Conditionals:
 
     @property
     def undecided(self) -> bool:
-        """Whether only the compiler knows if text here counts."""
+        """Whether only the compiler can decide if the text here is active."""
         return any(group.written and group.active for group in self.groups)
 
     def directive(self, word: str, rest: str) -> str | None:

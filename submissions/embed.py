@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Take functions out of a Python file, with everything of that file they need, as text. Pure.
+"""Extracts functions of a Python file as text, with everything in that file that they need. Pure.
 
-So the packed file builds its arguments with the very lines of ``problems/<p>/binding.py`` that the scorer uses.
+So a packed file builds its arguments with the same lines of ``problems/<p>/binding.py`` as the scorer.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _ALLOWED = {"torch"}     # besides the standard library: what every leaderboard 
 
 
 class EmbedError(ValueError):
-    """A function that cannot stand on its own outside its file."""
+    """A function that cannot be used outside its file."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ def embed(text: str, path: Path, wanted: Sequence[str]) -> Embedded:
 
 
 def _gap(before: ast.stmt | None, node: ast.stmt) -> str:
-    """Blank lines as PEP 8 has them."""
+    """Blank lines as PEP 8 asks for."""
     if before is None:
         return ""
     functions = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -72,7 +72,7 @@ def _gap(before: ast.stmt | None, node: ast.stmt) -> str:
 
 
 def _names(node: ast.stmt) -> list[str]:
-    """The names a top-level statement defines."""
+    """The names that a top-level statement defines."""
     match node:
         case ast.FunctionDef() | ast.ClassDef() | ast.AsyncFunctionDef():
             return [node.name]

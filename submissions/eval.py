@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""A GPU MODE style evaluator, staged into problem folders as ``eval.py``: torch and the standard library only.
+"""An evaluator in GPU MODE's style, staged into problem folders as ``eval.py``. Torch and the standard library only.
 
     eval.py test|benchmark|leaderboard|profile CASEFILE        with POPCORN_FD, and POPCORN_SEED where there is a secret
 
-Two processes. The parent speaks to the runner and imports the standard library alone. It starts itself again as a child
-that imports ``reference`` and ``submission``, makes inputs, calls, checks and times, and reports in JSON lines (nothing
-is unpickled). A crash or a device error in there becomes a failed case here, and the child ends when its parent does.
-Who shares a process with the submission can be lied to; ``python -m scoring`` has the judge that cannot.
+It has two processes. The parent talks to the runner and imports the standard library only. It starts itself again as a
+child that imports ``reference`` and ``submission``, makes inputs, calls, checks and times, and reports in JSON lines
+(nothing is unpickled). A crash or a device error in the child is a failed case in the parent. The child ends with its
+parent. A submission can deceive any code in its process; the judge of ``python -m scoring`` is in another process.
 
 Exit codes: 0 all passed, 2 usage, 110 the GPU's API failed, 111 no POPCORN_FD, 112 something failed, 113 bad cases.
 """
@@ -43,7 +43,8 @@ MAX_TOTAL_NS = {"benchmark": 10e9, "leaderboard": 30e9}
 WARM_UP_SECONDS = 0.2
 CLEAR_BYTES = {"cuda": 256 << 20, "hip": 512 << 20}   # above every last-level cache: 60 MB on an H200, 256 MiB on MI300
 TEXT_LIMIT = 4000                           # characters of one message
-CASE_BYTES = 400                            # at most, of the result lines of a case without its spec and message
+LINE_LIMIT = 500                            # and of one line of it: a longer one would hide the others
+CASE_BYTES = 400                            # upper limit of a case's result lines, without its spec and message
 PAGE = 4096                                 # a write that does not fit the pipe's last page starts a new one
 
 PART = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*):\s*([A-Za-z_][A-Za-z0-9_]*|[+-]?[0-9]+)\s*")
@@ -79,7 +80,7 @@ def read_cases(path: str) -> list[tuple[str, dict[str, Any]]]:
 
 
 def secret_seed(case: dict[str, Any], secret: str | None) -> dict[str, Any]:
-    """``case`` with its seed paired (Cantor) with the secret one; unchanged where there is none."""
+    """``case`` with its seed paired (Cantor) with the secret one; unchanged if there is no secret."""
     if secret is None or not isinstance(case.get("seed"), int):
         return case
     total = case["seed"] + int(secret)
@@ -89,8 +90,8 @@ def secret_seed(case: dict[str, Any], secret: str | None) -> dict[str, Any]:
 class Report:
     """Result lines on POPCORN_FD, each flushed, and the verdict per case.
 
-    A runner may read the pipe only after the exit, so the pipe is made large and never filled: messages are cut when it
-    would be.
+    A runner may read the pipe only after the exit, so the pipe is made large and never filled: messages that would fill
+    it are cut.
     """
 
     def __init__(self, fd: int):
@@ -124,7 +125,7 @@ class Report:
         self.entry(key, text)
 
     def case(self, message: dict[str, Any]) -> None:
-        """What the child says about one case. Raises ``ValueError``, ``KeyError`` or ``TypeError`` for nonsense."""
+        """The child's message about a case. Raises ``ValueError``, ``KeyError`` or ``TypeError`` if it is malformed."""
         index = message["index"]
         if not isinstance(index, int) or not 0 <= index < len(self.cases):
             raise ValueError(f"no case {index!r}")
@@ -150,7 +151,7 @@ class Report:
         self.passed[index] = True
 
     def finish(self, code: int, last: str) -> bool:
-        """Whether all passed. A child that ended badly fails the first case it said nothing about, or the last one."""
+        """Whether all passed. A child that ended badly fails the first case without a message, or the last case."""
         count = len(self.cases)
         passed = code == OK and len(self.passed) == count and all(self.passed.values())
         if not passed and (last or all(self.passed.values())):
@@ -182,7 +183,7 @@ def parent(mode: str, path: str) -> int:
 
 
 def run_child(job: dict[str, Any], on_message: Callable[[dict[str, Any]], None]) -> tuple[int, str]:
-    """Start the child, pass on its messages, wait. Returns its exit code and the last words it could not place."""
+    """Start the child, pass on its messages, wait. Returns its exit code and its last unassigned output."""
     read_end, write_end = os.pipe()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POPCORN_")}
     command = [sys.executable, str(Path(__file__).resolve()), "--child", str(write_end)]
@@ -193,7 +194,7 @@ def run_child(job: dict[str, Any], on_message: Callable[[dict[str, Any]], None])
     try:
         with contextlib.suppress(BrokenPipeError):
             child.stdin.write((json.dumps(job) + "\n").encode())
-            child.stdin.flush()          # and stays open: its end tells the child that nobody is listening
+            child.stdin.flush()          # stays open; when it closes, the child knows that the parent is gone
         with os.fdopen(read_end, "rb") as lines:
             for line in lines:
                 try:
@@ -207,7 +208,7 @@ def run_child(job: dict[str, Any], on_message: Callable[[dict[str, Any]], None])
                     child.kill()
         return child.wait(), last
     finally:
-        child.stdin.close()     # only now: a child that is still there then has lost its parent
+        child.stdin.close()     # only now: a child that still runs then has lost its parent
 
 
 def ending(code: int) -> str:
@@ -219,7 +220,7 @@ def ending(code: int) -> str:
 # ---- the child: call, check, time ----
 
 class Failed(Exception):
-    """The submission failed a case; the message says how."""
+    """The submission failed a case; the message says why."""
 
 
 def child(fd: int) -> int:
@@ -249,7 +250,7 @@ def child(fd: int) -> int:
         except BaseException as error:     # noqa: BLE001 - and while it runs
             traceback.print_exc()
             send(index=index, error=explain(error))
-            if is_device_error(error):     # the device's state is lost, nothing after this counts
+            if is_device_error(error):     # the device's state is lost, so no later result counts
                 return DEVICE_FAILED
             failed = True
         if failed and job["mode"] == "leaderboard":
@@ -258,7 +259,7 @@ def child(fd: int) -> int:
 
 
 def follow_parent() -> None:
-    """End with the parent: its end of standard input closes, whatever happens to it."""
+    """End with the parent: standard input closes however the parent ends."""
     lifeline = os.dup(0)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -273,12 +274,13 @@ def follow_parent() -> None:
 
 
 def explain(error: BaseException) -> str:
-    """The end of the traceback, where the reason stands; the way from here into the submission is left out."""
+    """The end of the traceback, with the reason. The frames from here to the submission are left out."""
     found, ours = sys.exc_info()[2], (__file__, str(importlib.__file__), "<frozen importlib")
     while found is not None and found.tb_frame.f_code.co_filename.startswith(ours):
         found = found.tb_next
-    lines = traceback.format_exception(type(error), error, found)
-    return "".join(lines[-6:]).strip()[-TEXT_LIMIT:]
+    lines = "".join(traceback.format_exception(type(error), error, found)[-6:]).splitlines()
+    lines = [line if len(line) <= LINE_LIMIT else f"{line[:LINE_LIMIT]}…" for line in lines]
+    return "\n".join(lines).strip()[-TEXT_LIMIT:]
 
 
 def is_device_error(error: BaseException) -> bool:
@@ -287,7 +289,7 @@ def is_device_error(error: BaseException) -> bool:
 
 
 class Bench:
-    """The reference and the submission, imported in this order so that the clock is taken from torch first."""
+    """Import the reference, then the submission. This order takes the clock from torch first."""
 
     def __init__(self, mode: str):
         import torch
@@ -316,7 +318,7 @@ class Bench:
         return self.measure(dict(case), seconds)
 
     def call(self, data: Any) -> Any:
-        """One call on a private copy of ``data``; the outputs when all work has finished."""
+        """One call on a private copy of ``data``. Returns the outputs when all work has finished."""
         self.synchronize()
         output = self.kernel(self.clone(data))
         self.synchronize()
@@ -335,7 +337,7 @@ class Bench:
         return text
 
     def measure(self, case: dict[str, Any], seconds: float) -> dict[str, object]:
-        """Times of one case. A ranked run has fresh inputs, and checks the output, of every call that it times."""
+        """Times of one case. A ranked run gives every timed call fresh inputs and checks its output."""
         ranked = self.mode == "leaderboard"
         end = time.monotonic() + seconds
         data = self.generate(**case)
@@ -369,8 +371,8 @@ class Bench:
     def timed(self, argument: Any) -> tuple[float, Any]:
         """(nanoseconds, outputs) of one call, caches cold.
 
-        On a GPU between two events: clearing the cache keeps the device busy while the call is being issued. The
-        outputs are copied right behind the second event, so work that is still running elsewhere comes too late.
+        On a GPU the time is between two events. Clearing the cache keeps the device busy while the call is issued. The
+        outputs are copied right after the second event, so work that still runs elsewhere is too late.
         """
         if not any(isinstance(item, self.torch.Tensor) and item.is_cuda for item in flatten(argument)):
             start = self.now()
@@ -458,4 +460,4 @@ if __name__ == "__main__":
     exit_code = main(sys.argv[1:])
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(exit_code)     # a submission's threads or exit handlers have no say in it
+    os._exit(exit_code)     # skips a submission's threads and exit handlers

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The Python around a C symbol in a packed file: argument-building code, and the call that ``kernel.h`` implies.
 
-Outputs are the pointers of the prototype that are not const, but for those that binding.py updates in place
-(``UPDATED``); everything else comes from ``arguments`` there.
+Outputs are the non-const pointers of the prototype, except those that binding.py updates in place (``UPDATED``).
+All other arguments come from its ``arguments``.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class Glue:
     tensor: str       # name of a tensor argument, to ask for the device
     values: str       # the arguments of the call, in the order of the prototype, comma-separated
     argtypes: str     # their ctypes types
-    result: str       # what custom_kernel returns, of data and the outputs' values ``results``
+    result: str       # what custom_kernel returns, from data and the output values ``results``
 
 
 def glue(binding: Path, signature: Signature, shown: Path) -> Glue:
-    """The glue for the problem of ``binding``; ``shown`` is how messages call the file ``binding``.
+    """The glue for the problem of ``binding``; ``shown`` is the name of that file in messages.
 
-    Raises ``EmbedError`` where it cannot be embedded, ``OSError`` or ``UnicodeDecodeError`` where it cannot be read.
+    Raises ``EmbedError`` if it cannot be embedded, ``OSError`` or ``UnicodeDecodeError`` if it cannot be read.
     """
     text = binding.read_text(encoding="utf-8")
     wanted = ["SYMBOL", "DATA_OUTPUTS", "outputs", "arguments", "workspace_bytes", "case_of"]
@@ -76,5 +76,4 @@ def _values(signature: Signature, updates: bool) -> str:
 
 
 def _argtypes(signature: Signature) -> str:
-    names = {"int": "c_int", "float": "c_float", "size_t": "c_size_t"}
-    return ", ".join(f"ctypes.{names.get(param.ctype, 'c_void_p')}" for param in signature.params)
+    return ", ".join(f"ctypes.{'c_void_p' if param.is_pointer else f'c_{param.kind}'}" for param in signature.params)

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""One translation unit out of a kernel file and the headers of the project it includes.
+"""Makes one translation unit from a kernel file and the project headers that it includes.
 
 Quoted includes are replaced by the file, each once; system includes stay. ``#if`` lines that depend on the language or
-on ``WARPWAVE_PACKED`` are decided here, so the text of a branch not taken never appears. Comments stay, in ASCII.
+on ``WARPWAVE_PACKED`` are decided here, so branches that are not taken do not appear. Comments stay, in ASCII.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from submissions.conditionals import Conditionals, Known
 
-# The parts of C++ text in which a '#' or a quote means nothing. A quote after a digit or letter separates digits.
+# The parts of C++ text in which '#' and quotes have no meaning. A quote after a digit or letter separates digits.
 _SEGMENT = re.compile(
     r"""(?P<comment>//(?:\\\n|[^\n])*|/\*.*?\*/)
       | (?P<raw>(?<![A-Za-z0-9_])(?:u8|[uUL])?R"(?P<mark>[^()\\\s]{0,16})\(.*?\)(?P=mark)")
@@ -46,7 +46,7 @@ class Line:
 def inline(path: Path, folders: Sequence[Path], known: Known, root: Path) -> list[Line]:
     """All lines of ``path`` with its quoted includes inlined, looked up beside the including file and in ``folders``.
 
-    Raises ``InlineError`` for an include that is not there, is computed, or hangs on a condition only the compiler
+    Raises ``InlineError`` for an include that does not exist, is computed, or depends on a condition only the compiler
     knows (inlining each file once would then be wrong), and for non-ASCII text outside comments.
     """
     lines: list[Line] = []
@@ -146,7 +146,7 @@ def _plain(char: str) -> str:
 
 
 def _mask(text: str) -> str:
-    """``text`` with comments blanked and raw strings blotted out, line by line of the same length."""
+    """``text`` with comments and raw strings blanked; every line keeps its length."""
     def blank(match: re.Match[str]) -> str:
         if match["text"]:
             return match[0]

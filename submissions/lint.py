@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What a leaderboard's server would refuse a submission for, said before it is sent. Reads the file, never runs it.
+"""Reports what a leaderboard's server would refuse in a submission. Reads the file, never runs it.
 
-Errors are what the server (or popcorn-cli) refuses or what cannot work; warnings are what it ignores or mishears.
+Errors are things that the server (or popcorn-cli) refuses or that cannot work. Warnings are things that it ignores or
+misreads.
 """
 
 from __future__ import annotations
@@ -13,36 +14,46 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from backends.base import Diagnostic
-from scoring import popcorn
-from scoring.model import ExitCode
+import backends
+from backends.errors import Diagnostic
+from scoring.entry_points import USUAL
+from scoring.popcorn.directives import (
+    BANNED,
+    EXTENSIONS,
+    MAX_SUBMISSION_BYTES,
+    cli_directives,
+    not_text,
+    server_directives,
+)
+from scoring.popcorn.labels import LEADERBOARDS
+from scoring.record import ExitCode
 
-# Instructions that exist for sm_90a alone: without the architecture by name, torch asks for sm_90 and ptxas refuses.
+# Instructions of sm_90a only: if no flag names that architecture, torch asks for sm_90 and ptxas refuses them.
 _HOPPER_ONLY = re.compile(r"wgmma\.|setmaxnreg\.|\bsm_90a\b")
 _NAMES_ARCH = re.compile(r"-gencode|-arch|--gpu-architecture|--generate-code|--offload-arch")
 _BUILDERS = {"load_inline", "load"}
-_ENTRY_POINTS = {"custom_kernel"}
-_MAX_PER_RULE = 20       # the same complaint again says nothing new
+_MAX_PER_RULE = 20       # a repeated finding adds nothing
 
 
 def lint(
     data: bytes, name: str, leaderboard: str | None = None, gpus: Sequence[str] = (),
-    boards: Mapping[str, Sequence[str]] = popcorn.LEADERBOARDS,
+    boards: Mapping[str, Sequence[str]] = LEADERBOARDS, functions: Sequence[str] = (),
 ) -> list[Diagnostic]:
     """All findings about the file ``data`` called ``name``, by line.
 
-    ``leaderboard`` and ``gpus`` are what the command line would add; they override the header as on the server.
-    ``boards``: the GPUs of each leaderboard that is known; any other may have any GPU.
+    ``leaderboard`` and ``gpus`` are the command line's; they override the header, as on the server.
+    ``boards``: the GPUs of each known leaderboard; an unknown one may have any GPU. ``functions``: what the task calls;
+    none if the task is not known.
     """
     def found(line: int, severity: str, message: str) -> Diagnostic:
         return Diagnostic(name, line, severity, message)
 
     findings = []
-    if Path(name).suffix not in popcorn.EXTENSIONS:
-        findings.append(found(0, "error", f"the extension must be one of {' '.join(popcorn.EXTENSIONS)}"))
-    if len(data) > popcorn.MAX_SUBMISSION_BYTES:
-        findings.append(found(0, "error", f"{len(data)} bytes; the limit is {popcorn.MAX_SUBMISSION_BYTES}"))
-    if wrong := popcorn.not_text(data):
+    if Path(name).suffix not in EXTENSIONS:
+        findings.append(found(0, "error", f"the extension must be one of {' '.join(EXTENSIONS)}"))
+    if len(data) > MAX_SUBMISSION_BYTES:
+        findings.append(found(0, "error", f"{len(data)} bytes; the limit is {MAX_SUBMISSION_BYTES}"))
+    if wrong := not_text(data):
         return [*findings, found(wrong[0], "error", wrong[1])]
     text = data.decode()
     if not text.strip():
@@ -51,6 +62,8 @@ def lint(
     findings += [found(*rule) for rule in _header(text, leaderboard, gpus, boards)]
     if Path(name).suffix == ".py":
         findings += [found(*rule) for rule in _python(text, _backends(text, gpus))]
+        board = leaderboard or server_directives(text).leaderboard
+        findings += [found(*rule) for rule in _functions(text, functions, board in boards)]
     return sorted(findings, key=lambda item: (item.line, item.severity, item.message))
 
 
@@ -68,17 +81,17 @@ _Rule = tuple[int, str, str]     # line, severity, message
 
 
 def _banned(text: str) -> Iterator[_Rule]:
-    hits = [number for number, line in enumerate(text.split("\n"), 1) if popcorn.BANNED in line.lower()]
+    hits = [number for number, line in enumerate(text.split("\n"), 1) if BANNED in line.lower()]
     for number in hits[:_MAX_PER_RULE]:
-        yield number, "error", f"the letters {popcorn.BANNED!r}: the server refuses them anywhere, comments included"
+        yield number, "error", f"the letters {BANNED!r}: the server refuses them anywhere, comments included"
     if len(hits) > _MAX_PER_RULE:
-        yield hits[_MAX_PER_RULE], "error", f"the letters {popcorn.BANNED!r} on {len(hits) - _MAX_PER_RULE} more lines"
+        yield hits[_MAX_PER_RULE], "error", f"the letters {BANNED!r} on {len(hits) - _MAX_PER_RULE} more lines"
 
 
 def _header(
     text: str, leaderboard: str | None, gpus: Sequence[str], boards: Mapping[str, Sequence[str]]
 ) -> Iterator[_Rule]:
-    server, cli = popcorn.server_directives(text), popcorn.cli_directives(text)
+    server, cli = server_directives(text), cli_directives(text)
     yield from ((line, "error", message) for line, message in server.errors[:_MAX_PER_RULE])
     board_line, gpu_line = server.lines.get("leaderboard", 0), server.lines.get("gpus", 0)
     board = leaderboard or server.leaderboard
@@ -86,7 +99,7 @@ def _header(
     if leaderboard and server.leaderboard and leaderboard != server.leaderboard:
         yield board_line, "error", f"the header says leaderboard {server.leaderboard}, the command {leaderboard}"
     if board is None:
-        yield 0, "error", "no leaderboard: start the file with `#!POPCORN leaderboard NAME`, or give --leaderboard NAME"
+        yield 0, "warning", "no leaderboard: add the line `#!POPCORN leaderboard NAME`, or give --leaderboard NAME"
     if not labels and (board is None or len(boards.get(board, ())) != 1):
         yield 0, "warning", "no GPU: add the line `#!POPCORN gpus LABEL`; only boards with one GPU have a default"
     for label in labels:
@@ -101,8 +114,9 @@ def _header(
 
 
 def _label(label: str, board: str | None, line: int, boards: Mapping[str, Sequence[str]]) -> Iterator[_Rule]:
-    known = boards.get(board or "", tuple(popcorn.GPUS))
-    if label in popcorn.GPUS and not popcorn.GPUS[label].official:
+    gpus = backends.labels()
+    known = boards.get(board or "", tuple(gpus))
+    if label in gpus and not gpus[label].official:
         yield line, "warning", f"{label} is a label for local runs; no leaderboard has it"
         return
     if label in known:
@@ -114,21 +128,44 @@ def _label(label: str, board: str | None, line: int, boards: Mapping[str, Sequen
 
 
 def _backends(text: str, gpus: Sequence[str]) -> set[str]:
-    """What the file is for, as far as its labels say."""
-    labels = tuple(gpus) or popcorn.server_directives(text).gpus
-    return {popcorn.GPUS[label].backend for label in labels if label in popcorn.GPUS}
+    """The languages that the file targets, as far as its labels say."""
+    known = backends.labels()
+    labels = tuple(gpus) or server_directives(text).gpus
+    return {known[label].backend for label in labels if label in known}
+
+
+def _functions(text: str, wanted: Sequence[str], usual: bool) -> Iterator[_Rule]:
+    """What the task calls and the file lacks. ``usual``: the leaderboard is known, and all of these call
+    ``custom_kernel``; a task that nobody names may call something else."""
+    try:
+        tree = _parsed(text)
+    except _NOT_PYTHON:
+        return                          # ``_python`` tells
+    defined = {name for node in tree.body for name in _defines(node)}
+    empty = not any(isinstance(node, ast.FunctionDef | ast.ClassDef | ast.ImportFrom) for node in ast.walk(tree))
+    for name in wanted or ([USUAL] if usual or empty else []):
+        if name not in defined:
+            yield 0, "error", f"defines no {name}({'data' if name == USUAL else '…'}) at top level"
+    if not wanted and not usual and not empty and USUAL not in defined:
+        yield 0, "warning", (
+            f"defines no {USUAL}(data) at top level, which most tasks call; --task FOLDER checks what this task calls")
+
+
+_NOT_PYTHON = (SyntaxError, ValueError, RecursionError, MemoryError)
+
+
+def _parsed(text: str) -> ast.Module:
+    """Raises one of ``_NOT_PYTHON``."""
+    with warnings.catch_warnings(action="ignore"):     # a leaderboard ignores odd escapes
+        return ast.parse(text)
 
 
 def _python(text: str, backends: set[str]) -> Iterator[_Rule]:
     try:
-        with warnings.catch_warnings(action="ignore"):     # odd escapes are no concern of a leaderboard
-            tree = ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        tree = _parsed(text)
+    except _NOT_PYTHON as error:
         yield getattr(error, "lineno", 0) or 0, "error", f"not Python: {getattr(error, 'msg', None) or error}"
         return
-    defined = {name for node in tree.body for name in _defines(node)}
-    if not defined & _ENTRY_POINTS:
-        yield 0, "error", "defines no custom_kernel(data) at top level"
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and _called(node) in _BUILDERS:
             yield from _build(node, text, tree, backends)
@@ -157,7 +194,7 @@ def _called(node: ast.Call) -> str:
 
 
 def _build(node: ast.Call, text: str, tree: ast.Module, backends: set[str]) -> Iterator[_Rule]:
-    """The architecture flags of one load_inline. torch adds none of its own once a flag contains the letters "arch"."""
+    """The architecture flags of one load_inline. torch adds none of its own if a flag contains the letters "arch"."""
     keywords = {keyword.arg: keyword.value for keyword in node.keywords}
     spread = None in keywords           # **options: look at every string of the file instead
     if "cuda_sources" not in keywords and not spread and len(node.args) < 3:
@@ -182,7 +219,7 @@ def _build(node: ast.Call, text: str, tree: ast.Module, backends: set[str]) -> I
 
 
 def _resolve(value: ast.expr | None, tree: ast.Module) -> ast.AST | None:
-    """The expression a name was assigned at top level, the expression itself otherwise."""
+    """The expression that a name was assigned at top level; any other expression unchanged."""
     if isinstance(value, ast.Name):
         for node in ast.walk(tree):
             if isinstance(node, ast.Assign) and any(

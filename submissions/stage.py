@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Run a submission as GPU MODE's runner does: a folder with the task's files, a case file, one process, one pipe.
+"""Runs a submission as GPU MODE's runner does: a folder with the task's files, a case file, one process, one pipe.
 
-The pipe and both outputs are drained while the evaluator runs, so no amount of text can make it hang.
+The pipe and both outputs are drained while the evaluator runs, so no amount of text blocks it.
 """
 
 from __future__ import annotations
@@ -20,13 +20,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
 
-from scoring import popcorn, units
-from scoring.model import ExitCode
+from scoring.ipc import absent
+from scoring.output import units
+from scoring.popcorn.cases import write_cases
+from scoring.popcorn.report import PopcornExit, Report, ReportError, exit_code, parse_entries, parse_report
+from scoring.popcorn.task import SUBMISSION, Task, load_task
+from scoring.record import ExitCode
 
 EVALUATOR = Path(__file__).with_name("eval.py")
 OUTPUT_LIMIT = 16_384          # bytes of stdout and stderr that are kept, as on the server
 RESULT_LIMIT = 16 << 20        # bytes of result lines that are kept
 BUILD_SECONDS = 120.0          # for the run that only compiles, as on the server
+TAIL_BYTES = 4096
+TAIL_LINES = 20                # of stderr, shown of a run that failed
 _CASE_FILE = "cases.txt"
 
 
@@ -36,7 +42,7 @@ class StageError(Exception):
 
 @dataclass(frozen=True)
 class Outcome:
-    """One evaluator run. ``code`` is its exit code, negative for a signal and 114 when it ran out of time."""
+    """One evaluator run. ``code`` is its exit code, negative for a signal and 114 for a timeout."""
 
     mode: str
     code: int
@@ -44,32 +50,39 @@ class Outcome:
     stdout: str
     stderr: str
     entries: Mapping[str, str] = field(default_factory=dict)
-    report: popcorn.Report = field(default_factory=lambda: popcorn.Report(False))
-    problem: str = ""          # why the result lines are no report, "" if they are one
+    report: Report = field(default_factory=lambda: Report(False))
+    problem: str = ""          # why the result lines are not a valid report; "" if they are
+    tail: str = ""             # the last bytes of stderr, or of stdout if there is none
+
+    @property
+    def absent(self) -> str:
+        """The package or GPU that the evaluator lacked here, by what it printed; "" if it passed or lacked none."""
+        said = (self.tail, self.report.error, *(case.text for case in (*self.report.tests, *self.report.benchmarks)))
+        return "" if self.passed else absent.anything("\n".join(said))
 
     @property
     def passed(self) -> bool:
-        return self.code == popcorn.PopcornExit.OK and self.report.passed
+        return self.code == PopcornExit.OK and self.report.passed
 
     @property
     def exit_code(self) -> ExitCode:
-        return popcorn.exit_code(self.code, self.report.passed)
+        return ExitCode.UNAVAILABLE if self.absent else exit_code(self.code, self.report.passed)
 
 
-def stage(folder: Path, submission: Path, workdir: Path, ours: bool = False) -> popcorn.Task:
+def stage(folder: Path, submission: Path, workdir: Path, ours: bool = False) -> Task:
     """Write the files of the problem ``folder`` into ``workdir``, ``@SUBMISSION@`` replaced by the file ``submission``.
 
-    The evaluator is the one the task brings; ours where it brings none, or with ``ours``.
+    The evaluator is the task's own. Ours is used if the task has none, or with ``ours``.
     Raises ``TaskError`` for a broken task.yml and ``StageError`` for a missing file.
     """
-    task = popcorn.load_task(folder)
+    task = load_task(folder)
     if task.lang != "py":
         raise StageError(f"{task.path}: lang: {task.lang} tasks are compiled by the runner; only py tasks run here")
     home = task.path.parent
     for name, source in task.files:
         if name == task.main and ours:
             continue
-        origin = submission if source == popcorn.SUBMISSION else home / source
+        origin = submission if source == SUBMISSION else home / source
         if not origin.is_file():
             if name == task.main:
                 continue       # ours then, below
@@ -95,7 +108,7 @@ def evaluate(
         task = stage(folder, submission, workdir, ours)
         build(workdir, task)
         for step in modes:
-            text = popcorn.write_cases(task.cases(step), step, task.ranking_by)
+            text = write_cases(task.cases(step), step, task.ranking_by)
             (workdir / _CASE_FILE).write_text(text, encoding="utf-8")
             outcomes.append(run(workdir, task.main, step, timeout or task.timeout(step), seed))
             if not outcomes[-1].passed:
@@ -103,12 +116,12 @@ def evaluate(
     return outcomes
 
 
-def build(workdir: Path, task: popcorn.Task, timeout: float = BUILD_SECONDS) -> None:
+def build(workdir: Path, task: Task, timeout: float = BUILD_SECONDS) -> None:
     """Run the submission once on its own, as the server does, so that it compiles before any clock of the task runs.
 
-    Whatever comes of it: a submission that fails here says so again, and is heard, in the evaluator.
+    The result is ignored: a submission that fails here fails again in the evaluator, which reports it.
     """
-    name = next(file.name for file in task.files if file.source == popcorn.SUBMISSION)
+    name = next(file.name for file in task.files if file.source == SUBMISSION)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POPCORN_")}
     process = subprocess.Popen([sys.executable, name], cwd=workdir, env=environment, start_new_session=True,
                                stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
@@ -122,7 +135,7 @@ def run(workdir: Path, main: str, mode: str, timeout: float, seed: int | None = 
     read_end, write_end = os.pipe()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POPCORN_")}
     environment |= {"POPCORN_FD": str(write_end)} | ({} if seed is None else {"POPCORN_SEED": str(seed)})
-    # Timing shares what the checks leave of the limit; compiling and importing take their part, too.
+    # Timing gets what the checks, compiling and importing leave of the limit.
     environment.setdefault("WARPWAVE_EVAL_SECONDS", str(timeout * 0.5))
     started = time.monotonic()
     process = subprocess.Popen(
@@ -136,34 +149,34 @@ def run(workdir: Path, main: str, mode: str, timeout: float, seed: int | None = 
     try:
         code = process.wait(timeout)
     except subprocess.TimeoutExpired:
-        code = int(popcorn.PopcornExit.TIMEOUT)
+        code = int(PopcornExit.TIMEOUT)
     finally:
         _end_session(process)
     seconds = time.monotonic() - started
     results, stdout, stderr = (drain.text() for drain in drains)
-    if code == popcorn.PopcornExit.TIMEOUT:
-        return Outcome(mode, code, seconds, stdout, stderr, problem=f"not done after {timeout:g} s")
-    entries = popcorn.parse_entries(results)
+    tail = drains[2].tail() or drains[1].tail()
+    entries = parse_entries(results)
+    late = f"not done after {timeout:g} s" if code == PopcornExit.TIMEOUT else ""
     try:
-        return Outcome(mode, code, seconds, stdout, stderr, entries, popcorn.parse_report(entries))
-    except popcorn.ReportError as error:
-        return Outcome(mode, code, seconds, stdout, stderr, entries, problem=str(error))
+        return Outcome(mode, code, seconds, stdout, stderr, entries, parse_report(entries), late, tail)
+    except ReportError as error:
+        return Outcome(mode, code, seconds, stdout, stderr, entries, problem=late or str(error), tail=tail)
 
 
 def _end_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill what is left of a process that leads its own session, and all that it started in it."""
+    """Kill a process that leads its own session, and everything that it started in that session."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
 
 
 class Drain:
-    """Reads a pipe to its end on a thread and keeps the first ``limit`` bytes."""
+    """Reads a pipe to its end on a thread and keeps the first ``limit`` bytes, and the last few."""
 
     def __init__(self, source: IO[bytes], limit: int):
         self._source = source
         self._limit = limit
-        self._kept = bytearray()
+        self._kept, self._last = bytearray(), bytearray()
         self._thread = threading.Thread(target=self._read, daemon=True)
         self._thread.start()
 
@@ -171,9 +184,15 @@ class Drain:
         with self._source, contextlib.suppress(OSError):
             for chunk in iter(lambda: os.read(self._source.fileno(), 1 << 16), b""):
                 self._kept += chunk[: max(0, self._limit - len(self._kept))]
+                self._last += chunk
+                del self._last[:-TAIL_BYTES]
+
+    def tail(self) -> str:
+        """The end of the text; to be asked after ``text``."""
+        return bytes(self._last).decode(errors="replace")
 
     def text(self, patience: float = 5.0) -> str:
-        """What was kept, cut at the end of a line if at all. A writer that outlives its session is not waited for."""
+        """The kept text, cut at the end of a line if cut. Does not wait for a writer that outlives its session."""
         self._thread.join(patience)
         data = bytes(self._kept)
         if len(data) >= self._limit:
@@ -182,11 +201,13 @@ class Drain:
 
 
 def describe(outcome: Outcome) -> Iterator[str]:
-    """The outcome in lines for a terminal; times in microseconds."""
+    """The outcome as lines for a terminal; times in microseconds."""
     verdict = "passed" if outcome.passed else "FAILED"
     yield f"{outcome.mode}: {verdict} (exit code {outcome.code}, {outcome.seconds:.1f} s)"
     if outcome.problem:
         yield f"  {outcome.problem}"
+    if not outcome.passed:
+        yield from (f"  {line}" for line in outcome.report.error.splitlines())
     cases = (*outcome.report.tests, *outcome.report.benchmarks)
     for case in (case for case in cases if case.spec or case.text or case.timing):
         line = f"  {'pass' if case.passed else 'FAIL'}  {case.spec}"
@@ -198,5 +219,13 @@ def describe(outcome: Outcome) -> Iterator[str]:
             yield from (f"        {text}" for text in case.text.splitlines())
     if silent := sum(not (case.spec or case.text or case.timing) for case in cases):
         yield f"        and {units.plural(silent, 'case')} that nothing was said about"
-    if not outcome.passed and all(case.passed for case in cases):
-        yield from (f"  {text}" for text in (outcome.stderr or outcome.stdout).splitlines()[-20:])
+    if outcome.passed:
+        return
+    told = {line.strip() for case in cases for line in case.text.splitlines()}
+    tail = [line for line in outcome.tail.splitlines() if line.strip()]
+    if tail and tail[-1].strip() not in told:
+        yield f"  the last lines of {'stderr' if outcome.stderr else 'stdout'}:"
+        yield from (f"    {line}" for line in tail[-TAIL_LINES:])
+    if outcome.absent:
+        yield (f"  this evaluator needs {outcome.absent}; `python -m scoring run --task DIR --submission FILE` judges "
+               "what the CPU can do")

@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""The text of a packed submission: the fixed parts of the file around the kernel and the argument-building code. Pure.
+"""The fixed text of a packed submission around the kernel and the argument-building code. Pure.
 
-The generated file depends on torch and the standard library alone. Placeholders are ``@NAME@``.
+The generated file needs torch and the standard library only. Placeholders are ``@NAME@``.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+
+from backends.base import Packing
 
 _HEAD = '''\
 #!POPCORN leaderboard @LEADERBOARD@
@@ -123,39 +125,14 @@ def custom_kernel(data):
     return @RESULT@
 '''
 
-_PREPARE = {
-    "cuda": '''\
-    if torch.version.cuda is None:
-        raise RuntimeError("packed for NVIDIA GPUs (@GPUS@), but this torch has no CUDA")
-''',
-    "hip": '''\
-    if torch.version.hip is None:
-        raise RuntimeError("packed for AMD GPUs (@GPUS@), but this torch has no ROCm")
-    import os
-    import shutil
-
-    # torch takes the architecture from here, not from the flags; and the host code needs a clang, as hipcc is one.
-    os.environ["PYTORCH_ROCM_ARCH"] = "@ARCHES@"
-    if shutil.which("clang++"):
-        os.environ.setdefault("CXX", "clang++")
-''',
-    "cpu": "",
-}
 _EXTENSION = '''\
         # A torch from before these options: an ordinary extension with torch's headers, slower to build, around the
         # same symbol. The dummy function gives it the module entry point that its import needs.
         options["cpp_sources"].append("int warpwave_packed() { return 1; }")
         path = cpp_extension.load_inline(**options, functions=["warpwave_packed"]).__file__'''
-_FALLBACK = {
-    "cuda": _EXTENSION,
-    "cpu": _EXTENSION,
-    # With headers put before it, the source would not start with the line that keeps torch from rewriting its launches.
-    "hip": '        raise RuntimeError(f"torch {torch.__version__} is too old: load_inline lacks no_implicit_headers")',
-}
 _SOURCES = {
-    "cuda": '"cpp_sources": [""], "cuda_sources": [SOURCE]',
-    "hip": '"cpp_sources": [""], "cuda_sources": [SOURCE]',
-    "cpu": '"cpp_sources": [SOURCE]',
+    True: '"cpp_sources": [SOURCE]',
+    False: '"cpp_sources": [""], "cuda_sources": [SOURCE]',
 }
 _CALL = {
     True: "    status = _KERNEL(*values)",
@@ -167,21 +144,22 @@ _CALL = {
         with torch.cuda.device(device):
             status = _KERNEL(*values)""",
 }
-_ERROR_STRINGS = {"cuda": '"cudaGetErrorString"', "hip": '"hipGetErrorString"', "cpu": "None"}
 
 # Names the fixed text uses; embedded code may not define them.
 RESERVED = frozenset({"ctypes", "inspect", "cpp_extension", "SOURCE", "custom_kernel", *re.findall(
     r"^(?:def )?(_[A-Za-z_]+)\b", _TAIL, re.MULTILINE)})
 
 
-def render(values: Mapping[str, str], language: str, embedded: str) -> str:
-    """The packed file. ``values`` fills the placeholders; ``embedded`` is the argument-building code.
+def render(values: Mapping[str, str], packing: Packing, on_host: bool, embedded: str) -> str:
+    """The packed file. ``values`` fills the placeholders; ``embedded`` is the argument-building code; ``packing`` is
+    the vendor's, ``on_host`` says whether its kernels run on the CPU.
 
     Raises ``KeyError`` for a placeholder without a value.
     """
-    every = {**values, "PREPARE": _fill(_PREPARE[language], values), "SOURCES": _SOURCES[language],
-             "FALLBACK": _FALLBACK[language], "CALL": _CALL[language == "cpu"],
-             "ERROR_STRING": _ERROR_STRINGS[language]}
+    name = packing.error_string
+    every = {**values, "PREPARE": _fill(packing.prepare, values), "SOURCES": _SOURCES[on_host],
+             "FALLBACK": f'        raise RuntimeError(f"{packing.old_torch}")' if packing.old_torch else _EXTENSION,
+             "CALL": _CALL[on_host], "ERROR_STRING": f'"{name}"' if name else "None"}
     return _fill(_HEAD, every) + embedded + "\n" + _fill(_TAIL, every)
 
 

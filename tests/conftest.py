@@ -20,7 +20,7 @@ import backends
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 # Files come whole to a worker (--dist loadfile): what takes long must not be begun last.
-_LONG = ("tests/test_matrix.py", "tests/redteam/", "tests/kernels/cuda/", "tests/scoring/test_audit_")
+_LONG = ("tests/test_matrix.py", "tests/redteam/", "tests/kernels/cuda/", "tests/scoring/judge/test_audit_")
 _FOLDERS = {"tests/kernels/cuda/": "cuda", "tests/kernels/hip/": "rocm", "tests/kernels/cpu/": "cpu"}
 
 

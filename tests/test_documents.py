@@ -3,21 +3,27 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import fmean, geometric_mean
 
 import pytest
 
+import backends
 import submissions.__main__
-from backends.source import kernels
+from backends.source import KernelSource, kernels
 from scoring import cli
+from scoring.output import coverage
 from scoring.problem import discover
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCUMENTS = sorted(path for folder in (".", "docs", "benchmarks", "examples/gpumode_task")
+DOCUMENTS = sorted(path for folder in (".", "docs", "benchmarks", "examples/gpumode_task", "workbench")
                    for path in (ROOT / folder).glob("*.md"))
+PROSE = [*(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "workbench/README.md")),
+         *sorted((ROOT / "docs").glob("*.md"))]
 FENCED = re.compile(r"^```.*?^```", re.DOTALL | re.MULTILINE)
 PLACEHOLDERS = ("<", "…", "FOLDER", "NAME", "/mine", "submission.py")       # what a reader puts something else for
 
@@ -57,8 +63,9 @@ def commands(module: str) -> Iterator[tuple[str, list[str]]]:
 @pytest.mark.parametrize(("module", "least"), [("scoring", 20), ("submissions", 6)])
 def test_commands_parse_and_name_what_there_is(module: str, least: int, capsys: pytest.CaptureFixture[str]) -> None:
     parser = cli.parser() if module == "scoring" else submissions.__main__._parser()
-    problems = {path.name for path in discover(ROOT / "problems").values()}
-    known = {f"{path.parent.name}/{path.stem}" for path in kernels(ROOT)}
+    roots = (ROOT, ROOT / "workbench")
+    problems = set(discover(*(root / "problems" for root in roots)))
+    known = {f"{path.parent.name}/{path.stem}" for root in roots for path in kernels(root)}
     seen = 0
     for line, words in commands(module):
         seen += 1
@@ -76,8 +83,182 @@ def test_commands_parse_and_name_what_there_is(module: str, least: int, capsys: 
     assert seen >= least, "the pattern no longer finds what the documents have"
 
 
+SCRIPT = re.compile(r"(?:benchmarks|workbench|tests|tools|examples)/[\w/]+\.(?:py|cu|hip)")
+
+
 def test_scripts_that_are_called_exist() -> None:
-    called = {name for document in DOCUMENTS
-              for name in re.findall(r"python ((?:benchmarks|tests|tools|examples)/[\w/]+\.py)", document.read_text())}
+    """Logs are evidence and name the scripts of their day: benchmarks/README.md says what does their work now."""
+    table = (ROOT / "benchmarks" / "README.md").read_text().split("| earlier script | now |")[1]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    earlier = {f"benchmarks/dev/{name}" for row in rows for name in re.findall(r"`([\w.]+)`", row[0])}
+    now = [path for row in rows for path in re.findall(r"`([\w/]+\.(?:py|cu|h))", row[1])]
+    assert not [path for path in now if not ((ROOT / path).is_file() or (ROOT / "benchmarks" / path).is_file())]
+    assert not [name for name in earlier if (ROOT / name).exists()]
+    called = {(document, name) for document in DOCUMENTS for name in SCRIPT.findall(document.read_text())}
     assert len(called) > 5
-    assert not [name for name in called if not (ROOT / name).is_file()]
+    kept = {path.name for path in (ROOT / "benchmarks" / "tools").iterdir()}
+    for document, name in called:
+        is_log = document.parent.name == "benchmarks" and document.name != "README.md"
+        moved = name in earlier or (name.startswith("benchmarks/dev/") and Path(name).name in kept)
+        there = "/mine." in name or (ROOT / name).is_file() or (document.parent / name).is_file()
+        assert there or (is_log and moved), f"{document.name}: {name}"
+
+
+# Paths ----------------------------------------------------------------------------------------------------------------
+
+NAMED = re.compile(
+    r"`((?:backends|benchmarks|docs|examples|kernels|problems|scoring|submissions|tests|tools)/[\w./-]+)`")
+
+
+@pytest.mark.parametrize("document", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_paths_in_the_text_exist(document: Path) -> None:
+    named = NAMED.findall(FENCED.sub("", document.read_text()))
+    assert not [path for path in named if not (ROOT / path).exists() and "mine" not in path]
+
+
+def test_where_to_look_leads_to_files() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text().split("\n## Where to look\n")[1].split("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("| ")]
+    entries = [row for row in rows[1:] if not row[0].startswith("**")]
+    places = {row[0]: re.findall(r"`([^`]+)`", row[-1]) for row in entries if len(row) == 2}
+    assert len(places) == len(entries) >= 45
+    assert not [concept for concept, paths in places.items() if not paths]
+    assert not [path for paths in places.values() for path in paths if not (ROOT / path).exists()]
+
+
+# Sentences ------------------------------------------------------------------------------------------------------------
+
+MEAN_WORDS, MOST_WORDS, MOST_ENTRY_WORDS = 18, 40, 25
+LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
+LIST_ITEM = re.compile(r"^\s*(?:[*-]|\d+\.) ")
+
+
+def words(text: str) -> int:
+    return sum(any(character.isalnum() for character in word) for word in text.split())
+
+
+def sentences(text: str) -> list[str]:
+    """A Markdown text's sentences, without code blocks, tables, headings and link targets. Inline code is one word."""
+    text = re.sub(r"^\s*```.*?^\s*```", "", text, flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(r"`[^`]+`", "code", LINK.sub(r"\1", text))
+    blocks: list[str] = [""]
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith(("|", "#")):
+            blocks.append("")
+        elif LIST_ITEM.match(line):
+            blocks.append(LIST_ITEM.sub("", line))
+        else:
+            blocks[-1] += " " + line.strip()
+    return [sentence for block in blocks for sentence in re.split(r"(?<=[.!?])[\"”)*]*\s+", block) if words(sentence)]
+
+
+@pytest.mark.parametrize("document", PROSE, ids=lambda path: str(path.relative_to(ROOT)))
+def test_sentences_are_short(document: Path) -> None:
+    found = sentences(document.read_text())
+    long = [sentence.strip() for sentence in found if words(sentence) > MOST_WORDS]
+    mean = sum(words(sentence) for sentence in found) / len(found)
+    assert not long
+    assert mean < MEAN_WORDS, f"{mean:.1f} words a sentence"
+
+
+def test_changelog_entries_are_one_line() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    entries = [line for line in lines if line.startswith("- ")]
+    assert len(entries) > 20
+    assert not [line for line in lines if line.startswith(" ")], "an entry goes on in a second line"
+    assert not [entry for entry in entries if sum(words(each) for each in sentences(entry)) > MOST_ENTRY_WORDS]
+
+
+def test_sentences_are_counted_as_a_reader_does() -> None:
+    text = ("# No\n\nOne two. Three\nfour ([five](six.md)).\n\n| A table. |\n* `a b c` seven!\n"
+            "\n```\nNo.\n```\nAre 1.5 nine?")
+    assert [words(sentence) for sentence in sentences(text)] == [2, 3, 2, 3]
+
+
+def test_the_readme_has_the_table_of_list() -> None:
+    """Which target has which kernel: README shows what ``python -m scoring list`` shows."""
+    found = [(name, KernelSource.read(path, ROOT)) for name in backends.names()
+             for path in kernels(ROOT, backends.get(name).language)]
+    table = coverage.table(
+        sorted(discover(ROOT / "problems")), [(name, s.problem, s.variant, s.arches) for name, s in found], "github")
+    assert table in (ROOT / "README.md").read_text(), f"README.md should have:\n{table}"
+
+
+# README's figures of races, from the logs -----------------------------------------------------------------------------
+
+def rows_of(page: str, heading: str) -> list[list[str]]:
+    """The cells below the last table of a log whose heading begins so."""
+    lines = (ROOT / "benchmarks" / f"{page}.md").read_text().splitlines()
+    start = max(number for number, line in enumerate(lines) if line.startswith(heading))
+    body = itertools.takewhile(lambda line: line.startswith("|"), lines[start + 2 :])
+    return [[cell.strip() for cell in line.strip().strip("|").split("|")] for line in body]
+
+
+def times(cell: str) -> list[float]:
+    """The numbers of a cell, without those in brackets; the middle of a range."""
+    plain = re.sub(r"\([^)]*\)", "", cell).replace("*", "")
+    found = re.findall(r"\d+(?:\.\d+)?(?:–\d+(?:\.\d+)?)?", plain)
+    return [fmean(map(float, each.split("–"))) for each in found]
+
+
+def ratios(page: str, heading: str, ours: int, *peers: int) -> list[tuple[str, float]]:
+    """The row's name and the fastest peer's time over ours, of every time in every row."""
+    found = []
+    for row in rows_of(page, heading):
+        others = [times(row[peer]) for peer in peers]
+        for number, own in enumerate(times(row[ours])):
+            known = [other[number] for other in others if number < len(other)]
+            if known:
+                found.append((row[0], min(known) / own))
+    return found
+
+
+GEMM = ratios("fp8_gemm", "| M×N×K | plan | ours | DeepGEMM | cuBLASLt block |", 2, 3, 4)
+FP8_DECODE = ratios("mla_decode_fp8", "| batch, heads, tokens | bf16 | bf16 before | version 5", 4, 1)
+FP8 = "| D, S | full | FA3 | times as fast | causal | FA3 |"
+NEWEST = "| S, D, mask | version 6, µs | version 7 is faster by"
+RACES = {
+    "fp8_gemm](benchmarks/fp8_gemm.md), up to 128 tokens": [r for r in GEMM if int(r[0].split("×")[0]) <= 128],
+    "fp8_gemm, 1024 tokens and more": [r for r in GEMM if int(r[0].split("×")[0]) >= 1024],
+    "[flash_attention]": [
+        *ratios("flash_attention", "| head_dim, S, mask | wgmma_tma | cuDNN | FA3 | / better", 1, 2, 3),
+        *ratios("flash_attention", "| 256, mask | version 4 | ships |", 2, 6, 7)],
+    "[flash_attention_varlen]": [(row[0], float(row[-1])) for row in rows_of(
+        "flash_attention_varlen", "| 16384 positions, lengths, heads, dim, mask | version 1 | version 2 | 256")],
+    "[flash_attention_fp8]": [*ratios("flash_attention_fp8", FP8, 1, 2), *ratios("flash_attention_fp8", FP8, 4, 5)],
+    "[flash_attention_bwd]": ratios("flash_attention_bwd", "| head_dim, S, mask | default | IN_ORDER=1", 1, 4),
+    "[mla_decode]": ratios("mla_decode", "| batch, heads, tokens | version 7 | **version 8** |", 2, 3),
+    "[mla_decode_fp8]": FP8_DECODE,
+    "[amd_fp8_mm]": [r for r in ratios("fp8_gemm", "| M×N×K | both copied (shipped)", 1, 5) if "×" in r[0]],
+}
+
+
+@pytest.mark.parametrize("family", RACES)
+def test_a_race_in_the_readme_is_that_of_its_log(family: str) -> None:
+    """Rows, geometric mean and worst row, losses included."""
+    lines = (ROOT / "README.md").read_text().splitlines()
+    (row,) = [line for line in lines if line.startswith("| ") and family in line]
+    told = row.split("|")[3].strip()
+    values = [value for _name, value in RACES[family]]
+    figures = f"{len(values)}: {geometric_mean(values):.2f}, {min(values):.2f}"
+    if family == "[mla_decode_fp8]":
+        few = [value for name, value in FP8_DECODE if ", 16, " in name]
+        figures += f" ({len(few)} with 16 heads: {geometric_mean(few):.2f}, {min(few):.2f})"
+    assert told == figures
+
+
+def test_other_shapes_in_the_readme_are_those_of_the_page() -> None:
+    kept = [f"{row[1]}: {row[2]}, {row[3]}" for row in rows_of("h200", "| family | rows | mean | worst | behind |")]
+    told = [line.split("|")[4].strip() for line in (ROOT / "README.md").read_text().splitlines()
+            if line.startswith("| ") and line.count("|") == 5 and re.search(r"\d: \d", line)]
+    assert [re.sub(r" \(.*?\)", "", each) for each in told if each != "not raced"] == kept
+
+
+def test_the_newest_race_in_the_readme_is_that_of_its_log() -> None:
+    rows = rows_of("flash_attention_fp8", NEWEST)
+    gain, behind = [float(row[2]) for row in rows], [float(row[4]) for row in rows if row[4]]
+    text = " ".join((ROOT / "README.md").read_text().split())
+    assert f"is {geometric_mean(gain):.2f} times as fast as version 6 ({len(gain)} rows, worst {min(gain):.2f})" in text
+    assert (f"came to {geometric_mean(behind):.2f} beside FlashAttention-3 over eight rows of 512 and 2048 tokens "
+            f"(worst {min(behind):.2f})") in text
+    assert len(behind) == 8

@@ -7,7 +7,7 @@ from the user's cache, so a second run compiles only what changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,15 +15,20 @@ from typing import Any, NamedTuple
 import pytest
 
 import backends
-from backends.base import Availability, Binary, SourceError, Target
+from backends.base import Availability, Binary, Target
+from backends.errors import SourceError
 from backends.source import KernelSource, kernels
-from scoring import config, jobs
-from scoring.emulation import EMULATED
-from scoring.model import Case, Mode, Status
+from scoring.config.load import load_config
+from scoring.ipc.emulator import EMULATED
+from scoring.ipc.requests import Load, LoadEmulator
+from scoring.judge.job import Contestant
 from scoring.problem import Problem, discover
+from scoring.record import Case, Mode, Status
+from scoring.run import targets
+from scoring.run.job import emulator_options, native_contestant
 
 ROOT = Path(__file__).resolve().parents[1]
-SETTINGS = config.load(file=str(ROOT / "config.yaml"), environment={})
+SETTINGS = load_config(file=str(ROOT / "config.yaml"), environment={})
 
 
 class Cell(NamedTuple):
@@ -33,6 +38,7 @@ class Cell(NamedTuple):
     problem: str
     kernel: str
     path: Path
+    root: Path = ROOT
 
 
 CELLS = [
@@ -43,7 +49,7 @@ CELLS = [
 
 @cache
 def problem_of(name: str) -> Problem:
-    return Problem(discover(ROOT / "problems")[name])
+    return Problem(discover(ROOT / "problems", ROOT / "workbench" / "problems")[name])
 
 
 @cache
@@ -51,11 +57,11 @@ def available(name: str) -> Availability:
     return backends.get(name).probe()
 
 
-def targets(cell: Cell) -> list[Target]:
+def targets_of(cell: Cell) -> list[Target]:
     """One target per arch the kernel names; all of the backend's if it names none."""
     every = {target.arch: target for target in reversed(backends.get(cell.backend).targets())}
     try:
-        arches = KernelSource.read(cell.path, ROOT).arches
+        arches = KernelSource.read(cell.path, cell.root).arches
     except SourceError:
         arches = ()        # the test that reads it will say so
     return [every[arch] for arch in arches or sorted(every) if arch in every]
@@ -66,7 +72,7 @@ def compiled(cell: Cell, target: Target) -> Binary:
     found = available(cell.backend)
     if not found.can_compile:
         pytest.skip("; ".join(found.reasons) or f"no compiler for {cell.backend}")
-    return backends.get(cell.backend).compile(KernelSource.read(cell.path, ROOT), target)
+    return backends.get(cell.backend).compile(KernelSource.read(cell.path, cell.root), target)
 
 
 def test_the_matrix_is_not_empty():
@@ -80,19 +86,23 @@ def test_the_matrix_is_not_empty():
 
 BUILDS = [
     pytest.param(cell.backend, cell, target, id=f"{cell.backend}-{cell.problem}-{cell.kernel}-{target.arch}")
-    for cell in CELLS for target in targets(cell)
+    for cell in CELLS for target in targets_of(cell)
 ]
 
 
 @pytest.mark.toolchain
 @pytest.mark.parametrize(("backend", "cell", "target"), BUILDS)
 def test_kernel_compiles(backend: str, cell: Cell, target: Target):
+    check_build(backend, cell, target)
+
+
+def check_build(backend: str, cell: Cell, target: Target) -> None:
     """It exports the one symbol of its problem's kernel.h, and the compiler's report names its device functions."""
     from elftools.elf.elffile import ELFFile
 
     binary = compiled(cell, target)
     symbol = problem_of(cell.problem).binding.SYMBOL
-    assert KernelSource.read(cell.path, ROOT).signature().symbol == symbol
+    assert KernelSource.read(cell.path, cell.root).signature().symbol == symbol
     with binary.path.open("rb") as file:
         symbols = ELFFile(file).get_section_by_name(".dynsym").iter_symbols()
         exported = {entry.name for entry in symbols if entry["st_shndx"] != "SHN_UNDEF"}
@@ -112,21 +122,20 @@ class Bench:
         self.worker: Any = None
         self.loaded: set[str] = set()
 
-    def worker_for(
-        self, device: int | None, name: str, load: dict[str, Any], emulator: dict[str, Any] | None
-    ) -> Any:
+    def worker_for(self, device: int | None, contestant: Contestant, emulator: LoadEmulator | None) -> Any:
+        from scoring.judge.worker_process import WorkerProcess
         from scoring.sandbox.policy import Policy
-        from scoring.session import WorkerProcess
 
         if self.worker is None or not self.worker.alive:
             # A sandbox shows only what is there when it starts, and this worker is to load kernels made later.
-            self.worker = WorkerProcess(device, files=[Path(load["library"])], sandbox=Policy(isolation="process"))
+            files = [Path(contestant.spec.library)]
+            self.worker = WorkerProcess(device, files=files, sandbox=Policy(isolation="process"))
             self.loaded.clear()
             if emulator is not None:
-                self.worker.request("emulate", 120, **emulator)
-        if name not in self.loaded:
-            self.worker.request("load", 120, contestant=name, **load)
-            self.loaded.add(name)
+                self.worker.request(emulator, 120)
+        if contestant.name not in self.loaded:
+            self.worker.request(Load(contestant.name, contestant.spec), 120)
+            self.loaded.add(contestant.name)
         return self.worker
 
     def close(self) -> None:
@@ -144,47 +153,54 @@ def benches() -> Iterator[dict[str, Bench]]:
         bench.close()
 
 
-def runs() -> Iterator[Any]:
-    for cell in CELLS:
+def runs(cells: Sequence[Cell], most: float = 8e9) -> Iterator[Any]:
+    """Cases of kernels; those of more than ``most`` FLOP are slow."""
+    for cell in cells:
         for case in problem_of(cell.problem).tests:
             name = f"{cell.backend}-{cell.problem}-{cell.kernel}-{case.name}"
-            yield pytest.param(cell.backend, cell, case, id=name)
+            # Minutes on a CPU, emulated or not.
+            slow = problem_of(cell.problem).binding.flops(case.params) > most
+            yield pytest.param(cell.backend, cell, case, id=name, marks=pytest.mark.slow if slow else ())
 
 
 @pytest.mark.device
 @pytest.mark.timeout(600)        # the first one on the emulated MI300X builds the emulator
-@pytest.mark.parametrize(("backend", "cell", "case"), list(runs()))
+@pytest.mark.parametrize(("backend", "cell", "case"), list(runs(CELLS)))
 def test_kernel_is_right(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]):
+    check_case(backend, cell, case, benches)
+
+
+def check_case(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]) -> None:
     """Two calls on fresh inputs, guards and inputs intact, every element within its bound.
 
     Where the device is emulated, all its checks are on, and none finds anything.
     """
-    from scoring.caserun import CaseRun, SeedSource
-    from scoring.session import WorkerFailure
+    from scoring.judge.case_run import CaseRun
+    from scoring.judge.seeds import SeedSource
+    from scoring.judge.worker_process import WorkerFailure
 
     found, problem = available(backend), problem_of(cell.problem)
     if not found.can_run:
         pytest.skip("; ".join(found.reasons) or f"no device for {backend}")
-    (place,) = jobs.places(SETTINGS, backends.get(backend), found, None)
+    (place,) = targets.places(SETTINGS, backends.get(backend), found, None)
     assert place.device is not None
     runner = EMULATED if place.device.emulated else backend
     limit = SETTINGS.settings.limits.case_gflop.get(runner)
     if limit is not None and problem.binding.flops(case.params) > limit * 1e9:
         assert runner != EMULATED, "every test case is small enough to be emulated"
         pytest.skip(f"more than the {limit:g} GFLOP a case may have on {runner}")
-    source = KernelSource.read(cell.path, ROOT)
+    source = KernelSource.read(cell.path, cell.root)
     if source.arches and place.target.arch not in source.arches:
         pytest.skip(f"{cell.kernel} is for {', '.join(source.arches)}, the device here is {place.target.arch}")
     binary = compiled(cell, place.target)
-    contestant = jobs.contestant(f"{source.language}/{source.variant}", source.signature(), binary.path, place)
+    contestant = native_contestant(
+        f"{source.language}/{source.variant}{binary.digest}", source.signature(), binary.path, place)
     on_device = backend != "cpu" and not place.device.emulated
     worker = benches[backend].worker_for(
-        place.device.index if on_device else None, contestant.name + binary.digest, dict(contestant.load),
-        jobs.emulator(SETTINGS, place, Mode.TEST))
-    loaded = type(contestant)(contestant.name + binary.digest, {}, contestant.parameters)
+        place.device.index if on_device else None, contestant, emulator_options(SETTINGS, place, Mode.TEST))
     torch_device = f"cuda:{place.device.index}" if on_device else "cpu"
     try:
-        with CaseRun(problem, case, worker, loaded, SeedSource(2026), torch_device, place.target.fp8, 600) as run:
+        with CaseRun(problem, case, worker, contestant, SeedSource(2026), torch_device, place.target.fp8, 600) as run:
             verdict, _seconds = run.check()
     except WorkerFailure as failure:
         if failure.status is Status.UNSUPPORTED:

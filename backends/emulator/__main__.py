@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from backends.base import BackendError, CompileError
 from backends.emulator import build, instructions
+from backends.errors import BackendError, CompileError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Builds ``libamdhip64.so``, the emulator: C++ in, one shared library in the cache out.
+"""Builds the emulators, ``libamdhip64.so`` and ``libcudart.so``: C++ in, one shared library in the cache out.
 
 The compiler is the one the wheels bring anyway, ``zig c++``, which has its own C++ library and links it statically, so
 that the result lives beside any other in a process and asks the system for nothing but the C library. Objects are
@@ -16,6 +16,7 @@ import json
 import os
 import platform
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,13 +25,13 @@ from pathlib import Path
 
 from backends import _diagnostics, _llvm, _process
 from backends._cache import HINTS, Build, Cache, default_folder
-from backends.base import BackendError, CompileError, ToolchainMissing
 from backends.emulator import declarations
+from backends.emulator.prefix import furnish
+from backends.errors import BackendError, CompileError, ToolchainMissing
 from backends.toolchain import ENVIRONMENT, package_folder, package_version
 
 ROOT = Path(__file__).resolve().parent
 NAME = "libamdhip64.so"
-_VERSIONS = (6, 7)              # of the interface; programs name the one they were linked with
 HINT = ('the emulator needs a C++ compiler and AMD\'s HIP headers from wheels: pip install -e ".[rocm-toolchain]" '
         "(ziglang and triton)")
 FLAGS = (
@@ -39,9 +40,13 @@ FLAGS = (
     "-g0",                      # zig's default is not: 15 MB of it
     "-Wall", "-Wextra", "-Werror", "-D__HIP_PLATFORM_AMD__=1",
 )
-LINK_FLAGS = ("-shared", "-O2", f"-Wl,-soname,{NAME}", "-Wl,-z,now")
+LINK_FLAGS = ("-shared", "-O2", "-Wl,-z,now", "-Wl,-z,nodelete")    # its handler runs at the process's end
 # What other programs may call; the C++ library inside must not meet another one's.
-EXPORTS = "{ global: hip*; __hip*; warpwave_emulator_*; local: *; };\n"
+EXPORTS = "{ global: hip*; __hip*; warpwave_emulator_*; _ZN3c109alloc_cpuE*; _ZN3c108free_cpuE*; local: *; };\n"
+# Programs ask for the CUDA runtime's functions by a version, which is the library's name.
+CUDA_EXPORTS = "{ global: cu*; __cuda*; warpwave_emulator_*; local: *; };\n"
+_CUDA = ("cuda", "ptx")         # folders of the CUDA emulator
+_SHARED = ("gfx942/memory.cpp",)    # of the other one, which it uses
 TIMEOUT = 600.0
 _FORMAT = 1                     # of the cache entries
 _TRIES = 3
@@ -56,6 +61,23 @@ class Tools:
     zig: Path
     headers: Path
     version: str
+
+
+@dataclass(frozen=True)
+class Product:
+    """A library: its name, what it exports, macros of its sources, and whether the rest of HIP's API is generated."""
+
+    name: str = NAME
+    exports: str = EXPORTS
+    macros: tuple[str, ...] = ()
+    rest: bool = True
+
+    @property
+    def link_flags(self) -> tuple[str, ...]:
+        return (*LINK_FLAGS, f"-Wl,-soname,{self.name}")
+
+
+HIP = Product()
 
 
 @dataclass(frozen=True)
@@ -105,49 +127,65 @@ def library(cache_dir: Path | None = None, report: Report | None = None) -> Path
 
 
 def prefix(cache_dir: Path | None = None, report: Report | None = None) -> Path:
-    """A folder to set ROCM_PATH to, or LD_LIBRARY_PATH to its ``lib``: the library under every name that programs ask
-    for, those that hipcc linked among them. Raises what ``library`` raises."""
-    path = library(cache_dir, report)
-    folder = Cache(cache_dir).folder / "emulator" / f"prefix-{path.parents[1].name[:16]}"
+    """A folder to set ROCM_PATH to, or LD_LIBRARY_PATH to its ``lib``: see ``prefix.py``. Raises what ``library``
+    raises."""
+    path, tools = library(cache_dir, report), find()
+    # By the checkout, too, since its scripts start this one's Python.
+    key = hashlib.sha256(f"{path.parents[1].name}{ROOT}{sys.executable}".encode()).hexdigest()[:16]
+    folder = Cache(cache_dir).folder / "emulator" / f"prefix-{key}"
     try:
-        (folder / "lib").mkdir(parents=True, exist_ok=True)
-        for name in (NAME, *(f"{NAME}.{version}" for version in _VERSIONS)):
-            with contextlib.suppress(FileExistsError):
-                (folder / "lib" / name).symlink_to(path)
+        furnish(folder, path, tools.headers, hip_version(tools.headers))
     except OSError as error:
         raise BackendError(f"{folder} cannot be written ({error}); {HINTS['cache']}") from error
     return folder
 
 
+def hip_version(headers: Path) -> str:
+    """Of the headers below ``headers``: ``7.1.25424``."""
+    text = (headers / "hip" / "hip_version.h").read_text(errors="replace")
+    numbers = [re.search(rf"HIP_VERSION_{part}\s+(\d+)", text) for part in ("MAJOR", "MINOR", "PATCH")]
+    return ".".join(match[1] if match else "0" for match in numbers)
+
+
 def ready(cache_dir: Path | None = None) -> Path | None:
     """What ``library`` returns if it need not compile anything, else None. Raises ``ToolchainMissing``."""
     tools, cache = find(), Cache(cache_dir)
-    key = _key(_plan(tools, _sources(), [ROOT], cache))
+    key = _key(_plan(tools, _sources(), [ROOT], cache, HIP), HIP)
     return cache.place(key) / "lib" / NAME if cache.get(key) is not None else None
 
 
+def cuda_library(major: int, cache_dir: Path | None = None, report: Report | None = None) -> Path:
+    """The path of ``libcudart.so.MAJOR``, the emulated NVIDIA GPUs, for programs of that CUDA release; built if it is
+    not in the cache. Raises what ``library`` raises."""
+    name = f"libcudart.so.{major}"
+    product = Product(name, f"{name} {CUDA_EXPORTS}", (f"-DWARPWAVE_CUDA_MAJOR={major}",), False)
+    sources = [path for folder in _CUDA for path in (ROOT / folder).rglob("*.cpp")] + [ROOT / each for each in _SHARED]
+    return build(sorted(sources), [ROOT], cache_dir, report, product)
+
+
 def _sources() -> list[Path]:
-    return sorted(ROOT.rglob("*.cpp"))
+    return sorted(path for path in ROOT.rglob("*.cpp") if path.relative_to(ROOT).parts[0] not in _CUDA)
 
 
-def _key(objects: Sequence[Object]) -> str:
-    return _address("library", LINK_FLAGS, EXPORTS, [each.key for each in objects])
+def _key(objects: Sequence[Object], product: Product) -> str:
+    return _address("library", product.link_flags, product.exports, [each.key for each in objects])
 
 
 def build(
-    sources: Sequence[Path], includes: Sequence[Path], cache_dir: Path | None = None, report: Report | None = None
+    sources: Sequence[Path], includes: Sequence[Path], cache_dir: Path | None = None, report: Report | None = None,
+    product: Product = HIP,
 ) -> Path:
-    """``library`` from ``sources``, with the generated rest of the API."""
+    """A library from ``sources``, with the generated rest of the API."""
     tools, cache = find(), Cache(cache_dir)
     try:
         for _ in range(_TRIES + 1):      # the last time to find what the one before has made
-            objects = _plan(tools, sources, includes, cache)
-            key = _key(objects)
+            objects = _plan(tools, sources, includes, cache, product)
+            key = _key(objects, product)
             if cache.get(key) is not None:
-                return cache.place(key) / "lib" / NAME
+                return cache.place(key) / "lib" / product.name
             with contextlib.suppress(_ChangedError), _alone(cache, key):
                 if cache.get(key) is None:       # nobody else has made it meanwhile
-                    _make(tools, objects, key, includes, cache, report or (lambda line: None))
+                    _make(tools, objects, key, includes, cache, product, report or (lambda line: None))
     except OSError as error:
         raise BackendError(f"the emulator cannot be built in {cache.folder} ({error}); {HINTS['cache']}") from error
     raise BackendError("the emulator's sources kept changing while they were compiled; try again")
@@ -157,21 +195,27 @@ class _ChangedError(Exception):
     """A source was edited between the plan and the end of its compilation."""
 
 
-def _plan(tools: Tools, sources: Sequence[Path], includes: Sequence[Path], cache: Cache) -> list[Object]:
+def _plan(
+    tools: Tools, sources: Sequence[Path], includes: Sequence[Path], cache: Cache, product: Product = HIP
+) -> list[Object]:
     headers = [tools.headers / name for name in declarations.HEADERS if (tools.headers / name).is_file()]
-    text = declarations.rest(headers, sources)
-    generated = cache.folder / "emulator" / f"rest-{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
-    if not generated.is_file():
-        _write(generated, text)
+    sources = list(sources)
+    if product.rest:
+        text = declarations.rest(headers, sources)
+        generated = cache.folder / "emulator" / f"rest-{hashlib.sha256(text.encode()).hexdigest()[:16]}.cpp"
+        if not generated.is_file():
+            _write(generated, text)
+        sources.append(generated)
     # AMD's headers are not scanned: their version and the text of the largest stand for them.
     common = [tools.version, *map(_digest, headers), processor(),
               {name: os.environ[name] for name in ENVIRONMENT if name in os.environ}]
-    flags = [*FLAGS, *(word for folder in includes for word in ("-I", str(folder))), "-isystem", str(tools.headers)]
+    folders = [word for folder in includes for word in ("-I", str(folder))]
+    flags = [*FLAGS, *product.macros, *folders, "-isystem", str(tools.headers)]
     digests = _Digests(includes)
     return [
         Object(source, (str(tools.zig), "c++", *flags, "-c", str(source)), digest := digests(source),
-               _address("object", FLAGS, common, digest))
-        for source in [*sources, generated]
+               _address("object", [*FLAGS, *product.macros], common, digest))
+        for source in sources
     ]
 
 
@@ -205,7 +249,8 @@ class _Digests:
 
 
 def _make(
-    tools: Tools, objects: Sequence[Object], key: str, includes: Sequence[Path], cache: Cache, say: Report
+    tools: Tools, objects: Sequence[Object], key: str, includes: Sequence[Path], cache: Cache, product: Product,
+    say: Report,
 ) -> None:
     started = time.monotonic()
     missing = [each for each in objects if cache.get(each.key) is None]
@@ -215,10 +260,10 @@ def _make(
         scratch.mkdir()
         (build.folder / "lib").mkdir()
         exports = scratch / "exports"
-        exports.write_text(EXPORTS)
+        exports.write_text(product.exports)
         run = _Runner(build, scratch, {"ZIG_GLOBAL_CACHE_DIR": str(default_folder() / "zig"), "TMPDIR": str(scratch)})
         # zig compiles its C++ library when it first links: one job like the others, and a long one.
-        runtime = pool.submit(_link, tools, [], scratch / "empty.so", exports, run)
+        runtime = pool.submit(_link, tools, [], scratch / "empty.so", exports, run, LINK_FLAGS)
         compiled = [pool.submit(_compile, each, includes, cache, run) for each in missing]
         try:
             for job in [*compiled, runtime]:
@@ -227,7 +272,7 @@ def _make(
             pool.shutdown(wait=False, cancel_futures=True)
             raise
         paths = [cache.place(each.key) / "object.o" for each in objects]
-        _link(tools, paths, build.folder / "lib" / NAME, exports, run)
+        _link(tools, paths, build.folder / "lib" / product.name, exports, run, product.link_flags)
         _clear(scratch)
         cache.put(key, build.folder, {"version": tools.version, "processor": processor()})
     say(f"built in {time.monotonic() - started:.0f} s")
@@ -262,8 +307,10 @@ def _compile(each: Object, includes: Sequence[Path], cache: Cache, run: _Runner)
         cache.put(each.key, own.folder, {"source": each.source.name})
 
 
-def _link(tools: Tools, objects: Sequence[Path], out: Path, exports: Path, run: _Runner) -> None:
-    words = [str(tools.zig), "c++", *LINK_FLAGS, f"-Wl,--version-script={exports}", *map(str, objects)]
+def _link(
+    tools: Tools, objects: Sequence[Path], out: Path, exports: Path, run: _Runner, flags: Sequence[str]
+) -> None:
+    words = [str(tools.zig), "c++", *flags, f"-Wl,--version-script={exports}", *map(str, objects)]
     if not objects:
         empty = out.with_suffix(".cpp")
         empty.write_text("#include <iostream>\nint main() { std::cout << 1; }\n")

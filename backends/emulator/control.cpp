@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "control.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +9,9 @@
 #include <stdexcept>
 #include <thread>
 
+#include "findings.h"
+#include "gfx942/counters/counters.h"
+#include "gfx942/counters/hierarchy.h"
 #include "gfx942/memory.h"
 #include "gfx942/run.h"
 #include "gfx942/table.h"
@@ -19,17 +23,17 @@ namespace emu {
 namespace control {
 namespace {
 
-constexpr size_t kKept = 1000;      // findings and launches that wait to be taken; older ones make room
+constexpr size_t kKept = 1000;  // launches that wait to be taken; older ones make room
 
 struct Kept {
     std::mutex mutex;
-    std::vector<checks::Finding> findings;
     std::vector<std::string> counters;
 };
 
+// Never destroyed, like the options: exit handlers of the program may still ask.
 Kept& kept() {
-    static Kept instance;
-    return instance;
+    static Kept* const instance = new Kept;
+    return *instance;
 }
 
 bool truth(const std::string& option, const std::string& value) {
@@ -43,7 +47,7 @@ uint64_t number(const std::string& option, const std::string& value) {
     uint64_t result = 0;
     try {
         result = std::stoull(value, &used);
-    } catch (const std::exception&) {
+    } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch): `used` stays 0
     }
     if (!used || used != value.size()) throw std::invalid_argument(option + " is a number, not '" + value + "'");
     return result;
@@ -52,15 +56,27 @@ uint64_t number(const std::string& option, const std::string& value) {
 void apply(Options& options, const std::string& option, const std::string& value) {
     if (option == "checks") options.checks = checks::parse(value);
     else if (option == "threads") options.threads = static_cast<unsigned>(number(option, value));
+    else if (option == "tensors") options.tensors = truth(option, value);
+    else if (option == "devices")
+        options.devices = static_cast<unsigned>(std::clamp<uint64_t>(number(option, value), 1, 16));
     else if (option == "counters") options.counters = truth(option, value);
+    else if (option == "record") options.record = std::min<uint64_t>(number(option, value), 2);
+    else if (option == "services") options.services = truth(option, value);
     else if (option == "sample") options.sample = number(option, value);
+    else if (option == "keep") options.keep = truth(option, value);
     else if (option == "strict") options.strict = truth(option, value);
     else if (option == "unordered") options.unordered = truth(option, value);
+    else if (option == "report") options.report = truth(option, value);
+    else if (option == "log") options.log = value;
     else if (option == "halt") options.halt = truth(option, value);
     else if (option == "slice") options.slice = number(option, value);
     else if (option == "limit") options.limit = number(option, value);
-    else throw std::invalid_argument("no option '" + option + "'; there are checks, threads, counters, sample, strict, unordered, "
-                                     "halt, slice, limit");
+    else
+        throw std::invalid_argument(
+            "no option '" + option +
+            "'; there are checks, report, log, threads, devices, tensors, counters, record, sample, keep, services, "
+            "strict, "
+            "unordered, halt, slice, limit");
     if (!options.threads) options.threads = std::max(1u, std::thread::hardware_concurrency());
 }
 
@@ -70,6 +86,7 @@ Options from_environment() {
     options.threads = std::max(1u, std::thread::hardware_concurrency());
     const char* text = std::getenv("WARPWAVE_EMULATOR");
     std::string rest = text ? text : "";
+    bool silent = false;
     while (!rest.empty()) {
         const size_t comma = rest.find(',');
         const std::string word = rest.substr(0, comma);
@@ -77,17 +94,21 @@ Options from_environment() {
         const size_t equals = word.find('=');
         try {
             if (equals == std::string::npos) throw std::invalid_argument("'" + word + "' has no value");
-            apply(options, word.substr(0, equals), word.substr(equals + 1));
+            const std::string option = word.substr(0, equals);
+            apply(options, option, word.substr(equals + 1));
+            silent |= option == "report" && !options.report;
         } catch (const std::invalid_argument& error) {
             std::fprintf(stderr, "WARPWAVE_EMULATOR: %s (ignored)\n", error.what());
         }
     }
+    // Whoever sets checks from outside of a program hears of them; a program that sets them asks for its findings.
+    options.report = options.checks && !silent;
     return options;
 }
 
 Options& current() {
-    static Options instance = from_environment();
-    return instance;
+    static Options* const instance = new Options(from_environment());
+    return *instance;
 }
 
 char* copy(const std::string& text) {
@@ -96,31 +117,13 @@ char* copy(const std::string& text) {
     return memory;
 }
 
-json::Value describe(const checks::Finding& finding) {
-    json::Value value = json::object();
-    value.set("check", checks::name(finding.check)).set("message", finding.message).set("kernel", finding.kernel);
-    value.set("workgroup", json::array({finding.group.x, finding.group.y, finding.group.z}));
-    value.set("wave", finding.wave).set("lane", finding.lane).set("pc", finding.pc).set("function", finding.function);
-    value.set("instruction", finding.instruction).set("file", finding.file).set("line", finding.line);
-    json::Value calls = json::array({});
-    for (const std::string& call : finding.calls) calls.push(call);
-    value.set("calls", calls).set("allocation", finding.allocation).set("other", finding.other).set("times", finding.times);
-    value.set("text", checks::text(finding));
-    return value;
-}
-
 }  // namespace
 
 const Options& options() { return current(); }
 
-void set(const std::string& option, const std::string& value) { apply(current(), option, value); }
-
-void keep_findings(std::vector<checks::Finding> findings) {
-    const std::lock_guard lock(kept().mutex);
-    for (checks::Finding& finding : findings) {
-        if (kept().findings.size() >= kKept) return;
-        kept().findings.push_back(std::move(finding));
-    }
+void set(const std::string& option, const std::string& value) {
+    apply(current(), option, value);
+    if (option == "checks") current().report = false;
 }
 
 void keep_counters(std::string json) {
@@ -147,10 +150,8 @@ EXPORTED int warpwave_emulator_set(const char* option, const char* value) {
 
 /// What the checks found since the last call: a JSON array, to be given back with warpwave_emulator_free.
 EXPORTED char* warpwave_emulator_take_findings() {
-    const std::lock_guard lock(control::kept().mutex);
     json::Value list = json::array({});
-    for (const checks::Finding& finding : control::kept().findings) list.push(control::describe(finding));
-    control::kept().findings.clear();
+    for (const checks::Finding& finding : findings::take()) list.push(json::Value::raw(findings::describe(finding)));
     return control::copy(list.text());
 }
 
@@ -160,7 +161,24 @@ EXPORTED char* warpwave_emulator_take_counters() {
     std::string list = "[";
     for (const std::string& each : control::kept().counters) list += (list.size() > 1 ? "," : "") + each;
     control::kept().counters.clear();
+    counters::forget();
+    counters::empty_caches();  // what is counted next begins with cold caches
     return control::copy(list + "]");
+}
+
+/// With keep=1: the modelled microseconds of the launches that take_counters would give, as a JSON array, with some of the
+/// model's numbers changed: "hbm=4e12 launch=2e-6". Null if there is no such number.
+EXPORTED char* warpwave_emulator_model_again(const char* changes) {
+    std::vector<double> times;
+    try {
+        times = counters::modelled_again(changes);
+    } catch (const std::invalid_argument& error) {
+        std::fprintf(stderr, "emulator: %s\n", error.what());
+        return nullptr;
+    }
+    std::string list;
+    for (const double time : times) list += (list.empty() ? "" : ",") + std::to_string(time);
+    return control::copy("[" + list + "]");
 }
 
 EXPORTED void warpwave_emulator_free(char* text) { std::free(text); }
@@ -203,7 +221,7 @@ struct WaveImage {
     uint32_t scc, mode, status, pad;
     uint32_t *vgprs, *agprs;
     uint8_t* lds;
-    char* message;                  // 512 bytes
+    char* message;  // 512 bytes
 };
 
 /// Runs straight-line code on the wave; 0, or 1 with what went wrong in `message`.
@@ -213,8 +231,10 @@ EXPORTED int warpwave_emulator_execute(const uint32_t* code, size_t dwords, Wave
     std::vector<u32> storage(words + 16);
     auto* registers = reinterpret_cast<u32*>((reinterpret_cast<uintptr_t>(storage.data()) + 63) & ~uintptr_t{63});
     std::memcpy(registers, image->vgprs, size_t{image->vgpr_count} * kLanes * 4);
-    if (image->agpr_count) std::memcpy(registers + image->vgpr_count * kLanes, image->agprs, size_t{image->agpr_count} * kLanes * 4);
-    const auto program = translate(code, dwords * 4, {{0, dwords * 4}}, image->vgpr_count + image->agpr_count, image->vgpr_count);
+    if (image->agpr_count)
+        std::memcpy(registers + image->vgpr_count * kLanes, image->agprs, size_t{image->agpr_count} * kLanes * 4);
+    const auto program =
+        translate(code, dwords * 4, {{0, dwords * 4}}, image->vgpr_count + image->agpr_count, image->vgpr_count);
     loader::KernelInfo kernel;
     kernel.name = "straight-line code";
     std::vector<u8> scratch(kLanes * 1024);
@@ -242,7 +262,8 @@ EXPORTED int warpwave_emulator_execute(const uint32_t* code, size_t dwords, Wave
     wave.initial_exec = kAllLanes;
     const Outcome outcome = run_straight(wave, *program);
     std::memcpy(image->vgprs, registers, size_t{image->vgpr_count} * kLanes * 4);
-    if (image->agpr_count) std::memcpy(image->agprs, registers + image->vgpr_count * kLanes, size_t{image->agpr_count} * kLanes * 4);
+    if (image->agpr_count)
+        std::memcpy(image->agprs, registers + image->vgpr_count * kLanes, size_t{image->agpr_count} * kLanes * 4);
     if (image->lds_bytes) std::memcpy(image->lds, lds.data(), image->lds_bytes);
     std::memcpy(image->sgpr, wave.sgpr, sizeof image->sgpr);
     image->scc = wave.scc;

@@ -16,10 +16,10 @@ FORMATS = {
 }
 _TITLE = """# Instructions of the emulator
 
-What `python -m backends.emulator --instructions` prints: every instruction of gfx942 that the emulator executes,
-{count} in all, by the format of its encoding. VOP1, VOP2 and VOPC instructions have their 64-bit (VOP3) forms, too, and
-SDWA and DPP where the ISA has them. Anything else stops the kernel, with its encoding, the program counter and the
-source line ([emulator](emulator.md)).
+`python -m backends.emulator --instructions` prints this page: the {count} gfx942 instructions that the emulator
+executes, by encoding format. VOP1, VOP2 and VOPC instructions also have their 64-bit (VOP3) forms, and SDWA and DPP
+where the ISA has them. Any other instruction stops the kernel. The message has its encoding, the program counter and
+the source line ([emulator](emulator.md)).
 """
 
 

@@ -5,13 +5,13 @@ import torch
 
 from task import input_t, output_t
 
-# The row's sum is exact enough in fp64; what is left is the rounding to bf16, and one more for a product in bf16.
+# The row's sum is exact enough in fp64. The bound covers the rounding to bf16 and one more for a product in bf16.
 RELATIVE = 2 * 2.0**-8
 ABSOLUTE = 1e-6
 
 
 def generate_input(rows: int, width: int, seed: int) -> input_t:
-    """Normal x with one loud column, weights around 1."""
+    """Normal x with one large column; weights around 1."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     generator = torch.Generator(device).manual_seed(seed)
     x = torch.randn(rows, width, device=device, generator=generator)
@@ -27,7 +27,7 @@ def ref_kernel(data: input_t) -> output_t:
 
 
 def check_implementation(data: input_t, output: output_t) -> tuple[bool, str]:
-    """Every element, in fp64, with a bound that follows from the rounding to bf16."""
+    """Compares every element in fp64; the bound follows from the rounding to bf16."""
     expected = ref_kernel(data)
     if not isinstance(output, torch.Tensor) or output.shape != expected.shape or output.dtype != expected.dtype:
         return False, f"a {expected.dtype} tensor of shape {tuple(expected.shape)} is expected"

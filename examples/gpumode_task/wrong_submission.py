@@ -1,7 +1,7 @@
 #!POPCORN leaderboard example-rmsnorm
 #!POPCORN gpus H100
 # SPDX-License-Identifier: MIT
-"""What the check must refuse: the mean is taken over the first half of the row alone."""
+"""A wrong submission that the check must refuse: it takes the mean over the first half of the row only."""
 
 import torch
 

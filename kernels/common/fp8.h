@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-#include "ceil_div.h"   // WARPWAVE_HOST_DEVICE
+#include "ceil_div.h"  // WARPWAVE_HOST_DEVICE
 
 WARPWAVE_HOST_DEVICE inline float float_from_bits(uint32_t bits) {
     float value;
@@ -31,7 +31,8 @@ WARPWAVE_HOST_DEVICE inline uint32_t bits_from_float(float value) {
 template <int BIAS>
 WARPWAVE_HOST_DEVICE inline float e4m3_magnitude(uint32_t code) {
     const uint32_t exponent = (code >> 3) & 15u, fraction = code & 7u;
-    if (exponent == 0) return static_cast<float>(fraction) * float_from_bits((127u - BIAS - 2u) << 23);  // · 2^(-2-bias)
+    if (exponent == 0)
+        return static_cast<float>(fraction) * float_from_bits((127u - BIAS - 2u) << 23);  // · 2^(-2-bias)
     return float_from_bits(((exponent + 127u - BIAS) << 23) | (fraction << 20));
 }
 
@@ -99,7 +100,7 @@ WARPWAVE_HOST_DEVICE inline float bf16_to_float(uint16_t code) {
 
 WARPWAVE_HOST_DEVICE inline uint16_t float_to_bf16(float value) {
     const uint32_t bits = bits_from_float(value);
-    if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40u);   // quiet, so that it stays NaN when cut
+    if (value != value) return static_cast<uint16_t>(bits >> 16 | 0x40u);  // quiet, so that it stays NaN when cut
     return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
 }
 
@@ -109,7 +110,7 @@ WARPWAVE_HOST_DEVICE inline float fp16_to_float(uint16_t code) {
     uint32_t bits;
     if (exponent == 31u) bits = 0x7f800000u | fraction << 13;
     else if (exponent != 0u) bits = (exponent + 112u) << 23 | fraction << 13;
-    else bits = bits_from_float(static_cast<float>(fraction) * float_from_bits(103u << 23));   // · 2^-24
+    else bits = bits_from_float(static_cast<float>(fraction) * float_from_bits(103u << 23));  // · 2^-24
     return float_from_bits(sign | bits);
 }
 
@@ -118,8 +119,8 @@ WARPWAVE_HOST_DEVICE inline uint16_t float_to_fp16(float value) {
     const uint32_t sign = bits_from_float(value) >> 16 & 0x8000u;
     uint32_t code;
     if (bits > 0x7f800000u) code = 0x7e00u;
-    else if (bits >= 0x477ff000u) code = 0x7c00u;                            // 65520 and up round to infinity
-    else if (bits < 0x38800000u) {                                           // below 2^-14: steps of 2^-24, as above
+    else if (bits >= 0x477ff000u) code = 0x7c00u;  // 65520 and up round to infinity
+    else if (bits < 0x38800000u) {                 // below 2^-14: steps of 2^-24, as above
         code = bits_from_float(float_from_bits(bits) + 0.5f) - 0x3f000000u;
     } else {
         code = ((bits + 0xfffu + ((bits >> 13) & 1u)) >> 13) - (112u << 10);

@@ -32,7 +32,8 @@ struct SplitWorkspace {
     float* lse;  // [splits, rows]
 
     static size_t bytes(long long splits, long long rows, int columns) {
-        return static_cast<size_t>(splits) * static_cast<size_t>(rows) * (static_cast<size_t>(columns) + 1) * sizeof(float);
+        return static_cast<size_t>(splits) * static_cast<size_t>(rows) * (static_cast<size_t>(columns) + 1) *
+               sizeof(float);
     }
 
     /// How many parts fit into `available` bytes.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What may have gone wrong in amd_fp8_mm, for the judge's diagnosis: mistakes of block-scaled products."""
+"""Likely mistakes in amd_fp8_mm, for the judge's diagnosis: mistakes of block-scaled products."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How amd_mla_decode's data meets ``kernel.h``, and what one call costs at least.
+"""Binds amd_mla_decode's data to ``kernel.h`` and counts the least work of one call.
 
 ``case_of``, ``arguments`` and ``returned`` also take the challenge's own objects, so that a packed file runs there: a
 config with attributes in place of keys, and a cache module with ``data`` and ``seq_len`` in place of a tensor.
@@ -12,7 +12,7 @@ from typing import Any
 
 SYMBOL = "amd_mla_decode"
 DATA_OUTPUTS: dict[str, int] = {}
-FRESH = ("x",)                # what every link of the judge's chain draws anew: all outputs depend on it
+FRESH = ("x",)                # every link of the judge's chain redraws these; all outputs depend on them
 
 _MIB = 1 << 20
 _HEADS, _LATENT, _WIDTH, _QUERY, _MAPS, _VALUE = 128, 512, 576, 192, 256, 128
@@ -21,17 +21,17 @@ _WEIGHTS = {"q_down": "Q_proj_down_weight", "q_up": "Q_proj_up_weight", "kv_down
 
 
 def PEAK(case: Mapping[str, Any]) -> str:
-    """The peak rate the roofline divides by."""
+    """The peak rate that the roofline divides by."""
     return "bf16"
 
 
 def UPDATED(case: Mapping[str, Any]) -> dict[str, tuple[tuple[slice, ...], str]]:
-    """What a call rewrites of its inputs: parameter -> (the part, the output whose value it must then have)."""
+    """The parts of inputs that a call rewrites: parameter -> (the part, the output whose value it must then have)."""
     return {"kv_cache": ((slice(None), slice(case["prefill"], case["prefill"] + 1)), "kv_row")}
 
 
 def case_of(data: Any) -> dict[str, Any]:
-    """The case behind ``data`` but for its seed."""
+    """The case of ``data``, except its seed."""
     config, _, kv_cache = data
     if isinstance(config, dict):
         batch, dim, rank, prefill = (config[key] for key in ("batch_size", "dim", "q_lora_rank", "prefill"))
@@ -47,7 +47,7 @@ def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The other parameters of kernel.h, by name; all but workspace, workspace_bytes and queue."""
+    """The other parameters of kernel.h, by name, except workspace, workspace_bytes and queue."""
     config, x, kv_cache = data
     if isinstance(config, dict):
         weights = {name: config[key] for name, key in _WEIGHTS.items()}

@@ -68,6 +68,10 @@ def _several(case: Case) -> bool:
     return case["batchsize"] > 1
 
 
+def _steep(case: Case) -> bool:
+    return bool(case.get("steep"))
+
+
 def _zeros(case: Case, data: Any, outputs: Outputs) -> Outputs:
     return tuple(torch.zeros_like(output) for output in outputs)
 
@@ -112,6 +116,8 @@ MUTANTS: dict[str, Mutant] = {
                                     transform_data=_config(lambda case: {"seen": case["prefill"]})),
     "half_of_tokens_skipped": Mutant("the first half of the tokens",
                                      transform_data=_config(lambda case: {"seen": (case["prefill"] + 1) // 2})),
+    "max_not_subtracted": Mutant("exponentials in fp32 of scores, no maximum subtracted",
+                                 transform_data=_config(lambda case: {"maximum": False}), applies=_steep),
     "first_head_for_all": Mutant("all heads ask what head 0 asks",
                                  transform_data=_weight("Q_proj_up_weight", _first_head)),
     "maps_swapped": Mutant("a head's key and value maps in the other order",

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How flash_attention's data meets ``kernel.h``, and what one call costs at least."""
+"""Binds flash_attention's data to ``kernel.h`` and counts the least work of one call."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from attention_queries import visible_pairs
 
 SYMBOL = "flash_attention"
 DATA_OUTPUTS: dict[str, int] = {}
-FRESH = ("q",)                # what every link of the judge's chain draws anew: all outputs depend on it
+FRESH = ("q",)                # every link of the judge's chain redraws these; all outputs depend on them
 
 _MIB = 1 << 20
 
 
 def PEAK(case: Mapping[str, Any]) -> str:
-    """The peak rate the roofline divides by."""
+    """The peak rate that the roofline divides by."""
     return "fp16" if case["half"] else "bf16"
 
 
 def case_of(data: Any) -> dict[str, Any]:
-    """The case behind ``data`` but for its seed, from shapes alone: what a leaderboard leaves out."""
+    """The case of ``data``, except its seed, from shapes only. A leaderboard passes no case."""
     q, k, _, causal, _ = data
     batch, sq, hq, dim = q.shape
     half = int(str(q.dtype) == "torch.float16")
@@ -39,7 +39,7 @@ def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The other parameters of kernel.h, by name; all but workspace, workspace_bytes and queue."""
+    """The other parameters of kernel.h, by name, except workspace, workspace_bytes and queue."""
     q, k, v, causal, softmax_scale = data
     return {
         "q": q, "k": k, "v": v, "batch": case["batch"], "seqlen_q": case["sq"], "seqlen_k": case["sk"],

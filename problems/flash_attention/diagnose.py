@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What may have gone wrong in flash_attention, for the judge's diagnosis."""
+"""Likely mistakes in flash_attention, for the judge's diagnosis."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention import without_maximum
 from utils import Mutant
 
 TILE = 64
@@ -95,6 +96,14 @@ def _finite_lse(case: Case, data: Any, outputs: Outputs) -> Outputs:
     return outputs[0], outputs[1].clamp_min(-1e30)
 
 
+def _without_maximum(case: Case, data: Any, outputs: Outputs) -> Outputs:
+    return without_maximum(*outputs)
+
+
+def _steep(case: Case) -> bool:
+    return bool(case.get("steep"))
+
+
 def _empty_rows(case: Case) -> bool:
     return bool(case["causal"]) and case["sq"] > case["sk"]
 
@@ -114,6 +123,8 @@ MUTANTS: dict[str, Mutant] = {
                                 applies=lambda case: 1 < case["hk"] < case["hq"]),
     "scale_ignored": Mutant("softmax scale 1", transform_data=_no_scale),
     "last_queries_not_computed": Mutant("the last (up to) 64 queries left at zero", transform_outputs=_last_queries),
+    "max_not_subtracted": Mutant("exponentials in fp32 of scores, no maximum subtracted",
+                                 transform_outputs=_without_maximum, applies=_steep),
     "lse_base_2": Mutant("lse in base 2", transform_outputs=_binary_lse),
     "lse_finite": Mutant("rows without keys get a finite lse", transform_outputs=_finite_lse, applies=_empty_rows),
 }

@@ -12,28 +12,31 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from attention import attention_bounds, attention_rows, dense_attention
+from attention import STEEP_LEVELS, attention_bounds, attention_rows, dense_attention
 from attention_queries import random_operands, sample_rows, visible_keys
 from utils import Expectation, check_outputs, default_device, generator
 
 
 def generate_input(
-    *, batch: int, sq: int, sk: int, hq: int, hk: int, dim: int, causal: int, half: int, seed: int, device: Any = None,
+    *, batch: int, sq: int, sk: int, hq: int, hk: int, dim: int, causal: int, half: int, seed: int, steep: int = 0,
+    device: Any = None,
 ) -> input_t:
     """(q, k, v, causal, softmax_scale) as ``task.input_t`` says. Deterministic in ``seed`` per device.
 
-    Drawn as ``attention_queries.random_operands`` says; softmax_scale = dim^-0.5.
+    Drawn as ``attention_queries.random_operands`` says, with ``steep`` beyond the range of fp32's exponentials;
+    softmax_scale = dim^-0.5.
     """
     place = default_device(device)
     dtype = torch.float16 if half else torch.bfloat16
-    q, k, v = random_operands(batch, sq, sk, hq, hk, dim, dtype, generator(seed, place))
+    levels = STEEP_LEVELS if steep else ()
+    q, k, v = random_operands(batch, sq, sk, hq, hk, dim, dtype, generator(seed, place), levels)
     return q, k, v, bool(causal), dim**-0.5
 
 
 def expected(
     data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
 ) -> tuple[Expectation, ...]:
-    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
+    """The expected (o, lse): two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
 
     ``sample`` limits both to about that many rows (batch, query, head), chosen by ``seed``; ``index`` asks for exactly
     the rows of an o-Expectation's index instead.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How flash_attention_bwd's data meets ``kernel.h``, and what one call costs at least."""
+"""Binds flash_attention_bwd's data to ``kernel.h`` and counts the least work of one call."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from attention_queries import visible_pairs
 
 SYMBOL = "flash_attention_bwd"
 DATA_OUTPUTS: dict[str, int] = {}
-# What every link of the judge's chain draws anew: all outputs depend on it, and o and lse stay what q, k and v make.
-# p could be kept from link to link, but reading it costs what computing it does: 2 bytes against 2 · dim FLOP a pair.
+# Every link of the judge's chain redraws these: all outputs depend on them, and o and lse still follow from q, k and v.
+# A kernel could keep p from link to link, but reading it costs as much as computing it: 2 bytes or 2 · dim FLOP a pair.
 FRESH = ("dout",)
 
 _MIB = 1 << 20
 
 
 def PEAK(case: Mapping[str, Any]) -> str:
-    """The peak rate the roofline divides by."""
+    """The peak rate that the roofline divides by."""
     return "fp16" if case["half"] else "bf16"
 
 
 def case_of(data: Any) -> dict[str, Any]:
-    """The case behind ``data`` but for its seed, from shapes alone: what a leaderboard leaves out."""
+    """The case of ``data``, except its seed, from shapes only. A leaderboard passes no case."""
     q, k, *_, causal, _ = data
     batch, sq, hq, dim = q.shape
     half = int(str(q.dtype) == "torch.float16")
@@ -40,7 +40,7 @@ def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The other parameters of kernel.h, by name; all but workspace, workspace_bytes and queue."""
+    """The other parameters of kernel.h, by name, except workspace, workspace_bytes and queue."""
     q, k, v, o, dout, lse, causal, softmax_scale = data
     return {
         "q": q, "k": k, "v": v, "o": o, "dout": dout, "lse": lse, "batch": case["batch"], "seqlen_q": case["sq"],

@@ -163,6 +163,19 @@ def _last_rows(only: str) -> Callable[[Case, Any, Outputs], Outputs]:
         cut(output) if name == only else output for name, output in zip(NAMES, outputs, strict=True))
 
 
+def _apart(case: Case, data: Any, outputs: Outputs) -> Outputs:
+    """p as the product of exp(score) and exp(-lse) in fp32: infinity times 0 where these are beyond its range."""
+    q, k, *_, lse, causal, _ = data
+    group, sq, sk = q.shape[2] // k.shape[2], q.shape[1], k.shape[1]
+    lost = (lse.exp() * (-lse).exp()).isnan() & torch.isfinite(lse)             # [b, hq, sq]
+    seen = visible_keys(torch.arange(sq, device=q.device), sq, sk, causal)
+    most = torch.where(lost, seen, 0).amax(-1).unflatten(1, (-1, group)).amax(-1)     # [b, hk]: keys of a lost row
+    keys = (torch.arange(sk, device=q.device)[:, None] < most[:, None, :])[..., None]
+    dq, dk, dv = outputs
+    return (dq.masked_fill(lost.transpose(1, 2)[..., None], torch.nan), dk.masked_fill(keys, torch.nan),
+            dv.masked_fill(keys, torch.nan))
+
+
 def _several(case: Case) -> bool:
     """Whether some query sees several keys; where it sees one, ds is zero, and so are dq and dk."""
     return bool(case["sk"] > 1)
@@ -194,6 +207,8 @@ def _each(
 MUTANTS: dict[str, Mutant] = {
     "zeros": Mutant("dq, dk and dv are zero", transform_outputs=_zeros(*NAMES)),
     "input_copied": Mutant("dq is q, dk is k, dv is v", transform_outputs=_copied),
+    "exponentials_apart": Mutant("p is exp(score) times exp(-lse), each in fp32", transform_outputs=_apart,
+                                 applies=lambda case: bool(case.get("steep"))),
     "dk_dv_swapped": Mutant("dk is dv and dv is dk", transform_outputs=_swapped),
     **_each("dq dk dv", "zero", "zero", _zeros),
     **_each("dq dk", "scale_ignored", "not multiplied by the softmax scale",

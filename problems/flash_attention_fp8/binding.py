@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How flash_attention_fp8's data meets ``kernel.h``, and what one call costs at least."""
+"""Binds flash_attention_fp8's data to ``kernel.h`` and counts the least work of one call."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from attention_queries import visible_pairs
 
 SYMBOL = "flash_attention_fp8"
 DATA_OUTPUTS: dict[str, int] = {}
-FRESH = ("q",)                # what every link of the judge's chain draws anew: all outputs depend on it
+FRESH = ("q",)                # every link of the judge's chain redraws these; all outputs depend on them
 
 SCALES = ("tensor", "head", "block")             # kernel.h's 0, 1, 2
 
@@ -18,12 +18,12 @@ _MIB = 1 << 20
 
 
 def PEAK(case: Mapping[str, Any]) -> str:
-    """The peak rate the roofline divides by."""
+    """The peak rate that the roofline divides by."""
     return "fp8"
 
 
 def case_of(data: Any) -> dict[str, Any]:
-    """The case behind ``data`` but for its seed and for what shaped its values: ``rotated`` and ``outliers``."""
+    """The case of ``data``, except its seed and the options of its values, ``rotated`` and ``outliers``."""
     q, k, *_, causal, _, scales = data
     batch, sq, hq, dim = q.shape
     return {"batch": batch, "sq": sq, "sk": k.shape[1], "hq": hq, "hk": k.shape[2], "dim": dim, "causal": int(causal),
@@ -37,7 +37,7 @@ def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The other parameters of kernel.h, by name; all but workspace, workspace_bytes and queue."""
+    """The other parameters of kernel.h, by name, except workspace, workspace_bytes and queue."""
     q, k, v, q_scale, k_scale, v_scale, causal, softmax_scale, scales = data
     return {
         "q": q, "k": k, "v": v, "q_scale": q_scale, "k_scale": k_scale, "v_scale": v_scale, "batch": case["batch"],

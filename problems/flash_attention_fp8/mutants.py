@@ -36,7 +36,7 @@ def _on_numbers(mutant: Mutant) -> Mutant:
 
 
 def _scales(at: int, function: Callable[[Tensor], Tensor]) -> Callable[[Case, Any], Any]:
-    """Lift a change of one operand's scales to one of the data."""
+    """Turn a change of one operand's scales into a change of the data."""
     return lambda case, data: (*data[:at], function(data[at]).expand(data[at].shape).contiguous(), *data[at + 1 :])
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How flash_attention_varlen's data meets ``kernel.h``, and what one call costs at least.
+"""Binds flash_attention_varlen's data to ``kernel.h`` and counts the least work of one call.
 
 The lengths of a batch are a function of the case alone (a seed only permutes them), so the counts here are exact.
 """
@@ -14,21 +14,21 @@ from attention_sequences import sequence_lengths
 
 SYMBOL = "flash_attention_varlen"
 DATA_OUTPUTS: dict[str, int] = {}
-FRESH = ("q",)                # what every link of the judge's chain draws anew: all outputs depend on it
+FRESH = ("q",)                # every link of the judge's chain redraws these; all outputs depend on them
 
 _MIB = 1 << 20
 
 
 def PEAK(case: Mapping[str, Any]) -> str:
-    """The peak rate the roofline divides by."""
+    """The peak rate that the roofline divides by."""
     return "fp16" if case["half"] else "bf16"
 
 
 def case_of(data: Any) -> dict[str, Any]:
-    """The case behind ``data`` as far as shapes tell: all that a call needs.
+    """The case of ``data`` as far as shapes tell it: everything that a call needs.
 
-    Without tk and lens, which lie in a tensor's values: to look there would wait for the device. So ``flops`` and
-    ``bytes_moved`` refuse this case instead of counting another one.
+    It lacks tk and lens: they are values in a tensor, and reading those waits for the device. So ``flops`` and
+    ``bytes_moved`` refuse this case; they never count a different one.
     """
     q, k, _, starts, _, _, _, causal, _ = data
     tq, hq, dim = q.shape
@@ -44,7 +44,7 @@ def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The other parameters of kernel.h, by name; all but workspace, workspace_bytes and queue."""
+    """The other parameters of kernel.h, by name, except workspace, workspace_bytes and queue."""
     q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, softmax_scale = data
     return {
         "q": q, "k": k, "v": v, "cu_seqlens_q": cu_seqlens_q, "cu_seqlens_k": cu_seqlens_k, "batch": case["batch"],

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from attention import without_maximum
 from attention_sequences import bounds, offsets, sequence_lengths
 from utils import Mutant
 
@@ -144,6 +145,14 @@ def _hides(case: Case) -> bool:
     return bool(case["causal"]) and any(queries > 1 and keys > 0 for queries, keys in _lengths(case))
 
 
+def _without_maximum(case: Case, data: Any, outputs: Outputs) -> Outputs:
+    return without_maximum(*outputs)
+
+
+def _steep(case: Case) -> bool:
+    return bool(case.get("steep"))
+
+
 def _empty_rows(case: Case) -> bool:
     return any(queries > keys if case["causal"] else queries > 0 == keys for queries, keys in _lengths(case))
 
@@ -178,6 +187,8 @@ MUTANTS: dict[str, Mutant] = {
     "last_sequence_not_computed": Mutant("the last sequence left at zero", transform_outputs=_last_sequence),
     "next_sequence_overwritten": Mutant("each sequence but the first begins with a row of zeros",
                                         transform_outputs=_overwritten, applies=_several),
+    "max_not_subtracted": Mutant("exponentials in fp32 of scores, no maximum subtracted",
+                                 transform_outputs=_without_maximum, applies=_steep),
     "lse_base_2": Mutant("lse in base 2", transform_outputs=_binary_lse),
     "lse_finite": Mutant("rows without keys get a finite lse", transform_outputs=_finite_lse, applies=_empty_rows),
 }

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from task import input_t, output_t
-from attention import attention_bounds, attention_rows, dense_attention
+from attention import STEEP_LEVELS, attention_bounds, attention_rows, dense_attention
 from attention_queries import random_operands, visible_keys
 from attention_sequences import PADDING, bounds, offsets, sequence_lengths
 from utils import Expectation, check_outputs, default_device, generator, sample_positions
@@ -20,12 +20,13 @@ from utils import Expectation, check_outputs, default_device, generator, sample_
 
 def generate_input(
     *, batch: int, tq: int, tk: int, lens: str, hq: int, hk: int, dim: int, causal: int, half: int, seed: int,
-    device: Any = None,
+    steep: int = 0, device: Any = None,
 ) -> input_t:
     """(q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, causal, softmax_scale), see ``task.input_t``.
 
-    Deterministic in ``seed`` per device. Values are drawn as ``attention_queries.random_operands`` says, softmax_scale
-    is dim^-0.5. Keys that no query sees, those of sequences without queries and ``PADDING`` rows behind the last
+    Deterministic in ``seed`` per device. Values are drawn as ``attention_queries.random_operands`` says (with
+    ``steep`` beyond the range of fp32's exponentials, in pieces of all keys one behind the other), softmax_scale is
+    dim^-0.5. Keys that no query sees, those of sequences without queries and ``PADDING`` rows behind the last
     sequence, hold NaN in k and v.
     """
     place = default_device(device)
@@ -33,7 +34,8 @@ def generate_input(
     lengths = [lengths[i] for i in torch.randperm(batch, generator=generator(seed, torch.device("cpu"))).tolist()]
     starts_q, starts_k = (offsets([pair[i] for pair in lengths], place) for i in (0, 1))
     dtype = torch.float16 if half else torch.bfloat16
-    q, k, v = (x[0] for x in random_operands(1, tq, tk + PADDING, hq, hk, dim, dtype, generator(seed, place)))
+    levels = STEEP_LEVELS if steep else ()
+    q, k, v = (x[0] for x in random_operands(1, tq, tk + PADDING, hq, hk, dim, dtype, generator(seed, place), levels))
     k[tk:], v[tk:] = torch.nan, torch.nan
     for (queries, _), (first, last) in zip(lengths, bounds(starts_k), strict=True):
         if queries == 0:
@@ -45,7 +47,7 @@ def generate_input(
 def expected(
     data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
 ) -> tuple[Expectation, ...]:
-    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
+    """The expected (o, lse): two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
 
     ``sample`` limits both to about that many rows (row of q, head), chosen by ``seed``; ``index`` asks for exactly the
     rows of an o-Expectation's index instead. Touches no key that no query sees.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How fp8_gemm's data meets ``kernel.h``, and what one call costs at least."""
+"""Binds fp8_gemm's data to ``kernel.h`` and counts the least work of one call."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from typing import Any
 
 SYMBOL = "fp8_gemm"
 DATA_OUTPUTS = {"c": 4}       # outputs that data carries, and where
-FRESH = ("a",)                # what every link of the judge's chain draws anew: all of c depends on it
+FRESH = ("a",)                # every link of the judge's chain redraws these; all of c depends on them
 
 _MIB = 1 << 20
 
 
 def PEAK(case: Mapping[str, Any]) -> str:
-    """The peak rate the roofline divides by."""
+    """The peak rate that the roofline divides by."""
     return "fp8"
 
 
 def case_of(data: Any) -> dict[str, Any]:
-    """The case behind ``data`` but for its seed, from shapes alone: what a leaderboard leaves out."""
+    """The case of ``data``, except its seed, from shapes only. A leaderboard passes no case."""
     a, b = data[0], data[1]
     return {"m": a.shape[0], "n": b.shape[0], "k": a.shape[1]}
 
@@ -30,7 +30,7 @@ def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The other parameters of kernel.h, by name; all but workspace, workspace_bytes and queue."""
+    """The other parameters of kernel.h, by name, except workspace, workspace_bytes and queue."""
     a, b, a_scale, b_scale, _ = data
     return {"a": a, "b": b, "a_scale": a_scale, "b_scale": b_scale, "m": case["m"], "n": case["n"], "k": case["k"]}
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How mla_decode's data meets ``kernel.h``, and what one call costs at least.
+"""Binds mla_decode's data to ``kernel.h`` and counts the least work of one call.
 
 The lengths of a batch are a function of the case alone (a seed only permutes them), so the counts here are exact.
 """
@@ -13,21 +13,21 @@ from attention import decode_lengths
 
 SYMBOL = "mla_decode"
 DATA_OUTPUTS: dict[str, int] = {}
-FRESH = ("q",)                # what every link of the judge's chain draws anew: all outputs depend on it
+FRESH = ("q",)                # every link of the judge's chain redraws these; all outputs depend on them
 
 _MIB = 1 << 20
 
 
 def PEAK(case: Mapping[str, Any]) -> str:
-    """The peak rate the roofline divides by."""
+    """The peak rate that the roofline divides by."""
     return "bf16"
 
 
 def case_of(data: Any) -> dict[str, Any]:
-    """The case behind ``data`` as far as shapes tell: all that a call needs.
+    """The case of ``data`` as far as shapes tell it: everything that a call needs.
 
-    Without sk and lens, which lie in a tensor's values: to look there would wait for the device. So ``flops`` and
-    ``bytes_moved`` refuse this case instead of counting another one.
+    It lacks sk and lens: they are values in a tensor, and reading those waits for the device. So ``flops`` and
+    ``bytes_moved`` refuse this case; they never count a different one.
     """
     q, _, _, _, causal, _ = data
     batch, sq, hq, _ = q.shape
@@ -41,7 +41,7 @@ def outputs(case: Mapping[str, Any]) -> dict[str, tuple[tuple[int, ...], str]]:
 
 
 def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
-    """The other parameters of kernel.h, by name; all but workspace, workspace_bytes and queue."""
+    """The other parameters of kernel.h, by name, except workspace, workspace_bytes and queue."""
     q, kv_cache, block_table, seqlens, causal, softmax_scale = data
     return {
         "q": q, "kv_cache": kv_cache, "block_table": block_table, "seqlens": seqlens, "batch": case["batch"],

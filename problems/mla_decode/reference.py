@@ -18,14 +18,15 @@ from utils import Expectation, check_outputs, default_device
 
 
 def generate_input(
-    *, batch: int, sq: int, hq: int, sk: int, lens: str, causal: int, seed: int, device: Any = None,
+    *, batch: int, sq: int, hq: int, sk: int, lens: str, causal: int, seed: int, steep: int = 0,
+    device: Any = None,
 ) -> input_t:
     """(q, kv_cache, block_table, seqlens, causal, softmax_scale) as ``task.input_t`` says; deterministic in ``seed``.
 
     What the values are: ``latent.paged_batch``.
     """
     place = default_device(device)
-    paged = paged_batch(batch=batch, sq=sq, hq=hq, sk=sk, lens=lens, seed=seed, place=place)
+    paged = paged_batch(batch=batch, sq=sq, hq=hq, sk=sk, lens=lens, seed=seed, place=place, steep=steep)
     return *paged, bool(causal), SOFTMAX_SCALE
 
 
@@ -42,7 +43,7 @@ def _rows(rows: Tensor, tokens: Tensor, visible: Tensor, scale: float) -> tuple[
 def expected(
     data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
 ) -> tuple[Expectation, ...]:
-    """What (o, lse) must be: two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
+    """The expected (o, lse): two Expectations, fp64 mathematics, bounds as ``attention.attention_bounds`` derives them.
 
     ``sample`` limits both to about that many rows (request, query, head), chosen by ``seed``; ``index`` asks for
     exactly the rows of an o-Expectation's index instead. Touches no slot beyond a request's length.

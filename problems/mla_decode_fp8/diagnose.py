@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What may have gone wrong in mla_decode_fp8, for the judge's diagnosis: mistakes of scales, then of attention."""
+"""Likely mistakes in mla_decode_fp8, for the judge's diagnosis: mistakes of scales, then of attention."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ROTARY_BYTES = 128
 
 
 def _scales(function: Callable[[Tensor], Tensor]) -> Callable[[Mapping[str, Any], Any], Any]:
-    """Lift a change of the scales, fp32 [num_blocks, 64, 1, 4], to one of the data."""
+    """Turn a change of the scales, fp32 [num_blocks, 64, 1, 4], into a change of the data."""
     def changed(case: Mapping[str, Any], data: Any) -> Any:
         cache = data[1].view(torch.uint8).clone()
         scales = cache[..., LATENT:-ROTARY_BYTES].contiguous().view(torch.float32)

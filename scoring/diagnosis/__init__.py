@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 """Why an output was refused, in words.
 
-``explanation`` puts them together: where it is wrong (``patterns``), what it looks like (``likeness``), and which known
-mistake gives the same (``suspects``).
+``explain`` puts them together: where it is wrong (``locate``), what it looks like (``relations``), and which known
+mistake gives the same (``known_mistakes``).
 """

@@ -16,18 +16,21 @@ from pathlib import Path
 from scoring.sandbox.environment import USER
 
 SCRATCH = "/tmp"
+GROUPS = Path("/sys/fs/cgroup")              # its names tell of other judgements
 HOST_NAME = "sandbox"
 
 
 @dataclass(frozen=True)
 class View:
     """What can be seen inside. ``read``: bound read-only at the same path; ``copies``: descriptor of a file's content
-    for paths that the user inside could not read; ``devices``: bound as they are. Sizes in bytes."""
+    for paths that the user inside could not read; ``devices``: bound as they are; ``write``: folders to write to.
+    Sizes in bytes."""
 
     read: Sequence[Path]
     devices: Sequence[str] = ()
     copies: Mapping[str, int] = field(default_factory=dict)
     scratch: int = 8 << 30
+    write: Sequence[Path] = ()
 
 
 def find() -> list[str]:
@@ -43,7 +46,7 @@ def arguments(
 ) -> list[str]:
     """``bwrap … -- command``. ``seccomp``: descriptor of the filter; ``status``: where bwrap writes its child's id.
 
-    ``own_user``: started by root, it keeps what changing the user needs (``scoring.sandbox.inside`` does that);
+    ``own_user``: started by root, it keeps what changing the user needs (``scoring.sandbox.bootstrap`` does that);
     otherwise a user namespace maps the caller alone.
     """
     made = [bwrap, "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try",
@@ -74,6 +77,8 @@ def arguments(
                 made += ["--ro-bind", str(path), str(path)]
             bound.append(path)
     made += ["--ro-bind", "/sys", "/sys", "--proc", "/proc", "--dev", "/dev"]
+    if GROUPS.is_dir():                      # an empty folder in its place
+        made += ["--perms", "0555", "--size", "4096", "--tmpfs", str(GROUPS), "--remount-ro", str(GROUPS)]
     known.update((Path("/dev"), Path("/proc"), Path("/sys"), Path(SCRATCH), Path("/dev/shm")))
     for name in view.devices:
         parents(Path(name))
@@ -87,6 +92,9 @@ def arguments(
     for name, descriptor in view.copies.items():
         parents(Path(name))
         made += ["--perms", "0444", "--ro-bind-data", str(descriptor), name]
+    for path in view.write:
+        parents(path)
+        made += ["--bind", str(path), str(path)]
     for folder in ("/dev", "/"):
         made += ["--remount-ro", folder]
     return [*made, "--chdir", SCRATCH, "--seccomp", str(seccomp), "--info-fd", str(status), "--", *command]

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""The device files of one GPU, and what selects that GPU where no other can be seen."""
+"""The device files of a GPU or several, and what selects them where no other can be seen."""
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,6 +40,26 @@ def of(index: int | None) -> Nodes:
     if torch.version.hip:
         return amd(index, address, Path("/"))
     return nvidia(index, address, os.environ.get("CUDA_VISIBLE_DEVICES", ""), Path("/"))
+
+
+def first(count: int) -> Nodes:
+    """The device files of torch's first ``count`` devices. This process uses none of them: it can still be forked."""
+    with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("fork")) as pool:
+        return together(list(pool.map(of, range(count))))
+
+
+def together(each: Sequence[Nodes]) -> Nodes:
+    """The device files of several GPUs, which keep their order."""
+    names = [name for nodes in each for name in nodes.environment]
+    environment: dict[str, str | None] = {}
+    for name in dict.fromkeys(names):
+        values = [nodes.environment.get(name) for nodes in each]
+        chosen = [value for value in values if value is not None]
+        environment[name] = ",".join(dict.fromkeys(chosen)) or None
+    return Nodes(
+        tuple(dict.fromkeys(path for nodes in each for path in nodes.paths)),
+        tuple(sorted({group for nodes in each for group in nodes.groups})), environment, None,
+        "; ".join(dict.fromkeys(nodes.note for nodes in each if nodes.note)))
 
 
 def nvidia(index: int, address: str, selected: str, root: Path) -> Nodes:

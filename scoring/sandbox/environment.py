@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""The environment of a worker: toolchains, devices and library paths, nothing of the judge's."""
+"""The environment of a worker: toolchains, devices and library paths, nothing of the judge's.
+
+And what a worker may not read in the judge's own command line, which every process of a machine can read.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import site
 from collections.abc import Mapping
@@ -45,3 +50,24 @@ def build(given: Mapping[str, str], scratch: str, mark: str, devices: Mapping[st
         else:
             made[name] = value
     return made
+
+
+def hide_argument(option: str) -> None:
+    """Blank the value of ``--option`` in what ``/proc`` shows of this process's command line (Linux; else no effect).
+
+    Parents that were given the same words (a shell, ``timeout``) still show them.
+    """
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        fields = Path("/proc/self/stat").read_text().rpartition(")")[2].split()
+        start, end = int(fields[45]), int(fields[46])        # arg_start and arg_end of proc_pid_stat(5)
+        if not 0 < start < end:
+            return
+        at, is_value = start, False
+        for word in ctypes.string_at(start, end - start).split(b"\0"):
+            name, equals, value = word.partition(b"=")
+            hidden = word if is_value else value
+            is_option = len(name) > 2 and f"--{option}".encode().startswith(name)
+            if is_value or (is_option and equals):
+                ctypes.memset(at + len(word) - len(hidden), ord("*"), len(hidden))
+            is_value = is_option and not equals
+            at += len(word) + 1

@@ -2,7 +2,7 @@
 """Start a Python program in a sandbox of a given kind, and end everything it started.
 
 A small shell comes first: it enters the control group and offers itself to the kernel when memory runs out. Then
-comes bwrap or Python itself, with ``scoring.sandbox.inside``, which gives up all privilege before the program starts.
+comes bwrap or Python itself, with ``sandbox.bootstrap``, which gives up all privilege before the program starts.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scoring.sandbox import bubblewrap, cgroup, environment, owner, rubbish, seccomp, strays, users, visible
+from scoring.sandbox import bubblewrap, cgroup, cleanup, environment, mounts, seccomp, users
 from scoring.sandbox.devices import BASIC, Nodes
 from scoring.sandbox.policy import ROOT, Policy
 
@@ -34,7 +34,7 @@ WATCH_SECONDS, KILL_SECONDS = 0.5, 10.0
 SET_DUMPABLE = 4         # of prctl
 SHELL = 'echo 1000 >/proc/self/oom_score_adj; while [ "$1" != -- ]; do echo $$ >"$1" || exit 125; shift; done; ' \
     'shift; exec "$@"'
-INSIDE = "scoring.sandbox.inside"
+INSIDE = "scoring.sandbox.bootstrap"
 
 
 @dataclass(frozen=True)
@@ -47,22 +47,28 @@ class Tier:
 
 
 class Launched:
-    """A program in its sandbox. ``process`` is what was started here, which is not always the program itself."""
+    """A program in its sandbox. ``process`` is what was started here, which is not always the program itself.
+
+    ``writable`` are folders that it may write to, besides its temporary one; ``variables`` go over its environment.
+    """
 
     def __init__(
         self, tier: Tier, policy: Policy, program: Sequence[str], files: Sequence[Path] = (),
         nodes: Nodes | None = None, fds: Sequence[int] = (), with_group: bool = True,
+        writable: Sequence[Path] = (), variables: Mapping[str, str] | None = None,
     ):
         self.tier, self.policy, self.nodes = tier, policy, nodes or Nodes()
+        self.writable, self.variables = writable, variables or {}
         self.uid = users.spare() if tier.own_user else None
         if tier.own_user and self.uid is None:
             raise OSError("no other user to run as: the judge is not root, or other ids are not mapped here")
-        self.mark = f"{owner.own()}-{secrets.token_hex(6)}"
+        self.mark = f"{cleanup.own_name()}-{secrets.token_hex(6)}"
         self.group: cgroup.Group | None = None
         self.scratch: Path | None = None
         self.notes: tuple[str, ...] = ()
         self.overrun = ""                        # which limit of the scratch folder was hit
         self._init: int | None = None            # pidfd of the first process in a namespace of its own
+        self._killing = threading.Lock()         # a watchdog's thread may kill as well
         try:
             if with_group:
                 self.group = cgroup.create(cgroup.PREFIX + self.mark, policy.memory, policy.processes)
@@ -86,7 +92,11 @@ class Launched:
         return code - 128 if self.tier.name == "bubblewrap" and 128 < code <= 128 + 64 else None
 
     def kill(self) -> None:
-        """End all processes of the sandbox and remove what it needed. Safe to call twice."""
+        """End all processes of the sandbox and remove what it needed. Safe to call twice, and from any thread."""
+        with self._killing:
+            self._kill()
+
+    def _kill(self) -> None:
         if self._init is not None:
             with contextlib.suppress(OSError):
                 signal.pidfd_send_signal(self._init, signal.SIGKILL)
@@ -101,9 +111,9 @@ class Launched:
             self.group.kill()
         if self.tier.name != "bubblewrap":       # there, the first process takes all others with it
             if self.uid is not None:
-                strays.kill(lambda: users.processes(self.uid or -1))
+                cleanup.kill(lambda: users.processes(self.uid or -1))
             else:
-                strays.kill(lambda: strays.marked(self.mark))
+                cleanup.kill(lambda: cleanup.marked(self.mark))
         self._remove()
 
     def _remove(self) -> None:
@@ -112,12 +122,12 @@ class Launched:
             self.group = None
         if self.scratch is not None:
             folder, self.scratch = self.scratch, None
-            rubbish.remove(folder)
+            cleanup.remove_folder(folder)
 
     def _start(self, program: Sequence[str], files: Sequence[Path], fds: Sequence[int]) -> None:
         modules = [program[1]] if program[0] == "-m" else []
-        files = list(dict.fromkeys([*visible.modules(INSIDE, *modules), *(path.absolute() for path in files)]))
-        read = visible.system(self.policy.concealed, self.policy.private, os.environ)
+        files = list(dict.fromkeys([*mounts.modules(INSIDE, *modules), *(path.absolute() for path in files)]))
+        read = mounts.system(self.policy.concealed, self.policy.private, os.environ)
         if self.tier.name != "bubblewrap":       # no process of our own user may look at our memory or descriptors
             ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
         with contextlib.ExitStack() as stack:
@@ -128,13 +138,13 @@ class Launched:
                 self._stay_if_shut_out(files)
                 self.scratch = folder = Path(tempfile.mkdtemp(prefix=f"{cgroup.PREFIX}{self.mark}-")).resolve()
                 if self.uid is not None:
-                    os.chown(folder, self.uid, self.uid)
-                readable = [*map(str, read), *map(str, files), "/proc", "/sys", "/etc/passwd", "/etc/group",
-                            "/etc/nsswitch.conf", "/etc/hosts"]
+                    os.chown(folder, self.uid, self.uid, follow_symlinks=False)
+                readable = [*map(str, read), *map(str, files), "/proc", *map(str, mounts.devices_and_kernel()),
+                            "/etc/passwd", "/etc/group", "/etc/nsswitch.conf", "/etc/hosts"]
                 # Python looks a module up in its folder's list of names.
                 listed = {str(above) for path in files if path.suffix == ".py" for above in path.parents
                           if above != ROOT and above.is_relative_to(ROOT)}
-                rules = {"read": readable, "listed": sorted(listed), "write": [str(folder)],
+                rules = {"read": readable, "listed": sorted(listed), "write": [str(folder), *map(str, self.writable)],
                          "devices": [*BASIC, *self.nodes.paths]}
                 command, more = self._command(program, rules if self.tier.name == "landlock" else None), []
             entrances = self.group.entrances if self.group is not None else []
@@ -142,7 +152,7 @@ class Launched:
             self.process = subprocess.Popen(
                 ["/bin/sh", "-c", SHELL, "sh", *map(str, entrances), "--", *command],
                 pass_fds=[*fds, *more], start_new_session=True, cwd=folder,
-                env=environment.build(os.environ, where, self.mark, self.nodes.environment),
+                env={**environment.build(os.environ, where, self.mark, self.nodes.environment), **self.variables},
                 stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
         if self.tier.name == "bubblewrap":
@@ -153,7 +163,7 @@ class Launched:
     def _watch(self, folder: Path) -> None:
         """End the program once its folder on a shared disk holds too much."""
         while self.scratch is not None and self.process.returncode is None:
-            used = rubbish.usage(folder)
+            used = cleanup.folder_bytes(folder)
             if self.scratch is not None and (used is None or used > self.policy.scratch):
                 self.overrun = "its temporary folders cannot be looked into" if used is None else \
                     f"it wrote more than {self.policy.scratch / 2**30:.3g} GiB of temporary files"
@@ -166,9 +176,10 @@ class Launched:
         """Run as the judge's user after all if another one could not read ``files``; our own folders are opened."""
         for path in files if self.uid is not None else ():
             ours = next((folder for folder in (path, *path.parents)
-                         if folder.name.startswith(f"{cgroup.PREFIX}{owner.own()}-")), None)
+                         if folder.name.startswith(f"{cgroup.PREFIX}{cleanup.own_name()}-")), None)
             for entry in [ours, *ours.rglob("*")] if ours is not None else ():
-                entry.chmod(0o755 if entry.is_dir() else 0o644)
+                if not entry.is_symlink():
+                    entry.chmod(0o755 if entry.is_dir() else 0o644)
             above = path.resolve().parents
             if not _open_to_all(path) or not all(folder.stat().st_mode & 0o001 for folder in above):
                 self.uid, self.notes = None, (f"{self.tier.name} with a user of its own: {path} cannot be read by it",)
@@ -207,9 +218,9 @@ class Launched:
             else:
                 for file in _files(path):
                     copies[str(file)] = _close_later(stack, os.open(file, os.O_RDONLY | os.O_CLOEXEC))
-        seen = visible.outermost([*read, *whole])
+        seen = mounts.outermost([*read, *whole])
         view = bubblewrap.View(seen, [name for name in self.nodes.paths if Path(name).exists()], copies,
-                               self.policy.scratch)
+                               self.policy.scratch, self.writable)
         filter_ = _memory_file(stack, seccomp.program(namespaces=True))
         status, theirs = os.pipe()
         self._status = status

@@ -6,8 +6,10 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 TIERS = ("bubblewrap", "landlock", "process")      # strongest first
+Isolation = Literal["auto", "bubblewrap", "landlock", "process"]
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -24,7 +26,7 @@ class Policy:
     it must not see even where they lie below one that it needs.
     """
 
-    isolation: str = "auto"
+    isolation: Isolation = "auto"
     memory_bytes: int | None = None
     scratch_bytes: int = 8 << 30
     processes: int = 4096

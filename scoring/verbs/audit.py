@@ -9,17 +9,19 @@ import fnmatch
 import json
 from collections.abc import Sequence
 
-from scoring import config, jobs
-from scoring.audit import HONEST, AuditRow, audit
-from scoring.model import Case, ExitCode
-from scoring.progress import Progress
-from scoring.units import plural
+from scoring.config.load import load_config
+from scoring.judge.audit import HONEST, AuditRow, audit
+from scoring.output.units import plural
+from scoring.record import Case, ExitCode
+from scoring.run import targets
+from scoring.run.progress import Progress
+from scoring.run.select import SelectionError
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.load({"problems": options.problem}, options.config)
+    settings = load_config({"problems": options.problem}, options.config)
     _check_device(options.device)
-    selected = jobs.select_problems(settings, settings.settings.problems)
+    selected = targets.select_problems(settings, settings.settings.problems)
     problems = [problem for problem in selected if (problem.path / "mutants.py").is_file()]
 
     def wanted(case: Case) -> bool:
@@ -40,7 +42,7 @@ def run(options: argparse.Namespace) -> int:
                     print(json.dumps({"schema": 1, **dataclasses.asdict(row), "good": row.good}), flush=True)
                 progress.advance()
     if not rows:
-        raise jobs.SelectionError("no case of a problem with mutants.py matches")
+        raise SelectionError("no case of a problem with mutants.py matches")
     if not options.json:
         print(table(rows))
     return ExitCode.OK if all(row.good for row in rows) else ExitCode.FAILED
@@ -55,12 +57,12 @@ def _check_device(name: str | None) -> None:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise jobs.SelectionError(f"--device {name}: torch knows no such device; try cpu or cuda", 2) from None
+        raise SelectionError(f"--device {name}: torch knows no such device; try cpu or cuda", 2) from None
     here = {"cpu": 1, "cuda": torch.cuda.device_count() if torch.cuda.is_available() else 0}
     if device.type not in here:
-        raise jobs.SelectionError(f"--device {name}: inputs are made on cpu or cuda alone", 2)
+        raise SelectionError(f"--device {name}: inputs are made on cpu or cuda alone", 2)
     if (device.index or 0) >= here[device.type]:
-        raise jobs.SelectionError(f"--device {name}: not here; see `python -m scoring doctor`", 4)
+        raise SelectionError(f"--device {name}: not here; see `python -m scoring doctor`", 4)
 
 
 def table(rows: Sequence[AuditRow]) -> str:

@@ -12,16 +12,17 @@ import sys
 from typing import Any
 
 import backends
-from scoring import config, jobs
-from scoring.model import ExitCode
+from scoring.config.load import Config, load_config
 from scoring.problem import discover
-from scoring.sandbox import tiers
+from scoring.record import ExitCode
+from scoring.run.job import sandbox_policy
+from scoring.sandbox import isolation
 from scoring.sandbox.policy import SandboxError
 
 # Every variable the project or its tools react to, by whose it is.
 VARIABLES = {
     "ours": ("WARPWAVE_CONFIG", "WARPWAVE_CACHE_DIR", "WARPWAVE_DB", "WARPWAVE_BACKEND", "WARPWAVE_DEBUG",
-             "WARPWAVE_EMULATE", "WARPWAVE_EMULATOR"),
+             "WARPWAVE_EMULATE", "WARPWAVE_EMULATOR", "WARPWAVE_SSH"),
     "toolchains": ("CUDA_HOME", "CUDA_PATH", "NVCC", "CXX", "ROCM_PATH", "HIP_PATH", "HIPCC"),
     "devices": ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES"),
     "torch": ("TORCH_CUDA_ARCH_LIST", "PYTORCH_ROCM_ARCH", "TORCH_EXTENSIONS_DIR", "MAX_JOBS"),
@@ -35,7 +36,7 @@ PACKAGES = (
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.load({"emulate": options.emulate}, options.config)
+    settings = load_config({"emulate": options.emulate}, options.config)
     backends.use_cache(settings.cache)
     backends.use_emulator(settings.settings.emulate)
     facts = gather(settings)
@@ -66,7 +67,7 @@ def run(options: argparse.Namespace) -> int:
     return ExitCode.OK
 
 
-def gather(settings: config.Config) -> dict[str, Any]:
+def gather(settings: Config) -> dict[str, Any]:
     """All facts as plain JSON values."""
     found = {}
     for name in backends.names():
@@ -100,7 +101,7 @@ def gather(settings: config.Config) -> dict[str, Any]:
         "settings": shown,
         "notes": [
             f"competitions: {entry.leaderboard} names the problem {entry.problem!r}, which is not here"
-            for entry in settings.settings.competitions if entry.problem not in discover(settings.path("problems"))
+            for entry in settings.settings.competitions if entry.problem not in discover(*settings.problems)
         ],
         "environment": {
             name: os.environ[name] for group in VARIABLES.values() for name in group if name in os.environ
@@ -115,10 +116,10 @@ def _told(value: Any) -> str:
     return str(value)
 
 
-def _sandbox(settings: config.Config) -> dict[str, Any]:
+def _sandbox(settings: Config) -> dict[str, Any]:
     """What the code under test would run in, and why in nothing stronger."""
     try:
-        choice = tiers.choose(jobs.sandbox(settings))
+        choice = isolation.choose(sandbox_policy(settings))
     except SandboxError as error:
         return {"isolation": f"none: {error}", "reasons": []}
     return {"isolation": choice.words, "reasons": list(choice.reasons)}

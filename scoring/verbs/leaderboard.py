@@ -8,14 +8,15 @@ import dataclasses
 import json
 import sys
 
-from scoring import config, render
-from scoring.model import SCHEMA, ExitCode
-from scoring.store import Store
-from scoring.tables import use_color, width_of
+from scoring.config.load import locate_files
+from scoring.output import terminal
+from scoring.output.table import use_color, width_of
+from scoring.record import SCHEMA, ExitCode
+from scoring.store.store import Store
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.locate(options.config)
+    settings = locate_files(options.config)
     store = Store(settings.kept)
     rows = store.leaderboard(options.problem, options.gpu)
     if options.json:
@@ -23,7 +24,7 @@ def run(options: argparse.Namespace) -> int:
             print(json.dumps({"schema": SCHEMA, **dataclasses.asdict(row)}))
     elif rows:
         fmt = "github" if options.markdown else "simple"
-        print(render.leaderboard(rows, fmt, color=use_color(sys.stdout), width=width_of(sys.stdout)))
+        print(terminal.leaderboard(rows, fmt, color=use_color(sys.stdout), width=width_of(sys.stdout)))
     if not rows:
         print(nothing(store, "scores", options.problem or options.gpu), file=sys.stderr)
         return ExitCode.NOTHING

@@ -9,29 +9,35 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import backends
-from backends.base import SourceError
-from backends.source import KernelSource, kernels
-from scoring import config
-from scoring.model import ExitCode
-from scoring.popcorn import TaskError
+from backends.errors import SourceError
+from backends.source import KernelSource, by_step, kernels
+from scoring.config.load import locate_files
+from scoring.output import coverage
+from scoring.output.text import one_line
+from scoring.popcorn.task import TaskError
 from scoring.problem import Problem, ProblemError, discover
-from scoring.selection import problem_names
-from scoring.units import one_line
+from scoring.record import ExitCode
+from scoring.run.select import problem_names
 
 _WIDTH = 70             # columns of a description, where the terminal has them
 _NARROWEST = 16
 
 
 def run(options: argparse.Namespace) -> int:
-    settings = config.locate(options.config)
+    settings = locate_files(options.config)
     languages = {name: backends.get(name).language for name in options.backend or backends.names()}
-    home = settings.path("problems")
-    folders = discover(home)
-    names = problem_names(folders, home, options.problem or ["*"])
+    homes = settings.problems
+    folders = discover(*homes)
+    root = settings.path("kernels").parent
+    names = problem_names(folders, homes, options.problem or ["*"])
+    if not options.problem:      # a further folder lends problems to kernels here: the others are not of this root
+        solved = {path.parent.name for path in kernels(root)}
+        names = [name for name in names if folders[name].parent == homes[0] or name in solved]
     found: dict[str, Problem] = {}
     broken = []
     for name in names:
@@ -40,7 +46,6 @@ def run(options: argparse.Namespace) -> int:
         except (TaskError, ProblemError) as error:
             broken.append(str(error))
     rows = []
-    root = settings.path("kernels").parent
     for backend, language in languages.items():
         for path in kernels(root, language):
             if path.parent.name in names:
@@ -48,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
                     rows.append((backend, KernelSource.read(path, root)))
                 except SourceError as error:
                     broken.append(str(error))
+    rows.sort(key=lambda row: (list(languages).index(row[0]), row[1].problem, by_step(row[1])))
     if options.json:
         print(json.dumps(_document(found, rows, list(languages), broken)))
     else:
@@ -58,7 +64,8 @@ def run(options: argparse.Namespace) -> int:
     if broken:
         return ExitCode.USAGE
     if not names:
-        print(f"no problem in {home} matches" if folders else f"no problems in {home}", file=sys.stderr)
+        where = " and ".join(map(str, homes))
+        print(f"no problem in {where} matches" if folders else f"no problems in {where}", file=sys.stderr)
         return ExitCode.NOTHING
     return ExitCode.OK
 
@@ -70,18 +77,21 @@ def _document(
         "schema": 1,
         "problems": [
             {"name": name, "tests": len(p.tests), "benchmarks": len(p.benchmarks), "ranking_by": p.ranking_by,
-             "cases": [case.name for case in p.cases]} for name, p in found.items()
+             "cases": [case.name for case in p.cases],
+             "small": {device: [case.name for case in cases] for device, cases in p.small.items()}}
+            for name, p in found.items()
         ],
         "kernels": [
             {"backend": backend, "problem": s.problem, "variant": s.variant, "arches": list(s.arches),
-             "summary": s.summary, "tunables": {k: list(v) for k, v in s.tunables.items()}} for backend, s in rows
+             "summary": s.summary, "step": str(s.step or ""), "flags": list(s.flags),
+             "tunables": {k: list(v) for k, v in s.tunables.items()}} for backend, s in rows
         ],
         "backends": names, "errors": broken,
     }
 
 
 def _tables(found: dict[str, Problem], rows: Sequence[tuple[str, KernelSource]]) -> str:
-    from scoring.tables import Column, Style, draw, total_width, width_of
+    from scoring.output.table import Column, Style, draw, total_width, width_of
 
     style = Style(width=10_000)      # nothing is left out: there is no other place to look it up
 
@@ -102,19 +112,28 @@ def _tables(found: dict[str, Problem], rows: Sequence[tuple[str, KernelSource]])
         Column("problem", [s.problem for s in sources], right=False),
         Column("kernel", [s.variant for s in sources], right=False),
         Column("archs", [" ".join(s.arches) or "any" for s in sources], right=False),
+        Column("step", [str(s.step or "") for s in sources], right=False),
     ], [s.summary for s in sources]) if rows else "no kernels"
     tuned = [row for row in rows if row[1].tunables]
+    names = [Column("backend", [backend for backend, _source in tuned]), Column("", [s.name for _backend, s in tuned])]
+    room = max(_NARROWEST, width_of(sys.stdout) - total_width(names) - 2)
+    lines = [line for backend, source in tuned for line in _tunables(backend, source, room)]
     tunables = draw([
-        Column("backend", [backend for backend, _source in tuned], right=False),
-        Column("kernel", [source.name for _backend, source in tuned], right=False),
-        Column("tunables (the first value is the default)", [_tunables(s) for _backend, s in tuned], right=False),
+        Column("backend", [backend for backend, _name, _values in lines], right=False),
+        Column("kernel", [name for _backend, name, _values in lines], right=False),
+        Column("tunables (first: default)", [values for *_names, values in lines], right=False),
     ], style) if tuned else ""
-    return "\n\n".join(filter(None, (problems, listed, tunables)))
+    covered = coverage.table(
+        list(found), [(backend, s.problem, s.variant, s.arches) for backend, s in rows]) if rows else ""
+    return "\n\n".join(filter(None, (problems, listed, tunables, covered)))
 
 
-def _tunables(source: KernelSource) -> str:
-    """``TILE=64,128``: the first value is the default."""
-    return " ".join(f"{name}={','.join(values)}" for name, values in source.tunables.items())
+def _tunables(backend: str, source: KernelSource, width: int) -> Iterator[tuple[str, str, str]]:
+    """``TILE=64,128`` of every tunable, in lines of ``width``; the names stand before the first line."""
+    text = " ".join(f"{name}={','.join(values)}" for name, values in source.tunables.items())
+    lines = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False)
+    for number, line in enumerate(lines):
+        yield ("", "", line) if number else (backend, source.name, line)
 
 
 def _short(text: str, width: int) -> str:

@@ -14,15 +14,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import backends
-from scoring import config, github, jobs, plans, render, units
-from scoring.judge import can_go_on
-from scoring.keeping import Keeper
-from scoring.model import ExitCode, Mode, Record, Status, dumps
-from scoring.progress import Progress
-from scoring.sandbox import leftovers, tiers
+from scoring.config.load import Config, ConfigError, load_config
+from scoring.output import first_look, github, terminal, units
+from scoring.output.table import use_color, width_of
+from scoring.record import ExitCode, Mode, Record, Status, dumps
+from scoring.run import sanitized
+from scoring.run.checkpoint import Keeper, can_go_on
+from scoring.run.job import sandbox_policy
+from scoring.run.plan import Plan, kernel_plan, submission_plan
+from scoring.run.progress import Progress
+from scoring.run.select import SelectionError
+from scoring.sandbox import cleanup, isolation
+from scoring.sandbox.compiler import Compilers
+from scoring.sandbox.environment import hide_argument
 from scoring.sandbox.policy import SandboxError
-from scoring.store import Store
-from scoring.tables import use_color, width_of
+from scoring.store.store import Store
 
 
 def run(options: argparse.Namespace) -> int:
@@ -31,39 +37,46 @@ def run(options: argparse.Namespace) -> int:
 
 def execute(options: argparse.Namespace, build_only: bool = False) -> int:
     """Run or build the selection, show it, keep it; the exit code."""
+    if getattr(options, "sanitize", None):
+        sanitized.ask(options)
     settings = settings_of(options, build_only)
     backends.use_cache(settings.cache)
     backends.use_emulator(settings.settings.emulate)
-    _check_outputs(options)
+    check_outputs(options)
     if not build_only:
-        leftovers.clean()
+        cleanup.clean()
         check_isolation(settings)
+    backends.confine(Compilers(sandbox_policy(settings)))
     submission = None if build_only else options.submission
     if submission is not None:
-        plan = plans.submission_plan(settings, options, Path(submission))
+        plan = submission_plan(settings, options, Path(submission))
     else:
-        plan = plans.kernel_plan(settings, options, build_only)
+        plan = kernel_plan(settings, options, build_only)
     store = None if build_only or options.no_save else Store(settings.database)
     keeper = Keeper(store, resume=not build_only and options.resume)
     printed: set[str] = set()
 
-    def show(records: Sequence[Record]) -> None:
-        for record in records if options.json else ():
+    def tell(records: Sequence[Record]) -> None:
+        for record in records:
             if record.id not in printed:
-                print(dumps(record), flush=True)
                 printed.add(record.id)
+                if options.json:
+                    print(dumps(record), flush=True)
+                if getattr(options, "records", None):
+                    with Path(options.records).open("a", encoding="utf-8") as file:
+                        file.write(dumps(record) + "\n")
 
     def take(record: Record) -> None:
         keeper.take(record)
-        show([record])
+        tell([record])
 
     try:
         carry_out(plan, options, keeper, take)
-        _show(keeper.records, options)
+        show(keeper.records, options, plan.left_out)
     except KeyboardInterrupt:         # and what a signal raises
         keeper.flush()
-        show(keeper.so_far)
-        _show(keeper.so_far, options)
+        tell(keeper.so_far)
+        show(keeper.so_far, options, plan.left_out)
         print(_unfinished(plan, keeper), file=sys.stderr)
         raise
     finally:
@@ -73,7 +86,7 @@ def execute(options: argparse.Namespace, build_only: bool = False) -> int:
 
 
 def carry_out(
-    plan: plans.Plan, options: argparse.Namespace, keeper: Keeper, take: Callable[[Record], None],
+    plan: Plan, options: argparse.Namespace, keeper: Keeper, take: Callable[[Record], None],
 ) -> None:
     """All steps of a plan, once ``keeper`` is ready; ``take`` gets every record as soon as it exists."""
     with Progress(plan.total, quiet=options.json, verbose=not options.json) as progress, plan, \
@@ -85,7 +98,7 @@ def carry_out(
             progress.advance()
 
 
-def _unfinished(plan: plans.Plan, keeper: Keeper) -> str:
+def _unfinished(plan: Plan, keeper: Keeper) -> str:
     """What a run that was ended has judged, what not, and where the rest can be had."""
     told = [f"judged {len(keeper.records)} of {units.plural(plan.total, 'kernel')}"]
     partial = keeper.partial
@@ -100,41 +113,49 @@ def _unfinished(plan: plans.Plan, keeper: Keeper) -> str:
     return "; ".join(told)
 
 
-def check_isolation(settings: config.Config) -> None:
+def check_isolation(settings: Config) -> None:
     """Raises ``SelectionError`` (4) if the isolation that was asked for cannot be had here."""
     try:
-        tiers.choose(jobs.sandbox(settings))
+        isolation.choose(sandbox_policy(settings))
     except SandboxError as error:
-        raise jobs.SelectionError(str(error), ExitCode.UNAVAILABLE) from error
+        raise SelectionError(str(error), ExitCode.UNAVAILABLE) from error
 
 
-def settings_of(options: argparse.Namespace, build_only: bool = False) -> config.Config:
+def settings_of(options: argparse.Namespace, build_only: bool = False) -> Config:
     """The settings with the flags on top."""
     flags: dict[str, object] = {"backends": options.backend, "problems": options.problem, "kernels": options.kernel}
     if not build_only:
         flags |= {
             "mode": options.mode, "seed": options.seed, "peers": options.peers, "timing.seconds": options.seconds,
+            "timing.calls": getattr(options, "calls", 0) or None,
             "emulate": options.emulate, "checks": options.checks,
             "sandbox.isolation": options.isolation,
         }
-    settings = config.load(flags, options.config)
+    settings = load_config(flags, options.config)
+    hide_argument("seed")            # before any worker starts: some can read the command lines of this machine
     if Mode(settings.settings.mode) is Mode.LEADERBOARD and settings.settings.seed is not None:
-        raise config.ConfigError("seed: leaderboard mode draws its own; leave --seed and the setting out")
+        raise ConfigError("seed: leaderboard mode draws its own; leave --seed and the setting out")
     return settings
 
 
-def _check_outputs(options: argparse.Namespace) -> None:
+def check_outputs(options: argparse.Namespace) -> None:
     """Refuse what could only fail when the work is done; raises ``SelectionError`` (2)."""
-    junit = getattr(options, "junit", None)
-    if junit and (not Path(junit).absolute().parent.is_dir() or Path(junit).is_dir()):
-        raise jobs.SelectionError(f"--junit {junit}: no such folder, or no file", ExitCode.USAGE)
+    for flag in ("junit", "records"):
+        name = getattr(options, flag, None)
+        if name and (not Path(name).absolute().parent.is_dir() or Path(name).is_dir()):
+            raise SelectionError(f"--{flag} {name}: no such folder, or no file", ExitCode.USAGE)
 
 
-def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
-    if not options.json and records:
-        print(render.table(records, color=use_color(sys.stdout), width=width_of(sys.stdout)))
+def show(records: Sequence[Record], options: argparse.Namespace, left_out: str | None = None) -> None:
+    """Print what the user asked for. ``left_out`` is None unless this was a first look."""
+    color, width = use_color(sys.stdout), width_of(sys.stdout)
+    if not options.json and records and left_out is not None:
+        print(first_look.table(records, left_out, color=color, width=width))
+    elif not options.json and records:
+        verbose = getattr(options, "verbose", False)
+        print(terminal.table(records, color=color, width=width, verbose=verbose))
     if getattr(options, "junit", None):
-        from scoring import junit
+        from scoring.output import junit
 
         Path(options.junit).write_text(junit.document(records), encoding="utf-8")
     if os.environ.get("GITHUB_ACTIONS") == "true":
@@ -147,13 +168,13 @@ def _show(records: Sequence[Record], options: argparse.Namespace) -> None:
 
 
 def exit_code(records: Sequence[Record], required: bool, build_only: bool) -> ExitCode:
-    """1 if anything failed, else 2 if a problem's own files are broken, else 4 if what was asked for by name, or a
-    case, could not be judged here, else 0."""
+    """1 if anything failed, else 2 if a problem's own files are broken, else 4 if nothing, or not what was asked for by
+    name, or not every case could be judged here, else 0."""
     if any(record.status not in (Status.PASSED, Status.UNAVAILABLE) for record in records):
         return ExitCode.FAILED
-    if any("problem_broken" in record.system for record in records):
+    if any(record.facts.problem_broken for record in records):
         return ExitCode.USAGE
     absent = [record for record in records if record.status is Status.UNAVAILABLE]
-    if not build_only and any(required or record.cases for record in absent):
+    if not build_only and any(required or record.cases or len(absent) == len(records) for record in absent):
         return ExitCode.UNAVAILABLE
     return ExitCode.OK

@@ -15,7 +15,7 @@ import pytest
 
 from backends import _cache
 from backends._cache import Cache, default_folder, user_folder, write_json
-from backends.base import BackendError
+from backends.errors import BackendError
 
 KEY = "ab" * 32
 

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 import backends
+from backends._home import HOME
 from backends._llvm import CONTROLS, Llvm
-from backends.base import Device, SourceError, UnknownBackend, UnknownTarget
+from backends.base import Device
 from backends.cpu import CpuBackend
 from backends.cuda import CudaBackend, ptx_command
+from backends.errors import SourceError, UnknownBackend, UnknownTarget
 from backends.rocm import RocmBackend
 from backends.source import KernelSource
 from backends.toolchain import Tool
@@ -50,6 +52,42 @@ def test_nvcc(checkout: Path, gpu: str, gencode: list[str]) -> None:
         "-I", "problems/scale", "-I", "kernels/cuda", "-I", "kernels/common", "-DEXTRA=1", "-DTHREADS=128",
         "kernels/cuda/scale/plain.cu", "-o", "/out/kernel.so",
     ]
+
+
+@pytest.mark.parametrize(("name", "gpu", "line", "gone"), [
+    ("cuda", "H100", "nvcc --fmad=false -O1", "-O3"), ("rocm", "MI300", "clang -ffp-contract=off", ""),
+    ("cpu", "CPU", "c++ -O0 -ffast-math", "-O2"),
+])
+def test_a_kernels_own_flags_are_part_of_its_commands_and_of_its_address(
+    checkout: Path, name: str, gpu: str, line: str, gone: str,
+) -> None:
+    tool = Tool(Path("/compiler"), "any; host g++ (Debian 12) 12.2.0")
+    backend = {"cuda": CudaBackend, "rocm": RocmBackend, "cpu": CpuBackend}[name](tool)
+    path = checkout / f"kernels/{backend.language}/scale/plain{backend.suffix}"
+    before = KernelSource.read(path, checkout)
+    key = backend.key(before, backend.target(gpu))
+    path.write_text(f"//!KERNEL flags {line}\n{path.read_text()}")
+    source = KernelSource.read(path, checkout)
+    command = backend.command(source, OUT, backend.target(gpu))
+    assert set(line.split()[1:]) <= set(command)
+    assert not gone or (gone not in command and gone in backend.command(before, OUT, backend.target(gpu)))
+    assert backend.key(source, backend.target(gpu)) != key
+
+
+def test_a_second_root_has_the_headers_of_the_project_and_its_own_first(tmp_path: Path) -> None:
+    kernel = tmp_path / "kernels/cpu/fp8_gemm/mine.cpp"
+    kernel.parent.mkdir(parents=True)
+    kernel.write_text('#include "kernel.h"\n')
+    (tmp_path / "kernels/common").mkdir()
+    source = KernelSource.read(kernel, tmp_path)
+    assert source.header == HOME / "problems/fp8_gemm/kernel.h"
+    assert source.include_dirs == (
+        HOME / "problems/fp8_gemm", tmp_path / "kernels/cpu", tmp_path / "kernels/common", HOME / "kernels/cpu",
+        HOME / "kernels/common")
+    own = tmp_path / "problems/fp8_gemm/kernel.h"
+    own.parent.mkdir(parents=True)
+    own.write_text("int fp8_gemm(void* queue);\n")
+    assert source.header == own
 
 
 def test_sister_gpus_share_what_is_built_for_one_of_them(checkout: Path) -> None:

@@ -16,8 +16,8 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from backends import _codeobject, cuda, rocm
-from backends.base import BackendError, CompileError, SourceError
 from backends.cpu import CpuBackend
+from backends.errors import BackendError, CompileError, SourceError
 from backends.source import KernelSource
 from backends.toolchain import CompilingBackend, Tool
 
@@ -83,31 +83,6 @@ def test_cuda_reports_registers_spills_and_launch_bounds(backend_of: Get, source
     assert (unbounded.threads, unbounded.occupancy) == (None, None)
     assert binary.usage.spill_bytes == spills.spill_bytes
     assert binary.code_object is None
-
-
-@pytest.mark.parametrize("program", ["cuobjdump", "nvdisasm"])
-def test_sass_is_shown_by_whichever_disassembler_is_here(
-    backend_of: Get, source_of: Read, monkeypatch: pytest.MonkeyPatch, program: str
-) -> None:
-    backend = backend_of("cuda")
-    assert isinstance(backend, cuda.CudaBackend)
-    path = cuda.disassembler(program, backend.compiler().path)
-    if path is None:
-        pytest.skip(f"{program} is not installed")
-    monkeypatch.setattr(cuda, "disassembler", lambda name, _: path if name == program else None)
-    text = backend.sass(backend.compile(source_of("cuda"), backend.target("H100")))
-    assert "scale_kernel" in text
-    assert "EXIT" in text
-
-
-def test_no_disassembler_says_what_to_install(
-    source_of: Read, backend_of: Get, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend = backend_of("cuda")
-    assert isinstance(backend, cuda.CudaBackend)
-    monkeypatch.setattr(cuda, "disassembler", lambda name, _: None)
-    with pytest.raises(BackendError, match="pip install nvidia-cuda-cuobjdump"):
-        backend.sass(backend.compile(source_of("cuda"), backend.target("H100")))
 
 
 def test_rocm_keeps_the_code_object_with_its_metadata(backend_of: Get, source_of: Read) -> None:

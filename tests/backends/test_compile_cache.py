@@ -17,8 +17,8 @@ from pathlib import Path
 import pytest
 
 from backends._cache import Cache
-from backends.base import CompileError
 from backends.cpu import CpuBackend
+from backends.errors import CompileError
 from backends.source import KernelSource
 
 Read = Callable[[str], KernelSource]

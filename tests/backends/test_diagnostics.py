@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from backends import _diagnostics, _ptxas
-from backends.base import Diagnostic
+from backends.errors import Diagnostic
 
 LOGS = Path(__file__).parent / "data" / "logs"
 ROOT = Path("/checkout")

@@ -3,14 +3,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backends.base import SourceError
-from backends.source import Directives, KernelSource, directives, kernels
+from backends.errors import SourceError
+from backends.source import Directives, KernelSource, by_step, directives, kernels
 
 ARCH = "//!KERNEL arch sm_90a\n"
 
@@ -31,6 +32,26 @@ def test_all_directives() -> None:
     assert found.tunables == {"T": ("8", "-4", "1.5", "yes")}
 
 
+def test_a_step_its_expectations_and_flags() -> None:
+    found = parse(
+        f"{ARCH}//!KERNEL step 4b  tiles of 96 keys\n//!KERNEL flags nvcc --fmad=false --maxrregcount=64\n"
+        "//!KERNEL flags nvcc -O1\n//!KERNEL expect m=*,k=[12] 80-120us@L4\n//!KERNEL expect * 2.5TFLOP/s/SM@H100\n")
+    assert found.step == (4, "b", "tiles of 96 keys")
+    assert str(found.step) == "4b tiles of 96 keys"
+    assert found.flags == ("--fmad=false", "--maxrregcount=64", "-O1")
+    assert found.expect == ("m=*,k=[12] 80-120us@L4", "* 2.5TFLOP/s/SM@H100")
+    for language, line in (("hip", "clang -ffp-contract=off"), ("cpu", "c++ -ffast-math")):
+        text = f"//!KERNEL arch gfx942\n//!KERNEL flags {line}\n" if language == "hip" else f"//!KERNEL flags {line}\n"
+        assert parse(text, language).flags == (line.split()[1],)
+
+
+def test_steps_sort_by_number_and_letter_and_before_what_is_none() -> None:
+    plain = KernelSource(Path("k.cu"), Path(), "p", "k", "cuda", "")
+    steps = [replace(plain, variant=text, step=parse(f"{ARCH}//!KERNEL step {text} x\n").step)
+             for text in ("10", "4b", "4", "2")]
+    assert [source.variant for source in sorted([plain, *steps], key=by_step)] == ["2", "4", "4b", "10", "k"]
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
@@ -44,6 +65,15 @@ def test_all_directives() -> None:
         ("//!KERNEL arch sm_90a sm_90a\n", 1, "twice"),
         (ARCH + ARCH, 2, "second arch"),
         ("//!KERNEL define A\n", 1, "malformed"),
+        ("//!KERNEL step four\n", 1, "malformed"),
+        ("//!KERNEL step 4\n", 1, "malformed"),
+        ("//!KERNEL step 1 a\n//!KERNEL step 2 b\n", 2, "second step"),
+        ("//!KERNEL expect * 80-120\n", 1, "malformed"),
+        ("//!KERNEL expect 80-120us@L4\n", 1, "malformed"),
+        ("//!KERNEL flags nvcc\n", 1, "malformed"),
+        ("//!KERNEL flags clang -O2\n", 1, "flags of 'nvcc'"),
+        ("//!KERNEL flags nvcc -DX=1\n", 1, "no flag that a kernel may set"),
+        ("//!KERNEL flags nvcc --fmad=false;id\n", 1, "no flag that a kernel may set"),
         ("//!KERNEL define A=\n", 1, "malformed"),
         ("//!KERNEL define 1A=2\n", 1, "malformed"),
         ("//!KERNEL define A=1 2\n", 1, "malformed"),

@@ -10,8 +10,9 @@ import pytest
 
 import backends
 from backends import _amd, _emulated, rocm
-from backends.base import Availability, BackendError, CompileError, Device, ToolchainMissing
+from backends.base import Availability, Device
 from backends.emulator import build
+from backends.errors import BackendError, CompileError, ToolchainMissing
 
 REAL = Device(0, "AMD Instinct MI300X", "MI300", "gfx942", 206141652992, "HIP 7.2")
 LIBRARY = Path("/cache/lib/libamdhip64.so")

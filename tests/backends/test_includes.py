@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.base import SourceError
+from backends.errors import SourceError
 from backends.source import KernelSource
 
 TEXT = "//!KERNEL arch sm_90a\n"

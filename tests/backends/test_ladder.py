@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from backends import _llvm, cpu, cuda, rocm, toolchain
-from backends.base import ToolchainMissing
+from backends.errors import ToolchainMissing
 from backends.source import KernelSource
 
 Program = Callable[..., Path]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""A worker that greets, then takes more than its share: ``python -m tests.data.bomb_worker BEHAVIOUR FD``."""
+"""A worker that greets, then takes more than its share: ``python -m tests.data.bomb_worker BEHAVIOUR SOCKET PIPE``."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import time
 import traceback
 from pathlib import Path
 
+from scoring.ipc.wire import AnswerPipe
 from tests.data.fake_worker import answer, frame, request
 
 
@@ -60,17 +61,17 @@ def misbehave(behaviour: str) -> None:
 
 
 def main() -> None:
-    behaviour, sock = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
-    answer(sock, request(sock), torch="0")
+    behaviour, sock, pipe = sys.argv[1], socket.socket(fileno=int(sys.argv[2])), AnswerPipe(int(sys.argv[3]))
+    answer(pipe, request(sock), torch="0")
     while True:
         message = request(sock)
         try:
             misbehave(behaviour)
         except (OSError, MemoryError, RuntimeError):
             error = traceback.format_exc(limit=1)
-            sock.sendall(frame({"ok": False, "status": "RUNTIME_ERROR", "error": error, "nonce": message["nonce"]}))
+            pipe.sendall(frame({"ok": False, "status": "RUNTIME_ERROR", "error": error, "nonce": message["nonce"]}))
         else:
-            answer(sock, message)
+            answer(pipe, message)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""A worker that greets, then misbehaves: ``python -m tests.data.fake_worker BEHAVIOUR FD``."""
+"""A worker that greets, then misbehaves: ``python -m tests.data.fake_worker BEHAVIOUR SOCKET PIPE``."""
 
 from __future__ import annotations
 
-import array
 import json
 import os
 import signal
@@ -13,6 +12,8 @@ import subprocess
 import sys
 import time
 from typing import Any
+
+from scoring.ipc.wire import AnswerPipe
 
 
 def frame(message: Any) -> bytes:
@@ -28,37 +29,38 @@ def request(sock: socket.socket) -> dict[str, Any]:
     return message
 
 
-def answer(sock: socket.socket, message: dict[str, Any], **fields: Any) -> None:
-    sock.sendall(frame({"ok": True, "nonce": message["nonce"], **fields}))
+def answer(pipe: AnswerPipe, message: dict[str, Any], **fields: Any) -> None:
+    pipe.sendall(frame({"ok": True, "nonce": message["nonce"], **fields}))
 
 
-def misbehave(behaviour: str, sock: socket.socket, message: dict[str, Any]) -> None:
+def misbehave(behaviour: str, sock: socket.socket, pipe: AnswerPipe, message: dict[str, Any]) -> None:
     match behaviour:
         case "honest":
-            answer(sock, message, echo=message.get("value"), pid=os.getpid())
+            answer(pipe, message, echo=message.get("value"), pid=os.getpid())
         case "garbage":
-            sock.sendall(b"\x00\x00\x00\x08not json" + os.urandom(100))
+            pipe.sendall(b"\x00\x00\x00\x08not json" + os.urandom(100))
         case "oversized":
-            sock.sendall(b"\xff\xff\xff\xff")
+            pipe.sendall(b"\xff\xff\xff\xff")
         case "list":
-            sock.sendall(frame([1, 2, 3]))
+            pipe.sendall(frame([1, 2, 3]))
         case "wrong nonce":
-            answer(sock, {"nonce": "0" * 16})
+            answer(pipe, {"nonce": "0" * 16})
         case "no nonce":
-            sock.sendall(frame({"ok": True}))
+            pipe.sendall(frame({"ok": True}))
         case "nonce of another type":
-            sock.sendall(frame({"ok": True, "nonce": [message["nonce"]]}))
+            pipe.sendall(frame({"ok": True, "nonce": [message["nonce"]]}))
         case "twice":
-            answer(sock, message)
-            answer(sock, message)
+            answer(pipe, message)
+            answer(pipe, message)
         case "silent":
             time.sleep(600)
         case "trickle":
             for byte in frame({"ok": True, "nonce": message["nonce"], "x": "x" * 10_000}):
-                sock.send(bytes([byte]))
+                pipe.sendall(bytes([byte]))
                 time.sleep(0.05)
         case "hang up":
             sock.close()
+            os.close(pipe.descriptor)
             time.sleep(600)
         case "exit":
             os.write(1, b"last words\n")
@@ -70,40 +72,49 @@ def misbehave(behaviour: str, sock: socket.socket, message: dict[str, Any]) -> N
         case "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         case "descriptors":
-            sock.sendmsg([frame({"ok": True, "nonce": message["nonce"]})],
-                         [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [0, 1, 2]))])
+            try:
+                socket.send_fds(sock, [b"x"], [0, 1, 2])
+            except BrokenPipeError:
+                answer(pipe, message, refused=True)
+        case "deep":
+            deep = b"[" * 600 + b"]" * 600
+            pipe.sendall(frame(b'{"ok": true, "nonce": "%s", "x": %s}' % (message["nonce"].encode(), deep)))
+        case "large":
+            answer(pipe, message, x="x" * (80 << 10))
+        case "many values":
+            answer(pipe, message, x=[[]] * 500_000)
         case "chatty":
             for _ in range(1000):
                 os.write(1, b"x" * 10_000)
             os.write(1, b"the end")
-            answer(sock, message)
+            answer(pipe, message)
         case "bytes":
             os.write(2, b"\xff\xfe\x00 \x1b[31m end")
             sys.exit(1)
         case "child" | "daemon" | "nameless child":
             environment = {} if behaviour == "nameless child" else None
             child = subprocess.Popen(["/bin/sleep", "600"], start_new_session=behaviour == "daemon", env=environment)
-            answer(sock, message, pid=child.pid)
+            answer(pipe, message, pid=child.pid)
         case "child and exit":
             subprocess.Popen(["sleep", "600"])
             os._exit(5)
         case "not ok":
-            sock.sendall(frame({"ok": message["value"], "nonce": message["nonce"]}))
+            pipe.sendall(frame({"ok": message.get("value"), "nonce": message["nonce"]}))
         case "failure":
-            sock.sendall(frame({"ok": False, "nonce": message["nonce"], **message["value"]}))
+            pipe.sendall(frame({"ok": False, "nonce": message["nonce"], **message["value"]}))
         case _:
             raise SystemExit(f"unknown behaviour {behaviour}")
 
 
 def main() -> None:
-    behaviour, sock = sys.argv[1], socket.socket(fileno=int(sys.argv[2]))
+    behaviour, sock, pipe = sys.argv[1], socket.socket(fileno=int(sys.argv[2])), AnswerPipe(int(sys.argv[3]))
     message = request(sock)
     if behaviour == "rude":
         sys.exit("no torch here")
-    answer(sock, message, torch="0", pid=os.getpid())
+    answer(pipe, message, torch="0", pid=os.getpid())
     while True:
         message = request(sock)
-        misbehave(behaviour, sock, message)
+        misbehave(behaviour, sock, pipe, message)
 
 
 if __name__ == "__main__":

@@ -15,8 +15,9 @@ import pytest
 
 import backends
 from backends._cache import default_folder
-from backends.base import Binary, ToolchainMissing
+from backends.base import Binary
 from backends.emulator import build, declarations
+from backends.errors import ToolchainMissing
 from backends.source import KernelSource
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -159,6 +159,8 @@ HIP = [
     ("write_off_by_one", "bounds", 5, 64, "^write of 4 bytes .* 1 lane$"),
     ("tile_too_small", "bounds", 1, 64, "of LDS, which has 252 bytes here; 1 lane$"),
     ("half_a_tile", "uninitialised", 1, 64, "^what is stored to memory is undefined; 32 lanes$"),
+    ("sum_into_an_unwritten_tile", "uninitialised", 1, 64, "^what is stored to memory is undefined"),
+    ("table_too_small", "bounds", 1, 64, "^read of 4 bytes .* 1 lane$"),
     ("uninitialised_register", "uninitialised", 1, 64, "^what is stored to memory is undefined$"),
     ("no_barrier", "lds-race", 1, 128, "^read of LDS byte"),
     ("one_barrier_of_two", "lds-race", 1, 256, "^write of LDS byte"),
@@ -168,6 +170,7 @@ HIP = [
     ("sum_without_atomics", "global-race", 2, 64, "^read at"),
     ("no_fence", "global-race", 2, 64, "^read at"),
     ("misaligned_cast", "misaligned", 1, 64, "^read of 4 bytes"),
+    ("misaligned_or_merged", "misaligned", 1, 63, "^read of 4 bytes"),
     ("no_wait", "waitcnt", 1, 64, r"^reads .* vmcnt\(0\)"),
     ("no_wait_states", "hazard", 1, 64, "^reads the result of a transcendental instruction: 1 wait state must come"),
 ]

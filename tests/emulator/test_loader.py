@@ -11,6 +11,7 @@ import re
 import struct
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from elftools.elf.elffile import ELFFile
 
 import backends
 from backends import _llvm
-from backends.base import ToolchainMissing
+from backends.errors import ToolchainMissing
 from backends.source import KernelSource
 from tests.emulator.code_objects import DATA, Program, check, expected_kernels
 
@@ -377,13 +378,38 @@ def test_a_bundle_without_our_code_says_what_it_holds(program: Program, tmp_path
     assert "it holds none" in program.refusal("bundle", fat, "gfx942")
 
 
-COMPRESSED = b"CCOB" + bytes(60)
+def compressed(data: bytes, version: int, method: int, packed: bytes) -> bytes:
+    """``data`` as clang's compressed bundle of that version; method 0 is zlib, 1 zstd."""
+    head = {1: lambda: struct.pack("<IQ", len(data), 0), 2: lambda: struct.pack("<IIQ", 24 + len(packed), len(data), 0),
+            3: lambda: struct.pack("<QQQ", 32 + len(packed), len(data), 0)}[version]()
+    return b"CCOB" + struct.pack("<HH", version, method) + head + packed
 
 
-@pytest.mark.parametrize("data", [COMPRESSED, bundle({"hipv4-amdgcn-amd-amdhsa--gfx942": COMPRESSED})])
-def test_a_compressed_bundle_says_how_to_rebuild(program: Program, tmp_path: Path, data: bytes) -> None:
-    (tmp_path / "fat").write_bytes(data)
-    assert "--no-offload-compress" in program.refusal("bundle", tmp_path / "fat", "gfx942")
+def zstd(data: bytes) -> bytes:
+    """A frame that stores ``data`` as it is: RFC 8878, raw blocks of at most 64 KiB."""
+    blocks = [data[at:at + 65536] for at in range(0, len(data), 65536)]
+    frame = struct.pack("<IBQ", 0xFD2FB528, 0xE0, len(data))
+    for block in blocks:
+        frame += struct.pack("<I", len(block) << 3 | (block is blocks[-1]))[:3] + block
+    return frame
+
+
+@pytest.mark.parametrize("version", [1, 2, 3])
+@pytest.mark.parametrize("method", [0, 1])
+def test_compressed_bundles_are_read(program: Program, small: Path, tmp_path: Path, version: int, method: int) -> None:
+    plain = bundle({HOST: b"", "hipv4-amdgcn-amd-amdhsa--gfx942": small.read_bytes()})
+    for name, data in (("plain", plain), ("packed", compressed(plain, version, method,
+                                                               zstd(plain) if method else zlib.compress(plain)))):
+        (tmp_path / name).write_bytes(data)
+    found = [program.answer("bundle", tmp_path / name, "gfx942") for name in ("plain", "packed")]
+    assert found[0]["size"] == found[1]["size"] == small.stat().st_size
+
+
+def test_damaged_compressed_bundles_are_refused(program: Program, tmp_path: Path) -> None:
+    for data, words in ((b"CCOB" + bytes(60), "rebuild with --no-offload-compress"),
+                        (compressed(b"x" * 99, 2, 0, b"no stream"), "damaged")):
+        (tmp_path / "fat").write_bytes(data)
+        assert words in program.refusal("bundle", tmp_path / "fat", "gfx942")
 
 
 def test_broken_bundles_are_refused(program: Program, small: Path, tmp_path: Path) -> None:

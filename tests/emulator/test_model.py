@@ -15,7 +15,7 @@ Run = Callable[..., dict[str, Any]]
 
 UNITS = 304
 BF16 = "v_mfma_f32_32x32x8_bf16 a[{0}:{1}], v[2:3], v[4:5], a[{0}:{1}]"
-LAUNCH = 4
+LAUNCH = 1.5
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +50,7 @@ def test_says_that_it_is_modelled_and_of_what(run: Run) -> None:
     assert found["evidence"] == "modelled"
     model = found["model"]
     assert model["launch_us"] == LAUNCH
-    parts = ("compute_units", "mfma", "valu", "salu", "lds", "vmem", "l2", "mall", "hbm")
+    parts = ("compute_units", "mfma", "valu", "salu", "lds", "vmem", "l2", "mall", "hbm", "atomics")
     bounds = [model[f"{name}_us"] for name in parts]
     assert found["modelled_us"] == pytest.approx(LAUNCH + max(bounds))
 
@@ -173,7 +173,7 @@ def test_a_sample_of_workgroups_of_different_length(hip: runtime.Hip, run: Run) 
     assert found[0] == pytest.approx(64 * mean / 2100, rel=0.1)
 
 
-def test_memory_traffic_at_the_rate_that_copies_reach(hip: runtime.Hip, run: Run) -> None:
+def test_a_copy_takes_as_long_as_its_traffic_does_between_the_caches(hip: runtime.Hip, run: Run) -> None:
     assembled.option(hip, "sample", 0)
     count = 1 << 24
     memory = np.zeros(2 * count + 4096, np.uint8)
@@ -187,16 +187,18 @@ def test_memory_traffic_at_the_rate_that_copies_reach(hip: runtime.Hip, run: Run
     """
     begin = memory[-memory.ctypes.data % 4096:]
     found = run(body, begin[:count], begin[count:2 * count], grid=count // 4096, block=256)
-    assert found["model"]["limited_by"] == "hbm"
-    assert found["model"]["hbm_us"] == pytest.approx((2 * count + 128) / 4.3e6, rel=1e-3)
-    assert found["modelled_us"] - LAUNCH == pytest.approx(found["model"]["hbm_us"], rel=0.15)
+    assert found["model"]["hbm_us"] == pytest.approx((count + 128) / 4.3e6, rel=1e-3)
+    # What is stored stays in the Infinity Cache; it comes in at 7.3 TB/s and goes there at 3.1.
+    assert found["model"]["limited_by"] == "mall"
+    assert found["model"]["mall_us"] == pytest.approx(count / 7.3e6 + count / 3.1e6, rel=1e-2)
+    assert found["modelled_us"] - LAUNCH == pytest.approx(found["model"]["mall_us"], rel=0.2)
 
 
 def test_the_clock_falls_only_under_products(run: Run) -> None:
     product, vector = matrix_loop(), loop(200, "v_add_f32 v1, v2, v3")
     assert run(vector, grid=UNITS, block=256)["model"]["clock_mhz"] == 2100
-    # 708 TFLOP/s of 1307.4 at 72 % use; as the cube root of the use, which is 100 % here.
-    limit = 2100 * 708 / 1307.4 / 0.72 * 0.72 ** (1 / 3)
+    # AMD's products ran at 1207 MHz and multiplied in 94.2 % of the cycles; as the cube root of the use, here 100 %.
+    limit = 1207 * 0.942 ** (1 / 3)
     assert run(product, grid=UNITS * 4, block=256, vgprs=128)["model"]["clock_mhz"] == pytest.approx(limit, rel=0.02)
     idle = product + loop(3000, "v_add_f32 v1, v2, v3").replace("again", "more")
     assert run(idle, grid=UNITS, block=256, vgprs=128)["model"]["clock_mhz"] > 1.2 * limit

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from backends.source import Signature
-from scoring.model import Case
-from scoring.problem import Problem
+from scoring.problem import Problem, discover
+from scoring.record import Case
 
 ROOT = Path(__file__).parents[2]
 NAMES = (
@@ -26,14 +26,14 @@ GEMMS = ("fp8_gemm", "amd_fp8_mm")
 
 @cache
 def problem(name: str) -> Problem:
-    """One loaded problem."""
-    return Problem(ROOT / "problems" / name)
+    """One loaded problem, of the tree or of the workbench."""
+    return Problem(discover(ROOT / "problems", ROOT / "workbench" / "problems")[name])
 
 
 @cache
 def signature(name: str) -> Signature:
     """The parsed kernel.h of a problem."""
-    return Signature.read(ROOT / "problems" / name / "kernel.h")
+    return Signature.read(problem(name).path / "kernel.h")
 
 
 def small_cases(name: str, flops: float = 6e7) -> list[Case]:

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -23,9 +25,13 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tu
 
 def online_attention(
     q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float, tile: int = 64, weights: torch.dtype | None = None,
+    maximum: str = "largest", round_weights: Callable[[Tensor], Tensor] | None = None,
 ) -> tuple[Tensor, Tensor]:
     """(o, lse) as a fused kernel computes them: fp32 scores and sums, tile by tile, with the weights rounded to the
     data's dtype (or ``weights``) before they meet v, and their sum taken before that rounding.
+
+    ``maximum``: what is subtracted: the "largest" score so far. Wrong are "none", the "first" tile's for ever, and
+    "unmended", as of a kernel whose rare path does not run: sums stay as they are where the largest rises by over 2^24.
     """
     b, sq, hq, _ = q.shape
     sk, group, dv = k.shape[1], hq // k.shape[2], v.shape[3]
@@ -39,9 +45,15 @@ def online_attention(
             hidden = torch.ones(sq, sk, dtype=torch.bool).triu(sk - sq + 1)[:, start : start + tile]
             scores = scores.masked_fill(hidden, -torch.inf)
         above = torch.maximum(top, scores.amax(-1, keepdim=True))
+        if maximum == "none":
+            above = torch.zeros_like(top)
+        elif maximum == "first":
+            above = torch.where(torch.isinf(top), above, top)
         shift = torch.where(torch.isinf(above), 0.0, above)
         shrink, p = torch.exp(top - shift), torch.exp(scores - shift)
-        rounded = p.to(weights or q.dtype).float()
+        if maximum == "unmended":
+            shrink = torch.where(~torch.isinf(top) & (above - top > 24 * math.log(2.0)), 1.0, shrink)
+        rounded = p.to(weights or q.dtype).float() if round_weights is None else round_weights(p)
         acc = acc * shrink + torch.einsum("bhij,bhjd->bhid", rounded, values)
         total = total * shrink + p.sum(-1, keepdim=True)
         top = above
@@ -51,7 +63,8 @@ def online_attention(
 
 def tiled_gradients(
     q: Tensor, k: Tensor, v: Tensor, o: Tensor, dout: Tensor, lse: Tensor, causal: bool, scale: float, tile: int = 64,
-    weights: torch.dtype | None = None,
+    weights: torch.dtype | None = None, round_weights: Callable[[Tensor], Tensor] | None = None,
+    round_delta: Callable[[Tensor], Tensor] = lambda delta: delta,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(dq, dk, dv) as a fused kernel computes them: fp32 scores and sums, tile of keys by tile, p and ds rounded to the
     data's dtype (or ``weights``) before they meet dout, k and q.
@@ -59,7 +72,8 @@ def tiled_gradients(
     b, sq, hq, d = q.shape
     sk, hk, half = k.shape[1], k.shape[2], weights or q.dtype
     queries, grown, out = (x.float().transpose(1, 2).reshape(b, hk, -1, d) for x in (q, dout, o))    # (head, row) rows
-    delta, shift = (grown * out).sum(-1, keepdim=True), lse.reshape(b, hk, -1, 1)
+    rounded = round_weights or (lambda x: x.to(half).float())
+    delta, shift = round_delta((grown * out).sum(-1, keepdim=True)), lse.reshape(b, hk, -1, 1)
     row = torch.arange(sq).repeat(hq // hk)[:, None]
     dq, dk, dv = torch.zeros_like(queries), torch.empty(k.shape), torch.empty(v.shape)
     for start in range(0, sk, tile):
@@ -67,15 +81,17 @@ def tiled_gradients(
         p = torch.exp(queries @ keys.transpose(2, 3) * scale - shift)
         if causal:
             p = p.masked_fill(torch.arange(start, start + keys.shape[2]) > row + sk - sq, 0.0)
-        ds = (p * (grown @ values.transpose(2, 3) - delta)).to(half).float()
+        ds = rounded(p * (grown @ values.transpose(2, 3) - delta))
         dq += ds @ keys
         dk[:, start : start + tile] = (ds.transpose(2, 3) @ queries).transpose(1, 2)
-        dv[:, start : start + tile] = (p.to(half).float().transpose(2, 3) @ grown).transpose(1, 2)
+        dv[:, start : start + tile] = (rounded(p).transpose(2, 3) @ grown).transpose(1, 2)
     dq = dq.reshape(b, hq, sq, d).transpose(1, 2)
     return (scale * dq).to(q.dtype).contiguous(), (scale * dk).to(q.dtype), dv.to(q.dtype)
 
 
-def short_accumulator_gemm(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor, promoted: int = 128) -> Tensor:
+def short_accumulator_gemm(
+    a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor, promoted: int = 128, bits: int = 13,
+) -> Tensor:
     """c [m, n] bf16 as Hopper's fp8 tensor cores give it: 32 products at a time, with a promotion to fp32 per 128.
 
     The products of an instruction and its accumulator are aligned to the largest of them and cut at 13 fraction bits,
@@ -87,14 +103,29 @@ def short_accumulator_gemm(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tenso
     total = torch.zeros(len(a), len(b))
     for t in range(0, a_scale.shape[1], promoted // 128):
         block = slice(128 * t, 128 * t + promoted)
-        partial = short_dot(a[:, block].double(), b[:, block].double())
+        partial = short_dot(a[:, block].double(), b[:, block].double(), bits)
         total += partial.float() * (a_scale[:, t, None] * b_scale[columns, t])
     return total.to(torch.bfloat16)
 
 
-def short_dot(a: Tensor, b: Tensor, bits: int = 13) -> Tensor:
-    """a [m, k] times b [n, k] transposed, both fp64, as such tensor cores add it up: no promotion."""
-    acc = torch.zeros(len(a), len(b), dtype=torch.float64)
+def unpromoted_gemm(a: Tensor, b: Tensor, a_scale: Tensor, b_scale: Tensor) -> Tensor:
+    """c [m, n] bf16 if such tensor cores add up all of K: between blocks the accumulator is multiplied to the scale of
+    the next one, and never leaves the tensor core's short sums.
+    """
+    columns = torch.arange(len(b)) // 128
+    total = torch.zeros(len(a), len(b), dtype=torch.float64)
+    for t in range(a_scale.shape[1]):
+        block = slice(128 * t, 128 * t + 128)
+        scale = (a_scale[:, t, None] * b_scale[columns, t]).double()
+        safe = torch.where(scale == 0, 1.0, scale)
+        made = short_dot(a[:, block].double(), b[:, block].double(), acc=total / safe) * safe
+        total = torch.where(scale == 0, total, made)
+    return total.to(torch.bfloat16)
+
+
+def short_dot(a: Tensor, b: Tensor, bits: int = 13, acc: Tensor | None = None) -> Tensor:
+    """a [m, k] times b [n, k] transposed, both fp64, added to ``acc`` as such tensor cores do: no promotion."""
+    acc = torch.zeros(len(a), len(b), dtype=torch.float64) if acc is None else acc
     for k in range(0, a.shape[1], 32):
         addends = torch.cat([a[:, None, k : k + 32] * b[None, :, k : k + 32], acc[..., None]], -1)
         acc = _cut(addends, addends.abs().amax(-1, keepdim=True), bits).sum(-1)

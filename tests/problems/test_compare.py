@@ -147,3 +147,15 @@ def test_sampled_positions_are_distinct_and_hold_the_ends(total: int, count: int
 def test_an_unknown_fp8_flavour_is_refused_by_name() -> None:
     with pytest.raises(ValueError, match="e5m2"):
         utils.default_fp8("e5m2")
+
+
+def test_the_first_ten_wrong_elements_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(utils, "CHUNK", 4)          # they come from several chunks
+    want = expectation([[float(row), 0.0] for row in range(30)])
+    got = want.values.float()
+    got[3:, 1] = 5.0
+    mismatch = utils.compare(want, got)
+    assert mismatch.wrong == 27
+    assert [index for index, *_ in mismatch.elements] == [(row, 1) for row in range(3, 13)]
+    assert mismatch.elements[0][1:3] == (5.0, 0.0)
+    assert mismatch.elements[0][3] == float(want.bound[3, 1])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -114,9 +115,12 @@ def test_a_rotation_leaves_the_scores_and_the_values_and_flattens_the_rest() -> 
 
 # ---- honest kernels -------------------------------------------------------------------------------------------------
 
-def fp8_kernel(data: Any, promoted: int = 128, scaled: float = 2.0**7) -> tuple[torch.Tensor, torch.Tensor]:
+def fp8_kernel(
+    data: Any, promoted: int = 128, scaled: float = 2.0**7, bits: int = 13,
+    round_weights: Callable[[torch.Tensor], torch.Tensor] | None = None,
+) -> tuple[torch.Tensor, torch.Tensor]:
     """(o, lse) as fp8 tensor cores of 13 fraction bits give it: P times ``scaled`` rounded to e4m3, a promotion to fp32
-    every ``promoted`` keys, row sums in fp32 before the rounding.
+    every ``promoted`` keys, row sums in fp32 before the rounding. ``bits``: of the adder, for scores alone.
     """
     q, k, v, _, _, _, causal, scale, _ = data
     (batch, sq, hq, dim), (sk, hk) = q.shape, k.shape[1:3]
@@ -128,13 +132,13 @@ def fp8_kernel(data: Any, promoted: int = 128, scaled: float = 2.0**7) -> tuple[
     for b in range(batch):
         for h in range(hq):
             g = h // (hq // hk)
-            codes = models.short_dot(q[b, :, h].double(), k[b, :, g].double()).float()
+            codes = models.short_dot(q[b, :, h].double(), k[b, :, g].double(), bits).float()
             scores = codes * (scale_q[b, :, h] * scale_k[b, :, g].T) * scale
             scores = scores.masked_fill(hidden, -torch.inf)
             top = scores.amax(1, keepdim=True)
             p = torch.exp(scores - torch.where(torch.isinf(top), 0.0, top))
             total = p.sum(1, keepdim=True)
-            rounded = (p * scaled).to(q.dtype).double()
+            rounded = (p * scaled).to(q.dtype).double() if round_weights is None else round_weights(p * scaled)
             acc = torch.zeros(sq, dim)
             for start in range(0, sk, promoted):
                 part = slice(start, start + promoted)

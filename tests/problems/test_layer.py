@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from scoring.audit import HONEST, audit_case
-from scoring.model import Case
+from scoring.judge.audit import HONEST, audit_case
+from scoring.record import Case
 from tests.problems.folders import ROOT, generate, problem, signature
 
 CASE = {"batchsize": 2, "dim": 96, "dq": 64, "prefill": 70}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.problems.folders import ALL, ROOT, problem
+from tests.problems.folders import ALL, GEMMS, ROOT, problem
 
 KEYS = {"files", "lang", "config", "description", "tests", "benchmarks", "test_timeout", "benchmark_timeout",
         "ranked_timeout", "ranking_by"}
@@ -71,12 +71,12 @@ def test_cases_survive_the_case_file_grammar_and_are_distinct(name: str) -> None
     loaded = task(name)
     for group in ("tests", "benchmarks"):
         for case in loaded[group]:
-            assert list(case) == PARAMETERS[name]
+            assert [key for key in case if key != "steep"] == PARAMETERS[name]
             for key, value in case.items():
                 assert re.fullmatch("[a-zA-Z]+", key)
                 assert type(value) in (int, str)
                 assert re.fullmatch(r"[a-zA-Z]+|[+-]?[0-9]+", str(value))
-        bare = [tuple(case[key] for key in PARAMETERS[name] if key != "seed") for case in loaded[group]]
+        bare = [tuple((key, value) for key, value in case.items() if key != "seed") for case in loaded[group]]
         assert len(set(bare)) == len(bare)
     seeds = [case["seed"] for group in ("tests", "benchmarks") for case in loaded[group]]
     assert len(set(seeds)) == len(seeds)
@@ -90,7 +90,8 @@ def test_the_challenges_shapes_in_its_order() -> None:
     benchmarks = [(m, n, k) for m in (1024, 6144) for n, k in CHALLENGE]
     assert shapes(loaded["benchmarks"]) == benchmarks
     assert shapes(task("fp8_gemm")["benchmarks"])[:18] == benchmarks
-    layers = [[(case["batchsize"], case["dim"], case["dq"], case["prefill"]) for case in task("amd_mla_decode")[group]]
+    layers = [[(case["batchsize"], case["dim"], case["dq"], case["prefill"]) for case in task("amd_mla_decode")[group]
+               if "steep" not in case]
               for group in ("tests", "benchmarks")]
     assert layers[0][-4:] == [(128, 7168, 1536, prefill) for prefill in (128, 512, 1024, 2048)]
     assert layers[1] == [(128, 7168, 1536, prefill) for prefill in (4096, 6144)]
@@ -129,7 +130,7 @@ def test_backward_cases_reach_the_corners() -> None:
     assert {1, 2, 4, 8} <= {case["hq"] // case["hk"] for case in cases}
     assert any(case["causal"] and case["sq"] > case["sk"] > 1 for case in cases)
     assert any(case["causal"] and case["sq"] < case["sk"] for case in cases)
-    shapes = [(case["dim"], case["sq"], case["causal"]) for case in loaded["benchmarks"]]
+    shapes = [(case["dim"], case["sq"], case["causal"]) for case in loaded["benchmarks"] if "steep" not in case]
     assert shapes == [(d, s, c) for d in (64, 128) for s in (2048, 8192) for c in (0, 1)]
     for case in loaded["benchmarks"]:
         assert (case["batch"] * case["sq"], case["hq"] * case["dim"]) == (16384, 2048)
@@ -159,6 +160,15 @@ def test_fp8_attention_cases_reach_the_corners() -> None:
     assert {(case["rotated"], case["outliers"]) for case in cases} == {(0, 0), (0, 1), (1, 0), (1, 1)}
     assert any(case["causal"] and case["sq"] > case["sk"] for case in cases)
     assert any(case["scales"] == "block" and case["sk"] % 128 and case["sq"] % 128 == 1 for case in cases)
+
+
+@pytest.mark.parametrize("name", sorted({*ALL} - {*GEMMS}))
+def test_scores_beyond_fp32_are_tested_and_timed(name: str) -> None:
+    for group in ("tests", "benchmarks"):
+        steep = [case for case in task(name)[group] if case.get("steep")]
+        assert steep, group
+        if "half" in PARAMETERS[name] and group == "tests":
+            assert {case["half"] for case in steep} == {0, 1}
 
 
 @pytest.mark.parametrize("name", ["mla_decode", "mla_decode_fp8"])

@@ -22,11 +22,14 @@ from pathlib import Path
 from typing import Any
 
 import backends
-from scoring import config, jobs
-from scoring.chain import calibration
-from scoring.judge import Job, score
-from scoring.model import Mode, Record, Status
+from scoring.config.load import load_config
+from scoring.judge import calibration
+from scoring.judge.job import Job
+from scoring.judge.score import score
 from scoring.problem import Problem
+from scoring.record import Mode, Record, Status
+from scoring.run import targets
+from scoring.run.job import make_submission_job
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
@@ -73,9 +76,9 @@ def judge(device: str, path: str, problem: str, endless: bool = False, anew: boo
 def job(device: str, path: Path, name: str, staging: Path, values: Mapping[str, Any]) -> Job:
     """The judge's own job for a submission, with cases that suit the device."""
     backend_name = "cuda" if device == "cuda" else "cpu"
-    settings = config.load(dict(values), str(HERE / "settings.yaml"), {})
+    settings = load_config(dict(values), str(HERE / "settings.yaml"), {})
     backend = backends.get(backend_name)
-    place = jobs.places(settings, backend, backend.probe(), None)[0]
+    place = targets.places(settings, backend, backend.probe(), None)[0]
     problem = Problem(problem_folder(name))
     cases = problem.cases
     if name == "fp8_gemm" and device == "cpu":
@@ -85,7 +88,8 @@ def job(device: str, path: Path, name: str, staging: Path, values: Mapping[str, 
     folder = staging / "staged"
     folder.mkdir(mode=0o755)
     staging.chmod(0o755)             # a worker under another user must be able to read its file
-    made = jobs.submission(settings, problem, place, path, folder, Mode.LEADERBOARD, cases, False, lambda text: None)
+    made = make_submission_job(
+        settings, problem, place, path, folder, Mode.LEADERBOARD, cases, False)
     return replace(made, cases=tuple(cases))
 
 

@@ -18,9 +18,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from scoring.chain import calibration
-from scoring.judge import score
-from scoring.model import Record
+from scoring.judge import calibration
+from scoring.judge.score import score
+from scoring.record import Record
 from tests.redteam.bench import job, seconds
 from tests.redteam.entries import HERE
 

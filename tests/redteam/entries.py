@@ -4,13 +4,14 @@
 A file's head is a block of comments, ``# key: value``:
 
 ``class``    the row of the catalogue it belongs to; its folder's name
-``problem``  ``matmul``, ``foreign`` (tests/redteam/problems) or ``fp8_gemm``
-``device``   ``cpu``, ``cuda`` or ``any``
+``problem``  ``matmul``, ``foreign`` (tests/redteam/problems), ``fp8_gemm``, or ``toy`` (tests/data) for a command line
+``device``   ``cpu``, ``cuda``, ``any``, or ``shell``: a file of ``commands``, which is a command line
 ``idea``     one line: how it wants to gain, or why an honest file looks like a cheat
 ``source``   where it was seen, or ``own``
 ``expect``   of a cheat: ``no-gain`` (the default: it may pass, but not faster than honest) or ``rejected`` (what it
              returns is wrong or forbidden: it must not pass at any time)
-``needs``    ``sandbox`` where only a sandbox stands against it: without one it is not run, and said so
+``needs``    ``sandbox`` where only a sandbox stands against it (or ``landlock``, that kind): without one it is not run,
+             and said so
 ``ends``     ``never`` for a file that has to be stopped: its deadlines are short ones
 ``again``    ``yes`` for a file that leaves something for its next judgement: it is judged twice in a row
 """
@@ -23,8 +24,8 @@ from enum import StrEnum
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-PROBLEMS = ("matmul", "foreign", "fp8_gemm")
-DEVICES = ("cpu", "cuda", "any")
+PROBLEMS = ("matmul", "foreign", "fp8_gemm", "toy")
+DEVICES = ("cpu", "cuda", "any", "shell")
 GAIN = 0.8               # a cheat gains if its time is below this share of the honest one's …
 TRIES = 4                # … in every one of so many paired tries: single ones gain by luck
 
@@ -65,7 +66,7 @@ class Entry:
         return f"{self.path.parent.name}/{self.path.stem}"
 
     def runs_on(self, device: str) -> bool:
-        return self.device in (device, "any")
+        return self.device in (device, "any") or (device == "cpu" and self.device == "shell")
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def parse_header(path: Path, text: str) -> Entry:
     missing = [key for key in ("class", "problem", "device", "idea") if not fields.get(key)]
     if missing:
         raise HeaderError(f"{path}: its head has no {', '.join(missing)}")
-    allowed = {"problem": PROBLEMS, "device": DEVICES, "expect": ("no-gain", "rejected"), "needs": ("sandbox",),
-               "ends": ("never",), "again": ("yes",)}
+    allowed = {"problem": PROBLEMS, "device": DEVICES, "expect": ("no-gain", "rejected"),
+               "needs": ("sandbox", "landlock"), "ends": ("never",), "again": ("yes",)}
     for key, values in allowed.items():
         if key in fields and fields[key] not in values:
             raise HeaderError(f"{path}: {key} is {fields[key]!r}; there are {', '.join(values)}")
@@ -126,7 +127,7 @@ def is_honest(path: Path) -> bool:
 
 def entries(root: Path = HERE) -> list[Entry]:
     """All files of the red team, cheats first, in name order. Raises ``HeaderError``."""
-    folders = ("cheats", "cheats_cuda", "honest")
+    folders = ("cheats", "cheats_cuda", "commands", "honest")
     paths = [path for folder in folders for path in sorted((root / folder).rglob("*.py"))]
     return [parse_header(path, path.read_text(encoding="utf-8")) for path in paths]
 

@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: MIT
-"""``python -m tests.redteam.soak [COUNT]``: judgements in a row of good, wrong, crashing, hanging and flooding files.
+"""``python -m tests.redteam.soak [COUNT]``: judgements of good, wrong, crashing, hanging and flooding files in a row.
 
-One judge, one store. At the end, and every hundred on the way, nothing may be left of them: no process, descriptor,
-mapping, file, control group or shared memory; the store holds every record and is intact; the judge's memory is flat.
-Exit code 1 otherwise. ``--device cuda`` does the same on a GPU, whose free memory must come back, too.
+Three judges at a time (``--jobs``), of which every fourth is killed (``--kill``; ``tests.redteam.crowd``). At the end
+no process, file or control group is left of them, and the store has a whole record of each judgement that was not
+killed.
+
+``--jobs 0``: all in this process. At the end, and every hundred on the way, nothing may be left of them: no process,
+descriptor, mapping, file, control group or shared memory; the judge's memory is flat. Exit code 1 otherwise. ``--device
+cuda`` does the same on a GPU, whose free memory must come back, too.
 """
 
 from __future__ import annotations
@@ -20,16 +24,17 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from scoring.judge import score
-from scoring.model import Mode, Status
-from scoring.store import Store
+from scoring.judge.score import score
+from scoring.record import Mode, Status
+from scoring.store.store import Store
 from tests.redteam import bench
+from tests.redteam.crowd import Crowd, File
 
 HERE = Path(__file__).resolve().parent
 GROWTH = 48 << 20            # bytes that the judge may be larger at the end than after the first round of files
 SETTINGS: Mapping[str, Any] = {
     "limits.load_seconds": 20.0, "limits.first_call_seconds": 3.0, "limits.call_seconds": 3.0,
-    "timing.min_rounds": 1, "timing.max_rounds": 2, "timing.seconds": 0.05,
+    "timing.processes": 1, "timing.min_rounds": 1, "timing.max_rounds": 2, "timing.seconds": 0.05,
 }
 GOOD, WRONG, ENDED = (Status.PASSED,), (Status.INCORRECT_NUMERICAL, Status.INCORRECT_SHAPE), (Status.RUNTIME_ERROR,)
 # What the files do, and what must become of them. ``{x}`` is the honest answer.
@@ -85,25 +90,48 @@ def device_memory(device: str) -> int:
     return int(torch.cuda.mem_get_info()[0])
 
 
-def soak(count: int, device: str, mode: Mode, tell: Callable[[str], None]) -> list[str]:
-    """Judge ``count`` files; what is wrong afterwards, nothing if all is well."""
+def soak(
+    count: int, device: str, mode: Mode, tell: Callable[[str], None], jobs: int = 0, kill: int = 4
+) -> list[str]:
+    """Judge ``count`` files, ``jobs`` at a time of which one in ``kill`` is killed, or all in this process; what is
+    wrong afterwards, nothing if all is well."""
     with tempfile.TemporaryDirectory(prefix="warpwave-soak-") as outer:
         folder, tmp = Path(outer) / "files", Path(outer) / "tmp"
         folder.mkdir()
         tmp.mkdir(mode=0o777)
         tempfile.tempdir = str(tmp)
         try:
+            if jobs:
+                return _crowd(count, folder, tmp, tell, Crowd(_files(folder), folder, tmp, jobs, kill, device, mode))
             return _soak(count, device, mode, folder, tmp, tell)
         finally:
             tempfile.tempdir = None
 
 
-def _soak(count: int, device: str, mode: Mode, folder: Path, tmp: Path, tell: Callable[[str], None]) -> list[str]:
+def _files(folder: Path) -> list[File]:
     files = []
     for name, body, expected in BODIES:
         path = folder / f"{name.replace(' ', '_')}.py"
         path.write_text(FILE.format(body=body.format(x=HONEST)))
         files.append((name, path, expected))
+    return files
+
+
+def _crowd(count: int, folder: Path, tmp: Path, tell: Callable[[str], None], crowd: Crowd) -> list[str]:
+    crowd.settings.update(SETTINGS)
+    started, before = time.monotonic(), leavings(tmp)
+    crowd.judge(count, tell)
+    wrong = [*crowd.wrong, *crowd.left()]
+    wrong += [f"{kind}: {now} were {before[kind]}" for kind, now in leavings(tmp).items() if now > before[kind]]
+    for line, times in sorted(crowd.found.items()):
+        tell(f"{times:5} {line}")
+    seconds = time.monotonic() - started
+    tell(f"{count} judgements in {seconds:.0f} s, {crowd.jobs} at a time, {crowd.killed} judges killed")
+    return wrong
+
+
+def _soak(count: int, device: str, mode: Mode, folder: Path, tmp: Path, tell: Callable[[str], None]) -> list[str]:
+    files = _files(folder)
     store, found, wrong = Store(folder / "records.db"), Counter[str](), []
     before, size, free, started = {}, 0, 0, time.monotonic()
     for index in range(count):
@@ -141,8 +169,12 @@ def main() -> int:
     parser.add_argument("count", type=int, nargs="?", default=1000)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--mode", choices=[str(mode) for mode in Mode], default="test")
+    parser.add_argument("--jobs", type=int, default=3, help="judges at a time; 0: all judgements in this process")
+    parser.add_argument("--kill", type=int, default=4, help="one of how many judges is killed; 0: none")
     options = parser.parse_args()
-    wrong = soak(options.count, options.device, Mode(options.mode), lambda line: print(line, flush=True))
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    wrong = soak(options.count, options.device, Mode(options.mode), lambda line: print(line, flush=True), options.jobs,
+                 options.kill)
     print("\n".join(wrong) or "nothing was left behind")
     return 1 if wrong else 0
 

@@ -21,6 +21,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from scoring.sandbox import isolation
+from scoring.sandbox.devices import Nodes
+from scoring.sandbox.policy import Policy, SandboxError
+from tests.redteam import shell
 from tests.redteam.canary import Canary
 from tests.redteam.entries import GAIN, HERE, Entry, Outcome, Result, Trial, decide, wants_another
 
@@ -120,6 +124,8 @@ class Suite:
         """Judge one file, several times if it looks as if it gained."""
         if not entry.runs_on(self.device):
             return Result(entry, (), Outcome.NOT_RUN, f"it is for {entry.device}")
+        if entry.device == "shell":
+            return self._through_a_door(entry)
         self.honest(entry.problem)
         if entry.needs == "sandbox" and self.isolation == "process":
             return Result(entry, (), Outcome.NOT_RUN, "no sandbox here")
@@ -127,6 +133,17 @@ class Suite:
         while wants_another(entry, trials):
             trials.append(self.trial(entry, anew=True))      # tries on one calibration gain or lose together
         return Result(entry, tuple(trials), decide(entry, trials))
+
+    def _through_a_door(self, entry: Entry) -> Result:
+        wanted = "landlock" if entry.needs == "landlock" else "auto"
+        try:
+            tier = isolation.choose(Policy(isolation=wanted), Nodes()).tier.name
+        except SandboxError as error:
+            return Result(entry, (), Outcome.NOT_RUN, str(error))
+        if tier == "process" and entry.needs:
+            return Result(entry, (), Outcome.NOT_RUN, "no sandbox here")
+        trials = (shell.trial(entry),)
+        return Result(entry, trials, decide(entry, trials))
 
     def trial(self, entry: Entry, anew: bool = False) -> Trial:
         """One judgement between two honest ones; the second is left out where it could not matter. ``anew``: on a

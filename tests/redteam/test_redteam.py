@@ -25,7 +25,8 @@ from tests.redteam.entries import (
 )
 from tests.redteam.suite import Suite, select_entries
 
-CLASSES = {"output", "replay", "phases", "timers", "deferred", "checker", "harness", "chain", "host", "channel"}
+CLASSES = {
+    "output", "replay", "phases", "timers", "deferred", "checker", "harness", "chain", "host", "channel", "commands"}
 CHEAT = Entry(HERE / "cheats/output/x.py", False, "output", "matmul", "any", "none")
 HONEST = Entry(HERE / "honest/x.py", True, "honest", "matmul", "any", "none")
 

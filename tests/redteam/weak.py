@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from scoring import caserun, timing
-from scoring.chain import gate
-from scoring.check import Verdict
-from scoring.model import Status
+from scoring.judge import case_run, chain_verifier, timing
+from scoring.judge.check import Verdict
+from scoring.record import Status
 
 WEAKNESSES = ("claims", "unchecked", "uncommitted")
 
@@ -29,15 +28,17 @@ def _check_nothing() -> None:
     def pass_all(*_arguments: Any, **_keywords: Any) -> Verdict:
         return Verdict(Status.PASSED)
 
-    setattr(caserun, "verify", pass_all)  # noqa: B010 - the name is imported there, not exported
+    setattr(case_run, "verify", pass_all)  # noqa: B010 - the name is imported there, not exported
 
 
 def _ask_no_digest() -> None:
     """Outputs need not be those that were there when the clock stopped, and nothing else than outputs is looked at."""
-    real = gate.Gate._verify
+    real = chain_verifier.ChainVerifier._verify
 
-    def verify(self: gate.Gate, contestant: Any, slots: Any, key: Any, reply: Any) -> tuple[Verdict, int]:
+    def verify(
+        self: chain_verifier.ChainVerifier, contestant: Any, slots: Any, key: Any, reply: Any
+    ) -> tuple[Verdict, int]:
         verdict, seed = real(self, contestant, slots, key, reply)
         return (Verdict(Status.PASSED), 0) if verdict.status is Status.TAMPERED else (verdict, seed)
 
-    setattr(gate.Gate, "_verify", verify)  # noqa: B010
+    setattr(chain_verifier.ChainVerifier, "_verify", verify)  # noqa: B010

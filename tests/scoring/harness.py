@@ -10,16 +10,19 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import backends
-from scoring import config, jobs
-from scoring.config import Config
-from scoring.judge import Job
-from scoring.model import Case, Mode
+from scoring.config.load import Config, load_config
+from scoring.ipc.requests import Request
+from scoring.judge.job import Job
 from scoring.problem import Problem
-from scoring.sandbox import strays
+from scoring.record import Case, Mode
+from scoring.run import targets
+from scoring.run.job import make_kernel_job, make_submission_job
+from scoring.sandbox import cleanup
 from scoring.sandbox.environment import MARK
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -48,7 +51,7 @@ def alive(pid: int) -> bool:
 
 def workers(judge: int) -> list[int]:
     """Live processes of the workers of a judge, and of what those started."""
-    return [pid for pid, mark in strays.marks() if mark.startswith(f"{MARK}={judge}-".encode()) and alive(pid)]
+    return [pid for pid, mark in cleanup.marks() if mark.startswith(f"{MARK}={judge}-".encode()) and alive(pid)]
 
 
 def touched(judge: int, name: str) -> bool:
@@ -98,20 +101,20 @@ def scoring(
 def toy(cache: Path, **flags: Any) -> Config:
     """Settings of the tests' own problem; dotted names have two underscores for a dot."""
     values = {name.replace("__", "."): value for name, value in flags.items()}
-    return config.load({"paths.cache": str(cache), **values}, str(SETTINGS), {})
+    return load_config({"paths.cache": str(cache), **values}, str(SETTINGS), {})
 
 
 def problem(settings: Config) -> Problem:
-    (found,) = jobs.select_problems(settings, ["toy"])
+    (found,) = targets.select_problems(settings, ["toy"])
     return found
 
 
 def kernel_job(settings: Config, name: str, cases: Sequence[Case] | None = None, mode: Mode = Mode.TEST) -> Job:
     """The job of one toy kernel on the CPU; raises what compiling raises."""
     backend = backends.get("cpu")
-    (candidate,) = jobs.candidates(settings, [problem(settings)], {"cpu": backend.probe()}, [name], None)
+    (candidate,) = targets.candidates(settings, [problem(settings)], {"cpu": backend.probe()}, [name], None)
     chosen = candidate.problem.cases if cases is None else cases
-    return jobs.build(settings, candidate, mode, chosen, False, lambda text: None)
+    return make_kernel_job(settings, candidate, mode, chosen, False)
 
 
 def submission_job(
@@ -120,8 +123,15 @@ def submission_job(
 ) -> Job:
     """The job of a submission on the CPU."""
     backend = backends.get("cpu")
-    (place,) = jobs.places(settings, backend, backend.probe(), None)
+    (place,) = targets.places(settings, backend, backend.probe(), None)
     chosen = Problem(task) if task else problem(settings)
     selected = chosen.cases if cases is None else cases
     staging.mkdir(exist_ok=True)
-    return jobs.submission(settings, chosen, place, path, staging, mode, selected, False, lambda text: None)
+    return make_submission_job(settings, chosen, place, path, staging, mode, selected, False)
+
+
+@dataclass(frozen=True)
+class Work(Request):
+    """A request that real workers do not know; fake ones answer it by misbehaving."""
+
+    value: Any = None

@@ -12,7 +12,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from scoring.model import Case, CaseResult, Evidence, Mode, Record, Stats, Status, score, worst
+from scoring.record import Case, CaseResult, Evidence, Facts, Mode, Record, Stats, Status, score, worst
 
 # (backend, arch, device name, peaks): dense FLOP/s by dtype and bytes/s.
 GPUS: dict[str, tuple[str, str, str, dict[str, float]]] = {
@@ -136,9 +136,8 @@ def record(
                  "version": "nvcc 13.0.88" if backend == "cuda" else "clang 22.1.0", "seconds": 4.2,
                  "cached": False, "diagnostics": []},
         system={"python": "3.11.7", "platform": "Linux-6.8.0-85-generic-x86_64-with-glibc2.36", "machine": "x86_64",
-                "driver": "580.95.05" if device.startswith("NVIDIA") else "", "torch": "2.13.0+cu130",
-                "peaks": peaks, "peaks_source": f"{gpu} data sheet" if peaks else "", "llc_bytes": 50 << 20,
-                "emulated": False})
+                "driver": "580.95.05" if device.startswith("NVIDIA") else "", "torch": "2.13.0+cu130"},
+        facts=Facts(peaks=peaks, peaks_source=f"{gpu} data sheet" if peaks else "", llc_bytes=50 << 20))
     return replace(made, **changes)
 
 

@@ -100,7 +100,9 @@ def test_the_first_time_an_environment_is_built(setup, monkeypatch, capsys):
     monkeypatch.setattr(subprocess, "run", run)
     monkeypatch.setattr(setup, "present_torch", lambda: "2.9.0+cu130")
     setup.main()
-    venv, install = commands[0], commands[-1]
+    venv, install, command, emulator = commands[0], *commands[-3:]
+    assert command[-3:] == ["--no-deps", "--editable", str(setup.ROOT)], "the command warpwave, for this checkout"
+    assert emulator[1:] == ["-m", "backends.emulator"], "built now, so that the first run need not"
     assert venv == [sys.executable, "-m", "venv", str(setup.VENV), "--system-site-packages"]
     assert install[:4] == [str(setup.VENV / "bin" / "python"), "-m", "pip", "install"]
     assert "torch" not in names(install)

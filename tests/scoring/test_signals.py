@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from scoring.signals import Terminated, ending
+from scoring.cli import Terminated, ending
 from tests.scoring.harness import DATA, SETTINGS, scoring, start, touched, wait_until, workers
 
 

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from scoring import cli, config
-from scoring.selection import is_kernel
+from scoring import cli
+from scoring.config.load import locate_files
+from scoring.run.select import is_kernel
 from submissions.__main__ import main as submissions
 from tests.scoring.harness import DATA, ROOT, SETTINGS
 
@@ -46,6 +47,27 @@ def test_malformed_settings_are_2(main, tmp_path):
     assert code == 2
     assert "mode: " in err
     assert "nonsense: unknown setting" in err
+
+
+VERBS = {
+    "list": [], "doctor": [], "build": [], "run": [], "compare": ["toy/a", "b"], "tune": [], "bundle": [],
+    "import": ["x.jsonl"], "profile": ["--kernel", "toy/a"], "inspect": ["--kernel", "toy/a"], "audit": [],
+    "new": ["problem", "x"], "leaderboard": [], "report": [], "serve": [],
+}
+
+
+@pytest.mark.parametrize(("verb", "flags"), VERBS.items(), ids=VERBS)
+def test_every_verb_that_reads_settings_refuses_an_unknown_one(main, tmp_path, verb, flags):
+    path = tmp_path / "c.yaml"
+    path.write_text("timing: {speed: 1}\n")
+    code, err = main("--config", str(path), verb, *flags)
+    assert code == 2
+    assert f"{path}: timing.speed: unknown setting" in err
+
+
+def test_these_are_all_verbs_but_two_that_read_no_settings():
+    verbs = next(action.choices for action in cli.parser()._actions if action.dest == "verb")
+    assert set(verbs or ()) == {*VERBS, "schema", "completion"}
 
 
 @pytest.mark.parametrize("verb", ["list", "run", "build"])
@@ -142,7 +164,7 @@ def test_records_are_read_where_nothing_can_be_written(tmp_path, monkeypatch, ca
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("WARPWAVE_DB", raising=False)
     monkeypatch.setattr("backends._cache.tempfile.gettempdir", lambda: str(tmp_path))
-    where = config.locate(str(SETTINGS), {})
+    where = locate_files(str(SETTINGS), {})
     usual = tmp_path / "home" / "warpwave" / "leaderboard.db"
     assert where.kept == where.database == usual
     usual.write_bytes(b"records")

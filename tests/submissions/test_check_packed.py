@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""benchmarks/dev/check_packed.py: what it makes of compute-sanitizer's words, and which cases it takes."""
+"""benchmarks/tools/check_packed.py: what it makes of compute-sanitizer's words, and which cases it takes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ right
 
 @pytest.fixture(scope="module")
 def script():
-    sys.path.insert(0, str(ROOT / "benchmarks/dev"))
+    sys.path.insert(0, str(ROOT / "benchmarks/tools"))
     try:
         import check_packed
     finally:

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from scoring.model import ExitCode
+from scoring.record import ExitCode
 from tests.submissions.conftest import ROOT
 
 EXAMPLE = ROOT / "examples/gpumode_task"

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scoring.model import ExitCode
+from scoring.record import ExitCode
 from submissions import lint
+from submissions.__main__ import main
 from tests.submissions.conftest import ROOT
 
 HEAD = "#!POPCORN leaderboard amd-fp8-mm\n#!POPCORN gpus MI300\n"
@@ -27,6 +28,45 @@ def lines(text: str | bytes, name: str = "submission.py", **options: object) -> 
 def only(text: str | bytes, name: str = "submission.py", **options: object) -> tuple[int, str, str]:
     (finding,) = lines(text, name, **options)
     return finding
+
+
+def test_a_task_that_calls_other_functions() -> None:
+    """Of a leaderboard that nobody here knows, only the task can say what is called."""
+    head = "#!POPCORN leaderboard cross-entropy\n#!POPCORN gpus A100\n"
+    other = head + "def twice_forward(x): pass\ndef twice_backward(x, g): pass\n"
+    where, severity, message = only(other)
+    assert (where, severity) == (0, "warning")
+    assert message.startswith("defines no custom_kernel(data)")
+    assert "--task FOLDER" in message
+    assert only(head + "x = 1\n")[1:] == ("error", "defines no custom_kernel(data) at top level")
+    calls = ("twice_forward", "twice_backward")
+    assert lines(other, functions=calls) == []
+    assert only(other, functions=(*calls, "half"))[1:] == ("error", "defines no half(…) at top level")
+    assert only(other, functions=("custom_kernel",))[1:] == ("error", "defines no custom_kernel(data) at top level")
+
+
+def test_lint_asks_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Reference and evaluator are read; neither is run."""
+    task = (ROOT / "examples/gpumode_task/task.yml").read_text()
+    (tmp_path / "task.yml").write_text(task.replace("../../submissions/eval.py", "eval.py"))
+    (tmp_path / "reference.py").write_text(
+        "raise SystemExit\ndef generate_inputs(n): pass\ndef reference_forward(x): pass\n")
+    (tmp_path / "eval.py").write_text("raise SystemExit\nmodule.twice_forward(1)\n")
+    file = tmp_path / "submission.py"
+    file.write_text("#!POPCORN leaderboard x\n#!POPCORN gpus H100\ndef twice_forward(x): pass\n")
+    asked = ["lint", str(file), "--task", str(tmp_path)]
+    assert main(asked) == ExitCode.OK
+    file.write_text(file.read_text().replace("twice_forward", "thrice_forward"))
+    assert main(asked) == ExitCode.FAILED
+    assert main(["lint", str(file), "--task", str(ROOT / "examples/gpumode_task")]) == ExitCode.FAILED
+    told = capsys.readouterr().out
+    names = ("twice_forward(…)", "custom_kernel(data)")
+    assert [line for line in told.splitlines() if "defines no" in line] == [
+        f"{file}: error: defines no {name} at top level" for name in names]
+    (tmp_path / "reference.py").write_text("def f(:\n")
+    assert main(asked) == ExitCode.USAGE
+    assert main(["lint", str(file), "--task", str(tmp_path / "nowhere")]) == ExitCode.USAGE
+    assert capsys.readouterr().err.count("error: ") == 2
 
 
 def test_a_good_file_has_no_findings() -> None:
@@ -45,7 +85,6 @@ def test_a_good_file_has_no_findings() -> None:
     (HEAD + "#!POPCORN gpus MI300\n" + BODY, "submission.py", 3, "again"),
     (HEAD.replace("MI300", "mi300") + BODY, "submission.py", 2, "the case matters: MI300"),
     (HEAD.replace("MI300", "H100") + BODY, "submission.py", 2, "no GPU of leaderboard amd-fp8-mm"),
-    ("#!POPCORN gpus H100\n" + BODY, "submission.py", 0, "no leaderboard"),
     (HEAD + "def other(data): pass\n", "submission.py", 0, "custom_kernel"),
     (HEAD + "def custom_kernel(data:\n", "submission.py", 3, "not Python"),
     (HEAD + BODY + "\0", "submission.py", 0, "not Python"),
@@ -61,6 +100,7 @@ def test_errors(text: str | bytes, name: str, line: int, words: str) -> None:
     (H100.replace("H100", "H100 L4") + BODY, 2, "popcorn-cli takes one GPU"),
     (H100.replace("H100", "RTX9") + BODY, 2, "RTX9 is no GPU of any leaderboard known here"),
     ("#!POPCORN leaderboard fp8-gemm\n" + BODY, 0, "no GPU"),
+    ("#!POPCORN gpus H100\n" + BODY, 0, "no leaderboard"),
     (HEAD + BODY + "#!POPCORN leaderboard other\n", 5, "popcorn-cli reads leaderboard other here"),
     (HEAD + "x = 1\n//!POPCORN gpu H100\n", 4, "popcorn-cli reads gpus H100 here"),
 ])
@@ -151,7 +191,7 @@ def test_host_code_needs_no_architecture() -> None:
 
 def test_exit_code_and_json() -> None:
     warning = lint.lint(("#!POPCORN leaderboard fp8-gemm\n" + BODY).encode(), "s.py")
-    error = lint.lint(BODY.encode(), "s.py")
+    error = lint.lint(b"x = 1\n", "s.py")
     assert lint.exit_code([]) is lint.exit_code(warning) is ExitCode.OK
     assert lint.exit_code(error) is ExitCode.FAILED
     (entry,) = json.loads(lint.to_json(warning))

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 import backends
-from backends.base import SourceError, ToolchainMissing
+from backends.errors import SourceError, ToolchainMissing
 from backends.source import KernelSource, kernels
-from scoring import popcorn
+from scoring.popcorn.directives import MAX_SUBMISSION_BYTES
 from submissions import lint, pack
 from tests.submissions.conftest import HERE, ROOT, TREE, tiny
 
@@ -176,13 +176,13 @@ def test_hipify_leaves_a_packed_hip_source_alone(tmp_path: Path) -> None:
         return Path(path).read_text()
 
     assert hipified(source) == source
-    assert hipified(source.removeprefix(pack.HIPIFIED)) != source     # the line is what does it
+    assert hipified(source.removeprefix(backends.get("rocm").packing.first_line or "")) != source   # the line does it
 
 
 def test_torch_adds_no_architecture_to_ours() -> None:
     cpp_extension = pytest.importorskip("torch.utils.cpp_extension")
     for arches in (["sm_90a"], ["sm_89"], ["sm_90a", "sm_89"]):
-        assert cpp_extension._get_cuda_arch_flags(list(pack.device_flags("cuda", arches))) == []
+        assert cpp_extension._get_cuda_arch_flags(list(pack.device_flags(backends.get("cuda"), arches))) == []
 
 
 # Compilers
@@ -203,7 +203,7 @@ def compile_cuda(kernel: KernelSource, folder: Path, *more: str) -> None:
     arch = pack.pack(kernel).arches
     # Up to PTX, not optimised: that the optimiser and ptxas take it, the builds of the tree show
     # (test_packing_changes_no_device_code).
-    flags = [flag.replace("code=sm_", "code=compute_") for flag in pack.device_flags("cuda", arch)]
+    flags = [flag.replace("code=sm_", "code=compute_") for flag in pack.device_flags(backends.get("cuda"), arch)]
     flags += ["-Xcicc", "-O0", *more]
     command = [str(nvcc()), *TORCH_CUDA_FLAGS, *flags, "-c", str(file), "-o", str(folder / "cuda.o")]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -244,7 +244,7 @@ def test_packed_files_are_compiled_with_the_trees_flags(language: str, arch: str
         command = " ".join(backend.command(tiny(language), Path("out.so"), backend.target(arch)))
     except ToolchainMissing as error:
         pytest.skip(str(error))
-    flags = [flag for flag in pack.device_flags(language, [arch]) if not flag.startswith("-U")]
+    flags = [flag for flag in pack.device_flags(backends.of_language(language), [arch]) if not flag.startswith("-U")]
     assert [flag for flag in flags if flag not in command.split()] == []
     assert set(backend.portable_flags(arch)) == set(flags)
 
@@ -272,7 +272,17 @@ def test_packed_hip_kernels_compile(path: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", [path for language in LABELS for path in real_kernels(language)])
 def test_every_kernel_of_the_tree_packs(path: Path) -> None:
     text = pack.pack(KernelSource.read(path, ROOT)).text
-    assert len(text.encode()) < popcorn.MAX_SUBMISSION_BYTES
+    assert len(text.encode()) < MAX_SUBMISSION_BYTES
     errors = [item for item in lint.lint(text.encode(), "submission.py") if item.severity == "error"]
     # A CUDA kernel of an AMD board packs under its own GPU's label, for a board of that name elsewhere.
     assert [item for item in errors if "is no GPU of leaderboard" not in item.message] == []
+
+
+@pytest.mark.parametrize(("language", "line"), [
+    ("cuda", "nvcc --fmad=false"), ("hip", "clang -ffp-contract=off"), ("cpu", "c++ -ffp-contract=off"),
+])
+def test_a_kernels_own_flags_are_packed(tree: Path, language: str, line: str) -> None:
+    path = tiny(language, tree).path
+    path.write_text(f"//!KERNEL flags {line}\n{path.read_text()}")
+    text = pack.pack(tiny(language, tree)).text
+    assert f'"{line.split()[1]}"' in text

@@ -16,8 +16,8 @@ import torch
 import backends
 from backends.base import Binary, Target
 from backends.source import KernelSource, Signature, kernels
-from scoring.model import Case
 from scoring.problem import Problem
+from scoring.record import Case
 from submissions import pack
 from tests.submissions.conftest import ROOT, tiny
 
@@ -223,7 +223,8 @@ def test_what_torch_is_asked_to_build(tmp_path: Path, monkeypatch: pytest.Monkey
         assert (asked["is_python_module"], asked["no_implicit_headers"]) == (False, True)
         assert asked["cuda_sources"] == [pack.pack_source(tiny(language))]
         assert asked["cpp_sources"] == [""]
-        assert asked["extra_cuda_cflags"] == list(pack.device_flags(language, pack.pack(tiny(language)).arches))
+        flags = pack.device_flags(backends.of_language(language), pack.pack(tiny(language)).arches)
+        assert asked["extra_cuda_cflags"] == list(flags)
         assert module._KERNEL.argtypes[4] is ctypes.c_float
     import os
 

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scoring import popcorn
-from scoring.model import ExitCode
+from scoring.popcorn.report import combine_seed
+from scoring.popcorn.task import TaskError
+from scoring.record import ExitCode
 from submissions import stage
 from submissions.__main__ import main
 from tests.submissions.conftest import ROOT, TREE
@@ -66,6 +67,18 @@ def test_a_submission_that_cannot_be_imported_is_told_in_short(problem: Path) ->
     assert lines[-1].strip() == "and 11 cases that nothing was said about"
 
 
+def test_an_evaluator_that_gives_up_says_why(problem: Path) -> None:
+    """An error of no case, as some evaluators write where no GPU is: it is shown, and known for what it is."""
+    own_evaluator(problem, "import os\nout = os.fdopen(int(os.environ['POPCORN_FD']), 'w')\n"
+                           "print('check: fail', 'error: No CUDA GPU available', sep=chr(10), file=out)\n"
+                           "out.close()\nraise SystemExit(112)\n")
+    outcome = only(problem)
+    assert outcome.exit_code == ExitCode.UNAVAILABLE
+    told = [line.strip() for line in stage.describe(outcome)]
+    assert told[1] == "No CUDA GPU available"
+    assert told[2].startswith("this evaluator needs a GPU: No CUDA GPU available; ")
+
+
 def test_files_are_staged_as_listed(problem: Path, tmp_path: Path) -> None:
     workdir = tmp_path / "work"
     workdir.mkdir()
@@ -92,7 +105,7 @@ def test_missing_files_and_other_languages_are_refused(problem: Path, tmp_path: 
     with pytest.raises(stage.StageError, match="only py tasks"):
         only(problem)
     (problem / "task.yml").write_text("lang: py\n")
-    with pytest.raises(popcorn.TaskError, match="tests: at least one case"):
+    with pytest.raises(TaskError, match="tests: at least one case"):
         only(problem)
 
 
@@ -119,7 +132,7 @@ def test_last_ranks_the_last_case(problem: Path) -> None:
 
 
 def test_the_secret_seed_reaches_the_evaluator(problem: Path) -> None:
-    assert only(problem, seed=7).report.tests[0].text == f"seeds [{popcorn.combine_seed(10, 7)}]"
+    assert only(problem, seed=7).report.tests[0].text == f"seeds [{combine_seed(10, 7)}]"
 
 
 def test_the_submission_runs_once_on_its_own_first(problem: Path, tmp_path: Path) -> None:

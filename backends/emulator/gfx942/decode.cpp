@@ -189,22 +189,19 @@ bool vop3(const u32* code, u32 available, Inst& inst) {
     if (available < 2) return false;
     inst.opcode = field(code[0], 25, 16);
     inst.dst = field(code[0], 7, 0);
-    if (inst.opcode < kVop3OfVop2)
-        inst.row = find_row(inst.format = Format::Vopc, inst.opcode);
-    else if (inst.opcode < kVop3OfVop1)
-        inst.row = find_row(inst.format = Format::Vop2, inst.opcode - kVop3OfVop2);
-    else if (inst.opcode < kVop3Native)
-        inst.row = find_row(inst.format = Format::Vop1, inst.opcode - kVop3OfVop1);
-    else
-        inst.row = find_row(Format::Vop3, inst.opcode);
+    if (inst.opcode < kVop3OfVop2) inst.row = find_row(inst.format = Format::Vopc, inst.opcode);
+    else if (inst.opcode < kVop3OfVop1) inst.row = find_row(inst.format = Format::Vop2, inst.opcode - kVop3OfVop2);
+    else if (inst.opcode < kVop3Native) inst.row = find_row(inst.format = Format::Vop1, inst.opcode - kVop3OfVop1);
+    else inst.row = find_row(Format::Vop3, inst.opcode);
     if (!inst.row) return false;
-    const u16 encoded[3] = {static_cast<u16>(field(code[1], 8, 0)), static_cast<u16>(field(code[1], 17, 9)),
-                            static_cast<u16>(field(code[1], 26, 18))};
+    const u16 encoded[3] = {
+        static_cast<u16>(field(code[1], 8, 0)), static_cast<u16>(field(code[1], 17, 9)),
+        static_cast<u16>(field(code[1], 26, 18))};
     inst.neg = field(code[1], 31, 29);
     inst.omod = field(code[1], 28, 27);
     inst.clamp = field(code[0], 15, 15);
     if (signature(*inst.row).sdst.type == Type::Mask) {
-        inst.sdst = field(code[0], 14, 8);      // VOP3B
+        inst.sdst = field(code[0], 14, 8);  // VOP3B
     } else {
         inst.abs = field(code[0], 10, 8);
         inst.op_sel = field(code[0], 14, 11);
@@ -222,8 +219,9 @@ bool vop3p(const u32* code, u32 available, Inst& inst) {
     inst.dst = field(code[0], 7, 0);
     inst.vop3 = true;
     inst.row = find_row(Format::Vop3p, inst.opcode);
-    const u16 encoded[3] = {static_cast<u16>(field(code[1], 8, 0)), static_cast<u16>(field(code[1], 17, 9)),
-                            static_cast<u16>(field(code[1], 26, 18))};
+    const u16 encoded[3] = {
+        static_cast<u16>(field(code[1], 8, 0)), static_cast<u16>(field(code[1], 17, 9)),
+        static_cast<u16>(field(code[1], 26, 18))};
     if (inst.row) {
         inst.neg = field(code[1], 31, 29);
         inst.neg_hi = field(code[0], 10, 8);
@@ -328,7 +326,8 @@ bool by_format(const u32* code, u32 available, Inst& inst) {
         case 0b110100: return vop3(code, available, inst);
         case 0b110110: return ds(code, available, inst);
         case 0b110111: return flat(code, available, inst);
-        case 0b111000: case 0b111010: return buffer(code, available, inst);
+        case 0b111000:
+        case 0b111010: return buffer(code, available, inst);
         default: return false;
     }
 }

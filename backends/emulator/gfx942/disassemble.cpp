@@ -12,10 +12,8 @@ namespace {
 
 std::string range(const char* file, unsigned first, unsigned count) {
     char text[32];
-    if (count <= 1)
-        std::snprintf(text, sizeof text, "%s%u", file, first);
-    else
-        std::snprintf(text, sizeof text, "%s[%u:%u]", file, first, first + count - 1);
+    if (count <= 1) std::snprintf(text, sizeof text, "%s%u", file, first);
+    else std::snprintf(text, sizeof text, "%s[%u:%u]", file, first, first + count - 1);
     return text;
 }
 
@@ -34,14 +32,24 @@ std::string scalar_text(unsigned code, unsigned dwords, u32 literal) {
         const char *single, *pair;
     };
     constexpr Special kSpecials[] = {
-        {kFlatScratch, "flat_scratch_lo", "flat_scratch"}, {kFlatScratch + 1, "flat_scratch_hi", ""},
-        {kXnack, "xnack_mask_lo", "xnack_mask"}, {kXnack + 1, "xnack_mask_hi", ""},
-        {kVcc, "vcc_lo", "vcc"}, {kVcc + 1, "vcc_hi", ""}, {kM0, "m0", "m0"},
-        {kExec, "exec_lo", "exec"}, {kExec + 1, "exec_hi", ""},
-        {kSharedBase, "src_shared_base", "src_shared_base"}, {kSharedLimit, "src_shared_limit", "src_shared_limit"},
-        {kPrivateBase, "src_private_base", "src_private_base"}, {kPrivateLimit, "src_private_limit", "src_private_limit"},
-        {kPopsExitingWaveId, "src_pops_exiting_wave_id", "src_pops_exiting_wave_id"}, {kVccz, "src_vccz", "src_vccz"},
-        {kExecz, "src_execz", "src_execz"}, {kScc, "src_scc", "src_scc"}, {kLdsDirect, "src_lds_direct", ""},
+        {kFlatScratch, "flat_scratch_lo", "flat_scratch"},
+        {kFlatScratch + 1, "flat_scratch_hi", ""},
+        {kXnack, "xnack_mask_lo", "xnack_mask"},
+        {kXnack + 1, "xnack_mask_hi", ""},
+        {kVcc, "vcc_lo", "vcc"},
+        {kVcc + 1, "vcc_hi", ""},
+        {kM0, "m0", "m0"},
+        {kExec, "exec_lo", "exec"},
+        {kExec + 1, "exec_hi", ""},
+        {kSharedBase, "src_shared_base", "src_shared_base"},
+        {kSharedLimit, "src_shared_limit", "src_shared_limit"},
+        {kPrivateBase, "src_private_base", "src_private_base"},
+        {kPrivateLimit, "src_private_limit", "src_private_limit"},
+        {kPopsExitingWaveId, "src_pops_exiting_wave_id", "src_pops_exiting_wave_id"},
+        {kVccz, "src_vccz", "src_vccz"},
+        {kExecz, "src_execz", "src_execz"},
+        {kScc, "src_scc", "src_scc"},
+        {kLdsDirect, "src_lds_direct", ""},
     };
     constexpr const char* kFloats[] = {"0.5", "-0.5", "1.0", "-1.0", "2.0", "-2.0", "4.0", "-4.0", "0.15915494"};
     for (const Special& special : kSpecials)
@@ -76,14 +84,15 @@ private:
 };
 
 void scalar_memory_operands(const Inst& inst, const Signature& types, Text& out) {
-    const bool address = has(inst, "load") || has(inst, "store") || has(inst, "atomic") || has(inst, "probe") || has(inst, "discard");
+    const bool address =
+        has(inst, "load") || has(inst, "store") || has(inst, "atomic") || has(inst, "probe") || has(inst, "discard");
     if (has(inst, "probe")) out.operand(std::to_string(inst.dst));
     if (types.sources)
-        out.operand(scalar_text(inst.dst, types.src[0].dwords, 0));     // an atomic's result replaces its data
-    else if (types.dst.type != Type::None)
-        out.operand(scalar_text(inst.dst, types.dst.dwords, 0));
+        out.operand(scalar_text(inst.dst, types.src[0].dwords, 0));  // an atomic's result replaces its data
+    else if (types.dst.type != Type::None) out.operand(scalar_text(inst.dst, types.dst.dwords, 0));
     if (!address) return;
-    const std::string offset = inst.offset < 0 ? "-" + hex(static_cast<u32>(-inst.offset)) : hex(static_cast<u32>(inst.offset));
+    const std::string offset =
+        inst.offset < 0 ? "-" + hex(static_cast<u32>(-inst.offset)) : hex(static_cast<u32>(inst.offset));
     out.operand(scalar_text(inst.saddr, has(inst, "buffer") ? 4 : 2, 0));
     out.operand(inst.has_soffset ? scalar_text(inst.soffset, 1, 0) : offset);
     if (inst.has_soffset && inst.offset) out.modifier("offset:" + offset);
@@ -103,14 +112,15 @@ void scalar_operands(const Inst& inst, const Signature& types, Text& out) {
         return;
     }
     if (inst.format == Format::Sopp) {
-        for (const char* bare : {"s_endpgm_saved", "s_endpgm_ordered_ps_done", "s_barrier", "s_wakeup", "s_icache_inv",
-                                 "s_ttracedata", "s_set_gpr_idx_off"})
+        for (const char* bare :
+             {"s_endpgm_saved", "s_endpgm_ordered_ps_done", "s_barrier", "s_wakeup", "s_icache_inv", "s_ttracedata",
+              "s_set_gpr_idx_off"})
             if (is(inst, bare)) return;
         if (is(inst, "s_endpgm") && !inst.simm) return;
         out.operand((inst.row->flags & kBranch) ? std::to_string(inst.simm & 0xffff) : hex(inst.simm & 0xffff));
         return;
     }
-    const bool field = is(inst, "s_set_gpr_idx_on");        // whose second operand is no register
+    const bool field = is(inst, "s_set_gpr_idx_on");  // whose second operand is no register
     for (int i = 0; i < types.sources; ++i) {
         if (types.src[i].type == Type::Tied) continue;
         out.operand(field && i == 1 ? hex(inst.src[1]) : scalar_text(inst.src[i], types.src[i].dwords, inst.literal));
@@ -122,9 +132,8 @@ void vector_operands(const Inst& inst, const Signature& types, Text& out) {
     const bool read = matrix && !std::strcmp(inst.row->name, "v_accvgpr_read_b32");
     const bool write = matrix && !std::strcmp(inst.row->name, "v_accvgpr_write_b32");
     const bool move = !std::strcmp(inst.row->name, "v_accvgpr_mov_b32");
-    const bool sparse = has(inst, "v_smfmac");              // whose indices are never AGPRs
-    if (types.dst.type == Type::Mask || inst.dst_is_scalar)
-        out.operand(scalar_text(inst.dst, types.dst.dwords, 0));
+    const bool sparse = has(inst, "v_smfmac");  // whose indices are never AGPRs
+    if (types.dst.type == Type::Mask || inst.dst_is_scalar) out.operand(scalar_text(inst.dst, types.dst.dwords, 0));
     else if (types.dst.type != Type::None)
         out.operand(range(move || write || (matrix && acc_cd && !read) ? "a" : "v", inst.dst, types.dst.dwords));
     if (types.sdst.type != Type::None) out.operand(scalar_text(inst.sdst, types.sdst.dwords, 0));
@@ -134,7 +143,7 @@ void vector_operands(const Inst& inst, const Signature& types, Text& out) {
         const TypedOperand type = types.src[i].type == Type::Literal ? TypedOperand{Type::B32, 1} : types.src[i];
         std::string text = source_text(inst.src[i], type, inst.literal, acc);
         if (inst.sext >> place & 1) text = "sext(" + text + ")";
-        const bool mix = type.type == Type::Mix;                // spells the bits of neg_hi as absolute values
+        const bool mix = type.type == Type::Mix;  // spells the bits of neg_hi as absolute values
         if ((mix ? inst.neg_hi : inst.abs) >> place & 1) text = "|" + text + "|";
         if (inst.neg >> place & 1 && (mix || inst.format != Format::Vop3p)) text = "-" + text;
         out.operand(text);
@@ -154,10 +163,11 @@ std::string dpp_control(u16 control) {
         const char* text;
     };
     constexpr Named kNamed[] = {
-        {0x130, "wave_shl:1"}, {0x134, "wave_rol:1"}, {0x138, "wave_shr:1"}, {0x13c, "wave_ror:1"}, {0x140, "row_mirror"},
-        {0x141, "row_half_mirror"}, {0x142, "row_bcast:15"}, {0x143, "row_bcast:31"},
+        {0x130, "wave_shl:1"}, {0x134, "wave_rol:1"},      {0x138, "wave_shr:1"},   {0x13c, "wave_ror:1"},
+        {0x140, "row_mirror"}, {0x141, "row_half_mirror"}, {0x142, "row_bcast:15"}, {0x143, "row_bcast:31"},
     };
-    constexpr Named kAmounts[] = {{0x100, "row_shl:"}, {0x110, "row_shr:"}, {0x120, "row_ror:"}, {0x150, "row_newbcast:"}};
+    constexpr Named kAmounts[] = {
+        {0x100, "row_shl:"}, {0x110, "row_shr:"}, {0x120, "row_ror:"}, {0x150, "row_newbcast:"}};
     for (const Named& named : kNamed)
         if (named.code == control) return named.text;
     for (const Named& named : kAmounts)
@@ -183,7 +193,7 @@ void matrix_modifiers(const Inst& inst, Text& out) {
     if (has(inst, "accvgpr")) return;
     if (inst.cbsz) out.modifier("cbsz:" + std::to_string(inst.cbsz));
     if (inst.abid) out.modifier("abid:" + std::to_string(inst.abid));
-    const bool negates = has(inst, "v_mfma_f64");           // has signs where the others permute B
+    const bool negates = has(inst, "v_mfma_f64");  // has signs where the others permute B
     if (inst.blgp) out.modifier(negates ? bits("neg", inst.blgp, 3) : "blgp:" + std::to_string(inst.blgp));
 }
 
@@ -198,7 +208,7 @@ void vector_modifiers(const Inst& inst, const Signature& types, Text& out) {
         int count = 0;
         for (int i = 0; i < types.sources; ++i) count += types.src[i].type != Type::Tied;
         const unsigned selected = (inst.op_sel & ((1u << count) - 1)) | (inst.op_sel >> 3 & 1) << count;
-        const bool whole = has(inst, "v_cvt_sr_");          // its bits 2 and 3 name a byte
+        const bool whole = has(inst, "v_cvt_sr_");  // its bits 2 and 3 name a byte
         out.modifier(whole ? bits("op_sel", inst.op_sel, 4) : bits("op_sel", selected, count + 1));
     }
     if (format == Format::Mai) matrix_modifiers(inst, out);
@@ -211,16 +221,19 @@ void vector_modifiers(const Inst& inst, const Signature& types, Text& out) {
         if (inst.format != Format::Vop1) out.modifier(std::string("src1_sel:") + kSelect[inst.src_sel[1]]);
     }
     if (inst.dpp) {
-        out.modifier(dpp_control(inst.dpp_ctrl) + " row_mask:" + hex(inst.row_mask) + " bank_mask:" + hex(inst.bank_mask));
+        out.modifier(
+            dpp_control(inst.dpp_ctrl) + " row_mask:" + hex(inst.row_mask) + " bank_mask:" + hex(inst.bank_mask));
         if (inst.bound_ctrl) out.modifier("bound_ctrl:0");
     }
 }
 
 std::string format_text(const Inst& inst) {
-    constexpr const char* kData[] = {"INVALID", "8", "16", "8_8", "32", "16_16", "10_11_11", "11_11_10", "10_10_10_2",
-                                     "2_10_10_10", "8_8_8_8", "32_32", "16_16_16_16", "32_32_32", "32_32_32_32", "RESERVED_15"};
+    constexpr const char* kData[] = {"INVALID",     "8",        "16",          "8_8",        "32",      "16_16",
+                                     "10_11_11",    "11_11_10", "10_10_10_2",  "2_10_10_10", "8_8_8_8", "32_32",
+                                     "16_16_16_16", "32_32_32", "32_32_32_32", "RESERVED_15"};
     constexpr const char* kNumber[] = {"UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT"};
-    return std::string("format:[BUF_DATA_FORMAT_") + kData[inst.dfmt & 15] + ",BUF_NUM_FORMAT_" + kNumber[inst.nfmt & 7] + "]";
+    return std::string("format:[BUF_DATA_FORMAT_") + kData[inst.dfmt & 15] + ",BUF_NUM_FORMAT_" +
+           kNumber[inst.nfmt & 7] + "]";
 }
 
 void cache_modifiers(const Inst& inst, Text& out) {
@@ -245,8 +258,11 @@ void memory_operands(const Inst& inst, const Signature& types, Text& out) {
     const bool returns = !(inst.row->flags & kReturns) || inst.sc0 || format == Format::Ds;
     const bool loads = types.dst.type != Type::None && returns && !inst.lds && !(buffer && types.sources);
     if (loads) out.operand(range(data, inst.dst, types.dst.dwords));
-    const int address = format == Format::Ds ? 1 : format == Format::Flat ? 2 : format == Format::Global ? 2 - inst.has_saddr
-                        : format == Format::Scratch ? int(inst.has_vaddr) : inst.idxen + inst.offen;
+    const int address = format == Format::Ds        ? 1
+                        : format == Format::Flat    ? 2
+                        : format == Format::Global  ? 2 - inst.has_saddr
+                        : format == Format::Scratch ? int(inst.has_vaddr)
+                                                    : inst.idxen + inst.offen;
     int dwords = 0;
     for (int i = 0; i < types.sources; ++i) dwords += types.src[i].dwords;
     const std::string vaddr = address ? range("v", inst.vaddr, address) : "off";
@@ -283,7 +299,9 @@ void memory_operands(const Inst& inst, const Signature& types, Text& out) {
     if (inst.gds) out.modifier("gds");
 }
 
-bool has_short_form(Format format) { return format == Format::Vop1 || format == Format::Vop2 || format == Format::Vopc; }
+bool has_short_form(Format format) {
+    return format == Format::Vop1 || format == Format::Vop2 || format == Format::Vopc;
+}
 
 }  // namespace
 
@@ -292,10 +310,18 @@ std::string disassemble(const Inst& inst) {
     const Signature& types = signature(*inst.row);
     Text out(inst.row->name);
     switch (inst.row->format) {
-        case Format::Sop1: case Format::Sop2: case Format::Sopk: case Format::Sopc: case Format::Sopp: case Format::Smem:
-            scalar_operands(inst, types, out);
-            break;
-        case Format::Vop1: case Format::Vop2: case Format::Vopc: case Format::Vop3: case Format::Vop3p: case Format::Mai:
+        case Format::Sop1:
+        case Format::Sop2:
+        case Format::Sopk:
+        case Format::Sopc:
+        case Format::Sopp:
+        case Format::Smem: scalar_operands(inst, types, out); break;
+        case Format::Vop1:
+        case Format::Vop2:
+        case Format::Vopc:
+        case Format::Vop3:
+        case Format::Vop3p:
+        case Format::Mai:
             if (inst.sdwa) out.text_ += "_sdwa";
             if (inst.dpp) out.text_ += "_dpp";
             if (inst.vop3 && has_short_form(inst.row->format)) out.text_ += "_e64";

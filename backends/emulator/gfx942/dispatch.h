@@ -16,8 +16,13 @@ namespace emu {
 struct Module;
 struct Kernel;
 
+/// How many devices there are. They share code and its variables.
+int device_count();
+
 /// Loads and places a code object (a raw ELF for gfx942). Throws loader::LoadError.
 Module* load_module(const void* bytes, size_t size);
+/// At this address, or not at all: throws std::runtime_error if there is something already.
+Module* load_module(const void* bytes, size_t size, uint64_t address);
 void unload_module(Module*);
 
 /// By its name in the source (mangled), without ".kd". Null if there is none.
@@ -30,12 +35,13 @@ const loader::KernelInfo& info(const Kernel&);
 
 struct LaunchResult {
     bool ok = true;
-    int hip_error = 0;              // hipError_t
+    int hip_error = 0;  // hipError_t
     std::string message;
 };
 
 /// Runs the kernel to its end. `grid` counts workgroups; `kernarg` are the explicit arguments as the metadata lays them out,
 /// the hidden ones are added here. Findings and counters are kept for control.h.
-LaunchResult launch(const Kernel&, Dim grid, Dim block, uint32_t dynamic_lds, const uint8_t* kernarg, size_t kernarg_size);
+LaunchResult launch(
+    const Kernel&, Dim grid, Dim block, uint32_t dynamic_lds, const uint8_t* kernarg, size_t kernarg_size);
 
 }  // namespace emu

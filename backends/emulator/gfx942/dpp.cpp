@@ -8,9 +8,19 @@ namespace {
 constexpr int kRow = 16, kNone = -1;
 
 enum Control : unsigned {
-    kQuadPermLast = 0xff, kRowShl = 0x100, kRowShr = 0x110, kRowRor = 0x120, kWaveShl = 0x130, kWaveRol = 0x134,
-    kWaveShr = 0x138, kWaveRor = 0x13c, kRowMirror = 0x140, kRowHalfMirror = 0x141, kRowBcast15 = 0x142,
-    kRowBcast31 = 0x143, kRowNewBcast = 0x150,
+    kQuadPermLast = 0xff,
+    kRowShl = 0x100,
+    kRowShr = 0x110,
+    kRowRor = 0x120,
+    kWaveShl = 0x130,
+    kWaveRol = 0x134,
+    kWaveShr = 0x138,
+    kWaveRor = 0x13c,
+    kRowMirror = 0x140,
+    kRowHalfMirror = 0x141,
+    kRowBcast15 = 0x142,
+    kRowBcast31 = 0x143,
+    kRowNewBcast = 0x150,
 };
 
 int within_row(int lane, int other) { return other >= 0 && other < kRow ? lane / kRow * kRow + other : kNone; }
@@ -18,8 +28,8 @@ int within_row(int lane, int other) { return other >= 0 && other < kRow ? lane /
 // The lane that `lane` reads, or kNone.
 int source_lane(unsigned control, int lane) {
     const int column = lane % kRow;
-    if (control <= kQuadPermLast) return (lane & ~3) | (control >> 2 * (lane & 3) & 3);
-    const int amount = control & 15;
+    if (control <= kQuadPermLast) return (lane & ~3) | static_cast<int>(control >> 2 * (lane & 3) & 3);
+    const int amount = static_cast<int>(control & 15);
     switch (control & ~15u) {
         case kRowShl: return within_row(lane, column + amount);
         case kRowShr: return within_row(lane, column - amount);
@@ -50,8 +60,7 @@ u64 permute_dpp(const Inst& inst, u32* words, int registers, u64 exec) {
         const int from = source_lane(inst.dpp_ctrl, lane);
         const bool valid = from != kNone && (exec >> from & 1);
         if (enabled && (valid || inst.bound_ctrl)) written |= u64{1} << lane;
-        for (int i = 0; i < registers; ++i)
-            moved[i * kLanes + lane] = valid ? words[i * kLanes + from] : 0;
+        for (int i = 0; i < registers; ++i) moved[i * kLanes + lane] = valid ? words[i * kLanes + from] : 0;
     }
     std::memcpy(words, moved, sizeof(u32) * kLanes * registers);
     return written;

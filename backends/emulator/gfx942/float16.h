@@ -23,7 +23,7 @@ inline unsigned half_rounding(const Wave& wave) { return wave.round64() | (wave.
 #if defined(__F16C__) || defined(__aarch64__)
 constexpr bool kHostHasHalf = true;
 #else
-constexpr bool kHostHasHalf = false;        // the compiler would call a function for each lane
+constexpr bool kHostHasHalf = false;  // the compiler would call a function for each lane
 #endif
 
 namespace small {
@@ -33,7 +33,9 @@ using f16v = _Float16 __attribute__((ext_vector_type(kLanes)));
 // `U` is u32 or u32v, so that one text serves both.
 
 template <class U>
-inline U pick(bool condition, U yes, U no) { return condition ? yes : no; }
+inline U pick(bool condition, U yes, U no) {
+    return condition ? yes : no;
+}
 inline u32v pick(i32v condition, u32v yes, u32v no) {
     const u32v mask = std::bit_cast<u32v>(condition);
     return (yes & mask) | (no & ~mask);
@@ -47,7 +49,7 @@ inline u32v float_of_int(u32v value) {
 /// A magnitude with `kMantissa` bits of mantissa, finite, to f32: denormals by way of an integer conversion.
 template <int kMantissa, int kBias, class U>
 inline U widen(U magnitude) {
-    constexpr u32 kUnit = 128 - kBias - kMantissa;      // exponent field of the smallest denormal, as f32
+    constexpr u32 kUnit = 128 - kBias - kMantissa;  // exponent field of the smallest denormal, as f32
     const U normal = (magnitude << (23 - kMantissa)) + ((127u - kBias) << 23);
     const U denormal = float_of_int(magnitude) - pick(magnitude == 0u, U(0u), U((127u - kUnit) << 23));
     return pick(magnitude < (1u << kMantissa), denormal, normal);
@@ -69,7 +71,7 @@ inline U increment(U mantissa, U shift, U negative, unsigned rounding) {
 template <int kMantissa, int kBias, class U>
 inline void align(U bits, U& mantissa, U& shift) {
     constexpr u32 kDrop = 23 - kMantissa;
-    constexpr u32 kNormal = 128 - kBias;                // f32 exponent field of the smallest normal number
+    constexpr u32 kNormal = 128 - kBias;  // f32 exponent field of the smallest normal number
     const U exponent = bits >> 23;
     const auto is_normal = exponent >= kNormal;
     const U fraction = bits & 0x7fffffu;
@@ -83,7 +85,7 @@ template <int kMantissa, int kBias, class U>
 inline U narrow(U bits, U negative, unsigned rounding) {
     U mantissa, shift;
     align<kMantissa, kBias>(bits, mantissa, shift);
-    shift = __builtin_elementwise_min(shift, U(31u));   // beyond: less than half of the smallest, whatever the bits
+    shift = __builtin_elementwise_min(shift, U(31u));  // beyond: less than half of the smallest, whatever the bits
     return (mantissa + increment(mantissa, shift, negative, rounding)) >> shift;
 }
 
@@ -103,7 +105,7 @@ inline U f32_to_f16_bits(U bits, unsigned rounding) {
     const U magnitude = bits & 0x7fffffffu;
     const U negative = bits >> 31;
     const U rounded = narrow<10, 15>(magnitude, negative, rounding);
-    U overflow = U(0x7c00u);                            // or the largest finite number, 0x7bff
+    U overflow = U(0x7c00u);  // or the largest finite number, 0x7bff
     if (rounding & kClampOverflow || (rounding & 3) == kTowardZero) overflow = U(0x7bffu);
     else if ((rounding & 3) == kUp) overflow -= negative;
     else if ((rounding & 3) == kDown) overflow -= 1u - negative;

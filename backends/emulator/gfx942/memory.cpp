@@ -15,8 +15,8 @@
 namespace emu {
 namespace {
 
-constexpr size_t kGuard = 4096;             // before and after; also keeps the alignment
-constexpr size_t kRemembered = 4096;        // freed records
+constexpr size_t kGuard = 4096;       // before and after; also keeps the alignment
+constexpr size_t kRemembered = 4096;  // freed records
 constexpr int kGuardByte = 0xC5;
 
 size_t rounded(size_t size) { return (size + kGuard - 1) / kGuard * kGuard; }
@@ -40,15 +40,15 @@ void release(const Allocation& allocation) {
 
 struct Entry {
     std::unique_ptr<Allocation> record;
-    uintptr_t reach = 0;                    // largest end of this and all entries before: registered ranges may overlap
+    uintptr_t reach = 0;  // largest end of this and all entries before: registered ranges may overlap
     unsigned references = 1;
 };
 
 struct Registry {
     std::shared_mutex mutex;
-    std::vector<Entry> live;                // by begin, then by falling size
+    std::vector<Entry> live;  // by begin, then by falling size
     std::deque<std::unique_ptr<Allocation>> freed;
-    std::atomic<uint64_t> generation{1};    // of `live`: what threads remember becomes stale when it changes
+    std::atomic<uint64_t> generation{1};  // of `live`: what threads remember becomes stale when it changes
     uint64_t serial = 0;
     size_t device_bytes = 0;
 
@@ -59,7 +59,8 @@ struct Registry {
 
     void insert(Allocation allocation) {
         allocation.serial = ++serial;
-        const auto place = std::lower_bound(live.begin(), live.end(), allocation, [](const Entry& entry, const Allocation& a) {
+        const auto place =
+            std::lower_bound(live.begin(), live.end(), allocation, [](const Entry& entry, const Allocation& a) {
             return entry.record->begin < a.begin || (entry.record->begin == a.begin && entry.record->size > a.size);
         });
         const size_t index = static_cast<size_t>(place - live.begin());
@@ -70,8 +71,8 @@ struct Registry {
 
     /// The entry that begins here and is ours (or is not), or live.size().
     size_t starting_at(uintptr_t begin, bool device) const {
-        auto place = std::lower_bound(live.begin(), live.end(), begin,
-                                      [](const Entry& entry, uintptr_t a) { return entry.record->begin < a; });
+        auto place = std::lower_bound(
+            live.begin(), live.end(), begin, [](const Entry& entry, uintptr_t a) { return entry.record->begin < a; });
         for (; place != live.end() && place->record->begin == begin; ++place)
             if (place->record->device == device) return static_cast<size_t>(place - live.begin());
         return live.size();
@@ -89,8 +90,8 @@ struct Registry {
     }
 
     const Allocation* find(uintptr_t address) const {
-        auto place = std::upper_bound(live.begin(), live.end(), address,
-                                      [](uintptr_t a, const Entry& entry) { return a < entry.record->begin; });
+        auto place = std::upper_bound(
+            live.begin(), live.end(), address, [](uintptr_t a, const Entry& entry) { return a < entry.record->begin; });
         while (place != live.begin()) {
             --place;
             if (place->reach <= address) return nullptr;
@@ -155,10 +156,11 @@ bool device_free(void* pointer) {
         r.remove(index);
     }
     if (broken) {
-        std::fprintf(stderr,
-                     "warpwave emulator: '%s' (%zu bytes): byte %td, outside of it, was overwritten; run with checks=all to "
-                     "see by whom\n",
-                     gone.name.c_str(), gone.size, where);
+        std::fprintf(
+            stderr,
+            "warpwave emulator: '%s' (%zu bytes): byte %td, outside of it, was overwritten; run with checks=all to "
+            "see by whom\n",
+            gone.name.c_str(), gone.size, where);
     }
     return true;
 }
@@ -231,8 +233,8 @@ const Allocation* find_freed(uintptr_t address) {
 bool in_guard(uintptr_t address) {
     Registry& r = registry();
     const std::shared_lock lock(r.mutex);
-    const auto next = std::upper_bound(r.live.begin(), r.live.end(), address,
-                                       [](uintptr_t a, const Entry& entry) { return a < entry.record->begin; });
+    const auto next = std::upper_bound(
+        r.live.begin(), r.live.end(), address, [](uintptr_t a, const Entry& entry) { return a < entry.record->begin; });
     if (next != r.live.end() && next->record->device && next->record->begin - address <= kGuard) return true;
     if (next == r.live.begin()) return false;
     const Allocation& before = *std::prev(next)->record;

@@ -14,9 +14,9 @@ namespace emu {
 struct Allocation {
     uintptr_t begin = 0;
     size_t size = 0;
-    std::string name;               // how reports call it
-    bool device = false;            // ours; otherwise registered by its owner
-    uint64_t serial = 0;            // unique over the process, in the order of allocation
+    std::string name;     // how reports call it
+    bool device = false;  // ours; otherwise registered by its owner
+    uint64_t serial = 0;  // unique over the process, in the order of allocation
 
     uintptr_t end() const { return begin + size; }
     bool contains(uintptr_t address, size_t bytes) const {

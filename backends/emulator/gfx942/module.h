@@ -18,12 +18,14 @@ struct Kernel {
     std::once_flag once;
     std::unique_ptr<Program> program;
     u32 start = kNoOp;
-    bool ordered = false;       // has atomics whose order shows in the result
+    bool ordered = false;  // has atomics whose order shows in the result
+    bool waits = false;    // may wait for other workgroups: how many instructions it runs depends on their order
 };
 
 struct Module {
     loader::CodeObject code;
-    u8* base = nullptr;         // where address 0 of the image is
+    std::vector<u8> file;  // what it was loaded from
+    u8* base = nullptr;    // where address 0 of the image is
     size_t size = 0;
     std::vector<std::unique_ptr<Kernel>> kernels;
 

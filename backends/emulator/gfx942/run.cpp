@@ -43,7 +43,7 @@ void on_crash(int signal, siginfo_t* info, void* context) {
 void catch_crashes() {
     static std::once_flag once;
     std::call_once(once, [] {
-        struct sigaction action {};
+        struct sigaction action{};
         action.sa_sigaction = on_crash;
         action.sa_flags = SA_SIGINFO | SA_NODEFER;
         sigaction(SIGSEGV, &action, &previous_segv);
@@ -55,7 +55,7 @@ void catch_crashes() {
 
 struct Group {
     Workgroup state;
-    std::unique_ptr<u8[]> memory;           // LDS, registers, scratch
+    std::unique_ptr<u8[]> memory;  // LDS, registers, scratch
     std::shared_ptr<checks::GroupShadow> shadow;
 };
 
@@ -89,12 +89,12 @@ void set_scalars(Wave& wave, const Launch& launch, const Dim& id) {
         put(static_cast<u32>(value));
         put(static_cast<u32>(value >> 32));
     };
-    if (properties & 1) next += 4;                          // private segment buffer: not with architected flat scratch
+    if (properties & 1) next += 4;  // private segment buffer: not with architected flat scratch
     if (properties & 2) put_pair(launch.dispatch_packet);
     if (properties & 4) put_pair(launch.queue);
     if (properties & 8) put_pair(launch.kernarg);
-    if (properties & 16) put_pair(0);                       // dispatch id
-    if (properties & 32) put_pair(0);                       // flat scratch: architected
+    if (properties & 16) put_pair(0);  // dispatch id
+    if (properties & 32) put_pair(0);  // flat scratch: architected
     if (properties & 64) put(launch.scratch_bytes);
     const u32 preload = launch.kernel->kernarg_preload & 127, offset = launch.kernel->kernarg_preload >> 7;
     for (u32 i = 0; i < preload; ++i) {
@@ -106,7 +106,7 @@ void set_scalars(Wave& wave, const Launch& launch, const Dim& id) {
     if (rsrc2 >> 7 & 1) put(id.x);
     if (rsrc2 >> 8 & 1) put(id.y);
     if (rsrc2 >> 9 & 1) put(id.z);
-    if (rsrc2 >> 10 & 1) put(0);                            // work-group info
+    if (rsrc2 >> 10 & 1) put(0);  // work-group info
     wave.set_pair(kFlatScratch, kPrivateAperture);
 }
 
@@ -120,8 +120,9 @@ std::unique_ptr<Group> make_group(const Launch& launch, u64 linear, counters::Ta
     Workgroup& state = group->state;
     state.launch = &launch;
     state.linear = linear;
-    state.id = {static_cast<u32>(linear % launch.grid.x), static_cast<u32>(linear / launch.grid.x % launch.grid.y),
-                static_cast<u32>(linear / launch.grid.x / launch.grid.y)};
+    state.id = {
+        static_cast<u32>(linear % launch.grid.x), static_cast<u32>(linear / launch.grid.x % launch.grid.y),
+        static_cast<u32>(linear / launch.grid.x / launch.grid.y)};
     state.lds_bytes = launch.lds_bytes;
     state.tally = tally;
     const u64 items = launch.block.volume();
@@ -162,7 +163,7 @@ template <bool kChecked, bool kCounted>
 void run_wave(Wave& wave, u64 steps) {
     const Op* const ops = wave.group->launch->program->ops.data();
     u64* const executed = kCounted ? wave.group->tally->executed.data() : nullptr;
-    counters::Trace* const trace = kCounted ? wave.group->trace : nullptr;
+    counters::Record* const record = kCounted && wave.group->record->steps ? wave.group->record : nullptr;
     wave.yield = false;
     const u64 end = wave.executed + steps;
     while (wave.state == Wave::Running && wave.executed != end && !wave.yield) {
@@ -170,7 +171,8 @@ void run_wave(Wave& wave, u64 steps) {
         wave.current = wave.next++;
         if constexpr (kCounted) {
             ++executed[op.index];
-            if (trace) [[unlikely]] trace->step(wave.id, op.index);
+            if (record) [[unlikely]]
+                record->step(wave.id, op.index);
         }
         if constexpr (kChecked) checks::before(wave, op);
         op.execute(wave, op);
@@ -207,12 +209,18 @@ Progress turn(Workgroup& group, const RunOptions& options, Outcome& outcome) {
         recovery = nullptr;
         char address[32];
         std::snprintf(address, sizeof address, "0x%" PRIxPTR, reinterpret_cast<uintptr_t>(crash.address));
-        outcome = failure(*active, std::string("memory access fault at address ") + address +
-                                       " (turn the bounds check on to see which lane)", 700);
+        outcome = failure(
+            *active,
+            std::string("memory access fault at address ") + address + " (turn the bounds check on to see which lane)",
+            700);
         return Progress::Finished;
     }
     recovery = &crash;
     try {
+        // Only the beginning of it is to run, and what it waits for may never come.
+        constexpr u64 kBegun = 200'000;
+        const bool begun = group.record && group.record->prefix;
+        const u64 slice = begun ? std::min(options.slice, kBegun / 10) : options.slice;
         u64 used = 0;
         while (used < options.slice) {
             int running = 0, waiting = 0;
@@ -221,12 +229,14 @@ Progress turn(Workgroup& group, const RunOptions& options, Outcome& outcome) {
                 if (wave.state == Wave::Running) {
                     active = &wave;
                     const u64 before = wave.executed;
-                    run_wave(wave, options.slice);
+                    run_wave(wave, slice);
                     most = std::max(most, wave.executed - before);
+                    if (begun && wave.executed > kBegun) wave.state = Wave::Ended;
                     if (options.limit && wave.executed > options.limit) {
                         if (group.shadow) checks::on_hang(wave);
-                        throw KernelFault("a wave ran more than " + std::to_string(options.limit) +
-                                          " instructions: it hangs, or the limit is too low");
+                        throw KernelFault(
+                            "a wave ran more than " + std::to_string(options.limit) +
+                            " instructions: it hangs, or the limit is too low");
                     }
                 }
                 running += wave.state == Wave::Running;
@@ -252,6 +262,8 @@ Progress turn(Workgroup& group, const RunOptions& options, Outcome& outcome) {
 // --- all workgroups -------------------------------------------------------------------------------------------------
 
 struct Shared {
+    u64 count = 0;
+    const std::vector<u64>* groups = nullptr;  // null: those of counters::group_at
     std::atomic<u64> next{0};
     std::atomic<bool> failed{false};
     std::mutex mutex;
@@ -262,7 +274,7 @@ struct Shared {
 constexpr u64 kResident = 304 * 8;
 
 void work(const Launch& launch, const RunOptions& options, counters::Tally* tally, Shared& shared) {
-    const u64 count = counters::groups_run(launch), most = std::max<u64>(kResident / options.threads, 1);
+    const u64 most = std::max<u64>(kResident / options.threads, 1);
     std::deque<std::unique_ptr<Group>> live;
     for (;;) {
         bool finished = live.empty();
@@ -284,10 +296,12 @@ void work(const Launch& launch, const RunOptions& options, counters::Tally* tall
         // Another one when all of these wait for something, or none is left.
         if (live.empty() || (!finished && live.size() < most)) {
             const u64 linear = shared.next.fetch_add(1);
-            if (linear < count)
-                live.push_back(make_group(launch, counters::group_at(launch, linear), tally));
-            else if (live.empty())
+            if (linear < shared.count) {
+                const u64 group = shared.groups ? (*shared.groups)[linear] : counters::group_at(launch, linear);
+                live.push_back(make_group(launch, group, tally));
+            } else if (live.empty()) {
                 return;
+            }
         }
     }
 }
@@ -297,17 +311,34 @@ void work(const Launch& launch, const RunOptions& options, counters::Tally* tall
 Outcome run(const Launch& launch, const RunOptions& options, counters::Tally* total) {
     catch_crashes();
     RunOptions mine = options;
-    mine.threads = launch.ordered ? 1 : static_cast<unsigned>(std::min<u64>(std::max(options.threads, 1u), launch.grid.volume()));
+    mine.threads =
+        launch.ordered ? 1 : static_cast<unsigned>(std::min<u64>(std::max(options.threads, 1u), launch.grid.volume()));
+    auto on_all_threads = [&](Shared& shared, const std::vector<u32>& prefix) {
+        std::vector<counters::Tally> tallies;
+        for (unsigned i = 0; total && i < mine.threads; ++i) {
+            tallies.emplace_back(launch.program->ops.size());
+            tallies.back().prefix = &prefix;
+        }
+        std::vector<std::thread> others;
+        for (unsigned i = 1; i < mine.threads; ++i)
+            others.emplace_back([&, i] { work(launch, mine, total ? &tallies[i] : nullptr, shared); });
+        work(launch, mine, total ? tallies.data() : nullptr, shared);
+        for (std::thread& other : others) other.join();
+        return tallies;
+    };
     Shared shared;
-    std::vector<counters::Tally> tallies;
-    for (unsigned i = 0; total && i < mine.threads; ++i) tallies.emplace_back(launch.program->ops.size());
-    std::vector<std::thread> others;
-    for (unsigned i = 1; i < mine.threads; ++i)
-        others.emplace_back([&, i] { work(launch, mine, total ? &tallies[i] : nullptr, shared); });
-    work(launch, mine, total ? &tallies[0] : nullptr, shared);
-    for (std::thread& other : others) other.join();
-    for (counters::Tally& tally : tallies) total->add(std::move(tally));
-    return shared.outcome;
+    shared.count = counters::groups_run(launch);
+    const std::vector<u32> whole;
+    for (counters::Tally& tally : on_all_threads(shared, whole)) total->add(std::move(tally));
+    if (!total || shared.failed || launch.shadow) return shared.outcome;
+    const std::vector<u64> begun = counters::groups_begun(launch, *total);
+    if (begun.empty()) return shared.outcome;
+    Shared rest;
+    rest.count = begun.size();
+    rest.groups = &begun;
+    total->begun = counters::prefix_of(*total);
+    for (counters::Tally& tally : on_all_threads(rest, total->begun)) total->add_records(std::move(tally));
+    return rest.outcome;
 }
 
 Outcome run_straight(Wave& wave, const Program& program) {
@@ -328,7 +359,8 @@ Outcome run_straight(Wave& wave, const Program& program) {
             ++wave.executed;
         }
     } catch (const KernelFault& fault) {
-        outcome = {false, fault.hip_error, std::string(fault.what()) + ": " + disassemble(program.ops[wave.current].inst)};
+        outcome = {
+            false, fault.hip_error, std::string(fault.what()) + ": " + disassemble(program.ops[wave.current].inst)};
     }
     recovery = nullptr;
     return outcome;

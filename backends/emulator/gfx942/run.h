@@ -13,13 +13,13 @@ namespace emu {
 struct Outcome {
     bool ok = true;
     int hip_error = 0;
-    std::string message;            // with the place where it happened
+    std::string message;  // with the place where it happened
 };
 
 struct RunOptions {
     unsigned threads = 1;
-    u64 slice = 4'000'000;          // instructions of a wave before another workgroup gets a turn
-    u64 limit = 0;                  // instructions of one wave before it counts as hanging; 0: none
+    u64 slice = 4'000'000;  // instructions of a wave before another workgroup gets a turn
+    u64 limit = 0;          // instructions of one wave before it counts as hanging; 0: none
 };
 
 /// All workgroups of `launch`; `total` receives what was counted (may be null).

@@ -14,7 +14,8 @@ u64 special(const Wave& w, u16 code) {
         case kVccz: return w.vcc() == 0;
         case kExecz: return w.exec() == 0;
         case kScc: return w.scc;
-        default: throw KernelFault("reads scalar operand " + std::to_string(code) + ", which the emulator does not have");
+        default:
+            throw KernelFault("reads scalar operand " + std::to_string(code) + ", which the emulator does not have");
     }
 }
 

@@ -9,11 +9,12 @@ namespace {
 
 using Rows = std::span<const Row> (*)();
 constexpr Rows kLists[] = {
-    salu_rows, salu_bits_rows, salu_flow_rows, smem_rows, smem_atomic_rows, vop_move_rows, vop_int_rows, vop_int16_rows,
-    vop_int64_rows, vop_f32_rows, vop_f16_rows, vop_f64_rows, vop_convert_rows, vop_fp8_rows, vop_transcendental_rows,
-    vop_cross_lane_rows, vop_division_rows, vop_sad_rows, vop3p_rows, vopc_int_rows, vopc_float_rows, mfma_rows,
-    smfmac_rows, ds_rows, ds_atomic_rows, ds_cross_lane_rows, flat_rows, flat_atomic_rows, buffer_rows,
-    buffer_format_rows,
+    salu_rows,           salu_bits_rows,    salu_flow_rows,   smem_rows,      smem_atomic_rows,
+    vop_move_rows,       vop_int_rows,      vop_int16_rows,   vop_int64_rows, vop_f32_rows,
+    vop_f16_rows,        vop_f64_rows,      vop_convert_rows, vop_fp8_rows,   vop_transcendental_rows,
+    vop_cross_lane_rows, vop_division_rows, vop_sad_rows,     vop3p_rows,     vopc_int_rows,
+    vopc_float_rows,     mfma_rows,         smfmac_rows,      ds_rows,        ds_atomic_rows,
+    ds_cross_lane_rows,  flat_rows,         flat_atomic_rows, buffer_rows,    buffer_format_rows,
 };
 
 struct Named {
@@ -22,17 +23,17 @@ struct Named {
     u8 dwords;
 };
 constexpr Named kTypes[] = {
-    {"b16", Type::B16, 1}, {"i16", Type::I16, 1}, {"u16", Type::U16, 1}, {"f16", Type::F16, 1}, {"bf16", Type::BF16, 1},
-    {"b32", Type::B32, 1}, {"i32", Type::I32, 1}, {"u32", Type::U32, 1}, {"f32", Type::F32, 1},
-    {"b64", Type::B64, 2}, {"i64", Type::I64, 2}, {"u64", Type::U64, 2}, {"f64", Type::F64, 2},
-    {"pi16", Type::PI16, 1}, {"pf16", Type::PF16, 1}, {"pbf16", Type::PBF16, 1},
-    {"pb32", Type::PB32, 2}, {"pf32", Type::PF32, 2}, {"mix", Type::Mix, 1},
-    {"m", Type::Mask, 2}, {"k", Type::Literal, 1}, {"d", Type::Tied, 1}, {"-", Type::None, 0},
+    {"b16", Type::B16, 1},   {"i16", Type::I16, 1},   {"u16", Type::U16, 1},   {"f16", Type::F16, 1},
+    {"bf16", Type::BF16, 1}, {"b32", Type::B32, 1},   {"i32", Type::I32, 1},   {"u32", Type::U32, 1},
+    {"f32", Type::F32, 1},   {"b64", Type::B64, 2},   {"i64", Type::I64, 2},   {"u64", Type::U64, 2},
+    {"f64", Type::F64, 2},   {"pi16", Type::PI16, 1}, {"pf16", Type::PF16, 1}, {"pbf16", Type::PBF16, 1},
+    {"pb32", Type::PB32, 2}, {"pf32", Type::PF32, 2}, {"mix", Type::Mix, 1},   {"m", Type::Mask, 2},
+    {"k", Type::Literal, 1}, {"d", Type::Tied, 1},    {"-", Type::None, 0},
 };
 
 // "f32", "b32x4" (four times as many registers), "f16p" (the other half is preserved).
 TypedOperand parse_operand(std::string_view text, const char* row) {
-    const size_t last = text.rfind('x');          // "mix" ends in one and is no count
+    const size_t last = text.rfind('x');  // "mix" ends in one and is no count
     const size_t times = last + 1 < text.size() ? last : std::string_view::npos;
     const std::string_view base = text.substr(0, times);
     unsigned count = 1;
@@ -106,15 +107,21 @@ const std::vector<const Row*>& all_rows() { return table().rows; }
 const Signature& signature(const Row& row) { return table().signatures.at(&row); }
 
 const char* name(Format format) {
-    constexpr const char* kNames[] = {"sop1", "sop2", "sopk", "sopc", "sopp", "smem", "vop1", "vop2", "vopc",
-                                      "vop3", "vop3p", "mai", "ds", "flat", "global", "scratch", "mubuf", "mtbuf"};
+    constexpr const char* kNames[] = {"sop1", "sop2",  "sopk", "sopc", "sopp", "smem",   "vop1",    "vop2",  "vopc",
+                                      "vop3", "vop3p", "mai",  "ds",   "flat", "global", "scratch", "mubuf", "mtbuf"};
     return kNames[static_cast<int>(format)];
 }
 
 bool is_float(Type type) {
     switch (type) {
-        case Type::F16: case Type::BF16: case Type::F32: case Type::F64: case Type::PF16: case Type::PBF16:
-        case Type::PF32: case Type::Mix: return true;
+        case Type::F16:
+        case Type::BF16:
+        case Type::F32:
+        case Type::F64:
+        case Type::PF16:
+        case Type::PBF16:
+        case Type::PF32:
+        case Type::Mix: return true;
         default: return false;
     }
 }

@@ -20,8 +20,10 @@ constexpr u64 kWord = 4;
 }
 
 [[noreturn]] void beyond_registers(Wave& w, const Op& op) {
-    fault(w, op, "names a vector register beyond the " + std::to_string(w.vgpr_count) +
-                     " that the kernel's descriptor asks for");
+    fault(
+        w, op,
+        "names a vector register beyond the " + std::to_string(w.vgpr_count) +
+            " that the kernel's descriptor asks for");
 }
 
 [[noreturn]] void bad_branch(Wave& w, const Op& op) { fault(w, op, "branches to where no instruction begins"); }
@@ -131,8 +133,8 @@ bool sixteen_bits(Type type) {
 }
 
 bool packed(Type type) {
-    return type == Type::PI16 || type == Type::PF16 || type == Type::PBF16 || type == Type::PB32 || type == Type::PF32 ||
-           type == Type::Mix;
+    return type == Type::PI16 || type == Type::PF16 || type == Type::PBF16 || type == Type::PB32 ||
+           type == Type::PF32 || type == Type::Mix;
 }
 
 void Translator::vector_format(Op& op) {
@@ -141,10 +143,8 @@ void Translator::vector_format(Op& op) {
     const Signature& types = signature(row);
     const bool acc_mov = !std::strcmp(row.name, "v_accvgpr_mov_b32");
     op.plain = !inst.sdwa && !inst.dpp && !inst.clamp && !inst.omod && !sixteen_bits(types.dst.type);
-    if (types.dst.type == Type::Mask || inst.dst_is_scalar)
-        op.dst = scalar(inst.dst, types.dst, 0);
-    else if (types.dst.type != Type::None)
-        op.dst = vector(op, inst.dst, types.dst, acc_mov);
+    if (types.dst.type == Type::Mask || inst.dst_is_scalar) op.dst = scalar(inst.dst, types.dst, 0);
+    else if (types.dst.type != Type::None) op.dst = vector(op, inst.dst, types.dst, acc_mov);
     op.preserve = types.dst.preserve;
     if (types.sdst.type != Type::None) op.sdst = scalar(inst.sdst, types.sdst, 0);
     int place = 0;
@@ -154,7 +154,10 @@ void Translator::vector_format(Op& op) {
         switch (type.type) {
             case Type::Mask: operand = scalar(inst.src[i], type, 0); break;
             case Type::Literal: operand = source(op, inst.src[i], {types.dst.type, types.dst.dwords}, false); break;
-            case Type::Tied: operand = vector(op, inst.dst, types.dst, false); operand.type = types.dst.type; break;
+            case Type::Tied:
+                operand = vector(op, inst.dst, types.dst, false);
+                operand.type = types.dst.type;
+                break;
             default: operand = source(op, inst.src[i], type, acc_mov); break;
         }
         // A constant that v_fma_mix takes for a half is one: compilers write 1.0 there and mean it.
@@ -187,10 +190,8 @@ void Translator::matrix_format(Op& op) {
     if (types.dst.type != Type::None) op.dst = vector(op, inst.dst, types.dst, write || (acc_cd && !read));
     for (int i = 0; i < types.sources; ++i) {
         const bool acc = read ? true : write ? false : i < 2 ? (inst.acc >> i & 1) : acc_cd && !sparse;
-        if (types.src[i].type == Type::Tied)
-            op.src[i] = op.dst;
-        else
-            op.src[i] = source(op, inst.src[i], types.src[i], acc);
+        if (types.src[i].type == Type::Tied) op.src[i] = op.dst;
+        else op.src[i] = source(op, inst.src[i], types.src[i], acc);
     }
 }
 
@@ -211,8 +212,14 @@ void Translator::memory_format(Op& op) {
     switch (row.format) {
         case Format::Ds: address = !without_address(row.name); break;
         case Format::Flat: address = 2; break;
-        case Format::Global: address = inst.has_saddr ? 1 : 2; base = 2; break;
-        case Format::Scratch: address = inst.has_vaddr; base = 1; break;
+        case Format::Global:
+            address = inst.has_saddr ? 1 : 2;
+            base = 2;
+            break;
+        case Format::Scratch:
+            address = inst.has_vaddr;
+            base = 1;
+            break;
         default: address = inst.offen + inst.idxen; base = 4;
     }
     if (address) op.vaddr = vector(op, inst.vaddr, registers(address), false);
@@ -222,7 +229,8 @@ void Translator::memory_format(Op& op) {
     int data = 0;
     for (int i = 0; i < types.sources; ++i) data += types.src[i].dwords;
     if (types.sources) {
-        op.vdata = vector(op, inst.vdata, {types.src[0].type, ds ? types.src[0].dwords : static_cast<u8>(data)}, inst.data_acc);
+        op.vdata = vector(
+            op, inst.vdata, {types.src[0].type, ds ? types.src[0].dwords : static_cast<u8>(data)}, inst.data_acc);
         if (ds && types.sources > 1) op.vdata2 = vector(op, inst.vdata2, types.src[1], inst.data_acc);
     }
     const bool returns = !(row.flags & kReturns) || ds || inst.sc0;
@@ -234,17 +242,15 @@ void Translator::memory_format(Op& op) {
 void Translator::list_registers(Op& op) {
     auto add = [](const Operand& operand, Registers* list, u8& count, int room) {
         if (!operand.dwords || count == room) return;
-        if (operand.kind == Operand::Vector)
-            list[count++] = {Registers::Vector, operand.dwords, operand.index};
-        else if (operand.kind == Operand::Scalar)
-            list[count++] = {Registers::Scalar, operand.dwords, operand.index};
+        if (operand.kind == Operand::Vector) list[count++] = {Registers::Vector, operand.dwords, operand.index};
+        else if (operand.kind == Operand::Scalar) list[count++] = {Registers::Scalar, operand.dwords, operand.index};
     };
     for (const Operand& operand : op.src) add(operand, op.reads, op.read_count, 8);
     for (const Operand* operand : {&op.vaddr, &op.vdata, &op.vdata2, &op.saddr, &op.soffset})
         add(*operand, op.reads, op.read_count, 8);
     add(op.dst, op.writes, op.write_count, 4);
     add(op.sdst, op.writes, op.write_count, 4);
-    if (!std::strcmp(op.inst.row->name, "v_swap_b32")) {     // writes its source and reads its destination
+    if (!std::strcmp(op.inst.row->name, "v_swap_b32")) {  // writes its source and reads its destination
         add(op.src[0], op.writes, op.write_count, 4);
         add(op.dst, op.reads, op.read_count, 8);
     }
@@ -261,12 +267,17 @@ Op Translator::translate(const Inst& inst, u32 pc) {
     op.execute = inst.row->execute ? inst.row->execute : run_lanes;
     op.lanes = inst.row->lanes;
     switch (inst.row->format) {
-        case Format::Sop1: case Format::Sop2: case Format::Sopk: case Format::Sopc: case Format::Sopp: case Format::Smem:
-            scalar_format(op);
-            break;
-        case Format::Vop1: case Format::Vop2: case Format::Vopc: case Format::Vop3: case Format::Vop3p:
-            vector_format(op);
-            break;
+        case Format::Sop1:
+        case Format::Sop2:
+        case Format::Sopk:
+        case Format::Sopc:
+        case Format::Sopp:
+        case Format::Smem: scalar_format(op); break;
+        case Format::Vop1:
+        case Format::Vop2:
+        case Format::Vopc:
+        case Format::Vop3:
+        case Format::Vop3p: vector_format(op); break;
         case Format::Mai: matrix_format(op); break;
         default: memory_format(op);
     }
@@ -282,8 +293,8 @@ u32 index_of(const Program& program, u64 address) {
     return program.index_of_word[offset / kWord];
 }
 
-std::unique_ptr<Program> translate(const void* text, u64 bytes, const std::vector<CodeRange>& ranges, u32 vgprs,
-                                   u32 accum_offset) {
+std::unique_ptr<Program> translate(
+    const void* text, u64 bytes, const std::vector<CodeRange>& ranges, u32 vgprs, u32 accum_offset) {
     auto program = std::make_unique<Program>();
     program->text = reinterpret_cast<u64>(text);
     program->bytes = bytes;
@@ -294,7 +305,7 @@ std::unique_ptr<Program> translate(const void* text, u64 bytes, const std::vecto
     const auto* words = static_cast<const u32*>(text);
     for (const CodeRange& range : ranges) {
         for (u64 pc = range.begin; pc + kWord <= std::min(range.end, bytes);) {
-            if (program->index_of_word[pc / kWord] != kNoOp) break;     // ranges that overlap
+            if (program->index_of_word[pc / kWord] != kNoOp) break;  // ranges that overlap
             Inst inst;
             decode(words + pc / kWord, static_cast<u32>((std::min(range.end, bytes) - pc) / kWord), inst);
             program->index_of_word[pc / kWord] = static_cast<u32>(program->ops.size());

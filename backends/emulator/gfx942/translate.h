@@ -16,8 +16,8 @@ struct CodeRange {
 /// Translates `ranges` of the .text of `bytes` bytes at `text` (its dwords must be readable there) for a kernel whose
 /// waves have `vgprs` vector registers, the accumulation registers from `accum_offset` on. Bits that are no known
 /// instruction become operations that fault when they are reached, never an error here.
-std::unique_ptr<Program> translate(const void* text, u64 bytes, const std::vector<CodeRange>& ranges, u32 vgprs,
-                                   u32 accum_offset);
+std::unique_ptr<Program> translate(
+    const void* text, u64 bytes, const std::vector<CodeRange>& ranges, u32 vgprs, u32 accum_offset);
 
 /// Index of the operation at an address, or kNoOp.
 u32 index_of(const Program&, u64 address);

@@ -6,25 +6,15 @@
 #pragma once
 
 #include <bit>
-#include <cstdint>
 #include <cstring>
+
+#include "../scalars.h"
 
 // Vectors wider than the CPU's are passed in memory, and clang warns that this depends on the CPU. All of the library is
 // compiled for one CPU, and nothing of it that others call takes or returns a vector.
 #pragma clang diagnostic ignored "-Wpsabi"
 
 namespace emu {
-
-using u8 = uint8_t;
-using u16 = uint16_t;
-using u32 = uint32_t;
-using u64 = uint64_t;
-using i8 = int8_t;
-using i16 = int16_t;
-using i32 = int32_t;
-using i64 = int64_t;
-using f32 = float;
-using f64 = double;
 
 constexpr int kLanes = 64;
 constexpr u64 kAllLanes = ~u64{0};

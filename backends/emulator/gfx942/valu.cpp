@@ -22,8 +22,12 @@ bool flushes_inputs(unsigned denormals) { return !(denormals & 1); }
 bool flushes_outputs(unsigned denormals) { return !(denormals & 2); }
 unsigned denormals_of(const Wave& w, Type type) {
     switch (type) {
-        case Type::F32: case Type::PF32: case Type::Mix: return w.mode >> 4 & 3;
-        case Type::F16: case Type::PF16: case Type::F64: return w.mode >> 6 & 3;
+        case Type::F32:
+        case Type::PF32:
+        case Type::Mix: return w.mode >> 4 & 3;
+        case Type::F16:
+        case Type::PF16:
+        case Type::F64: return w.mode >> 6 & 3;
         default: return 3;
     }
 }
@@ -40,13 +44,16 @@ u32 flush16(u32 bits) { return bits & 0x7c00u ? bits : bits & kSign16; }
 
 void flush(u32* words, Type type) {
     switch (type) {
-        case Type::F32: case Type::Mix: each(words, flush32); break;
+        case Type::F32:
+        case Type::Mix: each(words, flush32); break;
         case Type::PF32:
             each(words, flush32);
             each(words + kLanes, flush32);
             break;
         case Type::F16: each(words, flush16); break;
-        case Type::PF16: each(words, [](u32 bits) { return flush16(bits & 0xffff) | flush16(bits >> 16) << 16; }); break;
+        case Type::PF16:
+            each(words, [](u32 bits) { return flush16(bits & 0xffff) | flush16(bits >> 16) << 16; });
+            break;
         case Type::F64:
             for (int lane = 0; lane < kLanes; ++lane)
                 if (!(words[kLanes + lane] & 0x7ff00000u)) {
@@ -63,7 +70,8 @@ void flush(u32* words, Type type) {
 void select_packed_halves(u32* words, const Operand& operand) {
     const int low = operand.flags & kHigh ? 16 : 0, high = operand.flags & kHighForHigh ? 16 : 0;
     u32 flip = 0;
-    if (operand.type != Type::PI16) flip = (operand.flags & kNeg ? kSign16 : 0) | (operand.flags & kNegHigh ? kSign32 : 0);
+    if (operand.type != Type::PI16)
+        flip = (operand.flags & kNeg ? kSign16 : 0) | (operand.flags & kNegHigh ? kSign32 : 0);
     each(words, [=](u32 bits) { return ((bits >> low & 0xffff) | (bits >> high & 0xffff) << 16) ^ flip; });
 }
 
@@ -102,9 +110,15 @@ void apply_sign(u32* words, const Operand& operand) {
     u32 sign = 0;
     u32* place = words;
     switch (operand.type) {
-        case Type::F16: case Type::BF16: sign = kSign16; break;
-        case Type::F32: case Type::B32: sign = kSign32; break;      // B32: v_cndmask and v_mov take the modifiers, too
-        case Type::F64: case Type::B64: sign = kSign32; place += kLanes; break;
+        case Type::F16:
+        case Type::BF16: sign = kSign16; break;
+        case Type::F32:
+        case Type::B32: sign = kSign32; break;  // B32: v_cndmask and v_mov take the modifiers, too
+        case Type::F64:
+        case Type::B64:
+            sign = kSign32;
+            place += kLanes;
+            break;
         default: return;
     }
     const u32 keep = operand.flags & kAbs ? ~sign : ~u32{0}, flip = operand.flags & kNeg ? sign : 0;
@@ -125,8 +139,11 @@ const u32* prepare(Wave& w, const Op& op, const Operand& operand, int place, Scr
     if (op.inst.dpp && place == 0) lanes &= permute_dpp(op.inst, scratch.words, operand.dwords, w.exec());
     if (op.inst.sdwa && place < 2) select_sub_dword(scratch.words, op.inst.src_sel[place], op.inst.sext >> place & 1);
     switch (operand.type) {
-        case Type::PI16: case Type::PF16: case Type::PBF16: select_packed_halves(scratch.words, operand); break;
-        case Type::PB32: case Type::PF32: select_packed_words(scratch.words, operand); break;
+        case Type::PI16:
+        case Type::PF16:
+        case Type::PBF16: select_packed_halves(scratch.words, operand); break;
+        case Type::PB32:
+        case Type::PF32: select_packed_words(scratch.words, operand); break;
         case Type::Mix: widen_mix(scratch.words, operand); break;
         default:
             if (sixteen(operand.type)) {
@@ -173,7 +190,7 @@ void prepare_scaling(u32* words, Type type) {
             for (int lane = 0; lane < kLanes; ++lane)
                 if (!(lane64(words, lane) << 1)) words[kLanes + lane] = 0;
             break;
-        default: break;             // packed formats have no output modifier
+        default: break;  // packed formats have no output modifier
     }
 }
 
@@ -219,12 +236,14 @@ void place_result(const Inst& inst, const Operand& dst, bool preserve, const u32
         constexpr unsigned kWord0 = 4, kDword = 6, kSext = 1, kPreserve = 2;
         const unsigned select = inst.dst_sel, unused = inst.dst_unused;
         if (select >= kDword) return;
-        const int bits = select < kWord0 ? 8 : 16, shift = select < kWord0 ? int(select) * 8 : int(select - kWord0) * 16;
+        const int bits = select < kWord0 ? 8 : 16,
+                  shift = select < kWord0 ? int(select) * 8 : int(select - kWord0) * 16;
         const u32 mask = ((1u << bits) - 1) << shift;
         for (int lane = 0; lane < kLanes; ++lane) {
             const u32 part = words[lane] << shift & mask;
             u32 rest = unused == kPreserve ? old[lane] & ~mask : 0;
-            if (unused == kSext && words[lane] >> (bits - 1) & 1) rest = shift + bits == 32 ? 0 : ~u32{0} << (shift + bits);
+            if (unused == kSext && words[lane] >> (bits - 1) & 1)
+                rest = shift + bits == 32 ? 0 : ~u32{0} << (shift + bits);
             words[lane] = part | rest;
         }
         return;
@@ -232,10 +251,8 @@ void place_result(const Inst& inst, const Operand& dst, bool preserve, const u32
     if (!sixteen(dst.type)) return;
     const bool high = inst.vop3 && inst.format != Format::Vop3p && inst.op_sel >> 3 & 1;
     for (int lane = 0; lane < kLanes; ++lane) {
-        if (high)
-            words[lane] = (old[lane] & 0xffff) | words[lane] << 16;
-        else if (preserve)
-            words[lane] = (old[lane] & 0xffff0000u) | (words[lane] & 0xffff);
+        if (high) words[lane] = (old[lane] & 0xffff) | words[lane] << 16;
+        else if (preserve) words[lane] = (old[lane] & 0xffff0000u) | (words[lane] & 0xffff);
     }
 }
 
@@ -304,8 +321,8 @@ void run_indexed(Wave& w, const Op& op) {
 }
 
 constexpr u32 kIndexing = 1u << 27;
-constexpr u32 kUnusualMode = kIndexing | 0xf;           // rounding modes other than to nearest even
-constexpr u32 kDenormals = 0xf0;                        // both kinds kept
+constexpr u32 kUnusualMode = kIndexing | 0xf;  // rounding modes other than to nearest even
+constexpr u32 kDenormals = 0xf0;               // both kinds kept
 
 }  // namespace
 
@@ -334,10 +351,8 @@ void write_vector(Wave& w, const Operand& operand, const u32* value, u64 lanes) 
     }
     alignas(64) u32 spread_mask[kLanes];
     const u32* mask = spread_mask;
-    if (lanes == w.exec())
-        mask = w.mask();
-    else
-        spread(lanes, spread_mask);
+    if (lanes == w.exec()) mask = w.mask();
+    else spread(lanes, spread_mask);
     const u32v chosen = load<u32v>(mask);
     for (int i = 0; i < operand.dwords; ++i) {
         u32* const place = registers + i * kLanes;
@@ -357,8 +372,7 @@ void run_lanes(Wave& w, const Op& op) {
     lanes.exec = w.exec();
     int next = 0;
     for (int i = 0; i < 4 && op.src[i].kind != Operand::Absent; ++i) {
-        if (op.src[i].type == Type::Mask)
-            lanes.mask_in = scalar64(w, op.src[i]);
+        if (op.src[i].type == Type::Mask) lanes.mask_in = scalar64(w, op.src[i]);
         else {
             lanes.s[next] = vector_words(w, op.src[i], scratch[next].words);
             ++next;

@@ -22,9 +22,10 @@ struct GroupShadow;
 struct WaveShadow;
 }  // namespace checks
 namespace counters {
+class Places;
 struct Tally;
-struct Trace;
-}
+struct Record;
+}  // namespace counters
 
 struct Module;
 struct Wave;
@@ -36,21 +37,35 @@ struct Dim {
 
 /// A kernel's code, translated. `start` is the index of its first instruction.
 struct Program {
-    std::vector<Op> ops;                    // of the module's whole .text: kernels call functions
-    std::vector<u32> index_of_word;         // dword of .text -> index in ops, or kNoOp inside an instruction
+    std::vector<Op> ops;             // of the module's whole .text: kernels call functions
+    std::vector<u32> index_of_word;  // dword of .text -> index in ops, or kNoOp inside an instruction
     std::vector<std::unique_ptr<u32[]>> splats;
-    u64 text = 0;                           // address of .text's first byte, where it is placed
+    u64 text = 0;  // address of .text's first byte, where it is placed
     u64 bytes = 0;
-    u32 accum_offset = 0, vgprs = 0;        // what operands were resolved for
-    mutable std::shared_ptr<const checks::Plan> plan;   // made when a checked launch first needs it
+    u32 accum_offset = 0, vgprs = 0;                   // what operands were resolved for
+    mutable std::shared_ptr<const checks::Plan> plan;  // made when a checked launch first needs it
 };
 constexpr u32 kNoOp = ~u32{0};
 
 /// Codes of scalar operands (ISA guide, table of scalar operands).
 enum ScalarCode : u16 {
-    kFlatScratch = 102, kXnack = 104, kVcc = 106, kTtmp = 108, kM0 = 124, kExec = 126,
-    kSharedBase = 235, kSharedLimit, kPrivateBase, kPrivateLimit, kPopsExitingWaveId,
-    kVccz = 251, kExecz, kScc, kLdsDirect, kLiteral, kVgpr0,
+    kFlatScratch = 102,
+    kXnack = 104,
+    kVcc = 106,
+    kTtmp = 108,
+    kM0 = 124,
+    kExec = 126,
+    kSharedBase = 235,
+    kSharedLimit,
+    kPrivateBase,
+    kPrivateLimit,
+    kPopsExitingWaveId,
+    kVccz = 251,
+    kExecz,
+    kScc,
+    kLdsDirect,
+    kLiteral,
+    kVgpr0,
 };
 
 /// What registers, LDS and scratch hold before anything is written to them: a NaN, and no address.
@@ -65,51 +80,52 @@ struct Launch {
     const loader::KernelInfo* kernel = nullptr;
     const Module* module = nullptr;
     Dim grid, block;
-    u64 kernarg = 0;                        // address of the complete kernarg segment
+    u64 kernarg = 0;  // address of the complete kernarg segment
     u32 kernarg_bytes = 0;
-    u32 lds_bytes = 0;                      // static + dynamic
-    u32 scratch_bytes = 0;                  // a lane
-    u64 dispatch_packet = 0, queue = 0;     // addresses
-    u32 start = 0;                          // index of the first instruction
-    checks::LaunchShadow* shadow = nullptr; // null: checks off
-    u64 sampled = 0;                        // so many workgroups run, for counters; 0: all
-    bool ordered = false;                   // workgroups see each other's atomics: one thread, in order
+    u32 lds_bytes = 0;                       // static + dynamic
+    u32 scratch_bytes = 0;                   // a lane
+    u64 dispatch_packet = 0, queue = 0;      // addresses
+    u32 start = 0;                           // index of the first instruction
+    checks::LaunchShadow* shadow = nullptr;  // null: checks off
+    u64 sampled = 0;                         // so many workgroups run, for counters; 0: all
+    bool ordered = false;                    // workgroups see each other's work: one thread, in order
+    const counters::Places* places{};        // null: counters off
 };
 
 struct Workgroup {
     const Launch* launch = nullptr;
-    Dim id;                                 // in the grid
+    Dim id;  // in the grid
     u64 linear = 0;
-    u8* lds = nullptr;                      // lds_bytes, then 64 bytes that nothing means
+    u8* lds = nullptr;  // lds_bytes, then 64 bytes that nothing means
     u32 lds_bytes = 0;
     std::vector<Wave> waves;
-    u32 barriers = 0;                       // passed so far
+    u32 barriers = 0;  // passed so far
     checks::GroupShadow* shadow = nullptr;
-    counters::Tally* tally = nullptr;       // of this CPU thread; null: counters off
-    counters::Trace* trace = nullptr;       // null: this workgroup is not traced
+    counters::Tally* tally = nullptr;    // of this CPU thread; null: counters off
+    counters::Record* record = nullptr;  // likewise
 };
 
 struct Wave {
     enum State : u8 { Running, AtBarrier, Ended };
 
-    alignas(64) u32 sgpr[160] = {};         // by operand code: 106/107 VCC, 124 M0, 126/127 EXEC; then what malformed
-                                            // code may write: 16 registers from the last one
-    alignas(64) u32 lane_mask[kLanes];      // EXEC spread over the lanes; see mask()
+    alignas(64) u32 sgpr[160] = {};     // by operand code: 106/107 VCC, 124 M0, 126/127 EXEC; then what malformed
+                                        // code may write: 16 registers from the last one
+    alignas(64) u32 lane_mask[kLanes];  // EXEC spread over the lanes; see mask()
     u64 lane_mask_exec = 0;
-    u32* vgprs = nullptr;                   // physical registers, 64 words each
+    u32* vgprs = nullptr;  // physical registers, 64 words each
     u32 vgpr_count = 0;
     bool scc = false;
     State state = Running;
     u32 mode = 0, status = 0, trapsts = 0;
-    u32 next = 0;                           // index of the next instruction
-    u32 current = 0;                        // index of the one that runs
-    u32 id = 0;                             // in the workgroup
+    u32 next = 0;     // index of the next instruction
+    u32 current = 0;  // index of the one that runs
+    u32 id = 0;       // in the workgroup
     u64 initial_exec = 0;
-    u8* scratch = nullptr;                  // scratch_bytes for each lane, one lane after the other
-    u64 executed = 0;                       // instructions
-    bool yield = false;                     // give the other waves a turn (s_sleep)
+    u8* scratch = nullptr;  // scratch_bytes for each lane, one lane after the other
+    u64 executed = 0;       // instructions
+    bool yield = false;     // give the other waves a turn (s_sleep)
     Workgroup* group = nullptr;
-    checks::WaveShadow* shadow = nullptr;   // null: checks off
+    checks::WaveShadow* shadow = nullptr;  // null: checks off
 
     Wave() { std::memset(lane_mask, 0, sizeof lane_mask); }
 
@@ -148,18 +164,18 @@ struct Lanes {
     u32* d = nullptr;
     const u32* s[3] = {};
     u64 exec = 0;
-    u64 mask_in = 0;                        // a Mask source (carry, v_cndmask)
-    u64 mask_out = 0;                       // a Mask destination (carry, comparison); excluded lanes are cleared afterwards
+    u64 mask_in = 0;   // a Mask source (carry, v_cndmask)
+    u64 mask_out = 0;  // a Mask destination (carry, comparison); excluded lanes are cleared afterwards
     Wave* wave = nullptr;
     const Op* op = nullptr;
 
-    bool clamp() const { return op->inst.clamp; }   // integers: saturate; floats are clamped by the caller
+    bool clamp() const { return op->inst.clamp; }  // integers: saturate; floats are clamped by the caller
 };
 
 /// Stops the launch. What was wrong, in one sentence; where is added by whoever catches it.
 struct KernelFault : std::runtime_error {
     using std::runtime_error::runtime_error;
-    int hip_error = 719;                    // hipErrorLaunchFailure
+    int hip_error = 719;  // hipErrorLaunchFailure
 };
 
 /// Scalar operands.

@@ -72,7 +72,14 @@ inline void require(bool condition, hipError_t code = hipErrorInvalidValue) {
     if (!condition) throw ApiError(code);
 }
 
-// There is one device, number 0.
-inline void require_device(int device) { require(device == 0, hipErrorInvalidDevice); }
+constexpr int kMostDevices = 16;
+
+// Of devices there are as many as the option `devices` says, all alike; each thread has one of them as its current one.
+int device_count();  // at most kMostDevices
+int current_device() noexcept;
+void set_current_device(int device) noexcept;
+
+inline bool is_device(int device) { return device >= 0 && device < device_count(); }
+inline void require_device(int device) { require(is_device(device), hipErrorInvalidDevice); }
 
 }  // namespace emu

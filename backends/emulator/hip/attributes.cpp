@@ -2,6 +2,8 @@
 // hipDeviceGetAttribute, limits and the other settings of the device.
 
 #include <atomic>
+#include <mutex>
+#include <set>
 
 #include "hip/api.h"
 #include "hip/memory.h"
@@ -70,15 +72,15 @@ int attribute(hipDeviceAttribute_t which) {
         case hipDeviceAttributePciChipId: return kPciChip;
         default: break;
     }
-    bool portable = which >= hipDeviceAttributeCudaCompatibleBegin &&
-                    which <= hipDeviceAttributeMemoryPoolSupportedHandleTypes;
+    bool portable =
+        which >= hipDeviceAttributeCudaCompatibleBegin && which <= hipDeviceAttributeMemoryPoolSupportedHandleTypes;
     bool amd = which >= hipDeviceAttributeAmdSpecificBegin && which < hipDeviceAttributeAmdSpecificEnd &&
                which <= hipDeviceAttributeNumberOfXccs + 2;
     bool unused = which == hipDeviceAttributeUnused1 || which == hipDeviceAttributeUnused2 ||
                   which == hipDeviceAttributeUnused3 || which == hipDeviceAttributeUnused4 ||
                   which == hipDeviceAttributeUnused5;
     require((portable || amd) && !unused);
-    return 0;   // a feature that the device lacks
+    return 0;  // a feature that the device lacks
 }
 
 // Settings that HIP keeps and that change nothing on CDNA: they read back as they were set.
@@ -120,8 +122,29 @@ EMU_API hipError_t hipDeviceSynchronize(void) {
 
 EMU_API hipError_t hipDeviceReset(void) {
     return api("hipDeviceReset", [] {
-        set_device_fault(hipSuccess);   // memory and modules stay: other code of this process may hold them
+        set_device_fault(hipSuccess);  // memory and modules stay: other code of this process may hold them
         return hipSuccess;
+    });
+}
+
+namespace {
+
+// Kept to be told again: nothing here runs out before the host does.
+struct Limits {
+    std::atomic<size_t> stack{16 * 1024}, heap{8 << 20}, printf{1 << 20};
+};
+Limits limits;
+
+}  // namespace
+
+EMU_API hipError_t hipDeviceSetLimit(hipLimit_t limit, size_t value) {
+    return api("hipDeviceSetLimit", [&] {
+        switch (limit) {
+            case hipLimitStackSize: limits.stack = value; return hipSuccess;
+            case hipLimitMallocHeapSize: limits.heap = value; return hipSuccess;
+            case hipLimitPrintfFifoSize: limits.printf = value; return hipSuccess;
+            default: return hipErrorUnsupportedLimit;
+        }
     });
 }
 
@@ -129,9 +152,9 @@ EMU_API hipError_t hipDeviceGetLimit(size_t* value, hipLimit_t limit) {
     return api("hipDeviceGetLimit", [&] {
         require(value != nullptr);
         switch (limit) {
-            case hipLimitStackSize: *value = 16 * 1024; return hipSuccess;
-            case hipLimitMallocHeapSize: *value = 0; return hipSuccess;        // no malloc in device code
-            case hipLimitPrintfFifoSize: *value = 0; return hipSuccess;        // nor printf
+            case hipLimitStackSize: *value = limits.stack; return hipSuccess;
+            case hipLimitMallocHeapSize: *value = limits.heap; return hipSuccess;
+            case hipLimitPrintfFifoSize: *value = limits.printf; return hipSuccess;
             default: return hipErrorUnsupportedLimit;
         }
     });
@@ -161,14 +184,23 @@ EMU_API hipError_t hipSetDeviceFlags(unsigned flags) {
 
 EMU_API hipError_t hipGetDeviceFlags(unsigned* flags) { return get("hipGetDeviceFlags", flags, device_flags); }
 
-// Peers: a device is not its own.
+// Peers: each device reaches the memory of all others, whether it was enabled or not. A device is not its own.
+
+namespace {
+
+struct Peers {
+    std::mutex mutex;
+    std::set<std::pair<int, int>> enabled;  // whose access, to whom
+};
+
+}  // namespace
 
 EMU_API hipError_t hipDeviceCanAccessPeer(int* can, int device, int peer) {
     return api("hipDeviceCanAccessPeer", [&] {
         require(can != nullptr);
         require_device(device);
         require_device(peer);
-        *can = 0;
+        *can = device != peer;
         return hipSuccess;
     });
 }
@@ -177,23 +209,29 @@ EMU_API hipError_t hipDeviceEnablePeerAccess(int peer, unsigned flags) {
     return api("hipDeviceEnablePeerAccess", [&] {
         require(flags == 0);
         require_device(peer);
-        return hipErrorInvalidDevice;
+        require(peer != current_device(), hipErrorInvalidDevice);
+        std::lock_guard lock(immortal<Peers>().mutex);
+        const bool fresh = immortal<Peers>().enabled.insert({current_device(), peer}).second;
+        return fresh ? hipSuccess : hipErrorPeerAccessAlreadyEnabled;
     });
 }
 
 EMU_API hipError_t hipDeviceDisablePeerAccess(int peer) {
     return api("hipDeviceDisablePeerAccess", [&] {
         require_device(peer);
-        return hipErrorPeerAccessNotEnabled;
+        std::lock_guard lock(immortal<Peers>().mutex);
+        return immortal<Peers>().enabled.erase({current_device(), peer}) ? hipSuccess : hipErrorPeerAccessNotEnabled;
     });
 }
 
-EMU_API hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr, int from, int to) {
+EMU_API hipError_t hipDeviceGetP2PAttribute(int* value, hipDeviceP2PAttr which, int from, int to) {
     return api("hipDeviceGetP2PAttribute", [&] {
         require(value != nullptr);
         require_device(from);
         require_device(to);
-        return hipErrorInvalidDevice;
+        require(from != to, hipErrorInvalidDevice);
+        *value = which == hipDevP2PAttrAccessSupported || which == hipDevP2PAttrNativeAtomicSupported;
+        return hipSuccess;
     });
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Contexts of the driver-style API. The device has one, its primary context; code written for CUDA's driver API asks
+// Contexts of the driver-style API. Each device has one, its primary context; code written for CUDA's driver API asks
 // for it or creates "another", which is the same.
 
 #include "hip/api.h"
@@ -12,14 +12,18 @@ using namespace emu;
 
 namespace {
 
-ihipCtx_t primary;
+ihipCtx_t primaries[kMostDevices];  // by device
 
-void require_context(hipCtx_t context) { require(context == nullptr || context == &primary, hipErrorInvalidContext); }
+void require_context(hipCtx_t context) {
+    require(
+        context == nullptr || (context >= primaries && context < primaries + device_count()), hipErrorInvalidContext);
+}
 
-hipError_t give(const char* name, hipCtx_t* context) {
+hipError_t give(const char* name, hipCtx_t* context, hipDevice_t device) {
     return api(name, [&] {
         require(context != nullptr);
-        *context = &primary;
+        require_device(device);
+        *context = &primaries[device];
         return hipSuccess;
     });
 }
@@ -27,6 +31,14 @@ hipError_t give(const char* name, hipCtx_t* context) {
 hipError_t take(const char* name, hipCtx_t context) {
     return api(name, [&] {
         require_context(context);
+        return hipSuccess;
+    });
+}
+
+hipError_t make_current(const char* name, hipCtx_t context) {
+    return api(name, [&] {
+        require_context(context);
+        if (context) set_current_device(static_cast<int>(context - primaries));
         return hipSuccess;
     });
 }
@@ -41,21 +53,21 @@ hipError_t on_device(const char* name, hipDevice_t device) {
 }  // namespace
 
 EMU_API hipError_t hipCtxCreate(hipCtx_t* context, unsigned flags, hipDevice_t device) {
-    if (device != 0) return record(hipErrorInvalidDevice);
-    primary.flags = flags;
-    return give("hipCtxCreate", context);
+    if (hipError_t status = give("hipCtxCreate", context, device); status != hipSuccess) return status;
+    (*context)->flags = flags;
+    return make_current("hipCtxCreate", *context);
 }
 
 EMU_API hipError_t hipCtxDestroy(hipCtx_t context) { return take("hipCtxDestroy", context); }
-EMU_API hipError_t hipCtxGetCurrent(hipCtx_t* context) { return give("hipCtxGetCurrent", context); }
-EMU_API hipError_t hipCtxPopCurrent(hipCtx_t* context) { return give("hipCtxPopCurrent", context); }
-EMU_API hipError_t hipCtxPushCurrent(hipCtx_t context) { return take("hipCtxPushCurrent", context); }
-EMU_API hipError_t hipCtxSetCurrent(hipCtx_t context) { return take("hipCtxSetCurrent", context); }
+EMU_API hipError_t hipCtxGetCurrent(hipCtx_t* context) { return give("hipCtxGetCurrent", context, current_device()); }
+EMU_API hipError_t hipCtxPopCurrent(hipCtx_t* context) { return give("hipCtxPopCurrent", context, current_device()); }
+EMU_API hipError_t hipCtxPushCurrent(hipCtx_t context) { return make_current("hipCtxPushCurrent", context); }
+EMU_API hipError_t hipCtxSetCurrent(hipCtx_t context) { return make_current("hipCtxSetCurrent", context); }
 
 EMU_API hipError_t hipCtxGetDevice(hipDevice_t* device) {
     return api("hipCtxGetDevice", [&] {
         require(device != nullptr);
-        *device = 0;
+        *device = current_device();
         return hipSuccess;
     });
 }
@@ -63,7 +75,7 @@ EMU_API hipError_t hipCtxGetDevice(hipDevice_t* device) {
 EMU_API hipError_t hipCtxGetFlags(unsigned* flags) {
     return api("hipCtxGetFlags", [&] {
         require(flags != nullptr);
-        *flags = primary.flags;
+        *flags = primaries[current_device()].flags;
         return hipSuccess;
     });
 }
@@ -82,8 +94,7 @@ EMU_API hipError_t hipCtxSynchronize(void) {
 }
 
 EMU_API hipError_t hipDevicePrimaryCtxRetain(hipCtx_t* context, hipDevice_t device) {
-    if (device != 0) return record(hipErrorInvalidDevice);
-    return give("hipDevicePrimaryCtxRetain", context);
+    return give("hipDevicePrimaryCtxRetain", context, device);
 }
 
 EMU_API hipError_t hipDevicePrimaryCtxRelease(hipDevice_t device) {
@@ -91,19 +102,19 @@ EMU_API hipError_t hipDevicePrimaryCtxRelease(hipDevice_t device) {
 }
 
 EMU_API hipError_t hipDevicePrimaryCtxReset(hipDevice_t device) {
-    if (device == 0) set_device_fault(hipSuccess);
+    if (is_device(device)) set_device_fault(hipSuccess);
     return on_device("hipDevicePrimaryCtxReset", device);
 }
 
 EMU_API hipError_t hipDevicePrimaryCtxSetFlags(hipDevice_t device, unsigned flags) {
-    if (device == 0) primary.flags = flags;
+    if (is_device(device)) primaries[device].flags = flags;
     return on_device("hipDevicePrimaryCtxSetFlags", device);
 }
 
 EMU_API hipError_t hipDevicePrimaryCtxGetState(hipDevice_t device, unsigned* flags, int* active) {
     return api("hipDevicePrimaryCtxGetState", [&] {
         require_device(device);
-        if (flags) *flags = primary.flags;
+        if (flags) *flags = primaries[device].flags;
         if (active) *active = 1;
         return hipSuccess;
     });

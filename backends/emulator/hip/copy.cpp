@@ -5,6 +5,7 @@
 
 #include "hip/memory.h"
 #include "hip/queue.h"
+#include "recorded.h"
 
 using namespace emu;
 
@@ -15,14 +16,17 @@ void require_kind(hipMemcpyKind kind) {
     require(known || kind == hipMemcpyDeviceToDeviceNoCU, hipErrorInvalidMemcpyDirection);
 }
 
-hipError_t copy(const char* name, void* to, const void* from, size_t size, hipMemcpyKind kind = hipMemcpyDefault,
-                hipStream_t queue = nullptr) {
+hipError_t copy(
+    const char* name, void* to, const void* from, size_t size, hipMemcpyKind kind = hipMemcpyDefault,
+    hipStream_t queue = nullptr) {
     return device_api(name, [&] {
         require_queue(queue);
         require_kind(kind);
         require_range(to, size, "destination");
         require_range(from, size, "source");
+        recorded::copy(to, from, size);
         if (size) std::memmove(to, from, size);
+        if (kind != hipMemcpyHostToDevice && kind != hipMemcpyDeviceToHost) count_move(name, from, to, size);
         return hipSuccess;
     });
 }
@@ -45,17 +49,23 @@ void copy_box(const Box& to, const Box& from, size_t width, size_t height, size_
     require_range(to.base, static_cast<size_t>(to.row(last, last_slice) - to.base) + width, "destination");
     require_range(from.base, static_cast<size_t>(from.row(last, last_slice) - from.base) + width, "source");
     for (size_t z = 0; z < depth; ++z) {
-        for (size_t y = 0; y < height; ++y) std::memmove(to.row(y, z), from.row(y, z), width);
+        for (size_t y = 0; y < height; ++y) {
+            recorded::copy(to.row(y, z), from.row(y, z), width);
+            std::memmove(to.row(y, z), from.row(y, z), width);
+        }
     }
 }
 
-hipError_t copy_2d(const char* name, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                   size_t height, hipMemcpyKind kind, hipStream_t queue) {
+hipError_t copy_2d(
+    const char* name, void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height,
+    hipMemcpyKind kind, hipStream_t queue) {
     return device_api(name, [&] {
         require_queue(queue);
         require_kind(kind);
-        copy_box({static_cast<char*>(to), to_pitch, height}, {static_cast<const char*>(from), from_pitch, height}, width,
-                 height, 1);
+        copy_box(
+            {static_cast<char*>(to), to_pitch, height}, {static_cast<const char*>(from), from_pitch, height}, width,
+            height, 1);
+        if (kind != hipMemcpyHostToDevice && kind != hipMemcpyDeviceToHost) count_move(name, from, to, width * height);
         return hipSuccess;
     });
 }
@@ -72,14 +82,16 @@ hipError_t copy_3d(const char* name, const hipMemcpy3DParms* p, hipStream_t queu
             Box all{static_cast<char*>(memory.ptr), memory.pitch, memory.ysize};
             return memory.ptr ? Box{all.row(at.y, at.z) + at.x, memory.pitch, memory.ysize} : all;
         };
-        copy_box(box(p->dstPtr, p->dstPos), box(p->srcPtr, p->srcPos), p->extent.width, p->extent.height, p->extent.depth);
+        copy_box(
+            box(p->dstPtr, p->dstPos), box(p->srcPtr, p->srcPos), p->extent.width, p->extent.height, p->extent.depth);
         return hipSuccess;
     });
 }
 
 // The side of a driver-style copy that the memory type names.
-Box driver_side(hipMemoryType type, const void* host, hipDeviceptr_t device, size_t pitch, size_t rows, size_t x,
-                size_t y, size_t z, size_t width) {
+Box driver_side(
+    hipMemoryType type, const void* host, hipDeviceptr_t device, size_t pitch, size_t rows, size_t x, size_t y,
+    size_t z, size_t width) {
     if (type == hipMemoryTypeArray) refuse_array();
     const void* base = type == hipMemoryTypeHost ? host : device;
     Box all{static_cast<const char*>(base), pitch ? pitch : width + x, rows};
@@ -90,11 +102,14 @@ hipError_t copy_driver_2d(const char* name, const hip_Memcpy2D* p, hipStream_t q
     return device_api(name, [&] {
         require(p != nullptr);
         require_queue(queue);
-        copy_box(driver_side(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->Height, p->dstXInBytes, p->dstY,
-                             0, p->WidthInBytes),
-                 driver_side(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->Height, p->srcXInBytes, p->srcY,
-                             0, p->WidthInBytes),
-                 p->WidthInBytes, p->Height, 1);
+        copy_box(
+            driver_side(
+                p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->Height, p->dstXInBytes, p->dstY, 0,
+                p->WidthInBytes),
+            driver_side(
+                p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->Height, p->srcXInBytes, p->srcY, 0,
+                p->WidthInBytes),
+            p->WidthInBytes, p->Height, 1);
         return hipSuccess;
     });
 }
@@ -103,11 +118,14 @@ hipError_t copy_driver_3d(const char* name, const HIP_MEMCPY3D* p, hipStream_t q
     return device_api(name, [&] {
         require(p != nullptr);
         require_queue(queue);
-        copy_box(driver_side(p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch,
-                             p->dstHeight ? p->dstHeight : p->Height, p->dstXInBytes, p->dstY, p->dstZ, p->WidthInBytes),
-                 driver_side(p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch,
-                             p->srcHeight ? p->srcHeight : p->Height, p->srcXInBytes, p->srcY, p->srcZ, p->WidthInBytes),
-                 p->WidthInBytes, p->Height, p->Depth);
+        copy_box(
+            driver_side(
+                p->dstMemoryType, p->dstHost, p->dstDevice, p->dstPitch, p->dstHeight ? p->dstHeight : p->Height,
+                p->dstXInBytes, p->dstY, p->dstZ, p->WidthInBytes),
+            driver_side(
+                p->srcMemoryType, p->srcHost, p->srcDevice, p->srcPitch, p->srcHeight ? p->srcHeight : p->Height,
+                p->srcXInBytes, p->srcY, p->srcZ, p->WidthInBytes),
+            p->WidthInBytes, p->Height, p->Depth);
         return hipSuccess;
     });
 }
@@ -122,8 +140,7 @@ EMU_API hipError_t hipMemcpyAsync(void* to, const void* from, size_t size, hipMe
     return copy("hipMemcpyAsync", to, from, size, kind, queue);
 }
 
-EMU_API hipError_t hipMemcpyWithStream(void* to, const void* from, size_t size, hipMemcpyKind kind,
-                                       hipStream_t queue) {
+EMU_API hipError_t hipMemcpyWithStream(void* to, const void* from, size_t size, hipMemcpyKind kind, hipStream_t queue) {
     return copy("hipMemcpyWithStream", to, from, size, kind, queue);
 }
 
@@ -152,23 +169,24 @@ EMU_API hipError_t hipMemcpyDtoDAsync(hipDeviceptr_t to, hipDeviceptr_t from, si
 }
 
 EMU_API hipError_t hipMemcpyPeer(void* to, int to_device, const void* from, int from_device, size_t size) {
-    if (to_device != 0 || from_device != 0) return record(hipErrorInvalidDevice);
+    if (!is_device(to_device) || !is_device(from_device)) return record(hipErrorInvalidDevice);
     return copy("hipMemcpyPeer", to, from, size);
 }
 
-EMU_API hipError_t hipMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t size,
-                                      hipStream_t queue) {
-    if (to_device != 0 || from_device != 0) return record(hipErrorInvalidDevice);
+EMU_API hipError_t
+hipMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device, size_t size, hipStream_t queue) {
+    if (!is_device(to_device) || !is_device(from_device)) return record(hipErrorInvalidDevice);
     return copy("hipMemcpyPeerAsync", to, from, size, hipMemcpyDefault, queue);
 }
 
-EMU_API hipError_t hipMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                               size_t height, hipMemcpyKind kind) {
+EMU_API hipError_t hipMemcpy2D(
+    void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, hipMemcpyKind kind) {
     return copy_2d("hipMemcpy2D", to, to_pitch, from, from_pitch, width, height, kind, nullptr);
 }
 
-EMU_API hipError_t hipMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                                    size_t height, hipMemcpyKind kind, hipStream_t queue) {
+EMU_API hipError_t hipMemcpy2DAsync(
+    void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width, size_t height, hipMemcpyKind kind,
+    hipStream_t queue) {
     return copy_2d("hipMemcpy2DAsync", to, to_pitch, from, from_pitch, width, height, kind, queue);
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// The device: there is exactly one, number 0.
+// The devices, which differ in their numbers alone.
 
 #include <cstdio>
 #include <cstring>
@@ -19,12 +19,24 @@ using namespace emu::mi300x;
 
 namespace {
 
-constexpr char kPciAddress[] = "0000:00:00.0";
-constexpr char kUuid[16 + 1] = "warpwave-mi300x0";
+constexpr char kUuid[16 + 1] = "warpwave-mi300x";  // the device's number follows
+
+thread_local int current = 0;
+
+std::string pci_address(int device) {
+    char text[16];
+    std::snprintf(text, sizeof text, "0000:%02x:00.0", static_cast<unsigned>(device));
+    return text;
+}
+
+void put_uuid(char* bytes, int device) {
+    std::memcpy(bytes, kUuid, 16);
+    bytes[15] = static_cast<char>(device < 10 ? '0' + device : 'a' + device - 10);
+}
 
 // Members that the legacy structure shares with the current one, by name.
 template <class Properties>
-void fill_common(Properties& p) {
+void fill_common(Properties& p, int device) {
     p = {};
     std::snprintf(p.name, sizeof p.name, "%s", kName);
     std::snprintf(p.gcnArchName, sizeof p.gcnArchName, "%s", kTarget);
@@ -56,6 +68,7 @@ void fill_common(Properties& p) {
     p.texturePitchAlignment = 256;
     p.ECCEnabled = 1;
     p.isLargeBar = 1;
+    p.pciBusID = device;
     p.managedMemory = 1;
     p.concurrentManagedAccess = 1;
     hipDeviceArch_t& has = p.arch;
@@ -66,6 +79,9 @@ void fill_common(Properties& p) {
 }
 
 }  // namespace
+
+int emu::current_device() noexcept { return current; }
+void emu::set_current_device(int device) noexcept { current = device; }
 
 EMU_API hipError_t hipInit(unsigned flags) {
     return api("hipInit", [&] { return flags == 0 ? hipSuccess : hipErrorInvalidValue; });
@@ -90,7 +106,7 @@ EMU_API hipError_t hipRuntimeGetVersion(int* version) {
 EMU_API hipError_t hipGetDeviceCount(int* count) {
     return api("hipGetDeviceCount", [&] {
         require(count != nullptr);
-        *count = 1;
+        *count = device_count();
         return hipSuccess;
     });
 }
@@ -98,7 +114,7 @@ EMU_API hipError_t hipGetDeviceCount(int* count) {
 EMU_API hipError_t hipGetDevice(int* device) {
     return api("hipGetDevice", [&] {
         require(device != nullptr);
-        *device = 0;
+        *device = current;
         return hipSuccess;
     });
 }
@@ -106,6 +122,7 @@ EMU_API hipError_t hipGetDevice(int* device) {
 EMU_API hipError_t hipSetDevice(int device) {
     return api("hipSetDevice", [&] {
         require_device(device);
+        current = device;
         return hipSuccess;
     });
 }
@@ -150,16 +167,17 @@ EMU_API hipError_t hipDeviceGetUuid(hipUUID* uuid, hipDevice_t device) {
     return api("hipDeviceGetUuid", [&] {
         require(uuid != nullptr);
         require_device(device);
-        std::memcpy(uuid->bytes, kUuid, sizeof uuid->bytes);
+        put_uuid(uuid->bytes, device);
         return hipSuccess;
     });
 }
 
 EMU_API hipError_t hipDeviceGetPCIBusId(char* address, int length, int device) {
     return api("hipDeviceGetPCIBusId", [&] {
-        require(address != nullptr && length >= static_cast<int>(sizeof kPciAddress));
         require_device(device);
-        std::memcpy(address, kPciAddress, sizeof kPciAddress);
+        const std::string text = pci_address(device);
+        require(address != nullptr && length > static_cast<int>(text.size()));
+        std::memcpy(address, text.c_str(), text.size() + 1);
         return hipSuccess;
     });
 }
@@ -167,9 +185,12 @@ EMU_API hipError_t hipDeviceGetPCIBusId(char* address, int length, int device) {
 EMU_API hipError_t hipDeviceGetByPCIBusId(int* device, const char* address) {
     return api("hipDeviceGetByPCIBusId", [&] {
         require(device != nullptr && address != nullptr);
-        require(std::strcmp(address, kPciAddress) == 0, hipErrorInvalidValue);
-        *device = 0;
-        return hipSuccess;
+        for (int i = 0; i < device_count(); ++i) {
+            if (pci_address(i) != address) continue;
+            *device = i;
+            return hipSuccess;
+        }
+        return hipErrorInvalidValue;
     });
 }
 
@@ -187,8 +208,8 @@ EMU_API hipError_t hipGetDevicePropertiesR0600(hipDeviceProp_tR0600* properties,
         require(properties != nullptr);
         require_device(device);
         hipDeviceProp_tR0600& p = *properties;
-        fill_common(p);
-        std::memcpy(p.uuid.bytes, kUuid, sizeof p.uuid.bytes);
+        fill_common(p, device);
+        put_uuid(p.uuid.bytes, device);
         p.deviceOverlap = 1;
         p.asyncEngineCount = 8;
         p.unifiedAddressing = 1;
@@ -211,7 +232,7 @@ EMU_API hipError_t hipGetDevicePropertiesR0000(hipDeviceProp_tR0000* properties,
     return api("hipGetDeviceProperties", [&] {
         require(properties != nullptr);
         require_device(device);
-        fill_common(*properties);
+        fill_common(*properties, device);
         properties->gcnArch = 942;
         return hipSuccess;
     });
@@ -225,7 +246,7 @@ EMU_API hipError_t hipGetDeviceProperties(hipDeviceProp_tR0000* properties, int 
 EMU_API hipError_t hipChooseDeviceR0600(int* device, const hipDeviceProp_tR0600* wanted) {
     return api("hipChooseDevice", [&] {
         require(device != nullptr && wanted != nullptr);
-        *device = 0;   // one device: the best match for anything
+        *device = 0;  // all alike: the best match for anything
         return hipSuccess;
     });
 }
@@ -233,7 +254,7 @@ EMU_API hipError_t hipChooseDeviceR0600(int* device, const hipDeviceProp_tR0600*
 EMU_API hipError_t hipChooseDeviceR0000(int* device, const hipDeviceProp_tR0000* wanted) {
     return api("hipChooseDevice", [&] {
         require(device != nullptr && wanted != nullptr);
-        *device = 0;   // one device: the best match for anything
+        *device = 0;  // all alike: the best match for anything
         return hipSuccess;
     });
 }

@@ -28,8 +28,8 @@ void* entry(const char* name, int version) {
 
 }  // namespace
 
-EMU_API hipError_t hipGetProcAddress(const char* name, void** function, int version, uint64_t,
-                                     hipDriverProcAddressQueryResult* status) {
+EMU_API hipError_t
+hipGetProcAddress(const char* name, void** function, int version, uint64_t, hipDriverProcAddressQueryResult* status) {
     return api("hipGetProcAddress", [&] {
         require(name != nullptr && function != nullptr);
         *function = entry(name, version);
@@ -38,8 +38,8 @@ EMU_API hipError_t hipGetProcAddress(const char* name, void** function, int vers
     });
 }
 
-EMU_API hipError_t hipGetDriverEntryPoint(const char* name, void** function, unsigned long long,
-                                          hipDriverEntryPointQueryResult* status) {
+EMU_API hipError_t
+hipGetDriverEntryPoint(const char* name, void** function, unsigned long long, hipDriverEntryPointQueryResult* status) {
     return api("hipGetDriverEntryPoint", [&] {
         require(name != nullptr && function != nullptr);
         *function = entry(name, 0);

@@ -7,6 +7,7 @@
 
 #include "hip/memory.h"
 #include "hip/queue.h"
+#include "recorded.h"
 
 using namespace emu;
 
@@ -14,6 +15,7 @@ namespace {
 
 template <class T>
 void fill_row(void* to, T value, size_t count) {
+    recorded::fill(to, static_cast<std::make_unsigned_t<T>>(value), sizeof(T), count);
     if constexpr (sizeof(T) == 1) {
         std::memset(to, value, count);
     } else {
@@ -29,14 +31,16 @@ hipError_t fill(const char* name, void* to, T value, size_t count, hipStream_t q
         require(count <= SIZE_MAX / sizeof(T));
         require_range(to, count * sizeof(T), "destination");
         if (count) fill_row(to, value, count);
+        count_move(name, nullptr, to, count * sizeof(T));
         return hipSuccess;
     });
 }
 
 // `width` elements in each of `height` rows of each of `depth` slices of `rows` rows.
 template <class T>
-hipError_t fill_box(const char* name, void* to, size_t pitch, size_t rows, T value, size_t width, size_t height,
-                    size_t depth, hipStream_t queue) {
+hipError_t fill_box(
+    const char* name, void* to, size_t pitch, size_t rows, T value, size_t width, size_t height, size_t depth,
+    hipStream_t queue) {
     return device_api(name, [&] {
         require_queue(queue);
         if (width == 0 || height == 0 || depth == 0) return hipSuccess;
@@ -47,13 +51,15 @@ hipError_t fill_box(const char* name, void* to, size_t pitch, size_t rows, T val
         for (size_t z = 0; z < depth; ++z) {
             for (size_t y = 0; y < height; ++y) fill_row(static_cast<char*>(to) + (z * rows + y) * pitch, value, width);
         }
+        count_move(name, nullptr, to, bytes * height * depth);
         return hipSuccess;
     });
 }
 
 hipError_t fill_3d(const char* name, const hipPitchedPtr& to, int value, const hipExtent& extent, hipStream_t queue) {
-    return fill_box(name, to.ptr, to.pitch, to.ysize, static_cast<uint8_t>(value), extent.width, extent.height,
-                    extent.depth, queue);
+    return fill_box(
+        name, to.ptr, to.pitch, to.ysize, static_cast<uint8_t>(value), extent.width, extent.height, extent.depth,
+        queue);
 }
 
 }  // namespace
@@ -94,8 +100,7 @@ EMU_API hipError_t hipMemset2D(void* to, size_t pitch, int value, size_t width, 
     return fill_box("hipMemset2D", to, pitch, height, static_cast<uint8_t>(value), width, height, 1, nullptr);
 }
 
-EMU_API hipError_t hipMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height,
-                                    hipStream_t queue) {
+EMU_API hipError_t hipMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height, hipStream_t queue) {
     return fill_box("hipMemset2DAsync", to, pitch, height, static_cast<uint8_t>(value), width, height, 1, queue);
 }
 
@@ -113,8 +118,8 @@ EMU_API hipError_t hipMemsetD2D8(hipDeviceptr_t to, size_t pitch, unsigned char 
     return fill_box("hipMemsetD2D8", to, pitch, height, value, width, height, 1, nullptr);
 }
 
-EMU_API hipError_t hipMemsetD2D8Async(hipDeviceptr_t to, size_t pitch, unsigned char value, size_t width, size_t height,
-                                      hipStream_t queue) {
+EMU_API hipError_t hipMemsetD2D8Async(
+    hipDeviceptr_t to, size_t pitch, unsigned char value, size_t width, size_t height, hipStream_t queue) {
     return fill_box("hipMemsetD2D8Async", to, pitch, height, value, width, height, 1, queue);
 }
 
@@ -122,8 +127,8 @@ EMU_API hipError_t hipMemsetD2D16(hipDeviceptr_t to, size_t pitch, unsigned shor
     return fill_box("hipMemsetD2D16", to, pitch, height, value, width, height, 1, nullptr);
 }
 
-EMU_API hipError_t hipMemsetD2D16Async(hipDeviceptr_t to, size_t pitch, unsigned short value, size_t width,
-                                       size_t height, hipStream_t queue) {
+EMU_API hipError_t hipMemsetD2D16Async(
+    hipDeviceptr_t to, size_t pitch, unsigned short value, size_t width, size_t height, hipStream_t queue) {
     return fill_box("hipMemsetD2D16Async", to, pitch, height, value, width, height, 1, queue);
 }
 
@@ -131,7 +136,7 @@ EMU_API hipError_t hipMemsetD2D32(hipDeviceptr_t to, size_t pitch, unsigned valu
     return fill_box("hipMemsetD2D32", to, pitch, height, value, width, height, 1, nullptr);
 }
 
-EMU_API hipError_t hipMemsetD2D32Async(hipDeviceptr_t to, size_t pitch, unsigned value, size_t width, size_t height,
-                                       hipStream_t queue) {
+EMU_API hipError_t
+hipMemsetD2D32Async(hipDeviceptr_t to, size_t pitch, unsigned value, size_t width, size_t height, hipStream_t queue) {
     return fill_box("hipMemsetD2D32Async", to, pitch, height, value, width, height, 1, queue);
 }

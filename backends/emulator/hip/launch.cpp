@@ -16,7 +16,7 @@ using namespace emu::mi300x;
 namespace {
 
 struct Shape {
-    Dim grid, block;                // workgroups, threads
+    Dim grid, block;  // workgroups, threads
     size_t dynamic_lds;
     bool cooperative = false;
 };
@@ -37,16 +37,17 @@ void check(const ihipModuleSymbol_t& function, const Shape& shape) {
         throw ApiError(hipErrorInvalidConfiguration, size + "; the device takes 1024");
     }
     if (threads > info.max_threads) {
-        throw ApiError(hipErrorLaunchFailure, size + ", but it is compiled for " + std::to_string(info.max_threads) +
-                                                  " (__launch_bounds__)");
+        throw ApiError(
+            hipErrorLaunchFailure,
+            size + ", but it is compiled for " + std::to_string(info.max_threads) + " (__launch_bounds__)");
     }
     for (auto [groups, side] : {std::pair{grid.x, block.x}, {grid.y, block.y}, {grid.z, block.z}}) {
         require(uint64_t{groups} * side <= UINT32_MAX, hipErrorInvalidConfiguration);
     }
     if (shape.dynamic_lds > kLdsBytes || info.lds_bytes + shape.dynamic_lds > kLdsBytes) {
-        throw ApiError(hipErrorInvalidValue, info.name + ": " + std::to_string(info.lds_bytes) + " bytes of static and " +
-                                                 std::to_string(shape.dynamic_lds) +
-                                                 " of dynamic LDS; a workgroup has 65536");
+        throw ApiError(
+            hipErrorInvalidValue, info.name + ": " + std::to_string(info.lds_bytes) + " bytes of static and " +
+                                      std::to_string(shape.dynamic_lds) + " of dynamic LDS; a workgroup has 65536");
     }
     if (shape.cooperative) {
         size_t groups = size_t{grid.x} * grid.y * grid.z;
@@ -88,10 +89,11 @@ std::vector<uint8_t> unpack(const loader::KernelInfo& info, void** extra) {
     }
     require(buffer != nullptr || end == 0);
     if (size < end) {
-        throw ApiError(hipErrorInvalidValue, info.name + ": the buffer of arguments has " + std::to_string(size) +
-                                                 " bytes, the kernel reads " + std::to_string(end));
+        throw ApiError(
+            hipErrorInvalidValue, info.name + ": the buffer of arguments has " + std::to_string(size) +
+                                      " bytes, the kernel reads " + std::to_string(end));
     }
-    return {buffer, buffer + end};   // what follows belongs to the hidden arguments, which the launch fills
+    return {buffer, buffer + end};  // what follows belongs to the hidden arguments, which the launch fills
 }
 
 // A kernel that ran into one of these leaves the device unusable.
@@ -100,16 +102,18 @@ bool is_fault(hipError_t code) {
            code == hipErrorAssert;
 }
 
-void launch(const ihipModuleSymbol_t& function, const Shape& shape, hipStream_t queue, void** parameters, void** extra,
-            hipEvent_t start = nullptr, hipEvent_t stop = nullptr) {
+void launch(
+    const ihipModuleSymbol_t& function, const Shape& shape, hipStream_t queue, void** parameters, void** extra,
+    hipEvent_t start = nullptr, hipEvent_t stop = nullptr) {
     require_queue(queue);
     require(parameters == nullptr || extra == nullptr);
     check(function, shape);
     const loader::KernelInfo& info = function.info();
     std::vector<uint8_t> arguments = extra ? unpack(info, extra) : pack(info, parameters);
     record_event(start);
-    LaunchResult result = emu::launch(*function.kernel, shape.grid, shape.block,
-                                      static_cast<uint32_t>(shape.dynamic_lds), arguments.data(), arguments.size());
+    LaunchResult result = emu::launch(
+        *function.kernel, shape.grid, shape.block, static_cast<uint32_t>(shape.dynamic_lds), arguments.data(),
+        arguments.size());
     record_event(stop);
     if (result.ok) return;
     auto code = static_cast<hipError_t>(result.hip_error);
@@ -119,17 +123,18 @@ void launch(const ihipModuleSymbol_t& function, const Shape& shape, hipStream_t 
 
 Dim dim(const dim3& from) { return {from.x, from.y, from.z}; }
 
-hipError_t launch_host(const char* name, const void* host, dim3 grid, dim3 block, void** parameters, size_t lds,
-                       hipStream_t queue, bool cooperative = false, hipEvent_t start = nullptr,
-                       hipEvent_t stop = nullptr) {
+hipError_t launch_host(
+    const char* name, const void* host, dim3 grid, dim3 block, void** parameters, size_t lds, hipStream_t queue,
+    bool cooperative = false, hipEvent_t start = nullptr, hipEvent_t stop = nullptr) {
     return device_api(name, [&] {
         launch(function_of(host), {dim(grid), dim(block), lds, cooperative}, queue, parameters, nullptr, start, stop);
         return hipSuccess;
     });
 }
 
-hipError_t launch_module(const char* name, hipFunction_t function, const Shape& shape, hipStream_t queue,
-                         void** parameters, void** extra, hipEvent_t start = nullptr, hipEvent_t stop = nullptr) {
+hipError_t launch_module(
+    const char* name, hipFunction_t function, const Shape& shape, hipStream_t queue, void** parameters, void** extra,
+    hipEvent_t start = nullptr, hipEvent_t stop = nullptr) {
     return device_api(name, [&] {
         require(is_function(function), hipErrorInvalidHandle);
         launch(*function, shape, queue, parameters, extra, start, stop);
@@ -175,57 +180,59 @@ EMU_API hipError_t __hipPopCallConfiguration(dim3* grid, dim3* block, size_t* ld
     });
 }
 
-EMU_API hipError_t hipLaunchKernel(const void* host, dim3 grid, dim3 block, void** parameters, size_t lds,
-                                   hipStream_t queue) {
+EMU_API hipError_t
+hipLaunchKernel(const void* host, dim3 grid, dim3 block, void** parameters, size_t lds, hipStream_t queue) {
     return launch_host("hipLaunchKernel", host, grid, block, parameters, lds, queue);
 }
 
-EMU_API hipError_t hipExtLaunchKernel(const void* host, dim3 grid, dim3 block, void** parameters, size_t lds,
-                                      hipStream_t queue, hipEvent_t start, hipEvent_t stop, int) {
+EMU_API hipError_t hipExtLaunchKernel(
+    const void* host, dim3 grid, dim3 block, void** parameters, size_t lds, hipStream_t queue, hipEvent_t start,
+    hipEvent_t stop, int) {
     return launch_host("hipExtLaunchKernel", host, grid, block, parameters, lds, queue, false, start, stop);
 }
 
-EMU_API hipError_t hipLaunchCooperativeKernel(const void* host, dim3 grid, dim3 block, void** parameters, unsigned lds,
-                                              hipStream_t queue) {
+EMU_API hipError_t hipLaunchCooperativeKernel(
+    const void* host, dim3 grid, dim3 block, void** parameters, unsigned lds, hipStream_t queue) {
     return launch_host("hipLaunchCooperativeKernel", host, grid, block, parameters, lds, queue, true);
 }
 
 EMU_API hipError_t hipLaunchKernelExC(const hipLaunchConfig_t* config, const void* host, void** parameters) {
     if (config == nullptr) return record(hipErrorInvalidConfiguration);
-    return launch_host("hipLaunchKernelExC", host, config->gridDim, config->blockDim, parameters,
-                       config->dynamicSmemBytes, config->stream, wants_cooperative(config->attrs, config->numAttrs));
+    return launch_host(
+        "hipLaunchKernelExC", host, config->gridDim, config->blockDim, parameters, config->dynamicSmemBytes,
+        config->stream, wants_cooperative(config->attrs, config->numAttrs));
 }
 
-EMU_API hipError_t hipModuleLaunchKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                                         unsigned block_x, unsigned block_y, unsigned block_z, unsigned lds,
-                                         hipStream_t queue, void** parameters, void** extra) {
+EMU_API hipError_t hipModuleLaunchKernel(
+    hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+    unsigned block_z, unsigned lds, hipStream_t queue, void** parameters, void** extra) {
     Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, lds};
     return launch_module("hipModuleLaunchKernel", function, shape, queue, parameters, extra);
 }
 
-EMU_API hipError_t hipModuleLaunchCooperativeKernel(hipFunction_t function, unsigned grid_x, unsigned grid_y,
-                                                    unsigned grid_z, unsigned block_x, unsigned block_y,
-                                                    unsigned block_z, unsigned lds, hipStream_t queue,
-                                                    void** parameters) {
+EMU_API hipError_t hipModuleLaunchCooperativeKernel(
+    hipFunction_t function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x, unsigned block_y,
+    unsigned block_z, unsigned lds, hipStream_t queue, void** parameters) {
     Shape shape{{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, lds, true};
     return launch_module("hipModuleLaunchCooperativeKernel", function, shape, queue, parameters, nullptr);
 }
 
-EMU_API hipError_t hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG* config, hipFunction_t function, void** parameters,
-                                        void** extra) {
+EMU_API hipError_t
+hipDrvLaunchKernelEx(const HIP_LAUNCH_CONFIG* config, hipFunction_t function, void** parameters, void** extra) {
     if (config == nullptr) return record(hipErrorInvalidConfiguration);
-    Shape shape{{config->gridDimX, config->gridDimY, config->gridDimZ},
-                            {config->blockDimX, config->blockDimY, config->blockDimZ},
-                            config->sharedMemBytes,
-                            wants_cooperative(config->attrs, config->numAttrs)};
+    Shape shape{
+        {config->gridDimX, config->gridDimY, config->gridDimZ},
+        {config->blockDimX, config->blockDimY, config->blockDimZ},
+        config->sharedMemBytes,
+        wants_cooperative(config->attrs, config->numAttrs)};
     return launch_module("hipDrvLaunchKernelEx", function, shape, config->hStream, parameters, extra);
 }
 
 // Sizes in threads, not in blocks. Declared in hip_ext.h, which triton's headers lack.
-EMU_API hipError_t hipExtModuleLaunchKernel(hipFunction_t function, uint32_t threads_x, uint32_t threads_y,
-                                            uint32_t threads_z, uint32_t block_x, uint32_t block_y, uint32_t block_z,
-                                            size_t lds, hipStream_t queue, void** parameters, void** extra,
-                                            hipEvent_t start, hipEvent_t stop, uint32_t) {
+EMU_API hipError_t hipExtModuleLaunchKernel(
+    hipFunction_t function, uint32_t threads_x, uint32_t threads_y, uint32_t threads_z, uint32_t block_x,
+    uint32_t block_y, uint32_t block_z, size_t lds, hipStream_t queue, void** parameters, void** extra,
+    hipEvent_t start, hipEvent_t stop, uint32_t) {
     if (!block_x || !block_y || !block_z) return record(hipErrorInvalidConfiguration);
     if (threads_x % block_x || threads_y % block_y || threads_z % block_z) {
         return unsupported("hipExtModuleLaunchKernel with blocks that are not full");
@@ -234,10 +241,11 @@ EMU_API hipError_t hipExtModuleLaunchKernel(hipFunction_t function, uint32_t thr
     return launch_module("hipExtModuleLaunchKernel", function, shape, queue, parameters, extra, start, stop);
 }
 
-EMU_API hipError_t hipHccModuleLaunchKernel(hipFunction_t function, uint32_t threads_x, uint32_t threads_y,
-                                            uint32_t threads_z, uint32_t block_x, uint32_t block_y, uint32_t block_z,
-                                            size_t lds, hipStream_t queue, void** parameters, void** extra,
-                                            hipEvent_t start, hipEvent_t stop) {
-    return hipExtModuleLaunchKernel(function, threads_x, threads_y, threads_z, block_x, block_y, block_z, lds, queue,
-                                    parameters, extra, start, stop, 0);
+EMU_API hipError_t hipHccModuleLaunchKernel(
+    hipFunction_t function, uint32_t threads_x, uint32_t threads_y, uint32_t threads_z, uint32_t block_x,
+    uint32_t block_y, uint32_t block_z, size_t lds, hipStream_t queue, void** parameters, void** extra,
+    hipEvent_t start, hipEvent_t stop) {
+    return hipExtModuleLaunchKernel(
+        function, threads_x, threads_y, threads_z, block_x, block_y, block_z, lds, queue, parameters, extra, start,
+        stop, 0);
 }

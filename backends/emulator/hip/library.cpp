@@ -16,13 +16,13 @@ ihipModuleSymbol_t& checked(hipKernel_t kernel) {
 
 }  // namespace
 
-EMU_API hipError_t hipLibraryLoadData(hipLibrary_t* library, const void* image, hipJitOption**, void**, unsigned,
-                                      hipLibraryOption**, void**, unsigned) {
+EMU_API hipError_t hipLibraryLoadData(
+    hipLibrary_t* library, const void* image, hipJitOption**, void**, unsigned, hipLibraryOption**, void**, unsigned) {
     return hipModuleLoadData(reinterpret_cast<hipModule_t*>(library), image);
 }
 
-EMU_API hipError_t hipLibraryLoadFromFile(hipLibrary_t* library, const char* path, hipJitOption**, void**, unsigned,
-                                          hipLibraryOption**, void**, unsigned) {
+EMU_API hipError_t hipLibraryLoadFromFile(
+    hipLibrary_t* library, const char* path, hipJitOption**, void**, unsigned, hipLibraryOption**, void**, unsigned) {
     return hipModuleLoad(reinterpret_cast<hipModule_t*>(library), path);
 }
 
@@ -56,8 +56,9 @@ EMU_API hipError_t hipKernelGetName(const char** name, hipKernel_t kernel) {
     });
 }
 
-EMU_API hipError_t hipKernelGetAttribute(int* value, hipFunction_attribute which, hipKernel_t kernel, hipDevice_t device) {
-    if (device != 0) return record(hipErrorInvalidDevice);
+EMU_API hipError_t
+hipKernelGetAttribute(int* value, hipFunction_attribute which, hipKernel_t kernel, hipDevice_t device) {
+    if (!is_device(device)) return record(hipErrorInvalidDevice);
     return hipFuncGetAttribute(value, which, reinterpret_cast<hipFunction_t>(kernel));
 }
 

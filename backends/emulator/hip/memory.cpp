@@ -14,6 +14,8 @@
 #include <shared_mutex>
 #include <string>
 
+#include "control.h"
+#include "gfx942/counters/counters.h"
 #include "gfx942/memory.h"
 
 namespace emu {
@@ -22,7 +24,7 @@ namespace {
 struct Blocks {
     std::shared_mutex mutex;
     std::map<uintptr_t, Block> by_address;
-    size_t bytes = 0;                      // of the blocks that `allocate` made
+    size_t bytes = 0;  // of the blocks that `allocate` made
     uint64_t next_number = 1;
 };
 
@@ -79,8 +81,9 @@ size_t allocated_bytes() {
 void* allocate(size_t size, MemoryKind kind, unsigned flags, const char* what) {
     if (size == 0) return nullptr;
     if (size > free_bytes()) {
-        throw ApiError(hipErrorOutOfMemory, std::to_string(size) + " bytes asked for, " + std::to_string(free_bytes()) +
-                                                " free on this host");
+        throw ApiError(
+            hipErrorOutOfMemory,
+            std::to_string(size) + " bytes asked for, " + std::to_string(free_bytes()) + " free on this host");
     }
     void* pointer = device_malloc(size, what);
     if (!pointer) throw ApiError(hipErrorOutOfMemory);
@@ -116,9 +119,22 @@ void require_range(const void* pointer, size_t size, const char* role) {
     size_t offset = reinterpret_cast<uintptr_t>(pointer) - block->begin;
     if (size <= block->size - offset) return;
     char text[160];
-    std::snprintf(text, sizeof text, "%s %p: %zu bytes from offset %zu of an allocation of %zu bytes", role, pointer,
-                  size, offset, block->size);
+    std::snprintf(
+        text, sizeof text, "%s %p: %zu bytes from offset %zu of an allocation of %zu bytes", role, pointer, size,
+        offset, block->size);
     throw ApiError(hipErrorInvalidValue, text);
+}
+
+void count_move(const char* call, const void* from, const void* to, size_t bytes) {
+    if (!control::options().counters || bytes == 0) return;
+    auto on_device = [](const void* place) {
+        const std::optional<Block> block = find_block(place);
+        if (block) return block->kind == MemoryKind::kDevice || block->kind == MemoryKind::kManaged;
+        return find_allocation(reinterpret_cast<uintptr_t>(place)) !=
+               nullptr;  // a tensor that stands for device memory
+    };
+    if (!on_device(to) || (from && !on_device(from))) return;
+    control::keep_counters(counters::report_move(call, from, to, bytes));
 }
 
 }  // namespace emu
@@ -234,8 +250,9 @@ EMU_API hipError_t hipHostUnregister(void* pointer) {
         {
             std::unique_lock lock(blocks().mutex);
             auto found = blocks().by_address.find(reinterpret_cast<uintptr_t>(pointer));
-            require(found != blocks().by_address.end() && found->second.kind == MemoryKind::kRegistered,
-                    hipErrorHostMemoryNotRegistered);
+            require(
+                found != blocks().by_address.end() && found->second.kind == MemoryKind::kRegistered,
+                hipErrorHostMemoryNotRegistered);
             blocks().by_address.erase(found);
         }
         unregister_host(pointer);

@@ -17,7 +17,8 @@ struct Block {
     size_t size;
     MemoryKind kind;
     unsigned flags;
-    uint64_t number;     // unique, in the order of the allocations
+    uint64_t number;  // unique, in the order of the allocations
+    int device = current_device();
 };
 
 // Allocates memory that host and device address alike; nullptr for size 0.
@@ -33,6 +34,9 @@ std::optional<Block> find_block(const void* pointer);
 // Throws ApiError unless [pointer, pointer + size) may be touched: not null and, where it begins inside a block, not
 // beyond its end. Memory that HIP did not allocate is the host's and taken as it is.
 void require_range(const void* pointer, size_t size, const char* role);
+
+// A fill (`from` is null) or copy of that call is done. Where it stays in device memory, it is a launch to the counters.
+void count_move(const char* call, const void* from, const void* to, size_t bytes);
 
 // Bytes allocated now, and the device's memory as hipMemGetInfo reports it.
 size_t allocated_bytes();

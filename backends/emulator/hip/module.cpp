@@ -20,8 +20,8 @@ namespace {
 
 struct Handles {
     std::shared_mutex mutex;
-    std::set<ihipModule_t*> modules;           // made by the calls below, not by compiled host code
-    std::set<const void*> functions;           // of any module
+    std::set<ihipModule_t*> modules;  // made by the calls below, not by compiled host code
+    std::set<const void*> functions;  // of any module
 };
 
 Handles& handles() { return immortal<Handles>(); }
@@ -156,7 +156,7 @@ EMU_API hipError_t hipModuleLoadData(hipModule_t* module, const void* image) {
 }
 
 EMU_API hipError_t hipModuleLoadDataEx(hipModule_t* module, const void* image, unsigned, hipJitOption*, void**) {
-    return load_into("hipModuleLoadDataEx", module, image, kUnknownSize);   // the options are about compiling PTX
+    return load_into("hipModuleLoadDataEx", module, image, kUnknownSize);  // the options are about compiling PTX
 }
 
 EMU_API hipError_t hipModuleLoadFatBinary(hipModule_t* module, const void* image) {
@@ -228,27 +228,28 @@ EMU_API hipError_t hipFuncSetAttribute(const void* host, hipFuncAttribute which,
         if (which == hipFuncAttributeMaxDynamicSharedMemorySize) {
             int most = kLdsBytes - static_cast<int>(info.lds_bytes);
             if (value < 0 || value > most) {
-                throw ApiError(hipErrorInvalidValue, info.name + ": " + std::to_string(value) + " bytes of dynamic LDS; " +
-                                                         std::to_string(most) + " are left of 64 KB");
+                throw ApiError(
+                    hipErrorInvalidValue, info.name + ": " + std::to_string(value) + " bytes of dynamic LDS; " +
+                                              std::to_string(most) + " are left of 64 KB");
             }
-            return hipSuccess;   // no opt-in is needed below that
+            return hipSuccess;  // no opt-in is needed below that
         }
         require(which == hipFuncAttributePreferredSharedMemoryCarveout && value >= -1 && value <= 100);
-        return hipSuccess;     // LDS is not carved out of a cache
+        return hipSuccess;  // LDS is not carved out of a cache
     });
 }
 
 EMU_API hipError_t hipFuncSetCacheConfig(const void* host, hipFuncCache_t) {
     return api("hipFuncSetCacheConfig", [&] {
         static_cast<void>(function_of(host));
-        return hipSuccess;     // likewise
+        return hipSuccess;  // likewise
     });
 }
 
 EMU_API hipError_t hipFuncSetSharedMemConfig(const void* host, hipSharedMemConfig) {
     return api("hipFuncSetSharedMemConfig", [&] {
         static_cast<void>(function_of(host));
-        return hipSuccess;     // LDS has one bank width
+        return hipSuccess;  // LDS has one bank width
     });
 }
 

@@ -37,7 +37,7 @@ hipError_t best_block(const char* name, int* grid, int* block, const void* funct
                 best_threads = groups * threads;
             }
         }
-        require(best > 0, hipErrorInvalidValue);   // the LDS alone is too much
+        require(best > 0, hipErrorInvalidValue);  // the LDS alone is too much
         *block = best;
         *grid = best_groups * kUnits;
         return hipSuccess;
@@ -58,51 +58,51 @@ int emu::resident_groups(const loader::KernelInfo& info, size_t threads, size_t 
     return static_cast<int>(groups);
 }
 
-EMU_API hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads,
-                                                                size_t dynamic) {
+EMU_API hipError_t
+hipOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void* function, int threads, size_t dynamic) {
     return blocks_per_unit("hipOccupancyMaxActiveBlocksPerMultiprocessor", blocks, function, threads, dynamic);
 }
 
-EMU_API hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void* function,
-                                                                         int threads, size_t dynamic, unsigned) {
+EMU_API hipError_t hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, const void* function, int threads, size_t dynamic, unsigned) {
     return blocks_per_unit("hipOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", blocks, function, threads, dynamic);
 }
 
-EMU_API hipError_t hipOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* function, size_t dynamic,
-                                                     int limit) {
+EMU_API hipError_t
+hipOccupancyMaxPotentialBlockSize(int* grid, int* block, const void* function, size_t dynamic, int limit) {
     return best_block("hipOccupancyMaxPotentialBlockSize", grid, block, function, dynamic, limit);
 }
 
-EMU_API hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, hipFunction_t function, int threads,
-                                                                      size_t dynamic) {
+EMU_API hipError_t
+hipModuleOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, hipFunction_t function, int threads, size_t dynamic) {
     return blocks_per_unit("hipModuleOccupancyMaxActiveBlocksPerMultiprocessor", blocks, function, threads, dynamic);
 }
 
-EMU_API hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, hipFunction_t function,
-                                                                               int threads, size_t dynamic, unsigned) {
-    return blocks_per_unit("hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", blocks, function, threads,
-                           dynamic);
+EMU_API hipError_t hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* blocks, hipFunction_t function, int threads, size_t dynamic, unsigned) {
+    return blocks_per_unit(
+        "hipModuleOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", blocks, function, threads, dynamic);
 }
 
-EMU_API hipError_t hipModuleOccupancyMaxPotentialBlockSize(int* grid, int* block, hipFunction_t function,
-                                                           size_t dynamic, int limit) {
+EMU_API hipError_t
+hipModuleOccupancyMaxPotentialBlockSize(int* grid, int* block, hipFunction_t function, size_t dynamic, int limit) {
     return best_block("hipModuleOccupancyMaxPotentialBlockSize", grid, block, function, dynamic, limit);
 }
 
-EMU_API hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(int* grid, int* block, hipFunction_t function,
-                                                                    size_t dynamic, int limit, unsigned) {
+EMU_API hipError_t hipModuleOccupancyMaxPotentialBlockSizeWithFlags(
+    int* grid, int* block, hipFunction_t function, size_t dynamic, int limit, unsigned) {
     return best_block("hipModuleOccupancyMaxPotentialBlockSizeWithFlags", grid, block, function, dynamic, limit);
 }
 
-EMU_API hipError_t hipOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function, int blocks,
-                                                            int threads) {
+EMU_API hipError_t
+hipOccupancyAvailableDynamicSMemPerBlock(size_t* bytes, const void* function, int blocks, int threads) {
     return api("hipOccupancyAvailableDynamicSMemPerBlock", [&] {
         require(bytes != nullptr && blocks > 0 && threads > 0);
         const loader::KernelInfo& info = function_of(function).info();
         size_t share = kLdsBytes / static_cast<size_t>(blocks) / kLdsGranule * kLdsGranule;
         size_t dynamic = share > info.lds_bytes ? share - info.lds_bytes : 0;
         bool fits = resident_groups(info, static_cast<size_t>(threads), dynamic) >= blocks;
-        require(fits, hipErrorInvalidValue);   // registers or waves are the limit, however little LDS it takes
+        require(fits, hipErrorInvalidValue);  // registers or waves are the limit, however little LDS it takes
         *bytes = dynamic;
         return hipSuccess;
     });

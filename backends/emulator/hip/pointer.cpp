@@ -30,41 +30,25 @@ hipError_t attribute(void* data, hipPointer_attribute which, void* pointer) {
     require(data != nullptr && pointer != nullptr);
     std::optional<Block> block = find_block(pointer);
     switch (which) {
-        case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER:
-            answer(data, pointer);
-            return hipSuccess;
-        case HIP_POINTER_ATTRIBUTE_MAPPED:
-            answer<unsigned>(data, block ? 1 : 0);
-            return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_DEVICE_POINTER: answer(data, pointer); return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_MAPPED: answer<unsigned>(data, block ? 1 : 0); return hipSuccess;
         default: break;
     }
     require(block.has_value());
     switch (which) {
-        case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE:
-            answer<unsigned>(data, type_of(block));
-            return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_MEMORY_TYPE: answer<unsigned>(data, type_of(block)); return hipSuccess;
         case HIP_POINTER_ATTRIBUTE_HOST_POINTER:
             require(block->kind != MemoryKind::kDevice);
             answer(data, pointer);
             return hipSuccess;
-        case HIP_POINTER_ATTRIBUTE_BUFFER_ID:
-            answer<unsigned long long>(data, block->number);
-            return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_BUFFER_ID: answer<unsigned long long>(data, block->number); return hipSuccess;
         case HIP_POINTER_ATTRIBUTE_IS_MANAGED:
             answer<unsigned>(data, block->kind == MemoryKind::kManaged);
             return hipSuccess;
-        case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL:
-            answer<int>(data, 0);
-            return hipSuccess;
-        case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR:
-            answer(data, block->begin);
-            return hipSuccess;
-        case HIP_POINTER_ATTRIBUTE_RANGE_SIZE:
-            answer(data, block->size);
-            return hipSuccess;
-        case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS:
-            answer<unsigned>(data, 1);
-            return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_DEVICE_ORDINAL: answer<int>(data, block->device); return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_RANGE_START_ADDR: answer(data, block->begin); return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_RANGE_SIZE: answer(data, block->size); return hipSuccess;
+        case HIP_POINTER_ATTRIBUTE_SYNC_MEMOPS: answer<unsigned>(data, 1); return hipSuccess;
         case HIP_POINTER_ATTRIBUTE_ACCESS_FLAGS:
             answer<unsigned>(data, hipMemAccessFlagsProtReadWrite);
             return hipSuccess;
@@ -81,7 +65,7 @@ EMU_API hipError_t hipPointerGetAttributes(hipPointerAttribute_t* attributes, co
         void* same = const_cast<void*>(pointer);
         *attributes = {};
         attributes->type = type_of(block);
-        attributes->device = block ? 0 : hipInvalidDeviceId;
+        attributes->device = block ? block->device : hipInvalidDeviceId;
         attributes->devicePointer = same;
         attributes->hostPointer = block && block->kind == MemoryKind::kDevice ? nullptr : same;
         attributes->isManaged = block && block->kind == MemoryKind::kManaged;
@@ -94,8 +78,8 @@ EMU_API hipError_t hipPointerGetAttribute(void* data, hipPointer_attribute which
     return api("hipPointerGetAttribute", [&] { return attribute(data, which, pointer); });
 }
 
-EMU_API hipError_t hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute* which, void** data,
-                                              hipDeviceptr_t pointer) {
+EMU_API hipError_t
+hipDrvPointerGetAttributes(unsigned count, hipPointer_attribute* which, void** data, hipDeviceptr_t pointer) {
     return api("hipDrvPointerGetAttributes", [&] {
         require(count != 0 && which != nullptr && data != nullptr);
         for (unsigned i = 0; i < count; ++i) {
@@ -129,7 +113,7 @@ EMU_API hipError_t hipHostGetFlags(unsigned* flags, void* host) {
 
 EMU_API hipError_t hipMemAdvise(const void* pointer, size_t size, hipMemoryAdvise, int device) {
     return api("hipMemAdvise", [&] {
-        require(device == 0 || device == hipCpuDeviceId, hipErrorInvalidDevice);
+        require(is_device(device) || device == hipCpuDeviceId, hipErrorInvalidDevice);
         require(size != 0);
         require_range(pointer, size, "memory");
         return hipSuccess;
@@ -138,7 +122,7 @@ EMU_API hipError_t hipMemAdvise(const void* pointer, size_t size, hipMemoryAdvis
 
 EMU_API hipError_t hipMemPrefetchAsync(const void* pointer, size_t size, int device, hipStream_t) {
     return api("hipMemPrefetchAsync", [&] {
-        require(device == 0 || device == hipCpuDeviceId, hipErrorInvalidDevice);
+        require(is_device(device) || device == hipCpuDeviceId, hipErrorInvalidDevice);
         require(size != 0);
         require_range(pointer, size, "memory");
         return hipSuccess;

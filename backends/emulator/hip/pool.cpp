@@ -12,10 +12,11 @@
 #include "hip/queue.h"
 
 struct ihipMemPoolHandle_t {
-    std::map<int, uint64_t> settings{{hipMemPoolReuseFollowEventDependencies, 1},
-                                                                      {hipMemPoolReuseAllowOpportunistic, 1},
-                                                                      {hipMemPoolReuseAllowInternalDependencies, 1},
-                                                                      {hipMemPoolAttrReleaseThreshold, 0}};
+    std::map<int, uint64_t> settings{
+        {hipMemPoolReuseFollowEventDependencies, 1},
+        {hipMemPoolReuseAllowOpportunistic, 1},
+        {hipMemPoolReuseAllowInternalDependencies, 1},
+        {hipMemPoolAttrReleaseThreshold, 0}};
 };
 
 using namespace emu;
@@ -74,8 +75,9 @@ EMU_API hipError_t hipDeviceSetMemPool(int device, hipMemPool_t pool) {
 EMU_API hipError_t hipMemPoolCreate(hipMemPool_t* pool, const hipMemPoolProps* properties) {
     return api("hipMemPoolCreate", [&] {
         require(pool != nullptr && properties != nullptr);
-        require(properties->allocType == hipMemAllocationTypePinned &&
-                properties->location.type == hipMemLocationTypeDevice && properties->location.id == 0);
+        require(
+            properties->allocType == hipMemAllocationTypePinned &&
+            properties->location.type == hipMemLocationTypeDevice && properties->location.id == 0);
         if (properties->handleTypes != hipMemHandleTypeNone) {
             throw ApiError(hipErrorNotSupported, "memory of the emulated device cannot be shared with other processes");
         }
@@ -123,8 +125,8 @@ EMU_API hipError_t hipMemPoolSetAttribute(hipMemPool_t pool, hipMemPoolAttr whic
         std::lock_guard lock(pools().mutex);
         require_pool(pool);
         require(pool->settings.contains(which));
-        pool->settings[which] = is_wide(which) ? *static_cast<uint64_t*>(value)
-                                               : static_cast<uint64_t>(*static_cast<int*>(value));
+        pool->settings[which] =
+            is_wide(which) ? *static_cast<uint64_t*>(value) : static_cast<uint64_t>(*static_cast<int*>(value));
         return hipSuccess;
     });
 }

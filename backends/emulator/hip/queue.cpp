@@ -3,7 +3,6 @@
 
 #include "hip/queue.h"
 
-
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -16,7 +15,8 @@ struct ihipStream_t {
     unsigned long long number;
     unsigned flags;
     int priority;
-    std::vector<uint32_t> units;      // compute units it may use; empty: all
+    std::vector<uint32_t> units;  // compute units it may use; empty: all
+    int device = emu::current_device();
 };
 
 using namespace emu;
@@ -29,7 +29,7 @@ constexpr uint32_t kUnits = 304;
 struct Queues {
     std::mutex mutex;
     std::unordered_map<hipStream_t, std::unique_ptr<ihipStream_t>> all;
-    unsigned long long next_number = 3;   // after the built-in ones
+    unsigned long long next_number = 3;  // after the built-in ones
 };
 
 Queues& queues() { return immortal<Queues>(); }
@@ -47,12 +47,14 @@ ihipStream_t facts(hipStream_t queue) {
     return *found->second;
 }
 
-hipError_t create(const char* name, hipStream_t* queue, unsigned flags, int priority, std::vector<uint32_t> units = {}) {
+hipError_t create(
+    const char* name, hipStream_t* queue, unsigned flags, int priority, std::vector<uint32_t> units = {}) {
     return device_api(name, [&] {
         require(queue != nullptr && (flags & ~hipStreamNonBlocking) == 0);
         std::lock_guard lock(queues().mutex);
         priority = std::max(kGreatestPriority, std::min(kLeastPriority, priority));
-        auto created = std::make_unique<ihipStream_t>(ihipStream_t{queues().next_number++, flags, priority, std::move(units)});
+        auto created =
+            std::make_unique<ihipStream_t>(ihipStream_t{queues().next_number++, flags, priority, std::move(units)});
         *queue = created.get();
         queues().all[*queue] = std::move(created);
         return hipSuccess;
@@ -86,7 +88,8 @@ hipError_t wait_value(const char* name, hipStream_t queue, void* pointer, T valu
         T now = __atomic_load_n(static_cast<T*>(pointer), __ATOMIC_ACQUIRE);
         // Blocking the host would hang the one thread that could still write it.
         if (!reached(now, value, flags, mask)) {
-            throw ApiError(hipErrorNotSupported, "the value is not there yet, and queues of the emulated device do not wait");
+            throw ApiError(
+                hipErrorNotSupported, "the value is not there yet, and queues of the emulated device do not wait");
         }
         return hipSuccess;
     });
@@ -177,13 +180,15 @@ EMU_API hipError_t hipStreamGetId(hipStream_t queue, unsigned long long* number)
 EMU_API hipError_t hipStreamGetDevice(hipStream_t queue, hipDevice_t* device) {
     return api("hipStreamGetDevice", [&] {
         require(device != nullptr);
-        require_queue(queue);
-        *device = 0;
+        *device = facts(queue).device;
         return hipSuccess;
     });
 }
 
-EMU_API int hipGetStreamDeviceId(hipStream_t) { return 0; }
+EMU_API int hipGetStreamDeviceId(hipStream_t queue) {
+    int device = -1;
+    return hipStreamGetDevice(queue, &device) == hipSuccess ? device : -1;
+}
 
 EMU_API hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
     return api("hipDeviceGetStreamPriorityRange", [&] {
@@ -219,13 +224,13 @@ EMU_API hipError_t hipStreamAttachMemAsync(hipStream_t queue, void* pointer, siz
     });
 }
 
-EMU_API hipError_t hipStreamWaitValue32(hipStream_t queue, void* pointer, uint32_t value, unsigned flags,
-                                        uint32_t mask) {
+EMU_API hipError_t
+hipStreamWaitValue32(hipStream_t queue, void* pointer, uint32_t value, unsigned flags, uint32_t mask) {
     return wait_value("hipStreamWaitValue32", queue, pointer, value, flags, mask);
 }
 
-EMU_API hipError_t hipStreamWaitValue64(hipStream_t queue, void* pointer, uint64_t value, unsigned flags,
-                                        uint64_t mask) {
+EMU_API hipError_t
+hipStreamWaitValue64(hipStream_t queue, void* pointer, uint64_t value, unsigned flags, uint64_t mask) {
     return wait_value("hipStreamWaitValue64", queue, pointer, value, flags, mask);
 }
 
@@ -262,9 +267,9 @@ EMU_API hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode
     });
 }
 
-EMU_API hipError_t hipStreamGetCaptureInfo_v2(hipStream_t queue, hipStreamCaptureStatus* status,
-                                              unsigned long long* id, hipGraph_t* graph,
-                                              const hipGraphNode_t** dependencies, size_t* count) {
+EMU_API hipError_t hipStreamGetCaptureInfo_v2(
+    hipStream_t queue, hipStreamCaptureStatus* status, unsigned long long* id, hipGraph_t* graph,
+    const hipGraphNode_t** dependencies, size_t* count) {
     if (id) *id = 0;
     if (graph) *graph = nullptr;
     if (dependencies) *dependencies = nullptr;

@@ -25,7 +25,7 @@ struct Managed {
 
 struct FatBinary {
     const void* wrapper;
-    std::mutex mutex;                         // guards all below
+    std::mutex mutex;  // guards all below
     std::unique_ptr<ihipModule_t> module;
     std::vector<Managed> managed;
 
@@ -49,15 +49,15 @@ struct FatBinary {
 struct Name {
     std::shared_ptr<FatBinary> binary;
     std::string name;
-    void* managed = nullptr;                  // where a managed variable lies
+    void* managed = nullptr;  // where a managed variable lies
     size_t size = 0;
 };
 
-using Names = std::unordered_map<const void*, Name>;                     // by the host's address
+using Names = std::unordered_map<const void*, Name>;  // by the host's address
 
 struct Registered {
     std::shared_mutex mutex;
-    std::unordered_map<const void*, std::shared_ptr<FatBinary>> binaries;    // by handle
+    std::unordered_map<const void*, std::shared_ptr<FatBinary>> binaries;  // by handle
     Names kernels, variables;
 };
 
@@ -117,8 +117,8 @@ EMU_API void** __hipRegisterFatBinary(const void* wrapper) {
     return reinterpret_cast<void**>(binary.get());
 }
 
-EMU_API void __hipRegisterFunction(void** handle, const void* host, char*, const char* name, unsigned, void*, void*,
-                                   void*, void*, int*) {
+EMU_API void __hipRegisterFunction(
+    void** handle, const void* host, char*, const char* name, unsigned, void*, void*, void*, void*, int*) {
     if (auto binary = binary_of(handle)) {
         std::unique_lock lock(registered().mutex);
         registered().kernels[host] = Name{binary, name};
@@ -132,8 +132,8 @@ EMU_API void __hipRegisterVar(void** handle, void* host, char*, char* name, int,
     }
 }
 
-EMU_API void __hipRegisterManagedVar(void* handle, void** pointer, void* initial, const char* name, size_t size,
-                                     unsigned) {
+EMU_API void __hipRegisterManagedVar(
+    void* handle, void** pointer, void* initial, const char* name, size_t size, unsigned) {
     auto binary = binary_of(handle);
     if (!binary) return;
     // The host may use the variable before it calls anything of HIP.
@@ -149,7 +149,7 @@ EMU_API void __hipRegisterManagedVar(void* handle, void** pointer, void* initial
         registered().variables[pointer] = Name{binary, name, memory, size};
         return hipSuccess;
     });
-    static_cast<void>(status);   // kept as the last error
+    static_cast<void>(status);  // kept as the last error
 }
 
 EMU_API void __hipUnregisterFatBinary(void** handle) {

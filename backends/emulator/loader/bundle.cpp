@@ -5,14 +5,14 @@
 #include <cstring>
 #include <string>
 
+#include "compressed.h"
 #include "elf.h"
 
 namespace emu::loader {
 namespace {
 
 constexpr std::string_view kBundle = "__CLANG_OFFLOAD_BUNDLE__";
-constexpr std::string_view kCompressed = "CCOB";
-constexpr uint32_t kWrapper = 0x48495046;    // "HIPF" as the number clang writes
+constexpr uint32_t kWrapper = 0x48495046;  // "HIPF" as the number clang writes
 constexpr uint64_t kMostEntries = 4096, kLongestName = 4096;
 
 struct Wrapper {
@@ -56,8 +56,8 @@ std::pair<const uint8_t*, size_t> from_bundle(const Bytes& bundle, std::string_v
     from.skip(kBundle.size());
     const uint64_t count = from.take<uint64_t>();
     if (count > kMostEntries) {
-        throw LoadError("offload bundle: it claims " + std::to_string(count) +
-                        " entries: the file is damaged; build it again");
+        throw LoadError(
+            "offload bundle: it claims " + std::to_string(count) + " entries: the file is damaged; build it again");
     }
     std::string others;
     Bytes best;
@@ -65,8 +65,9 @@ std::pair<const uint8_t*, size_t> from_bundle(const Bytes& bundle, std::string_v
     for (uint64_t index = 0; index < count; ++index) {
         const uint64_t offset = from.take<uint64_t>(), size = from.take<uint64_t>(), length = from.take<uint64_t>();
         if (length > kLongestName) {
-            throw LoadError("offload bundle: an entry's name has " + std::to_string(length) +
-                            " bytes: the file is damaged; build it again");
+            throw LoadError(
+                "offload bundle: an entry's name has " + std::to_string(length) +
+                " bytes: the file is damaged; build it again");
         }
         const Bytes text = from.take(length, "offload bundle");
         const std::string_view name(reinterpret_cast<const char*>(text.data()), length);
@@ -84,12 +85,9 @@ std::pair<const uint8_t*, size_t> from_bundle(const Bytes& bundle, std::string_v
         }
     }
     if (best_features == 0) {
-        throw LoadError("offload bundle: no device code in it runs on " + std::string(wanted) + " (it holds " +
-                        (others.empty() ? "none" : others) + "): rebuild with --offload-arch=" +
-                        std::string(processor(wanted)));
-    }
-    if (begins(best, kCompressed)) {
-        throw LoadError("offload bundle: its code object is compressed: rebuild with --no-offload-compress");
+        throw LoadError(
+            "offload bundle: no device code in it runs on " + std::string(wanted) + " (it holds " +
+            (others.empty() ? "none" : others) + "): rebuild with --offload-arch=" + std::string(processor(wanted)));
     }
     return {best.data(), best.size()};
 }
@@ -97,7 +95,7 @@ std::pair<const uint8_t*, size_t> from_bundle(const Bytes& bundle, std::string_v
 }  // namespace
 
 bool runs_on(std::string_view code, std::string_view device) {
-    const std::string_view generic = "gfx9-4-generic";   // what gfx940 to gfx942 and gfx950 share
+    const std::string_view generic = "gfx9-4-generic";  // what gfx940 to gfx942 and gfx950 share
     const bool covered = processor(code) == generic && processor(device) == "gfx942";
     if (processor(code) != processor(device) && !covered) return false;
     for (const std::string_view feature : {"sramecc", "xnack"}) {
@@ -109,28 +107,33 @@ bool runs_on(std::string_view code, std::string_view device) {
 
 std::pair<const uint8_t*, size_t> find_code_object(const void* fat, std::string_view target, size_t limit) {
     if (fat == nullptr) {
-        throw LoadError("device code: the pointer to it is null: link the program with the device part of its "
-                        "HIP sources");
+        throw LoadError(
+            "device code: the pointer to it is null: link the program with the device part of its "
+            "HIP sources");
     }
     Bytes bytes(fat, limit, "device code");
     if (bytes.holds(0, 4) && bytes.at<uint32_t>(0) == kWrapper) {
         const Wrapper wrapper = bytes.at<Wrapper>(0);
         if (wrapper.version != 1 || wrapper.binary == nullptr) {
-            throw LoadError("device code: its wrapper has version " + std::to_string(wrapper.version) +
-                            (wrapper.binary == nullptr ? " and no content" : "") +
-                            ", where 1 is known: build the host program with clang 17 to 22 and without -fgpu-rdc");
+            throw LoadError(
+                "device code: its wrapper has version " + std::to_string(wrapper.version) +
+                (wrapper.binary == nullptr ? " and no content" : "") +
+                ", where 1 is known: build the host program with clang 17 to 22 and without -fgpu-rdc");
         }
-        bytes = Bytes(wrapper.binary, SIZE_MAX, "device code");   // elsewhere: nothing says how long it is
+        bytes = Bytes(wrapper.binary, SIZE_MAX, "device code");  // elsewhere: nothing says how long it is
+    }
+    if (begins(bytes, kCompressed)) {
+        thread_local std::vector<uint8_t> decompressed;
+        decompressed = decompress(bytes);
+        bytes = Bytes(decompressed.data(), decompressed.size(), "offload bundle");
     }
     if (begins(bytes, kBundle)) return from_bundle(bytes, target);
-    if (begins(bytes, kCompressed)) {
-        throw LoadError("offload bundle: it is compressed: rebuild with --no-offload-compress");
-    }
     if (is_elf(bytes.data(), bytes.size())) {
         return {bytes.data(), static_cast<size_t>(elf_extent(bytes.data(), bytes.size()))};
     }
-    throw LoadError("device code: neither an ELF file nor a clang offload bundle: give the .hsaco or .co file, or the "
-                    "host program that clang made from HIP sources");
+    throw LoadError(
+        "device code: neither an ELF file nor a clang offload bundle: give the .hsaco or .co file, or the "
+        "host program that clang made from HIP sources");
 }
 
 }  // namespace emu::loader

@@ -17,7 +17,7 @@ bool runs_on(std::string_view code, std::string_view device);
 
 // The code object for `target` in `fat`: an ELF file, a clang offload bundle, or the wrapper that clang's host code
 // registers. `limit` bounds the bytes that may be read where they are known; host programs pass bare pointers.
-// Throws LoadError where there is none, or it is compressed.
+// Throws LoadError where there is none. What was compressed stays until the thread looks for another one.
 std::pair<const uint8_t*, size_t> find_code_object(const void* fat, std::string_view target, size_t limit = SIZE_MAX);
 
 }  // namespace emu::loader

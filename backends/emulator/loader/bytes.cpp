@@ -25,17 +25,18 @@ std::string shown(std::string_view name) {
 }
 
 void Bytes::beyond(uint64_t offset, uint64_t count) const {
-    throw LoadError(std::string(what_) + ": " + std::to_string(count) + " bytes at offset " + hex(offset) +
-                    " are not within its " + std::to_string(size_) +
-                    " bytes: the file is truncated or damaged; build it again");
+    throw LoadError(
+        std::string(what_) + ": " + std::to_string(count) + " bytes at offset " + hex(offset) + " are not within its " +
+        std::to_string(size_) + " bytes: the file is truncated or damaged; build it again");
 }
 
 std::string_view Bytes::text(uint64_t offset) const {
     require(offset, 1);
     const void* end = std::memchr(data_ + offset, 0, size_ - offset);
     if (end == nullptr) {
-        throw LoadError(std::string(what_) + ": the text at offset " + hex(offset) +
-                        " never ends: the file is truncated or damaged; build it again");
+        throw LoadError(
+            std::string(what_) + ": the text at offset " + hex(offset) +
+            " never ends: the file is truncated or damaged; build it again");
     }
     const auto* begin = reinterpret_cast<const char*>(data_ + offset);
     return {begin, static_cast<size_t>(static_cast<const char*>(end) - begin)};
@@ -52,7 +53,7 @@ uint64_t Cursor::unsigned_leb() {
 
 int64_t Cursor::signed_leb() {
     uint64_t value = 0;
-    for (unsigned shift = 0;;) {   // once above 63 it stays there
+    for (unsigned shift = 0;;) {  // once above 63 it stays there
         const uint8_t byte = take<uint8_t>();
         if (shift < 64) value |= static_cast<uint64_t>(byte & 0x7f) << shift;
         shift += shift < 64 ? 7 : 0;

@@ -28,9 +28,9 @@ struct Processor {
 
 // EF_AMDGPU_MACH of the processors that someone may mistake for ours, to name them.
 constexpr Processor kProcessors[] = {
-    {0x2c, "gfx900"},  {0x2f, "gfx906"},  {0x30, "gfx908"},  {0x33, "gfx1010"}, {0x36, "gfx1030"},
-    {0x3f, "gfx90a"},  {0x40, "gfx940"},  {0x41, "gfx1100"}, {0x46, "gfx1101"}, {0x47, "gfx1102"},
-    {0x48, "gfx1200"}, {0x49, "gfx1250"}, {0x4b, "gfx941"},  {0x4c, "gfx942"},  {0x4e, "gfx1201"},
+    {0x2c, "gfx900"},  {0x2f, "gfx906"},       {0x30, "gfx908"},         {0x33, "gfx1010"}, {0x36, "gfx1030"},
+    {0x3f, "gfx90a"},  {0x40, "gfx940"},       {0x41, "gfx1100"},        {0x46, "gfx1101"}, {0x47, "gfx1102"},
+    {0x48, "gfx1200"}, {0x49, "gfx1250"},      {0x4b, "gfx941"},         {0x4c, "gfx942"},  {0x4e, "gfx1201"},
     {0x4f, "gfx950"},  {0x51, "gfx9-generic"}, {0x5f, "gfx9-4-generic"},
 };
 
@@ -49,23 +49,27 @@ std::string feature(const char* name, uint32_t bits) {
 
 void check_kind(const Elf& elf) {
     if (elf.machine != kMachineAmdgpu) {
-        throw LoadError("code object: it is an ELF file for machine " + std::to_string(elf.machine) +
-                        ", not for AMD GPUs (224): give the device code, which the host library only wraps");
+        throw LoadError(
+            "code object: it is an ELF file for machine " + std::to_string(elf.machine) +
+            ", not for AMD GPUs (224): give the device code, which the host library only wraps");
     }
     if (elf.abi != kAbiHsa) {
-        throw LoadError("code object: its ABI is " + std::to_string(elf.abi) +
-                        ", not HSA (64): compile it for the triple amdgcn-amd-amdhsa");
+        throw LoadError(
+            "code object: its ABI is " + std::to_string(elf.abi) +
+            ", not HSA (64): compile it for the triple amdgcn-amd-amdhsa");
     }
     if (elf.type == kTypeRelocatable) {
         throw LoadError("code object: it is not linked yet: link it with ld.lld -shared");
     }
     if (elf.type != kTypeShared) {
-        throw LoadError("code object: ELF type " + std::to_string(elf.type) +
-                        " is no shared object (3): link it with ld.lld -shared");
+        throw LoadError(
+            "code object: ELF type " + std::to_string(elf.type) +
+            " is no shared object (3): link it with ld.lld -shared");
     }
     if (elf.abi_version < 2 || elf.abi_version > 4) {
-        throw LoadError("code object: its ABI version " + std::to_string(elf.abi_version) +
-                        " is none of code objects 4 to 6: rebuild with -mcode-object-version=5");
+        throw LoadError(
+            "code object: its ABI version " + std::to_string(elf.abi_version) +
+            " is none of code objects 4 to 6: rebuild with -mcode-object-version=5");
     }
 }
 
@@ -73,8 +77,9 @@ std::string target_of(const Elf& elf) {
     const std::string target =
         processor_name(elf.flags) + feature("sramecc", elf.flags >> 10) + feature("xnack", elf.flags >> 8);
     if (!runs_on(target, kDevice)) {
-        throw LoadError("code object: it was compiled for " + target + " and cannot run on the emulated " +
-                        std::string(kDevice) + ": rebuild with --offload-arch=gfx942 (-mcpu=gfx942)");
+        throw LoadError(
+            "code object: it was compiled for " + target + " and cannot run on the emulated " + std::string(kDevice) +
+            ": rebuild with --offload-arch=gfx942 (-mcpu=gfx942)");
     }
     return target;
 }
@@ -85,9 +90,11 @@ std::vector<uint8_t> place(const Elf& elf) {
         if (segment.type != kSegmentLoad) continue;
         if (segment.file_size > segment.memory_size || segment.address > kMostImage ||
             segment.memory_size > kMostImage - segment.address) {
-            throw LoadError("code object: a segment of " + std::to_string(segment.memory_size) + " bytes at " +
-                            hex(segment.address) + " is damaged, or passes the 1 GiB that a code object may take here: "
-                            "allocate large device arrays with hipMalloc");
+            throw LoadError(
+                "code object: a segment of " + std::to_string(segment.memory_size) + " bytes at " +
+                hex(segment.address) +
+                " is damaged, or passes the 1 GiB that a code object may take here: "
+                "allocate large device arrays with hipMalloc");
         }
         elf.file.require(segment.offset, segment.file_size);
         end = std::max(end, segment.address + segment.memory_size);
@@ -120,8 +127,9 @@ Bytes metadata(const Elf& elf) {
             if (type == kMetadataNote && owner_size >= 6 && std::memcmp(owner.data(), "AMDGPU", 6) == 0) return content;
         }
     }
-    throw LoadError("code object: it has no AMDGPU metadata note: build it again with a compiler for "
-                    "amdgcn-amd-amdhsa, and do not strip it");
+    throw LoadError(
+        "code object: it has no AMDGPU metadata note: build it again with a compiler for "
+        "amdgcn-amd-amdhsa, and do not strip it");
 }
 
 void read_descriptor(KernelInfo& kernel, const CodeObject& code) {
@@ -131,7 +139,7 @@ void read_descriptor(KernelInfo& kernel, const CodeObject& code) {
     kernel.scratch_bytes = from.at<uint32_t>(4);
     // Hand-written code may leave it out here, or tell less than the metadata, by which the host lays arguments out.
     kernel.kernarg_bytes = std::max(kernel.kernarg_bytes, from.at<uint32_t>(8));
-    kernel.entry = kernel.descriptor + from.at<uint64_t>(16);   // a signed distance; unsigned arithmetic does the same
+    kernel.entry = kernel.descriptor + from.at<uint64_t>(16);  // a signed distance; unsigned arithmetic does the same
     kernel.rsrc3 = from.at<uint32_t>(44);
     kernel.rsrc1 = from.at<uint32_t>(48);
     kernel.rsrc2 = from.at<uint32_t>(52);
@@ -139,24 +147,27 @@ void read_descriptor(KernelInfo& kernel, const CodeObject& code) {
     kernel.kernarg_preload = from.at<uint16_t>(58);
     kernel.accum_offset = ((kernel.rsrc3 & 0x3f) + 1) * 4;
     if (kernel.entry < code.text_begin || kernel.entry >= code.text_end) {
-        throw LoadError("kernel " + shown(kernel.name) + ": it begins at " + hex(kernel.entry) +
-                        ", outside the machine code (" + hex(code.text_begin) + " to " + hex(code.text_end) +
-                        "): the file is damaged; build it again");
+        throw LoadError(
+            "kernel " + shown(kernel.name) + ": it begins at " + hex(kernel.entry) + ", outside the machine code (" +
+            hex(code.text_begin) + " to " + hex(code.text_end) + "): the file is damaged; build it again");
     }
     if (kernel.entry % kCodeAlignment != 0 || kernel.descriptor % kDescriptorSize != 0) {
-        throw LoadError("kernel " + shown(kernel.name) + ": its code at " + hex(kernel.entry) +
-                        " must be aligned to 256 bytes and its descriptor at " + hex(kernel.descriptor) +
-                        " to 64: add .p2align 8 before the one and .p2align 6 before the other");
+        throw LoadError(
+            "kernel " + shown(kernel.name) + ": its code at " + hex(kernel.entry) +
+            " must be aligned to 256 bytes and its descriptor at " + hex(kernel.descriptor) +
+            " to 64: add .p2align 8 before the one and .p2align 6 before the other");
     }
 }
 
 Argument read_argument(const msgpack::Value& from, const KernelInfo& kernel) {
-    Argument argument{std::string(from.text_at(".name")), std::string(from.text_at(".value_kind")),
-                      from.number_at(".offset", 0), from.number_at(".size", 0)};
+    Argument argument{
+        std::string(from.text_at(".name")), std::string(from.text_at(".value_kind")), from.number_at(".offset", 0),
+        from.number_at(".size", 0)};
     if (uint64_t{argument.offset} + argument.size > kernel.kernarg_bytes) {
-        throw LoadError("kernel " + shown(kernel.name) + ": its argument at " + std::to_string(argument.offset) +
-                        " of " + std::to_string(argument.size) + " bytes passes the end of its " +
-                        std::to_string(kernel.kernarg_bytes) + " bytes of arguments: build it again");
+        throw LoadError(
+            "kernel " + shown(kernel.name) + ": its argument at " + std::to_string(argument.offset) + " of " +
+            std::to_string(argument.size) + " bytes passes the end of its " + std::to_string(kernel.kernarg_bytes) +
+            " bytes of arguments: build it again");
     }
     return argument;
 }
@@ -168,11 +179,13 @@ KernelInfo read_kernel(const msgpack::Value& from, const CodeObject& code) {
     if (kernel.name.empty() || kernel.symbol.empty()) {
         throw LoadError("metadata of the code object: a kernel has no name or no symbol: build it again");
     }
-    const auto symbol = std::find_if(code.symbols.begin(), code.symbols.end(),
-                                     [&](const Symbol& candidate) { return candidate.name == kernel.symbol; });
+    const auto symbol = std::find_if(code.symbols.begin(), code.symbols.end(), [&](const Symbol& candidate) {
+        return candidate.name == kernel.symbol;
+    });
     if (symbol == code.symbols.end()) {
-        throw LoadError("kernel " + shown(kernel.name) + ": its descriptor " + shown(kernel.symbol) +
-                        " is not among the symbols: do not strip the code object");
+        throw LoadError(
+            "kernel " + shown(kernel.name) + ": its descriptor " + shown(kernel.symbol) +
+            " is not among the symbols: do not strip the code object");
     }
     kernel.descriptor = symbol->address;
     kernel.kernarg_bytes = from.number_at(".kernarg_segment_size", 0);
@@ -189,8 +202,9 @@ KernelInfo read_kernel(const msgpack::Value& from, const CodeObject& code) {
     // .vgpr_count is the total of the unified file, with the ordinary ones rounded up to where the others begin.
     kernel.vgprs = kernel.agprs == 0 ? from.number_at(".vgpr_count", 0) : kernel.accum_offset;
     if (kernel.wave_size != kWaveSize) {
-        throw LoadError("kernel " + shown(kernel.name) + ": compiled for waves of " + std::to_string(kernel.wave_size) +
-                        " lanes; gfx942 has 64");
+        throw LoadError(
+            "kernel " + shown(kernel.name) + ": compiled for waves of " + std::to_string(kernel.wave_size) +
+            " lanes; gfx942 has 64");
     }
     for (const msgpack::Value& argument : from.array_at(".args")) {
         kernel.arguments.push_back(read_argument(argument, kernel));
@@ -212,8 +226,9 @@ std::vector<Symbol> read_symbols(const Elf& elf, uint64_t image_size) {
                 }
                 if (!seen.insert({symbol.name, symbol.value}).second) continue;
                 if (symbol.value > image_size || symbol.size > image_size - symbol.value) {
-                    throw LoadError("code object: its symbol " + shown(symbol.name) + " at " + hex(symbol.value) +
-                                    " is outside what is loaded: the file is damaged; build it again");
+                    throw LoadError(
+                        "code object: its symbol " + shown(symbol.name) + " at " + hex(symbol.value) +
+                        " is outside what is loaded: the file is damaged; build it again");
                 }
                 const bool function = symbol.type == kSymbolFunction || symbol.type == kSymbolKernel;
                 symbols.push_back({std::string(symbol.name), symbol.value, symbol.size, function});
@@ -231,8 +246,10 @@ void read_lines(const Elf& elf, CodeObject& code) {
     const Bytes lines = contents(".debug_line");
     if (lines.size() == 0) return;
     code.lines = {lines, contents(".debug_line_str"), contents(".debug_str"), code.text_begin, code.text_end};
-    code.inlined = {{contents(".debug_info"), contents(".debug_abbrev"), contents(".debug_addr"), contents(".debug_ranges"),
-                     contents(".debug_rnglists")}, code.lines};
+    code.inlined = {
+        {contents(".debug_info"), contents(".debug_abbrev"), contents(".debug_addr"), contents(".debug_ranges"),
+         contents(".debug_rnglists")},
+        code.lines};
 }
 
 }  // namespace

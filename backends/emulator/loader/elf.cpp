@@ -15,13 +15,9 @@ struct Table {
     uint16_t entry, count;
 };
 
-Table segment_table(const Bytes& file) {
-    return {file.at<uint64_t>(32), file.at<uint16_t>(54), file.at<uint16_t>(56)};
-}
+Table segment_table(const Bytes& file) { return {file.at<uint64_t>(32), file.at<uint16_t>(54), file.at<uint16_t>(56)}; }
 
-Table section_table(const Bytes& file) {
-    return {file.at<uint64_t>(40), file.at<uint16_t>(58), file.at<uint16_t>(60)};
-}
+Table section_table(const Bytes& file) { return {file.at<uint64_t>(40), file.at<uint16_t>(58), file.at<uint16_t>(60)}; }
 
 Bytes entry_of(const Bytes& file, const Table& table, uint64_t index, const char* what) {
     // entry and count have 16 bits, so only the sum with the offset could wrap, and `part` looks at both by itself.
@@ -31,8 +27,9 @@ Bytes entry_of(const Bytes& file, const Table& table, uint64_t index, const char
 
 void check_identity(const Bytes& file) {
     if (!is_elf(file.data(), file.size())) {
-        throw LoadError("code object: it does not begin like an ELF file: give the device code that a compiler for "
-                        "gfx942 made (.hsaco, .co), not a source, a host object or a text");
+        throw LoadError(
+            "code object: it does not begin like an ELF file: give the device code that a compiler for "
+            "gfx942 made (.hsaco, .co), not a source, a host object or a text");
     }
     file.require(0, kHeaderSize);
     if (file.at<uint8_t>(4) != 2 || file.at<uint8_t>(5) != 1) {
@@ -46,8 +43,14 @@ Segment read_segment(const Bytes& from) {
 }
 
 Section read_section(const Bytes& from) {
-    return {{}, from.at<uint32_t>(4), from.at<uint32_t>(40), from.at<uint64_t>(8), from.at<uint64_t>(16),
-            from.at<uint64_t>(24), from.at<uint64_t>(32)};
+    return {
+        {},
+        from.at<uint32_t>(4),
+        from.at<uint32_t>(40),
+        from.at<uint64_t>(8),
+        from.at<uint64_t>(16),
+        from.at<uint64_t>(24),
+        from.at<uint64_t>(32)};
 }
 
 }  // namespace
@@ -64,8 +67,9 @@ Elf::Elf(Bytes from) : file(from) {
     const Table programs = segment_table(file), headers = section_table(file);
     if ((programs.count != 0 && programs.entry < kSegmentSize) ||
         (headers.count != 0 && headers.entry < kSectionSize)) {
-        throw LoadError("code object: entries of its header tables are too short for a 64 bit ELF file: the file is "
-                        "damaged; build it again");
+        throw LoadError(
+            "code object: entries of its header tables are too short for a 64 bit ELF file: the file is "
+            "damaged; build it again");
     }
     for (uint64_t index = 0; index < programs.count; ++index) {
         segments.push_back(read_segment(entry_of(file, programs, index, "program headers of the code object")));
@@ -79,8 +83,9 @@ Elf::Elf(Bytes from) : file(from) {
     }
     const uint16_t strings = file.at<uint16_t>(62);
     if (strings >= sections.size()) {
-        throw LoadError("code object: the table of its section names is section " + std::to_string(strings) + " of " +
-                        std::to_string(sections.size()) + ": the file is damaged; build it again");
+        throw LoadError(
+            "code object: the table of its section names is section " + std::to_string(strings) + " of " +
+            std::to_string(sections.size()) + ": the file is damaged; build it again");
     }
     const Bytes table = contents(sections[strings]);
     for (size_t index = 1; index < sections.size(); ++index) sections[index].name = table.text(names[index]);
@@ -98,17 +103,19 @@ const Section* Elf::find(std::string_view name) const {
 
 std::vector<ElfSymbol> Elf::symbols(const Section& table) const {
     if (table.link >= sections.size()) {
-        throw LoadError("code object: the names of its symbols are in section " + std::to_string(table.link) +
-                        ", which is not there: the file is damaged; build it again");
+        throw LoadError(
+            "code object: the names of its symbols are in section " + std::to_string(table.link) +
+            ", which is not there: the file is damaged; build it again");
     }
     const Bytes entries = contents(table), names = contents(sections[table.link]);
     std::vector<ElfSymbol> found;
     for (uint64_t at = 0; entries.holds(at, kSymbolSize); at += kSymbolSize) {
         const uint32_t name = entries.at<uint32_t>(at);
         const uint8_t info = entries.at<uint8_t>(at + 4);
-        found.push_back({name == 0 ? std::string_view() : names.text(name), static_cast<uint8_t>(info & 15),
-                         static_cast<uint8_t>(info >> 4), entries.at<uint16_t>(at + 6), entries.at<uint64_t>(at + 8),
-                         entries.at<uint64_t>(at + 16)});
+        found.push_back(
+            {name == 0 ? std::string_view() : names.text(name), static_cast<uint8_t>(info & 15),
+             static_cast<uint8_t>(info >> 4), entries.at<uint16_t>(at + 6), entries.at<uint64_t>(at + 8),
+             entries.at<uint64_t>(at + 16)});
     }
     return found;
 }

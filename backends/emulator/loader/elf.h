@@ -12,10 +12,10 @@ namespace emu::loader {
 
 constexpr uint16_t kTypeRelocatable = 1, kTypeShared = 3;
 constexpr uint32_t kSegmentLoad = 1, kSegmentNote = 4;
-constexpr uint32_t kSegmentExecutable = 1;             // bit of Segment::flags
+constexpr uint32_t kSegmentExecutable = 1;  // bit of Segment::flags
 constexpr uint32_t kSectionSymbols = 2, kSectionRela = 4, kSectionNoBits = 8, kSectionRel = 9;
 constexpr uint32_t kSectionDynamicSymbols = 11;
-constexpr uint64_t kSectionAllocated = 2, kSectionCompressed = 0x800;   // bits of Section::flags
+constexpr uint64_t kSectionAllocated = 2, kSectionCompressed = 0x800;  // bits of Section::flags
 constexpr uint16_t kUndefined = 0, kReservedSections = 0xff00, kAbsolute = 0xfff1;
 constexpr uint8_t kSymbolFunction = 2, kSymbolSection = 3, kSymbolFile = 4, kSymbolKernel = 10;
 constexpr uint8_t kBindingWeak = 2;

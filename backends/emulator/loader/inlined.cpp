@@ -12,19 +12,72 @@ namespace {
 
 enum Tag : uint64_t { kCompileUnit = 0x11, kInlinedSubroutine = 0x1d };
 enum Attribute : uint64_t {
-    kStatements = 0x10, kLowPc = 0x11, kHighPc = 0x12, kRanges = 0x55, kCallColumn = 0x57, kCallFile = 0x58, kCallLine = 0x59,
-    kAddressBase = 0x73, kRangeListsBase = 0x74,
+    kStatements = 0x10,
+    kLowPc = 0x11,
+    kHighPc = 0x12,
+    kRanges = 0x55,
+    kCallColumn = 0x57,
+    kCallFile = 0x58,
+    kCallLine = 0x59,
+    kAddressBase = 0x73,
+    kRangeListsBase = 0x74,
 };
 enum Form : uint64_t {
-    kAddress = 0x01, kBlock2 = 0x03, kBlock4, kData2, kData4, kData8, kString, kBlock, kBlock1, kData1, kFlag, kSdata, kStrp,
-    kUdata, kRefAddress, kRef1, kRef2, kRef4, kRef8, kRefUdata, kIndirect, kSectionOffset, kExpression, kPresent, kStrx, kAddrx,
-    kRefSup4, kStrpSup, kData16, kLineStrp, kRefSig8, kImplicitConstant, kLoclistx, kRnglistx, kRefSup8, kStrx1, kStrx2, kStrx3,
-    kStrx4, kAddrx1, kAddrx2, kAddrx3, kAddrx4,
+    kAddress = 0x01,
+    kBlock2 = 0x03,
+    kBlock4,
+    kData2,
+    kData4,
+    kData8,
+    kString,
+    kBlock,
+    kBlock1,
+    kData1,
+    kFlag,
+    kSdata,
+    kStrp,
+    kUdata,
+    kRefAddress,
+    kRef1,
+    kRef2,
+    kRef4,
+    kRef8,
+    kRefUdata,
+    kIndirect,
+    kSectionOffset,
+    kExpression,
+    kPresent,
+    kStrx,
+    kAddrx,
+    kRefSup4,
+    kStrpSup,
+    kData16,
+    kLineStrp,
+    kRefSig8,
+    kImplicitConstant,
+    kLoclistx,
+    kRnglistx,
+    kRefSup8,
+    kStrx1,
+    kStrx2,
+    kStrx3,
+    kStrx4,
+    kAddrx1,
+    kAddrx2,
+    kAddrx3,
+    kAddrx4,
 };
 static_assert(kAddrx4 == 0x2c);
 
 enum RangeEntry : uint8_t {
-    kEndOfList, kBaseAddressx, kStartxEndx, kStartxLength, kOffsetPair, kBaseAddress, kStartEnd, kStartLength,
+    kEndOfList,
+    kBaseAddressx,
+    kStartxEndx,
+    kStartxLength,
+    kOffsetPair,
+    kBaseAddress,
+    kStartEnd,
+    kStartLength,
 };
 
 struct Range {
@@ -34,7 +87,7 @@ struct Range {
 struct Call {
     Range range;
     uint32_t depth;
-    uint64_t unit;                  // its line table
+    uint64_t unit;  // its line table
     uint64_t file, line, column;
 };
 
@@ -62,7 +115,7 @@ public:
         if (version_ != 4 && version_ != 5) return;
         constexpr uint8_t kCompile = 1;
         if (version_ == 5 && from_.take<uint8_t>() != kCompile) return;
-        if (version_ == 5) from_.skip(1);                   // size of addresses: 8
+        if (version_ == 5) from_.skip(1);  // size of addresses: 8
         abbreviations(from_.take<uint32_t>());
         if (version_ == 4) from_.skip(1);
         uint32_t depth = 0;
@@ -118,22 +171,30 @@ private:
         if (abbreviation.tag == kCompileUnit) base_ = begin;
         if (abbreviation.tag != kInlinedSubroutine || !line.form) return;
         const auto add = [&](Range range) {
-            if (range.begin < range.end) calls_.push_back({range, depth, statements_, file.number, line.number, column.number});
+            if (range.begin < range.end)
+                calls_.push_back({range, depth, statements_, file.number, line.number, column.number});
         };
         if (low.form && high.form) add({begin, is_address(high.form) ? address(high) : begin + high.number});
         if (ranges.form) version_ == 5 ? range_list(ranges, add) : old_ranges(ranges.number, add);
     }
 
-    static bool is_address(uint64_t form) { return form == kAddress || form == kAddrx || (form >= kAddrx1 && form <= kAddrx4); }
+    static bool is_address(uint64_t form) {
+        return form == kAddress || form == kAddrx || (form >= kAddrx1 && form <= kAddrx4);
+    }
 
-    uint64_t indexed_address(uint64_t index) const { return sections_.addresses.at<uint64_t>(address_base_ + 8 * index); }
-    uint64_t address(const Value& value) const { return value.form == kAddress ? value.number : indexed_address(value.number); }
+    uint64_t indexed_address(uint64_t index) const {
+        return sections_.addresses.at<uint64_t>(address_base_ + 8 * index);
+    }
+    uint64_t address(const Value& value) const {
+        return value.form == kAddress ? value.number : indexed_address(value.number);
+    }
 
     template <class Add>
     void range_list(const Value& value, Add add) const {
         const Bytes& all = sections_.range_lists;
         uint64_t offset = value.number;
-        if (value.form == kRnglistx) offset = range_lists_base_ + all.at<uint32_t>(range_lists_base_ + 4 * value.number);
+        if (value.form == kRnglistx)
+            offset = range_lists_base_ + all.at<uint32_t>(range_lists_base_ + 4 * value.number);
         Cursor from(all.part(offset, all.size() - offset, "range lists"));
         uint64_t base = base_;
         for (;;) {
@@ -164,10 +225,8 @@ private:
         for (;;) {
             const uint64_t first = from.take<uint64_t>(), second = from.take<uint64_t>();
             if (!first && !second) return;
-            if (first == ~uint64_t{0})
-                base = second;
-            else
-                add({base + first, base + second});
+            if (first == ~uint64_t{0}) base = second;
+            else add({base + first, base + second});
         }
     }
 
@@ -180,22 +239,46 @@ private:
     Value take(uint64_t form, int64_t constant) {
         Value value{form, 0};
         switch (form) {
-            case kData1: case kFlag: case kRef1: case kStrx1: case kAddrx1: value.number = number(1); break;
-            case kData2: case kRef2: case kStrx2: case kAddrx2: value.number = number(2); break;
-            case kStrx3: case kAddrx3: value.number = number(3); break;
-            case kData4: case kRef4: case kStrx4: case kAddrx4: case kStrp: case kLineStrp: case kSectionOffset: case kRefAddress:
-            case kRefSup4: case kStrpSup: value.number = number(4); break;
-            case kAddress: case kData8: case kRef8: case kRefSig8: case kRefSup8: value.number = number(8); break;
+            case kData1:
+            case kFlag:
+            case kRef1:
+            case kStrx1:
+            case kAddrx1: value.number = number(1); break;
+            case kData2:
+            case kRef2:
+            case kStrx2:
+            case kAddrx2: value.number = number(2); break;
+            case kStrx3:
+            case kAddrx3: value.number = number(3); break;
+            case kData4:
+            case kRef4:
+            case kStrx4:
+            case kAddrx4:
+            case kStrp:
+            case kLineStrp:
+            case kSectionOffset:
+            case kRefAddress:
+            case kRefSup4:
+            case kStrpSup: value.number = number(4); break;
+            case kAddress:
+            case kData8:
+            case kRef8:
+            case kRefSig8:
+            case kRefSup8: value.number = number(8); break;
             case kData16: from_.skip(16); break;
             case kString: from_.text(); break;
             case kBlock1: from_.skip(number(1)); break;
             case kBlock2: from_.skip(number(2)); break;
             case kBlock4: from_.skip(number(4)); break;
-            case kBlock: case kExpression: from_.skip(from_.unsigned_leb()); break;
+            case kBlock:
+            case kExpression: from_.skip(from_.unsigned_leb()); break;
             case kSdata: value.number = static_cast<uint64_t>(from_.signed_leb()); break;
-            case kUdata: case kRefUdata: case kStrx: case kAddrx: case kLoclistx: case kRnglistx:
-                value.number = from_.unsigned_leb();
-                break;
+            case kUdata:
+            case kRefUdata:
+            case kStrx:
+            case kAddrx:
+            case kLoclistx:
+            case kRnglistx: value.number = from_.unsigned_leb(); break;
             case kPresent: value.number = 1; break;
             case kImplicitConstant: value.number = static_cast<uint64_t>(constant); break;
             case kIndirect: {
@@ -213,7 +296,7 @@ private:
     std::vector<Call>& calls_;
     uint16_t version_ = 0;
     uint64_t statements_ = 0, base_ = 0;
-    uint64_t address_base_ = 8, range_lists_base_ = 12;     // behind the headers, if nothing says otherwise
+    uint64_t address_base_ = 8, range_lists_base_ = 12;  // behind the headers, if nothing says otherwise
     std::unordered_map<uint64_t, Abbreviation> abbreviations_;
 };
 
@@ -222,13 +305,15 @@ std::vector<uint8_t> copy(const Bytes& bytes) { return {bytes.data(), bytes.data
 }  // namespace
 
 struct InlineTable::State {
-    std::vector<uint8_t> info, abbreviations, addresses, ranges, range_lists;   // let go of once read
+    std::vector<uint8_t> info, abbreviations, addresses, ranges, range_lists;  // let go of once read
     LineTable lines;
     std::once_flag once;
     std::vector<Call> all;
 
     void read() {
-        const auto bytes = [](const std::vector<uint8_t>& from) { return Bytes(from.data(), from.size(), "debug information"); };
+        const auto bytes = [](const std::vector<uint8_t>& from) {
+            return Bytes(from.data(), from.size(), "debug information");
+        };
         const Sections sections{bytes(info), bytes(abbreviations), bytes(addresses), bytes(ranges), bytes(range_lists)};
         try {
             Cursor from(sections.info);
@@ -237,10 +322,10 @@ struct InlineTable::State {
                 const Cursor unit(from.take(size, "debug information"));
                 try {
                     Unit(unit, sections, all).read();
-                } catch (const LoadError&) {   // this unit alone: the next one's place is known
+                } catch (const LoadError&) {  // NOLINT(bugprone-empty-catch): this unit alone is lost
                 }
             }
-        } catch (const LoadError&) {           // what was read up to here still serves
+        } catch (const LoadError&) {  // NOLINT(bugprone-empty-catch): what was read up to here still serves
         }
         info = abbreviations = addresses = ranges = range_lists = {};
     }

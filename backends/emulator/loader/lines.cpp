@@ -14,12 +14,31 @@ namespace {
 
 // Forms that a file or directory entry of DWARF 5 may have (section 7.5.6).
 enum Form : uint64_t {
-    kBlock2 = 0x03, kBlock4 = 0x04, kData2 = 0x05, kData4 = 0x06, kData8 = 0x07, kText = 0x08, kBlock = 0x09,
-    kBlock1 = 0x0a, kData1 = 0x0b, kStrings = 0x0e, kUdata = 0x0f, kData16 = 0x1e, kLineStrings = 0x1f,
+    kBlock2 = 0x03,
+    kBlock4 = 0x04,
+    kData2 = 0x05,
+    kData4 = 0x06,
+    kData8 = 0x07,
+    kText = 0x08,
+    kBlock = 0x09,
+    kBlock1 = 0x0a,
+    kData1 = 0x0b,
+    kStrings = 0x0e,
+    kUdata = 0x0f,
+    kData16 = 0x1e,
+    kLineStrings = 0x1f,
 };
 enum Content : uint64_t { kPath = 1, kDirectory = 2 };
 enum Standard : uint8_t {
-    kExtended, kCopy, kAdvancePc, kAdvanceLine, kSetFile, kSetColumn, kNegate, kBasicBlock, kConstAddPc,
+    kExtended,
+    kCopy,
+    kAdvancePc,
+    kAdvanceLine,
+    kSetFile,
+    kSetColumn,
+    kNegate,
+    kBasicBlock,
+    kConstAddPc,
     kFixedAdvancePc,
 };
 enum Extended : uint8_t { kEndSequence = 1, kSetAddress = 2, kDefineFile = 3 };
@@ -33,7 +52,7 @@ struct Entry {
 
 struct Row {
     uint64_t address;
-    uint32_t file, line, column;   // kNoFile: no code from here on
+    uint32_t file, line, column;  // kNoFile: no code from here on
 };
 
 struct Sections {
@@ -50,21 +69,22 @@ std::string join(std::string_view folder, std::string_view name) {
 // One unit's header and line program, from behind its length.
 class Unit {
 public:
-    Unit(Cursor from, bool wide, const Sections& sections, uint64_t text_begin, uint64_t text_end,
-         std::vector<std::string>& files, std::vector<Row>& rows)
+    Unit(
+        Cursor from, bool wide, const Sections& sections, uint64_t text_begin, uint64_t text_end,
+        std::vector<std::string>& files, std::vector<Row>& rows)
         : from_(from), wide_(wide), sections_(sections), text_begin_(text_begin), text_end_(text_end), files_(files),
           rows_(rows) {}
 
     void read() {
         version_ = from_.take<uint16_t>();
         if (version_ < 2 || version_ > 5) return;
-        if (version_ == 5) from_.skip(2);                   // sizes of addresses and of segment selectors
+        if (version_ == 5) from_.skip(2);  // sizes of addresses and of segment selectors
         const uint64_t header = offset();
         const uint64_t program = from_.position() + header;
         if (header > from_.left()) return;
         step_ = from_.take<uint8_t>();
-        if (version_ >= 4) from_.skip(1);                   // operations per instruction: for VLIW machines
-        from_.skip(1);                                      // whether a row begins a statement by default
+        if (version_ >= 4) from_.skip(1);  // operations per instruction: for VLIW machines
+        from_.skip(1);                     // whether a row begins a statement by default
         line_base_ = from_.take<int8_t>();
         line_range_ = from_.take<uint8_t>();
         opcode_base_ = from_.take<uint8_t>();
@@ -97,8 +117,8 @@ private:
         names_.push_back({});
         for (std::string_view name = from_.text(); !name.empty(); name = from_.text()) {
             names_.push_back({name, from_.unsigned_leb()});
-            from_.unsigned_leb();   // time
-            from_.unsigned_leb();   // size
+            from_.unsigned_leb();  // time
+            from_.unsigned_leb();  // size
         }
     }
 
@@ -166,10 +186,11 @@ private:
             case kAdvanceLine: line_ += static_cast<uint32_t>(from_.signed_leb()); break;
             case kSetFile: file_ = from_.unsigned_leb(); break;
             case kSetColumn: column_ = static_cast<uint32_t>(from_.unsigned_leb()); break;
-            case kNegate: case kBasicBlock: break;
+            case kNegate:
+            case kBasicBlock: break;
             case kConstAddPc: address_ += uint64_t{step_} * ((255u - opcode_base_) / line_range_); break;
             case kFixedAdvancePc: address_ += from_.take<uint16_t>(); break;
-            default:                                         // the header says how much to skip of the rest
+            default:  // the header says how much to skip of the rest
                 for (unsigned operand = 0; operand < operands_[opcode]; ++operand) from_.unsigned_leb();
         }
     }
@@ -202,7 +223,7 @@ private:
         const uint64_t end = address_;
         if (!sequence_.empty() && sequence_.front().address >= text_begin_ && end <= text_end_) {
             for (const Row& row : sequence_) {
-                if (row.address < end) rows_.push_back(row);   // one at the end would cover what follows
+                if (row.address < end) rows_.push_back(row);  // one at the end would cover what follows
             }
             rows_.push_back({end, kNoFile, 0, 0});
         }
@@ -228,7 +249,7 @@ private:
     }
 
     Cursor from_;
-    bool wide_;                       // 64 bit offsets
+    bool wide_;  // 64 bit offsets
     const Sections& sections_;
     uint64_t text_begin_, text_end_;
     std::vector<std::string>& files_;
@@ -251,17 +272,18 @@ std::vector<uint8_t> copy(const Bytes& bytes) { return {bytes.data(), bytes.data
 }  // namespace
 
 struct LineTable::State {
-    std::vector<uint8_t> lines, line_strings, strings;   // let go of once read
+    std::vector<uint8_t> lines, line_strings, strings;  // let go of once read
     uint64_t text_begin, text_end;
     std::once_flag once;
     std::vector<std::string> files;
     std::vector<Row> rows;
-    std::map<uint64_t, std::vector<uint32_t>> units;    // by their place: their files' indices
+    std::map<uint64_t, std::vector<uint32_t>> units;  // by their place: their files' indices
 
     void read() {
-        const Sections sections{{lines.data(), lines.size(), "debug lines"},
-                                {line_strings.data(), line_strings.size(), "names of debug lines"},
-                                {strings.data(), strings.size(), "names of debug information"}};
+        const Sections sections{
+            {lines.data(), lines.size(), "debug lines"},
+            {line_strings.data(), line_strings.size(), "names of debug lines"},
+            {strings.data(), strings.size(), "names of debug information"}};
         try {
             Cursor from(sections.lines);
             while (!from.done()) {
@@ -274,10 +296,10 @@ struct LineTable::State {
                     Unit reader(unit, wide, sections, text_begin, text_end, files, rows);
                     reader.read();
                     units[place] = reader.numbers();
-                } catch (const LoadError&) {   // this unit alone: the next one's place is known
+                } catch (const LoadError&) {  // NOLINT(bugprone-empty-catch): this unit alone is lost
                 }
             }
-        } catch (const LoadError&) {           // what was read up to here still serves
+        } catch (const LoadError&) {  // NOLINT(bugprone-empty-catch): what was read up to here still serves
         }
         // Where one sequence ends and another begins, the beginning must come last: it is the one that is found.
         std::stable_sort(rows.begin(), rows.end(), [](const Row& a, const Row& b) {
@@ -300,7 +322,8 @@ std::optional<std::string> LineTable::file(uint64_t offset, uint64_t number) con
     if (state_ == nullptr) return std::nullopt;
     std::call_once(state_->once, [this] { state_->read(); });
     const auto unit = state_->units.find(offset);
-    if (unit == state_->units.end() || number >= unit->second.size() || unit->second[number] == kNoFile) return std::nullopt;
+    if (unit == state_->units.end() || number >= unit->second.size() || unit->second[number] == kNoFile)
+        return std::nullopt;
     return state_->files[unit->second[number]];
 }
 
@@ -308,8 +331,8 @@ std::optional<Line> LineTable::find(uint64_t address) const {
     if (state_ == nullptr) return std::nullopt;
     std::call_once(state_->once, [this] { state_->read(); });
     const auto& rows = state_->rows;
-    auto after = std::upper_bound(rows.begin(), rows.end(), address,
-                                  [](uint64_t wanted, const Row& row) { return wanted < row.address; });
+    auto after = std::upper_bound(
+        rows.begin(), rows.end(), address, [](uint64_t wanted, const Row& row) { return wanted < row.address; });
     if (after == rows.begin()) return std::nullopt;
     const Row& row = *--after;
     if (row.file == kNoFile || row.line == 0) return std::nullopt;

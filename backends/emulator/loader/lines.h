@@ -12,8 +12,8 @@
 namespace emu::loader {
 
 struct Line {
-    std::string file;      // as the compiler was given it, behind its directory unless absolute
-    uint32_t line, column; // from 1; column 0 is unknown
+    std::string file;       // as the compiler was given it, behind its directory unless absolute
+    uint32_t line, column;  // from 1; column 0 is unknown
 };
 
 // Cheap to copy, safe to ask from several threads. Damaged tables give no line, never an error: they serve messages.

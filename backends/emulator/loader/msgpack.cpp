@@ -8,7 +8,7 @@
 namespace emu::loader::msgpack {
 namespace {
 
-constexpr int kDeepest = 32;   // metadata need five levels; this keeps hostile nesting off the call stack
+constexpr int kDeepest = 32;  // metadata need five levels; this keeps hostile nesting off the call stack
 
 [[noreturn]] void damaged(const std::string& what) {
     throw LoadError("metadata of the code object: " + what + "; build it again with a compiler for amdhsa");
@@ -38,7 +38,8 @@ public:
         if (tag >= 0xe0) return integer(static_cast<int8_t>(tag));
         switch (tag) {
             case 0xc0: return {};
-            case 0xc2: case 0xc3: return boolean(tag == 0xc3);
+            case 0xc2:
+            case 0xc3: return boolean(tag == 0xc3);
             case 0xc4: return bytes(Value::Kind::kBinary, from_.take<uint8_t>());
             case 0xc5: return bytes(Value::Kind::kBinary, big_endian<uint16_t>(from_));
             case 0xc6: return bytes(Value::Kind::kBinary, big_endian<uint32_t>(from_));

@@ -15,11 +15,11 @@ struct Value {
     enum class Kind : uint8_t { kNil, kBoolean, kInteger, kFloat, kText, kBinary, kArray, kMap };
 
     Kind kind = Kind::kNil;
-    int64_t integer = 0;                   // also a boolean; unsigned numbers above its range wrap
+    int64_t integer = 0;  // also a boolean; unsigned numbers above its range wrap
     double number = 0;
-    std::string_view text;                 // of text and binary
-    std::vector<Value> items;              // of an array or a map
-    std::vector<std::string_view> keys;    // of a map, beside `items`
+    std::string_view text;               // of text and binary
+    std::vector<Value> items;            // of an array or a map
+    std::vector<std::string_view> keys;  // of a map, beside `items`
 
     // The value under a key of a map, or null.
     const Value* find(std::string_view key) const;
@@ -28,7 +28,7 @@ struct Value {
     uint32_t number_at(std::string_view key, uint32_t otherwise) const;
     std::string_view text_at(std::string_view key, std::string_view otherwise = {}) const;
     bool flag_at(std::string_view key) const;
-    const std::vector<Value>& array_at(std::string_view key) const;   // empty if absent
+    const std::vector<Value>& array_at(std::string_view key) const;  // empty if absent
 };
 
 // The one value that `bytes` hold (zero bytes may follow: notes are padded).

@@ -41,7 +41,7 @@ std::vector<float> rotations(int length) {
     std::vector<float> table((length + 1L) * ROPE);
     for (long t = 0; t <= length; ++t)
         for (int i = 0; i < ROPE / 2; ++i) {
-            const float frequency = through_bf16(std::pow(9984.0, -i / 32.0));      // 10000 in bf16
+            const float frequency = through_bf16(std::pow(9984.0, -i / 32.0));  // 10000 in bf16
             const float angle = through_bf16(through_bf16(static_cast<double>(t)) * frequency);
             table[t * ROPE + i] = through_bf16(std::cos(static_cast<double>(angle)));
             table[t * ROPE + ROPE / 2 + i] = through_bf16(std::sin(static_cast<double>(angle)));
@@ -62,7 +62,8 @@ void rotate(float* x, const float* turn) {
 void unpack(const uint16_t* cache, int first, int live, const float* turns, float* keys, float* values) {
     float token[WIDTH] = {};
     for (int t = 0; t < KEY_TILE; ++t) {
-        for (int c = 0; c < WIDTH; ++c) token[c] = t < live ? bf16_to_float(cache[(first + t) * long{WIDTH} + c]) : 0.0f;
+        for (int c = 0; c < WIDTH; ++c)
+            token[c] = t < live ? bf16_to_float(cache[(first + t) * long{WIDTH} + c]) : 0.0f;
         if (t < live) rotate(token + LATENT, turns + (first + t) * long{ROPE});
         for (int c = 0; c < WIDTH; ++c) keys[c * KEY_TILE + t] = token[c];
         for (int c = 0; c < LATENT; ++c) values[t * LATENT + c] = token[c];
@@ -118,8 +119,9 @@ extern "C" int amd_mla_decode(
             const int live = length + 1 - first < KEY_TILE ? length + 1 - first : KEY_TILE;
             unpack(cache, first, live, turns.data(), keys.data(), values.data());
             for (int h = 0; h < HEADS; ++h) {
-                attend(&queries[h * WIDTH], WIDTH, keys.data(), values.data(), LATENT, live, scale, states[h],
-                       &acc[h * LATENT]);
+                attend(
+                    &queries[h * WIDTH], WIDTH, keys.data(), values.data(), LATENT, live, scale, states[h],
+                    &acc[h * LATENT]);
             }
         }
         for (int h = 0; h < HEADS; ++h) {

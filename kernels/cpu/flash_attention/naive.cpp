@@ -19,7 +19,8 @@ extern "C" int flash_attention(
     const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k,
     int heads_q, int heads_k, int head_dim, int half, int causal, float softmax_scale, void* /*workspace*/,
     size_t /*workspace_bytes*/, void* /*queue*/) {
-    if (batch <= 0 || seqlen_q <= 0 || seqlen_k <= 0 || heads_k <= 0 || heads_q % heads_k != 0) return kUnsupportedShape;
+    if (batch <= 0 || seqlen_q <= 0 || seqlen_k <= 0 || heads_k <= 0 || heads_q % heads_k != 0)
+        return kUnsupportedShape;
     if (head_dim <= 0 || head_dim > 256) return kUnsupportedShape;
 
     const auto load = [half](const void* from, long at) {
@@ -49,8 +50,9 @@ extern "C" int flash_attention(
                     if (causal && i + 1 + seqlen_k - seqlen_q < visible) visible = i + 1 + seqlen_k - seqlen_q;
                     for (int t = 0; t * KEY_TILE < visible; ++t) {
                         const int here = visible - t * KEY_TILE < KEY_TILE ? visible - t * KEY_TILE : KEY_TILE;
-                        attend(row_q.data(), head_dim, &keys[t * key_step], &values[t * value_step], dv, here,
-                               scale, row, acc.data());
+                        attend(
+                            row_q.data(), head_dim, &keys[t * key_step], &values[t * value_step], dv, here, scale, row,
+                            acc.data());
                     }
                     lse[(static_cast<long>(b) * heads_q + h) * seqlen_q + i] = row.lse(scale);
                     for (int c = 0; c < head_dim; ++c) {

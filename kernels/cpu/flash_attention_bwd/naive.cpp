@@ -32,7 +32,8 @@ extern "C" int flash_attention_bwd(
     const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
     void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
     float softmax_scale, void* /*workspace*/, size_t /*workspace_bytes*/, void* /*queue*/) {
-    if (batch <= 0 || seqlen_q <= 0 || seqlen_k <= 0 || heads_k <= 0 || heads_q % heads_k != 0) return kUnsupportedShape;
+    if (batch <= 0 || seqlen_q <= 0 || seqlen_k <= 0 || heads_k <= 0 || heads_q % heads_k != 0)
+        return kUnsupportedShape;
     if (head_dim <= 0 || head_dim > 256) return kUnsupportedShape;
 
     const auto load = [half](const void* from, long at) {

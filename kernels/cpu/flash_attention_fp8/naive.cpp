@@ -17,7 +17,7 @@
 
 namespace {
 
-constexpr int SCALE_BLOCK = 128;   // tokens that share a scale, where blocks do
+constexpr int SCALE_BLOCK = 128;  // tokens that share a scale, where blocks do
 
 /// An operand [batch, tokens, heads, dim] and its scales, shared as kernel.h's `scales` says.
 struct ScaledTokens {
@@ -79,8 +79,9 @@ extern "C" int flash_attention_fp8(
                     if (causal && i + 1 + seqlen_k - seqlen_q < visible) visible = i + 1 + seqlen_k - seqlen_q;
                     for (int t = 0; t * KEY_TILE < visible; ++t) {
                         const int here = visible - t * KEY_TILE < KEY_TILE ? visible - t * KEY_TILE : KEY_TILE;
-                        attend(row_q.data(), head_dim, &keys[t * key_step], &values[t * value_step], dv, here,
-                               scale, row, acc.data());
+                        attend(
+                            row_q.data(), head_dim, &keys[t * key_step], &values[t * value_step], dv, here, scale, row,
+                            acc.data());
                     }
                     lse[(static_cast<long>(b) * heads_q + h) * seqlen_q + i] = row.lse(scale);
                     for (int c = 0; c < head_dim; ++c)

@@ -52,8 +52,9 @@ extern "C" int flash_attention_varlen(
                     const int visible = causal && i + 1 - queries < 0 ? i + 1 + keys - queries : keys;
                     for (int t = 0; t * KEY_TILE < visible; ++t) {
                         const int here = visible - t * KEY_TILE < KEY_TILE ? visible - t * KEY_TILE : KEY_TILE;
-                        attend(row_q.data(), head_dim, &key_tiles[t * key_step], &value_tiles[t * value_step], dv, here,
-                               scale, row, acc.data());
+                        attend(
+                            row_q.data(), head_dim, &key_tiles[t * key_step], &value_tiles[t * value_step], dv, here,
+                            scale, row, acc.data());
                     }
                     lse[static_cast<long>(h) * total_q + row_of] = row.lse(scale);
                     for (int c = 0; c < head_dim; ++c) {

@@ -35,7 +35,8 @@ extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale,
     void* /*workspace*/, size_t /*workspace_bytes*/, void* /*queue*/) {
-    if (batch <= 0 || seqlen_q <= 0 || heads_q <= 0 || num_blocks <= 0 || max_blocks_per_seq <= 0) return kUnsupportedShape;
+    if (batch <= 0 || seqlen_q <= 0 || heads_q <= 0 || num_blocks <= 0 || max_blocks_per_seq <= 0)
+        return kUnsupportedShape;
 
     const float scale = softmax_scale * kLog2E;
     const int rows = seqlen_q * heads_q;
@@ -55,10 +56,11 @@ extern "C" int mla_decode(
             const int live = length - first < PAGE ? length - first : PAGE;
             unpack_page(static_cast<const uint16_t*>(kv_cache) + page * PAGE * WIDTH, live, keys.data(), values.data());
             for (int row = 0; row < rows; ++row) {
-                const int hidden = causal ? seqlen_q - 1 - row / heads_q : 0;     // tokens this query must not see
+                const int hidden = causal ? seqlen_q - 1 - row / heads_q : 0;  // tokens this query must not see
                 const int visible = live < length - hidden - first ? live : length - hidden - first;
-                attend(&queries[static_cast<size_t>(row) * WIDTH], WIDTH, keys.data(), values.data(), LATENT, visible,
-                       scale, states[row], &acc[static_cast<size_t>(row) * LATENT]);
+                attend(
+                    &queries[static_cast<size_t>(row) * WIDTH], WIDTH, keys.data(), values.data(), LATENT, visible,
+                    scale, states[row], &acc[static_cast<size_t>(row) * LATENT]);
             }
         }
         for (int row = 0; row < rows; ++row) {

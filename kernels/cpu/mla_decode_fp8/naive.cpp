@@ -18,7 +18,7 @@
 namespace {
 
 constexpr int PAGE = 64, WIDTH = 576, LATENT = 512;
-constexpr int SCALE_BLOCK = 128;                                        // latent columns that share a scale
+constexpr int SCALE_BLOCK = 128;  // latent columns that share a scale
 constexpr int SCALE_BYTES = LATENT / SCALE_BLOCK * 4;
 constexpr int TOKEN_BYTES = LATENT + SCALE_BYTES + (WIDTH - LATENT) * 2;
 static_assert(PAGE == KEY_TILE, "a page is a tile of keys");
@@ -73,10 +73,11 @@ extern "C" int mla_decode_fp8(
             const uint8_t* tokens = static_cast<const uint8_t*>(kv_cache) + page * PAGE * TOKEN_BYTES;
             unpack_page(tokens, live, code_value, keys.data(), values.data());
             for (int row = 0; row < rows; ++row) {
-                const int hidden = causal ? seqlen_q - 1 - row / heads_q : 0;     // tokens this query must not see
+                const int hidden = causal ? seqlen_q - 1 - row / heads_q : 0;  // tokens this query must not see
                 const int visible = live < length - hidden - first ? live : length - hidden - first;
-                attend(&queries[static_cast<size_t>(row) * WIDTH], WIDTH, keys.data(), values.data(), LATENT, visible,
-                       scale, states[row], &acc[static_cast<size_t>(row) * LATENT]);
+                attend(
+                    &queries[static_cast<size_t>(row) * WIDTH], WIDTH, keys.data(), values.data(), LATENT, visible,
+                    scale, states[row], &acc[static_cast<size_t>(row) * LATENT]);
             }
         }
         for (int row = 0; row < rows; ++row) {

@@ -3,9 +3,10 @@
 //
 //!KERNEL summary FlashAttention-2 on mma.sync.m16n8k16, cp.async double buffering, online softmax in registers
 //!KERNEL arch sm_89 sm_90a
-//!KERNEL tune D64_WARPS=4,8
-//!KERNEL tune D128_KEYS=64,48
-//!KERNEL tune D256_KEYS=80,64
+//
+//   producer loop  attention/mma_sync_forward.h (flash_forward)
+//   main loop      attention/mma_sync_forward.h (flash_forward)
+//   epilogue       attention/mma_sync_forward.h (store_output)
 //
 // Algorithm. One block owns a tile of query rows of one head and walks over the keys in tiles. Each warp keeps 16 or 32
 // rows: S = Q K^T accumulates in registers; the online softmax runs on these registers in the exp2 domain (row maxima need
@@ -16,7 +17,7 @@
 // Memory. K and V tiles are double-buffered: the copy of tile n+1 (cp.async, 16 bytes, zero-fill behind the end, so that a
 // masked probability of 0 never meets a NaN) runs under the products of tile n; one barrier per tile. Hopper's tile for
 // head_dim 256 has one stage: V is copied under Q K^T, the next K under P V, two barriers per tile, and two blocks of four warps
-// that are not in step with each other. Rows are swizzled by 16-byte chunks (tile/wide_rows.h), so that ldmatrix, also the
+// that are not in step with each other. Rows are swizzled by 16-byte chunks (common/wide_rows.h), so that ldmatrix, also the
 // transposing one for V, is free of bank conflicts.
 //
 //   tile      head_dim   queries x keys   warps x rows   Q from      blocks/SM   shared memory
@@ -47,7 +48,9 @@
 // Limits: mma.sync reaches about 60 % of Hopper's wgmma rate, and nothing overlaps softmax with products inside a warp.
 #include "kernel.h"
 
-#include "tile/flash_launch.h"
+#include "attention/mma_sync_launch.h"
+
+using namespace attention;
 
 namespace {
 
@@ -89,12 +92,11 @@ int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t wo
 }  // namespace
 
 extern "C" int flash_attention(
-    const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k, int heads_q,
-    int heads_k, int head_dim, int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes,
-    void* queue) {
+    const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k,
+    int heads_q, int heads_k, int head_dim, int half, int causal, float softmax_scale, void* workspace,
+    size_t workspace_bytes, void* queue) {
     ForwardArguments a;
-    if (!describe_forward(
-            &a, q, k, v, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale)) {
+    if (!describe_forward(&a, q, k, v, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale)) {
         return kUnsupportedShape;
     }
     return half != 0 ? dispatch<Fp16>(head_dim, a, workspace, workspace_bytes, queue)

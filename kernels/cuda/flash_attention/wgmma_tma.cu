@@ -5,6 +5,10 @@
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune SEAMLESS=1,0
 //
+//   producer loop  attention/forward.h (produce_flash, produce_values)
+//   main loop      attention/forward_mainloop.h (consume_flash)
+//   epilogue       attention/forward_softmax.h (finish_rows, store_rows), attention/forward_split.h
+//
 // FlashAttention forward for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
 //
 // Algorithm. A block holds a tile of query rows of one head and walks over the keys from the last it sees to the first. One
@@ -23,7 +27,7 @@
 // time, since products take half of the registers' bandwidth: instructions count. So maxima are looked for in a row's first
 // step only. After that the row's sum shows whether scores exceed it: up to 2^SLACK (2^15 where P is fp16) nothing is done,
 // beyond the warp scales down what it has, and scores of which even fp32 lost the exponentials are computed again by mma.sync,
-// by that warp alone (tile/wgmma_flash_softmax.h).
+// by that warp alone (attention/forward_softmax.h).
 //
 //   head_dim  keys                 queries x keys   stages K, V   turns   order of tiles
 //       64    up to 4096           256 x  64           5, 5       yes     equal shares, causal by count
@@ -48,7 +52,7 @@
 // A warpgroup lets steps pass of which it sees no key, and tiles in which it has no row.
 //
 // Few queries (at most 64 of a head) and tiles that must be split to fill the device: heads that read the same keys share tiles of
-// 128 rows, and parts of keys are merged by a second kernel (tile/wgmma_flash_parts.h). Fewer rows are left to mma_sync's tiles.
+// 128 rows, and parts of keys are merged by a second kernel (attention/forward_split.h). Fewer rows are left to mma_sync's tiles.
 //
 // Registers: the compiler gets 168 (with three consumers 128, with four 96); the producer warpgroup keeps 40 (24 at head_dim 256,
 // 32 with more consumers) and a consumer takes 232 (240; 160, 112). EARLY_START launches with programmatic dependence: a block
@@ -57,20 +61,15 @@
 // Shapes: all of kernel.h with softmax_scale > 0 and 16-byte aligned tensors. Results repeat to the bit.
 #include "kernel.h"
 
-#include "tile/wgmma_flash_launch.h"
-#include "tile/wgmma_flash_parts.h"
+#include "attention/forward.h"
+#include "attention/forward_split.h"
 
-#ifndef SLACK
-#define SLACK 24
-#endif
-#ifndef SEAMLESS
-#define SEAMLESS 1
-#endif
+using namespace attention;
 
 namespace {
 
 constexpr TileOrder kShares = TileOrder::kShares, kCount = TileOrder::kCount, kOwnBlocks = TileOrder::kOwnBlocks;
-constexpr int kTurns = kFlashTurns, kAlways = SEAMLESS != 0 ? kFlashSeamless : 0;
+constexpr int kPingPong = kFlashPingPong, kAlways = SEAMLESS != 0 ? kFlashSeamless : 0;
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
 using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
@@ -82,15 +81,17 @@ int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
         if (a.seqlen_k > 4096) {
-            return launch(Tile<Element, 64, 3, 192, kTurns | kFlashTwoQueries | kFlashSharedP, 2, 2>(), order);
+            return launch(Tile<Element, 64, 3, 192, kPingPong | kFlashTwoQueries | kFlashSharedP, 2, 2>(), order);
         }
-        return launch(Tile<Element, 64, 4, 64, kTurns | kFlashTwoQueries, 5, 5>(), order);
+        return launch(Tile<Element, 64, 4, 64, kPingPong | kFlashTwoQueries, 5, 5>(), order);
     } else if constexpr (kHeadDim == 128) {
-        if (a.seqlen_k <= 1024) return launch(Tile<Element, 128, 2, 128, kTurns | kFlashTwoQueries, 3, 2>(), kShares);
+        if (a.seqlen_k <= 1024)
+            return launch(Tile<Element, 128, 2, 128, kPingPong | kFlashTwoQueries, 3, 2>(), kShares);
         return launch(Tile<Element, 128, 2, 128, kFlashTwoQueries, 3, 2>(), a.causal ? kCount : kShares);
     } else {
         constexpr int kPlaces = kFlashSpareQuery | kFlashQueriesOnce;
-        if (a.causal) return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashLastFirst | kFlashStoreSoon, 2, 2>(), kShares);
+        if (a.causal)
+            return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashLastFirst | kFlashStoreSoon, 2, 2>(), kShares);
         return launch(Tile<Element, 256, 2, 64, kPlaces | kFlashStoreLate, 2, 2>(), kShares);
     }
 }
@@ -110,10 +111,10 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     }
     constexpr bool kNarrow = kHeadDim == 256;
     using Parts = FlashShape<
-        Element, kHeadDim, 2, kNarrow ? 64 : 128, kTurns | (kNarrow ? 0 : kFlashTwoQueries), kNarrow ? 2 : 3, kNarrow ? 3 : 2,
-        SLACK, PartWork>;
+        Element, kHeadDim, 2, kNarrow ? 64 : 128, kPingPong | (kNarrow ? 0 : kFlashTwoQueries), kNarrow ? 2 : 3,
+        kNarrow ? 3 : 2, SLACK, SplitSchedule>;
     if ((a.seqlen_q <= Few::kQueries || few.splits > 2) && a.seqlen_q << heads_that_fill<128>(a) >= 128) {
-        return launch_flash_parts<Parts>(a, to);
+        return launch_flash_split<Parts>(a, to);
     }
     if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
     if (few.splits > 2) return launch<Few>(a, few, workspace, queue);
@@ -133,12 +134,11 @@ int dispatch(int head_dim, const ForwardArguments& a, void* workspace, size_t wo
 }  // namespace
 
 extern "C" int flash_attention(
-    const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k, int heads_q,
-    int heads_k, int head_dim, int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes,
-    void* queue) {
+    const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k,
+    int heads_q, int heads_k, int head_dim, int half, int causal, float softmax_scale, void* workspace,
+    size_t workspace_bytes, void* queue) {
     ForwardArguments a;
-    if (!describe_forward(
-            &a, q, k, v, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale)) {
+    if (!describe_forward(&a, q, k, v, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale)) {
         return kUnsupportedShape;
     }
     return half != 0 ? dispatch<Fp16>(head_dim, a, workspace, workspace_bytes, queue)

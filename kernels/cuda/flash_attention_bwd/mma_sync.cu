@@ -4,6 +4,10 @@
 //!KERNEL summary attention backward on mma.sync.m16n8k16, a pass by queries and one by keys: deterministic, no atomics
 //!KERNEL arch sm_89 sm_90a
 //
+//   producer loop  attention/mma_sync_backward.h (backward_queries, backward_keys)
+//   main loop      attention/mma_sync_backward.h (backward_queries, backward_keys)
+//   epilogue       attention/mma_sync_backward.h (store_rows)
+//
 // Algorithm. Two kernels. `backward_queries`: a block owns 128 query rows of one head, with Q and dO in shared memory, and
 // walks over the keys: S = Q K^T and dP = dO V^T accumulate in registers, P = exp2(S * scale - lse), dS = P (dP - delta)
 // is rounded in place, where two neighbouring accumulators already are the A fragment of dQ += dS K. It also computes
@@ -20,7 +24,7 @@
 //     128           128 x 32            8 x 16          97 KB
 //
 // Memory. Moving tiles are double-buffered: the copy of tile n+1 (cp.async, 16 bytes, zero-fill behind the end) runs under
-// the products of tile n; one barrier per tile. Rows are swizzled by 16-byte chunks (tile/wide_rows.h).
+// the products of tile n; one barrier per tile. Rows are swizzled by 16-byte chunks (common/wide_rows.h).
 //
 // Shapes: all of kernel.h with 16-byte aligned tensors.
 // Limits: on Hopper a third of wgmma_tma.cu's rate (benchmarks/flash_attention_bwd.md); not yet run on Ada.
@@ -29,11 +33,13 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "attention/backward_call.h"
+#include "attention/mma_sync_backward.h"
 #include "ceil_div.h"
 #include "launch.h"
 #include "status.h"
-#include "tile/backward_call.h"
-#include "tile/flash_backward.h"
+
+using namespace attention;
 
 namespace {
 
@@ -45,13 +51,28 @@ int launch(const BackwardCall& call, void* queue) {
     const auto bytes = [](const void* tensor) { return static_cast<const uint8_t*>(tensor); };
     float* const numbers = static_cast<float*>(call.workspace);
     const BackwardArguments a = {
-        bytes(call.q), bytes(call.k), bytes(call.v), bytes(call.o), bytes(call.dout), call.lse,
-        static_cast<uint8_t*>(call.dq), static_cast<uint8_t*>(call.dk), static_cast<uint8_t*>(call.dv), numbers,
-        numbers + rows, call.batch, call.queries, call.keys, call.heads, call.key_heads, call.causal, call.softmax_scale};
+        bytes(call.q),
+        bytes(call.k),
+        bytes(call.v),
+        bytes(call.o),
+        bytes(call.dout),
+        call.lse,
+        static_cast<uint8_t*>(call.dq),
+        static_cast<uint8_t*>(call.dk),
+        static_cast<uint8_t*>(call.dv),
+        numbers,
+        numbers + rows,
+        call.batch,
+        call.queries,
+        call.keys,
+        call.heads,
+        call.key_heads,
+        call.causal,
+        call.softmax_scale};
     const auto by_queries = backward_queries<Tile>;
     const auto by_keys = backward_keys<Tile>;
-    cudaError_t status = cudaFuncSetAttribute(
-        by_queries, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
+    cudaError_t status =
+        cudaFuncSetAttribute(by_queries, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
     if (status == cudaSuccess) {
         status = cudaFuncSetAttribute(by_keys, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
     }
@@ -81,8 +102,16 @@ extern "C" int flash_attention_bwd(
     const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
     void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
     float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
-    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, head_dim, half != 0,
-                            causal != 0, softmax_scale, workspace, workspace_bytes};
+    const BackwardCall a = {q,           k,
+                            v,           o,
+                            dout,        lse,
+                            dq,          dk,
+                            dv,          batch,
+                            seqlen_q,    seqlen_k,
+                            heads_q,     heads_k,
+                            head_dim,    half != 0,
+                            causal != 0, softmax_scale,
+                            workspace,   workspace_bytes};
     if (!a.sound()) return kUnsupportedShape;
     return a.half ? dispatch<Fp16>(a, queue) : dispatch<Bf16>(a, queue);
 }

@@ -6,6 +6,10 @@
 //!KERNEL tune TENDED_KEYS=2048,1,1000000
 //!KERNEL tune EARLY_START=1,0
 //
+//   producer loop  attention/backward.h (load_queries, load_others)
+//   main loop      attention/backward_mainloop.h (consume_keys), attention/backward.h (multiply_queries)
+//   epilogue       attention/backward_mainloop.h (store_accumulators), attention/backward_rows.h (write_queries)
+//
 // Attention backward for Hopper.
 //
 // Algorithm. Three kernels. `prepare_rows` computes delta = rowsum(dO * O), takes lse to base 2 and clears sums and counts.
@@ -43,20 +47,15 @@
 
 #include <cstddef>
 
+#include "attention/backward.h"
+#include "attention/backward_call.h"
 #include "status.h"
-#include "tile/backward_call.h"
-#include "tile/wgmma_flash_backward_launch.h"
 
-#ifndef IN_ORDER
-#define IN_ORDER 0
-#endif
-#ifndef STAGGERED
-#define STAGGERED 1
-#endif
+using namespace attention;
 
 namespace {
 
-constexpr Walk kWalk = IN_ORDER ? Walk::kUp : STAGGERED ? Walk::kAround : Walk::kDown;
+constexpr Order kOrder = IN_ORDER ? Order::kUp : STAGGERED ? Order::kAround : Order::kDown;
 
 template <class Element>
 using D64 = BackwardShape<Element, 64, 128, 2, 2>;
@@ -67,11 +66,12 @@ template <class Element>
 int dispatch(const BackwardCall& a, void* queue) {
     int device = 0, multiprocessors = 0;
     cudaError_t status = cudaGetDevice(&device);
-    if (status == cudaSuccess) status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
+    if (status == cudaSuccess)
+        status = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (status != cudaSuccess) return static_cast<int>(status);
     switch (a.head_dim) {
-        case 64: return launch_flash_backward<D64<Element>, kWalk>(a, multiprocessors, queue);
-        case 128: return launch_flash_backward<D128<Element>, kWalk>(a, multiprocessors, queue);
+        case 64: return launch_flash_backward<D64<Element>, kOrder>(a, multiprocessors, queue);
+        case 128: return launch_flash_backward<D128<Element>, kOrder>(a, multiprocessors, queue);
         default: return kUnsupportedShape;
     }
 }
@@ -82,8 +82,16 @@ extern "C" int flash_attention_bwd(
     const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
     void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
     float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
-    const BackwardCall a = {q, k, v, o, dout, lse, dq, dk, dv, batch, seqlen_q, seqlen_k, heads_q, heads_k, head_dim, half != 0,
-                            causal != 0, softmax_scale, workspace, workspace_bytes};
+    const BackwardCall a = {q,           k,
+                            v,           o,
+                            dout,        lse,
+                            dq,          dk,
+                            dv,          batch,
+                            seqlen_q,    seqlen_k,
+                            heads_q,     heads_k,
+                            head_dim,    half != 0,
+                            causal != 0, softmax_scale,
+                            workspace,   workspace_bytes};
     if (!a.sound()) return kUnsupportedShape;
     return a.half ? dispatch<Fp16>(a, queue) : dispatch<Bf16>(a, queue);
 }

@@ -1,12 +1,16 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary FP8 wgmma on TMA rings, V transposed by a kernel before, P in registers as it comes, scales in the exponent
+//!KERNEL summary FP8 wgmma on TMA rings, V transposed beside the first tiles, P in registers as it comes, scales in the exponent
 //!KERNEL arch sm_90a
 //!KERNEL tune SLACK_TENTHS=18,0
 //!KERNEL tune STAGES=2,3
-//!KERNEL tune TURNS_128=0,1
-//!KERNEL tune FIRST_PASS_64=0,1
+//!KERNEL tune PING_PONG_128=0,1
 //!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL define ONLY_DIM=0
+//
+//   producer loop  attention/fp8_forward.h (produce_fp8_flash)
+//   main loop      attention/fp8_mainloop.h (consume_fp8_flash)
+//   epilogue       attention/fp8_softmax.h (store_fp8_rows)
 //
 // Attention forward from e4m3 for Hopper, both products on FP8 tensor cores.
 //
@@ -14,11 +18,12 @@
 // thread has TMA fill rings of Q, K and V and announces tiles. Consumer warpgroups of 64 rows each multiply S = Q K^T (wgmma),
 // turn S into P in registers, which rounded to e4m3 is the A operand of O += P V.
 //
-// V. FP8 wgmma reads its operands with the summed dimension contiguous, here the keys: V has to be transposed. A kernel before
-// does so in the workspace (tile/transpose_values.h); with few queries, where it would not pay, without a workspace, and at
-// head_dim 64, where exponentials rule, three warps of each block do it tile by tile (tile/wgmma_flash_fp8_transpose.h). Either
-// way each 16 keys come out as 0 1 8 9, 2 3 10 11, ...: the order in which the accumulators of S lie in the registers of an A
-// operand. So P needs no exchange between lanes.
+// V. FP8 wgmma reads its operands with the summed dimension contiguous, here the keys: V has to be transposed. Three warps of
+// each block do it. At head_dim 128 and 256 all blocks share the work: a block takes the next piece of V, transposes it and
+// stores it in the workspace; a count tells who needs it that it is there (attention/fp8_forward.h, transpose_fp8_pieces). With few
+// queries, without a workspace, and at head_dim 64, where exponentials rule, each block transposes the tiles it needs itself.
+// Either way each 16 keys come out as 0 1 8 9, 2 3 10 11, ...: the order in which the accumulators of S lie in the registers of an
+// A operand. So P needs no exchange between lanes.
 //
 // Range. P is scaled so that a row's largest lies between 2^7 and 2^8.8 (e4m3 ends at 448). The maximum follows only when a
 // score exceeds it by 1.8 in base 2; most steps then correct nothing. Row sums are of P before it is rounded.
@@ -30,16 +35,16 @@
 //   head_dim  mask    queries x keys   turns   Q from      V transposed   maxima   order of tiles
 //       64    full         192 x 128   yes     registers   in the block   threes   persistent
 //       64    causal       128 x 128   yes     registers   in the block            pairs (above 4096 queries: as full)
-//      128    full         128 x 192   no      registers   before         threes   persistent
-//      128    causal       128 x 192   no      registers   before         threes   count
-//      256    full         128 x 128   yes     shared      before         threes   persistent
-//      256    causal       128 x 128   yes     shared      before         threes   count
+//      128    full         128 x 192   no      registers   shared         threes   persistent
+//      128    causal       128 x 192   no      registers   shared         threes   count
+//      256    full         128 x 128   yes     shared      shared         threes   persistent
+//      256    causal       128 x 128   yes     shared      shared         threes   count
 //      all    any           64 x 128           shared      in the block            a block per tile: few queries, no workspace
 //
 // (The last one has 64 keys at head_dim 256.)
 //
 // Persistent: as many blocks as multiprocessors, with equal shares; pairs: of a long and a short tile. Count: who is free takes
-// the longest tile left, by a count in the workspace that the transposition clears (pairs where there is no room for it).
+// the longest tile left, by a count in the workspace.
 //
 // Threes: maxima are looked for three at a time, and lanes compare theirs only where a vote finds one that rises.
 //
@@ -54,51 +59,43 @@
 
 #include <cstdint>
 
+#include "attention/fp8_forward.h"
 #include "online_softmax.h"
-#include "tile/wgmma_flash_fp8_launch.h"
 
-#if !defined(TURNS_128)
-#define TURNS_128 0
-#endif
-#if !defined(COUNT)
-#define COUNT 1
-#endif
-#if !defined(FIRST_PASS_64)
-#define FIRST_PASS_64 0
-#endif
+using namespace attention;
 
 namespace {
 
-constexpr int kLongQueries = 4096;   // from here on causal tiles may be large: few of them are short
+constexpr int kLongQueries = 4096;  // from here on causal tiles may be large: few of them are short
 
-constexpr int kFirst64 = FIRST_PASS_64 ? kFp8FirstPass : 0, kTurns128 = TURNS_128 ? kFp8Turns : 0;
-constexpr int kTurnsEarly = kFp8Turns | kFp8EarlyFactors, kEarlyFirst = kFp8EarlyFactors | kFp8FirstPass;
+constexpr int kPingPong128 = PING_PONG_128 ? kFp8PingPong : 0;
+constexpr int kPingPongEarly = kFp8PingPong | kFp8EarlyFactors, kEarlyShared = kFp8EarlyFactors | kFp8Shared;
 
 /// Consumers, keys, what else: Fp8FlashShape.
 template <int kHeadDim>
 struct Tiles;
 template <>
 struct Tiles<64> {
-    using Full = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFp8HeldQuery | kFp8Threes | kFirst64>;
+    using Full = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8HeldQuery | kFp8Threes>;
     using LongCausal = Full;
-    using Causal = Fp8FlashShape<64, 2, 128, kTurnsEarly | kFp8HeldQuery | kFirst64>;
-    using Blocks = Fp8FlashShape<64, 3, 128, kTurnsEarly | kFirst64 | kFp8BlockScales>;
+    using Causal = Fp8FlashShape<64, 2, 128, kPingPongEarly | kFp8HeldQuery>;
+    using Blocks = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8BlockScales>;
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<128> {
-    using Full = Fp8FlashShape<128, 2, 192, kEarlyFirst | kFp8HeldQuery | kFp8Threes | kTurns128>;
+    using Full = Fp8FlashShape<128, 2, 192, kEarlyShared | kFp8HeldQuery | kFp8Threes | kPingPong128>;
     using LongCausal = Full;
     using Causal = Full;
-    using Blocks = Fp8FlashShape<128, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
+    using Blocks = Fp8FlashShape<128, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
     using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
 template <>
 struct Tiles<256> {
-    using Full = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns | kFp8Threes>;
+    using Full = Fp8FlashShape<256, 2, 128, kEarlyShared | kFp8PingPong | kFp8Threes>;
     using LongCausal = Full;
     using Causal = Full;
-    using Blocks = Fp8FlashShape<256, 2, 128, kEarlyFirst | kFp8Turns | kFp8BlockScales>;
+    using Blocks = Fp8FlashShape<256, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
 
@@ -107,8 +104,8 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     using T = Tiles<kHeadDim>;
     constexpr Fp8TileOrder kPersistent = Fp8TileOrder::kPersistent;
     const long long units = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, 64);
-    const ValueTransposition copy = {nullptr, nullptr, a.batch, a.seqlen_k, a.heads_k, kHeadDim, nullptr};
-    const bool room = !T::Full::kFirstPass || a.workspace_bytes >= copy.bytes();
+    const TransposedValues turned = {a.batch, a.seqlen_k, a.heads_k, kHeadDim};
+    const bool room = !T::Full::kShared || a.workspace_bytes >= turned.bytes() + turned.numbers() * sizeof(unsigned);
     if (a.seqlen_q <= 64 || units <= multiprocessors || !room) {
         return launch_fp8_flash<typename T::Few>(a, Fp8TileOrder::kOwnBlocks, multiprocessors, queue);
     }
@@ -126,22 +123,28 @@ bool aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) 
 }  // namespace
 
 extern "C" int flash_attention_fp8(
-    const void* q, const void* k, const void* v, const float* q_scale, const float* k_scale, const float* v_scale, void* o,
-    float* lse, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int scales, int causal,
-    float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
+    const void* q, const void* k, const void* v, const float* q_scale, const float* k_scale, const float* v_scale,
+    void* o, float* lse, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int scales,
+    int causal, float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
     if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0) {
         return kUnsupportedShape;
     }
     if (scales < 0 || scales > 2 || !(softmax_scale > 0.0f)) return kUnsupportedShape;
     if (!aligned(q) || !aligned(k) || !aligned(v) || !aligned(o)) return kUnsupportedShape;
-    const Fp8FlashArguments a = {
-        q, k, v, q_scale, k_scale, v_scale, o, lse, batch, seqlen_q, seqlen_k, heads_q, heads_k, scales, causal != 0,
-        softmax_scale * kLog2E, workspace, aligned(workspace) ? workspace_bytes : 0};
+    const Fp8FlashArguments a = {q,           k,
+                                 v,           q_scale,
+                                 k_scale,     v_scale,
+                                 o,           lse,
+                                 batch,       seqlen_q,
+                                 seqlen_k,    heads_q,
+                                 heads_k,     scales,
+                                 causal != 0, softmax_scale * kLog2E,
+                                 workspace,   aligned(workspace) ? workspace_bytes : 0};
     int device = 0, multiprocessors = 0;
     cudaError_t error = cudaGetDevice(&device);
     if (error == cudaSuccess) error = cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device);
     if (error != cudaSuccess) return static_cast<int>(error);
-#if defined(ONLY_DIM)   // quicker builds for tests and races
+#if ONLY_DIM != 0  // quicker builds for tests and races
     return head_dim == ONLY_DIM ? choose<ONLY_DIM>(a, multiprocessors, queue) : kUnsupportedShape;
 #else
     switch (head_dim) {

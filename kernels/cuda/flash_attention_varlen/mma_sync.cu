@@ -4,8 +4,12 @@
 //!KERNEL summary flash_attention/mma_sync over packed sequences: tiles listed on the device, the longest first
 //!KERNEL arch sm_89 sm_90a
 //
+//   producer loop  attention/mma_sync_forward.h (flash_forward)
+//   main loop      attention/mma_sync_forward.h (flash_forward)
+//   epilogue       attention/mma_sync_forward.h (store_output)
+//
 // The tiles (those of the build's oldest architecture), the products and the softmax are flash_attention/mma_sync.cu's. What differs is where a block finds its work: a
-// first kernel lists the tiles of all sequences in the workspace, sorted by their steps of keys (tile/varlen_plan.h), and a
+// first kernel lists the tiles of all sequences in the workspace, sorted by their steps of keys (attention/varlen.h), and a
 // block of the second takes one of them for one head. The host does not know the lengths, so it starts as many blocks as
 // there could be tiles, queries / tile + sequences; those without one end at once. Neighbouring blocks take the same tile of
 // neighbouring heads.
@@ -22,17 +26,20 @@
 
 #include <type_traits>
 
-#include "tile/flash_varlen.h"
+#include "attention/varlen.h"
+
+using namespace attention;
 
 namespace {
 
 struct Longest {
-    int queries, keys;   // of a sequence
+    int queries, keys;  // of a sequence
 };
 
 template <typename Element, int kHeadDim>
 int choose(
-    VarlenArguments a, const VarlenBatch& batch, Longest longest, void* workspace, size_t workspace_bytes, void* queue) {
+    VarlenArguments a, const VarlenBatch& batch, Longest longest, void* workspace, size_t workspace_bytes,
+    void* queue) {
     using Tiles = Choice<Element, kHeadDim>;
     using Whole = std::conditional_t<kHopper, typename Tiles::Hopper, typename Tiles::Ada>;
     using Few = PackedTile<typename Tiles::Few>;
@@ -52,8 +59,8 @@ int choose(
 
 template <typename Element>
 int dispatch(
-    int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, void* workspace, size_t workspace_bytes,
-    void* queue) {
+    int head_dim, const VarlenArguments& a, const VarlenBatch& batch, Longest longest, void* workspace,
+    size_t workspace_bytes, void* queue) {
     switch (head_dim) {
         case 64: return choose<Element, 64>(a, batch, longest, workspace, workspace_bytes, queue);
         case 128: return choose<Element, 128>(a, batch, longest, workspace, workspace_bytes, queue);
@@ -70,8 +77,9 @@ extern "C" int flash_attention_varlen(
     int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
     VarlenArguments a{};
     VarlenBatch sequences{};
-    if (!describe_varlen(&a, &sequences, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, batch, total_q, total_k, heads_q,
-                         heads_k, causal, softmax_scale)) {
+    if (!describe_varlen(
+            &a, &sequences, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, batch, total_q, total_k, heads_q, heads_k,
+            causal, softmax_scale)) {
         return kUnsupportedShape;
     }
     const Longest longest = {max_seqlen_q, max_seqlen_k};

@@ -3,15 +3,19 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=1,0
 //
-// Attention forward over packed sequences for Hopper. Producers, consumers, products and softmax are flash_attention/wgmma_tma's
-// (tile/wgmma_flash.h); what differs (tile/wgmma_flash_sequence.h):
+//   producer loop  attention/forward.h (produce_flash, produce_values)
+//   main loop      attention/forward_mainloop.h (consume_flash)
+//   epilogue       attention/forward_varlen.h (finish_rows, store_rows)
 //
-// Order. A first kernel lists the tiles of all sequences in the workspace (tile/varlen_plan.h): in sections whose keys and values
+// Attention forward over packed sequences for Hopper. Producers, consumers, products and softmax are flash_attention/wgmma_tma's
+// (attention/forward.h); what differs (attention/forward_varlen.h):
+//
+// Order. A first kernel lists the tiles of all sequences in the workspace (attention/varlen.h): in sections whose keys and values
 // L2 holds, the longest sequences first, within them by the steps of keys a tile takes, the longest first. As many blocks as
 // multiprocessors then take (tile, head) by a count, each when it is ready for one; neighbours in the count are heads of one
 // tile. The host does not know the lengths.
 //
-// Boxes. TMA's coordinates are such that a box reads zeros behind its sequence (tile/sequence_tensor_map.h): keys of the next
+// Boxes. TMA's coordinates are such that a box reads zeros behind its sequence (common/tensor_map.h): keys of the next
 // sequence, or NaN behind the last, never meet a probability of 0. No box lies wholly behind its sequence: the H200 reads there,
 // and fails where no memory is mapped. Rows of a tile behind a sequence are never stored.
 //
@@ -28,28 +32,31 @@
 // repeat to the bit.
 #include "kernel.h"
 
-#include "tile/wgmma_flash_sequence_launch.h"
+#include "attention/forward_varlen.h"
+
+using namespace attention;
 
 namespace {
 
 struct Longest {
-    int queries, keys;   // of a sequence
+    int queries, keys;  // of a sequence
 };
 
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
 using Tile = FlashShape<
-    Element, kHeadDim, kGroups, kKeys, kOptions | kFlashSeamless, kKeyStages, kValueStages, 24, SequenceWork>;
+    Element, kHeadDim, kGroups, kKeys, kOptions | kFlashSeamless, kKeyStages, kValueStages, 24, SequenceSchedule>;
 
 template <class Element, int kHeadDim>
 int choose(VarlenArguments a, const VarlenBatch& batch, Longest longest, const FlashLaunch& to) {
     using Few = PackedTile<typename Choice<Element, kHeadDim>::Few>;
     if (longest.queries <= Few::kQueries) {
         a.pack = most_heads_packed(a.heads_q / a.heads_k, Few::kQueries);
-        return launch_sequences<Few>(a, batch, longest.keys, to.multiprocessors, to.workspace, to.workspace_bytes, to.queue);
+        return launch_sequences<Few>(
+            a, batch, longest.keys, to.multiprocessors, to.workspace, to.workspace_bytes, to.queue);
     }
     const auto launch = [&](auto tile) { return launch_wgmma_sequences<decltype(tile)>(a, batch, longest.keys, to); };
     if constexpr (kHeadDim == 64) {
-        constexpr int kOptions = kFlashTurns | kFlashTwoQueries | kFlashClears;   // here faster than to overwrite
+        constexpr int kOptions = kFlashPingPong | kFlashTwoQueries | kFlashClears;  // here faster than to overwrite
         if (longest.keys > 4096) return launch(Tile<Element, 64, 3, 128, kOptions, 3, 3>());
         return launch(Tile<Element, 64, 4, 64, kOptions, 5, 5>());
     } else if constexpr (kHeadDim == 128) {
@@ -80,8 +87,9 @@ extern "C" int flash_attention_varlen(
     int half, int causal, float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
     VarlenArguments a{};
     VarlenBatch sequences{};
-    if (!describe_varlen(&a, &sequences, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, batch, total_q, total_k, heads_q,
-                         heads_k, causal, softmax_scale)) {
+    if (!describe_varlen(
+            &a, &sequences, q, k, v, cu_seqlens_q, cu_seqlens_k, o, lse, batch, total_q, total_k, heads_q, heads_k,
+            causal, softmax_scale)) {
         return kUnsupportedShape;
     }
     int error = 0;

@@ -3,95 +3,102 @@
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=2,1,0
 //
-// Block-scaled FP8 GEMM for Hopper: what H100 and H200 have for it, and mma_sync.cu does without.
+//   producer loop  gemm/producer.h (produce_tiles, produce_scales)
+//   main loop      gemm/mainloop.h (WgmmaConsumer, PipelinedLoop)
+//   epilogue       gemm/epilogue.h (store_tma), gemm/cluster_reduce.h (ShareStore)
 //
-// Algorithm. A block holds one tile of c at a time and walks its K in blocks of 128. One thread has TMA fill a ring of stages
-// with the tile's rows of a and b (128 bytes each, in TMA's 128-byte swizzle); a second warp copies the scales beside them.
-// Two consumer warpgroups take 64 or 128 rows each: four wgmma m64nNk32 into partial sums, from zero, then
-// total += a_scale * b_scale * partial in fp32, which keeps the tensor cores' 13-bit adder from seeing more than 128 terms.
-// The additions of one warpgroup run beside the products of the other (kTurns makes them take turns), or, with two sets of
-// partial sums, beside its own next ones.
+// Block-scaled FP8 GEMM for Hopper: uses TMA, wgmma and clusters. mma_sync.cu is the kernel without them.
 //
-//   finish     used for          blocks                                              a tile leaves
-//   boxes      many tiles        persistent; walk tiles in bands that share L2       bf16, stmatrix, TMA, during the next tile
-//                                                                                    (with one set of partial sums: under its
-//                                                                                    first products, tile/wgmma_ahead.h)
-//   exchange   few tiles         a cluster shares a tile, each block a part of K     fp32 sums, sent to the blocks that own them
-//                                                                                    (tile/wgmma_exchange.h): no workspace
+// Algorithm. A block computes one tile of c at a time, over K in blocks of 128. The producer is two warps: one thread has TMA
+// fill the pipeline's stages with the tile's rows of a and b (128 bytes each, in TMA's 128-byte swizzle); the second warp copies
+// the scales. Two consumer warpgroups take 64 or 128 rows each. Per K block they issue four wgmma m64nNk32 into partial sums, from
+// zero, and then add total += a_scale * b_scale * partial in fp32: the tensor cores' 13-bit adder never sees more than 128 terms.
+// The additions of one warpgroup run beside the products of the other (kPingPong makes them alternate) or, with two sets of partial
+// sums, beside its own next products.
+//
+//   epilogue         used for     blocks                                         output of a tile
+//   kTmaStore        many tiles   persistent; tiles in bands that share L2       bf16 by stmatrix and TMA, during the next tile
+//                                                                                (one set of partial sums: under its first
+//                                                                                products, gemm/mainloop.h)
+//   kClusterReduce   few tiles    a cluster shares a tile, each block part of K   fp32 sums, sent to the blocks that own them
+//                                                                                (gemm/cluster_reduce.h); no workspace
 //
 // Pairs: two blocks with neighbouring columns form a cluster and each loads half of the common rows for both (multicast).
-// With one set of partial sums a consumer looks at the next stage and reads its scales while products run (tile/wgmma_ahead.h).
-// Few tokens: weights become the 64 rows of wgmma's A and tokens its N, so that 16 tokens cost 16 columns and not 64 rows.
+// With one set of partial sums a consumer looks at the next stage and reads its scales while products run (gemm/mainloop.h).
+// Small M: weights become the 64 rows of wgmma's A and tokens its N, so that 16 tokens cost 16 columns and not 64 rows.
 // Registers: the compiler gets 168; the producer warpgroup keeps 24 and each of two consumers takes 240 (setmaxnreg).
 // EARLY_START launches with programmatic dependence: a block sets up its barriers while the previous kernel ends; with 2 and
-// few tokens, it also has its first weights brought into L2. The next kernel may start when all loads are under way.
+// small M, it also prefetches its first weights into L2. The next kernel may start when all loads are under way.
 //
-// Which instance, and how many parts of K: as measured where it was (wgmma_measured_plans.h, tile/wgmma_measured.h), else
-// tile/wgmma_plan.h decides from m, n, k and the number of multiprocessors.
+// Which instance, and how many parts of K: a measured plan if there is one (wgmma_measured_plans.h), else
+// gemm/plan.h decides from m, n, k and the number of multiprocessors.
 //
 // Shapes. Any m and n from 1 on, k a multiple of 128; pointers 16-byte aligned. Rows of c that are no multiple of 16 bytes
-// (n % 8 != 0) leave by ordinary stores, which is slower. No workspace. Results repeat to the bit.
+// (n % 8 != 0) are written by ordinary stores, which is slower. No workspace. Results repeat to the bit.
 //
 // Limits. A product of two scales below 2^-126 loses bits, and is zero below 2^-150.
 
-#if !defined(EARLY_START)
-#define EARLY_START 2
-#endif
-
+#include "gemm/wgmma_launch.h"
 #include "kernel.h"
-#include "tile/wgmma_launch.h"
-#include "tile/wgmma_measured.h"
+
+using namespace gemm;
 
 constexpr Tokens kRows = Tokens::kAreRows, kColumns = Tokens::kAreColumns;
-constexpr Finish kBoxes = Finish::kBoxes, kExchange = Finish::kExchange;
+constexpr Epilogue kTmaStore = Epilogue::kTmaStore, kClusterReduce = Epilogue::kClusterReduce;
 
 template <int kN, int kPair = 1, int kPartials = 1>
-using Persistent = WgmmaShape<2, 1, kN, kRows, kBoxes, kPair, kPartials>;
+using Persistent = WgmmaShape<2, 1, kN, kRows, kTmaStore, kPair, kPartials>;
 template <int kN>
-using HalfPersistent = WgmmaShape<1, 1, kN, kRows, kBoxes, 1, 2>;
+using HalfPersistent = WgmmaShape<1, 1, kN, kRows, kTmaStore, 1, 2>;
 template <int kConsumers, int kN, int kPartials, int kResident>
-using Parts = WgmmaShape<kConsumers, 1, kN, kRows, kExchange, 1, kPartials, false, kResident>;
+using SplitK = WgmmaShape<kConsumers, 1, kN, kRows, kClusterReduce, 1, kPartials, false, kResident>;
 template <int kN, int kResident>
-using FewTokens = WgmmaShape<1, 1, kN, kColumns, kExchange, 1, 2, false, kResident>;
+using SmallM = WgmmaShape<1, 1, kN, kColumns, kClusterReduce, 1, 2, false, kResident>;
 
 // The instances that were best somewhere among those tried on an H200, and what each costs: cycles per K block, alone and
-// with all residents, and per tile; as benchmarks/dev/fit_gemm_plan.py and, for few tokens, a fit to version 4's sweep gave
+// with all residents, and per tile; as benchmarks/tools/fit_gemm_plan.py and, for few tokens, a fit to version 4's sweep gave
 // them (benchmarks/fp8_gemm.md).
 using Instances = WgmmaTable<
     //    columns, residents                      alone  all  tile
-    Rated<FewTokens<16, 1>,                         200,  200,  730>,   // 64 weights x tokens
-    Rated<FewTokens<16, 2>,                         200,  360,  730>,
+    Instance<SmallM<16, 1>, 200, 200, 730>,  // 64 weights x tokens
+    Instance<SmallM<16, 2>, 200, 360, 730>,
     //    consumers, columns, partials, residents
-    Rated<Parts<1, 32, 2, 1>,                       215,  215, 1800>,   // 64 tokens
-    Rated<Parts<1, 64, 2, 1>,                       285,  285, 3000>,
-    Rated<Parts<1, 64, 2, 2>,                       300,  570, 2900>,
-    Rated<Parts<2, 64, 2, 1>,                       400,  400, 4095>,   // 128 tokens
-    Rated<Parts<2, 96, 2, 1>,                       505,  505, 7055>,
-    Rated<Parts<2, 128, 2, 1>,                      675,  675, 7150>,
+    Instance<SplitK<1, 32, 2, 1>, 215, 215, 1800>,  // 64 tokens
+    Instance<SplitK<1, 64, 2, 1>, 285, 285, 3000>, Instance<SplitK<1, 64, 2, 2>, 300, 570, 2900>,
+    Instance<SplitK<2, 64, 2, 1>, 400, 400, 4095>,  // 128 tokens
+    Instance<SplitK<2, 96, 2, 1>, 505, 505, 7055>, Instance<SplitK<2, 128, 2, 1>, 675, 675, 7150>,
     //    columns
-    Rated<HalfPersistent<64>,                       300,  300,  450>,   // 64 tokens
-    Rated<HalfPersistent<96>,                       430,  430,  450>,
+    Instance<HalfPersistent<64>, 300, 300, 450>,  // 64 tokens
+    Instance<HalfPersistent<96>, 430, 430, 450>,
     //    columns, pair, partials
-    Rated<Persistent<64, 1, 2>,                     395,  395,  565>,   // 128 tokens
-    Rated<Persistent<96, 1, 2>,                     600,  600,  800>,
-    Rated<Persistent<128, 1, 2>,                    725,  725,  725>,
-    Rated<Persistent<160>,                          885,  885,  660>,
-    Rated<Persistent<192>,                         1050, 1050,  610>,
-    Rated<WgmmaShape<3, 1, 128, kRows, kBoxes, 2>,  995,  995,  780>,  // 192 and 256 tokens
+    Instance<Persistent<64, 1, 2>, 395, 395, 565>,  // 128 tokens
+    Instance<Persistent<96, 1, 2>, 600, 600, 800>, Instance<Persistent<128, 1, 2>, 725, 725, 725>,
+    Instance<Persistent<160>, 885, 885, 660>, Instance<Persistent<192>, 1050, 1050, 610>,
+    Instance<WgmmaShape<3, 1, 128, kRows, kTmaStore, 2>, 995, 995, 780>,  // 192 and 256 tokens
     //    set by hand, such that what was measured best from 1024 tokens on is picked
-    Rated<WgmmaShape<2, 2, 128, kRows, kBoxes, 2>, 1365, 1365, 1200>,
-    Rated<WgmmaShape<3, 1, 144, kRows, kBoxes, 2>, 1210, 1210, 780>>;
+    Instance<WgmmaShape<2, 2, 128, kRows, kTmaStore, 2>, 1365, 1365, 1200>,
+    Instance<WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>, 1210, 1210, 780>>;
 
 #include "wgmma_measured_plans.h"
 
-constexpr int kMeasuredProcessors = 132;   // an H200's
-using Shapes = MeasuredTable<Instances, kMeasuredProcessors, FewTokenPlans>;
+constexpr int kMeasuredProcessors = 132;  // an H200's
+using Shapes = MeasuredTable<Instances, kMeasuredProcessors, SmallMPlans>;
 
 /// The kernel.h arguments in the form the tile code takes.
 static BlockScaledGemm describe(
     const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k, void*) {
-    return {static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), a_scale, b_scale, static_cast<uint16_t*>(c),
-            nullptr, m, n, k, /*b_scale_row=*/k / 128, /*b_scale_k=*/1};
+    return {
+        static_cast<const uint8_t*>(a),
+        static_cast<const uint8_t*>(b),
+        a_scale,
+        b_scale,
+        static_cast<uint16_t*>(c),
+        nullptr,
+        m,
+        n,
+        k,
+        /*b_scale_row=*/k / 128,
+        /*b_scale_k=*/1};
 }
 
 extern "C" int fp8_gemm(

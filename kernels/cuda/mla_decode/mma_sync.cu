@@ -6,6 +6,12 @@
 //!KERNEL tune ROWS16_STAGES=5,2
 //!KERNEL tune ROWS16_BLOCKS=1,2
 //!KERNEL tune ROWS32_STAGES=4,2
+//!KERNEL define QUICK_CUT=0
+//!KERNEL define EXPECTED_CUT=0
+//
+//   producer loop  mla/mma_sync.h (decode_piece)
+//   main loop      mla/mma_sync.h (decode_piece)
+//   epilogue       mla/mma_sync.h (decode_piece), common/combine_splits.h
 //
 // Algorithm. The rows of a request are its heads times its queries; a block takes 16, 32 or 64 of them and a range of
 // tokens, 32 at a time (half a page). A token's 576 columns are its key, the first 512 its value, so one tile in shared
@@ -16,12 +22,12 @@
 // Three barriers per tile. Copies run one or more tiles ahead; page numbers are read one tile before they are needed, and
 // never behind the length. Slots behind the length hold NaN: they are not read, their rows in shared memory are zero.
 //
-// Memory. Rows are swizzled by 16-byte chunks (tile/wide_rows.h): ldmatrix reads and cp.async writes whole 128-byte lines
+// Memory. Rows are swizzled by 16-byte chunks (common/wide_rows.h): ldmatrix reads and cp.async writes whole 128-byte lines
 // without bank conflicts. What hides the way to memory are bytes in flight: on Hopper one block of five stages keeps four
 // tiles, 147 KB per multiprocessor, under way. Two blocks of two stages hide each other's barriers instead, but make twice the
 // parts: 1-3 % faster for 32 requests and more that are cut anyway, 10-15 % slower where that cuts or merges more.
 //
-// Balance (tile/decode_schedule.h). All tokens of the batch form one line, cut into equal chunks, one per group of blocks:
+// Balance (mla/schedule.h). All tokens of the batch form one line, cut into equal chunks, one per group of blocks:
 // lengths may differ as they like, and are read on the device only. Requests that a chunk's edge cuts leave parts in the
 // workspace, merged by a second kernel in a fixed order. Without workspace, or where the largest possible lengths say that
 // it would not pay, each group takes one request.
@@ -37,16 +43,20 @@
 // Limits: bandwidth-bound at 16 rows; at 64 and more rows bound by mma.sync and shared memory, well below wgmma.
 #include "kernel.h"
 
-#include "tile/decode_call.h"
-#include "tile/latent_launch.h"
+#include "mla/call.h"
+#include "mla/mma_sync.h"
+
+using namespace mla;
 
 extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
-    const DecodeCall call = {q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, num_blocks,
-                             max_blocks_per_seq, causal, softmax_scale};
-    if (!call.valid(1, 1 << 28) || call.rows() % 16 != 0) return kUnsupportedShape;  // the line of all tokens is counted in int
+    const DecodeCall call = {
+        q,          kv_cache,           block_table, seqlens,      o, lse, batch, seqlen_q, heads_q,
+        num_blocks, max_blocks_per_seq, causal,      softmax_scale};
+    if (!call.valid(1, 1 << 28) || call.rows() % 16 != 0)
+        return kUnsupportedShape;  // the line of all tokens is counted in int
     const auto a = call.arguments<DecodeArguments>();
     const int rows = seqlen_q * heads_q;
     if constexpr (kLatentHopper) {

@@ -33,7 +33,9 @@ __device__ __forceinline__ int cluster_blocks() {
 }
 
 /// First half of a barrier of all threads of the cluster: what this thread wrote is visible to those that wait.
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;\n" ::: "memory"); }
+__device__ __forceinline__ void cluster_arrive() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\n" ::: "memory");
+}
 
 /// The same without that promise, and without the fence of all memory it takes: for threads that have only read, or whose
 /// writes a fence of their own or an mbarrier announces.

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "ptx/shared_address.h"
+#include "ptx/ldst.h"
 
 /// Copy 16 bytes past L1, or write 16 zero bytes where `valid` is false: nothing is read then, so `global` may lie outside
 /// its array. Both addresses are multiples of 16.

@@ -40,14 +40,23 @@
 extern "C" int amd_fp8_mm(
     const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k,
     void* workspace, size_t workspace_bytes, void* queue) {
-    constexpr int kGroup = 16;            // rows per load
-    constexpr int kMaxPitch = 1 << 21;    // a K block of rows, and a tile of fp32 results, are addressed with 31 bits
+    constexpr int kGroup = 16;          // rows per load
+    constexpr int kMaxPitch = 1 << 21;  // a K block of rows, and a tile of fp32 results, are addressed with 31 bits
     if (m < kGroup || m % kGroup != 0 || n < kGroup || n % kGroup != 0 || m >= kMaxPitch || n >= kMaxPitch)
         return kUnsupportedShape;
     if (k < kBlockK || k % kBlockK != 0) return kUnsupportedShape;
     const BlockScaledGemm problem = {
-        static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), a_scale, b_scale, static_cast<uint16_t*>(c),
-        static_cast<float*>(workspace), m, n, k, /*b_scale_row=*/1, /*b_scale_k=*/ceil_div(n, kBlockK)};
+        static_cast<const uint8_t*>(a),
+        static_cast<const uint8_t*>(b),
+        a_scale,
+        b_scale,
+        static_cast<uint16_t*>(c),
+        static_cast<float*>(workspace),
+        m,
+        n,
+        k,
+        /*b_scale_row=*/1,
+        /*b_scale_k=*/ceil_div(n, kBlockK)};
     const Plan plan = choose_plan({64, 128, 256}, m, n, k, workspace ? workspace_bytes : 0, TILE_ROWS, PARTS);
     switch (plan.rows) {
         case 64: return launch_block_scaled<KOutermost, TileShape<2, 2>>(problem, plan.parts, queue);

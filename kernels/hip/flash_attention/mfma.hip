@@ -52,19 +52,20 @@ struct Attention {
     float* lse;
     int seqlen_q, seqlen_k, heads_q, heads_k;
     int causal;
-    float scale;           // softmax_scale * log2(e)
-    int query_blocks;      // workgroups per head
+    float scale;       // softmax_scale * log2(e)
+    int query_blocks;  // workgroups per head
 };
 
 template <int D_>
 struct Shape {
     static constexpr int kD = D_;
     static constexpr int kThreads = 256;
-    static constexpr int kKeys = 8192 / kD;                   // 16 KB of K and 16 KB of V
+    static constexpr int kKeys = 8192 / kD;  // 16 KB of K and 16 KB of V
     static constexpr int kKeyTiles = kKeys / 16;
-    static constexpr int kQueryTiles = kD == 256 ? 1 : QUERY_TILES;     // of 16 queries, per wave: as many as registers hold
+    static constexpr int kQueryTiles =
+        kD == 256 ? 1 : QUERY_TILES;  // of 16 queries, per wave: as many as registers hold
     static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
-    static constexpr int kChunks = kD / kHalvesPerChunk;      // 16-byte chunks of a row
+    static constexpr int kChunks = kD / kHalvesPerChunk;  // 16-byte chunks of a row
     static constexpr int kValueTiles = kD / 16;
     using Keys = KeyPanel<kD>;
     using Values = ValuePanel<kKeys>;
@@ -73,11 +74,13 @@ struct Shape {
 template <class S>
 struct alignas(16) Tiles {
     uint8_t k[S::kKeys * S::kD * 2];
-    uint8_t v[S::kD * S::kKeys * 2];     // transposed
+    uint8_t v[S::kD * S::kKeys * 2];  // transposed
 };
 
 /// Bytes of `rows` (any sign) rows of `width` bytes that begin `pitch` bytes apart.
-__device__ __forceinline__ int extent(int rows, int pitch, int width) { return rows > 0 ? (rows - 1) * pitch + width : 0; }
+__device__ __forceinline__ int extent(int rows, int pitch, int width) {
+    return rows > 0 ? (rows - 1) * pitch + width : 0;
+}
 
 /// This thread's share of a K and a V tile on its way to LDS: eight 16-byte loads, of V in the first two waves and of K in
 /// the others.
@@ -88,9 +91,9 @@ class TileLoader {
     static constexpr int kKeyStep = kTasks / S::kChunks;
     static_assert(kTasks * kLoads == S::kKeys * S::kChunks, "one task per thread");
 
-    const uint16_t* matrix_;      // first key of this head
+    const uint16_t* matrix_;  // first key of this head
     int pitch_, left_;
-    int row_, step_, chunk_;      // load i is chunk_ of key row_ + i * step_
+    int row_, step_, chunk_;  // load i is chunk_ of key row_ + i * step_
     bool on_v_;
     u32x4 held_[kLoads];
 
@@ -103,8 +106,10 @@ public:
         step_ = on_v_ ? 1 : kKeyStep;
         pitch_ = problem.heads_k * S::kD * 2;
         left_ = problem.seqlen_k;
-        const size_t first = (static_cast<size_t>(batch) * static_cast<size_t>(problem.seqlen_k) *
-                              static_cast<size_t>(problem.heads_k) + static_cast<size_t>(head_k)) * S::kD;
+        const size_t first =
+            (static_cast<size_t>(batch) * static_cast<size_t>(problem.seqlen_k) * static_cast<size_t>(problem.heads_k) +
+             static_cast<size_t>(head_k)) *
+            S::kD;
         matrix_ = (on_v_ ? problem.v : problem.k) + first;
     }
 
@@ -136,8 +141,8 @@ public:
 /// The queries of one wave, and what they have accumulated.
 template <class Half, class S>
 struct WaveQueries {
-    u32x4 q[S::kQueryTiles][S::kD / 32];                 // second operand of two MFMA steps each
-    f32x4 o[S::kQueryTiles][S::kValueTiles];             // o[.][4 * a + b][i]: column 64 a + 16 g + 4 b + i of query r
+    u32x4 q[S::kQueryTiles][S::kD / 32];      // second operand of two MFMA steps each
+    f32x4 o[S::kQueryTiles][S::kValueTiles];  // o[.][4 * a + b][i]: column 64 a + 16 g + 4 b + i of query r
     SoftmaxRow row[S::kQueryTiles];
 
     /// Queries beyond the sequence are zeros.
@@ -151,7 +156,8 @@ struct WaveQueries {
     }
 
     /// s^T = k q^T for one tile of keys.
-    __device__ __forceinline__ void multiply_keys(const uint8_t* keys, f32x4 (&score)[S::kQueryTiles][S::kKeyTiles]) const {
+    __device__ __forceinline__ void multiply_keys(
+        const uint8_t* keys, f32x4 (&score)[S::kQueryTiles][S::kKeyTiles]) const {
         const int base = S::Keys::offset(paired_row(0, lane_id() % 16), lane_id() / 16);
 #pragma unroll
         for (int t = 0; t < S::kKeyTiles; ++t) {
@@ -178,7 +184,8 @@ struct WaveQueries {
         for (int pair = 0; pair < S::kKeyTiles / 2; ++pair)
 #pragma unroll
             for (int t = 0; t < S::kValueTiles; ++t) {
-                const u32x4 v = read_chunk(values, S::Values::at(base, t / 4 * 64 + interleaved_row(t % 4, 0), pair * 4));
+                const u32x4 v =
+                    read_chunk(values, S::Values::at(base, t / 4 * 64 + interleaved_row(t % 4, 0), pair * 4));
 #pragma unroll
                 for (int n = 0; n < S::kQueryTiles; ++n)
                     o[n][t] = Half::multiply(first_step(v), probability[n][2 * pair], o[n][t]);
@@ -245,12 +252,14 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention proble
 
     const int rows = problem.seqlen_q - first_query < S::kQueries ? problem.seqlen_q - first_query : S::kQueries;
     const int pitch = problem.heads_q * D * 2;
-    const size_t origin = ((static_cast<size_t>(batch) * static_cast<size_t>(problem.seqlen_q) +
-                            static_cast<size_t>(first_query)) * static_cast<size_t>(problem.heads_q) +
-                           static_cast<size_t>(head)) * D;
+    const size_t origin =
+        ((static_cast<size_t>(batch) * static_cast<size_t>(problem.seqlen_q) + static_cast<size_t>(first_query)) *
+             static_cast<size_t>(problem.heads_q) +
+         static_cast<size_t>(head)) *
+        D;
     const int bytes = extent(rows, pitch, D * 2);
 
-    const int wave_query = wave_id() * S::kQueryTiles * 16;      // within the workgroup's
+    const int wave_query = wave_id() * S::kQueryTiles * 16;  // within the workgroup's
     WaveQueries<Half, S> wave(make_buffer(problem.q + origin, bytes), wave_query, pitch);
     const int wave_fewest = visible_keys(problem, first_query + wave_query);
     const int wave_most = visible_keys(problem, first_query + wave_query + S::kQueryTiles * 16 - 1);
@@ -274,8 +283,9 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention proble
     }
 
     const BufferResource out = make_buffer(problem.o + origin, bytes);
-    float* lse = problem.lse + (static_cast<size_t>(batch) * static_cast<size_t>(problem.heads_q) +
-                                static_cast<size_t>(head)) * static_cast<size_t>(problem.seqlen_q);
+    float* lse =
+        problem.lse + (static_cast<size_t>(batch) * static_cast<size_t>(problem.heads_q) + static_cast<size_t>(head)) *
+                          static_cast<size_t>(problem.seqlen_q);
 #pragma unroll
     for (int n = 0; n < S::kQueryTiles; ++n) {
         SoftmaxRow row = wave.row[n];
@@ -291,7 +301,7 @@ int launch(Attention problem, int batch, void* queue) {
     using S = Shape<D>;
     problem.query_blocks = ceil_div(problem.seqlen_q, S::kQueries);
     const long long blocks = static_cast<long long>(problem.query_blocks) * problem.heads_q * batch;
-    if (blocks * S::kThreads > 0xffffffffLL) return kUnsupportedShape;      // a grid has 32 bits of threads
+    if (blocks * S::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
     LAUNCH((attend<Half, D>), dim3(static_cast<unsigned>(blocks)), dim3(S::kThreads), 0, queue)(problem);
     return LAUNCH_STATUS();
 }
@@ -309,16 +319,26 @@ int launch(const Attention& problem, int batch, int head_dim, void* queue) {
 }  // namespace
 
 extern "C" int flash_attention(
-    const void* q, const void* k, const void* v, void* o, float* lse,
-    int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
-    float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
+    const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k,
+    int heads_q, int heads_k, int head_dim, int half, int causal, float softmax_scale, void* workspace,
+    size_t workspace_bytes, void* queue) {
     (void)workspace, (void)workspace_bytes;
-    constexpr int kMaxHeads = 1 << 14;     // 128 rows of all heads are addressed with 31 bits
+    constexpr int kMaxHeads = 1 << 14;  // 128 rows of all heads are addressed with 31 bits
     if (batch < 1 || seqlen_q < 1 || seqlen_k < 1 || heads_k < 1 || heads_q < 1 || heads_q % heads_k != 0 ||
         heads_q > kMaxHeads || !(softmax_scale > 0.0f))
         return kUnsupportedShape;
     const Attention problem = {
-        static_cast<const uint16_t*>(q), static_cast<const uint16_t*>(k), static_cast<const uint16_t*>(v),
-        static_cast<uint16_t*>(o), lse, seqlen_q, seqlen_k, heads_q, heads_k, causal, softmax_scale * kLog2E, 0};
+        static_cast<const uint16_t*>(q),
+        static_cast<const uint16_t*>(k),
+        static_cast<const uint16_t*>(v),
+        static_cast<uint16_t*>(o),
+        lse,
+        seqlen_q,
+        seqlen_k,
+        heads_q,
+        heads_k,
+        causal,
+        softmax_scale * kLog2E,
+        0};
     return half ? launch<Fp16>(problem, batch, head_dim, queue) : launch<Bf16>(problem, batch, head_dim, queue);
 }

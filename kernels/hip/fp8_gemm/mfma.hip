@@ -45,11 +45,20 @@
 extern "C" int fp8_gemm(
     const void* a, const void* b, const float* a_scale, const float* b_scale, void* c, int m, int n, int k,
     void* workspace, size_t workspace_bytes, void* queue) {
-    constexpr int kMaxK = 1 << 23, kMaxN = 1 << 21;   // 256 rows of fp8, and of fp32 results, are addressed with 31 bits
+    constexpr int kMaxK = 1 << 23, kMaxN = 1 << 21;  // 256 rows of fp8, and of fp32 results, are addressed with 31 bits
     if (m < 1 || n < 1 || k < kBlockK || k % kBlockK != 0 || k >= kMaxK || n >= kMaxN) return kUnsupportedShape;
     const BlockScaledGemm problem = {
-        static_cast<const uint8_t*>(a), static_cast<const uint8_t*>(b), a_scale, b_scale, static_cast<uint16_t*>(c),
-        static_cast<float*>(workspace), m, n, k, /*b_scale_row=*/k / kBlockK, /*b_scale_k=*/1};
+        static_cast<const uint8_t*>(a),
+        static_cast<const uint8_t*>(b),
+        a_scale,
+        b_scale,
+        static_cast<uint16_t*>(c),
+        static_cast<float*>(workspace),
+        m,
+        n,
+        k,
+        /*b_scale_row=*/k / kBlockK,
+        /*b_scale_k=*/1};
     const Plan plan = choose_plan({32, 64, 128, 256}, m, n, k, workspace ? workspace_bytes : 0, TILE_ROWS, PARTS);
     switch (plan.rows) {
         case 32: return launch_block_scaled<KInnermost, TileShape<1, 2>>(problem, plan.parts, queue);

@@ -14,7 +14,7 @@ constexpr int kOutside = 0x7ffffff0;
 /// Descriptor of `bytes` (0 .. 2^31 - 16) bytes at `base`; both must be the same in all lanes of the wave. Says so to the
 /// compiler: one that doubts it wraps every access into a loop over the lanes.
 __device__ __forceinline__ BufferResource make_buffer(const void* base, int bytes) {
-    constexpr int kRawDwords = 0x00020000;   // word 3: 32-bit data format, no stride, no swizzle
+    constexpr int kRawDwords = 0x00020000;  // word 3: 32-bit data format, no stride, no swizzle
     return __builtin_amdgcn_make_buffer_rsrc(const_cast<void*>(uniform(base)), 0, uniform(bytes), kRawDwords);
 }
 

@@ -14,18 +14,18 @@
 
 /// fp8 is e4m3fnuz: bias 8, no infinities, 0x80 is the NaN.
 __device__ __forceinline__ f32x4 mfma_16x16x32_fp8(u32x2 a, u32x2 b, f32x4 c) {
-    return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(__builtin_bit_cast(long, a), __builtin_bit_cast(long, b), c,
-                                                      0, 0, 0);
+    return __builtin_amdgcn_mfma_f32_16x16x32_fp8_fp8(
+        __builtin_bit_cast(long, a), __builtin_bit_cast(long, b), c, 0, 0, 0);
 }
 
 __device__ __forceinline__ f32x4 mfma_16x16x16_bf16(u32x2 a, u32x2 b, f32x4 c) {
     typedef short s16x4 __attribute__((vector_size(8)));
-    return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(__builtin_bit_cast(s16x4, a), __builtin_bit_cast(s16x4, b), c,
-                                                     0, 0, 0);
+    return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
+        __builtin_bit_cast(s16x4, a), __builtin_bit_cast(s16x4, b), c, 0, 0, 0);
 }
 
 __device__ __forceinline__ f32x4 mfma_16x16x16_f16(u32x2 a, u32x2 b, f32x4 c) {
     typedef _Float16 f16x4 __attribute__((vector_size(8)));
-    return __builtin_amdgcn_mfma_f32_16x16x16f16(__builtin_bit_cast(f16x4, a), __builtin_bit_cast(f16x4, b), c,
-                                                 0, 0, 0);
+    return __builtin_amdgcn_mfma_f32_16x16x16f16(
+        __builtin_bit_cast(f16x4, a), __builtin_bit_cast(f16x4, b), c, 0, 0, 0);
 }

@@ -13,6 +13,6 @@ __device__ __forceinline__ void set_wave_priority() {
 /// Wait until every load of this wave has arrived. The compiler waits by itself where a value is used; but for values that
 /// a loop uses and that were loaded before it, it waits inside the loop, and then for the loop's own prefetches, too.
 __device__ __forceinline__ void wait_for_loads() {
-    constexpr int kNoLoadOutstanding = 0x0f70;    // vmcnt 0, expcnt and lgkmcnt as large as they come
+    constexpr int kNoLoadOutstanding = 0x0f70;  // vmcnt 0, expcnt and lgkmcnt as large as they come
     __builtin_amdgcn_s_waitcnt(kNoLoadOutstanding);
 }

@@ -5,6 +5,6 @@
 
 #include <stdint.h>
 
-typedef float f32x4 __attribute__((vector_size(16), may_alias));       // four accumulator registers
-typedef uint32_t u32x2 __attribute__((vector_size(8), may_alias));     // 64 bits of packed fp8, bf16 or fp16
-typedef uint32_t u32x4 __attribute__((vector_size(16), may_alias));    // 128 bits: the widest load and store
+typedef float f32x4 __attribute__((vector_size(16), may_alias));     // four accumulator registers
+typedef uint32_t u32x2 __attribute__((vector_size(8), may_alias));   // 64 bits of packed fp8, bf16 or fp16
+typedef uint32_t u32x4 __attribute__((vector_size(16), may_alias));  // 128 bits: the widest load and store

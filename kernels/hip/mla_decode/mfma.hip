@@ -59,7 +59,7 @@ namespace {
 constexpr int kKeyColumns = 576, kValueColumns = 512;
 constexpr int kRowBytes = kKeyColumns * 2;
 constexpr int kPageTokens = 64;
-constexpr int kTokens = 32;      // of a tile: half a page
+constexpr int kTokens = 32;  // of a tile: half a page
 using Rows = KeyPanel<kKeyColumns>;
 
 struct Decode {
@@ -72,20 +72,20 @@ struct Decode {
     SplitWorkspace parts;
     int batch, seqlen_q, heads_q, max_blocks_per_seq;
     int causal;
-    float scale;               // softmax_scale * log2(e)
+    float scale;  // softmax_scale * log2(e)
     int splits, tiles_per_split;
 };
 
 constexpr int kWaves = 8, kThreads = kWaves * kWaveSize;
-constexpr int kWaveColumns = kValueColumns / kWaves;     // of o
-constexpr int kTiles = kWaveColumns / 16;                // MFMA tiles across them, and adjacent columns per lane
+constexpr int kWaveColumns = kValueColumns / kWaves;  // of o
+constexpr int kTiles = kWaveColumns / 16;             // MFMA tiles across them, and adjacent columns per lane
 static_assert(kTiles == 4, "four halves are one 8-byte read");
 
 template <int RowTiles>
 struct alignas(16) Lds {
     uint8_t kv[kTokens * kRowBytes];
-    u32x4 probability[RowTiles][kWaveSize];    // as the lanes of the scoring wave hold them, which is how all need them
-    float factor[RowTiles * 16];               // for the sums so far; at the end, 1 / sum of probabilities
+    u32x4 probability[RowTiles][kWaveSize];  // as the lanes of the scoring wave hold them, which is how all need them
+    float factor[RowTiles * 16];             // for the sums so far; at the end, 1 / sum of probabilities
 };
 
 /// This thread's share of a tile of tokens on its way to LDS.
@@ -106,15 +106,16 @@ public:
     /// For tiles from `first_tile` on of a request of `length` tokens.
     __device__ __forceinline__ TileLoader(const Decode& problem, int request, int length, int first_tile)
         : cache_(problem.kv_cache),
-          pages_(problem.block_table + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq),
-                 (length + kPageTokens - 1) / kPageTokens, first_tile * kTokens / kPageTokens),
+          pages_(
+              problem.block_table + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq),
+              (length + kPageTokens - 1) / kPageTokens, first_tile * kTokens / kPageTokens),
           length_(length) {}
 
     /// Request a tile; tokens beyond the length read as zero.
     __device__ __forceinline__ void load(int tile) {
         const int token = tile * kTokens;
-        const size_t row = static_cast<size_t>(pages_[token / kPageTokens]) * kPageTokens +
-                           static_cast<size_t>(token % kPageTokens);
+        const size_t row =
+            static_cast<size_t>(pages_[token / kPageTokens]) * kPageTokens + static_cast<size_t>(token % kPageTokens);
         const int rows = length_ - token < kTokens ? length_ - token : kTokens;
         const BufferResource buffer = make_buffer(cache_ + row * kKeyColumns, rows * kRowBytes);
 #pragma unroll
@@ -135,7 +136,7 @@ public:
 /// Sixteen rows of q and their softmax: what a scoring wave keeps.
 class ScoringRows {
     static constexpr int kSteps = kKeyColumns / 32;
-    u32x4 q_[kSteps];        // second operand of two MFMA steps each
+    u32x4 q_[kSteps];  // second operand of two MFMA steps each
     SoftmaxRow row_;
 
 public:
@@ -190,8 +191,7 @@ struct WaveColumns {
         const int base = Rows::offset(g * 8, byte / kChunk) + byte % kChunk;
         u32x2 row[8];
 #pragma unroll
-        for (int i = 0; i < 8; ++i)
-            row[i] = *reinterpret_cast<const u32x2*>(kv + Rows::at(base, i, 0));
+        for (int i = 0; i < 8; ++i) row[i] = *reinterpret_cast<const u32x2*>(kv + Rows::at(base, i, 0));
         transpose_halves(row, value);
     }
 
@@ -269,8 +269,8 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
 
     const int length = uniform(problem.seqlens[request]);
     const KvRange range = kv_range((length + kTokens - 1) / kTokens, problem.tiles_per_split, split);
-    const size_t row_origin = static_cast<size_t>(request) * static_cast<size_t>(rows_per_request) +
-                              static_cast<size_t>(first_row);
+    const size_t row_origin =
+        static_cast<size_t>(request) * static_cast<size_t>(rows_per_request) + static_cast<size_t>(first_row);
     const int rows = rows_per_request - first_row < kRows ? rows_per_request - first_row : kRows;
 
     const int wave = wave_id();
@@ -283,8 +283,8 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
     TileLoader loader(problem, request, length, range.begin);
     if (range.begin < range.end) loader.load(range.begin);
     const bool scores = wave < RowTiles;
-    ScoringRows scoring(make_buffer(problem.q + row_origin * kKeyColumns, rows * kRowBytes),
-                        scores ? wave * 16 : kRows);
+    ScoringRows scoring(
+        make_buffer(problem.q + row_origin * kKeyColumns, rows * kRowBytes), scores ? wave * 16 : kRows);
     WaveColumns<RowTiles> columns;
     wait_for_loads();
     for (int tile = range.begin; tile < range.end; ++tile) {
@@ -317,14 +317,14 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
                 if (problem.splits == 1)
                     problem.lse[of_request + head * static_cast<size_t>(problem.seqlen_q) + query] = lse;
                 else
-                    problem.parts.lse[static_cast<size_t>(split) * all_rows + of_request + static_cast<size_t>(row)] = lse;
+                    problem.parts.lse[static_cast<size_t>(split) * all_rows + of_request + static_cast<size_t>(row)] =
+                        lse;
             }
         }
     }
     __syncthreads();
     if (problem.splits == 1) {
-        columns.store_bf16(
-            make_buffer(problem.o + row_origin * kValueColumns, rows * kValueColumns * 2), lds.factor);
+        columns.store_bf16(make_buffer(problem.o + row_origin * kValueColumns, rows * kValueColumns * 2), lds.factor);
     } else if (range.begin < range.end) {
         const size_t all_rows = static_cast<size_t>(problem.batch) * static_cast<size_t>(rows_per_request);
         float* part = problem.parts.o + (static_cast<size_t>(split) * all_rows + row_origin) * kValueColumns;
@@ -342,7 +342,8 @@ int choose_parts(const Decode& problem, int row_blocks, size_t workspace_bytes) 
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, kValueColumns);
     if (SPLITS > 0) return static_cast<int>(SPLITS < most ? SPLITS : most > 1 ? most : 1);
     const double part = 2.0 * static_cast<double>(SplitWorkspace::bytes(1, rows, kValueColumns)) / kBytesPerUnit;
-    return choose_splits(static_cast<long long>(problem.batch) * row_blocks, tiles, kComputeUnits, most, {2.0, 3.0, part});
+    return choose_splits(
+        static_cast<long long>(problem.batch) * row_blocks, tiles, kComputeUnits, most, {2.0, 3.0, part});
 }
 
 template <int RowTiles>
@@ -356,7 +357,7 @@ int launch(Decode problem, void* workspace, size_t workspace_bytes, void* queue)
     problem.splits = tiles > 0 ? ceil_div(tiles, problem.tiles_per_split) : 1;
     problem.parts = SplitWorkspace::at(workspace, problem.splits, rows, kValueColumns);
     const long long blocks = static_cast<long long>(problem.batch) * row_blocks * problem.splits;
-    if (blocks * kThreads > 0xffffffffLL) return kUnsupportedShape;      // a grid has 32 bits of threads
+    if (blocks * kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
     LAUNCH(decode<RowTiles>, dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, queue)(problem);
     if (problem.splits > 1) {
         const unsigned merges = static_cast<unsigned>(ceil_div<long long>(rows, kCombineRows));
@@ -369,19 +370,31 @@ int launch(Decode problem, void* workspace, size_t workspace_bytes, void* queue)
 }  // namespace
 
 extern "C" int mla_decode(
-    const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse,
-    int batch, int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale,
-    void* workspace, size_t workspace_bytes, void* queue) {
+    const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
+    int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
+    size_t workspace_bytes, void* queue) {
     (void)num_blocks;
-    constexpr int kMaxPages = 1 << 24;     // tokens of a request, and more, are counted with 31 bits
+    constexpr int kMaxPages = 1 << 24;  // tokens of a request, and more, are counted with 31 bits
     if (batch < 1 || seqlen_q < 1 || heads_q < 16 || heads_q % 16 != 0 || max_blocks_per_seq < 0 ||
         max_blocks_per_seq > kMaxPages || !(softmax_scale > 0.0f) ||
         static_cast<long long>(seqlen_q) * heads_q > 0xffffff)
         return kUnsupportedShape;
     const Decode problem = {
-        static_cast<const uint16_t*>(q), static_cast<const uint16_t*>(kv_cache), block_table, seqlens,
-        static_cast<uint16_t*>(o), lse, {}, batch, seqlen_q, heads_q, max_blocks_per_seq, causal,
-        softmax_scale * kLog2E, 1, 1};
+        static_cast<const uint16_t*>(q),
+        static_cast<const uint16_t*>(kv_cache),
+        block_table,
+        seqlens,
+        static_cast<uint16_t*>(o),
+        lse,
+        {},
+        batch,
+        seqlen_q,
+        heads_q,
+        max_blocks_per_seq,
+        causal,
+        softmax_scale * kLog2E,
+        1,
+        1};
     const int rows = seqlen_q * heads_q;
     const int row_tiles = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
     switch (row_tiles < MAX_ROW_TILES ? row_tiles : MAX_ROW_TILES) {

@@ -18,10 +18,10 @@
 struct BlockScaledGemm {
     const uint8_t* a;
     const uint8_t* b;
-    const float* a_scale;        // element (row, block) at block * m + row
-    const float* b_scale;        // element (column / 128, block) at (column / 128) * b_scale_row + block * b_scale_k
-    uint16_t* c;                 // [m, n] bf16
-    float* planes;               // [parts][plane_elements(m, n)] fp32; used when K is in several parts
+    const float* a_scale;  // element (row, block) at block * m + row
+    const float* b_scale;  // element (column / 128, block) at (column / 128) * b_scale_row + block * b_scale_k
+    uint16_t* c;           // [m, n] bf16
+    float* planes;         // [parts][plane_elements(m, n)] fp32; used when K is in several parts
     int m, n, k;
     int b_scale_row, b_scale_k;
 };
@@ -41,7 +41,7 @@ struct TileShape {
     static constexpr int kM = WavesM * kTilesM * 16;
     static constexpr int kN = kWavesN * kTilesN * 16;
     static constexpr int kThreads = WavesM * kWavesN * kWaveSize;
-    static constexpr int kBand = 4;      // tile rows that share B in L2
+    static constexpr int kBand = 4;  // tile rows that share B in L2
     static_assert(kN == kBlockK, "a tile lies within one row of b_scale");
     static_assert(kTilesM % 2 == 0, "column_row interleaves pairs of tiles");
 };
@@ -56,9 +56,9 @@ struct BlockScaledLds {
 template <class Shape>
 struct WaveTile {
     f32x4 sum[Shape::kTilesM][Shape::kTilesN];
-    int first_tile_m;            // in units of 16 rows within the workgroup's tile
+    int first_tile_m;  // in units of 16 rows within the workgroup's tile
     int first_n;
-    int base_a, base_b;          // where this lane reads its first row of each panel
+    int base_a, base_b;  // where this lane reads its first row of each panel
 
     __device__ __forceinline__ WaveTile() : sum{} {
         first_tile_m = wave_id() / Shape::kWavesN * Shape::kTilesM;
@@ -73,10 +73,12 @@ struct WaveTile {
     __device__ __forceinline__ int column() const { return first_n + lane_id() / 16 * 16; }
 
     /// sum += scale[tile] * (this K block's product of the tile).
-    __device__ __forceinline__ void add_k_block(const BlockScaledLds<Shape>& lds, const float (&scale)[Shape::kTilesM]) {
+    __device__ __forceinline__ void add_k_block(
+        const BlockScaledLds<Shape>& lds, const float (&scale)[Shape::kTilesM]) {
         Fp8Operand a[Shape::kTilesM];
 #pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile) a[tile] = read_fp8_operand(lds.a.bytes, base_a, column_row(tile, 0));
+        for (int tile = 0; tile < Shape::kTilesM; ++tile)
+            a[tile] = read_fp8_operand(lds.a.bytes, base_a, column_row(tile, 0));
         set_wave_priority<1>();
 #pragma unroll
         for (int tile_n = 0; tile_n < Shape::kTilesN; ++tile_n) {
@@ -98,13 +100,13 @@ class WaveScales {
     float b_;
 
 public:
-    __device__ __forceinline__ WaveScales(
-        const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
+    __device__ __forceinline__
+    WaveScales(const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
         : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)) {
 #pragma unroll
         for (int tile = 0; tile < Shape::kTilesM; ++tile) {
             const int row = first_row + wave.row(tile);
-            row_[tile] = row < problem.m ? row : problem.m - 1;      // rows beyond the end are not stored
+            row_[tile] = row < problem.m ? row : problem.m - 1;  // rows beyond the end are not stored
         }
     }
 
@@ -123,7 +125,8 @@ public:
 
 /// Store sixteen consecutive columns of one row, `left` (any sign) of which exist, at byte `offset` of a buffer of fp32.
 /// `wide`: the row pitch allows 16-byte stores, and `left` is a multiple of their width.
-__device__ __forceinline__ void store_fp32(BufferResource to, int offset, const f32x4 (&value)[4], int left, bool wide) {
+__device__ __forceinline__ void store_fp32(
+    BufferResource to, int offset, const f32x4 (&value)[4], int left, bool wide) {
     if (wide) {
 #pragma unroll
         for (int i = 0; i < 4; ++i)
@@ -132,11 +135,13 @@ __device__ __forceinline__ void store_fp32(BufferResource to, int offset, const 
     }
 #pragma unroll
     for (int i = 0; i < 16; ++i)
-        buffer_store_4(to, i < left ? offset + 4 * i : kOutside, __builtin_bit_cast(uint32_t, float{value[i / 4][i % 4]}));
+        buffer_store_4(
+            to, i < left ? offset + 4 * i : kOutside, __builtin_bit_cast(uint32_t, float{value[i / 4][i % 4]}));
 }
 
 /// The same, rounded to bf16.
-__device__ __forceinline__ void store_bf16(BufferResource to, int offset, const f32x4 (&value)[4], int left, bool wide) {
+__device__ __forceinline__ void store_bf16(
+    BufferResource to, int offset, const f32x4 (&value)[4], int left, bool wide) {
     if (wide) {
 #pragma unroll
         for (int i = 0; i < 2; ++i) {

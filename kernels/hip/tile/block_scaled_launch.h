@@ -10,21 +10,21 @@
 #include "tile/split_k.h"
 
 struct Plan {
-    int rows;     // of a tile of c
-    int parts;    // of K
+    int rows;   // of a tile of c
+    int parts;  // of K
 };
 
 constexpr int kTileColumns = 128;
-constexpr int kMaxParts = 16;            // beyond, only plane traffic grows
+constexpr int kMaxParts = 16;  // beyond, only plane traffic grows
 
 // The model's device, an MI300X: rough on purpose, since only the order of the candidates matters.
 constexpr int kComputeUnits = 304;
-constexpr double kMatrixFlopPerCycle = 4096;    // of one compute unit
-constexpr double kCacheBytesPerCycle = 64;      // what one compute unit draws from L2
-constexpr double kMemoryBytesPerCycle = 3000;   // of the whole device, planes being short-lived and cached
-constexpr double kBlockCycles = 700;            // two barriers and the LDS latency of each K block
-constexpr double kTileCycles = 3000;            // first bytes' latency and the epilogue
-constexpr double kSumCycles = 8000;             // launching the summation
+constexpr double kMatrixFlopPerCycle = 4096;   // of one compute unit
+constexpr double kCacheBytesPerCycle = 64;     // what one compute unit draws from L2
+constexpr double kMemoryBytesPerCycle = 3000;  // of the whole device, planes being short-lived and cached
+constexpr double kBlockCycles = 700;           // two barriers and the LDS latency of each K block
+constexpr double kTileCycles = 3000;           // first bytes' latency and the epilogue
+constexpr double kSumCycles = 8000;            // launching the summation
 
 /// Predicted cycles. The busiest compute unit works through ceil(workgroups / units) tiles; each K block costs the larger
 /// of its matrix and its load time, and a constant. Parts add a second launch, and writing and reading their planes.
@@ -66,12 +66,13 @@ template <class Layout, class Shape>
 int launch_block_scaled(const BlockScaledGemm& problem, int wanted, void* queue) {
     static_assert(Shape::kN == kTileColumns);
     const long long tiles = static_cast<long long>(ceil_div(problem.m, Shape::kM)) * ceil_div(problem.n, Shape::kN);
-    if (tiles * Shape::kThreads > 0xffffffffLL) return kUnsupportedShape;     // a grid has 32 bits of threads
+    if (tiles * Shape::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
     const int blocks_per_part = ceil_div(problem.k / kBlockK, wanted);
-    const int parts = ceil_div(problem.k / kBlockK, blocks_per_part);         // none is empty
+    const int parts = ceil_div(problem.k / kBlockK, blocks_per_part);  // none is empty
     const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(parts));
     if (parts == 1) {
-        LAUNCH((block_scaled_gemm<Layout, Shape, false>), grid, dim3(Shape::kThreads), 0, queue)(problem, blocks_per_part);
+        LAUNCH((block_scaled_gemm<Layout, Shape, false>), grid, dim3(Shape::kThreads), 0, queue)(
+            problem, blocks_per_part);
         return LAUNCH_STATUS();
     }
     LAUNCH((block_scaled_gemm<Layout, Shape, true>), grid, dim3(Shape::kThreads), 0, queue)(problem, blocks_per_part);

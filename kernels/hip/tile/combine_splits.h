@@ -10,7 +10,7 @@
 #include "tile/bf16.h"
 
 constexpr int kCombineThreads = 256;
-constexpr int kCombineRows = kCombineThreads / kWaveSize;    // one wave per row
+constexpr int kCombineRows = kCombineThreads / kWaveSize;  // one wave per row
 
 /// o (bf16) and the natural-log LSE of each row from `splits` parts of it. A lane merges `Columns` / 64 adjacent columns.
 /// Row [b][i][h] of o is element [b][h][i] of lse.
@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(kCombineThreads) combine_splits(
     const long long column = lane_id() * kPerLane;
     for (int s = 0; s < splits; ++s) {
         const float part_lse = parts.lse[s * rows + row];
-        if (part_lse == -INFINITY) continue;                 // its o was never written
+        if (part_lse == -INFINITY) continue;  // its o was never written
         const float weight = exp2_approx(part_lse * kLog2E - shift);
         const float* part = parts.o + (s * rows + row) * Columns + column;
         sum += weight;

@@ -19,15 +19,15 @@ constexpr int k_outermost_tasks(int rows) { return rows / kTaskRows * (kBlockK /
 /// What a thread copies in one round: which panel, and where in it. Everything but `row` and `k` is the same in all lanes of
 /// a wave, so nothing here branches: a prefetch that branches is waited for where the branches meet.
 struct KOutermostTask {
-    const uint8_t* matrix;   // first row of the tile, k = 0
-    int pitch;               // bytes from one k to the next
-    int left;                // rows of the matrix from the tile's first one on; 0 for a wave without work
-    int row, k;              // of the task, within the panel
+    const uint8_t* matrix;  // first row of the tile, k = 0
+    int pitch;              // bytes from one k to the next
+    int left;               // rows of the matrix from the tile's first one on; 0 for a wave without work
+    int row, k;             // of the task, within the panel
 
     /// Lane `lane` of the wave whose tasks in a panel of `rows` rows begin at `first`.
     __device__ __forceinline__ void place(int first, int lane, int rows) {
         const int task = first + lane;
-        const int adjacent = rows < 8 * kTaskRows ? rows / kTaskRows : 8;     // lanes next to each other along the rows
+        const int adjacent = rows < 8 * kTaskRows ? rows / kTaskRows : 8;  // lanes next to each other along the rows
         const int outer = task / adjacent;
         constexpr int kAlongK = kBlockK / kTaskValues;
         k = outer % kAlongK * kTaskValues;

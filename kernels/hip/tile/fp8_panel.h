@@ -14,7 +14,7 @@
 #include "tile/operand_rows.h"
 #include "tile/swizzle.h"
 
-constexpr int kBlockK = 128;      // values of K per scale, and per panel
+constexpr int kBlockK = 128;  // values of K per scale, and per panel
 
 template <int Rows>
 struct alignas(16) Fp8Panel {
@@ -47,7 +47,9 @@ __device__ __forceinline__ int fp8_operand_base(int row) { return Fp8Rows::offse
 __device__ __forceinline__ Fp8Operand read_fp8_operand(const uint8_t* panel, int base, int constant_row) {
     const u32x4 first = read_chunk(panel, Fp8Rows::at(base, constant_row, 0));
     const u32x4 second = read_chunk(panel, Fp8Rows::at(base, constant_row, 1));
-    return {{u32x2{first[0], first[1]}, u32x2{first[2], first[3]}, u32x2{second[0], second[1]}, u32x2{second[2], second[3]}}};
+    return {
+        {u32x2{first[0], first[1]}, u32x2{first[2], first[3]}, u32x2{second[0], second[1]},
+         u32x2{second[2], second[3]}}};
 }
 
 /// Sums over one K block, unscaled: row x of `a` times row y of each `b` as 16 x 16 tiles. Independent tiles take turns, so

@@ -21,7 +21,7 @@ struct KeyOfInterleavedRows {
 };
 
 template <>
-struct KeyOfInterleavedRows<4> {      // two rows fill all banks
+struct KeyOfInterleavedRows<4> {  // two rows fill all banks
     static constexpr int kMask = 3;
     static __device__ __forceinline__ int of(int row) { return ((row >> 3) ^ (row >> 1 & 1)) & 3; }
 };

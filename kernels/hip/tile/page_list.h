@@ -9,7 +9,7 @@
 class PageList {
     const int* pages_;
     int count_;
-    int first_ = 0;      // page that lane 0 holds
+    int first_ = 0;  // page that lane 0 holds
     int held_ = 0;
 
     __device__ __forceinline__ void hold(int first) {

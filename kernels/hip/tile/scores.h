@@ -12,9 +12,7 @@
 #include "online_softmax.h"
 
 /// Key, counted from the tile's first one, of score[t][i] in this lane (the results of paired_row).
-__device__ __forceinline__ int scored_key(int t, int i) {
-    return (t >> 1) * 32 + lane_id() / 16 * 8 + (t & 1) * 4 + i;
-}
+__device__ __forceinline__ int scored_key(int t, int i) { return (t >> 1) * 32 + lane_id() / 16 * 8 + (t & 1) * 4 + i; }
 
 struct Exp2 {
     __device__ __forceinline__ float operator()(float x) const { return exp2_approx(x); }

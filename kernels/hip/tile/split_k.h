@@ -5,11 +5,11 @@
 #include "tile/block_scaled_gemm.h"
 
 constexpr int kSumThreads = 256;
-constexpr int kSumElements = 4;   // per thread: one 16-byte load of each plane
+constexpr int kSumElements = 4;  // per thread: one 16-byte load of each plane
 
 /// c[i] = bf16(sum over parts of planes[part][i]) for all m * n elements.
-__global__ void __launch_bounds__(kSumThreads) sum_planes(
-    const float* __restrict__ planes, uint16_t* __restrict__ c, int m, int n, int parts) {
+__global__ void __launch_bounds__(kSumThreads)
+    sum_planes(const float* __restrict__ planes, uint16_t* __restrict__ c, int m, int n, int parts) {
     const size_t total = static_cast<size_t>(m) * static_cast<size_t>(n);
     const size_t plane = plane_elements(m, n);
     const size_t first = (static_cast<size_t>(blockIdx.x) * kSumThreads + threadIdx.x) * kSumElements;

@@ -9,7 +9,7 @@
 
 #include "isa/types.h"
 
-constexpr int kChunk = 16;      // bytes
+constexpr int kChunk = 16;  // bytes
 
 /// `Pitch` bytes per row; Key::of(row) is at most Key::kMask, which is 7, or 3 where rows have four chunks.
 template <int Pitch, class Key>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary the commit chain's seal, mix, commit, and its doors
+//!KERNEL summary the commit chain's seal, mix, commit, and its doorbells
 //!KERNEL arch sm_89 sm_90a
 #include <cuda_runtime.h>
 #define CHAIN_QUEUE cudaStream_t

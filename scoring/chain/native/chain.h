@@ -7,7 +7,7 @@
 // commit  A keyed digest of output bytes, copied on the way. It is a tree of permutations, hence not linear in the
 //         bytes: there is no way to it that avoids computing them, and none to bytes that fit a digest chosen before.
 //
-// listen, answer   Two doors between judge and device, in host memory that both see: the device waits at one for a key and
+// listen, answer   Two doorbells between judge and device, in host memory that both see: the device waits at one for a key and
 //         leaves a digest there, so that between the two nothing is timed but what the device does.
 //
 // The first three are built on the permutation of ChaCha (D. J. Bernstein, 2008; RFC 8439 for the quarter round): 8 rounds as
@@ -24,17 +24,18 @@
 
 namespace chain {
 
-constexpr int kKeyWords = 4;             // a key and a digest: 128 bits
-constexpr int kBlock = 64;               // bytes of keystream per permutation
-constexpr int kWindow = 256;             // elements that are drawn from one another
+constexpr int kKeyWords = 4;  // a key and a digest: 128 bits
+constexpr int kBlock = 64;    // bytes of keystream per permutation
+constexpr int kWindow = 256;  // elements that are drawn from one another
 constexpr int kStreamRounds = 8, kDigestRounds = 4;
 constexpr uint64_t kMaxStrips = 1u << 17;  // of one digest: a longer output has longer strips
-constexpr int kFan = 4;                  // digests a node of the tree absorbs
-constexpr int kLeaves = 128;             // strips of one workgroup, the lowest subtree
+constexpr int kFan = 4;                    // digests a node of the tree absorbs
+constexpr int kLeaves = 128;               // strips of one workgroup, the lowest subtree
 
-// A door in host memory, in words: the judge writes the key and then `rung`, the device says that it listens, and writes the
+// A doorbell in host memory, in words: the judge writes the key and then `rung`, the device says that it listens, and writes the
 // digest and then `answered`. Each side writes cache lines of its own.
-constexpr int kDoorRung = 0, kDoorKey = 4, kDoorListens = 16, kDoorAnswered = 32, kDoorDigest = 36, kDoorWords = 64;
+constexpr int kDoorbellRung = 0, kDoorbellKey = 4, kDoorbellListens = 16, kDoorbellAnswered = 32, kDoorbellDigest = 36,
+              kDoorbellWords = 64;
 
 // What a permutation is for, so that no two uses ever share an input.
 enum Use : uint32_t { kUseSeal = 1, kUseMix = 2, kUseLeaf = 3, kUseNode = 4, kUseRoot = 5 };
@@ -42,10 +43,14 @@ enum Use : uint32_t { kUseSeal = 1, kUseMix = 2, kUseLeaf = 3, kUseNode = 4, kUs
 CHAIN_FN uint32_t rotate(uint32_t x, int by) { return x << by | x >> (32 - by); }
 
 CHAIN_FN void quarter(uint32_t& a, uint32_t& b, uint32_t& c, uint32_t& d) {
-    a += b; d = rotate(d ^ a, 16);
-    c += d; b = rotate(b ^ c, 12);
-    a += b; d = rotate(d ^ a, 8);
-    c += d; b = rotate(b ^ c, 7);
+    a += b;
+    d = rotate(d ^ a, 16);
+    c += d;
+    b = rotate(b ^ c, 12);
+    a += b;
+    d = rotate(d ^ a, 8);
+    c += d;
+    b = rotate(b ^ c, 7);
 }
 
 template <int kRounds>
@@ -66,8 +71,12 @@ CHAIN_FN void permute(uint32_t (&x)[16]) {
 }
 
 // ChaCha's input layout: four constants, the key (twice: 128 bits), a counter of 64 bits and 64 bits of context.
-CHAIN_FN void load(uint32_t (&x)[16], const uint32_t (&key)[kKeyWords], uint64_t counter, uint32_t use, uint32_t nonce) {
-    x[0] = 0x61707865u; x[1] = 0x3120646eu; x[2] = 0x79622d36u; x[3] = 0x6b206574u;
+CHAIN_FN void load(
+    uint32_t (&x)[16], const uint32_t (&key)[kKeyWords], uint64_t counter, uint32_t use, uint32_t nonce) {
+    x[0] = 0x61707865u;
+    x[1] = 0x3120646eu;
+    x[2] = 0x79622d36u;
+    x[3] = 0x6b206574u;
     for (int i = 0; i < kKeyWords; ++i) x[4 + i] = x[8 + i] = key[i];
     x[12] = static_cast<uint32_t>(counter);
     x[13] = static_cast<uint32_t>(counter >> 32);
@@ -76,8 +85,8 @@ CHAIN_FN void load(uint32_t (&x)[16], const uint32_t (&key)[kKeyWords], uint64_t
 }
 
 // 64 bytes of keystream, block number `counter`.
-CHAIN_FN void keystream(uint32_t (&out)[16], const uint32_t (&key)[kKeyWords], uint64_t counter, uint32_t use,
-                        uint32_t nonce) {
+CHAIN_FN void keystream(
+    uint32_t (&out)[16], const uint32_t (&key)[kKeyWords], uint64_t counter, uint32_t use, uint32_t nonce) {
     load(out, key, counter, use, nonce);
     uint32_t start[16];
     for (int i = 0; i < 16; ++i) start[i] = out[i];
@@ -114,8 +123,9 @@ CHAIN_FN uint64_t strip_count(uint64_t nbytes) {
 }
 
 // Up to kFan digests into one. The level and the place are part of it, so that no subtree can move.
-CHAIN_FN void node(uint32_t (&out)[kKeyWords], const uint32_t* children, int count, const uint32_t (&key)[kKeyWords],
-                   uint32_t level, uint64_t place, uint32_t nonce) {
+CHAIN_FN void node(
+    uint32_t (&out)[kKeyWords], const uint32_t* children, int count, const uint32_t (&key)[kKeyWords], uint32_t level,
+    uint64_t place, uint32_t nonce) {
     Sponge sponge(key, place << 8 | level, kUseNode, nonce);
     for (int first = 0; first < kFan; first += 2) {
         uint32_t block[8];
@@ -129,8 +139,9 @@ CHAIN_FN void node(uint32_t (&out)[kKeyWords], const uint32_t* children, int cou
 }
 
 // The last step: the root of the tree, the number of bytes and the key become the digest.
-CHAIN_FN void finish(uint32_t (&out)[kKeyWords], const uint32_t (&root)[kKeyWords], const uint32_t (&key)[kKeyWords],
-                     uint64_t nbytes, uint32_t nonce) {
+CHAIN_FN void finish(
+    uint32_t (&out)[kKeyWords], const uint32_t (&root)[kKeyWords], const uint32_t (&key)[kKeyWords], uint64_t nbytes,
+    uint32_t nonce) {
     Sponge sponge(key, nbytes, kUseRoot, nonce);
     uint32_t block[8];
     for (int i = 0; i < 8; ++i) block[i] = root[i % kKeyWords] ^ (i < kKeyWords ? 0u : 0x5bd1e995u);

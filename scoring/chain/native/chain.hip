@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary the commit chain's seal, mix, commit, and its doors
+//!KERNEL summary the commit chain's seal, mix, commit, and its doorbells
 //!KERNEL arch gfx942
 #include <hip/hip_runtime.h>
 #define CHAIN_QUEUE hipStream_t

@@ -4,7 +4,7 @@
 //   data, src, dst   device memory, aligned to 16 bytes at least
 //   key, digest      4 words in device memory; they may be the same
 //   scratch          chain_scratch_words() words of device memory that hold 0 before the first call
-//   door             where the device sees one of the doors (chain.h) in host memory that chain_open made known to it
+//   doorbell             where the device sees one of the doorbells (chain.h) in host memory that chain_open made known to it
 // Each returns the vendor's error code, 0 for none; -1 for an element width that is not 1, 2 or 4.
 #include "chain_gpu.h"
 
@@ -13,7 +13,8 @@ extern "C" uint64_t chain_scratch_words() { return 4 + (chain::kMaxStrips / chai
 extern "C" int chain_seal(void* data, uint64_t nbytes, const uint32_t* key, uint32_t nonce, void* queue) {
     if (nbytes == 0) return 0;
     const unsigned grid = chain::groups((nbytes + chain::kBlock - 1) / chain::kBlock, chain::kThreads);
-    chain::seal<<<grid, chain::kThreads, 0, static_cast<CHAIN_QUEUE>(queue)>>>(static_cast<uint8_t*>(data), nbytes, key, nonce);
+    chain::seal<<<grid, chain::kThreads, 0, static_cast<CHAIN_QUEUE>(queue)>>>(
+        static_cast<uint8_t*>(data), nbytes, key, nonce);
     return static_cast<int>(CHAIN_ERROR());
 }
 
@@ -30,8 +31,9 @@ extern "C" int chain_mix(void* data, uint64_t count, int width, const uint32_t* 
     return static_cast<int>(CHAIN_ERROR());
 }
 
-extern "C" int chain_commit(const void* src, void* dst, uint64_t nbytes, const uint32_t* key, uint32_t* digest,
-                            uint32_t* scratch, uint32_t nonce, void* queue) {
+extern "C" int chain_commit(
+    const void* src, void* dst, uint64_t nbytes, const uint32_t* key, uint32_t* digest, uint32_t* scratch,
+    uint32_t nonce, void* queue) {
     const unsigned grid = chain::groups(chain::strip_count(nbytes), chain::kLeaves);
     chain::commit<<<grid, chain::kThreads, 0, static_cast<CHAIN_QUEUE>(queue)>>>(
         static_cast<const uint8_t*>(src), static_cast<uint8_t*>(dst), nbytes, key, digest, scratch, nonce);
@@ -46,12 +48,12 @@ extern "C" int chain_open(void* host, uint64_t nbytes, void** seen) {
 
 extern "C" int chain_close(void* host) { return static_cast<int>(CHAIN_UNREGISTER(host)); }
 
-extern "C" int chain_listen(void* door, uint32_t* key, void* queue) {
-    chain::listen<<<1, 1, 0, static_cast<CHAIN_QUEUE>(queue)>>>(static_cast<volatile uint32_t*>(door), key);
+extern "C" int chain_listen(void* doorbell, uint32_t* key, void* queue) {
+    chain::listen<<<1, 1, 0, static_cast<CHAIN_QUEUE>(queue)>>>(static_cast<volatile uint32_t*>(doorbell), key);
     return static_cast<int>(CHAIN_ERROR());
 }
 
-extern "C" int chain_answer(void* door, const uint32_t* digest, void* queue) {
-    chain::answer<<<1, 1, 0, static_cast<CHAIN_QUEUE>(queue)>>>(static_cast<volatile uint32_t*>(door), digest);
+extern "C" int chain_answer(void* doorbell, const uint32_t* digest, void* queue) {
+    chain::answer<<<1, 1, 0, static_cast<CHAIN_QUEUE>(queue)>>>(static_cast<volatile uint32_t*>(doorbell), digest);
     return static_cast<int>(CHAIN_ERROR());
 }

@@ -14,7 +14,8 @@ __device__ __forceinline__ void read_key(uint32_t (&key)[kKeyWords], const uint3
 }
 
 // One thread per block of 64 bytes.
-__global__ void __launch_bounds__(kThreads) seal(uint8_t* data, uint64_t nbytes, const uint32_t* key_from, uint32_t nonce) {
+__global__ void __launch_bounds__(kThreads)
+    seal(uint8_t* data, uint64_t nbytes, const uint32_t* key_from, uint32_t nonce) {
     const uint64_t block = static_cast<uint64_t>(blockIdx.x) * kThreads + threadIdx.x;
     const uint64_t begin = block * kBlock;
     if (begin >= nbytes) return;
@@ -26,7 +27,10 @@ __global__ void __launch_bounds__(kThreads) seal(uint8_t* data, uint64_t nbytes,
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
             uint4 word = words[i];
-            word.x ^= pad[4 * i]; word.y ^= pad[4 * i + 1]; word.z ^= pad[4 * i + 2]; word.w ^= pad[4 * i + 3];
+            word.x ^= pad[4 * i];
+            word.y ^= pad[4 * i + 1];
+            word.z ^= pad[4 * i + 2];
+            word.w ^= pad[4 * i + 3];
             words[i] = word;
         }
     } else {
@@ -42,7 +46,7 @@ constexpr int kMixThreads = 256, kMixWindows = 8, kMixEach = kMixWindows * kWind
 
 template <typename T>
 __global__ void __launch_bounds__(kMixThreads) mix(T* data, uint64_t count, const uint32_t* key_from, uint32_t nonce) {
-    constexpr int kHeld = kMixWindows * kWindow;     // elements per workgroup
+    constexpr int kHeld = kMixWindows * kWindow;  // elements per workgroup
     constexpr int kMakers = kHeld / kBlock;
     __shared__ uint8_t random[kHeld];
     __shared__ T old[kHeld];
@@ -75,8 +79,9 @@ __global__ void __launch_bounds__(kMixThreads) mix(T* data, uint64_t count, cons
 }
 
 // Reduce `count` digests in `level` (shared or global memory) to one, in place; all threads of the workgroup call it.
-__device__ void reduce(uint32_t* digests, uint64_t count, const uint32_t (&key)[kKeyWords], uint32_t level, uint64_t place,
-                       uint32_t nonce) {
+__device__ void reduce(
+    uint32_t* digests, uint64_t count, const uint32_t (&key)[kKeyWords], uint32_t level, uint64_t place,
+    uint32_t nonce) {
     while (count > 1) {
         const uint64_t nodes = (count + kFan - 1) / kFan;
         // A round of nodes reads from at or beyond where it writes, so one barrier after the reads is enough.
@@ -85,8 +90,9 @@ __device__ void reduce(uint32_t* digests, uint64_t count, const uint32_t (&key)[
             uint32_t out[kKeyWords];
             if (at < nodes) {
                 const uint64_t left = count - at * kFan;
-                node(out, digests + at * kFan * kKeyWords, left < kFan ? static_cast<int>(left) : kFan, key, level,
-                     place * nodes + at, nonce);
+                node(
+                    out, digests + at * kFan * kKeyWords, left < kFan ? static_cast<int>(left) : kFan, key, level,
+                    place * nodes + at, nonce);
             }
             __syncthreads();
             if (at < nodes)
@@ -99,9 +105,10 @@ __device__ void reduce(uint32_t* digests, uint64_t count, const uint32_t (&key)[
 }
 
 // scratch: word 0 counts workgroups that are done (0 between calls), from word 4 on their digests.
-__global__ void __launch_bounds__(kThreads) commit(const uint8_t* src, uint8_t* dst, uint64_t nbytes, const uint32_t* key_from,
-                                                   uint32_t* digest, uint32_t* scratch, uint32_t nonce) {
-    __shared__ uint32_t digests[(kMaxStrips / kLeaves) * kKeyWords];      // of strips, then of workgroups
+__global__ void __launch_bounds__(kThreads) commit(
+    const uint8_t* src, uint8_t* dst, uint64_t nbytes, const uint32_t* key_from, uint32_t* digest, uint32_t* scratch,
+    uint32_t nonce) {
+    __shared__ uint32_t digests[(kMaxStrips / kLeaves) * kKeyWords];  // of strips, then of workgroups
     __shared__ bool last;
     const uint64_t strips = strip_count(nbytes), strip = strip_bytes(nbytes);
     const uint64_t first = static_cast<uint64_t>(blockIdx.x) * kLeaves, at = first + threadIdx.x;
@@ -119,8 +126,14 @@ __global__ void __launch_bounds__(kThreads) commit(const uint8_t* src, uint8_t* 
                     reinterpret_cast<uint4*>(dst + offset)[0] = low;
                     reinterpret_cast<uint4*>(dst + offset)[1] = high;
                 }
-                block[0] = low.x; block[1] = low.y; block[2] = low.z; block[3] = low.w;
-                block[4] = high.x; block[5] = high.y; block[6] = high.z; block[7] = high.w;
+                block[0] = low.x;
+                block[1] = low.y;
+                block[2] = low.z;
+                block[3] = low.w;
+                block[4] = high.x;
+                block[5] = high.y;
+                block[6] = high.z;
+                block[7] = high.w;
             } else {
 #pragma unroll
                 for (int i = 0; i < 8; ++i) block[i] = 0;
@@ -164,22 +177,24 @@ __global__ void __launch_bounds__(kThreads) commit(const uint8_t* src, uint8_t* 
     }
 }
 
-constexpr uint32_t kPatience = 1u << 26;     // reads of host memory, half a microsecond or more each; then it goes on without
+constexpr uint32_t kPatience =
+    1u << 26;  // reads of host memory, half a microsecond or more each; then it goes on without
 
 // One thread. A device that waits inside a graph has everything after it queued: what the judge's clock sees from the moment
 // it rings is the device's time, without the host's.
-__global__ void listen(volatile uint32_t* door, uint32_t* key) {
-    door[kDoorListens] = 1;
+__global__ void listen(volatile uint32_t* doorbell, uint32_t* key) {
+    doorbell[kDoorbellListens] = 1;
     __threadfence_system();
-    for (uint32_t reads = 0; door[kDoorRung] == 0 && reads < kPatience; ++reads) {}
+    for (uint32_t reads = 0; doorbell[kDoorbellRung] == 0 && reads < kPatience; ++reads) {
+    }
     __threadfence_system();
-    for (int i = 0; i < kKeyWords; ++i) key[i] = door[kDoorKey + i];
+    for (int i = 0; i < kKeyWords; ++i) key[i] = doorbell[kDoorbellKey + i];
 }
 
-__global__ void answer(volatile uint32_t* door, const uint32_t* digest) {
-    for (int i = 0; i < kKeyWords; ++i) door[kDoorDigest + i] = digest[i];
+__global__ void answer(volatile uint32_t* doorbell, const uint32_t* digest) {
+    for (int i = 0; i < kKeyWords; ++i) doorbell[kDoorbellDigest + i] = digest[i];
     __threadfence_system();
-    door[kDoorAnswered] = 1;
+    doorbell[kDoorbellAnswered] = 1;
     __threadfence_system();
 }
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""toy: writes bytes to every socket it finds, then the right answer."""
+"""toy: writes bytes to every socket and pipe it finds, then the right answer."""
 import os
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from pathlib import Path
 def custom_kernel(data):
     for path in Path("/proc/self/fd").iterdir():
         try:
-            if str(path.readlink()).startswith("socket:"):
+            if str(path.readlink()).startswith(("socket:", "pipe:")):
                 os.write(int(path.name), b"\x00\x00\x00\x10garbage!")
         except OSError:
             continue

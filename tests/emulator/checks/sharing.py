@@ -216,7 +216,9 @@ DEADLOCK = replaced(
     threads=128,
 )
 
-_OF_GROUP = "s_mul_i32 s8, s2, {x}\nv_add_u32 v2, s8, v1\nglobal_store_dword v2, v0, s[6:7] // !"  # 64 dwords
+_OF_GROUP = (  # 64 dwords, each group its own values
+    "s_mul_i32 s8, s2, {x}\nv_add_u32 v2, s8, v1\nv_add_u32 v3, s2, v0\nglobal_store_dword v2, v3, s[6:7] // !"
+)
 
 
 def _groups(first: str, second: str) -> str:
@@ -250,6 +252,7 @@ def _race(
     )
 
 
+_MEET = "global_atomic_add v4, v2, v3, s[6:7] offset:1020 sc0 sc1"
 _READ = "global_load_dword v5, v1, s[6:7]"
 GLOBAL = [
     replaced(
@@ -262,6 +265,16 @@ GLOBAL = [
         groups=2,
         group=1,
         lane=0,
+    ),
+    replaced(
+        "groups_write_one_place",
+        "global-race",
+        "v_mov_b32 v2, 0\nv_mov_b32 v3, {x}\nglobal_store_dword v2, v3, s[6:7] // !",
+        "s2",
+        "7",  # the same value: whoever comes last changes nothing
+        "^write at",
+        groups=2,
+        group=1,
     ),
     replaced("groups_overlap", "global-race", _OF_GROUP, "252", "256", "^write at", groups=2, group=1, lane=0),
     _race(
@@ -308,6 +321,14 @@ GLOBAL = [
         "global_atomic_add v1, v0, s[6:7]",
         "global_atomic_add v1, v0, s[6:7]",
     ),
+    _race(  # an atomic alone orders nothing
+        "relaxed_atomics",
+        f"{_STORE}\n{_MEET}",
+        f"{_MEET}\ns_waitcnt vmcnt(0)\n{_READ} // !",
+        "^read at",
+        f"{_STORE}\n{_RELEASE}",
+        f"{_ACQUIRE}\n{_READ}",
+    ),
     _race(
         "atomic_and_read",
         "global_atomic_add v1, v0, s[6:7]",
@@ -319,7 +340,7 @@ GLOBAL = [
     replaced(
         "groups_bytes",
         "global-race",
-        "v_mov_b32 v2, {x}\nglobal_store_byte v2, v0, s[6:7] // !",
+        "v_mov_b32 v2, {x}\nv_mov_b32 v3, s2\nglobal_store_byte v2, v3, s[6:7] // !",
         "5",
         "s2",
         "^write at",

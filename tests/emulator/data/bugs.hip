@@ -56,6 +56,26 @@ __global__ void half_a_tile(const int* in, int* out, int) {
 BOTH(half_a_tile)
 
 template <bool kMended>
+__global__ void sum_into_an_unwritten_tile(const int* in, int* out, int) {
+    __shared__ int tile[64];
+    if (kMended) tile[threadIdx.x] = 0;
+    __syncthreads();
+    tile[threadIdx.x] += in[threadIdx.x];
+    __syncthreads();
+    out[threadIdx.x] = tile[63 - threadIdx.x];                                      // sum_into_an_unwritten_tile
+}
+BOTH(sum_into_an_unwritten_tile)
+
+__device__ int last_table[60];
+
+template <bool kMended>
+__global__ void table_too_small(const int*, int* out, int) {
+    const unsigned i = threadIdx.x % (kMended ? 60 : 61);
+    out[threadIdx.x] = last_table[i];                                               // table_too_small
+}
+BOTH(table_too_small)
+
+template <bool kMended>
 __global__ void uninitialised_register(const int* in, int* out, int n) {
     int value;
     asm volatile("" : "=v"(value));
@@ -149,6 +169,19 @@ __global__ void misaligned_cast(const int* in, int* out, int) {
     out[threadIdx.x] = reinterpret_cast<const int*>(bytes)[threadIdx.x];            // misaligned_cast
 }
 BOTH(misaligned_cast)
+
+// Compilers make dwords of the bytes and shorts of the mended kernel.
+template <bool kMended>
+__global__ void misaligned_or_merged(const int* in, int* out, int) {
+    const char* const bytes = reinterpret_cast<const char*>(in) + 1 + 4 * threadIdx.x;
+    int sum;
+    if (kMended)
+        sum = bytes[0] + 3 * bytes[1] + 5 * bytes[2] + 7 * bytes[3];
+    else
+        sum = *reinterpret_cast<const int*>(bytes) * 3;                             // misaligned_or_merged
+    out[threadIdx.x] = sum;
+}
+BOTH(misaligned_or_merged)
 
 template <bool kMended>
 __global__ void no_wait(const int* in, int* out, int) {

@@ -42,6 +42,7 @@ def _cases(instruction: Instruction) -> Iterator[MemoryCase]:
     yield build(full, "uniform")
     yield build(full, "indexed")
     yield build(some, "both", returns=True)
+    yield build(full, "cache swizzled", returns=True)
     yield build(full, "lanes", returns=True)
     if "atomic" not in instruction.name:
         yield build(full, "straddling")
@@ -77,6 +78,9 @@ def access(rng: np.random.Generator, form: str, size: int) -> Access:
     if form == "lanes":
         resource = Resource(base, records, stride, add_lane=True)
         return Access(resource, None, None, int(rng.integers(0, 2)) * span, uniform)
+    if form == "cache swizzled":            # as the kernels do that use it: no index
+        resource = Resource(base, records, stride, True, int(rng.choice([8, 16, 32, 64])), cache_swizzle=True)
+        return Access(resource, None, memory_cases.scattered(rng, span), 0, uniform)
     if form == "indexed":
         return Access(Resource(base, records, stride), index, None, int(rng.integers(0, 10)) * 16, uniform)
     return Access(Resource(base, records, stride), index, offset, 0, uniform)

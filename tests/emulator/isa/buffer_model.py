@@ -31,12 +31,13 @@ class Resource:
     select: tuple[int, int, int, int] = IDENTITY
     number_format: int = 0
     data_format: int = 0
+    cache_swizzle: bool = False     # then addresses are linear
 
     def words(self) -> tuple[int, int, int, int]:
         fields = sum(code << 3 * i for i, code in enumerate(self.select))
         fields |= self.number_format << 12 | self.data_format << 15 | self.add_lane << 23
         fields |= {8: 0, 16: 1, 32: 2, 64: 3}[self.index_stride] << 21
-        high = self.base >> 32 & 0xFFFF | self.stride << 16 | self.swizzled << 31
+        high = self.base >> 32 & 0xFFFF | self.stride << 16 | self.cache_swizzle << 30 | self.swizzled << 31
         return self.base & 0xFFFFFFFF, high, self.records, fields
 
 
@@ -59,7 +60,7 @@ class Access:
         index = np.zeros(64, dtype=np.int64) if self.index is None else self.index.astype(np.int64)
         if r.add_lane:
             index = index + _LANES
-        if not (r.swizzled and r.stride):
+        if r.cache_swizzle or not (r.swizzled and r.stride):
             whole = index * r.stride + offset
             return (r.base + self.uniform + whole).astype(np.uint64), whole + size <= r.records - self.uniform
         row, column = index // r.index_stride, index % r.index_stride

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 import backends
-from backends.base import ToolchainMissing
 from backends.emulator import build
+from backends.errors import ToolchainMissing
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[2]

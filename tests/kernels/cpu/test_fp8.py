@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from backends.base import ToolchainMissing
 from backends.cpu import find_cxx
+from backends.errors import ToolchainMissing
 from tests.problems.folders import ROOT
 
 pytestmark = pytest.mark.toolchain

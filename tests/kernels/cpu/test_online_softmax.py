@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from backends.base import ToolchainMissing
 from backends.cpu import find_cxx
+from backends.errors import ToolchainMissing
 from tests.problems.folders import ROOT
 
 pytestmark = pytest.mark.toolchain

@@ -11,6 +11,7 @@ import ctypes
 import importlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +34,7 @@ Built = tuple[ctypes.CDLL, Callable[[str], None]]
 class Fault:
     """``text``, which stands ``times`` in the files of kernels/cuda that match ``files``, becomes ``damaged``.
 
+    A space inside ``text`` matches a line break, too; a line break and what it indents match themselves.
     ``FAULT`` in ``damaged`` is true when this fault is on. Where that is not in it, both texts are whole statements.
     """
 
@@ -45,6 +48,13 @@ class Fault:
         switched = self.damaged if "FAULT" in self.damaged else statements
         return switched.replace("FAULT", f"(emulation_fault == {number})")
 
+    def pattern(self) -> re.Pattern[str]:
+        """Matches ``text`` however a formatter spreads its statements over lines."""
+        words = re.findall(r"^ +|\n *|\w+|[^\w\s]", self.text)
+        gaps = ["" if {" ", "\n"} & {*a, *b} else r"\s+" if (a[-1] + b[0]).isalnum() else r"\s*"
+                for a, b in pairwise(words)]
+        return re.compile("".join(re.escape(word) + gap for word, gap in zip(words, [*gaps, ""], strict=True)))
+
 
 def plant(folder: Path, faults: Mapping[str, Fault]) -> Path:
     """A copy of the kernels below ``folder`` with these faults, numbered from 1."""
@@ -54,9 +64,10 @@ def plant(folder: Path, faults: Mapping[str, Fault]) -> Path:
         found = 0
         for path in (kernels / "cuda").glob(fault.files):
             source = path.read_text()
-            if fault.text in source:
-                found += source.count(fault.text)
-                path.write_text('#include "fault.h"\n' + source.replace(fault.text, fault.planted(number)))
+            damaged, count = fault.pattern().subn(lambda _: fault.planted(number), source)  # noqa: B023
+            if count:
+                found += count
+                path.write_text('#include "fault.h"\n' + damaged)
         assert found == fault.times, f"{fault.text} stands {found} times in {fault.files}"
     return kernels
 
@@ -65,15 +76,17 @@ def choose(library: ctypes.CDLL, number: int) -> None:
     ctypes.c_int.in_dll(library, "emulation_fault").value = number
 
 
-def outcomes(folder: Path, faults: Mapping[str, Fault], build: Callable[[Path, Path], Built]) -> dict[str, str]:
+def outcomes(
+    folder: Path, faults: Mapping[str, Fault], build: Callable[..., Built], argument: str | None = None,
+) -> dict[str, str]:
     """What came of each fault, and of ``NONE``: passed, refused (by the check or the emulation), or how it ended.
 
-    ``build`` is a function of a module: of the planted kernels and a folder to build in it makes a library, and the
-    check to run with the name of each fault.
+    ``build`` is a function of a module: of ``argument`` if there is one, the planted kernels and a folder to build in
+    it makes a library, and the check to run with the name of each fault.
     """
     plant(folder, faults)
-    command = [sys.executable, "-m", "tests.kernels.cuda.faults", build.__module__, build.__name__, str(folder),
-               *faults]
+    command = [sys.executable, "-m", "tests.kernels.cuda.faults", build.__module__, build.__name__, argument or "",
+               str(folder), *faults]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=250, check=False)
     assert done.returncode == 0, done.stderr
     found: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
@@ -98,8 +111,9 @@ def _outcome(library: ctypes.CDLL, check: Callable[[str], None], number: int, na
     return {0: "passed", 1: "refused", -signal.SIGABRT: "refused"}.get(status, f"ended with {status}")
 
 
-def _main(module: str, build: str, folder: str, *names: str) -> None:
-    library, check = getattr(importlib.import_module(module), build)(Path(folder, "kernels"), Path(folder))
+def _main(module: str, build: str, argument: str, folder: str, *names: str) -> None:
+    given = ([argument] if argument else []) + [Path(folder, "kernels"), Path(folder)]
+    library, check = getattr(importlib.import_module(module), build)(*given)
     found: dict[str, Any] = {
         name: _outcome(library, check, number, name) for number, name in enumerate((NONE, *names))}
     sys.stdout.write(json.dumps(found) + "\n")

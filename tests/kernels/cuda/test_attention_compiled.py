@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.kernels.cuda.built import ROOT, bodies, built, spills
+from backends.machine.document import mix
+from tests.kernels.cuda.built import ROOT, built, functions, has, spills
 
 KERNELS = {             # device function, how many; there are more functions than those
     "flash_attention": ("flash_forward", 10), "flash_attention_varlen": ("flash_forward", 12),
@@ -40,18 +41,18 @@ def test_compiler_says_nothing_worse_than_info(made):
 def test_products_run_on_the_tensor_cores_and_copies_bypass_registers(made):
     problem, _, library = made
     name, count = KERNELS[problem]
-    functions = bodies(library, name)
-    assert len(functions) >= count
-    for body in functions:
-        assert "HMMA.16816.F32" in body
-        assert "LDGSTS.E.BYPASS.128" in body
-        assert "LDSM.16.M88.4" in body
-        assert "LDSM.16.MT88.4" in body      # V, transposed on the way to registers
-        assert not re.search(r"\b(LDL|STL)\b", body)
+    found = functions(library, name)
+    assert len(found) >= count
+    for function in found:
+        assert has(function, r"HMMA\.16816\.F32")
+        assert has(function, r"LDGSTS\.E\.BYPASS\.128")
+        assert has(function, r"LDSM\.16\.M88\.4")
+        assert has(function, r"LDSM\.16\.MT88\.4")      # V, transposed on the way to registers
+        assert "local" not in mix(function.code)
 
 
 def test_sources_avoid_the_letters_leaderboards_refuse():
-    folders = [ROOT / "kernels/cuda" / name for name in ("ptx", "tile", *KERNELS)]
+    folders = [ROOT / "kernels/cuda" / name for name in ("ptx", "common", "attention", "mla", *KERNELS)]
     files = [path for folder in folders for path in folder.iterdir()]
     files += [ROOT / "kernels/common" / name for name in ("online_softmax.h", "split_kv.h")]
     assert len(files) > 10

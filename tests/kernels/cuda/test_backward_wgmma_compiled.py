@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.kernels.cuda.built import bodies, built
+from backends.machine.document import mix
+from tests.kernels.cuda.built import built, functions, has, views
 
 pytestmark = pytest.mark.toolchain
 
@@ -28,21 +29,24 @@ def test_nothing_spills_and_nothing_is_serialised(made):
 
 
 def test_every_instance_multiplies_by_wgmma_and_adds_by_tma(made):
-    functions = bodies(made[1], "wgmma_flash_backward")
-    assert len(functions) >= 4
-    for body in functions:
-        assert re.search(r"HGMMA\.64x\d+x16\.F32", body)
-        assert ".tnspB" in body
-        assert "UTMALDG.5D" in body
-        assert "UBLKRED" in body      # cp.reduce.async.bulk
-        assert "STSM.16.MT88.4" in body
-        assert "LDL" not in body
-        assert "REDG.E.ADD.F32" not in body
+    found = functions(made[1], "wgmma_flash_backward")
+    assert len(found) >= 4
+    for function in found:
+        assert has(function, r"HGMMA\.64x\d+x16\.F32")
+        assert any(".tnspB" in each.text for each in function.code)
+        assert has(function, r"UTMALDG\.5D")
+        assert has(function, "UBLKRED")      # cp.reduce.async.bulk
+        assert has(function, r"STSM\.16\.MT88\.4")
+        assert "local" not in mix(function.code)
+        assert not has(function, r"REDG\.E\.ADD\.F32")
 
 
 def test_exponentials_stand_before_the_wait_for_dk(made):
     """ptxas may move them behind it, and dK's product then has nothing beside it: 3 % slower."""
-    for body in bodies(made[1], "wgmma_flash_backward"):
-        between = body.split("WARPGROUP.DEPBAR")
-        behind = sum(part.count("MUFU.EX2") for part in between if "HGMMA" in part)
-        assert behind <= body.count("MUFU.EX2") // 8
+    for function in functions(made[1], "wgmma_flash_backward"):
+        with_softmax = [view for view in views(function) if view.exponentials]
+        assert len(with_softmax) >= 2
+        for view in with_softmax:
+            assert view.beside == view.exponentials
+            # scores have come, dP has not: all exponentials of a step stand between its issue and its wait
+            assert (0, view.exponentials) in view.waits

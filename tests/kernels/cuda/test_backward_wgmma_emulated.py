@@ -7,19 +7,33 @@ import pytest
 import torch
 
 from tests.kernels.cuda import faults
-from tests.kernels.cuda.backward_emulation import EmulatedBackward
 from tests.kernels.cuda.faults import Fault
+from tests.kernels.cuda.host_kernel import HostKernel, emulated
+
+pytestmark = emulated
+
+
+class Backward(HostKernel):
+    """Calls have the workspace that the binding asks for, less ``short`` bytes, and one multiprocessor."""
+
+    def run(self, case, data, *, short=0, processors=1, eager=False):
+        room = self.binding.workspace_bytes(case) - short
+        return super().run(case, data, workspace_bytes=room, processors=processors, eager=eager)
+
+
+def built(folder, defines, **options):
+    return Backward("flash_attention_bwd/wgmma_tma", folder, defines, **options)
 
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    return EmulatedBackward(tmp_path_factory.mktemp("emulated"), {"TENDED_KEYS": 100})
+    return built(tmp_path_factory.mktemp("emulated"), {"TENDED_KEYS": 100}, optimise="1")
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory):
     """Additions in order."""
-    return EmulatedBackward(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "TENDED_KEYS": 100})
+    return built(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "TENDED_KEYS": 100}, optimise="1")
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -65,7 +79,6 @@ def test_additions_in_order(other):
     other.check(case(4, 200, 200, 2, 1, 64, 1))      # up, and in the last section down
 
 
-
 def test_sums_are_tended_by_the_main_kernel(kernel):
     """Zeros ahead of the tiles that add to them, dq behind: more heads than the blocks take at a time."""
     kernel.check(case(7, 40, 130, 2, 1, 64, 0))
@@ -87,18 +100,24 @@ def test_other_head_dimensions_are_refused(kernel):
         kernel.run(size, kernel.reference.generate_input(**size, seed=1, device="cpu"))
 
 
+@pytest.mark.parametrize("half", [0, 1])
+def test_steep_scores(kernel, half):
+    """Beyond the range of fp32's exponentials, as are the log-sum-exps."""
+    kernel.check(case(1, 150, 300, 2, 1, 64, 1, half) | {"steep": 1})
+
+
 FAULTS = {
     "release": Fault(
-        "tile/wgmma_flash_backward_keys.h", "if (step > 0) release(memory.queries_empty(before));"),
+        "attention/backward_mainloop.h", "if (step > 0) release(memory.queries_empty(before));"),
     "mask": Fault(
-        "tile/wgmma_flash_backward_keys.h", "own - ahead - first_query", "own - ahead - first_query + FAULT"),
+        "attention/backward_mainloop.h", "own - ahead - first_query", "own - ahead - first_query + FAULT"),
     "early": Fault(
-        "tile/wgmma_flash_backward_rows.h", "wait_for_count(p.added + slice / pieces, kAdders * p.tiles);"),
+        "attention/backward_rows.h", "wait_for_count(p.added + slice / pieces, kAdders * p.tiles);"),
 }
 
 
 def planted(kernels, folder):
-    kernel = EmulatedBackward(folder, {"TENDED_KEYS": 1}, kernels=kernels, optimise="g")   # built sooner
+    kernel = built(folder, {"TENDED_KEYS": 1}, kernels=kernels)
 
     def check(fault):
         kernel.check(case(4, 40, 130, 1, 1, 64, 0) if fault == "early" else case(1, 260, 260, 1, 1, 128, 1))

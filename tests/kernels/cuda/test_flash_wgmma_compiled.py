@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.kernels.cuda.built import bodies, built, spills
+from backends.machine.document import mix
+from tests.kernels.cuda.built import built, functions, has, spills, views
 
 pytestmark = pytest.mark.toolchain
 
@@ -28,24 +29,25 @@ def test_nothing_spills_and_nothing_is_serialised(made):
 
 
 def test_every_instance_multiplies_by_wgmma_and_hides_the_softmax(made):
-    functions = bodies(made[1], "wgmma_flash")
-    assert len(functions) == made[2]
-    for body in functions:
-        assert re.search(r"HGMMA\.64x\d+x16\.F32", body)
-        assert ".tnspB" in body
-        assert "UTMALDG.5D" in body
-        assert "LDL" not in body
+    found = functions(made[1], "wgmma_flash")
+    assert len(found) == made[2]
+    for function in found:
+        assert has(function, r"HGMMA\.64x\d+x16\.F32")
+        assert any(".tnspB" in each.text for each in function.code)
+        assert has(function, r"UTMALDG\.5D")
+        assert "local" not in mix(function.code)
         # The loop: scores have come, the last output has not. Half of the exponentials stand before its wait,
         # fewer where probabilities are stored behind it.
-        _, _, loop = body.partition("WARPGROUP.DEPBAR.LE gsb0, 0x1")
-        between, _, _ = loop.partition("WARPGROUP.DEPBAR.LE gsb0, 0x0")
-        assert between.count("MUFU.EX2") >= (8 if "STSM" in body else 16)   # of 64 x 64 scores or more
+        hidden = [count for view in views(function) for limit, count in view.waits if limit == 0 and count]
+        assert hidden
+        assert min(hidden) >= (8 if has(function, "STSM") else 16)   # of 64 x 64 scores or more
 
 
 def test_an_output_is_stored_before_the_next_scores_are_waited_for(made):
     """Causal tiles at head_dim 256. ptxas moves that wait to the front where nothing stands in its way."""
     soon = 0
-    for body in bodies(made[1], "wgmma_flash"):
+    for function in functions(made[1], "wgmma_flash"):
+        body = "\n".join(each.text for each in function.code)
         _, *waits = body.split("WARPGROUP.DEPBAR.LE gsb0, 0x1")
         if len(waits) == 2:
             soon += 1

@@ -7,11 +7,11 @@ import re
 
 import pytest
 
-from tests.kernels.cuda.built import ROOT, bodies, built, spills
+from tests.kernels.cuda.built import ROOT, built, functions, has, spills
 
 PROBLEMS = ("fp8_gemm", "amd_fp8_mm")
 ARCHES = ("sm_89", "sm_90a")
-TENSOR_CORE = {"sm_89": "QMMA.16832.F32.E4M3.E4M3", "sm_90a": "HMMA.16816.F32"}
+TENSOR_CORE = {"sm_89": r"QMMA\.16832\.F32\.E4M3\.E4M3", "sm_90a": r"HMMA\.16816\.F32"}
 
 
 pytestmark = pytest.mark.toolchain
@@ -37,16 +37,16 @@ def test_compiler_says_nothing_worse_than_info(made):
 
 def test_every_product_runs_on_the_tensor_cores(made):
     arch, _, library = made
-    products = bodies(library, "block_scaled_gemm")
+    products = functions(library, "block_scaled_gemm")
     assert len(products) >= 8
-    for body in products:
-        assert TENSOR_CORE[arch] in body
-        assert "LDGSTS.E.BYPASS.128" in body
-        assert "LDSM.16" in body
+    for function in products:
+        assert has(function, TENSOR_CORE[arch])
+        assert has(function, r"LDGSTS\.E\.BYPASS\.128")
+        assert has(function, r"LDSM\.16")
 
 
 def test_sources_avoid_the_letters_leaderboards_refuse():
-    folders = [ROOT / "kernels/cuda" / name for name in ("ptx", "tile", *PROBLEMS)]
+    folders = [ROOT / "kernels/cuda" / name for name in ("ptx", "common", "gemm", *PROBLEMS)]
     files = [path for folder in folders for path in folder.iterdir()]
     assert len(files) > 10
     assert not [path.name for path in files if "str" + "eam" in path.read_text().lower()]

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,10 +11,11 @@ import numpy as np
 import pytest
 
 from tests.kernels.cuda import faults
-from tests.kernels.cuda import gemm_emulation as gemm
 from tests.kernels.cuda.faults import Fault
+from tests.kernels.cuda.gemm_products import Product, ProductKernel
+from tests.kernels.cuda.host_kernel import emulated
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+pytestmark = emulated
 
 BUILDS = [(problem, fp16) for problem in ("fp8_gemm", "amd_fp8_mm") for fp16 in (False, True)]
 
@@ -23,7 +23,8 @@ BUILDS = [(problem, fp16) for problem in ("fp8_gemm", "amd_fp8_mm") for fp16 in 
 @cache
 def built(problem: str, fp16: bool):
     with TemporaryDirectory() as folder:
-        return gemm.Emulated(problem, Path(folder), fp16)
+        return ProductKernel(f"{problem}/mma_sync", Path(folder), {"__CUDA_ARCH__": 900} if fp16 else {},
+                             arch=90 if fp16 else 89)
 
 
 @pytest.fixture(scope="module", params=BUILDS, ids=lambda build: f"{build[0]}-{'sm_90' if build[1] else 'sm_89'}")
@@ -36,69 +37,62 @@ def fp8_gemm():
     return built("fp8_gemm", False)
 
 
-def agrees(product, got) -> None:
-    value, bound = product.expected()
-    wrong = ~(np.abs(got - value) <= bound)
-    assert not wrong.any(), f"{wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
-
-
 @pytest.mark.parametrize("splits", [1, 2])
 def test_every_tile_shape_with_tails(kernel, splits):
     size = (130, 193, 384) if kernel.problem == "fp8_gemm" else (160, 192, 384)
-    product = gemm.Product.random(*size, seed=splits)
+    product = Product.random(*size, seed=splits)
     for shape in range(kernel.shapes):
-        agrees(product, kernel.run(product, (shape, splits), splits_room=2, eager=splits == 2))
+        product.agrees(kernel.multiply(product, (shape, splits), splits_room=2, eager=splits == 2))
 
 
 def test_more_k_blocks_than_stages_in_uneven_parts(kernel):
-    product = gemm.Product.random(32, 64, 128 * 11, seed=3)
+    product = Product.random(32, 64, 128 * 11, seed=3)
     for shape in range(kernel.shapes):
-        agrees(product, kernel.run(product, (shape, 3), splits_room=3))
+        product.agrees(kernel.multiply(product, (shape, 3), splits_room=3))
 
 
 @pytest.mark.parametrize("size", [(1, 1, 128), (1, 8, 128), (3, 129, 256), (16, 40, 128), (17, 7, 640)])
 def test_smallest_and_odd_sizes_by_the_chosen_plan(fp8_gemm, size):
-    product = gemm.Product.random(*size, seed=4)
-    agrees(product, fp8_gemm.run(product))
-    agrees(product, fp8_gemm.run(product, splits_room=4))
+    product = Product.random(*size, seed=4)
+    product.agrees(fp8_gemm.multiply(product))
+    product.agrees(fp8_gemm.multiply(product, splits_room=4))
 
 
 def test_split_and_whole_k_agree_and_repeat_to_the_bit(fp8_gemm):
-    product = gemm.Product.random(9, 96, 1024, seed=5)
-    first = fp8_gemm.run(product, (0, 4), splits_room=4)
-    agrees(product, first)
-    np.testing.assert_array_equal(first, fp8_gemm.run(product, (0, 4), splits_room=4, eager=True))
+    product = Product.random(9, 96, 1024, seed=5)
+    first = fp8_gemm.multiply(product, (0, 4), splits_room=4)
+    product.agrees(first)
+    np.testing.assert_array_equal(first, fp8_gemm.multiply(product, (0, 4), splits_room=4, eager=True))
 
 
 def test_zero_scales_give_zero_and_tiny_ones_survive(kernel):
-    product = gemm.Product.random(32, 64, 256, seed=6)
+    product = Product.random(32, 64, 256, seed=6)
     product.a_scale[:16] = 0
     product.a_scale[16:] = -1e-30
     product.b_scale[:] = 3e-3
-    got = kernel.run(product)
-    agrees(product, got)
+    got = kernel.multiply(product)
+    product.agrees(got)
     assert (got[:16] == 0).all()
     assert (got[16:] != 0).any()
 
 
 def test_a_nan_reaches_its_row_and_no_other(kernel):
-    product = gemm.Product.random(32, 64, 256, seed=7)
+    product = Product.random(32, 64, 256, seed=7)
     product.a[5, 200] = 0x7F
-    got = kernel.run(product)
+    got = kernel.multiply(product)
     assert np.isnan(got[5]).all()
     assert np.isfinite(np.delete(got, 5, 0)).all()
 
 
 @pytest.mark.parametrize("size", [(0, 64, 128), (32, 0, 128), (32, 64, 0), (32, 64, 200)])
 def test_sizes_outside_the_abi_are_declined(kernel, size):
-    pointer = 16   # never followed
-    assert kernel.symbol(*[pointer] * 5, *size, None, 0, None) == -1
+    assert kernel.declines(*size) == -1
 
 
 def test_amd_declines_rows_it_cannot_load():
     kernel = built("amd_fp8_mm", False)
-    assert kernel.symbol(*[16] * 5, 48, 64, 128, None, 0, None) == -1
-    assert kernel.symbol(*[16] * 5, 32, 96, 128, None, 0, None) == -1
+    assert kernel.declines(48, 64, 128) == -1
+    assert kernel.declines(32, 96, 128) == -1
 
 
 @pytest.mark.parametrize("processors", [58, 132])
@@ -118,25 +112,31 @@ def test_many_tiles_keep_k_whole_and_take_a_large_tile(fp8_gemm, size):
 
 
 FAULTS = {
-    "wait": Fault("tile/*.h", "cp_async_wait<Shape::kStages - 2>();", "cp_async_wait<Shape::kStages - 1>();"),
-    "barrier": Fault("tile/*.h", "        __syncthreads();\n        if (block",
+    "wait": Fault("gemm/*.h", "cp_async_wait<Shape::kStages - 2>();", "cp_async_wait<Shape::kStages - 1>();"),
+    "barrier": Fault("gemm/*.h", "        __syncthreads();\n        if (block",
                      "        if (!FAULT) __syncthreads();\n        if (block"),
-    "swizzle": Fault("tile/*.h", "(swizzled ^ (step << 5))",
+    "swizzle": Fault("gemm/*.h", "(swizzled ^ (step << 5))",
                      "(FAULT ? swizzled + (step << 5) : swizzled ^ (step << 5))", 2),
 }
 
 
+def planted(kernels, folder):
+    kernel = ProductKernel("fp8_gemm/mma_sync", folder, kernels=kernels, arch=89, optimise="g")     # built sooner
+    product = Product.random(130, 128, 128 * 6, seed=8)
+
+    def check(_fault):
+        for eager in (False, True):
+            product.agrees(kernel.multiply(product, (4, 1), eager=eager))
+
+    return kernel.library, check
+
+
 @pytest.fixture(scope="module")
-def planted(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("faults")
-    return gemm.Emulated("fp8_gemm", folder, kernels=faults.plant(folder, FAULTS), flags=("-Og",))   # built sooner
+def outcomes(tmp_path_factory):
+    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, planted)
 
 
 @pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
-def test_the_emulation_notices_damage(planted, fault):
+def test_the_emulation_notices_damage(outcomes, fault):
     """A check of the checks: kernels without the wait, the barrier or the matching swizzle do not pass."""
-    faults.choose(planted.library, [faults.NONE, *FAULTS].index(fault))
-    product = gemm.Product.random(130, 128, 128 * 6, seed=8)
-    value, bound = product.expected()
-    runs = [np.abs(planted.run(product, (4, 1), eager=eager) - value) <= bound for eager in (False, True)]
-    assert all(run.all() for run in runs) == (fault == faults.NONE)
+    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")

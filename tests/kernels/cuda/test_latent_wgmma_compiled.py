@@ -11,10 +11,11 @@ import sys
 import pytest
 
 import backends
-from backends.base import ToolchainMissing
 from backends.cuda import ptx_command
+from backends.errors import ToolchainMissing
+from backends.machine.document import mix
 from backends.source import KernelSource
-from tests.kernels.cuda.built import ROOT, bodies, built, spills
+from tests.kernels.cuda.built import ROOT, built, functions, has, spills
 
 pytestmark = pytest.mark.toolchain
 
@@ -34,14 +35,15 @@ def test_nothing_spills_and_nothing_is_serialised(made):
 
 
 def test_products_are_wgmma_on_one_tile_and_pages_come_by_tma(made):
-    functions = bodies(made[1], "latent_wgmma")
-    assert len(functions) >= 2
-    for body in functions:
-        assert "HGMMA.64x64x16.F32.BF16" in body
-        assert re.search(r"HGMMA\.64x256x16\.F32\.BF16 .*tnspB", body)   # values: the keys' tile, transposed
-        assert "UTMALDG.2D" in body
-        assert "UTMALDG.3D" in body
-        assert not re.search(r"\b(LDL|STL)\b", body)
+    found = functions(made[1], "latent_wgmma")
+    assert len(found) >= 2
+    for function in found:
+        assert has(function, r"HGMMA\.64x64x16\.F32\.BF16")
+        # values: the keys' tile, transposed
+        assert any(re.match(r"HGMMA\.64x256x16\.F32\.BF16 .*tnspB", each.text) for each in function.code)
+        assert has(function, r"UTMALDG\.2D")
+        assert has(function, r"UTMALDG\.3D")
+        assert "local" not in mix(function.code)
 
 
 def test_operands_of_few_rows_are_uniform(made):
@@ -50,16 +52,16 @@ def test_operands_of_few_rows_are_uniform(made):
     What stands in front of the loop decides whether the compiler sees that warps stay whole. Where it does not, it
     moves each operand to uniform registers by itself, and a page takes a third more instructions.
     """
-    functions = bodies(made[1], "latent_few")
-    assert len(functions) == 2
-    for body in functions:
-        products = body[body.index("HGMMA"):body.rindex("HGMMA")]
-        assert products.count("R2UR") < 20
+    found = functions(made[1], "latent_small_m")
+    assert len(found) == 2
+    for function in found:
+        products = [at for at, each in enumerate(function.code) if each.base == "HGMMA"]
+        assert sum(each.base == "R2UR" for each in function.code[products[0]:products[-1]]) < 20
 
 
 def test_the_copy_with_stamps_compiles(tmp_path, monkeypatch):
-    """benchmarks/dev/mla_stamps.py puts lines into the kernel's sources, which change."""
-    monkeypatch.syspath_prepend(str(ROOT / "benchmarks/dev"))
+    """benchmarks/tools/mla_stamps.py puts lines into the kernel's sources, which change."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks/tools"))
     try:
         import mla_stamps
     finally:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Blocks kept in step (tile/pace.h): who waits, for how long, and what is left of it."""
+"""Blocks kept in step (mla/throttle.h): who waits, for how long, and what is left of it."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ inline unsigned long long look_at_wide(const unsigned long long* word) {
     return *word;
 }
 constexpr int kCountSets = 1;
-#include "tile/pace.h"
+#include "mla/throttle.h"
+using mla::Throttle;
 
 int main(int count, char** arguments) {
     const int slack = std::atoi(arguments[1]), steps = 40;
     unsigned long long word = 0;
     word_of_it = &word;
-    Pace other = Pace(), fast = Pace();
+    Throttle other = Throttle(), fast = Throttle();
     other.count(&word);
     for (int step = 0; step < steps; ++step) {
         fast.wait(&word, slack);
         const long long ahead = 4ll * fast.steps - 4ll * (1 + word_other_block_steps);   // quarter steps, of the other
-        if (fast.steps >= Pace::kFree && ahead > 2 * slack) return 3;                    // the average is half way
+        if (fast.steps >= Throttle::kFree && ahead > 2 * slack) return 3;                    // the average is half way
         fast.count(&word);
     }
     if (looks == 0) return 4;
@@ -60,10 +61,10 @@ int main(int count, char** arguments) {
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_a_block_ahead_of_the_average_waits_and_leaves_nothing(tmp_path):
-    for name in ("ptx/fetch_add.h", "ptx/turn.h", "tile/latent_parts.h"):   # what the program stands in for
+    for name in ("ptx/atomic.h", "mla/workspace.h"):   # what the program stands in for
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text("#pragma once\n")
-    (tmp_path / "tile/pace.h").write_text((ROOT / "kernels/cuda/tile/pace.h").read_text())
+    (tmp_path / "mla/throttle.h").write_text((ROOT / "kernels/cuda/mla/throttle.h").read_text())
     (tmp_path / "pace.cpp").write_text(PROGRAM)
     program = str(tmp_path / "pace")
     command = ["g++", "-std=c++17", "-O1", "-I", str(tmp_path), f"{program}.cpp", "-o", program]

@@ -9,10 +9,7 @@ too: their sums grow by the square root of K only, 0.6 of the bound in the model
 from __future__ import annotations
 
 import ctypes
-import importlib.util
-import shutil
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +18,10 @@ import pytest
 import torch
 
 import backends
+from tests.kernels.cuda.built import flags
+from tests.kernels.cuda.gemm_products import PLANS, Product, ProductKernel
+from tests.kernels.cuda.host_kernel import ROOT, emulated
 from tests.problems.folders import problem
-
-_spec = importlib.util.spec_from_file_location("gemm_emulation", Path(__file__).with_name("gemm_emulation.py"))
-gemm = importlib.util.module_from_spec(_spec)
-sys.modules["gemm_emulation"] = gemm
-_spec.loader.exec_module(gemm)
 
 UNPROMOTED = Path(__file__).with_name("unpromoted.cu")
 M, N = 16, 64
@@ -51,16 +46,16 @@ class OnTheHost:
     """Both kernels in the emulation."""
 
     def __init__(self, folder: Path):
-        self.kernel = gemm.Emulated("fp8_gemm", folder, variant=str(UNPROMOTED.with_suffix("")))
+        self.kernel = ProductKernel("fp8_gemm/wgmma_tma", folder, file=UNPROMOTED)
         self.kernel.library.emulation_adder.argtypes = [ctypes.c_int]
 
     def run(self, data: tuple[torch.Tensor, ...], promoted: bool, bits: int = 13) -> torch.Tensor:
         a, b, a_scale, b_scale, _ = data
         codes = (x.view(torch.uint8).numpy() for x in (a, b))
-        product = gemm.Product(*codes, a_scale.numpy(), b_scale.numpy())
+        product = Product(*codes, a_scale.numpy(), b_scale.numpy())
         self.kernel.library.emulation_adder(bits)
         try:
-            got = self.kernel.run(product, None if promoted else (0, 1))
+            got = self.kernel.multiply(product, () if promoted else (0, 1))
         finally:
             self.kernel.library.emulation_adder(0)
         return torch.from_numpy(np.ascontiguousarray(got)).to(torch.bfloat16)
@@ -68,8 +63,6 @@ class OnTheHost:
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory):
-    if shutil.which("g++") is None:
-        pytest.skip("the emulation needs g++")
     return OnTheHost(tmp_path_factory.mktemp("emulated"))
 
 
@@ -78,12 +71,12 @@ class OnTheGpu:
 
     def __init__(self, nvcc: str, arch: str, folder: Path):
         library = folder / "unpromoted.so"
-        folders = (gemm.ROOT / "problems/fp8_gemm", gemm.ROOT / "kernels/cuda", gemm.ROOT / "kernels/common")
+        folders = (ROOT / "problems/fp8_gemm", ROOT / "kernels/cuda", ROOT / "kernels/common")
         command = [
             nvcc, "-std=c++17", "-O3", "--expt-relaxed-constexpr", "-Xcompiler", "-fPIC,-fno-gnu-unique", "-shared",
             "-cudart", "static", "-gencode", f"arch=compute_{arch.removeprefix('sm_')},code={arch}",
-            f'-DWARPWAVE_KERNEL_FILE="{UNPROMOTED}"', *(f"-I{path}" for path in folders),
-            str(gemm.ROOT / "benchmarks/dev/gemm_plan.cu"), "-o", str(library),
+            f'-DWARPWAVE_KERNEL_FILE="{UNPROMOTED}"', *flags("fp8_gemm/wgmma_tma"), *(f"-I{path}" for path in folders),
+            "-x", "cu", str(PLANS), "-o", str(library),
         ]
         done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
         assert done.returncode == 0, done.stderr
@@ -131,14 +124,17 @@ def accepted_when_short(kernels: Any, device: str) -> None:
         assert passed, message
 
 
+@emulated
 def test_without_promotion_a_long_k_is_refused_on_the_host(host):
     refused_when_long(host, "cpu")
 
 
+@emulated
 def test_without_promotion_a_short_k_passes_on_the_host(host):
     accepted_when_short(host, "cpu")
 
 
+@emulated
 def test_it_is_the_adders_bits_that_lose(host):
     """The same kernel without promotion is right at any length where sums are exact."""
     data = unsigned(LONG)

@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from tests.kernels.cuda.built import bodies, built, spills
+from backends.machine.document import mix
+from tests.kernels.cuda.built import built, functions, has, spills
 
 pytestmark = pytest.mark.toolchain
 
@@ -31,11 +32,11 @@ def test_nothing_spills_and_nothing_is_serialised(made):
 
 
 def test_every_instance_multiplies_by_wgmma_and_loads_by_tma(made):
-    functions = bodies(made[1], "wgmma_gemm")
-    assert len(functions) >= 6
-    for body in functions:
-        assert re.search(r"QGMMA\.64x\d+x32\.F32\.E4M3\.E4M3", body)
-        assert "UTMALDG.2D" in body
-        assert "LDL" not in body
-    assert any("UTMALDG.2D.MULTICAST" in body for body in functions)
-    assert any("UTMASTG.2D" in body for body in functions)
+    found = functions(made[1], "wgmma_gemm")
+    assert len(found) >= 6
+    for function in found:
+        assert has(function, r"QGMMA\.64x\d+x32\.F32\.E4M3\.E4M3")
+        assert has(function, r"UTMALDG\.2D")
+        assert "local" not in mix(function.code)
+    assert any(has(function, r"UTMALDG\.2D\.MULTICAST") for function in found)
+    assert any(has(function, r"UTMASTG\.2D") for function in found)

@@ -3,33 +3,22 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.kernels.cuda import faults
-from tests.kernels.cuda import gemm_emulation as gemm
 from tests.kernels.cuda.faults import Fault
+from tests.kernels.cuda.gemm_products import Product, ProductKernel
+from tests.kernels.cuda.host_kernel import emulated
 
-pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="the emulation needs g++")
+pytestmark = emulated
 
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    return gemm.Emulated("fp8_gemm", tmp_path_factory.mktemp("emulated"), variant="wgmma_tma")
-
-
-def agrees(product, got) -> None:
-    value, bound = product.expected()
-    wrong = ~(np.abs(got - value) <= bound)
-    assert not wrong.any(), f"{wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
-
-
-def plans(kernel, splits):
-    """Every plan that runs: shapes that cannot split K are asked for one part."""
-    return [(shape, parts) for shape in range(kernel.shapes) for parts in (1, splits) if kernel.runs(shape, parts)]
+    return ProductKernel("fp8_gemm/wgmma_tma", tmp_path_factory.mktemp("emulated"))
 
 
 @pytest.mark.parametrize("eager", [False, True])
@@ -37,37 +26,37 @@ def plans(kernel, splits):
     "size", [(130, 200, 384), (70, 333, 256), (9, 40, 256)], ids=["boxes", "single elements", "small"]
 )
 def test_every_instance_with_tails(kernel, size, eager):
-    product = gemm.Product.random(*size, seed=1)
-    for plan in plans(kernel, 2):
-        agrees(product, kernel.run(product, plan, eager=eager))
+    product = Product.random(*size, seed=1)
+    for plan in kernel.plans(1, 2):
+        product.agrees(kernel.multiply(product, plan, eager=eager))
 
 
 @pytest.mark.parametrize("eager", [False, True])
 def test_rings_wrap_and_blocks_walk_several_tiles(kernel, eager):
-    product = gemm.Product.random(300, 530, 128 * 7, seed=2)
-    for plan in plans(kernel, 3):
-        agrees(product, kernel.run(product, plan, eager=eager))
+    product = Product.random(300, 530, 128 * 7, seed=2)
+    for plan in kernel.plans(1, 3):
+        product.agrees(kernel.multiply(product, plan, eager=eager))
 
 
 @pytest.mark.parametrize("size", [(1, 1, 128), (1, 8, 128), (3, 129, 256), (17, 40, 1024), (65, 7, 640)])
 def test_smallest_and_odd_sizes_by_the_chosen_plan(kernel, size):
-    product = gemm.Product.random(*size, seed=3)
-    agrees(product, kernel.run(product))
+    product = Product.random(*size, seed=3)
+    product.agrees(kernel.multiply(product))
 
 
 def test_parts_of_k_are_added_in_one_order(kernel):
-    product = gemm.Product.random(9, 96, 2048, seed=4)
-    for shape, parts in plans(kernel, 5):
-        first = kernel.run(product, (shape, parts))
-        np.testing.assert_array_equal(first, kernel.run(product, (shape, parts), eager=True))
+    product = Product.random(9, 96, 2048, seed=4)
+    for shape, parts in kernel.plans(1, 5):
+        first = kernel.multiply(product, (shape, parts))
+        np.testing.assert_array_equal(first, kernel.multiply(product, (shape, parts), eager=True))
 
 
 def test_zero_scales_give_zero_and_a_nan_stays_in_its_row(kernel):
-    product = gemm.Product.random(32, 64, 256, seed=5)
+    product = Product.random(32, 64, 256, seed=5)
     product.a_scale[:16] = 0
     product.a[20, 200] = 0x7F
-    for plan in plans(kernel, 2):
-        got = kernel.run(product, plan)
+    for plan in kernel.plans(1, 2):
+        got = kernel.multiply(product, plan)
         assert (got[:16] == 0).all()
         assert np.isnan(got[20]).all()
         assert np.isfinite(np.delete(got, 20, 0)).all()
@@ -75,8 +64,7 @@ def test_zero_scales_give_zero_and_a_nan_stays_in_its_row(kernel):
 
 @pytest.mark.parametrize("size", [(0, 64, 128), (32, 0, 128), (32, 64, 0), (32, 64, 200)])
 def test_sizes_outside_the_abi_are_declined(kernel, size):
-    pointer = 16   # never followed
-    assert kernel.symbol(*[pointer] * 5, *size, None, 0, None) == -1
+    assert kernel.declines(*size) == -1
 
 
 def test_few_tiles_split_k_and_many_do_not(kernel):
@@ -104,44 +92,44 @@ def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
 
 
 FAULTS = {
-    "empty": Fault("tile/wgmma_*.h", "mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const",
+    "empty": Fault("gemm/*.h", "mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const",
                    "if (!FAULT) mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);\n            const", 2),
-    "full": Fault("tile/wgmma_*.h", "mbarrier_wait(memory.full(filled.stage), filled.parity);", times=3),
-    "pair": Fault("tile/wgmma_*.h", "Shape::kConsumerThreads / 32 * Shape::kPair);",
+    "full": Fault("gemm/*.h", "mbarrier_wait(memory.full(filled.stage), filled.parity);", times=3),
+    "pair": Fault("gemm/*.h", "Shape::kConsumerThreads / 32 * Shape::kPair);",
                   "Shape::kConsumerThreads / 32 * (FAULT ? 1 : Shape::kPair));"),
-    "wait": Fault("tile/wgmma_*.h", "wgmma_wait<0>();\n        wgmma_results(partial);", "wgmma_results(partial);", 2),
-    "bytes": Fault("tile/wgmma_*.h", "mbarrier_arrive_expect(full, p.stage_bytes);",
+    "wait": Fault("gemm/*.h", "wgmma_wait<0>();\n        wgmma_results(partial);", "wgmma_results(partial);", 2),
+    "bytes": Fault("gemm/*.h", "mbarrier_arrive_expect(full, p.stage_bytes);",
                    "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
-    "store": Fault("tile/wgmma_*.h", "if (issues) tma_store_wait_read<Shape::kSlices - 1>();"),
-    "ahead": Fault("tile/wgmma_*.h", "mbarrier_wait(start + Shape::kBarriersAt + at * 8, parity);"),
-    "clear": Fault("tile/wgmma_*.h", "along.template clear<kSlice>();"),
+    "store": Fault("gemm/*.h", "if (issues) tma_store_wait_read<Shape::kSlices - 1>();"),
+    "ahead": Fault("gemm/*.h", "mbarrier_wait(start + Shape::kBarriersAt + at * 8, parity);"),
+    "clear": Fault("gemm/*.h", "along.template clear<kSlice>();"),
 }
 EXCHANGE_FAULTS = {
-    "received": Fault("tile/wgmma_*.h", "if (mine > 0) mbarrier_wait(memory.received(), 0);"),
-    "place": Fault("tile/wgmma_*.h", "(rank < thread ? rank : rank - 1) * bytes",
+    "received": Fault("gemm/*.h", "if (mine > 0) mbarrier_wait(memory.received(), 0);"),
+    "place": Fault("gemm/*.h", "(rank < thread ? rank : rank - 1) * bytes",
                    "(FAULT || rank < thread ? rank : rank - 1) * bytes"),
-    "end": Fault("tile/wgmma_*.h", "if (exchanges) cluster_wait();"),
+    "end": Fault("gemm/*.h", "if (reduces) cluster_wait();"),
 }
 
 
-def built(kernels, folder, variant, size, parts):
-    kernel = gemm.Emulated("fp8_gemm", folder, variant=variant, kernels=kernels, flags=("-Og",))   # built sooner
+def built(kernels, folder, file, size, parts):
+    kernel = ProductKernel("fp8_gemm/wgmma_tma", folder, kernels=kernels, file=file, optimise="g")   # built sooner
 
     def every_instance(fault):
-        product = gemm.Product.random(*((40, 200, 384) if fault == faults.NONE else size), seed=6)
+        product = Product.random(*((40, 200, 384) if fault == faults.NONE else size), seed=6)
         for eager in (False, True):
             for shape in reversed(range(kernel.shapes)):    # the last ones have something of every kind
-                agrees(product, kernel.run(product, (shape, parts), eager=eager))
+                product.agrees(kernel.multiply(product, (shape, parts), eager=eager))
 
     return kernel.library, every_instance
 
 
 def whole(kernels, folder):
-    return built(kernels, folder, "wgmma_tma", (300, 400, 128 * 12), 1)
+    return built(kernels, folder, None, (300, 400, 128 * 12), 1)
 
 
 def exchanged(kernels, folder):
-    return built(kernels, folder, str(Path(__file__).with_name("exchanged")), (40, 72, 128 * 5), 3)
+    return built(kernels, folder, Path(__file__).with_name("exchanged.cu"), (40, 72, 128 * 5), 3)
 
 
 @pytest.fixture(scope="module")

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT
-// fp8_gemm/wgmma_tma.cu with one instance whose promotion is off, as plan 0 of benchmarks/dev/gemm_plan.cu: the tensor cores' own
+// fp8_gemm/wgmma_tma.cu with one instance whose promotion is off, as plan 0 of gemm/plan_entries.h: the tensor cores' own
 // accumulator runs over all of K, and the last block's scales multiply the sum, so that it is right only for scales that do
 // not change along K. What it loses on those is what the promotion to fp32 every 128 of K is for.
 #define Shapes ShippedShapes
 #include "fp8_gemm/wgmma_tma.cu"
 #undef Shapes
 
-using Unpromoted = WgmmaShape<1, 1, 16, kColumns, kExchange, 1, 1, false, 2>;
+using Unpromoted = WgmmaShape<1, 1, 16, kColumns, kClusterReduce, 1, 1, false, 2>;
 
 template <>
 __device__ __forceinline__ void WgmmaConsumer<Unpromoted>::one_by_one(

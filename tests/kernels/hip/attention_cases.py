@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""fp64 attention on the host, and the error bound of 16-bit probabilities, for both attention kernels."""
+"""fp64 attention on the emulated MI300X, and the error bound of 16-bit probabilities, for both attention kernels."""
 
 from __future__ import annotations
 

@@ -3,33 +3,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.kernels.hip import host
+import backends
+from backends.emulator import build
+from backends.errors import ToolchainMissing
+from scoring.ipc.emulator import Emulator
+from tests.kernels.hip import emulated
+from tests.problems.folders import signature
 
-Builder = Callable[..., host.HostKernel]
+Builder = Callable[..., emulated.Kernel]
 
 
-@pytest.fixture(scope="session")
-def host_kernel(tmp_path_factory: pytest.TempPathFactory) -> Builder:
-    """``host_kernel(problem, **defines)``: the mfma variant of a problem on the host, compiled once per session."""
-    if host.compiler() is None:
-        pytest.skip("no C++ compiler for the host: install g++ or the ziglang wheel")
-    built: dict[tuple[str, frozenset[tuple[str, int]]], host.HostKernel] = {}
-    folder: Path = tmp_path_factory.mktemp("hip-host")
+@pytest.fixture(scope="module")
+def emulator() -> Iterator[Emulator]:
+    """The emulated MI300X with all checks on; skips where it or kernels for it cannot be built."""
+    try:
+        backends.get("rocm").compiler()
+        found = Emulator(str(build.library()), emulated.OPTIONS)
+    except (ToolchainMissing, OSError) as error:
+        pytest.skip(str(error))
+    found.take_findings()
+    yield found
+    for option, value in emulated.DEFAULTS.items():
+        found.set(option, value)
 
-    def get(problem: str, **defines: int) -> host.HostKernel:
-        key = (problem, frozenset(_items(defines)))
-        if key not in built:
-            library = host.build(problem, folder / f"{problem}-{len(built)}.so", defines)
-            built[key] = host.HostKernel(library, problem)
-        return built[key]
+
+@pytest.fixture(scope="module")
+def hip_kernel(emulator: Emulator) -> Builder:
+    """``hip_kernel(problem, **defines)``: the mfma variant of a problem."""
+    def get(problem: str, **defines: int) -> emulated.Kernel:
+        file = emulated.ROOT / f"kernels/hip/{problem}/mfma.hip"
+        abi = signature(problem)
+        return emulated.Kernel(emulator, emulated.compiled(file, problem, tuple(sorted(defines.items()))), abi.symbol,
+                               {param.name: param.ctype for param in abi.params})
 
     return get
-
-
-def _items(defines: Mapping[str, int]) -> list[tuple[str, int]]:
-    return sorted(defines.items())

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tests.kernels.hip import host
+from tests.kernels.hip import emulated
 
 BLOCK = 128
 
@@ -30,7 +30,7 @@ def make_product(m: int, n: int, k: int, seed: int = 0) -> Product:
     rng = np.random.default_rng([m, n, k, seed])
     blocks = k // BLOCK
     return Product(
-        a=host.random_fp8(rng, (m, k)), b=host.random_fp8(rng, (n, k)),
+        a=emulated.random_fp8(rng, (m, k)), b=emulated.random_fp8(rng, (n, k)),
         a_scale=rng.standard_normal((m, blocks)).astype(np.float32),
         b_scale=rng.standard_normal((-(-n // BLOCK), blocks)).astype(np.float32),
     )
@@ -38,7 +38,7 @@ def make_product(m: int, n: int, k: int, seed: int = 0) -> Product:
 
 def expected(product: Product) -> tuple[np.ndarray, np.ndarray]:
     """c in fp64 and the allowed difference: bf16 rounding of c plus fp32 rounding of the sum of magnitudes."""
-    values = host.fp8_fnuz_values()
+    values = emulated.fp8_fnuz_values()
     m, n, k = product.shape
     total = np.zeros((m, n))
     magnitude = np.zeros((m, n))
@@ -55,6 +55,6 @@ def expected(product: Product) -> tuple[np.ndarray, np.ndarray]:
 def check(product: Product, c: np.ndarray) -> None:
     """Assert that ``c`` (bf16 bit patterns) is the product."""
     want, bound = expected(product)
-    difference = np.abs(host.from_bf16(c) - want)
+    difference = np.abs(emulated.from_bf16(c) - want)
     wrong = ~(difference <= bound)          # NaN is wrong
     assert not wrong.any(), f"{wrong.sum()} of {wrong.size} wrong, first at {tuple(np.argwhere(wrong)[0])}"

@@ -3,21 +3,18 @@
 
 from __future__ import annotations
 
-import struct
 from pathlib import Path
 
 import pytest
-from elftools.elf.elffile import ELFFile
 
-import backends
-from backends.base import Binary, ToolchainMissing
-from backends.source import KernelSource
-from tests.kernels.hip.host import ROOT
+from backends.base import Binary
+from backends.errors import ToolchainMissing
+from backends.machine import files
+from tests.kernels.hip.emulated import ROOT, compiled
 
 pytestmark = pytest.mark.toolchain
 
-# Upper half of the first word of the instruction's encoding.
-FP8, BF16, FP16 = 0xD3F3, 0xD3E1, 0xD3CD
+FP8, BF16, FP16 = "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x16_f16"
 MATRIX_INSTRUCTIONS = {
     "fp8_gemm": {FP8}, "amd_fp8_mm": {FP8}, "flash_attention": {BF16, FP16}, "mla_decode": {BF16},
 }
@@ -25,15 +22,12 @@ LDS_BYTES = 64 * 1024
 
 
 @pytest.fixture(scope="module", params=sorted(MATRIX_INSTRUCTIONS))
-def built(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Binary]:
+def built(request: pytest.FixtureRequest) -> tuple[str, Binary]:
     """(problem, binary) for gfx942."""
-    source = KernelSource.read(ROOT / f"kernels/hip/{request.param}/mfma.hip", ROOT)
-    backend = backends.get("rocm")
     try:
-        binary = backend.compile(source, backend.target("MI300"), cache_dir=tmp_path_factory.mktemp("cache"))
+        return request.param, compiled(ROOT / f"kernels/hip/{request.param}/mfma.hip", request.param)
     except ToolchainMissing as missing:
         pytest.skip(str(missing))
-    return request.param, binary
 
 
 def test_nothing_spills(built: tuple[str, Binary]) -> None:
@@ -58,11 +52,10 @@ def test_compiler_says_nothing(built: tuple[str, Binary]) -> None:
 def test_matrix_cores_are_used(built: tuple[str, Binary]) -> None:
     problem, binary = built
     assert binary.code_object is not None
-    with binary.code_object.open("rb") as file:
-        text = ELFFile(file).get_section_by_name(".text").data()
-    words = struct.unpack(f"<{len(text) // 4}I", text[: len(text) // 4 * 4])
-    for encoding in MATRIX_INSTRUCTIONS[problem]:
-        assert sum(word >> 16 == encoding for word in words) >= 64
+    products = [each.opcode for function in files.read(binary.code_object).functions for each in function.code
+                if each.unit == "tensor"]
+    for opcode in MATRIX_INSTRUCTIONS[problem]:
+        assert products.count(opcode) >= 64
 
 
 def test_no_kernel_or_header_spells_the_refused_word() -> None:

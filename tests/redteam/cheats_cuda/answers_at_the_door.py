@@ -2,17 +2,17 @@
 # class: chain
 # problem: fp8_gemm
 # device: cuda
-# idea: leaves some digest at the door as soon as the links begin, the right one when they are over
-# source: own: against the doors
+# idea: leaves some digest at the doorbell as soon as the links begin, the right one when they are over
+# source: own: against the doorbells
 # expect: rejected
 import sys
 
 
-def between_doors(self):
-    library, second = self.library, self.doors + 256
-    library.listen(self.doors, self.seal_key)
+def between_doorbells(self):
+    library, second = self.library, self.doorbells + 256
+    library.listen(self.doorbells, self.seal_key)
     self._unseal(self.slots, self.seal_key)
-    library.answer(self.doors, self.seal_key)
+    library.answer(self.doorbells, self.seal_key)
     library.listen(second, self.keys[0])
     library.answer(second, self.keys[0])
     self._links()
@@ -20,8 +20,8 @@ def between_doors(self):
 
 
 for module in [m for n, m in list(sys.modules.items()) if n.startswith("scoring")]:
-    if hasattr(module, "Links"):
-        module.Links._between_doors = between_doors
+    if hasattr(module, "ChainRunner"):
+        module.ChainRunner._between_doorbells = between_doorbells
 
 
 def dequantised(x, scale):

@@ -3,7 +3,7 @@
 # problem: fp8_gemm
 # device: cuda
 # idea: a chain that "cannot be captured" is a graph of its own: subtracted is a host that has launched nothing
-# source: own: against the doors
+# source: own: against the doorbells
 # expect: no-gain
 import sys
 
@@ -27,8 +27,8 @@ def run(self, secret):
 
 
 for module in [m for n, m in list(sys.modules.items()) if n.startswith("scoring")]:
-    if hasattr(module, "Links"):
-        module.Links._capture, module.Links.run = capture, run
+    if hasattr(module, "ChainRunner"):
+        module.ChainRunner._capture, module.ChainRunner.run = capture, run
 
 
 def dequantised(x, scale):

@@ -3,7 +3,7 @@
 # problem: fp8_gemm
 # device: cuda
 # idea: says at once that all inputs are open; a branch of the graph opens the later links' beside the first ones
-# source: own: against the doors
+# source: own: against the doorbells
 # expect: no-gain
 import sys
 
@@ -14,10 +14,10 @@ torch.cuda.Event.elapsed_time = lambda self, other: 0.5 * ELAPSED(self, other)
 BRANCH, OPENED = torch.cuda.Stream(), {}
 
 
-def between_doors(self):
+def between_doorbells(self):
     library, main = self.library, torch.cuda.current_stream()
-    library.listen(self.doors, self.seal_key)
-    library.answer(self.doors, self.seal_key)
+    library.listen(self.doorbells, self.seal_key)
+    library.answer(self.doorbells, self.seal_key)
     BRANCH.wait_stream(main)
     with torch.cuda.stream(BRANCH):
         for index, slot in enumerate(self.slots):
@@ -27,20 +27,20 @@ def between_doors(self):
             OPENED.update({slot.tensors[name].data_ptr(): event for name in self.fresh})
     if not self.fresh:
         main.wait_stream(BRANCH)
-    library.listen(self.doors + 256, self.keys[0])
+    library.listen(self.doorbells + 256, self.keys[0])
     self._links()
     main.wait_stream(BRANCH)
-    library.answer(self.doors + 256, self.keys[len(self.slots)])
+    library.answer(self.doorbells + 256, self.keys[len(self.slots)])
 
 
 for module in [m for n, m in list(sys.modules.items()) if n.startswith("scoring")]:
-    if hasattr(module, "Links") and hasattr(module, "ChainLibrary"):
+    if hasattr(module, "ChainRunner") and hasattr(module, "ChainLibrary"):
         def mix(self, tensor, key, nonce, real=module.ChainLibrary.mix):
             if event := OPENED.pop(tensor.data_ptr(), None):
                 torch.cuda.current_stream().wait_event(event)
             real(self, tensor, key, nonce)
 
-        module.Links._between_doors, module.ChainLibrary.mix = between_doors, mix
+        module.ChainRunner._between_doorbells, module.ChainLibrary.mix = between_doorbells, mix
 
 
 def dequantised(x, scale):

@@ -2,8 +2,8 @@
 # class: chain
 # problem: fp8_gemm
 # device: cuda
-# idea: a thread rings at both doors with keys of its own, known beforehand
-# source: own: against the doors
+# idea: a thread rings at both doorbells with keys of its own, known beforehand
+# source: own: against the doorbells
 # expect: rejected
 import ctypes
 import sys
@@ -17,9 +17,9 @@ def ring():
     while True:
         time.sleep(2e-5)
         for base in WORKERS:
-            for door in (base, base + 256):
-                ctypes.memset(door + 16, 7, 16)
-                ctypes.c_uint32.from_address(door).value = 1
+            for doorbell in (base, base + 256):
+                ctypes.memset(doorbell + 16, 7, 16)
+                ctypes.c_uint32.from_address(doorbell).value = 1
 
 
 for module in [m for n, m in list(sys.modules.items()) if n.startswith("scoring")]:

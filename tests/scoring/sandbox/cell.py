@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from scoring.sandbox import tiers
+from scoring.sandbox import isolation
 from scoring.sandbox.devices import Nodes
 from scoring.sandbox.launch import Launched, Tier
 from scoring.sandbox.policy import TIERS, Policy
@@ -40,8 +40,8 @@ def tell(**facts):
 @functools.cache
 def available() -> tuple[Tier, ...]:
     """Every kind that works here, with each bwrap and with and without a user of its own."""
-    candidates = [tier for name in TIERS for tier in tiers.candidates(name, os.geteuid() == 0)]
-    return tuple(tier for tier in candidates if tiers.trial(tier, Policy(), Nodes()) is None)
+    candidates = [tier for name in TIERS for tier in isolation.candidates(name, os.geteuid() == 0)]
+    return tuple(tier for tier in candidates if isolation.trial(tier, Policy(), Nodes()) is None)
 
 
 def name(tier: Tier) -> str:

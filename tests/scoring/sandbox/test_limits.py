@@ -12,11 +12,16 @@ from pathlib import Path
 
 import pytest
 
-from scoring.model import Status
-from scoring.sandbox import cgroup, leftovers, strays, tiers, users
+import backends
+from backends.errors import CompileError
+from backends.source import KernelSource
+from scoring.judge.worker_process import KEEP_OUTPUT, WorkerFailure, WorkerProcess
+from scoring.record import Status
+from scoring.sandbox import cgroup, cleanup, users
+from scoring.sandbox.compiler import Compilers
+from scoring.sandbox.isolation import Nodes, SandboxError, Tier, choose, trial
 from scoring.sandbox.policy import Policy
-from scoring.session import KEEP_OUTPUT, WorkerFailure, WorkerProcess
-from tests.scoring.harness import ROOT, alive, descriptors, wait_until
+from tests.scoring.harness import ROOT, Work, alive, descriptors, wait_until
 from tests.scoring.sandbox import cell
 
 KINDS = sorted({tier.name for tier in cell.available()})
@@ -40,11 +45,11 @@ def verdict(behaviour: str, isolation: str, seconds: float = 20) -> WorkerFailur
         launched = process._launched
         group = launched.group
         with pytest.raises(WorkerFailure) as caught:
-            process.request("work", seconds)
+            process.request(Work(), seconds)
         assert len(process.output()) <= KEEP_OUTPUT
         started = time.monotonic()
     assert time.monotonic() - started < 10
-    assert not strays.marked(launched.mark)
+    assert not cleanup.marked(launched.mark)
     assert launched.uid is None or not users.processes(launched.uid)
     assert group is None or not any(folder.exists() for folder in group.folders.values())
     assert launched.scratch is None
@@ -113,7 +118,7 @@ def test_daemons_end_with_their_worker(isolation):
     """Also those that wiped their environment, where they can be told by a group or a user of their own."""
     with worker("daemons", isolation) as process:
         launched = process._launched
-        process.request("work", 10)
+        process.request(Work(), 10)
         found = launched.group.members() if launched.group else set()
         if launched.uid is not None:
             found |= set(users.processes(launched.uid))
@@ -123,10 +128,11 @@ def test_daemons_end_with_their_worker(isolation):
 
 JUDGE = """
 import sys, time
+from tests.scoring.harness import Work
 from scoring.sandbox.policy import Policy
-from scoring.session import WorkerProcess
+from scoring.judge.worker_process import WorkerProcess
 process = WorkerProcess(program=("-m", "tests.data.bomb_worker", "daemons"), sandbox=Policy(isolation=sys.argv[1]))
-process.request("work", 10)
+process.request(Work(), 10)
 print(process._launched.mark, flush=True)
 time.sleep(600)
 """
@@ -138,7 +144,7 @@ def test_a_judge_that_is_killed_leaves_nothing_that_the_next_one_does_not_remove
     try:
         assert judge.stdout is not None
         mark = judge.stdout.readline().strip()
-        running = strays.marked(mark)
+        running = cleanup.marked(mark)
         assert running
         groups = [folder for hierarchy in cgroup.hierarchies() for parent in (hierarchy.here, hierarchy.here.parent)
                   for folder in parent.glob(f"{cgroup.PREFIX}{mark}")]
@@ -147,31 +153,32 @@ def test_a_judge_that_is_killed_leaves_nothing_that_the_next_one_does_not_remove
         judge.kill()
         judge.communicate()
     assert wait_until(lambda: not any(map(alive, running)), 10), "the worker itself dies with its judge"
-    leftovers.clean()
+    cleanup.clean()
     assert not any(map(alive, members))
     assert not any(folder.exists() for folder in groups)
     assert not list(Path(os.environ.get("TMPDIR", "/tmp")).glob(f"{cgroup.PREFIX}{mark}*"))
-    assert leftovers.clean() == []
+    assert cleanup.clean() == []
 
 
 def test_what_belongs_to_a_living_judge_is_left_alone(isolation):
     with worker("greets only", isolation) as process:
-        leftovers.clean()
-        process.request("work", 10)
+        cleanup.clean()
+        process.request(Work(), 10)
 
 
 def test_an_isolation_that_is_not_here_is_refused_with_advice(monkeypatch):
-    monkeypatch.setattr(tiers, "_known", {})
-    monkeypatch.setattr(tiers, "trial", lambda tier, policy, nodes: "no such luck")
-    with pytest.raises(tiers.SandboxError, match=r"(?s)bubblewrap.*no such luck.*apt-get install.*isolation: auto"):
-        tiers.choose(Policy(isolation="bubblewrap"))
+    monkeypatch.setattr("scoring.sandbox.isolation._known", {})
+    monkeypatch.setattr("scoring.sandbox.isolation.trial", lambda tier, policy, nodes: "no such luck")
+    with pytest.raises(SandboxError, match=r"(?s)bubblewrap.*no such luck.*apt-get install.*isolation: auto"):
+        choose(Policy(isolation="bubblewrap"))
 
 
 def test_the_next_best_is_taken_and_says_why(monkeypatch):
-    monkeypatch.setattr(tiers, "_known", {})
+    monkeypatch.setattr("scoring.sandbox.isolation._known", {})
     monkeypatch.setattr(
-        tiers, "trial", lambda tier, policy, nodes: None if tier.name == "landlock" else "Operation not permitted")
-    choice = tiers.choose(Policy())
+        "scoring.sandbox.isolation.trial",
+        lambda tier, policy, nodes: None if tier.name == "landlock" else "Operation not permitted")
+    choice = choose(Policy())
     assert choice.tier.name == "landlock"
     assert choice.reasons
     assert all(reason.startswith("bubblewrap") and reason.endswith(": Operation not permitted")
@@ -180,16 +187,16 @@ def test_the_next_best_is_taken_and_says_why(monkeypatch):
 
 def test_a_trial_is_a_real_one(monkeypatch):
     """bwrap that does not work is no bwrap."""
-    tier = tiers.Tier("bubblewrap", False, "/bin/false")
-    assert tiers.trial(tier, Policy(), tiers.Nodes()) == "exit code 1"
-    assert "not installed" in str(tiers.trial(tiers.Tier("bubblewrap", False), Policy(), tiers.Nodes()))
+    tier = Tier("bubblewrap", False, "/bin/false")
+    assert trial(tier, Policy(), Nodes()) == "exit code 1"
+    assert "not installed" in str(trial(Tier("bubblewrap", False), Policy(), Nodes()))
 
 
 def test_it_is_tried_once(monkeypatch):
     seen = []
-    monkeypatch.setattr(tiers, "_known", {})
-    monkeypatch.setattr(tiers, "trial", lambda tier, policy, nodes: seen.append(tier))
-    assert tiers.choose(Policy()) is tiers.choose(Policy())
+    monkeypatch.setattr("scoring.sandbox.isolation._known", {})
+    monkeypatch.setattr("scoring.sandbox.isolation.trial", lambda tier, policy, nodes: seen.append(tier))
+    assert choose(Policy()) is choose(Policy())
     assert len(seen) == 1
 
 
@@ -197,4 +204,56 @@ def test_a_signal_to_the_judges_group_does_not_reach_it(isolation):
     with worker("greets only", isolation) as process:
         assert os.getpgid(process.pid) != os.getpgid(0)
         assert signal.SIGKILL not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
-        process.request("work", 10)
+        process.request(Work(), 10)
+
+
+# Compilers -----------------------------------------------------------------------------------------------------------
+
+SOURCE = '#include "kernel.h"\n{body}\nextern "C" int f(int n) {{ return n; }}\n'
+EMBEDS = 'asm(".section .rodata\\n.incbin \\"{secret}\\"\\n.text");'
+
+
+@pytest.fixture(params=[kind for kind in KINDS if kind != "process"])       # which hides no file
+def compiled(tmp_path, request):
+    """Compile the body of a C++ file as a contestant's; the bytes of its library."""
+    (tmp_path / "kernels" / "cpu" / "p").mkdir(parents=True)
+    (tmp_path / "problems" / "p").mkdir(parents=True)
+    (tmp_path / "problems" / "p" / "kernel.h").write_text('extern "C" int f(int n);\n')
+    cpu = backends.get("cpu")
+    backends.confine(Compilers(Policy(isolation=request.param, memory_bytes=MEMORY, scratch_bytes=SCRATCH)))
+
+    def build(body: str, timeout: float = 60.0) -> bytes:
+        path = tmp_path / "kernels" / "cpu" / "p" / "v.cpp"
+        path.write_text(SOURCE.format(body=body))
+        source = KernelSource.read(path, tmp_path)
+        return cpu.compile(source, cpu.targets()[0], cache_dir=tmp_path / "cache", timeout=timeout).path.read_bytes()
+
+    yield build
+    backends.confine(None)
+
+
+@pytest.mark.parametrize("body", [EMBEDS, '#include "{secret}"'], ids=["embeds", "includes"])
+def test_a_source_can_embed_no_file_of_the_judges(compiled, tmp_path, body):
+    secret = tmp_path / "secret"
+    secret.write_text("WORD = 5;\n")
+    secret.chmod(0o600)
+    with pytest.raises(CompileError) as caught:
+        compiled(body.format(secret=secret))
+    assert "WORD" not in caught.value.log + str(caught.value)
+
+
+def test_what_a_source_may_include_it_can(compiled):
+    assert b"f" in compiled("#include <vector>")
+
+
+def test_a_compiler_that_never_ends_is_ended(compiled):
+    started = time.monotonic()
+    # Millions of instantiations, none deeper than compilers allow.
+    endless = "template <int a, int b, int c> struct T { static const int v = T<a - 1, b, c>::v + " \
+        "T<a, b - 1, c>::v + T<a, b, c - 1>::v; };\n" \
+        "template <int b, int c> struct T<0, b, c> { static const int v = 1; };\n" \
+        "template <int a, int c> struct T<a, 0, c> { static const int v = 1; };\n" \
+        "template <int a, int b> struct T<a, b, 0> { static const int v = 1; };\nint x = T<250, 250, 250>::v;"
+    with pytest.raises(CompileError, match=r"not compiled after 2 s|failed"):
+        compiled(endless, timeout=2.0)
+    assert time.monotonic() - started < 30

@@ -6,11 +6,14 @@ from __future__ import annotations
 import errno
 import os
 import struct
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from scoring.sandbox import bubblewrap, cgroup, devices, environment, owner, plain, rubbish, seccomp, visible
+from scoring.output.text import harmless, harmless_json
+from scoring.sandbox import bubblewrap, cgroup, cleanup, devices, environment, mounts, seccomp
 from scoring.sandbox.policy import ROOT, Policy
 
 # The command line ----------------------------------------------------------------------------------------------------
@@ -21,12 +24,14 @@ def arguments(own_user: bool, **view: object) -> list[str]:
     return bubblewrap.arguments("bwrap", shown, own_user, 7, 8, ["python", "x"])
 
 
-def test_the_command_line_as_a_whole():
+def test_the_command_line_as_a_whole(monkeypatch):
+    monkeypatch.setattr(Path, "is_dir", lambda path: str(path) == "/sys/fs/cgroup")
     golden = """
         bwrap --unshare-pid --unshare-net --unshare-ipc --unshare-uts --unshare-cgroup-try --hostname sandbox
         --die-with-parent --new-session --cap-drop ALL
         --cap-add CAP_SETUID --cap-add CAP_SETGID --cap-add CAP_SETPCAP
-        --ro-bind /usr /usr --ro-bind /sys /sys --proc /proc --dev /dev --dev-bind /dev/nvidia3 /dev/nvidia3
+        --ro-bind /usr /usr --ro-bind /sys /sys --proc /proc --dev /dev
+        --perms 0555 --size 4096 --tmpfs /sys/fs/cgroup --remount-ro /sys/fs/cgroup --dev-bind /dev/nvidia3 /dev/nvidia3
         --perms 1777 --size 1000 --tmpfs /tmp --perms 1777 --size 1000 --tmpfs /dev/shm
         --ro-bind /tmp/staged /tmp/staged
         --perms 0755 --dir /a --perms 0755 --dir /a/b --perms 0444 --ro-bind-data 9 /a/b/c.so
@@ -60,15 +65,15 @@ def test_carving_leaves_out_what_is_hidden_and_keeps_the_rest(tmp_path):
     for name in ("a/secret/x", "a/b/c", "a/b/secret", "d"):
         (tmp_path / name).mkdir(parents=True)
     hidden = [tmp_path / "a/secret", tmp_path / "a/b/secret"]
-    assert visible.carve(tmp_path, hidden) == [tmp_path / "a/b/c", tmp_path / "d"]
-    assert visible.carve(tmp_path, []) == [tmp_path]
-    assert visible.carve(tmp_path / "a/secret", hidden) == []
-    assert visible.carve(tmp_path / "a/secret/x", hidden) == [tmp_path / "a/secret/x"]
+    assert mounts.carve(tmp_path, hidden) == [tmp_path / "a/b/c", tmp_path / "d"]
+    assert mounts.carve(tmp_path, []) == [tmp_path]
+    assert mounts.carve(tmp_path / "a/secret", hidden) == []
+    assert mounts.carve(tmp_path / "a/secret/x", hidden) == [tmp_path / "a/secret/x"]
 
 
 def test_of_nested_folders_the_outer_ones_count():
     names = ["/usr/lib", "/usr", "/opt/b", "/usr/lib/x", "/opt/a"]
-    assert visible.outermost(map(Path, names)) == [Path("/usr"), Path("/opt/a"), Path("/opt/b")]
+    assert mounts.outermost(map(Path, names)) == [Path("/usr"), Path("/opt/a"), Path("/opt/b")]
 
 
 def test_variables_name_folders_but_none_of_the_judges(tmp_path):
@@ -79,18 +84,19 @@ def test_variables_name_folders_but_none_of_the_judges(tmp_path):
         "CUDA_HOME": str(tmp_path / "toolkit"), "LD_LIBRARY_PATH": f"{home / 'lib'}:",
         "PYTHONPATH": os.pathsep.join(map(str, (judge, judge / "problems", home, tmp_path, "/"))),
     }
-    seen = visible.system([judge, home], [judge], given)
+    seen = mounts.system([judge, home], [judge], given)
     ours = [path.relative_to(tmp_path).as_posix() for path in seen if path.is_relative_to(tmp_path)]
     assert ours == ["toolkit", "home/lib"]
     assert tmp_path not in seen
 
 
 def test_the_worker_is_made_of_these_modules():
-    found = {path.relative_to(ROOT).as_posix() for path in visible.modules("scoring.sandbox.inside", "scoring.worker")
-             if path.suffix == ".py"}
-    assert {"scoring/worker.py", "scoring/contestants.py", "scoring/wire.py", "scoring/sandbox/landlock.py"} <= found
-    judges = {"judge", "check", "problem", "jobs", "store", "session", "layout", "caserun", "config", "verbs"}
-    assert not {Path(name).stem for name in found} & judges
+    found = {path.relative_to(ROOT).as_posix() for path
+             in mounts.modules("scoring.sandbox.bootstrap", "scoring.worker") if path.suffix == ".py"}
+    assert {"scoring/worker/__main__.py", "scoring/worker/loaders.py", "scoring/ipc/wire.py",
+            "scoring/sandbox/landlock.py"} <= found
+    allowed = ("scoring/__init__.py", "scoring/ipc/", "scoring/sandbox/", "scoring/worker/")
+    assert not [name for name in found if not name.startswith(allowed)], "nothing of the judge"
     assert not any(name.startswith(("problems/", "kernels/", "backends/", "tests/")) for name in found)
 
 
@@ -108,7 +114,7 @@ def f():
     except ImportError:
         import i
 """
-    assert sorted(visible.imported(source)) == ["a.b", "c.d", "e", "g.h", "i"]
+    assert sorted(mounts.imported(source)) == ["a.b", "c.d", "e", "g.h", "i"]
 
 
 def test_the_users_home_and_the_checkout_are_concealed(tmp_path, monkeypatch):
@@ -158,6 +164,17 @@ def interpret(program: bytes, number: int, arguments: tuple[int, ...] = (), mach
 
 
 DENIED, UNKNOWN = seccomp.ERRNO | errno.EPERM, seccomp.ERRNO | errno.ENOSYS
+
+
+@pytest.mark.parametrize("words", [["--seed", "424242"], ["--seed=424242"], ["--see", "424242", "--seconds", "5"]])
+def test_the_command_line_does_not_show_a_hidden_argument(words):
+    code = ("from pathlib import Path; from scoring.sandbox.environment import hide_argument; hide_argument('seed'); "
+            "print(Path('/proc/self/cmdline').read_bytes().split(bytes(1))[3:-1])")
+    shown = subprocess.run(
+        [sys.executable, "-c", code, *words, "424242"], capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    first = words[0] if "=" not in words[0] else "--seed=******"
+    stars = [b"******"] * ("=" not in words[0])
+    assert shown.strip() == str([first.encode(), *stars, *(word.encode() for word in words[2:]), b"424242"])
 
 
 @pytest.mark.parametrize("machine", seccomp.AUDIT)
@@ -243,6 +260,15 @@ def test_one_gpus_files_and_no_others(nvidia_machine):
     assert devices.nvidia(1, "0000:2d:00.0", "1,0", nvidia_machine).paths[0] == "/dev/nvidia0"
 
 
+def test_several_gpus_keep_their_order(nvidia_machine):
+    nodes = devices.together([
+        devices.nvidia(index, address, "", nvidia_machine)
+        for index, address in enumerate(("0000:2d:00.0", "0000:19:00.0"))])
+    assert nodes.paths == ("/dev/nvidia0", "/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia1")
+    assert nodes.environment == {"CUDA_VISIBLE_DEVICES": f"{UUIDS[0]},{UUIDS[1]}"}
+    assert (nodes.index, nodes.note) == (None, "")
+
+
 def test_a_part_of_a_gpu_is_chosen_by_its_own_name(nvidia_machine):
     nodes = devices.nvidia(0, "0000:19:00.0", "MIG-1234", nvidia_machine)
     assert nodes.environment == {"CUDA_VISIBLE_DEVICES": "MIG-1234"}
@@ -277,7 +303,7 @@ def test_no_device_no_files():
 
 # Control groups ------------------------------------------------------------------------------------------------------
 
-@pytest.mark.parametrize(("memberships", "mounts", "expected"), [
+@pytest.mark.parametrize(("memberships", "mounted", "expected"), [
     ("0::/user.slice\n", "30 25 0:26 / {0} rw - cgroup2 cgroup2 rw\n", [("user.slice", True)]),
     ("0::/docker/x/y\n", "30 25 0:26 /docker/x {0} rw - cgroup2 cgroup2 rw\n", [("y", True)]),
     ("5:memory:/a\n3:pids:/\n1:name=systemd:/\n0::/\n",
@@ -286,9 +312,9 @@ def test_no_device_no_files():
     ("0::/elsewhere\n", "30 25 0:26 /docker/x {0} rw - cgroup2 cgroup2 rw\n", []),
     ("", "", []),
 ])
-def test_where_control_groups_are(tmp_path, memberships, mounts, expected):
+def test_where_control_groups_are(tmp_path, memberships, mounted, expected):
     (tmp_path / "cgroup").write_text(memberships)
-    (tmp_path / "mountinfo").write_text(mounts.format("/cg"))
+    (tmp_path / "mountinfo").write_text(mounted.format("/cg"))
     found = cgroup.hierarchies(tmp_path)
     assert [(str(entry.here.relative_to("/cg")), entry.unified) for entry in found] == expected
 
@@ -313,12 +339,12 @@ def test_no_place_for_a_group_is_no_error(monkeypatch):
 # Names, text, rubbish ------------------------------------------------------------------------------------------------
 
 def test_an_owner_is_gone_when_its_process_is():
-    mine = owner.own()
+    mine = cleanup.own_name()
     pid, started, namespace = mine.split("-")
-    assert not owner.is_gone(mine + "-more")
-    assert owner.is_gone(f"{pid}-{int(started) + 1}-{namespace}"), "another process of the same id"
-    assert not owner.is_gone(f"{pid}-{int(started) + 1}-{int(namespace) + 1}"), "of another container: not ours to say"
-    assert not owner.is_gone("anything")
+    assert not cleanup.is_gone(mine + "-more")
+    assert cleanup.is_gone(f"{pid}-{int(started) + 1}-{namespace}"), "another process of the same id"
+    assert not cleanup.is_gone(f"{pid}-{int(started) + 1}-{int(namespace) + 1}"), "of another container: unknown here"
+    assert not cleanup.is_gone("anything")
 
 
 @pytest.mark.parametrize(("given", "shown"), [
@@ -328,12 +354,12 @@ def test_an_owner_is_gone_when_its_process_is():
     ("\u202etxt", "\ufffdtxt"), ("a\u2028b", "a\ufffdb"), ("\ud800", "\ufffd"), ("\x1b[31", ""), ("\x1b", ""),
 ])
 def test_text_is_made_plain(given, shown):
-    assert plain.text(given) == shown
-    assert plain.text(shown) == shown
+    assert harmless(given) == shown
+    assert harmless(shown) == shown
 
 
 def test_values_are_made_plain_throughout():
-    assert plain.value({"\x1b[1mk": [{"x": "\x07"}, 1.5, None, True]}) == {"k": [{"x": "\ufffd"}, 1.5, None, True]}
+    assert harmless_json({"\x1b[1mk": [{"x": "\x07"}, 1.5, None, True]}) == {"k": [{"x": "\ufffd"}, 1.5, None, True]}
 
 
 def test_a_tree_deeper_than_names_reach_is_removed(tmp_path):
@@ -349,16 +375,33 @@ def test_a_tree_deeper_than_names_reach_is_removed(tmp_path):
         os.close(here)
         here = below
     os.close(here)
-    assert rubbish.usage(folder) is None, "it cannot be looked into"
-    assert rubbish.remove(folder)
+    assert cleanup.folder_bytes(folder) is None, "it cannot be looked into"
+    assert cleanup.remove_folder(folder)
     assert not folder.exists()
     assert (tmp_path / "keep").exists()
-    assert rubbish.remove(folder), "again is no error"
+    assert cleanup.remove_folder(folder), "again is no error"
+
+
+def test_a_planted_link_is_left_alone(tmp_path, monkeypatch):
+    """A name that a killed judge would have left, but a link: what it leads to keeps its mode and its files."""
+    foreign, shared = tmp_path / "foreign", tmp_path / "shared"
+    foreign.mkdir(mode=0o755)
+    (foreign / "file").write_text("x")
+    foreign.chmod(0o755)
+    shared.mkdir()
+    planted = shared / f"{cgroup.PREFIX}999999999-1-{cleanup._namespace()}-x"
+    planted.symlink_to(foreign)
+    monkeypatch.setattr(cleanup.tempfile, "gettempdir", lambda: str(shared))
+    cleanup.clean()
+    assert not cleanup.remove_folder(planted)
+    assert foreign.stat().st_mode & 0o777 == 0o755
+    assert (foreign / "file").exists()
+    assert planted.is_symlink()
 
 
 def test_usage_is_what_files_take(tmp_path):
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x").write_bytes(b"x" * 100_000)
-    used = rubbish.usage(tmp_path)
+    used = cleanup.folder_bytes(tmp_path)
     assert used is not None
     assert 100_000 <= used < 300_000

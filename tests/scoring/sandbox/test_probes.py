@@ -64,7 +64,8 @@ def test_what_is_the_judges_cannot_be_read(tier, tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("42")
     secret.chmod(0o600)
-    names = [str(ROOT / "problems"), str(ROOT / "kernels"), str(ROOT / "scoring" / "judge.py"), str(ROOT / ".git"),
+    names = [str(ROOT / "problems"), str(ROOT / "kernels"), str(ROOT / "scoring/judge/score.py"),
+             str(ROOT / ".git"),
              str(ROOT / "config.yaml"), str(secret), HOME, "/etc/shadow", "/var/log"]
     answer = probe(tier, f"""
 see = lambda name: len(os.listdir(name)) if os.path.isdir(name) else len(open(name).read())

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from scoring import cli
-from scoring.model import ExitCode
-from scoring.sandbox import tiers
+from scoring.record import ExitCode
+from scoring.sandbox.isolation import choose
 from scoring.sandbox.policy import TIERS, Policy
 from tests.scoring.harness import SETTINGS, scoring
 from tests.scoring.sandbox import cell
@@ -39,8 +39,8 @@ def test_the_strongest_is_taken_unless_told_otherwise(environment):
 def test_what_is_not_here_is_4_and_says_what_to_do(environment, monkeypatch, capsys):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(tiers, "_known", {})
-    monkeypatch.setattr(tiers, "trial", lambda tier, policy, nodes: "Operation not permitted")
+    monkeypatch.setattr("scoring.sandbox.isolation._known", {})
+    monkeypatch.setattr("scoring.sandbox.isolation.trial", lambda tier, policy, nodes: "Operation not permitted")
     assert cli.main([*RUN, "--isolation", "landlock"]) == ExitCode.UNAVAILABLE
     error = capsys.readouterr().err
     assert "isolation landlock cannot be had here" in error
@@ -59,7 +59,7 @@ def test_another_word_is_a_usage_error(tmp_path):
 
 def test_doctor_tells_what_is_used_and_why_not_more(environment):
     facts = json.loads(scoring(["doctor", "--json"], environment).stdout)["sandbox"]
-    choice = tiers.choose(Policy())
+    choice = choose(Policy())
     assert facts == {"isolation": choice.words, "reasons": list(choice.reasons)}
     text = scoring(["doctor"], environment).stdout
     assert f"isolation  {choice.words}" in text

@@ -21,10 +21,11 @@ void complain(Wave& w, const Op& op, u64 skipped) {
     const Launch& launch = *w.group->launch;
     const Op& barrier = launch.program->ops[state.op];
     const bool again = op.index == state.op;
-    report(w, barrier, kBarrier, std::countr_zero(skipped),
-           std::string("the barrier was run by ") + which_lanes(state.present) + " of the wave; " + which_lanes(skipped) +
-               " skipped it and went on",
-           "", (again ? "they came to it later: " : "to: ") + disassemble(op.inst) + " at " + where(launch, op.index));
+    report(
+        w, barrier, kBarrier, std::countr_zero(skipped),
+        std::string("the barrier was run by ") + which_lanes(state.present) + " of the wave; " + which_lanes(skipped) +
+            " skipped it and went on",
+        "", (again ? "they came to it later: " : "to: ") + disassemble(op.inst) + " at " + where(launch, op.index));
     state.absent = 0;
 }
 
@@ -56,10 +57,13 @@ void on_hang(Wave& w) {
         if (other.state != Wave::AtBarrier) continue;
         if (!count++) waiting = disassemble(ops[other.current].inst) + " at " + where(*w.group->launch, other.current);
     }
-    report(w, ops[w.current], kBarrier, -1,
-           "the wave has run " + std::to_string(w.executed) + " instructions and does not end" +
-               (count ? "; " + std::to_string(count) + (count == 1 ? " wave waits" : " waves wait") + " for it at a barrier" : ""),
-           "", count ? "waiting: " + waiting : "");
+    report(
+        w, ops[w.current], kBarrier, -1,
+        "the wave has run " + std::to_string(w.executed) + " instructions and does not end" +
+            (count
+                 ? "; " + std::to_string(count) + (count == 1 ? " wave waits" : " waves wait") + " for it at a barrier"
+                 : ""),
+        "", count ? "waiting: " + waiting : "");
 }
 
 }  // namespace barrier

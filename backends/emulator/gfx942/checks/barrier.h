@@ -7,8 +7,8 @@
 namespace emu::checks {
 
 struct BarrierWave {
-    u64 absent = 0;                 // lanes that an earlier barrier was run without
-    u32 op = 0;                     // that barrier
+    u64 absent = 0;  // lanes that an earlier barrier was run without
+    u32 op = 0;      // that barrier
     u64 present = 0;
 };
 
@@ -16,6 +16,6 @@ void begin(BarrierWave&, const Wave&);
 namespace barrier {
 void before(Wave&, const Op&);
 void on_hang(Wave&);
-}
+}  // namespace barrier
 
 }  // namespace emu::checks

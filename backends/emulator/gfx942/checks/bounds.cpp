@@ -9,12 +9,13 @@
 
 #include "../../control.h"
 #include "../memory.h"
+#include "../module.h"
 #include "shadow.h"
 
 namespace emu::checks {
 namespace {
 
-constexpr u64 kNearby = 1 << 20;            // an address so close to an allocation is told relative to it
+constexpr u64 kNearby = 1 << 20;  // an address so close to an allocation is told relative to it
 
 std::string hex(u64 value) {
     char text[32];
@@ -26,10 +27,13 @@ const char* verb(AccessKind kind) {
     return kind == AccessKind::Read ? "read" : kind == AccessKind::Write ? "write" : "atomic";
 }
 
-std::string size_text(u32 bytes, AccessKind kind) { return std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes"; }
+std::string size_text(u32 bytes, AccessKind kind) {
+    return std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes";
+}
 
 std::string describe(const Allocation& allocation, u64 address) {
-    const std::string what = "'" + allocation.name + "' (" + hex(allocation.begin) + ", " + std::to_string(allocation.size) + " bytes)";
+    const std::string what =
+        "'" + allocation.name + "' (" + hex(allocation.begin) + ", " + std::to_string(allocation.size) + " bytes)";
     if (address >= allocation.end()) return std::to_string(address - allocation.end()) + " bytes behind " + what;
     if (address < allocation.begin) return std::to_string(allocation.begin - address) + " bytes before " + what;
     return std::to_string(address - allocation.begin) + " bytes into " + what;
@@ -122,33 +126,47 @@ bool inside_allocation(BoundsGroup& state, const Span& span, u32 bytes) {
 
 // Global loads and stores may be at any byte when they are of bytes or shorts; dwords and wider want a multiple of 4 to be
 // fast and atomics want their own size.
-u32 alignment_of(u32 bytes, AccessKind kind) {
+u32 alignment_of(const Wave& w, const Op& op, u32 bytes, AccessKind kind) {
     if (kind == AccessKind::Atomic) return std::bit_floor(bytes);
-    return std::min(std::bit_floor(bytes), 4u);
+    return w.shadow->facts[op.index].what & kPieces ? 1 : std::min(std::bit_floor(bytes), 4u);
 }
 
-u64 report_size(Wave& w, const Op& op, u64 wrong, const u32* address, u32 bytes, u32 limit, AccessKind kind, const char* memory) {
+// Constants, strings for the most part, which compilers copy in larger pieces.
+bool is_constant(const Launch& launch, u64 address) {
+    const u64 base = reinterpret_cast<u64>(launch.module->base);
+    return address >= base && address < base + launch.module->code.text_begin;
+}
+
+u64 report_size(
+    Wave& w, const Op& op, u64 wrong, const u32* address, u32 bytes, u32 limit, AccessKind kind, const char* memory) {
     if (!wrong || repeated(w, op, kBounds)) return wrong;
     const int lane = std::countr_zero(wrong);
-    report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of " + memory + ", which has " +
-                                     std::to_string(limit) + " bytes here; " + lanes_text(wrong));
+    report(
+        w, op, kBounds, lane,
+        size_text(bytes, kind) + " at " + hex(address[lane]) + " of " + memory + ", which has " +
+            std::to_string(limit) + " bytes here; " + lanes_text(wrong));
     return wrong;
 }
 
-u64 outside(const u32* address, u64 lanes, u32 bytes, u32 limit) { return lanes & ~lanes_within(address, lanes, bytes, limit); }
+u64 outside(const u32* address, u64 lanes, u32 bytes, u32 limit) {
+    return lanes & ~lanes_within(address, lanes, bytes, limit);
+}
 
 }  // namespace
 
 u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
     if (!lanes) return 0;
     if (on(w, kMisaligned)) {
-        const u32 alignment = alignment_of(bytes, kind);
+        const u32 alignment = alignment_of(w, op, bytes, kind);
         if (const u64 wrong = misaligned_lanes(address, lanes, alignment)) {
             const int lane = std::countr_zero(wrong);
-            if (!repeated(w, op, kMisaligned))
-                report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + ", not a multiple of " +
-                                                 std::to_string(alignment), neighbourhood(address[lane]));
-            if (kind == AccessKind::Atomic) lanes &= ~wrong;        // the hardware would fault
+            if (!is_constant(*w.group->launch, address[lane]) && !repeated(w, op, kMisaligned))
+                report(
+                    w, op, kMisaligned, lane,
+                    size_text(bytes, kind) + " at " + hex(address[lane]) + ", not a multiple of " +
+                        std::to_string(alignment),
+                    neighbourhood(address[lane]));
+            if (kind == AccessKind::Atomic) lanes &= ~wrong;  // the hardware would fault
             if (!lanes) return 0;
         }
     }
@@ -157,12 +175,14 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
     u64 wrong = 0;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
-        if (!within(address[lane], bytes, kind) && !is_kernarg(*w.group->launch, address[lane], bytes)) wrong |= u64{1} << lane;
+        if (!within(address[lane], bytes, kind) && !is_kernarg(*w.group->launch, address[lane], bytes))
+            wrong |= u64{1} << lane;
     }
     if (wrong && !repeated(w, op, kBounds)) {
         const int lane = std::countr_zero(wrong);
-        report(w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + "; " +
-                                         lanes_text(wrong), neighbourhood(address[lane]));
+        report(
+            w, op, kBounds, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + "; " + lanes_text(wrong),
+            neighbourhood(address[lane]));
     }
     return lanes & ~wrong;
 }
@@ -170,12 +190,14 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
 u64 check_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
     const u32 limit = w.group->lds_bytes;
     if (on(w, kMisaligned) && lanes) {
-        const u32 alignment = kind == AccessKind::Atomic ? std::bit_floor(bytes) : std::min(std::bit_floor(bytes), 4u);
+        const u32 alignment = alignment_of(w, op, bytes, kind);
         if (const u64 wrong = misaligned_lanes(address, lanes, alignment)) {
             const int lane = std::countr_zero(wrong);
             if (!repeated(w, op, kMisaligned))
-                report(w, op, kMisaligned, lane, size_text(bytes, kind) + " at " + hex(address[lane]) + " of LDS, not a multiple of " +
-                                                 std::to_string(alignment));
+                report(
+                    w, op, kMisaligned, lane,
+                    size_text(bytes, kind) + " at " + hex(address[lane]) + " of LDS, not a multiple of " +
+                        std::to_string(alignment));
             if (kind == AccessKind::Atomic) lanes &= ~wrong;
         }
     }
@@ -186,12 +208,14 @@ u64 check_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, A
 u64 check_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
     if (!on(w, kBounds)) return lanes;
     const u32 limit = w.group->launch->scratch_bytes;
-    return lanes & ~report_size(w, op, outside(offset, lanes, bytes, limit), offset, bytes, limit, kind, "the lane's scratch");
+    return lanes &
+           ~report_size(w, op, outside(offset, lanes, bytes, limit), offset, bytes, limit, kind, "the lane's scratch");
 }
 
 bool check_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
     if (!on(w, kBounds) || is_kernarg(*w.group->launch, address, bytes)) return true;
-    if (inside_allocation(w.group->shadow->bounds, {address, address}, bytes) || within(address, bytes, kind)) return true;
+    if (inside_allocation(w.group->shadow->bounds, {address, address}, bytes) || within(address, bytes, kind))
+        return true;
     report(w, op, kBounds, -1, "scalar " + size_text(bytes, kind) + " at " + hex(address), neighbourhood(address));
     return false;
 }

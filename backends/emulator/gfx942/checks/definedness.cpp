@@ -26,9 +26,11 @@ Rule scalar_rule(const Op& op, const char* name) {
     if (begins(name, "s_xor") && same_register(op)) return kDefinedScalar;
     if (begins(name, "s_cselect")) return kSelect;
     if (begins(name, "s_cmov")) return kMoveIf;
-    if (begins_any(name, "s_and_", "s_andn", "s_or_", "s_orn", "s_xor_", "s_nand_", "s_nor_", "s_xnor_", "s_not_", "s_mov_"))
+    if (begins_any(
+            name, "s_and_", "s_andn", "s_or_", "s_orn", "s_xor_", "s_nand_", "s_nor_", "s_xnor_", "s_not_", "s_mov_"))
         return kBits;
-    if (begins_any(name, "s_mov", "s_mul", "s_brev", "s_ff", "s_flbit", "s_sext", "s_bitset", "s_bfm", "s_pack", "s_set"))
+    if (begins_any(
+            name, "s_mov", "s_mul", "s_brev", "s_ff", "s_flbit", "s_sext", "s_bitset", "s_bfm", "s_pack", "s_set"))
         return kScalarQuiet;
     return kScalar;
 }
@@ -53,8 +55,12 @@ Rule rule_of(const Op& op) {
     if (!op.inst.row) return kNothing;
     const char* const name = op.inst.row->name;
     switch (op.inst.row->format) {
-        case Format::Sop1: case Format::Sop2: case Format::Sopk: case Format::Sopc: return scalar_rule(op, name);
-        case Format::Sopp: return begins_any(name, "s_cbranch_scc", "s_cbranch_vcc", "s_cbranch_exec") ? kBranch : kNothing;
+        case Format::Sop1:
+        case Format::Sop2:
+        case Format::Sopk:
+        case Format::Sopc: return scalar_rule(op, name);
+        case Format::Sopp:
+            return begins_any(name, "s_cbranch_scc", "s_cbranch_vcc", "s_cbranch_exec") ? kBranch : kNothing;
         case Format::Smem: return kScalarMemory;
         case Format::Mai: return begins_any(name, "v_mfma", "v_smfmac") ? kMatrix : kVector;
         default: break;
@@ -80,7 +86,8 @@ u64 scalar_bits(const UninitialisedWave& state, const Operand& operand) {
 void meet(Defined& result, const UninitialisedWave& state, const Operand& operand, unsigned first, unsigned count) {
     const unsigned end = std::min<unsigned>(operand.dwords, first + count);
     if (operand.kind == Operand::Vector) {
-        for (unsigned i = first; i < end; ++i) result.meet(state.vgpr[operand.index + i], state.origin[operand.index + i]);
+        for (unsigned i = first; i < end; ++i)
+            result.meet(state.vgpr[operand.index + i], state.origin[operand.index + i]);
     } else if (operand.kind == Operand::Scalar && operand.type == Type::Mask) {
         result.meet(scalar_bits(state, operand), state.sgpr_origin[operand.index]);
     } else if (operand.kind == Operand::Scalar) {
@@ -182,11 +189,13 @@ void scalar_before(Wave& w, const Op& op, Rule rule) {
         if (op.src[1].kind != Operand::Absent) result = bitwise(name, result, read(op.src[1]));
         state.result = result.defined;
     }
-    if (!begins(name, "s_mov_")) state.result_scc = !(~result.defined & width) || (result.value & result.defined & width);
+    if (!begins(name, "s_mov_"))
+        state.result_scc = !(~result.defined & width) || (result.value & result.defined & width);
 }
 
 void scalar_after(UninitialisedWave& state, const Op& op) {
-    if (op.dst.kind == Operand::Scalar) define_bits(state, op.dst.index, op.dst.dwords, state.result, state.result_origin);
+    if (op.dst.kind == Operand::Scalar)
+        define_bits(state, op.dst.index, op.dst.dwords, state.result, state.result_origin);
     if (state.writes_exec) define_bits(state, kExec, 2, state.exec, state.result_origin);
     state.scc = state.result_scc;
 }
@@ -304,8 +313,11 @@ void pair_result(Wave& w, const Op& op, Rule rule) {
 
 void lanes_after(Wave& w, const Op& op, Rule rule) {
     UninitialisedWave& state = w.shadow->uninitialised;
-    Defined value = rule == kFresh ? Defined() : rule == kChoose ? chosen(w, op) : rule == kInsert ? inserted(w, op)
-                  : rule == kEither ? of_either(state, op) : of_all(state, op);
+    Defined value = rule == kFresh    ? Defined()
+                    : rule == kChoose ? chosen(w, op)
+                    : rule == kInsert ? inserted(w, op)
+                    : rule == kEither ? of_either(state, op)
+                                      : of_all(state, op);
     // Where lanes come from is not followed; a register that is defined in part is taken as defined.
     if (op.inst.dpp && value.lanes & w.exec()) value.lanes = kAllLanes;
     define(state, op.dst, w.exec(), value);
@@ -350,9 +362,14 @@ void memory_after(Wave& w, const Op& op, Rule rule) {
 void vector_after(Wave& w, const Op& op, Rule rule) {
     switch (rule) {
         case kMatrix: return matrix(w.shadow->uninitialised, op);
-        case kMemory: case kPermute: return memory_after(w, op, rule);
-        case kReadLane: case kWriteLane: return lane_after(w, op, rule);
-        case kPairs: case kWide: case kShiftLeft: case kShiftRight: return pair_result(w, op, rule);
+        case kMemory:
+        case kPermute: return memory_after(w, op, rule);
+        case kReadLane:
+        case kWriteLane: return lane_after(w, op, rule);
+        case kPairs:
+        case kWide:
+        case kShiftLeft:
+        case kShiftRight: return pair_result(w, op, rule);
         default: return lanes_after(w, op, rule);
     }
 }

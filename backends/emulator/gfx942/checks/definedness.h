@@ -10,9 +10,29 @@ namespace emu::checks::definedness {
 
 // How a result depends on its sources.
 enum Rule : u8 {
-    kNothing, kDefinedScalar, kScalar, kScalarQuiet /* leaves SCC alone */, kBits, kSelect, kMoveIf, kBranch,
-    kVector, kFresh /* defined whatever the sources are */, kChoose, kInsert, kEither /* parts of several registers */, kPairs, kWide, kShiftLeft, kShiftRight, kReadLane, kWriteLane,
-    kMatrix, kMemory, kScalarMemory, kPermute,
+    kNothing,
+    kDefinedScalar,
+    kScalar,
+    kScalarQuiet /* leaves SCC alone */,
+    kBits,
+    kSelect,
+    kMoveIf,
+    kBranch,
+    kVector,
+    kFresh /* defined whatever the sources are */,
+    kChoose,
+    kInsert,
+    kEither /* parts of several registers */,
+    kPairs,
+    kWide,
+    kShiftLeft,
+    kShiftRight,
+    kReadLane,
+    kWriteLane,
+    kMatrix,
+    kMemory,
+    kScalarMemory,
+    kPermute,
 };
 
 Rule rule_of(const Op&);

@@ -2,8 +2,8 @@
 // One record a dword of memory that a launch touches: the workgroup that wrote it last and the one that read it last, and
 // which of its bytes.
 //
-// Two workgroups are ordered if the first one released after its access and the second one acquired after that: an atomic
-// (or a cache write-back, buffer_wbl2) releases, a returning atomic (or buffer_inv) acquires. Which variable they met at is
+// Two workgroups are ordered if the first one released after its access and the second one acquired after that: a cache
+// write-back (buffer_wbl2) releases, an invalidation (buffer_inv) acquires. Which variable they met at is
 // not followed, so a kernel that synchronises at the wrong place may pass; one that does not synchronise does not. A dword of
 // which two workgroups write different bytes is left alone from then on. Loads and stores past the device's caches (sc1) are
 // how compilers make atomic ones, and count as such; plain reads do not race with compare-and-swap.
@@ -13,6 +13,7 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
@@ -54,13 +55,14 @@ struct GlobalShadow {
     std::unordered_map<u64, std::unique_ptr<GlobalCell[], decltype(&std::free)>> pages;
     std::atomic<u64> clock{1};
     std::mutex events_mutex;
-    std::unordered_map<u64, std::vector<u64>> events;   // by workgroup + 1: when it released, or never (an acquire)
+    std::unordered_map<u64, std::vector<u64>> events;  // by workgroup + 1: when it released, or never (an acquire)
 
     GlobalCell* page(u64 number) {
         const std::lock_guard lock(mutex);
         const auto [place, fresh] = pages.try_emplace(number, nullptr, &std::free);
         if (fresh) place->second.reset(static_cast<GlobalCell*>(std::calloc(kPageBytes / 4, sizeof(GlobalCell))));
-        if (!place->second) throw KernelFault("no memory to watch for races between workgroups: checks=all+-global-race does without");
+        if (!place->second)
+            throw KernelFault("no memory to watch for races between workgroups: checks=all+-global-race does without");
         return place->second.get();
     }
 
@@ -93,10 +95,17 @@ std::string group_text(const Launch& launch, Side side) {
            std::to_string(linear / grid.x / grid.y) + ")";
 }
 
+u32 content(u64 address) {
+    u32 value;
+    std::memcpy(&value, reinterpret_cast<const void*>(address & ~u64{3}), sizeof value);
+    return value;
+}
+
 class Visit {
 public:
     Visit(Wave& w, const Op& op, AccessKind kind)
-        : w_(w), op_(op), state_(w.group->shadow->global_race), shadow_(*launch_of(w).global_race.shadow), write_(kind != AccessKind::Read) {
+        : w_(w), op_(op), state_(w.group->shadow->global_race), shadow_(*launch_of(w).global_race.shadow),
+          write_(kind != AccessKind::Read) {
         const bool atomic = kind == AccessKind::Atomic || op.inst.sc1;
         mine_ = (w.group->linear + 1) | state_.events << kEvent | u64{op.index} << kOp | (atomic ? kAtomicSide : 0);
     }
@@ -116,23 +125,29 @@ public:
         }
     }
 
+    void judge(const GlobalRaceGroup::Doubt& doubt) {
+        if (content(doubt.address) != doubt.before) found(doubt.other, true, doubt.lane, doubt.address);
+    }
+
     void finish() const {
         if (!hit_ || repeated(w_, op_, kGlobalRace)) return;
         const Launch& launch = *w_.group->launch;
         const Allocation* const allocation = find_allocation(address_);
         const bool unknown = group_of(other_) == group_of(mine_);
-        report(w_, op_, kGlobalRace, lane_,
-               std::string(write_ ? "write" : "read") + " at " + hex(address_) + ", which " +
-                   (unknown ? "another workgroup" : group_text(launch, other_)) + (other_wrote_ ? " wrote" : " read") +
-                   " in the same launch, and nothing orders the two",
-               allocation ? std::to_string(address_ - allocation->begin) + " bytes into '" + allocation->name + "'" : "",
-               "the other: " + where(launch, op_of(other_)));
+        report(
+            w_, op_, kGlobalRace, lane_,
+            std::string(write_ ? "write" : "read") + " at " + hex(address_) + ", which " +
+                (unknown ? "another workgroup" : group_text(launch, other_)) + (other_wrote_ ? " wrote" : " read") +
+                " in the same launch, and nothing orders the two",
+            allocation ? std::to_string(address_ - allocation->begin) + " bytes into '" + allocation->name + "'" : "",
+            "the other: " + where(launch, op_of(other_)));
     }
 
 private:
     GlobalCell* page(u64 number) {
         GlobalRaceGroup::Page& place = state_.pages[number % state_.pages.size()];
-        if (place.number != number) [[unlikely]] place = {number, shadow_.page(number)};
+        if (place.number != number) [[unlikely]]
+            place = {number, shadow_.page(number)};
         return place.cells;
     }
 
@@ -141,7 +156,8 @@ private:
         const Side reader = get(cell.reader);
         if ((reader & ~kOthers) != mine) put(cell.reader, reader ? after_reader(reader, mine) : mine);
         const Side writer = get(cell.writer);
-        if (writer && group_of(writer) != group_of(mine)) [[unlikely]] meet(writer, mine, true, lane, address);
+        if (writer && group_of(writer) != group_of(mine)) [[unlikely]]
+            meet(writer, mine, true, lane, address);
     }
 
     void touch_write(GlobalCell& cell, Side mine, int lane, u64 address) {
@@ -152,28 +168,35 @@ private:
                 now |= writer & (kOthers | (event_of(writer) == event_of(mine) ? Side{15} << kBytes : 0));
             } else if (writer & kOthers || !same_bytes(writer, mine)) {
                 now |= kOthers;
-            } else {
+            } else if ((writer | mine) & kAtomicSide) {
                 meet(writer, mine, true, lane, address);
+            } else if (races(writer, mine, true)) {
+                // Only what comes of the write tells whether it changes anything.
+                state_.doubts.push_back({address, writer, lane, content(address)});
             }
         }
         put(cell.writer, now);
         if (!reader || now & kOthers) return;
-        if (group_of(reader) != group_of(mine))
-            meet(reader, mine, false, lane, address);
-        else if (reader & kOthers && event_of(reader) == event_of(mine))
+        if (group_of(reader) != group_of(mine)) meet(reader, mine, false, lane, address);
+        else if (reader & kOthers && event_of(reader) == event_of(mine) && !compare_loop(reader, false))
             found(reader, false, lane, address);
     }
 
     // The last reader is replaced. If it has nothing to do with the new one, that one stands for both.
     Side after_reader(Side reader, Side mine) {
-        if (group_of(reader) == group_of(mine)) return mine | (reader & kOthers && event_of(reader) == event_of(mine) ? kOthers : 0);
+        if (group_of(reader) == group_of(mine))
+            return mine | (reader & kOthers && event_of(reader) == event_of(mine) ? kOthers : 0);
         return mine | (is_ordered(reader) ? 0 : kOthers);
     }
 
     void meet(Side other, Side mine, bool other_wrote, int lane, u64 address) {
-        if (other & kOthers && other_wrote) return;
-        if (!same_bytes(other, mine) || (other & mine & kAtomicSide) || compare_loop(other, other_wrote) || is_ordered(other)) return;
-        found(other, other_wrote, lane, address);
+        if (races(other, mine, other_wrote)) found(other, other_wrote, lane, address);
+    }
+
+    bool races(Side other, Side mine, bool other_wrote) {
+        if (other & kOthers && other_wrote) return false;
+        return same_bytes(other, mine) && !(other & mine & kAtomicSide) && !compare_loop(other, other_wrote) &&
+               !is_ordered(other);
     }
 
     // Compilers make other atomics out of a plain read and compare-and-swap, which finds out if the read was too old.
@@ -215,7 +238,8 @@ private:
 
 void begin(GlobalRaceLaunch& state, const Launch& launch) {
     const u64 groups = launch.grid.volume();
-    if (groups > 1 && groups < kGroupMask && launch.program->ops.size() <= kOpMask) state.shadow = std::make_shared<GlobalShadow>();
+    if (groups > 1 && groups < kGroupMask && launch.program->ops.size() <= kOpMask)
+        state.shadow = std::make_shared<GlobalShadow>();
 }
 
 namespace {
@@ -250,6 +274,14 @@ void on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
     if (!launch_of(w).global_race.shadow) return;
     Visit visit(w, op, kind);
     visit.lane(-1, address, bytes);
+    visit.finish();
+}
+
+void resolve_doubts(Wave& w, const Op& op) {
+    std::vector<GlobalRaceGroup::Doubt>& doubts = w.group->shadow->global_race.doubts;
+    Visit visit(w, op, AccessKind::Write);
+    for (const GlobalRaceGroup::Doubt& doubt : doubts) visit.judge(doubt);
+    doubts.clear();
     visit.finish();
 }
 

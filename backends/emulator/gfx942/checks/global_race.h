@@ -4,6 +4,7 @@
 
 #include <array>
 #include <memory>
+#include <vector>
 
 #include "../wave.h"
 
@@ -13,11 +14,11 @@ enum class AccessKind : u8;
 
 namespace emu::checks {
 
-struct GlobalShadow;                // in global_race.cpp
+struct GlobalShadow;  // in global_race.cpp
 struct GlobalCell;
 
 struct GlobalRaceLaunch {
-    std::shared_ptr<GlobalShadow> shadow;   // null: only one workgroup
+    std::shared_ptr<GlobalShadow> shadow;  // null: only one workgroup
 };
 
 struct GlobalRaceGroup {
@@ -25,17 +26,24 @@ struct GlobalRaceGroup {
         u64 number = ~u64{0};
         GlobalCell* cells = nullptr;
     };
-    u64 acquired = 0;               // when it last acquired; 0: never
-    u64 events = 0;                 // releases and acquires so far
-    std::array<Page, 64> pages;     // the last ones it used
+    u64 acquired = 0;  // when it last acquired; 0: never
+    u64 events = 0;    // releases and acquires so far
+    struct Doubt {     // a write over another workgroup's: a race unless it is of the same value
+        u64 address, other;
+        int lane;
+        u32 before;  // what the dword held
+    };
+    std::array<Page, 64> pages;  // the last ones it used
+    std::vector<Doubt> doubts;   // of the instruction that runs
 };
 
 void begin(GlobalRaceLaunch&, const Launch&);
 namespace global_race {
 void on_global(Wave&, const Op&, const u64* address, u64 lanes, u32 bytes, AccessKind);
 void on_scalar(Wave&, const Op&, u64 address, u32 bytes, AccessKind);
-void before(Wave&, const Op&);      // synchronisation: atomics, cache write-backs and invalidations
+void before(Wave&, const Op&);  // synchronisation: atomics, cache write-backs and invalidations
 void after(Wave&, const Op&);
+void resolve_doubts(Wave&, const Op&);  // after a write
 }  // namespace global_race
 
 }  // namespace emu::checks

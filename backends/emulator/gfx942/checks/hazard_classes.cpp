@@ -14,7 +14,7 @@ bool contains(std::string_view name, std::string_view part) { return name.find(p
 
 u32 matrix(std::string_view name) {
     if (begins(name, "v_smfmac")) return kVector | kMatrix | kXdl | kSparse;
-    if (!begins(name, "v_mfma")) return kVector;                            // v_accvgpr_*
+    if (!begins(name, "v_mfma")) return kVector;  // v_accvgpr_*
     if (begins(name, "v_mfma_f64")) return kVector | kMatrix | kDgemm;
     const bool single = name.size() > 4 && name.substr(name.size() - 4) == "_f32" && !contains(name, "xf32");
     return kVector | kMatrix | (single ? 0u : u32{kXdl});
@@ -42,7 +42,8 @@ u32 vector(const Op& op, std::string_view name) {
     if (moves_result(op, name)) classes |= kMovesResult;
     if (begins(name, "v_cmpx")) classes |= kSetsExec;
     for (const Operand& source : op.src)
-        if (source.kind == Operand::Special && (source.index == kVccz || source.index == kExecz)) classes |= kReadsZeroFlag;
+        if (source.kind == Operand::Special && (source.index == kVccz || source.index == kExecz))
+            classes |= kReadsZeroFlag;
     return classes;
 }
 
@@ -51,7 +52,8 @@ u32 vector_memory(const Op& op) {
     u32 classes = kVmem;
     const Format format = op.inst.row->format;
     const bool buffer = format == Format::Mubuf || format == Format::Mtbuf;
-    if (op.inst.row->flags & (kStore | kAtomic) && op.vdata.dwords > 2 && !(buffer && op.soffset.kind == Operand::Scalar))
+    if (op.inst.row->flags & (kStore | kAtomic) && op.vdata.dwords > 2 &&
+        !(buffer && op.soffset.kind == Operand::Scalar))
         classes |= kWideStore;
     if (op.inst.lds || contains(op.inst.row->name, "load_lds")) classes |= kUsesM0;
     return classes;
@@ -71,9 +73,17 @@ u32 hazard_classes(const Op& op) {
     if (!op.inst.row) return 0;
     const std::string_view name = op.inst.row->name;
     switch (op.inst.row->format) {
-        case Format::Sop1: case Format::Sop2: case Format::Sopk: case Format::Sopc: case Format::Sopp: return scalar(name);
+        case Format::Sop1:
+        case Format::Sop2:
+        case Format::Sopk:
+        case Format::Sopc:
+        case Format::Sopp: return scalar(name);
         case Format::Smem: return 0;
-        case Format::Vop1: case Format::Vop2: case Format::Vopc: case Format::Vop3: case Format::Vop3p: return vector(op, name);
+        case Format::Vop1:
+        case Format::Vop2:
+        case Format::Vopc:
+        case Format::Vop3:
+        case Format::Vop3p: return vector(op, name);
         case Format::Mai: return matrix(name);
         case Format::Ds: return kLds | (contains(name, "addtid") || op.inst.gds ? u32{kUsesM0} : 0u);
         default: return vector_memory(op);

@@ -15,12 +15,22 @@ namespace {
 
 // How the two instructions must be connected for a rule to hold.
 enum class Link {
-    Nothing, ReadsVector, ReadsScalar, ReadsLaneSelect, WritesExec, WritesVcc, WritesVccOrExec, WritesM0, OverwritesData,
-    SameRegister, DotRead, DotWrite,
+    Nothing,
+    ReadsVector,
+    ReadsScalar,
+    ReadsLaneSelect,
+    WritesExec,
+    WritesVcc,
+    WritesVccOrExec,
+    WritesM0,
+    OverwritesData,
+    SameRegister,
+    DotRead,
+    DotWrite,
 };
 
 struct Rule {
-    u32 earlier, but_earlier;           // classes that the instruction has one of, and none of
+    u32 earlier, but_earlier;  // classes that the instruction has one of, and none of
     u32 later, but_later;
     Link link;
     int states;
@@ -31,20 +41,26 @@ constexpr u32 kUsers = kVector | kVmem | kLds;
 constexpr Rule kRules[] = {
     {kTrans, 0, kVector, kTrans, Link::ReadsVector, 1, "reads the result of a transcendental instruction"},
     {kMovesResult, 0, kVector, 0, Link::ReadsVector, 1, "reads a result that SDWA or op_sel placed"},
-    {kVector, 0, kVector, 0, Link::ReadsScalar, 2, "a vector instruction reads a scalar register that another one wrote"},
+    {kVector, 0, kVector, 0, Link::ReadsScalar, 2,
+     "a vector instruction reads a scalar register that another one wrote"},
     {kVector, 0, kReadLane, 0, Link::ReadsVector, 1, "reads a lane of a register that a vector instruction wrote"},
-    {kVector, 0, kReadLane | kWriteLane, 0, Link::WritesExec, 4, "reads or writes a lane after a vector instruction wrote EXEC"},
-    {kVector, 0, kSelectsLane, 0, Link::ReadsLaneSelect, 4, "selects a lane by a register that a vector instruction wrote"},
-    {kVector, 0, kVmem, 0, Link::ReadsScalar, 5, "a memory instruction reads a scalar register that a vector instruction wrote"},
+    {kVector, 0, kReadLane | kWriteLane, 0, Link::WritesExec, 4,
+     "reads or writes a lane after a vector instruction wrote EXEC"},
+    {kVector, 0, kSelectsLane, 0, Link::ReadsLaneSelect, 4,
+     "selects a lane by a register that a vector instruction wrote"},
+    {kVector, 0, kVmem, 0, Link::ReadsScalar, 5,
+     "a memory instruction reads a scalar register that a vector instruction wrote"},
     {kVector, 0, kDpp, 0, Link::ReadsVector, 2, "DPP reads a register that a vector instruction wrote"},
     {kVector, 0, kDpp, 0, Link::WritesExec, 5, "DPP after a vector instruction wrote EXEC"},
     {kVector, 0, kDivFmas, 0, Link::WritesVcc, 4, "v_div_fmas reads VCC, which a vector instruction wrote"},
-    {kVector, 0, kReadsZeroFlag, 0, Link::WritesVccOrExec, 5, "reads VCCZ or EXECZ after a vector instruction wrote the mask"},
+    {kVector, 0, kReadsZeroFlag, 0, Link::WritesVccOrExec, 5,
+     "reads VCCZ or EXECZ after a vector instruction wrote the mask"},
     {kVector, kMatrix, kMatrix, 0, Link::WritesExec, 4, "a matrix instruction after a vector instruction wrote EXEC"},
     {kVector, kMatrix | kDot, kMatrix, 0, Link::ReadsVector, 2,
      "a matrix instruction reads a register that a vector instruction wrote"},
     {kWideStore, 0, kVector, 0, Link::OverwritesData, 2, "overwrites the data of a store of more than 64 bits"},
-    {kSetRegister, 0, kGetRegister | kSetRegister, 0, Link::SameRegister, 2, "uses a hardware register that s_setreg wrote"},
+    {kSetRegister, 0, kGetRegister | kSetRegister, 0, Link::SameRegister, 2,
+     "uses a hardware register that s_setreg wrote"},
     {kScalarAlu, 0, kUsesM0, 0, Link::WritesM0, 1, "uses M0, which a scalar instruction wrote"},
     {kDgemm, 0, kFma64, 0, Link::Nothing, 2, "f64 multiply-add after an f64 matrix instruction"},
     {kDot, 0, kUsers, kMatrix, Link::DotRead, 3, "reads the result of a dot product"},
@@ -61,7 +77,8 @@ Registers registers_of(const Operand& operand) {
 }
 
 bool writes(const Op& op, const Registers& registers) {
-    return std::any_of(op.writes, op.writes + op.write_count, [&](const Registers& each) { return overlap(each, registers); });
+    return std::any_of(
+        op.writes, op.writes + op.write_count, [&](const Registers& each) { return overlap(each, registers); });
 }
 
 bool writes_scalar(const Op& op, u16 code, u8 count) { return writes(op, {Registers::Scalar, count, code}); }
@@ -72,7 +89,8 @@ bool reads_of(const Op& earlier, u32 classes, const Op& later, Registers::File f
         const Registers& read = later.reads[i];
         if (read.file != file) continue;
         if (writes(earlier, read)) return true;
-        if (file == Registers::Scalar && classes & kSetsExec && overlap(read, {Registers::Scalar, 2, kExec})) return true;
+        if (file == Registers::Scalar && classes & kSetsExec && overlap(read, {Registers::Scalar, 2, kExec}))
+            return true;
     }
     return false;
 }
@@ -91,7 +109,8 @@ bool connected(const Rule& rule, const Op& earlier, u32 classes, const Op& later
         case Link::Nothing: return true;
         case Link::ReadsVector: return reads_of(earlier, classes, later, Registers::Vector);
         case Link::ReadsScalar: return reads_of(earlier, classes, later, Registers::Scalar);
-        case Link::ReadsLaneSelect: return later.src[1].kind == Operand::Scalar && writes(earlier, registers_of(later.src[1]));
+        case Link::ReadsLaneSelect:
+            return later.src[1].kind == Operand::Scalar && writes(earlier, registers_of(later.src[1]));
         case Link::WritesExec: return writes_exec(earlier, classes);
         case Link::WritesVcc: return writes_scalar(earlier, kVcc, 2);
         case Link::WritesVccOrExec: return writes_scalar(earlier, kVcc, 2) || writes_exec(earlier, classes);
@@ -100,7 +119,8 @@ bool connected(const Rule& rule, const Op& earlier, u32 classes, const Op& later
         case Link::SameRegister: return hardware_register(earlier) == hardware_register(later);
         case Link::DotRead: return dot_read(earlier, later);
         case Link::DotWrite:
-            return earlier.inst.row != later.inst.row && later.dst.kind == Operand::Vector && writes(earlier, registers_of(later.dst));
+            return earlier.inst.row != later.inst.row && later.dst.kind == Operand::Vector &&
+                   writes(earlier, registers_of(later.dst));
     }
     return false;
 }
@@ -118,7 +138,9 @@ struct Matrix {
     int more(int when_xdl, int otherwise) const { return passes() + (xdl() ? when_xdl : otherwise); }
 };
 
-bool same(const Registers& a, const Registers& b) { return a.file == b.file && a.first == b.first && a.count == b.count; }
+bool same(const Registers& a, const Registers& b) {
+    return a.file == b.file && a.first == b.first && a.count == b.count;
+}
 
 // As the accumulator of another matrix instruction: forwarded when it is the very same registers.
 int as_accumulator(const Matrix& earlier, const Matrix& later) {
@@ -152,7 +174,7 @@ int accumulator_overwritten(const Matrix& earlier) { return earlier.passes() == 
 // --- one operation --------------------------------------------------------------------------------------------------------
 
 int wait_states(const Op& op) {
-    if (op.inst.format != Format::Sopp || !op.inst.row || std::strcmp(op.inst.row->name, "s_nop")) return 1;
+    if (op.inst.format != Format::Sopp || !op.inst.row || std::strcmp(op.inst.row->name, "s_nop") != 0) return 1;
     return (op.inst.simm & 15) + 1;
 }
 
@@ -170,10 +192,8 @@ public:
     Hazard run() {
         for (const Rule& rule : kRules)
             if (classes_ & rule.later && !(classes_ & rule.but_later)) simple(rule);
-        if (classes_ & kMatrix)
-            matrix();
-        else if (classes_ & kUsers)
-            user();
+        if (classes_ & kMatrix) matrix();
+        else if (classes_ & kUsers) user();
         return worst_;
     }
 
@@ -212,7 +232,9 @@ private:
         const Matrix self{&op_, classes_};
         const Operand accumulator = self.accumulator();
         if (const auto earlier = matrix_that_wrote(registers_of(accumulator)))
-            judge(*earlier, as_accumulator(at(*earlier), self), "accumulates onto registers that a matrix instruction wrote");
+            judge(
+                *earlier, as_accumulator(at(*earlier), self),
+                "accumulates onto registers that a matrix instruction wrote");
         const int factors = classes_ & kSparse ? 3 : 2;
         for (int i = 0; i < factors; ++i)
             if (const auto earlier = matrix_that_wrote(registers_of(op_.src[i])))
@@ -231,7 +253,10 @@ private:
             const auto reader = newest([&](size_t k) {
                 return recent_classes_[k] & kXdl && overlap(registers_of(at(k).accumulator()), written);
             });
-            if (reader) judge(*reader, accumulator_overwritten(at(*reader)), "overwrites the accumulator of a matrix instruction");
+            if (reader)
+                judge(
+                    *reader, accumulator_overwritten(at(*reader)),
+                    "overwrites the accumulator of a matrix instruction");
         }
     }
 

@@ -28,23 +28,28 @@ void examine(Wave& w, const Op& op) {
     }
     const Hazard hazard = find_hazard(op, w.shadow->facts[op.index].hazard, recent, classes, count);
     if (!hazard.required) return;
-    report(w, op, kHazard, -1,
-           hazard.text + ": " + std::to_string(hazard.required) + " wait state" + (hazard.required == 1 ? "" : "s") +
-               " must come between, there " + (hazard.found == 1 ? "is " : "are ") + std::to_string(hazard.found),
-           "", "the earlier instruction: " + disassemble(hazard.earlier->inst) + " at " + where(launch, hazard.earlier->index));
+    report(
+        w, op, kHazard, -1,
+        hazard.text + ": " + std::to_string(hazard.required) + " wait state" + (hazard.required == 1 ? "" : "s") +
+            " must come between, there " + (hazard.found == 1 ? "is " : "are ") + std::to_string(hazard.found),
+        "",
+        "the earlier instruction: " + disassemble(hazard.earlier->inst) + " at " +
+            where(launch, hazard.earlier->index));
 }
 
 // Operations that follow each other are neighbours in both tables.
 bool judged(HazardTable& table, u64 way, u32 index) {
     if (!way) {
         std::atomic<u8>& place = table.straight[index];
-        if (place.load(std::memory_order_relaxed)) [[likely]] return true;
+        if (place.load(std::memory_order_relaxed)) [[likely]]
+            return true;
         place.store(1, std::memory_order_relaxed);
         return false;
     }
     const u64 key = mix(way, index + 1);
     std::atomic<u64>& place = table.seen[((way >> 8) + index) & (table.seen.size() - 1)];
-    if (place.load(std::memory_order_relaxed) == key) [[likely]] return true;
+    if (place.load(std::memory_order_relaxed) == key) [[likely]]
+        return true;
     place.store(key, std::memory_order_relaxed);
     return false;
 }
@@ -71,7 +76,8 @@ void before(Wave& w, const Op& op) {
         state.run = 0;
     }
     state.previous = index;
-    if (!judged(launch_of(w).hazards, state.way, index)) [[unlikely]] examine(w, op);
+    if (!judged(launch_of(w).hazards, state.way, index)) [[unlikely]]
+        examine(w, op);
     state.history[state.count++ % state.history.size()] = index;
 }
 

@@ -14,7 +14,8 @@
 
 namespace emu::checks {
 
-constexpr u32 kHazardWindow = 20;   // operations: no rule asks for more than 19 wait states, and each operation is one or more
+// Operations: no rule asks for more than 19 wait states, and each operation is one or more.
+constexpr u32 kHazardWindow = 20;
 
 struct HazardTable {
     std::vector<std::atomic<u8>> straight;  // by operation: judged after the kHazardWindow before it
@@ -22,17 +23,17 @@ struct HazardTable {
 };
 
 struct HazardWave {
-    std::array<u32, 32> history = {};   // indices of operations, a ring
-    u64 count = 0;                      // operations so far
+    std::array<u32, 32> history = {};  // indices of operations, a ring
+    u64 count = 0;                     // operations so far
     u32 previous = kNoOp;
-    u32 run = 0;                        // operations since the last jump
-    u64 way = 0;                        // hash of the jumps among the last kHazardWindow operations
+    u32 run = 0;  // operations since the last jump
+    u64 way = 0;  // hash of the jumps among the last kHazardWindow operations
 };
 
 struct Hazard {
     int required = 0, found = 0;
     const Op* earlier = nullptr;
-    std::string text;                   // what the two instructions do
+    std::string text;  // what the two instructions do
 };
 
 /// The rule that is broken by most when `op` runs after `recent` (newest first); `required` is 0 if none is.

@@ -15,7 +15,7 @@ namespace {
 using Cell = LdsRaceGroup::Cell;
 using Open = LdsRaceGroup::Open;
 using Queue = LdsRaceGroup::Queue;
-constexpr size_t kMostOpen = 64;        // more than either counter counts
+constexpr size_t kMostOpen = 64;  // more than either counter counts
 
 // Barriers passed plus one in bits 0-30, 31: written by atomics only, one bit a reading wave in 32-47, a writing one in 48-63.
 // Several waves may have written the same value.
@@ -24,7 +24,7 @@ constexpr u64 kAtomicWrite = u64{1} << 31, kEpoch = kAtomicWrite - 1;
 constexpr u64 kReadersMask = u64{0xffff} << kReaders, kWritersMask = u64{0xffff} << kWriters;
 
 struct Access {
-    u64 epoch, reader, writer;          // in their places
+    u64 epoch, reader, writer;  // in their places
     bool write, atomic;
     u32 op;
 };
@@ -61,8 +61,8 @@ inline Verdict touch(Cell& cell, const Access& access) {
 }
 
 Access access_of(const Wave& w, const Op& op, AccessKind kind) {
-    return {u64{w.group->barriers} + 1, u64{1} << (kReaders + w.id), u64{1} << (kWriters + w.id), kind != AccessKind::Read,
-            kind == AccessKind::Atomic, op.index};
+    return {u64{w.group->barriers} + 1, u64{1} << (kReaders + w.id), u64{1} << (kWriters + w.id),
+            kind != AccessKind::Read,   kind == AccessKind::Atomic,  op.index};
 }
 
 void complain(Wave& w, const Op& op, const Access& access, int lane, u32 at, const Cell& cell) {
@@ -70,10 +70,11 @@ void complain(Wave& w, const Op& op, const Access& access, int lane, u32 at, con
     const u64 writers = (cell.state & kWritersMask & ~access.writer) >> kWriters;
     const u64 readers = (cell.state & kReadersMask & ~access.reader) >> kReaders;
     const int who = std::countr_zero(writers ? writers : readers);
-    report(w, op, kLdsRace, lane,
-           std::string(access.write ? "write" : "read") + " of LDS byte " + std::to_string(at) + ", which wave " +
-               std::to_string(who) + " " + (writers ? "wrote" : "read") + " with no barrier between",
-           "", "the other: " + where(*w.group->launch, writers ? cell.write_op : cell.read_op));
+    report(
+        w, op, kLdsRace, lane,
+        std::string(access.write ? "write" : "read") + " of LDS byte " + std::to_string(at) + ", which wave " +
+            std::to_string(who) + " " + (writers ? "wrote" : "read") + " with no barrier between",
+        "", "the other: " + where(*w.group->launch, writers ? cell.write_op : cell.read_op));
 }
 
 u64 content(const Wave& w, const LdsRaceGroup& state, size_t cell) {
@@ -93,7 +94,8 @@ void record(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
         for (size_t i = first; i <= last; ++i) {
             Cell& cell = state.cells[i];
             const Verdict verdict = touch(cell, access);
-            if (verdict == Verdict::Fine) [[likely]] continue;
+            if (verdict == Verdict::Fine) [[likely]]
+                continue;
             const u32 at = std::max<u32>(address[lane], static_cast<u32>(i << shift));
             if (verdict == Verdict::Doubtful) {
                 state.doubts.push_back({static_cast<u32>(i), at, lane, content(w, state, i)});
@@ -101,7 +103,7 @@ void record(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
             }
             if (!said) complain(w, op, access, lane, at, cell);
             said = true;
-            begin_epoch(cell, access);      // say it once for this pair
+            begin_epoch(cell, access);  // say it once for this pair
         }
     }
 }
@@ -138,14 +140,18 @@ void check_own_loads(Wave& w, const Op& op, const Open& mine) {
     const LdsRaceGroup::Queues& queues = w.group->shadow->lds_race.waves[w.id];
     for (const Open& open : queues.vm.open) {
         int lane = 0;
-        if (mine.high <= open.low || open.high <= mine.low || !same_place(open, mine.address, mine.lanes, mine.bytes, lane)) continue;
+        if (mine.high <= open.low || open.high <= mine.low ||
+            !same_place(open, mine.address, mine.lanes, mine.bytes, lane))
+            continue;
         if (repeated(w, op, kLdsRace)) return;
         const u64 behind = queues.vm.issued - open.sequence;
-        report(w, op, kLdsRace, lane,
-               std::string(mine.kind == AccessKind::Read ? "read" : "write") + " of LDS byte " + std::to_string(mine.address[lane]) +
-                   " while the wave's own load from memory to it is under way; s_waitcnt vmcnt(" + std::to_string(behind) +
-                   ") or less must come between",
-               "", "the load: " + where(*w.group->launch, open.op->index));
+        report(
+            w, op, kLdsRace, lane,
+            std::string(mine.kind == AccessKind::Read ? "read" : "write") + " of LDS byte " +
+                std::to_string(mine.address[lane]) +
+                " while the wave's own load from memory to it is under way; s_waitcnt vmcnt(" + std::to_string(behind) +
+                ") or less must come between",
+            "", "the load: " + where(*w.group->launch, open.op->index));
         return;
     }
 }
@@ -173,7 +179,8 @@ void settle(Queue& queue, u32 left) {
         return;
     }
     if (queue.any_order) return;
-    const auto waiting = std::find_if(queue.open.begin(), queue.open.end(), [&](const Open& open) { return open.sequence + left > queue.issued; });
+    const auto waiting = std::find_if(
+        queue.open.begin(), queue.open.end(), [&](const Open& open) { return open.sequence + left > queue.issued; });
     queue.open.erase(queue.open.begin(), waiting);
 }
 

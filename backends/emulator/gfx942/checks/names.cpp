@@ -44,10 +44,8 @@ u32 parse(const std::string& text) {
         std::string word = text.substr(begin, end == std::string::npos ? end : end - begin);
         if (word == "none" || word.empty())
             ;
-        else if (word[0] == '-')
-            result &= ~one(word.substr(1));
-        else
-            result |= one(word);
+        else if (word[0] == '-') result &= ~one(word.substr(1));
+        else result |= one(word);
         if (end == std::string::npos) break;
         begin = end + 1;
     }
@@ -72,8 +70,9 @@ std::string text(const Finding& finding) {
     if (!finding.file.empty()) result += " in " + finding.file + ":" + std::to_string(finding.line);
     for (const std::string& call : finding.calls) result += "\n=========     inlined at " + call;
     result += "\n=========     " + finding.instruction;
-    result += "\n=========     by workgroup (" + std::to_string(finding.group.x) + "," + std::to_string(finding.group.y) + "," +
-              std::to_string(finding.group.z) + "), wave " + std::to_string(finding.wave);
+    result += "\n=========     by workgroup (" + std::to_string(finding.group.x) + "," +
+              std::to_string(finding.group.y) + "," + std::to_string(finding.group.z) + "), wave " +
+              std::to_string(finding.wave);
     if (finding.lane >= 0) result += ", lane " + std::to_string(finding.lane);
     if (!finding.allocation.empty()) result += "\n=========     " + finding.allocation;
     if (!finding.other.empty()) result += "\n=========     " + finding.other;

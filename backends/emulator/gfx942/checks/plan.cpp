@@ -6,12 +6,18 @@
 #include <mutex>
 #include <string_view>
 
+#include "merged.h"
+
 namespace emu::checks {
 namespace {
 
-bool begins(const Op& op, std::string_view prefix) { return std::string_view(op.inst.row->name).substr(0, prefix.size()) == prefix; }
+bool begins(const Op& op, std::string_view prefix) {
+    return std::string_view(op.inst.row->name).substr(0, prefix.size()) == prefix;
+}
 bool is(const Op& op, std::string_view name) { return op.inst.row->name == name; }
-bool contains(const Op& op, std::string_view part) { return std::string_view(op.inst.row->name).find(part) != std::string_view::npos; }
+bool contains(const Op& op, std::string_view part) {
+    return std::string_view(op.inst.row->name).find(part) != std::string_view::npos;
+}
 
 // ISA guide, "S_WAITCNT": VM_CNT in bits 3:0 and 15:14, LGKM_CNT in 11:8; all ones of a field: no wait.
 void decode_wait(const Op& op, Facts& facts) {
@@ -24,29 +30,21 @@ void decode_wait(const Op& op, Facts& facts) {
 }
 
 // Which counters an instruction increments: ISA guide, "Data dependency resolution"; a FLAT instruction increments both, and
-// which of them comes first is not known. buffer_inv has no counter (LLVM's SIInsertWaitcnts says so, too).
+// which of them comes first is not known. buffer_inv has no counter (LLVM's SIInsertWaitcnts says so, too). Atomics by themselves
+// order nothing: compilers put buffer_wbl2 before one that releases and buffer_inv behind one that acquires.
 u16 memory_facts(const Op& op) {
     const u32 flags = op.inst.row->flags;
     u16 what = kMemoryOp;
     if (flags & (kStore | kAtomic)) what |= kOutward;
     if (contains(op, "wrxchg") || contains(op, "atomic_swap")) what |= kExchanges;
     switch (op.inst.row->format) {
-        case Format::Ds:
-            return is(op, "ds_nop") ? 0 : what | kCountsLgkm;
-        case Format::Flat:
-            what |= kCountsVm | kCountsLgkm | kAnyOrder;
-            break;
-        case Format::Scratch:
-            what = static_cast<u16>((what | kCountsVm) & ~kOutward);
-            break;
+        case Format::Ds: return is(op, "ds_nop") ? 0 : what | kCountsLgkm;
+        case Format::Flat: what |= kCountsVm | kCountsLgkm | kAnyOrder; break;
+        case Format::Scratch: what = static_cast<u16>((what | kCountsVm) & ~kOutward); break;
         default:
             if (is(op, "buffer_inv")) return kAcquires;
             if (is(op, "buffer_wbl2")) return kCountsVm | kReleases;
             what |= kCountsVm;
-    }
-    if (flags & kAtomic) {
-        what |= kReleases;
-        if (op.inst.sc0) what |= kAcquires;
     }
     if (contains(op, "cmpswap")) what |= kCompares;
     if (op.inst.lds || contains(op, "load_lds")) what |= kLdsDma;
@@ -94,6 +92,8 @@ const Plan& plan_of(const Program& program) {
         auto plan = std::make_shared<Plan>();
         for (const Op& op : program.ops) {
             plan->facts.push_back(facts_of(op));
+            if (plan->facts.back().what & kMemoryOp && moves_pieces(program.ops, op.index))
+                plan->facts.back().what |= kPieces;
             plan->lds_grain = std::min(plan->lds_grain, grain_of(op));
         }
         program.plan = plan;

@@ -6,6 +6,7 @@
 
 #include "../../control.h"
 #include "../module.h"
+#include "../services.h"
 
 namespace emu::checks {
 namespace {
@@ -24,6 +25,13 @@ const loader::Symbol* function_at(const loader::CodeObject& code, u64 address) {
 }
 
 std::string text_of(const loader::Line& line) { return line.file + ":" + std::to_string(line.line); }
+
+u64 on_global_of_program(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
+    lanes = check_global(w, op, address, lanes, bytes, kind);
+    if (on(w, kUninitialised)) uninitialised::on_global(w, op, lanes, kind);
+    if (on(w, kGlobalRace)) global_race::on_global(w, op, address, lanes, bytes, kind);
+    return lanes;
+}
 
 u64 linear(const Dim& group, const Dim& grid) { return group.x + u64{grid.x} * (group.y + u64{grid.y} * group.z); }
 
@@ -77,6 +85,8 @@ void after(Wave& w, const Op& op) {
     const u16 what = w.shadow->facts[op.index].what;
     if (enabled & kUninitialised) uninitialised::after(w, op);
     if (!(what & (kCountsVm | kCountsLgkm | kAcquires))) return;
+    if (enabled & kGlobalRace && !w.group->shadow->global_race.doubts.empty()) [[unlikely]]
+        global_race::resolve_doubts(w, op);
     if (enabled & kWaitcnt) waitcnt::after(w, op);
     if (enabled & kLdsRace) lds_race::after(w, op);
     if (enabled & kGlobalRace && what & kAcquires) global_race::after(w, op);
@@ -96,17 +106,19 @@ std::vector<Finding> end_launch(LaunchShadow& shadow) {
         // Where an undefined address leads says nothing.
         const bool of_address = finding.check == kBounds || finding.check == kMisaligned;
         const auto cause = shadow.findings.find({kUninitialised, key.second});
-        if (of_address && cause != shadow.findings.end() && cause->second.message.rfind("the address", 0) == 0) continue;
+        if (of_address && cause != shadow.findings.end() && cause->second.message.rfind("the address", 0) == 0)
+            continue;
         findings.push_back(std::move(finding));
     }
     return findings;
 }
 
 u64 on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
-    lanes = check_global(w, op, address, lanes, bytes, kind);
-    if (on(w, kUninitialised)) uninitialised::on_global(w, op, lanes, kind);
-    if (on(w, kGlobalRace)) global_race::on_global(w, op, address, lanes, bytes, kind);
-    return lanes;
+    if (services::used.load(std::memory_order_relaxed)) [[unlikely]] {
+        const u64 own = services::own_lanes(address, lanes);
+        if (own) return own | (own == lanes ? 0 : on_global_of_program(w, op, address, lanes & ~own, bytes, kind));
+    }
+    return on_global_of_program(w, op, address, lanes, bytes, kind);
 }
 
 u64 on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
@@ -123,6 +135,8 @@ u64 on_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, A
 }
 
 bool on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
+    if (services::used.load(std::memory_order_relaxed) && services::own_lanes(&address, 1)) [[unlikely]]
+        return true;
     if (!check_scalar(w, op, address, bytes, kind)) return false;
     if (on(w, kGlobalRace)) global_race::on_scalar(w, op, address, bytes, kind);
     return true;
@@ -141,12 +155,14 @@ bool repeated(Wave& w, const Op& op, Check check) {
     LaunchShadow& shadow = launch_of(w);
     const std::lock_guard lock(shadow.mutex);
     const auto found = shadow.findings.find({check, op.index});
-    if (found == shadow.findings.end() || linear(found->second.group, shadow.launch->grid) > w.group->linear) return false;
+    if (found == shadow.findings.end() || linear(found->second.group, shadow.launch->grid) > w.group->linear)
+        return false;
     ++found->second.times;
     return true;
 }
 
-void report(Wave& w, const Op& op, Check check, int lane, std::string message, std::string allocation, std::string other) {
+void report(
+    Wave& w, const Op& op, Check check, int lane, std::string message, std::string allocation, std::string other) {
     LaunchShadow& shadow = launch_of(w);
     const Launch& launch = *shadow.launch;
     {
@@ -174,7 +190,8 @@ void report(Wave& w, const Op& op, Check check, int lane, std::string message, s
                 finding.line = line->line;
             }
             finding.calls.clear();
-            for (const loader::Line& call : code.inlined.calls(code.text_begin + op.pc)) finding.calls.push_back(text_of(call));
+            for (const loader::Line& call : code.inlined.calls(code.text_begin + op.pc))
+                finding.calls.push_back(text_of(call));
             finding.allocation = std::move(allocation);
             finding.other = std::move(other);
         }

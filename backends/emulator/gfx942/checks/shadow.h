@@ -23,8 +23,8 @@ struct LaunchShadow {
     const Launch* launch = nullptr;
     const Plan* plan = nullptr;
     u32 enabled = 0;
-    std::mutex mutex;                               // of findings
-    std::map<std::pair<u32, u32>, Finding> findings;    // by check and operation: the first one, and how often
+    std::mutex mutex;                                 // of findings
+    std::map<std::pair<u32, u32>, Finding> findings;  // by check and operation: the first one, and how often
     GlobalRaceLaunch global_race;
     HazardTable hazards;
     UninitialisedLaunch uninitialised;
@@ -52,7 +52,7 @@ struct GroupShadow {
 
 struct WaveShadow {
     GroupShadow* group = nullptr;
-    const Facts* facts = nullptr;                   // by operation
+    const Facts* facts = nullptr;  // by operation
     u32 enabled = 0;
     UninitialisedWave uninitialised;
     WaitcntWave waitcnt;
@@ -65,7 +65,8 @@ inline bool on(Wave& w, Check check) { return w.shadow->enabled & check; }
 
 /// Records a finding at the running instruction; fills in place, instruction and source line. `lane` -1: the whole wave.
 /// `allocation` and `other` as in Finding. With the option `halt` it stops the kernel.
-void report(Wave&, const Op&, Check, int lane, std::string message, std::string allocation = "", std::string other = "");
+void report(
+    Wave&, const Op&, Check, int lane, std::string message, std::string allocation = "", std::string other = "");
 
 /// True if the same check has reported this instruction already, for this workgroup or one before it: it is counted then, and
 /// there is no need to put its message together. What is kept is the lowest workgroup's, whichever ran first.

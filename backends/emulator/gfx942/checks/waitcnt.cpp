@@ -48,7 +48,8 @@ void settle(WaitcntWave& state, size_t vm, size_t lgkm) {
 
 const Pending* find(const std::vector<Pending>& queue, const Registers& registers) {
     for (const Pending& pending : queue)
-        if (pending.registers.file == registers.file && registers.first < pending.registers.first + pending.registers.count &&
+        if (pending.registers.file == registers.file &&
+            registers.first < pending.registers.first + pending.registers.count &&
             pending.registers.first < registers.first + registers.count)
             return &pending;
     return nullptr;
@@ -73,15 +74,17 @@ void complain(Wave& w, const Op& op, const Registers& used, bool reads) {
     const auto& queue = in_vm ? state.vm : state.lgkm;
     const bool ordered = std::all_of(queue.begin(), queue.end(), [](const Pending& each) { return each.in_order; });
     const long behind = ordered ? &queue.back() - pending : 0;
-    report(w, op, kWaitcnt, -1,
-           std::string(reads ? "reads " : "overwrites ") + text(w, used) + " while a load into " + text(w, pending->registers) +
-               " is under way; s_waitcnt " + (in_vm ? "vmcnt(" : "lgkmcnt(") + std::to_string(behind) +
-               ") or less must come between",
-           "", "the load: " + where(*w.group->launch, pending->op));
+    report(
+        w, op, kWaitcnt, -1,
+        std::string(reads ? "reads " : "overwrites ") + text(w, used) + " while a load into " +
+            text(w, pending->registers) + " is under way; s_waitcnt " + (in_vm ? "vmcnt(" : "lgkmcnt(") +
+            std::to_string(behind) + ") or less must come between",
+        "", "the load: " + where(*w.group->launch, pending->op));
 }
 
 Registers registers_of(const Operand& operand) {
-    if (!operand.dwords || (operand.kind != Operand::Vector && operand.kind != Operand::Scalar)) return {Registers::Vector, 0, 0};
+    if (!operand.dwords || (operand.kind != Operand::Vector && operand.kind != Operand::Scalar))
+        return {Registers::Vector, 0, 0};
     return {operand.kind == Operand::Vector ? Registers::Vector : Registers::Scalar, operand.dwords, operand.index};
 }
 
@@ -114,13 +117,15 @@ void before(Wave& w, const Op& op) {
         return settle(state, vm, facts.wait_lgkm == kNoWait ? 0 : settled(state.lgkm, facts.wait_lgkm));
     }
     for (int i = 0; i < op.read_count; ++i)
-        if (any(state, op.reads[i])) [[unlikely]] return complain(w, op, op.reads[i], true);
+        if (any(state, op.reads[i])) [[unlikely]]
+            return complain(w, op, op.reads[i], true);
     if (facts.what & kReadsVcc) {
         constexpr Registers kMask{Registers::Scalar, 2, kVcc};
         if (any(state, kMask)) return complain(w, op, kMask, true);
     }
     for (int i = 0; i < op.write_count; ++i) {
-        if (!any(state, op.writes[i])) [[likely]] continue;
+        if (!any(state, op.writes[i])) [[likely]]
+            continue;
         if (facts.what & kMemoryOp && arrives_after(state, facts.what, op.writes[i])) continue;
         return complain(w, op, op.writes[i], false);
     }
@@ -134,7 +139,8 @@ void after(Wave& w, const Op& op) {
     if (facts.what & kCountsVm) issue(state, state.vm, pending);
     if (facts.what & kCountsLgkm) issue(state, state.lgkm, pending);
     // The counters are that wide; the hardware stalls beyond. What arrives in any order is given up some time.
-    if (state.vm.size() > kVmMost) settle(state, std::max<size_t>(settled(state.vm, kVmMost), state.vm.size() > 2 * kVmMost), 0);
+    if (state.vm.size() > kVmMost)
+        settle(state, std::max<size_t>(settled(state.vm, kVmMost), state.vm.size() > 2 * kVmMost), 0);
     if (state.lgkm.size() > kLgkmMost)
         settle(state, 0, std::max<size_t>(settled(state.lgkm, kLgkmMost), state.lgkm.size() > 4 * kLgkmMost));
 }

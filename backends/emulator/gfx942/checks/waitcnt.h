@@ -11,12 +11,12 @@ namespace emu::checks {
 
 struct WaitcntWave {
     struct Pending {
-        Registers registers;        // that will be written; count 0: a store
+        Registers registers;  // that will be written; count 0: a store
         u32 op;
-        bool in_order;              // false: scalar loads and FLAT, which come back in any order
+        bool in_order;  // false: scalar loads and FLAT, which come back in any order
     };
-    std::vector<Pending> vm, lgkm;  // oldest first
-    u64 vgpr[16] = {}, sgpr[2] = {};    // one bit a register: a load into it is under way
+    std::vector<Pending> vm, lgkm;    // oldest first
+    u64 vgpr[16] = {}, sgpr[2] = {};  // one bit a register: a load into it is under way
 };
 
 void begin(WaitcntWave&, const Wave&);

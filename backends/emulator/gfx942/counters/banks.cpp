@@ -8,7 +8,7 @@
 namespace emu::counters {
 namespace {
 
-constexpr u32 kBanks = 32;              // of 4 bytes: 128 bytes a cycle (AMD CDNA 3 white paper)
+constexpr u32 kBanks = 32;  // of 4 bytes: 128 bytes a cycle (AMD CDNA 3 white paper)
 
 // Lanes that the LDS serves in the same cycle if their banks allow it, as masks: in order, but for 16-byte loads, which go
 // eight lanes at a time like this (measured on MI300 by others; tests/kernels/hip/test_tile.py).
@@ -73,8 +73,8 @@ bool conflict_free(const u32* address, u32 bytes, AccessKind kind) {
         for (int i = 0; i < 16; ++i) quad[i] = bit[4 * i] | bit[4 * i + 1] | bit[4 * i + 2] | bit[4 * i + 3];
         u32 least = all;
         for (int half = 0; half < 16; half += 8)
-            least &= (quad[half] | quad[half + 5]) & (quad[half + 1] | quad[half + 4]) & (quad[half + 2] | quad[half + 7]) &
-                     (quad[half + 3] | quad[half + 6]);
+            least &= (quad[half] | quad[half + 5]) & (quad[half + 1] | quad[half + 4]) &
+                     (quad[half + 2] | quad[half + 7]) & (quad[half + 3] | quad[half + 6]);
         return least == all;
     }
     for (int first = 0; first < kLanes; first += static_cast<int>(units)) {

@@ -7,7 +7,7 @@
 namespace emu::counters {
 
 struct LdsCost {
-    u32 cycles, minimum;            // with bank conflicts, and as if there were none
+    u32 cycles, minimum;  // with bank conflicts, and as if there were none
 };
 
 /// Atomics of several lanes on one word are done one after the other; loads and stores share it.

@@ -30,7 +30,7 @@ u64 products(const char* name) {
 }
 
 Kind matrix(const Row& row) {
-    if (!row.passes) return {Class::Valu, Unit::Valu, kTurn, 0, false};     // v_accvgpr_read and _write
+    if (!row.passes) return {Class::Valu, Unit::Valu, kTurn, 0, false};  // v_accvgpr_read and _write
     const bool sparse = starts(row.name, "v_smfmac");
     return {Class::Matrix, Unit::Matrix, row.passes * 4u, 2 * products(row.name) / (sparse ? 2 : 1), sparse};
 }
@@ -40,6 +40,7 @@ Kind scalar_program(const Row& row) {
     if (starts(row.name, "s_barrier")) return {Class::Barrier, Unit::None, 0, 0, false};
     if (starts(row.name, "s_waitcnt")) return {Class::Waitcnt, Unit::None, 0, 0, false};
     if (starts(row.name, "s_nop")) return {Class::Nop, Unit::None, 0, 0, false};
+    if (starts(row.name, "s_setprio")) return {Class::Priority, Unit::None, 0, 0, false};
     return {Class::Other, Unit::None, 0, 0, false};
 }
 
@@ -54,8 +55,8 @@ Kind vector(const Row& row) {
 
 const char* name(Class klass) {
     constexpr const char* kNames[kClasses] = {
-        "salu", "smem", "valu", "transcendental", "packed", "wide64", "mfma", "lds",
-        "vmem_load", "vmem_store", "vmem_atomic", "branch", "barrier", "waitcnt", "nop", "other"};
+        "salu",       "smem",        "valu",   "transcendental", "packed",  "wide64", "mfma",    "lds",  "vmem_load",
+        "vmem_store", "vmem_atomic", "branch", "barrier",        "waitcnt", "nop",    "setprio", "other"};
     return kNames[static_cast<int>(klass)];
 }
 
@@ -68,7 +69,10 @@ Kind classify(const Op& op) {
     if (!op.inst.row) return {};
     const Row& row = *op.inst.row;
     switch (row.format) {
-        case Format::Sop1: case Format::Sop2: case Format::Sopk: case Format::Sopc:
+        case Format::Sop1:
+        case Format::Sop2:
+        case Format::Sopk:
+        case Format::Sopc:
             if (row.flags & kBranch || starts(row.name, "s_setpc") || starts(row.name, "s_swappc"))
                 return {Class::Branch, Unit::None, 0, 0, false};
             return {Class::Salu, Unit::Salu, kTurn, 0, false};
@@ -76,11 +80,15 @@ Kind classify(const Op& op) {
         case Format::Smem: return {Class::Smem, Unit::Smem, kTurn, 0, false};
         case Format::Mai: return matrix(row);
         case Format::Ds: return {Class::Lds, Unit::Lds, 0, 0, false};
-        case Format::Flat: case Format::Global: case Format::Scratch: case Format::Mubuf: case Format::Mtbuf:
+        case Format::Flat:
+        case Format::Global:
+        case Format::Scratch:
+        case Format::Mubuf:
+        case Format::Mtbuf:
             if (row.flags & kAtomic) return {Class::Atomic, Unit::Vmem, 0, 0, false};
             if (row.flags & kStore) return {Class::Store, Unit::Vmem, 0, 0, false};
             if (row.flags & kLoad) return {Class::Load, Unit::Vmem, 0, 0, false};
-            return {};                                                      // cache control
+            return {};  // cache control
         default: return vector(row);
     }
 }

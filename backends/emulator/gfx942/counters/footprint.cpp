@@ -5,8 +5,6 @@
 #include <bit>
 #include <set>
 
-#include "../memory.h"
-
 namespace emu::counters {
 
 void Footprint::find(Recent& recent, u64 page) {
@@ -41,23 +39,25 @@ Footprint::Counts Footprint::counts() const {
     return result;
 }
 
-Footprint::Counts extrapolate(const Footprint& footprint, double scale) {
+Footprint::Counts extrapolate(const Footprint& footprint, const Places& places, double scale) {
     constexpr u64 kDies = 8;
     Footprint::Counts all = footprint.counts();
     if (scale <= 1) return all;
-    u64 loadable = 0, storable = 0, from = 0, to = 0;       // lines of allocations; those of the last one
+    u64 loadable = 0, storable = 0, from = 0, to = 0;  // lines of allocations; those of the last one
     std::set<std::pair<u64, bool>> seen;
     footprint.each([&](u64 line, unsigned marks) {
         if (line < from || line >= to) {
-            const Allocation* const allocation = find_allocation(line * kLine + kLine - 1);     // allocations need not begin at one
-            from = allocation ? allocation->begin / kLine : line;
-            to = allocation ? allocation->end() / kLine + 1 : line + 1;
+            const Places::Range range = places.on_device(line * kLine);
+            from = range.end ? range.base / kLine : line;
+            to = range.end ? (range.base + range.end - range.begin) / kLine + 1 : line + 1;
         }
         const auto size = to - from > 1 ? to - from : static_cast<u64>(scale);
         if (marks & 0xff && seen.insert({from, false}).second) loadable += size;
         if (marks >> 8 && seen.insert({from, true}).second) storable += size;
     });
-    auto grow = [&](u64& lines, u64 most) { lines = std::min(static_cast<u64>(static_cast<double>(lines) * scale), most); };
+    auto grow = [&](u64& lines, u64 most) {
+        lines = std::min(static_cast<u64>(static_cast<double>(lines) * scale), most);
+    };
     grow(all.loaded, loadable);
     grow(all.stored, storable);
     grow(all.loaded_by_die, kDies * all.loaded);

@@ -3,36 +3,45 @@
 //
 // An instruction in a loop mostly repeats the addresses of its last execution, shifted; then nothing has to be counted again.
 #include <algorithm>
+#include <cstring>
 
 #include "../memory.h"
 #include "../ops/access.h"
 #include "banks.h"
 #include "counters.h"
+#include "hierarchy.h"
+#include "machine.h"
 #include "model.h"
+#include "places.h"
 
 namespace emu::counters {
 
 // Addresses of an access, less the first active lane's, and what they cost.
 struct Pattern {
-    u64 lanes = 0;                      // 0: nothing yet
+    u64 lanes = 0;  // 0: nothing yet
     u32 bytes = 0;
     bool global = false;
-    u64 within = 0;                     // where in its line the first lane's access begins
-    alignas(64) u64 difference[kLanes]; // LDS: words, in the first half
+    u64 within = 0;                      // where in its line the first lane's access begins
+    alignas(64) u64 difference[kLanes];  // LDS: words, in the first half
     LdsCost cost{};
-    int count = 0;                      // of lines
-    i64 line[2 * kLanes];               // less the first lane's line
+    int count = 0;          // of lines
+    i64 line[2 * kLanes];   // less the first lane's line
+    u8 halves[2 * kLanes];  // of each, that are touched
 };
 
 struct Patterns {
-    Pattern way[2];                     // instructions with two addresses a lane have one each
+    Pattern way[2];  // instructions with two addresses a lane have one each
     int oldest = 0;
-    u64 begin = 0, end = 0, shift = 0;  // where it accessed memory last, and how far that begins behind a line's begin
+    u64 begin = 0, end = 0, shift = 0;  // the host memory that it accessed last, less its place on the device
 };
 
 namespace {
 
-constexpr u32 kDies = 8;                // workgroups go to the XCDs in turn
+using machine::kDies;  // workgroups go to the XCDs in turn
+
+// Requests beyond the L1 that are kept: of a wave that is traced or runs for its beginning, and of all others together.
+constexpr u64 kRequestsAWave = 1 << 20, kRequestsALaunch = 8 << 20;
+constexpr size_t kBegun = 20'000;  // workgroups of a sampled launch that run for their beginnings
 
 Memory& entry(Wave& w, const Op& op) { return w.group->tally->memory[op.index]; }
 
@@ -44,15 +53,33 @@ Patterns& patterns_of(Wave& w, const Op& op) {
     return *place;
 }
 
-// A GPU's allocator begins at a line; host memory that stands for its memory (torch aligns to 64 bytes) is taken to do so, too.
-u64 on_device(Patterns& patterns, u64 address) {
+// Where an address lies on the device (see places.h).
+u64 on_device(Patterns& patterns, const Launch& launch, u64 address) {
     if (address < patterns.begin || address >= patterns.end) {
-        const Allocation* const allocation = find_allocation(address);
-        patterns.begin = allocation ? allocation->begin : address / kLine * kLine;
-        patterns.end = allocation ? allocation->end() : patterns.begin + kLine;
-        patterns.shift = patterns.begin % kLine;
+        const Places::Range range = launch.places->of(address);
+        patterns.begin = range.begin;
+        patterns.end = range.end;
+        patterns.shift = range.begin - range.base;
     }
     return address - patterns.shift;
+}
+
+// All of an instruction's addresses: the same ones, less a shift, unless they lie in several allocations.
+const u64* on_device(Patterns& patterns, const Launch& launch, const u64* address, u64 lanes, u64* moved) {
+    on_device(patterns, launch, address[std::countr_zero(lanes)]);
+    u64 least = ~u64{0}, most = 0;
+    for (int lane = 0; lane < kLanes; ++lane) {
+        const bool active = lanes >> lane & 1;
+        least = active ? std::min(least, address[lane]) : least;
+        most = active ? std::max(most, address[lane]) : most;
+        moved[lane] = address[lane] - patterns.shift;
+    }
+    if (least >= patterns.begin && most < patterns.end) return moved;
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const int lane = std::countr_zero(rest);
+        moved[lane] = on_device(patterns, launch, address[lane]);
+    }
+    return moved;
 }
 
 // Lanes that take no part count as the first one that does.
@@ -88,20 +115,17 @@ Pattern& pattern_of(Patterns& patterns, u64 lanes, u32 bytes, u64 within, const 
 // Lines of one access on their way out of the CU: what the L1 does not have goes on to the L2 and into the footprint.
 class Way {
 public:
-    Way(Wave& w, AccessKind kind, bool around_l1)
-        : tally_(*w.group->tally), die_(static_cast<u32>(w.group->linear % kDies)), kind_(kind), around_(around_l1) {
-        if (tally_.l1_group == w.group->linear) return;
-        std::fill(std::begin(tally_.l1), std::end(tally_.l1), ~u64{0});
-        tally_.l1_group = w.group->linear;
-    }
+    Way(Wave& w, const Op& op, AccessKind kind, bool around_l1)
+        : tally_(*w.group->tally), record_(*w.group->record), wave_(record_.waves[w.id]),
+          operation_(std::min(op.index, kNamedOperations)), die_(static_cast<u32>(w.group->linear % kDies)),
+          kind_(kind), around_(around_l1) {}
 
-    void take(u64 line) {
-        if (kind_ == AccessKind::Read && !around_) {
-            u64& held = tally_.l1[line * 0x9e3779b97f4a7c15u >> 56];    // spreads strides over its 256 lines
-            if (held == line) return;
-            held = line;
-        }
+    void take(u64 line, u64 halves = 3, u64 passes = 1) {
+        if (kind_ == AccessKind::Read && !around_ && record_.l1.load(line)) return;
         ++beyond;
+        if (wave_.requests.size() < record_.requests) wave_.requests.push_back({line, operation_, halves, passes});
+        else wave_.cut = true;
+        if (record_.prefix) return;
         if (kind_ != AccessKind::Write) tally_.footprint.mark(line, die_, false);
         if (kind_ != AccessKind::Read) tally_.footprint.mark(line, die_, true);
     }
@@ -110,13 +134,53 @@ public:
 
 private:
     Tally& tally_;
+    Record& record_;
+    WaveRecord& wave_;
+    u64 operation_;
     u32 die_;
     AccessKind kind_;
     bool around_;
 };
 
+// The step just taken: its costs, and for a workgroup of which only the beginning runs, whether this was it.
 void trace(Wave& w, const Op& op, u64 cycles, u64 beyond) {
-    if (Trace* const trace = w.group->trace) [[unlikely]] trace->cost(w.id, op.index, cycles, beyond);
+    Record& record = *w.group->record;
+    if (Step* const step = record.steps ? record.last(w.id, op.index) : nullptr) [[unlikely]] {
+        step->cycles = static_cast<u16>(std::min<u64>(step->cycles + cycles, 0xffff));
+        step->count = static_cast<u16>(std::min<u64>(step->count + beyond, 0xffff));
+    }
+    if (record.prefix && record.waves[w.id].requests.size() >= (*record.prefix)[w.id]) [[unlikely]] {
+        record.waves[w.id].cut = true;
+        w.state = Wave::Ended;
+    }
+}
+
+// A load from global memory to the LDS: MUBUF has a bit for it, GLOBAL instructions of their own.
+bool goes_to_lds(const Op& op) {
+    return op.inst.lds || (op.inst.row->format == Format::Global && std::strstr(op.inst.row->name, "_lds_"));
+}
+
+u8 halves_touched(const u64* address, u64 lanes, u32 bytes, u64 line) {
+    constexpr u64 kHalf = kLine / 2;
+    u8 touched = 0;
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const u64 first = address[std::countr_zero(rest)] / kHalf,
+                  last = (address[std::countr_zero(rest)] + bytes - 1) / kHalf;
+        for (u64 half = first; half <= last; ++half)
+            if (half / 2 == line) touched |= static_cast<u8>(1u << half % 2);
+    }
+    return touched;
+}
+
+// Lanes of an atomic instruction that meet at one word of the line go one after the other.
+u64 passes(const u64* address, u64 lanes, u64 line) {
+    u64 most = 1;
+    u8 words[32] = {};
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const u64 at = address[std::countr_zero(rest)];
+        if (at / kLine == line) most = std::max<u64>(most, ++words[at % kLine / 4]);
+    }
+    return std::min<u64>(most, 63);
 }
 
 }  // namespace
@@ -136,37 +200,66 @@ void Tally::add(Tally&& other) {
         memory[i].minimum += other.memory[i].minimum;
     }
     work.insert(work.end(), other.work.begin(), other.work.end());
-    for (auto& each : other.traces) traces.push_back(std::move(each));
+    for (auto& each : other.records) records.push_back(std::move(each));
     footprint.add(other.footprint);
     groups += other.groups;
     waves += other.waves;
 }
 
+void Tally::add_records(Tally&& other) {
+    for (auto& each : other.records) records.push_back(std::move(each));
+}
+
 void begin_group(Tally& tally, Workgroup& group) {
+    const Launch& launch = *group.launch;
+    tally.records.push_back(std::make_unique<Record>());
+    Record& record = *tally.records.back();
+    record.group = group.linear;
+    record.waves.resize(group.waves.size());
+    group.record = &record;
+    const u64 all = launch.grid.volume();
+    record.l1 =
+        L1(static_cast<u32>(std::min<u64>(occupancy(launch).groups, (all + machine::kUnits - 1) / machine::kUnits)));
+    if (tally.prefix && !tally.prefix->empty()) {
+        record.prefix = tally.prefix;
+        record.requests = kRequestsAWave;
+        for (Wave& wave : group.waves)
+            if (wave.id >= tally.prefix->size() || !(*tally.prefix)[wave.id]) wave.state = Wave::Ended;
+        return;
+    }
     ++tally.groups;
     tally.waves += group.waves.size();
-    const size_t limit = traced_steps(*group.launch, group.linear);
-    if (!limit) return;
-    tally.traces.push_back(std::make_unique<Trace>());
-    Trace& trace = *tally.traces.back();
-    trace.group = group.linear;
-    trace.limit = limit;
-    trace.waves.resize(group.waves.size());
-    group.trace = &trace;
+    record.steps = traced_steps(launch, group.linear);
+    const u64 waves = groups_run(launch) * std::max<size_t>(group.waves.size(), 1);
+    record.requests = record.steps ? kRequestsAWave : std::min<u64>(kRequestsAWave, kRequestsALaunch / waves);
 }
 
 void end_group(Tally& tally, const Workgroup& group) {
     Work work{group.linear, 0};
     for (const Wave& wave : group.waves) work.executed += wave.executed;
-    tally.work.push_back(work);
-    if (group.trace) group.trace->executed = work.executed;
+    group.record->executed = work.executed;
+    if (!group.record->prefix) tally.work.push_back(work);
+}
+
+std::vector<u64> groups_begun(const Launch& launch, const Tally& tally) {
+    std::vector<u64> groups;
+    if (groups_run(launch) == launch.grid.volume()) return groups;
+    std::vector<u64> known;
+    known.reserve(tally.records.size());
+    for (const auto& record : tally.records) known.push_back(record->group);
+    std::sort(known.begin(), known.end());
+    const u32 dies = simulated_dies(launch, tally);
+    for (u64 group = 0; group < launch.grid.volume() && groups.size() < kBegun; ++group)
+        if (group % kDies < dies && !std::binary_search(known.begin(), known.end(), group)) groups.push_back(group);
+    return groups;
 }
 
 void on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
     if (!lanes) return;
-    alignas(64) u64 difference[kLanes];
+    alignas(64) u64 difference[kLanes], placed[kLanes];
     Patterns& patterns = patterns_of(w, op);
-    const u64 first = on_device(patterns, relative(address, lanes, difference)), within = first % kLine;
+    address = on_device(patterns, *w.group->launch, address, lanes, placed);
+    const u64 first = relative(address, lanes, difference), within = first % kLine;
     const i64 line = static_cast<i64>(first / kLine);
     bool fresh;
     Pattern& pattern = pattern_of(patterns, lanes, bytes, within, difference, fresh);
@@ -174,10 +267,16 @@ void on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, 
         u64 lines[2 * kLanes], moved[kLanes];
         for (int lane = 0; lane < kLanes; ++lane) moved[lane] = first + difference[lane];
         pattern.count = lines_touched(moved, lanes, bytes, lines);
-        for (int i = 0; i < pattern.count; ++i) pattern.line[i] = static_cast<i64>(lines[i]) - line;
+        for (int i = 0; i < pattern.count; ++i) {
+            pattern.line[i] = static_cast<i64>(lines[i]) - line;
+            pattern.halves[i] = halves_touched(moved, lanes, bytes, lines[i]);
+        }
     }
-    Way way(w, kind, op.inst.sc1);
-    for (int i = 0; i < pattern.count; ++i) way.take(static_cast<u64>(line + pattern.line[i]));
+    Way way(w, op, kind, op.inst.sc1);
+    for (int i = 0; i < pattern.count; ++i) {
+        const u64 place = static_cast<u64>(line + pattern.line[i]);
+        way.take(place, pattern.halves[i], kind == AccessKind::Atomic ? passes(address, lanes, place) : 1);
+    }
     Memory& place = entry(w, op);
     const u64 asked = u64{bytes} * count(lanes), number = static_cast<u64>(pattern.count);
     place.lanes += count(lanes);
@@ -195,26 +294,43 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
     Pattern& pattern = pattern_of(patterns_of(w, op), lanes, bytes, within, difference, fresh);
     if (fresh) pattern.cost = lds_cost(address, lanes, bytes, kind);
     Memory& place = entry(w, op);
-    place.lanes += count(lanes);
-    place.bytes += u64{bytes} * count(lanes);
+    const bool direct = goes_to_lds(op);
+    if (!direct) {  // else counted where the data comes from
+        place.lanes += count(lanes);
+        place.bytes += u64{bytes} * count(lanes);
+    }
     place.cycles += pattern.cost.cycles;
     place.minimum += pattern.cost.minimum;
-    trace(w, op, pattern.cost.cycles, 0);
+    Record& record = *w.group->record;
+    if (Step* const step = record.steps ? record.last(w.id, op.index) : nullptr) [[unlikely]] {
+        u16& cycles = direct ? step->to_lds : step->cycles;
+        cycles = static_cast<u16>(std::min<u64>(cycles + pattern.cost.cycles, 0xffff));
+        step->bytes = static_cast<u16>(step->bytes + bytes * count(lanes));
+    }
 }
 
-void on_scratch(Wave& w, const Op& op, const u32*, u64 lanes, u32 bytes, AccessKind) {
-    // Scratch is interleaved by lane: a dword of all lanes is two lines. How much of it stays in caches is not modelled.
-    Memory& place = entry(w, op);
+void on_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
+    if (!lanes) return;
+    // Scratch is interleaved by lane: a dword of all lanes is two lines. The next workgroups use the same memory again.
+    constexpr u64 kBegin = 1 << 16;  // no address of the host is so low
+    const u64 own = (w.group->launch->scratch_bytes + 3) / 4 * 2,
+              wave = w.group->linear % (kDies * 38 * 8) * w.group->waves.size() + w.id;
     const u64 asked = u64{bytes} * count(lanes), number = (asked + kLine - 1) / kLine;
+    const u64 first = kBegin + wave * own + offset[std::countr_zero(lanes)] / 4 * 2;
+    Way way(w, op, kind, false);
+    for (u64 i = 0; i < number; ++i) way.take(first + i);
+    Memory& place = entry(w, op);
     place.lanes += count(lanes);
     place.bytes += asked;
     place.lines += number;
-    trace(w, op, address_cycles(asked, number), 0);
+    place.beyond += way.beyond;
+    trace(w, op, address_cycles(asked, number), way.beyond);
 }
 
 void on_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind) {
-    Way way(w, kind, false);
-    const u64 moved = on_device(patterns_of(w, op), address), first = moved / kLine, last = (moved + bytes - 1) / kLine;
+    Way way(w, op, kind, false);
+    const u64 moved = on_device(patterns_of(w, op), *w.group->launch, address), first = moved / kLine,
+              last = (moved + bytes - 1) / kLine;
     for (u64 line = first; line <= last; ++line) way.take(line);
     Memory& place = entry(w, op);
     place.lanes += 1;

@@ -46,14 +46,19 @@ u64 lanes_within_each(const u32* address, u64 lanes, u32 bytes, u32 size) {
 }
 
 u64 scratch_lanes(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
-    if (w.group->tally) [[unlikely]] counters::on_scratch(w, op, offset, lanes, bytes, kind);
-    if (w.shadow) [[unlikely]] lanes &= checks::on_scratch(w, op, offset, lanes, bytes, kind);
+    if (w.group->tally) [[unlikely]]
+        counters::on_scratch(w, op, offset, lanes, bytes, kind);
+    if (w.shadow) [[unlikely]]
+        lanes &= checks::on_scratch(w, op, offset, lanes, bytes, kind);
     const u32 size = w.group->launch->scratch_bytes;
     const u64 inside = lanes_within(offset, lanes, bytes, size);
     if (inside != lanes && !w.shadow) [[unlikely]] {
         const int lane = lowest(lanes & ~inside);
-        fault(w, op, "lane " + std::to_string(lane) + " accesses scratch memory at byte " + std::to_string(offset[lane]) +
-                         ", beyond its " + std::to_string(size) + " bytes", 700);
+        fault(
+            w, op,
+            "lane " + std::to_string(lane) + " accesses scratch memory at byte " + std::to_string(offset[lane]) +
+                ", beyond its " + std::to_string(size) + " bytes",
+            700);
     }
     return inside;
 }
@@ -68,7 +73,8 @@ u64 resolve_flat(Wave& w, const Op& op, u64* address, u32 bytes, AccessKind kind
     const u64 exec = w.exec();
     const u64 shared = lanes_in(address, exec, kSharedAperture), own = lanes_in(address, exec, kPrivateAperture);
     u64 lanes = exec & ~shared & ~own;
-    if (lanes == exec) [[likely]] return lanes ? global_lanes(w, op, address, lanes, bytes, kind) : 0;
+    if (lanes == exec) [[likely]]
+        return lanes ? global_lanes(w, op, address, lanes, bytes, kind) : 0;
     if (lanes) lanes = global_lanes(w, op, address, lanes, bytes, kind);
     alignas(64) u32 offset[kLanes];
     to_offsets(address, offset);
@@ -102,11 +108,15 @@ u64 resolve_scratch(Wave& w, const Op& op, u64* address, u32 bytes, AccessKind k
 void require_aligned(const Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes) {
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = lowest(rest);
-        if (address[lane] % bytes == 0) [[likely]] continue;
+        if (address[lane] % bytes == 0) [[likely]]
+            continue;
         char text[32];
         std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address[lane]));
-        fault(w, op, "lane " + std::to_string(lane) + "'s atomic at " + text + " is not aligned to " + std::to_string(bytes) +
-                         " bytes", 700);
+        fault(
+            w, op,
+            "lane " + std::to_string(lane) + "'s atomic at " + text + " is not aligned to " + std::to_string(bytes) +
+                " bytes",
+            700);
     }
 }
 

@@ -31,15 +31,19 @@ void on_scalar(Wave&, const Op&, u64 address, u32 bytes, AccessKind);
 }  // namespace counters
 
 inline u64 global_lanes(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
-    if (w.group->tally) [[unlikely]] counters::on_global(w, op, address, lanes, bytes, kind);
-    if (w.shadow) [[unlikely]] return checks::on_global(w, op, address, lanes, bytes, kind) & lanes;
+    if (w.group->tally) [[unlikely]]
+        counters::on_global(w, op, address, lanes, bytes, kind);
+    if (w.shadow) [[unlikely]]
+        return checks::on_global(w, op, address, lanes, bytes, kind) & lanes;
     return lanes;
 }
 
 /// For SMEM and everything else that the wave reads once.
 inline bool touch_scalar(Wave& w, const Op& op, u64 address, u32 bytes, AccessKind kind = AccessKind::Read) {
-    if (w.group->tally) [[unlikely]] counters::on_scalar(w, op, address, bytes, kind);
-    if (w.shadow) [[unlikely]] return checks::on_scalar(w, op, address, bytes, kind);
+    if (w.group->tally) [[unlikely]]
+        counters::on_scalar(w, op, address, bytes, kind);
+    if (w.shadow) [[unlikely]]
+        return checks::on_scalar(w, op, address, bytes, kind);
     return true;
 }
 
@@ -55,8 +59,10 @@ inline u64 lanes_within(const u32* address, u64 lanes, u32 bytes, u32 size) {
 /// LDS accesses outside the workgroup's LDS read 0 and are not written, which is what the hardware does; so those lanes are
 /// left out of the result, too.
 inline u64 lds_lanes(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
-    if (w.group->tally) [[unlikely]] counters::on_lds(w, op, address, lanes, bytes, kind);
-    if (w.shadow) [[unlikely]] lanes &= checks::on_lds(w, op, address, lanes, bytes, kind);
+    if (w.group->tally) [[unlikely]]
+        counters::on_lds(w, op, address, lanes, bytes, kind);
+    if (w.shadow) [[unlikely]]
+        lanes &= checks::on_lds(w, op, address, lanes, bytes, kind);
     return lanes_within(address, lanes, bytes, w.group->lds_bytes);
 }
 

@@ -19,17 +19,39 @@ struct Simple {
     static T apply(T memory, T source, T, bool) { return Function()(memory, source); }
 };
 
-struct AddF { template <class T> T operator()(T m, T s) const { return m + s; } };
-struct SubF { template <class T> T operator()(T m, T s) const { return m - s; } };
-struct RsubF { template <class T> T operator()(T m, T s) const { return s - m; } };
-struct IncF { template <class T> T operator()(T m, T s) const { return m >= s ? 0 : m + 1; } };
-struct DecF { template <class T> T operator()(T m, T s) const { return m == 0 || m > s ? s : m - 1; } };
-struct AndF { template <class T> T operator()(T m, T s) const { return m & s; } };
-struct OrF { template <class T> T operator()(T m, T s) const { return m | s; } };
-struct XorF { template <class T> T operator()(T m, T s) const { return m ^ s; } };
-struct SwapF { template <class T> T operator()(T, T s) const { return s; } };
-struct UminF { template <class T> T operator()(T m, T s) const { return s < m ? s : m; } };
-struct UmaxF { template <class T> T operator()(T m, T s) const { return s < m ? m : s; } };
+struct AddF {
+    template <class T> T operator()(T m, T s) const { return m + s; }
+};
+struct SubF {
+    template <class T> T operator()(T m, T s) const { return m - s; }
+};
+struct RsubF {
+    template <class T> T operator()(T m, T s) const { return s - m; }
+};
+struct IncF {
+    template <class T> T operator()(T m, T s) const { return m >= s ? 0 : m + 1; }
+};
+struct DecF {
+    template <class T> T operator()(T m, T s) const { return m == 0 || m > s ? s : m - 1; }
+};
+struct AndF {
+    template <class T> T operator()(T m, T s) const { return m & s; }
+};
+struct OrF {
+    template <class T> T operator()(T m, T s) const { return m | s; }
+};
+struct XorF {
+    template <class T> T operator()(T m, T s) const { return m ^ s; }
+};
+struct SwapF {
+    template <class T> T operator()(T, T s) const { return s; }
+};
+struct UminF {
+    template <class T> T operator()(T m, T s) const { return s < m ? s : m; }
+};
+struct UmaxF {
+    template <class T> T operator()(T m, T s) const { return s < m ? m : s; }
+};
 struct SminF {
     template <class T> T operator()(T m, T s) const {
         using S = std::make_signed_t<T>;
@@ -64,7 +86,7 @@ struct CompareSwap {
 };
 
 template <class Word>
-struct MaskOr {                             // the source is the mask, the second operand the bits to set
+struct MaskOr {  // the source is the mask, the second operand the bits to set
     using T = Word;
     static T apply(T memory, T source, T second, bool) { return (memory & ~source) | second; }
 };
@@ -96,7 +118,7 @@ F value_of(Bits<F> bits, bool flush) {
 }
 
 template <class F>
-struct FloatAdd {                           // rounds to nearest even
+struct FloatAdd {  // rounds to nearest even
     using T = Bits<F>;
     static T apply(T memory, T source, T, bool flush) {
         const F sum = value_of<F>(memory, flush) + value_of<F>(source, flush);
@@ -165,7 +187,7 @@ void set_word(u32* words, int lane, T value) {
 /// registers as the sources: a lane is read before it is written.
 template <class Operation, bool shared>
 void perform(const u64* address, u64 lanes, u64 exec, const u32* source, const u32* second, u32* old, bool flush) {
-    using T = typename Operation::T;
+    using T = Operation::T;
     using Memory [[gnu::may_alias]] = T;
     if (old)
         for (u64 rest = exec & ~lanes; rest; rest &= rest - 1) set_word<T>(old, lowest(rest), 0);
@@ -176,8 +198,9 @@ void perform(const u64* address, u64 lanes, u64 exec, const u32* source, const u
         T before;
         if constexpr (shared) {
             before = __atomic_load_n(place, __ATOMIC_RELAXED);
-            while (!__atomic_compare_exchange_n(place, &before, Operation::apply(before, value, other, flush), true,
-                                                __ATOMIC_SEQ_CST, __ATOMIC_RELAXED)) {
+            while (!__atomic_compare_exchange_n(
+                place, &before, Operation::apply(before, value, other, flush), true, __ATOMIC_SEQ_CST,
+                __ATOMIC_RELAXED)) {
             }
         } else {
             before = *place;

@@ -15,8 +15,8 @@ u64 BufferAccess::swizzled(u32 extra, u32 bytes, u64 exec, u64* address) const {
     for (int lane = 0; lane < kLanes; ++lane) {
         const u64 index = index_[lane], offset = offset_[lane] + extra;
         const u64 row = index / buffer.index_stride, column = index % buffer.index_stride;
-        const u64 place = (row * buffer.stride + offset / kElement * kElement) * buffer.index_stride + column * kElement +
-                          offset % kElement;
+        const u64 place = (row * buffer.stride + offset / kElement * kElement) * buffer.index_stride +
+                          column * kElement + offset % kElement;
         address[lane] = buffer.base + soffset_ + place;
         const bool outside = index >= buffer.records || (indexed_ && offset + bytes > buffer.stride);
         mask |= u64{!outside} << lane;
@@ -27,7 +27,7 @@ u64 BufferAccess::swizzled(u32 extra, u32 bytes, u64 exec, u64* address) const {
 namespace {
 
 template <class Shape>
-constexpr int kParts = 0;                   // dwords that are range-checked one by one
+constexpr int kParts = 0;  // dwords that are range-checked one by one
 template <int N>
 constexpr int kParts<Dwords<N>> = N > 1 ? N : 0;
 
@@ -44,19 +44,22 @@ void load(Wave& w, const Op& op) {
     const u64 exec = w.exec();
     const u64 whole = whole_lanes(access, Shape::kBytes, kParts<Shape>, exec, address);
     const u64 lanes = whole ? global_lanes(w, op, address, whole, Shape::kBytes, AccessKind::Read) : 0;
-    if constexpr (std::is_same_v<Shape, Dwords<1>> || std::is_same_v<Shape, Ubyte> || std::is_same_v<Shape, Sbyte> ||
-                  std::is_same_v<Shape, Ushort> || std::is_same_v<Shape, Sshort>) {
+    if constexpr (
+        std::is_same_v<Shape, Dwords<1>> || std::is_same_v<Shape, Ubyte> || std::is_same_v<Shape, Sbyte> ||
+        std::is_same_v<Shape, Ushort> || std::is_same_v<Shape, Sshort>) {
         if (op.inst.lds) return load_to_lds<Shape>(w, op, address, lanes, exec);
     } else if (op.inst.lds) {
         fault(w, op, "this load has no form that writes to LDS");
     }
     u32* const d = w.v(op.dst.index);
     gather<Shape>(d, 0, address, lanes, exec);
-    if (whole == exec) [[likely]] return;
+    if (whole == exec) [[likely]]
+        return;
     for (int part = 0; part < kParts<Shape>; ++part) {
         const u64 some = access.lanes(4 * static_cast<u32>(part), 4, exec & ~whole, address);
         if (some)
-            gather<Dwords<1>>(d + part * kLanes, 0, address, global_lanes(w, op, address, some, 4, AccessKind::Read), 0);
+            gather<Dwords<1>>(
+                d + part * kLanes, 0, address, global_lanes(w, op, address, some, 4, AccessKind::Read), 0);
     }
 }
 
@@ -68,7 +71,8 @@ void store(Wave& w, const Op& op) {
     const u64 whole = whole_lanes(access, Shape::kBytes, kParts<Shape>, exec, address);
     const u32* const s = w.v(op.vdata.index);
     if (whole) scatter<Shape>(s, 0, address, global_lanes(w, op, address, whole, Shape::kBytes, AccessKind::Write));
-    if (whole == exec) [[likely]] return;
+    if (whole == exec) [[likely]]
+        return;
     for (int part = 0; part < kParts<Shape>; ++part) {
         const u64 some = access.lanes(4 * static_cast<u32>(part), 4, exec & ~whole, address);
         if (some)
@@ -80,14 +84,15 @@ using namespace atomic;
 
 template <class Operation, bool compare>
 void run(Wave& w, const Op& op) {
-    using T = typename Operation::T;
+    using T = Operation::T;
     alignas(64) u64 address[kLanes];
     u64 lanes = BufferAccess(w, op).lanes(0, sizeof(T), w.exec(), address);
     if (lanes) lanes = global_lanes(w, op, address, lanes, sizeof(T), AccessKind::Atomic);
     require_aligned(w, op, address, lanes, sizeof(T));
     const u32* const source = w.v(op.vdata.index);
-    perform<Operation, true>(address, lanes, w.exec(), source, compare ? source + sizeof(T) / 4 * kLanes : nullptr,
-                             op.inst.sc0 ? w.v(op.dst.index) : nullptr, false);
+    perform<Operation, true>(
+        address, lanes, w.exec(), source, compare ? source + sizeof(T) / 4 * kLanes : nullptr,
+        op.inst.sc0 ? w.v(op.dst.index) : nullptr, false);
 }
 
 /// Caches are the host's, which are coherent; what is left is the order.
@@ -97,7 +102,7 @@ void fence(Wave&, const Op&) { std::atomic_thread_fence(std::memory_order_seq_cs
     {"buffer_load_" name, Format::Mubuf, opcode, signature, nullptr, load<shape>, kLoad, 0}
 #define STORE(name, opcode, signature, shape) \
     {"buffer_store_" name, Format::Mubuf, opcode, signature, nullptr, store<shape>, kStore, 0}
-#define ATOMIC(name, opcode, signature, compare, ...)                                                                      \
+#define ATOMIC(name, opcode, signature, compare, ...) \
     {"buffer_atomic_" name, Format::Mubuf, opcode, signature, nullptr, run<__VA_ARGS__, compare>, kAtomic | kReturns, 0}
 
 constexpr Row kRows[] = {

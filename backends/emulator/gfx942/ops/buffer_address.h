@@ -9,11 +9,11 @@ namespace emu {
 /// The 128-bit descriptor in four scalar registers.
 struct Buffer {
     u64 base;
-    u32 stride, records;                    // records: bytes, or elements of `stride` bytes if swizzled
-    bool swizzled;                          // swizzle enable, with a stride
-    bool add_lane;                          // the lane's number is added to the index
-    u32 index_stride;                       // 8, 16, 32 or 64
-    u32 select[4];                          // destination select, of format loads
+    u32 stride, records;  // records: bytes, or elements of `stride` bytes if swizzled
+    bool swizzled;        // swizzle enable, with a stride and without cache swizzle
+    bool add_lane;        // the lane's number is added to the index
+    u32 index_stride;     // 8, 16, 32 or 64
+    u32 select[4];        // destination select, of format loads
     u32 number_format, data_format;
 
     Buffer(const Wave& w, const Op& op) {
@@ -22,8 +22,11 @@ struct Buffer {
         stride = word[1] >> 16 & 0x3fff;
         records = word[2];
         add_lane = word[3] >> 23 & 1;
-        if (add_lane) stride |= (word[3] >> 15 & 15) << 14;     // the data format's place
-        swizzled = word[1] >> 31 && stride;
+        if (add_lane) stride |= (word[3] >> 15 & 15) << 14;  // the data format's place
+        // With cache swizzle (bit 62), only the cache places lines by the stride: public kernels for gfx942 set both bits and
+        // address linearly.
+        const bool cache_swizzle = word[1] >> 30 & 1;
+        swizzled = word[1] >> 31 && stride && !cache_swizzle;
         index_stride = 8u << (word[3] >> 21 & 3);
         for (int i = 0; i < 4; ++i) select[i] = word[3] >> 3 * i & 7;
         number_format = word[3] >> 12 & 7;
@@ -33,7 +36,7 @@ struct Buffer {
 
 /// One instruction's offsets and indices, taken from the registers before a load may overwrite them.
 class BufferAccess {
-   public:
+public:
     BufferAccess(const Wave& w, const Op& op) : buffer(w, op), soffset_(scalar32(w, op.soffset)) {
         const u32* v = op.inst.has_vaddr ? w.v(op.vaddr.index) : nullptr;
         const bool idxen = op.inst.idxen;
@@ -64,12 +67,13 @@ class BufferAccess {
         if (buffer.swizzled) return swizzled(extra, bytes, exec, address);
         const u64 base = buffer.base + soffset_ + extra;
         const i64 room = static_cast<i64>(buffer.records) - static_cast<i64>(u64{soffset_} + extra + bytes);
-        i64 worst = room;                   // negative if any lane is out of range: offsets have less than 63 bits
+        i64 worst = room;  // negative if any lane is out of range: offsets have less than 63 bits
         for (int lane = 0; lane < kLanes; ++lane) {
             address[lane] = base + offset_[lane];
             worst |= room - static_cast<i64>(offset_[lane]);
         }
-        if (worst >= 0) [[likely]] return exec;
+        if (worst >= 0) [[likely]]
+            return exec;
         u64 mask = 0;
         for (int lane = 0; lane < kLanes; ++lane) mask |= u64{static_cast<i64>(offset_[lane]) <= room} << lane;
         return mask & exec;
@@ -77,7 +81,7 @@ class BufferAccess {
 
     const Buffer buffer;
 
-   private:
+private:
     u64 swizzled(u32 extra, u32 bytes, u64 exec, u64* address) const;
 
     u32 soffset_;

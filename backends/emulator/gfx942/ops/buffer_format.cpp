@@ -19,34 +19,50 @@ enum Number : u32 { kUnorm, kSnorm, kUscaled, kSscaled, kUint, kSint, kReserved,
 constexpr const char* kNumberNames[] = {"UNORM", "SNORM", "USCALED", "SSCALED", "UINT", "SINT", "RESERVED_6", "FLOAT"};
 
 struct Layout {
-    const char* name;                       // fields from the highest bits down, as the ISA names them
-    u8 bits[4];                             // from the lowest bits up: X, Y, Z, W
+    const char* name;  // fields from the highest bits down, as the ISA names them
+    u8 bits[4];        // from the lowest bits up: X, Y, Z, W
     u8 bytes;
 };
 constexpr Layout kLayouts[16] = {
-    {"INVALID", {}, 0}, {"8", {8}, 1}, {"16", {16}, 2}, {"8_8", {8, 8}, 2}, {"32", {32}, 4}, {"16_16", {16, 16}, 4},
-    {"10_11_11", {11, 11, 10}, 4}, {"11_11_10", {10, 11, 11}, 4}, {"10_10_10_2", {2, 10, 10, 10}, 4},
-    {"2_10_10_10", {10, 10, 10, 2}, 4}, {"8_8_8_8", {8, 8, 8, 8}, 4}, {"32_32", {32, 32}, 8},
-    {"16_16_16_16", {16, 16, 16, 16}, 8}, {"32_32_32", {32, 32, 32}, 12}, {"32_32_32_32", {32, 32, 32, 32}, 16},
+    {"INVALID", {}, 0},
+    {"8", {8}, 1},
+    {"16", {16}, 2},
+    {"8_8", {8, 8}, 2},
+    {"32", {32}, 4},
+    {"16_16", {16, 16}, 4},
+    {"10_11_11", {11, 11, 10}, 4},
+    {"11_11_10", {10, 11, 11}, 4},
+    {"10_10_10_2", {2, 10, 10, 10}, 4},
+    {"2_10_10_10", {10, 10, 10, 2}, 4},
+    {"8_8_8_8", {8, 8, 8, 8}, 4},
+    {"32_32", {32, 32}, 8},
+    {"16_16_16_16", {16, 16, 16, 16}, 8},
+    {"32_32_32", {32, 32, 32}, 12},
+    {"32_32_32_32", {32, 32, 32, 32}, 16},
     {"RESERVED_15", {}, 0},
 };
 
 struct Conversion {
     const Layout* layout;
     Number number;
-    u32 select[4];                          // 0: 0, 1: 1, 4…7: X…W
-    bool half;                              // 16-bit data in registers
+    u32 select[4];  // 0: 0, 1: 1, 4…7: X…W
+    bool half;      // 16-bit data in registers
 };
 
 [[noreturn]] void refuse(const Wave& w, const Op& op, const Conversion& c, const char* what) {
-    fault(w, op, std::string("format BUF_DATA_FORMAT_") + c.layout->name + " with BUF_NUM_FORMAT_" + kNumberNames[c.number] +
-                     " is not supported in " + what);
+    fault(
+        w, op,
+        std::string("format BUF_DATA_FORMAT_") + c.layout->name + " with BUF_NUM_FORMAT_" + kNumberNames[c.number] +
+            " is not supported in " + what);
 }
 
 Conversion conversion(const Wave& w, const Op& op, const Buffer& buffer, bool half, bool storing) {
     const bool typed = op.inst.format == Format::Mtbuf;
-    Conversion c{&kLayouts[typed ? op.inst.dfmt : buffer.data_format],
-                 static_cast<Number>(typed ? op.inst.nfmt : buffer.number_format), {4, 5, 6, 7}, half};
+    Conversion c{
+        &kLayouts[typed ? op.inst.dfmt : buffer.data_format],
+        static_cast<Number>(typed ? op.inst.nfmt : buffer.number_format),
+        {4, 5, 6, 7},
+        half};
     if (!typed) std::copy(buffer.select, buffer.select + 4, c.select);
     const char* const what = storing ? "stores" : half ? "16-bit loads" : "loads";
     const u32 widest = std::max({c.layout->bits[0], c.layout->bits[1], c.layout->bits[2]});
@@ -86,7 +102,7 @@ u32 decode(u32 raw, int bits, Number number, bool half) {
         case kSint: return static_cast<u32>(with_sign) & (half ? 0xffffu : ~0u);
         case kFloat: {
             if (bits == 32) return half ? f32_to_f16(as_f32(raw), kToNearestEven) : raw;
-            const u16 f16 = static_cast<u16>(raw << (bits < 16 ? 15 - bits : 0));   // 10 and 11 bits have no sign
+            const u16 f16 = static_cast<u16>(raw << (bits < 16 ? 15 - bits : 0));  // 10 and 11 bits have no sign
             return half ? f16 : as_u32(f16_to_f32(f16));
         }
         default: return raw;
@@ -110,7 +126,7 @@ u32 encode(u32 value, int bits, Number number, bool half) {
     return static_cast<u32>(static_cast<i64>(scaled)) & mask;
 }
 
-using Element = u32[5];                     // as in memory, and a word so that two can always be read
+using Element = u32[5];  // as in memory, and a word so that two can always be read
 
 u32 component(const Element& element, int position, int bits) {
     const u64 two = element[position / 32] | u64{element[position / 32 + 1]} << 32;
@@ -144,11 +160,11 @@ void load_format(Wave& w, const Op& op, int components, Half place, bool half) {
     const BufferAccess access(w, op);
     const Conversion c = conversion(w, op, access.buffer, half, false);
     Element elements[kLanes] = {};
-    const u64 lanes = each_part(w, op, access, c.layout->bytes, AccessKind::Read,
-                                [&](u32 part, u32 size, const u64* address, u64 some) {
-                                    for (u64 rest = some; rest; rest &= rest - 1)
-                                        std::memcpy(&elements[lowest(rest)][part], at(address[lowest(rest)]), size);
-                                });
+    const u64 lanes = each_part(
+        w, op, access, c.layout->bytes, AccessKind::Read, [&](u32 part, u32 size, const u64* address, u64 some) {
+        for (u64 rest = some; rest; rest &= rest - 1)
+            std::memcpy(&elements[lowest(rest)][part], at(address[lowest(rest)]), size);
+    });
     const u32 one = c.number == kUint || c.number == kSint ? 1 : half ? 0x3c00 : 0x3f800000;
     alignas(64) u32 result[4][kLanes];
     for (u64 rest = w.exec(); rest; rest &= rest - 1) {
@@ -156,7 +172,8 @@ void load_format(Wave& w, const Op& op, int components, Half place, bool half) {
         const bool inside = lanes >> lane & 1;
         u32 value[4] = {0, 0, 0, inside ? one : 0};
         for (int i = 0, position = 0; inside && i < 4 && c.layout->bits[i]; position += c.layout->bits[i++])
-            value[i] = decode(component(elements[lane], position, c.layout->bits[i]), c.layout->bits[i], c.number, half);
+            value[i] =
+                decode(component(elements[lane], position, c.layout->bits[i]), c.layout->bits[i], c.number, half);
         for (int i = 0; i < components; ++i)
             result[i][lane] = c.select[i] >= 4 ? value[c.select[i] - 4] : c.select[i] == 1 ? one : kNone;
     }
@@ -186,7 +203,7 @@ void store_format(Wave& w, const Op& op, int components, Half place, bool half) 
     for (u64 rest = w.exec(); rest; rest &= rest - 1) {
         const int lane = lowest(rest);
         for (int i = 0, position = 0; i < 4 && c.layout->bits[i]; position += c.layout->bits[i++]) {
-            u32 value = 0;                  // of components that the instruction does not have
+            u32 value = 0;  // of components that the instruction does not have
             if (i < components) value = half ? s[i / 2 * kLanes + lane] : s[i * kLanes + lane];
             if (half) value = i % 2 || place == Half::High ? value >> 16 : value & 0xffff;
             set_component(elements[lane], position, encode(value, c.layout->bits[i], c.number, half));
@@ -199,17 +216,25 @@ void store_format(Wave& w, const Op& op, int components, Half place, bool half) 
 }
 
 template <int components>
-void load(Wave& w, const Op& op) { load_format(w, op, components, Half::Neither, false); }
+void load(Wave& w, const Op& op) {
+    load_format(w, op, components, Half::Neither, false);
+}
 template <int components, Half place = Half::Neither>
-void load_half(Wave& w, const Op& op) { load_format(w, op, components, place, true); }
+void load_half(Wave& w, const Op& op) {
+    load_format(w, op, components, place, true);
+}
 template <int components>
-void store(Wave& w, const Op& op) { store_format(w, op, components, Half::Neither, false); }
+void store(Wave& w, const Op& op) {
+    store_format(w, op, components, Half::Neither, false);
+}
 template <int components, Half place = Half::Neither>
-void store_half(Wave& w, const Op& op) { store_format(w, op, components, place, true); }
+void store_half(Wave& w, const Op& op) {
+    store_format(w, op, components, place, true);
+}
 
-#define BOTH(name, opcode, signature, flags, ...)                                                       \
-    {"buffer_" name, Format::Mubuf, opcode, signature, nullptr, __VA_ARGS__, flags, 0},                \
-    {"tbuffer_" name, Format::Mtbuf, opcode, signature, nullptr, __VA_ARGS__, flags, 0}
+#define BOTH(name, opcode, signature, flags, ...)                                       \
+    {"buffer_" name, Format::Mubuf, opcode, signature, nullptr, __VA_ARGS__, flags, 0}, \
+        {"tbuffer_" name, Format::Mtbuf, opcode, signature, nullptr, __VA_ARGS__, flags, 0}
 
 constexpr Row kRows[] = {
     BOTH("load_format_x", 0, "b32=", kLoad, load<1>),

@@ -18,7 +18,8 @@ void read(Wave& w, const Op& op) {
     alignas(64) u32 from[kLanes];
     const u64 exec = w.exec();
     address(w, op, static_cast<u32>(op.inst.offset), from);
-    gather<Shape>(w.v(op.dst.index), lds_base(w), from, lds_lanes(w, op, from, exec, Shape::kBytes, AccessKind::Read), exec);
+    gather<Shape>(
+        w.v(op.dst.index), lds_base(w), from, lds_lanes(w, op, from, exec, Shape::kBytes, AccessKind::Read), exec);
 }
 
 template <class Shape>
@@ -56,7 +57,7 @@ void write2(Wave& w, const Op& op) {
     address(w, op, (offset >> 8 & 255) * Shape::kBytes * spacing, second);
     const u64 one = lds_lanes(w, op, first, w.exec(), Shape::kBytes, AccessKind::Write);
     scatter<Shape>(w.v(op.vdata.index), lds_base(w), first, one);
-    if ((offset & 255) == (offset >> 8 & 255)) return;      // one address: only the first data are written (ISA guide)
+    if ((offset & 255) == (offset >> 8 & 255)) return;  // one address: only the first data are written (ISA guide)
     const u64 two = lds_lanes(w, op, second, w.exec(), Shape::kBytes, AccessKind::Write);
     scatter<Shape>(w.v(op.vdata2.index), lds_base(w), second, two);
 }
@@ -102,7 +103,9 @@ void count_lanes(Wave& w, const Op& op) {
 void nop(Wave&, const Op&) {}
 
 void wave_sync(Wave& w, const Op& op) {
-    fault(w, op, "global wave sync needs a resource that the driver allots to the whole grid; the emulated device has none");
+    fault(
+        w, op,
+        "global wave sync needs a resource that the driver allots to the whole grid; the emulated device has none");
 }
 
 constexpr Row kRows[] = {

@@ -9,7 +9,7 @@ namespace {
 using namespace atomic;
 
 template <class Operation>
-bool flushes(const Wave& w) {               // only additions look at MODE
+bool flushes(const Wave& w) {  // only additions look at MODE
     if constexpr (std::is_same_v<Operation, FloatAdd<f32>>) return !w.denormals32();
     if constexpr (std::is_same_v<Operation, FloatAdd<f64>>) return !w.denormals64();
     return false;
@@ -28,7 +28,7 @@ u64 resolve(Wave& w, const Op& op, u32 offset, u32 bytes, u64* address, u32 mask
 
 template <class Operation, bool returns, bool two_sources>
 void run(Wave& w, const Op& op) {
-    using T = typename Operation::T;
+    using T = Operation::T;
     alignas(64) u64 address[kLanes];
     constexpr u32 mask = std::is_same_v<Operation, ConditionalExchange> ? 0xfff8 : ~u32{0};
     const u64 lanes = resolve(w, op, static_cast<u32>(op.inst.offset), sizeof(T), address, mask);
@@ -37,8 +37,9 @@ void run(Wave& w, const Op& op) {
     // Compare-and-store has the value to compare with first.
     constexpr bool swapped = std::is_same_v<Operation, CompareSwap<T>> ||
                              std::is_same_v<Operation, FloatCompareSwap<std::conditional_t<sizeof(T) == 4, f32, f64>>>;
-    perform<Operation, false>(address, lanes, w.exec(), swapped ? second : first, swapped ? first : second,
-                              returns ? w.v(op.dst.index) : nullptr, flushes<Operation>(w));
+    perform<Operation, false>(
+        address, lanes, w.exec(), swapped ? second : first, swapped ? first : second,
+        returns ? w.v(op.dst.index) : nullptr, flushes<Operation>(w));
 }
 
 /// Two exchanges a lane, at two offsets in elements (or 64 elements): all lanes at the first, then all at the second. The
@@ -59,15 +60,22 @@ void exchange2(Wave& w, const Op& op) {
         for (u64 rest = exec; rest; rest &= rest - 1) d[i * kLanes + lowest(rest)] = old[i * kLanes + lowest(rest)];
 }
 
-#define ONE(name, type, opcode, signature, operation)                                                                      \
-    {"ds_" name "_" type, Format::Ds, opcode, "=" signature, nullptr, run<operation, false, false>, kAtomic, 0},          \
-    {"ds_" name "_rtn_" type, Format::Ds, (opcode) + 32, signature "=" signature, nullptr, run<operation, true, false>,   \
-     kAtomic | kReturns, 0}
-#define TWO(name, type, opcode, signature, operation)                                                                      \
-    {"ds_" name "_" type, Format::Ds, opcode, "=" signature "," signature, nullptr, run<operation, false, true>, kAtomic, \
-     0},                                                                                                                   \
-    {"ds_" name "_rtn_" type, Format::Ds, (opcode) + 32, signature "=" signature "," signature, nullptr,                  \
-     run<operation, true, true>, kAtomic | kReturns, 0}
+#define ONE(name, type, opcode, signature, operation)                                                            \
+    {"ds_" name "_" type, Format::Ds, opcode, "=" signature, nullptr, run<operation, false, false>, kAtomic, 0}, \
+        {"ds_" name "_rtn_" type, Format::Ds, (opcode) + 32,                                                     \
+         signature "=" signature, nullptr,    run<operation, true, false>,                                       \
+         kAtomic | kReturns,      0}
+#define TWO(name, type, opcode, signature, operation)                                       \
+    {"ds_" name "_" type,         Format::Ds, opcode, "=" signature "," signature, nullptr, \
+     run<operation, false, true>, kAtomic,    0},                                           \
+        {"ds_" name "_rtn_" type,                                                           \
+         Format::Ds,                                                                        \
+         (opcode) + 32,                                                                     \
+         signature "=" signature "," signature,                                             \
+         nullptr,                                                                           \
+         run<operation, true, true>,                                                        \
+         kAtomic | kReturns,                                                                \
+         0}
 
 constexpr Row kRows[] = {
     ONE("add", "u32", 0, "u32", Add<u32>),
@@ -117,7 +125,8 @@ constexpr Row kRows[] = {
     {"ds_wrxchg2st64_rtn_b64", Format::Ds, 111, "b32x4=b64,b64", nullptr, exchange2<u64, 64>, kAtomic | kReturns, 0},
     {"ds_condxchg32_rtn_b64", Format::Ds, 126, "b64=b64", nullptr, run<ConditionalExchange, true, false>,
      kAtomic | kReturns, 0},
-    {"ds_pk_add_rtn_f16", Format::Ds, 183, "pf16=pf16", nullptr, run<PackedAdd<F16Sum>, true, false>, kAtomic | kReturns, 0},
+    {"ds_pk_add_rtn_f16", Format::Ds, 183, "pf16=pf16", nullptr, run<PackedAdd<F16Sum>, true, false>,
+     kAtomic | kReturns, 0},
     {"ds_pk_add_rtn_bf16", Format::Ds, 184, "pbf16=pbf16", nullptr, run<PackedAdd<Bf16Sum>, true, false>,
      kAtomic | kReturns, 0},
 };

@@ -27,13 +27,13 @@ void to_lds(Wave& w, const Op& op) {
     load_to_lds<Shape>(w, op, address, lanes, w.exec());
 }
 
-#define ROWS(name, opcode, signature, handler, shape, flags)                                                               \
-    {"flat_" name, Format::Flat, opcode, signature, nullptr, handler<resolve_flat, shape>, flags, 0},                     \
-    {"global_" name, Format::Global, opcode, signature, nullptr, handler<resolve_global, shape>, flags, 0},               \
-    {"scratch_" name, Format::Scratch, opcode, signature, nullptr, handler<resolve_scratch, shape>, flags, 0}
-#define LDS_ROWS(name, opcode, shape)                                                                                      \
-    {"global_load_lds_" name, Format::Global, opcode, "", nullptr, to_lds<resolve_global, shape>, kLoad, 0},              \
-    {"scratch_load_lds_" name, Format::Scratch, opcode, "", nullptr, to_lds<resolve_scratch, shape>, kLoad, 0}
+#define ROWS(name, opcode, signature, handler, shape, flags)                                                    \
+    {"flat_" name, Format::Flat, opcode, signature, nullptr, handler<resolve_flat, shape>, flags, 0},           \
+        {"global_" name, Format::Global, opcode, signature, nullptr, handler<resolve_global, shape>, flags, 0}, \
+        {"scratch_" name, Format::Scratch, opcode, signature, nullptr, handler<resolve_scratch, shape>, flags, 0}
+#define LDS_ROWS(name, opcode, shape)                                                                        \
+    {"global_load_lds_" name, Format::Global, opcode, "", nullptr, to_lds<resolve_global, shape>, kLoad, 0}, \
+        {"scratch_load_lds_" name, Format::Scratch, opcode, "", nullptr, to_lds<resolve_scratch, shape>, kLoad, 0}
 
 constexpr Row kRows[] = {
     ROWS("load_ubyte", 16, "b32=", load, Ubyte, kLoad),

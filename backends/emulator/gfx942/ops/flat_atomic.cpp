@@ -11,20 +11,33 @@ using namespace atomic;
 
 template <Resolve resolve, class Operation, bool compare>
 void run(Wave& w, const Op& op) {
-    using T = typename Operation::T;
+    using T = Operation::T;
     alignas(64) u64 address[kLanes];
     const u64 lanes = resolve(w, op, address, sizeof(T), AccessKind::Atomic);
     require_aligned(w, op, address, lanes, sizeof(T));
     const u32* const source = w.v(op.vdata.index);
-    perform<Operation, true>(address, lanes, w.exec(), source, compare ? source + sizeof(T) / 4 * kLanes : nullptr,
-                             op.inst.sc0 ? w.v(op.dst.index) : nullptr, false);
+    perform<Operation, true>(
+        address, lanes, w.exec(), source, compare ? source + sizeof(T) / 4 * kLanes : nullptr,
+        op.inst.sc0 ? w.v(op.dst.index) : nullptr, false);
 }
 
-#define ROWS(name, opcode, signature, compare, ...)                                                                        \
-    {"flat_atomic_" name, Format::Flat, opcode, signature, nullptr, run<resolve_flat, __VA_ARGS__, compare>,              \
-     kAtomic | kReturns, 0},                                                                                               \
-    {"global_atomic_" name, Format::Global, opcode, signature, nullptr, run<resolve_global, __VA_ARGS__, compare>,        \
-     kAtomic | kReturns, 0}
+#define ROWS(name, opcode, signature, compare, ...) \
+    {"flat_atomic_" name,                           \
+     Format::Flat,                                  \
+     opcode,                                        \
+     signature,                                     \
+     nullptr,                                       \
+     run<resolve_flat, __VA_ARGS__, compare>,       \
+     kAtomic | kReturns,                            \
+     0},                                            \
+        {"global_atomic_" name,                     \
+         Format::Global,                            \
+         opcode,                                    \
+         signature,                                 \
+         nullptr,                                   \
+         run<resolve_global, __VA_ARGS__, compare>, \
+         kAtomic | kReturns,                        \
+         0}
 
 constexpr Row kRows[] = {
     ROWS("swap", 64, "b32=b32", false, Swap<u32>),

@@ -26,7 +26,9 @@ template <> struct Element<f64v> {
 };
 
 template <class F>
-inline auto bits_of(F value) { return std::bit_cast<typename Element<F>::Bits>(value); }
+inline auto bits_of(F value) {
+    return std::bit_cast<typename Element<F>::Bits>(value);
+}
 inline f32v floats_of(u32v bits) { return std::bit_cast<f32v>(bits); }
 inline f64v floats_of(u64v bits) { return std::bit_cast<f64v>(bits); }
 
@@ -48,7 +50,9 @@ inline f64v choose(i64v condition, f64v yes, f64v no) {
 }
 
 template <class F>
-inline F magnitude(F value) { return __builtin_elementwise_abs(value); }
+inline F magnitude(F value) {
+    return __builtin_elementwise_abs(value);
+}
 
 /// NaN operands with the quiet bit set.
 template <class F>
@@ -60,12 +64,12 @@ inline F quiet(F value) {
 /// over everything, the first one first.
 template <bool kMax, class F>
 inline F extremum(F a, F b, bool ieee) {
-    using Bits = typename Element<F>::Bits;
+    using Bits = Element<F>::Bits;
     const Bits bits_a = bits_of(a), bits_b = bits_of(b);
     const auto nan_a = a != a, nan_b = b != b;
     const auto first = (kMax ? a > b : a < b) | (nan_b & ~nan_a);
     Bits result = choose(first, bits_a, bits_b);
-    result = choose(a == b, kMax ? bits_a & bits_b : bits_a | bits_b, result);      // equal: at most the sign differs
+    result = choose(a == b, kMax ? bits_a & bits_b : bits_a | bits_b, result);  // equal: at most the sign differs
     if (ieee) {
         constexpr auto kQuiet = Element<F>::kQuiet;
         result = choose(nan_b & ((bits_b & kQuiet) == 0), bits_b | kQuiet, result);

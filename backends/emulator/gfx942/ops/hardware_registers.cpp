@@ -5,8 +5,16 @@ namespace emu {
 namespace {
 
 enum RegisterId : unsigned {
-    kMode = 1, kStatus = 2, kTrapStatus = 3, kHardwareId = 4, kLdsAlloc = 6, kInstructionBuffer = 7, kMemoryBases = 15,
-    kTrapBaseLow = 16, kTrapMemoryHigh = 19, kXccId = 20,
+    kMode = 1,
+    kStatus = 2,
+    kTrapStatus = 3,
+    kHardwareId = 4,
+    kLdsAlloc = 6,
+    kInstructionBuffer = 7,
+    kMemoryBases = 15,
+    kTrapBaseLow = 16,
+    kTrapMemoryHigh = 19,
+    kXccId = 20,
 };
 
 // Where a workgroup runs. An MI300X has 8 dies (XCC), which get workgroups in turn, with 38 compute units each in 4 shader
@@ -38,7 +46,8 @@ u32 read_hardware_register(const Wave& w, const Op& op, unsigned id) {
         case kTrapStatus: fault(w, op, "reads TRAPSTS: which floating-point exceptions have occurred is not kept here");
         case kHardwareId: return hardware_id(w);
         case kLdsAlloc: return (w.group->lds_bytes + kLdsUnit - 1) / kLdsUnit << 12;
-        case kInstructionBuffer: return 0;      // nothing is ever outstanding
+        case kInstructionBuffer:
+            return 0;  // nothing is ever outstanding
         // Bits 63:48 of the two apertures.
         case kMemoryBases: return static_cast<u32>(kPrivateAperture >> 48 | kSharedAperture >> 48 << 16);
         case kXccId: return static_cast<u32>(w.group->linear % kDies);
@@ -49,8 +58,9 @@ u32 read_hardware_register(const Wave& w, const Op& op, unsigned id) {
 }
 
 void write_hardware_register(Wave& w, const Op& op, unsigned id, u32 mask, u32 value) {
-    if (id == kTrapStatus) return;              // only clears what is not kept
-    if (id != kMode) fault(w, op, "writes hardware register " + std::to_string(id) + "; kernels may write MODE and TRAPSTS");
+    if (id == kTrapStatus) return;  // only clears what is not kept
+    if (id != kMode)
+        fault(w, op, "writes hardware register " + std::to_string(id) + "; kernels may write MODE and TRAPSTS");
     const u32 mode = (w.mode & ~mask) | (value & mask);
     if (mode & kTrapEnables) fault(w, op, "lets floating-point exceptions trap, which they cannot do here");
     if (mode & kVectorSkip) fault(w, op, "sets VSKIP, which the emulator does not have");

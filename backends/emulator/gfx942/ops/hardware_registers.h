@@ -12,7 +12,7 @@ enum ModeBits : u32 {
     kGprIndexMode = 1u << 27,
     kVectorSkip = 1u << 28,
     kTrapEnables = 0x1ffu << 12,
-    kForkDepthShift = 29,           // the three topmost bits: nested forks
+    kForkDepthShift = 29,  // the three topmost bits: nested forks
 };
 
 /// Stop the kernel where a register is not modelled.

@@ -37,7 +37,7 @@ using u32x16 = u32 __attribute__((ext_vector_type(16)));
 using f64x16 = f64 __attribute__((ext_vector_type(16)));
 using i64x16 = i64 __attribute__((ext_vector_type(16)));
 
-constexpr int kChunk = 16;      // lanes that one vector of the above covers; every layout keeps them together
+constexpr int kChunk = 16;  // lanes that one vector of the above covers; every layout keeps them together
 
 template <class V>
 inline V load16(const void* place) {
@@ -52,7 +52,7 @@ inline void store16(void* place, V value) {
 struct Shape {
     int m, n, k, blocks;
 
-    constexpr int per_lane() const { return m * k * blocks / kLanes; }      // P above; of B too, because M = N
+    constexpr int per_lane() const { return m * k * blocks / kLanes; }  // P above; of B too, because M = N
     constexpr int result_registers() const { return m * n * blocks / kLanes; }
     constexpr int source_lane(int row_or_column, int k_index, int block) const {
         return k_index / per_lane() * m * blocks + m * block + row_or_column;

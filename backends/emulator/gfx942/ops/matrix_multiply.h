@@ -26,8 +26,8 @@ template <int kCount, class F>
 
 /// C and D. A constant C has no registers.
 struct Result {
-    u32* registers = nullptr;           // D's first
-    const u32* initial = nullptr;       // C's first, or null: `constant`
+    u32* registers = nullptr;      // D's first
+    const u32* initial = nullptr;  // C's first, or null: `constant`
     u64 constant = 0;
 
     f32x16 load(int offset) const {
@@ -38,7 +38,7 @@ struct Result {
 template <Shape kShape>
 struct Dense {
     static constexpr int kProducts = kShape.k;
-    int first_a, first_b;               // lanes of the block's first row and column
+    int first_a, first_b;  // lanes of the block's first row and column
 
     static constexpr int lane(int k) { return k / kShape.per_lane() * kShape.m * kShape.blocks; }
     static constexpr int offset(int k) { return k % kShape.per_lane() * kLanes + lane(k); }
@@ -67,15 +67,17 @@ f32 exact_result(const Plan& plan, const Unpacked& a, const Unpacked& b, int row
 
 /// Lanes where a group's largest exponent is beyond what the fast way represents.
 template <class Plan>
-inline i32x16 doubtful(i32x16 exponent, const Plan& plan, const Unpacked& a, const Unpacked& b, int row, int column, int first,
-                       int count) {
+inline i32x16 doubtful(
+    i32x16 exponent, const Plan& plan, const Unpacked& a, const Unpacked& b, int row, int column, int first,
+    int count) {
     i32x16 result = exponent > kLargestExponent;
     const i32x16 small = exponent < kSmallestExponent;
     if (__builtin_expect(__builtin_reduce_or(small) != 0, 0)) {
         // Products that are all zero are common (tails, masked attention) and harmless.
         i32x16 something = 0;
         for (int k = first; k < first + count; ++k)
-            if (a.value[0][plan.a(row, k)] != 0.0f) something |= load16<f32x16>(b.value[0] + plan.b(row, k) + column) != 0.0f;
+            if (a.value[0][plan.a(row, k)] != 0.0f)
+                something |= load16<f32x16>(b.value[0] + plan.b(row, k) + column) != 0.0f;
         result |= small & something;
     }
     return result;
@@ -88,10 +90,9 @@ template <class Lane>
 inline i32x16 largest(i32x16 most, i32x16 a, i32x16 b) {
     const Lane left = std::bit_cast<Lane>(a), right = std::bit_cast<Lane>(b);
     Lane both;
-    if constexpr (sizeof(left[0]) == 1)     // two exponents of zeros do not fit; anything below -126 is as good as another
+    if constexpr (sizeof(left[0]) == 1)  // two exponents of zeros do not fit; anything below -126 is as good as another
         both = __builtin_elementwise_add_sat(left, right);
-    else
-        both = left + right;
+    else both = left + right;
     return std::bit_cast<i32x16>(__builtin_elementwise_max(std::bit_cast<Lane>(most), both));
 }
 
@@ -111,9 +112,15 @@ inline void finish_exponents(i32x16 most, i32x16 (&parts)[kParts]) {
     }
 }
 
-template <int kBits> struct ExponentLane { using Type = i8x64; };
-template <> struct ExponentLane<16> { using Type = i16x32; };
-template <> struct ExponentLane<32> { using Type = i32x16; };
+template <int kBits> struct ExponentLane {
+    using Type = i8x64;
+};
+template <> struct ExponentLane<16> {
+    using Type = i16x32;
+};
+template <> struct ExponentLane<32> {
+    using Type = i32x16;
+};
 
 /// Steps 3 and 4 for a group's parts, which are in units of 2^(exponent - 24).
 template <class SumKind, int kParts>
@@ -132,8 +139,9 @@ inline f32x16 add_parts(const i32x16 (&sum)[kParts], const i32x16 (&exponent)[kP
 
 /// `kRows` rows of D from `row` on, 16 columns from `column` on; `offsets`: of those rows in D.
 template <class SumKind, Shape kShape, int kRows>
-inline void dense_rows(const Dense<kShape>& plan, const Unpacked& a, const Unpacked& b, int row, int column,
-                       const Result& d, const int* offsets) {
+inline void dense_rows(
+    const Dense<kShape>& plan, const Unpacked& a, const Unpacked& b, int row, int column, const Result& d,
+    const int* offsets) {
     using Plan = Dense<kShape>;
     constexpr int kProducts = kShape.k, kParts = SumKind::kParts, kPerWord = 32 / SumKind::kBits;
     constexpr int kGroup = kProducts < SumKind::kGroup ? kProducts : SumKind::kGroup;
@@ -156,7 +164,7 @@ inline void dense_rows(const Dense<kShape>& plan, const Unpacked& a, const Unpac
             constexpr int kOffset = Plan::word(kFirst + word * kPerWord, kPerWord);
             const i32x16 right = load16<i32x16>(exponents_b + kOffset);
             repeat<kRows>([&](auto r) EMU_INLINE {
-                using Lane = typename ExponentLane<SumKind::kBits>::Type;
+                using Lane = ExponentLane<SumKind::kBits>::Type;
                 most[r] = largest<Lane>(most[r], i32x16(exponents_a[kOffset + r]), right);
             });
         });
@@ -176,8 +184,8 @@ inline void dense_rows(const Dense<kShape>& plan, const Unpacked& a, const Unpac
             });
         });
         repeat<kRows>([&](auto r) EMU_INLINE {
-            if constexpr (kParts == 1) doubt[r] |= 
-                doubtful(exponent[r][0], plan, a, b, row + r, column, kFirst, kGroup);
+            if constexpr (kParts == 1)
+                doubt[r] |= doubtful(exponent[r][0], plan, a, b, row + r, column, kFirst, kGroup);
             total[r] = add_parts<SumKind>(sum[r], exponent[r], total[r]);
         });
     });
@@ -205,8 +213,8 @@ template <class SumKind, Shape kShape, class Plan>
 
 /// Without inline, so that the instructions of a shape share it.
 template <class SumKind, Shape kShape>
-[[gnu::noinline]] void dense_block(const Dense<kShape>& plan, const Unpacked& a, const Unpacked& b, int block,
-                                   const Result& d) {
+[[gnu::noinline]] void dense_block(
+    const Dense<kShape>& plan, const Unpacked& a, const Unpacked& b, int block, const Result& d) {
     constexpr int kRows = 4;
     for (int row = 0; row < kShape.m; row += kRows)
         for (int column = 0; column < kShape.n; column += kChunk) {
@@ -218,7 +226,8 @@ template <class SumKind, Shape kShape>
 
 /// Integers: sums of products are small enough for exact f32 arithmetic; the accumulator wraps.
 template <Shape kShape, class Plan>
-[[gnu::noinline]] void integer_block(const Plan& plan, const Unpacked& a, const Unpacked& b, int block, const Result& d) {
+[[gnu::noinline]] void integer_block(
+    const Plan& plan, const Unpacked& a, const Unpacked& b, int block, const Result& d) {
     for (int row = 0; row < kShape.m; ++row)
         for (int column = 0; column < kShape.n; column += kChunk) {
             f32x16 sum = 0.0f;
@@ -226,8 +235,8 @@ template <Shape kShape, class Plan>
             for (int k = 0; k < Plan::kProducts; ++k)
                 sum += load16<f32x16>(b.value[0] + plan.b(row, k) + column) * a.value[0][plan.a(row, k)];
             const int offset = result_offset<kShape>(row, column, block);
-            const u32x16 total = std::bit_cast<u32x16>(d.load(offset)) +
-                                 std::bit_cast<u32x16>(__builtin_convertvector(sum, i32x16));
+            const u32x16 total =
+                std::bit_cast<u32x16>(d.load(offset)) + std::bit_cast<u32x16>(__builtin_convertvector(sum, i32x16));
             store16(d.registers + offset, total);
         }
 }

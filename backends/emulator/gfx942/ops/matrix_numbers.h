@@ -102,13 +102,13 @@ struct Unpacked {
     static constexpr int kMost = 16;
     alignas(64) f32 value[kMost][kLanes];
     alignas(64) u32 exponent[4][kLanes];
-    i32 smallest = 0;               // the format's smallest normal exponent
-    bool special = false;           // some element is infinite or NaN: exponents mean nothing then
+    i32 smallest = 0;      // the format's smallest normal exponent
+    bool special = false;  // some element is infinite or NaN: exponents mean nothing then
 };
 
 template <class Format>
 inline void unpack(const u32* registers, int elements, Unpacked& operand) {
-    using Packed = typename Format::Packed;
+    using Packed = Format::Packed;
     constexpr int kPerWord = 32 / Format::kBits;
     i32v special = 0;
     for (int word = 0; word < elements / kPerWord; ++word) {
@@ -117,8 +117,9 @@ inline void unpack(const u32* registers, int elements, Unpacked& operand) {
         special |= std::bit_cast<i32v>(Format::special(codes));
         store(operand.exponent[word], std::bit_cast<u32v>(Format::exponents(codes)));
         for (int part = 0; part < kPerWord; ++part)
-            store(reinterpret_cast<u32*>(operand.value[word * kPerWord + part]),
-                  Format::values(words << (32 - (part + 1) * Format::kBits)));
+            store(
+                reinterpret_cast<u32*>(operand.value[word * kPerWord + part]),
+                Format::values(words << (32 - (part + 1) * Format::kBits)));
     }
     operand.smallest = Format::kSmallest;
     operand.special = __builtin_reduce_or(special) != 0;

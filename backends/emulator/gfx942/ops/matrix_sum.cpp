@@ -11,7 +11,7 @@ namespace {
 constexpr int kProductBits = 24, kSumBits = 31, kAccumulatorBits = 24;
 
 struct Aligned {
-    f64 sum = 0;            // in units of 2^(exponent - 24), an integer
+    f64 sum = 0;  // in units of 2^(exponent - 24), an integer
     int exponent = std::numeric_limits<int>::min();
 };
 

@@ -34,7 +34,7 @@ constexpr u64 kNan64 = u64{0x7ff80000} << 32;
 template <int kProducts, int kElementBits>
 struct Sum {
     static constexpr int kGroup = kProducts, kBits = kElementBits;
-    static constexpr bool kSplit = kElementBits == 8;       // even and odd products apart
+    static constexpr bool kSplit = kElementBits == 8;  // even and odd products apart
     static constexpr int kParts = kSplit ? 2 : 1;
 };
 using SumEight = Sum<16, 8>;
@@ -54,7 +54,7 @@ f32 exact_sum(const Factor* a, const Factor* b, int count, int group, bool split
 // small that it is cut to nothing anyway.
 
 constexpr int kLargestExponent = 125, kSmallestExponent = -96;
-constexpr int kCutBits = 24;        // what steps 1 and 2 keep below the largest exponent
+constexpr int kCutBits = 24;  // what steps 1 and 2 keep below the largest exponent
 
 inline f32x16 power_of_two(i32x16 exponent) { return std::bit_cast<f32x16>((exponent + 127) << 23); }
 
@@ -70,7 +70,7 @@ inline i32x16 round_down(i32x16 bits, i32x16 above, i32x16 minus_unit) {
     const i32x16 dropped = __builtin_elementwise_min(__builtin_elementwise_max(above - 1, i32x16(0)), i32x16(24));
     const i32x16 low = (1 << dropped) - 1;
     const i32x16 negative = bits >> 31;
-    const i32x16 rounded = (bits + (low & negative)) & ~low;       // away from zero where negative
+    const i32x16 rounded = (bits + (low & negative)) & ~low;  // away from zero where negative
     // With no bit left, what remains is 0 or the unit.
     i32x16 rest = negative & ((bits << 1) != 0) & minus_unit;
     if constexpr (kDropSmall) rest &= above <= 25;
@@ -85,13 +85,13 @@ inline f32x16 accumulate(i32x16 sum, i32x16 unit, i32x16 exponent, f32x16 accumu
     const i32x16 own = __builtin_elementwise_max(field, i32x16(1)) - 127;
     const i32x16 minus_unit = (exponent + (127 - kCutBits)) << 23 | static_cast<i32>(0x80000000u);
     const f32x16 addend = std::bit_cast<f32x16>(round_down<kDropSmall>(bits, exponent - own, minus_unit));
-    const i32x16 last = __builtin_elementwise_max(exponent, own) - 31;      // of the bits that products keep
+    const i32x16 last = __builtin_elementwise_max(exponent, own) - 31;  // of the bits that products keep
     const i32x16 excess = __builtin_elementwise_min(__builtin_elementwise_max(last - unit, i32x16(0)), i32x16(31));
     const i32x16 scale = __builtin_elementwise_max(__builtin_elementwise_max(last, unit), i32x16(-126));
-    const f64x16 products = __builtin_convertvector(sum >> excess, f64x16) *
-                            __builtin_convertvector(power_of_two(scale), f64x16);
+    const f64x16 products =
+        __builtin_convertvector(sum >> excess, f64x16) * __builtin_convertvector(power_of_two(scale), f64x16);
     const f32x16 result = __builtin_convertvector(products + __builtin_convertvector(addend, f64x16), f32x16);
-    const i32x16 kept = (bits & 0x7fffff) == 0 ? bits : i32x16(kNan32);     // of an infinite or NaN accumulator
+    const i32x16 kept = (bits & 0x7fffff) == 0 ? bits : i32x16(kNan32);  // of an infinite or NaN accumulator
     return std::bit_cast<f32x16>(field == 0xff ? kept : std::bit_cast<i32x16>(result));
 }
 

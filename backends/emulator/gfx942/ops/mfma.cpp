@@ -37,7 +37,8 @@ void fused(Wave& w, const Op& op) {
     each_block<kShape>(op, [&](int block, int first_a, int first_b) {
         const Dense<kShape> plan{first_a, first_b};
         if constexpr (kShape.n > 4) {
-            if (__builtin_expect(!a.special && !b.special, 1)) return dense_block<SumKind, kShape>(plan, a, b, block, d);
+            if (__builtin_expect(!a.special && !b.special, 1))
+                return dense_block<SumKind, kShape>(plan, a, b, block, d);
         }
         exact_block<SumKind, kShape>(plan, a, b, block, d);
     });
@@ -92,8 +93,9 @@ void singles(Wave& w, const Op& op) {
                     const int offset = result_offset<kShape>(row, column, block);
                     f32x16 total = d.load(offset);
                     for (int k = 0; k < kShape.k; ++k)
-                        total = __builtin_elementwise_fma(f32x16(a.value[0][plan.a(row, k)]),
-                                                          load16<f32x16>(b.value[0] + plan.b(row, k) + column), total);
+                        total = __builtin_elementwise_fma(
+                            f32x16(a.value[0][plan.a(row, k)]), load16<f32x16>(b.value[0] + plan.b(row, k) + column),
+                            total);
                     const i32x16 bits = std::bit_cast<i32x16>(total);
                     store16(d.registers + offset, total != total ? i32x16(kNan32) : bits);
                 }
@@ -120,7 +122,8 @@ void doubles(Wave& w, const Op& op) {
     alignas(64) f64 a[kLanes], b[kLanes];
     Copy copy;
     const u32 *const left = source_registers(w, op, 0), *const right = source_registers(w, op, 1);
-    const f64 sign_a = op.inst.blgp & 1 ? -1 : 1, sign_b = op.inst.blgp & 2 ? -1 : 1, sign_c = op.inst.blgp & 4 ? -1 : 1;
+    const f64 sign_a = op.inst.blgp & 1 ? -1 : 1, sign_b = op.inst.blgp & 2 ? -1 : 1,
+              sign_c = op.inst.blgp & 4 ? -1 : 1;
     for (int lane = 0; lane < kLanes; ++lane) {
         a[lane] = sign_a * as_f64(lane64(left, lane));
         b[lane] = sign_b * as_f64(lane64(right, lane));
@@ -134,7 +137,8 @@ void doubles(Wave& w, const Op& op) {
                 const int pair = small ? 0 : row / 4;
                 f64 total = sign_c * as_f64(d.initial ? lane64(d.initial + 2 * pair * kLanes, lane) : d.constant);
                 for (int k = 0; k < kShape.k; ++k)
-                    total = std::fma(a[kShape.source_lane(row, k, block)], b[kShape.source_lane(column, k, block)], total);
+                    total =
+                        std::fma(a[kShape.source_lane(row, k, block)], b[kShape.source_lane(column, k, block)], total);
                 set_lane64(d.registers + 2 * pair * kLanes, lane, std::isnan(total) ? kNan64 : as_u64(total));
             }
 }
@@ -144,7 +148,6 @@ constexpr Shape k32x32x2{32, 32, 2, 1}, k16x16x4{16, 16, 4, 1}, k4x4x4x4{4, 4, 4
 constexpr Shape k32x32x4x2{32, 32, 4, 2}, k16x16x4x4{16, 16, 4, 4}, k4x4x4x16{4, 4, 4, 16};
 constexpr Shape k32x32x4{32, 32, 4, 1}, k16x16x8{16, 16, 8, 1}, k32x32x8{32, 32, 8, 1}, k16x16x16{16, 16, 16, 1};
 constexpr Shape k32x32x16{32, 32, 16, 1}, k16x16x32{16, 16, 32, 1};
-
 
 constexpr Row row(const char* name, u16 opcode, const char* signature, Execute execute, u8 passes) {
     return {name, Format::Mai, opcode, signature, nullptr, execute, 0, passes};

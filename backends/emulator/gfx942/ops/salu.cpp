@@ -180,9 +180,7 @@ void bitcmp64(Wave& w, const Op& op) {
 }
 
 u32 mul_hi_u32(u32 a, u32 b) { return static_cast<u32>(u64{a} * b >> 32); }
-u32 mul_hi_i32(u32 a, u32 b) {
-    return static_cast<u32>(i64{static_cast<i32>(a)} * static_cast<i32>(b) >> 32);
-}
+u32 mul_hi_i32(u32 a, u32 b) { return static_cast<u32>(i64{static_cast<i32>(a)} * static_cast<i32>(b) >> 32); }
 
 // Logic, once for both widths.
 constexpr auto kAnd = [](auto a, auto b) { return a & b; };
@@ -226,12 +224,14 @@ constexpr Row kRows[] = {
     {"s_nor_b64", Format::Sop2, 25, kB64, nullptr, tested64<kNor>, 0, 0},
     {"s_xnor_b32", Format::Sop2, 26, kB32, nullptr, tested32<kXnor>, 0, 0},
     {"s_xnor_b64", Format::Sop2, 27, kB64, nullptr, tested64<kXnor>, 0, 0},
-    {"s_lshl_b32", Format::Sop2, 28, "b32=b32,u32", nullptr, tested32<[](u32 a, u32 b) { return a << (b & 31); }>, 0, 0},
-    {"s_lshl_b64", Format::Sop2, 29, "b64=b64,u32", nullptr,
-     tested64_by32<[](u64 a, u32 b) { return a << (b & 63); }>, 0, 0},
-    {"s_lshr_b32", Format::Sop2, 30, "b32=b32,u32", nullptr, tested32<[](u32 a, u32 b) { return a >> (b & 31); }>, 0, 0},
-    {"s_lshr_b64", Format::Sop2, 31, "b64=b64,u32", nullptr,
-     tested64_by32<[](u64 a, u32 b) { return a >> (b & 63); }>, 0, 0},
+    {"s_lshl_b32", Format::Sop2, 28, "b32=b32,u32", nullptr, tested32<[](u32 a, u32 b) { return a << (b & 31); }>, 0,
+     0},
+    {"s_lshl_b64", Format::Sop2, 29, "b64=b64,u32", nullptr, tested64_by32<[](u64 a, u32 b) { return a << (b & 63); }>,
+     0, 0},
+    {"s_lshr_b32", Format::Sop2, 30, "b32=b32,u32", nullptr, tested32<[](u32 a, u32 b) { return a >> (b & 31); }>, 0,
+     0},
+    {"s_lshr_b64", Format::Sop2, 31, "b64=b64,u32", nullptr, tested64_by32<[](u64 a, u32 b) { return a >> (b & 63); }>,
+     0, 0},
     {"s_ashr_i32", Format::Sop2, 32, "i32=i32,u32", nullptr, tested32<ashr32>, 0, 0},
     {"s_ashr_i64", Format::Sop2, 33, "i64=i64,u32", nullptr, tested64_by32<ashr64>, 0, 0},
     {"s_bfm_b32", Format::Sop2, 34, kB32, nullptr,

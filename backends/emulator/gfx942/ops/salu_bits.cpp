@@ -85,10 +85,8 @@ T quadmask(T a) {
 
 template <class T>
 T brev(T a) {
-    if constexpr (sizeof(T) == 4)
-        return __builtin_bitreverse32(a);
-    else
-        return __builtin_bitreverse64(a);
+    if constexpr (sizeof(T) == 4) return __builtin_bitreverse32(a);
+    else return __builtin_bitreverse64(a);
 }
 
 // The place of the first one, from the lowest bit or from the highest; -1: none.
@@ -141,7 +139,9 @@ unsigned relative(const Wave& w, const Op& op, u32 code, u32 dwords) {
     constexpr u32 kSgprs = 102;
     const u32 number = code + w.m0();
     if (code >= kSgprs || number > kSgprs - dwords)
-        fault(w, op, "M0 = " + std::to_string(w.m0()) + " moves s" + std::to_string(code) + " beyond the scalar registers");
+        fault(
+            w, op,
+            "M0 = " + std::to_string(w.m0()) + " moves s" + std::to_string(code) + " beyond the scalar registers");
     if (dwords == 2 && number % 2) fault(w, op, "M0 is odd, which names no pair of scalar registers");
     return number;
 }

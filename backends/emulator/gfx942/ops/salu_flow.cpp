@@ -5,6 +5,7 @@
 // Semantics: "AMD Instinct MI300 Instruction Set Architecture Reference Guide", chapters "Program Flow Control", "SOPP".
 #include <cstdio>
 
+#include "../services.h"
 #include "../table.h"
 #include "../translate.h"
 #include "hardware_registers.h"
@@ -18,7 +19,9 @@ const Program& program(const Wave& w) { return *w.group->launch->program; }
 
 u64 address_after(const Wave& w, const Op& op) { return program(w).text + op.pc + 4u * op.inst.words; }
 
-u64 address_of_target(const Wave& w, const Op& op) { return address_after(w, op) + 4 * static_cast<u64>(i64{op.inst.simm}); }
+u64 address_of_target(const Wave& w, const Op& op) {
+    return address_after(w, op) + 4 * static_cast<u64>(i64{op.inst.simm});
+}
 
 void jump(Wave& w, const Op& op, u64 address) {
     const u32 index = index_of(program(w), address);
@@ -114,11 +117,12 @@ void s_sethalt(Wave& w, const Op& op) {
     if (op.inst.simm & 1) fault(w, op, "halts the wave, and nothing would ever resume it");
 }
 
-// The message of compute kernels is the interrupt that tells the host of a signal: it looks at memory here anyway.
+// The message of compute kernels is the interrupt that tells the host of a signal.
 void s_sendmsg(Wave& w, const Op& op) {
     constexpr int kInterrupt = 1, kIds = 15;
     if ((op.inst.simm & kIds) != kInterrupt)
         fault(w, op, "sends message " + std::to_string(op.inst.simm & kIds) + "; only interrupts (1) have a receiver");
+    services::serve();
 }
 
 void s_sendmsghalt(Wave& w, const Op& op) {
@@ -182,7 +186,7 @@ void s_set_gpr_idx_on(Wave& w, const Op& op) {
     const u32 index = scalar32(w, op.src[0]);
     w.mode |= kGprIndexMode;
     set_index(w, index);
-    set_indexed(w, op.inst.src[1]);         // the field itself, not a register
+    set_indexed(w, op.inst.src[1]);  // the field itself, not a register
 }
 
 void s_set_gpr_idx_off(Wave& w, const Op&) { w.mode &= ~kGprIndexMode; }
@@ -214,9 +218,11 @@ constexpr Row kRows[] = {
     {"s_cbranch_scc0", Format::Sopp, 4, "", nullptr, branch_if<[](const Wave& w) { return !w.scc; }>, kBranch, 0},
     {"s_cbranch_scc1", Format::Sopp, 5, "", nullptr, branch_if<[](const Wave& w) { return w.scc; }>, kBranch, 0},
     {"s_cbranch_vccz", Format::Sopp, 6, "", nullptr, branch_if<[](const Wave& w) { return !w.vcc(); }>, kBranch, 0},
-    {"s_cbranch_vccnz", Format::Sopp, 7, "", nullptr, branch_if<[](const Wave& w) { return w.vcc() != 0; }>, kBranch, 0},
+    {"s_cbranch_vccnz", Format::Sopp, 7, "", nullptr, branch_if<[](const Wave& w) { return w.vcc() != 0; }>, kBranch,
+     0},
     {"s_cbranch_execz", Format::Sopp, 8, "", nullptr, branch_if<[](const Wave& w) { return !w.exec(); }>, kBranch, 0},
-    {"s_cbranch_execnz", Format::Sopp, 9, "", nullptr, branch_if<[](const Wave& w) { return w.exec() != 0; }>, kBranch, 0},
+    {"s_cbranch_execnz", Format::Sopp, 9, "", nullptr, branch_if<[](const Wave& w) { return w.exec() != 0; }>, kBranch,
+     0},
     {"s_barrier", Format::Sopp, 10, "", nullptr, s_barrier, 0, 0},
     {"s_setkill", Format::Sopp, 11, "", nullptr, s_setkill, 0, 0},
     {"s_waitcnt", Format::Sopp, 12, "", nullptr, nothing, 0, 0},

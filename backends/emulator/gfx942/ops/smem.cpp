@@ -4,7 +4,6 @@
 // Semantics: "AMD Instinct MI300 Instruction Set Architecture Reference Guide", chapter "Scalar Memory Operations".
 #include "smem.h"
 
-
 #include "../table.h"
 
 namespace emu {
@@ -72,7 +71,9 @@ void s_buffer_store(Wave& w, const Op& op) {
 
 // These name memory by where the hardware keeps a wave's scratch, which is not where it is kept here.
 void s_scratch(Wave& w, const Op& op) {
-    fault(w, op, "scalar access to scratch memory: compilers for gfx942 do not use it, and the emulator does not have it");
+    fault(
+        w, op,
+        "scalar access to scratch memory: compilers for gfx942 do not use it, and the emulator does not have it");
 }
 
 // A wave's clock counts its own instructions, four cycles each (what one that has a SIMD to itself needs at least), so that a

@@ -75,11 +75,12 @@ constexpr auto kCmpswap = [](auto old, auto data_, auto& w, auto& op) {
     return old == data<T>(w, op, sizeof(T) / 4) ? data_ : old;
 };
 
-#define EMU_SCALAR_ATOMIC(suffix, place, operation, one, two)                                                            \
-    {"s_buffer_atomic_" suffix, Format::Smem, 64 + place, one, nullptr, s_buffer_atomic<u32, operation>, kFlags, 0},      \
-    {"s_buffer_atomic_" suffix "_x2", Format::Smem, 96 + place, two, nullptr, s_buffer_atomic<u64, operation>, kFlags, 0}, \
-    {"s_atomic_" suffix, Format::Smem, 128 + place, one, nullptr, s_atomic<u32, operation>, kFlags, 0},                    \
-    {"s_atomic_" suffix "_x2", Format::Smem, 160 + place, two, nullptr, s_atomic<u64, operation>, kFlags, 0}
+#define EMU_SCALAR_ATOMIC(suffix, place, operation, one, two)                                                        \
+    {"s_buffer_atomic_" suffix, Format::Smem, 64 + place, one, nullptr, s_buffer_atomic<u32, operation>, kFlags, 0}, \
+        {"s_buffer_atomic_" suffix "_x2", Format::Smem, 96 + place, two, nullptr,                                    \
+         s_buffer_atomic<u64, operation>, kFlags,       0},                                                          \
+        {"s_atomic_" suffix, Format::Smem, 128 + place, one, nullptr, s_atomic<u32, operation>, kFlags, 0},          \
+        {"s_atomic_" suffix "_x2", Format::Smem, 160 + place, two, nullptr, s_atomic<u64, operation>, kFlags, 0}
 
 constexpr u32 kFlags = kAtomic | kReturns;
 constexpr Row kRows[] = {

@@ -49,8 +49,9 @@ struct Exponents {
 };
 
 template <class SumKind, Shape kShape>
-f32x16 sparse_row(const Sparse<kShape>& plan, const Unpacked& a, const Unpacked& b, const Exponents& exponents_b, int row,
-                  int column, f32x16 initial) {
+f32x16 sparse_row(
+    const Sparse<kShape>& plan, const Unpacked& a, const Unpacked& b, const Exponents& exponents_b, int row, int column,
+    f32x16 initial) {
     constexpr int kParts = SumKind::kParts;
     constexpr int kGroup = kShape.k < SumKind::kGroup ? kShape.k : SumKind::kGroup;
     f32x16 total = initial;
@@ -114,9 +115,8 @@ void integers(Wave& w, const Op& op) {
     integer_block<kShape>(plan, a, b, 0, Result{d, d, 0});
 }
 
-constexpr Shape k16x16x16{16, 16, 16, 1}, k32x32x8{32, 32, 8, 1};      // stored elements
+constexpr Shape k16x16x16{16, 16, 16, 1}, k32x32x8{32, 32, 8, 1};  // stored elements
 constexpr Shape k16x16x32{16, 16, 32, 1}, k32x32x16{32, 32, 16, 1};
-
 
 constexpr Row small(const char* name, u16 opcode, Execute execute) {
     return {name, Format::Mai, opcode, "f32x4=b64,b32x4,b32,d", nullptr, execute, 0, 4};

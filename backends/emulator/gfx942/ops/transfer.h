@@ -80,8 +80,10 @@ inline u32x4 load_quad(const u8* from) {
 struct Quads {
     u32x4 r[4];
     void transpose() {
-        const u32x4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5), b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
-        const u32x4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7), d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
+        const u32x4 a = __builtin_shufflevector(r[0], r[1], 0, 4, 1, 5),
+                    b = __builtin_shufflevector(r[2], r[3], 0, 4, 1, 5);
+        const u32x4 c = __builtin_shufflevector(r[0], r[1], 2, 6, 3, 7),
+                    d = __builtin_shufflevector(r[2], r[3], 2, 6, 3, 7);
         r[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5);
         r[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
         r[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5);
@@ -107,7 +109,8 @@ inline void gather(u32* d, u64 base, const Index* from, u64 lanes, u64 exec) {
                 std::memcpy(reinterpret_cast<u8*>(&a) + 8, at(base + from[lane + 1]), 8);
                 std::memcpy(&b, at(base + from[lane + 2]), 8);
                 std::memcpy(reinterpret_cast<u8*>(&b) + 8, at(base + from[lane + 3]), 8);
-                const u32x4 low = __builtin_shufflevector(a, b, 0, 2, 4, 6), high = __builtin_shufflevector(a, b, 1, 3, 5, 7);
+                const u32x4 low = __builtin_shufflevector(a, b, 0, 2, 4, 6),
+                            high = __builtin_shufflevector(a, b, 1, 3, 5, 7);
                 std::memcpy(d + lane, &low, sizeof low);
                 std::memcpy(d + kLanes + lane, &high, sizeof high);
             }

@@ -12,16 +12,20 @@
 namespace emu {
 namespace {
 
-constexpr int kHalves = 2 * kLanes;   // element 2 * lane is the low half
+constexpr int kHalves = 2 * kLanes;  // element 2 * lane is the low half
 using pu16v = u16 __attribute__((ext_vector_type(kHalves)));
 using pi16v = i16 __attribute__((ext_vector_type(kHalves)));
 using pu32v = u32 __attribute__((ext_vector_type(kHalves)));
 using pi32v = i32 __attribute__((ext_vector_type(kHalves)));
 
 template <class V>
-V min_of(V a, V b) { return __builtin_elementwise_min(a, b); }
+V min_of(V a, V b) {
+    return __builtin_elementwise_min(a, b);
+}
 template <class V>
-V max_of(V a, V b) { return __builtin_elementwise_max(a, b); }
+V max_of(V a, V b) {
+    return __builtin_elementwise_max(a, b);
+}
 
 // --- packed 16-bit integers ------------------------------------------------------------------------------------------
 
@@ -43,8 +47,8 @@ void packed_sum(Lanes& l) {
 
 // a * b + c with all bits, then saturated or cut.
 void v_pk_mad_i16(Lanes& l) {
-    const pi32v product = __builtin_convertvector(load<pi16v>(l.s[0]), pi32v) *
-                          __builtin_convertvector(load<pi16v>(l.s[1]), pi32v);
+    const pi32v product =
+        __builtin_convertvector(load<pi16v>(l.s[0]), pi32v) * __builtin_convertvector(load<pi16v>(l.s[1]), pi32v);
     pi32v sum = product + __builtin_convertvector(load<pi16v>(l.s[2]), pi32v);
     if (l.clamp()) sum = max_of(min_of(sum, pi32v(INT16_MAX)), pi32v(INT16_MIN));
     store(l.d, __builtin_convertvector(sum, pi16v));
@@ -132,8 +136,8 @@ void packed_extreme_f16(Lanes& l) {
 
 void v_pk_fma_f32(Lanes& l) {
     const f32v low = __builtin_elementwise_fma(load<f32v>(l.s[0]), load<f32v>(l.s[1]), load<f32v>(l.s[2]));
-    const f32v high = __builtin_elementwise_fma(load<f32v>(l.s[0] + kLanes), load<f32v>(l.s[1] + kLanes),
-                                                load<f32v>(l.s[2] + kLanes));
+    const f32v high = __builtin_elementwise_fma(
+        load<f32v>(l.s[0] + kLanes), load<f32v>(l.s[1] + kLanes), load<f32v>(l.s[2] + kLanes));
     store(l.d, low);
     store(l.d + kLanes, high);
 }
@@ -182,8 +186,8 @@ i64v element(u32v words, int n) {
 template <int Bits, bool Signed>
 void dot(Lanes& l) {
     const u32v a = load<u32v>(l.s[0]), b = load<u32v>(l.s[1]);
-    i64v sum = Signed ? __builtin_convertvector(load<i32v>(l.s[2]), i64v)
-                      : __builtin_convertvector(load<u32v>(l.s[2]), i64v);
+    i64v sum =
+        Signed ? __builtin_convertvector(load<i32v>(l.s[2]), i64v) : __builtin_convertvector(load<u32v>(l.s[2]), i64v);
     for (int n = 0; n < 32 / Bits; ++n) sum += element<Bits, Signed>(a, n) * element<Bits, Signed>(b, n);
     if (l.clamp()) {
         constexpr i64 kLow = Signed ? INT32_MIN : 0, kHigh = Signed ? INT32_MAX : i64{UINT32_MAX};

@@ -14,7 +14,9 @@ f64v f64_source(const Lanes& l, int i = 0) { return load_f64(l.s[i]); }
 f32v f16_source(const Lanes& l, int i = 0) { return f16_to_f32(load<u32v>(l.s[i])); }
 
 template <class To, class From>
-To convert(From value) { return __builtin_convertvector(value, To); }
+To convert(From value) {
+    return __builtin_convertvector(value, To);
+}
 
 // A comparison of f64 lanes, as one of 32-bit lanes.
 i32v narrow(i64v condition) { return convert<i32v>(condition); }
@@ -49,10 +51,19 @@ void v_cvt_u32_f32(Lanes& l) { store(l.d, to_u32(f32_source(l))); }
 void v_cvt_rpi_i32_f32(Lanes& l) { store(l.d, to_i32(__builtin_elementwise_floor(f32_source(l) + 0.5f))); }
 void v_cvt_flr_i32_f32(Lanes& l) { store(l.d, to_i32(__builtin_elementwise_floor(f32_source(l)))); }
 
+/// From two halves, which the signed conversion takes exactly: one addition rounds. Where the CPU has no instruction
+/// for unsigned numbers, compilers subtract, and 0 becomes -0 when MODE rounds down.
+template <class Float>
+Float from_unsigned(u32v value) {
+    const i32v high = std::bit_cast<i32v>(value >> 16);
+    const i32v low = std::bit_cast<i32v>(value & 0xffffu);
+    return convert<Float>(high) * 65536 + convert<Float>(low);
+}
+
 void v_cvt_f64_i32(Lanes& l) { store_f64(l.d, convert<f64v>(load<i32v>(l.s[0]))); }
-void v_cvt_f64_u32(Lanes& l) { store_f64(l.d, convert<f64v>(load<u32v>(l.s[0]))); }
+void v_cvt_f64_u32(Lanes& l) { store_f64(l.d, from_unsigned<f64v>(load<u32v>(l.s[0]))); }
 void v_cvt_f32_i32(Lanes& l) { store(l.d, convert<f32v>(load<i32v>(l.s[0]))); }
-void v_cvt_f32_u32(Lanes& l) { store(l.d, convert<f32v>(load<u32v>(l.s[0]))); }
+void v_cvt_f32_u32(Lanes& l) { store(l.d, from_unsigned<f32v>(load<u32v>(l.s[0]))); }
 void v_cvt_f64_f32(Lanes& l) { store_f64(l.d, convert<f64v>(f32_source(l))); }
 void v_cvt_f32_f64(Lanes& l) { store(l.d, convert<f32v>(f64_source(l))); }
 
@@ -82,7 +93,9 @@ void v_cvt_f16_i16(Lanes& l) {
 }
 
 template <class T>
-T clamp(T value, T low, T high) { return __builtin_elementwise_min(__builtin_elementwise_max(value, low), high); }
+T clamp(T value, T low, T high) {
+    return __builtin_elementwise_min(__builtin_elementwise_max(value, low), high);
+}
 
 u32v clamp_to_i16(i32v value) { return std::bit_cast<u32v>(clamp(value, i32v(-32768), i32v(32767))) & 0xffffu; }
 
@@ -116,8 +129,9 @@ void v_cvt_pkrtz_f16_f32(Lanes& l) {
 }
 
 void v_cvt_pk_u16_u32(Lanes& l) {
-    pack(l, __builtin_elementwise_min(load<u32v>(l.s[0]), u32v(0xffffu)),
-         __builtin_elementwise_min(load<u32v>(l.s[1]), u32v(0xffffu)));
+    pack(
+        l, __builtin_elementwise_min(load<u32v>(l.s[0]), u32v(0xffffu)),
+        __builtin_elementwise_min(load<u32v>(l.s[1]), u32v(0xffffu)));
 }
 
 void v_cvt_pk_i16_i32(Lanes& l) { pack(l, clamp_to_i16(load<i32v>(l.s[0])), clamp_to_i16(load<i32v>(l.s[1]))); }

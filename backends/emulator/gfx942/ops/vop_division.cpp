@@ -43,7 +43,7 @@ auto exponent_field(F value) {
 template <class F>
 void div_scale(Lanes& l) {
     using L = Limits<F>;
-    using Truth = typename Element<F>::Truth;
+    using Truth = Element<F>::Truth;
     const F value = L::load_source(l.s[0]), denominator = L::load_source(l.s[1]), numerator = L::load_source(l.s[2]);
     const F up = value * L::kScale, down = value * L::kUnscale;
     const F size = magnitude(denominator);
@@ -52,8 +52,8 @@ void div_scale(Lanes& l) {
     const Truth huge = exponent_field(numerator) - exponent_field(denominator) >= L::kHuge;
     const Truth denormal = size < L::kNormal;
     const Truth large = (size > L::kLargeDenominator) & (exponent_field(denominator) != L::kExponentMask);
-    const Truth vanishing = (magnitude(numerator / denominator) < L::kNormal) &
-                            (exponent_field(denominator) != L::kExponentMask);
+    const Truth vanishing =
+        (magnitude(numerator / denominator) < L::kNormal) & (exponent_field(denominator) != L::kExponentMask);
     const Truth tiny = exponent_field(numerator) <= L::kTiny;
     const Truth is_denominator = value == denominator, is_numerator = value == numerator;
 
@@ -120,7 +120,7 @@ void v_div_fmas_f64(Lanes& l) {
 template <class F>
 void div_fixup(Lanes& l) {
     using L = Limits<F>;
-    using Bits = typename Element<F>::Bits;
+    using Bits = Element<F>::Bits;
     const F quotient = L::load_source(l.s[0]), denominator = L::load_source(l.s[1]), numerator = L::load_source(l.s[2]);
     const Bits sign = (bits_of(denominator) ^ bits_of(numerator)) & L::kSign;
     const F infinity = floats_of(Bits(L::kExponentMask) << L::kMantissa);
@@ -129,13 +129,13 @@ void div_fixup(Lanes& l) {
     // Where Newton's method leaves its range, the exponents alone decide. (The manual has no such overflow case, only
     // one for a denominator that is infinite or NaN, which cannot be reached.)
     const auto exponent = exponent_field(numerator) - exponent_field(denominator);
-    const auto underflow = exponent < L::kUnderflow, overflow = exponent > L::kOverflow;
+    const auto underflow = exponent<L::kUnderflow, overflow = exponent> L::kOverflow;
 
     // Rounded in MODE's direction: the smallest number instead of 0, or the largest instead of infinity.
     const unsigned rounding = L::rounding(*l.wave);
     const Bits is_negative = sign >> (L::kMantissa + (L::kExponentMask == 0xff ? 8 : 11));
     const Bits least = rounding == kUp ? 1u - is_negative : rounding == kDown ? is_negative : Bits(0u);
-    const Bits short_of_infinity = rounding == kUp ? is_negative
+    const Bits short_of_infinity = rounding == kUp     ? is_negative
                                    : rounding == kDown ? 1u - is_negative
                                                        : Bits(rounding == kTowardZero ? 1u : 0u);
 

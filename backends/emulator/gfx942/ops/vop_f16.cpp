@@ -46,7 +46,9 @@ Half extremum(Half a, Half b, bool ieee) {
 }
 
 template <bool kMax>
-Half extremum3(Half a, Half b, Half c, bool ieee) { return extremum<kMax>(extremum<kMax>(a, b, ieee), c, ieee); }
+Half extremum3(Half a, Half b, Half c, bool ieee) {
+    return extremum<kMax>(extremum<kMax>(a, b, ieee), c, ieee);
+}
 
 void v_min_f16(Lanes& l) { store(l.d, extremum<false>(bits(l, 0), bits(l, 1), l.wave->ieee())); }
 void v_max_f16(Lanes& l) { store(l.d, extremum<true>(bits(l, 0), bits(l, 1), l.wave->ieee())); }
@@ -76,9 +78,7 @@ void v_fract_f16(Lanes& l) {
     store(l.d, choose(fraction == 0x3c00u, u32v(0x3bffu), fraction));
 }
 
-void v_frexp_exp_i16_f16(Lanes& l) {
-    store(l.d, std::bit_cast<u32v>(exponent_of(source(l, 0))) & 0xffffu);
-}
+void v_frexp_exp_i16_f16(Lanes& l) { store(l.d, std::bit_cast<u32v>(exponent_of(source(l, 0))) & 0xffffu); }
 void v_frexp_mant_f16(Lanes& l) { result(l, mantissa_of(source(l, 0))); }
 
 // Exact in f32: beyond 2^+-60 nothing changes any more.

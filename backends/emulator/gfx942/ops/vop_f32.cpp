@@ -79,8 +79,10 @@ f32v if_negative(f32v value, f32v yes, f32v no) { return choose(value < 0.0f, ye
 
 void v_cubeid_f32(Lanes& l) {
     const Cube c(l);
-    store(l.d, c.by_axis(if_negative(c.z, f32v(5.0f), f32v(4.0f)), if_negative(c.y, f32v(3.0f), f32v(2.0f)),
-                         if_negative(c.x, f32v(1.0f), f32v(0.0f))));
+    store(
+        l.d, c.by_axis(
+                 if_negative(c.z, f32v(5.0f), f32v(4.0f)), if_negative(c.y, f32v(3.0f), f32v(2.0f)),
+                 if_negative(c.x, f32v(1.0f), f32v(0.0f))));
 }
 
 void v_cubesc_f32(Lanes& l) {

@@ -53,13 +53,13 @@ constexpr u64 kTwoOverPi[] = {
     0x9c845f8bbdf9283b, 0x1ff897ffde05980f, 0xef2f118b5a0a6d1f, 0x6d367ecf27cb09b7, 0x4f463f669e5fea2d,
     0x7527bac7ebe5f17b, 0x3d0739f78a5292ea, 0x6bfb5fb11f8d5d08, 0x56033046fc7b6bab,
 };
-constexpr int kTwoOverPiBits = 1201;                // as many as the instruction knows
+constexpr int kTwoOverPiBits = 1201;  // as many as the instruction knows
 
 void v_trig_preop_f64(Lanes& l) {
     for (int lane = 0; lane < kLanes; ++lane) {
         const int exponent = static_cast<int>(lane64(l.s[0], lane) >> 52 & 0x7ff);
         const int shift = static_cast<int>(l.s[1][lane] & 31) * 53 + std::max(exponent - 1077, 0);
-        u64 piece = 0;                              // 53 bits from `shift` on
+        u64 piece = 0;  // 53 bits from `shift` on
         for (int bit = shift; bit < shift + 53; ++bit) {
             const u64 one = bit < kTwoOverPiBits ? kTwoOverPi[bit / 64] >> (63 - bit % 64) & 1 : 0;
             piece = piece << 1 | one;

@@ -27,11 +27,17 @@ void ternary(Lanes& l) {
 }
 
 template <class V>
-V min_of(V a, V b) { return __builtin_elementwise_min(a, b); }
+V min_of(V a, V b) {
+    return __builtin_elementwise_min(a, b);
+}
 template <class V>
-V max_of(V a, V b) { return __builtin_elementwise_max(a, b); }
+V max_of(V a, V b) {
+    return __builtin_elementwise_max(a, b);
+}
 template <class V>
-V median(V a, V b, V c) { return max_of(min_of(a, b), min_of(max_of(a, b), c)); }
+V median(V a, V b, V c) {
+    return max_of(min_of(a, b), min_of(max_of(a, b), c));
+}
 
 // Low 24 bits, extended.
 u32v unsigned24(u32v value) { return value & 0xffffffu; }
@@ -78,7 +84,7 @@ void add_carry(Lanes& l) {
     if constexpr (WithCarry) {
         alignas(64) u32 in[kLanes];
         spread(l.mask_in, in);
-        sum = partial - load<u32v>(in);   // all ones is -1
+        sum = partial - load<u32v>(in);  // all ones is -1
         carry |= sum < partial;
     }
     l.mask_out = to_mask(carry);
@@ -141,9 +147,7 @@ void v_mul_hi_i32(Lanes& l) { store(l.d, narrow(widen(load<i32v>(l.s[0])) * wide
 
 // --- counting bits ---------------------------------------------------------------------------------------------------
 
-void v_bcnt_u32_b32(Lanes& l) {
-    store(l.d, __builtin_elementwise_popcount(load<u32v>(l.s[0])) + load<u32v>(l.s[1]));
-}
+void v_bcnt_u32_b32(Lanes& l) { store(l.d, __builtin_elementwise_popcount(load<u32v>(l.s[0])) + load<u32v>(l.s[1])); }
 
 // The first one from the top; all ones if there is none.
 void v_ffbh_u32(Lanes& l) {

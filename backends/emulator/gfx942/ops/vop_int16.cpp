@@ -53,7 +53,7 @@ void multiply_add(Lanes& l) {
     if constexpr (Signed) {
         finish<true>(l, sign_extended(l.s[0]) * sign_extended(l.s[1]) + sign_extended(l.s[2]));
     } else {
-        const u32v product = zero_extended(l.s[0]) * zero_extended(l.s[1]);   // at most 0xfffe0001: the sum fits
+        const u32v product = zero_extended(l.s[0]) * zero_extended(l.s[1]);  // at most 0xfffe0001: the sum fits
         u32v sum = product + zero_extended(l.s[2]);
         if (l.clamp()) sum = __builtin_elementwise_min(sum, u32v(0xffffu));
         store(l.d, sum & 0xffffu);
@@ -82,9 +82,7 @@ void v_mad_i32_i16(Lanes& l) {
     }
 }
 
-void v_lshlrev_b16(Lanes& l) {
-    store(l.d, zero_extended(l.s[1]) << (load<u32v>(l.s[0]) & 15) & 0xffffu);
-}
+void v_lshlrev_b16(Lanes& l) { store(l.d, zero_extended(l.s[1]) << (load<u32v>(l.s[0]) & 15) & 0xffffu); }
 
 void v_lshrrev_b16(Lanes& l) { store(l.d, zero_extended(l.s[1]) >> (load<u32v>(l.s[0]) & 15)); }
 

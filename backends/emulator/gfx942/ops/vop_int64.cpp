@@ -12,9 +12,7 @@ u64v widen(const u32* words) { return __builtin_convertvector(load<u32v>(words),
 i64v widen_signed(const u32* words) { return __builtin_convertvector(load<i32v>(words), i64v); }
 
 // The ISA guide takes three bits of the count.
-void v_lshl_add_u64(Lanes& l) {
-    store64(l.d, (load64(l.s[0]) << (widen(l.s[1]) & 7)) + load64(l.s[2]));
-}
+void v_lshl_add_u64(Lanes& l) { store64(l.d, (load64(l.s[0]) << (widen(l.s[1]) & 7)) + load64(l.s[2])); }
 
 void v_lshlrev_b64(Lanes& l) { store64(l.d, load64(l.s[1]) << (widen(l.s[0]) & 63)); }
 void v_lshrrev_b64(Lanes& l) { store64(l.d, load64(l.s[1]) >> (widen(l.s[0]) & 63)); }

@@ -43,7 +43,7 @@ void v_bfe_u32(Lanes& l) {
 void v_bfe_i32(Lanes& l) {
     const u32v width = source(l, 2) & 31;
     const i32v shifted = load<i32v>(l.s[0]) >> __builtin_convertvector(source(l, 1) & 31, i32v);
-    const u32v up = (32 - width) & 31;          // a width of 0 is dealt with below
+    const u32v up = (32 - width) & 31;  // a width of 0 is dealt with below
     const i32v field = (shifted << __builtin_convertvector(up, i32v)) >> __builtin_convertvector(up, i32v);
     store(l.d, field & (width != 0));
 }

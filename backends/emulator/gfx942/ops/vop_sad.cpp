@@ -61,8 +61,8 @@ void v_mqsad_u32_u8(Lanes& l) {
         const u32 reference = l.s[1][lane];
         u32 sums[4];
         for (int i = 0; i < 4; ++i)
-            sums[i] = accumulated(sad_of_bytes<true>(static_cast<u32>(window >> 8 * i), reference),
-                                  l.s[2][i * kLanes + lane], clamp);
+            sums[i] = accumulated(
+                sad_of_bytes<true>(static_cast<u32>(window >> 8 * i), reference), l.s[2][i * kLanes + lane], clamp);
         for (int i = 0; i < 4; ++i) l.d[i * kLanes + lane] = sums[i];
     }
 }

@@ -12,9 +12,7 @@
 namespace emu {
 namespace {
 
-f32v flush(f32v value) {
-    return choose(magnitude(value) < 0x1p-126f, floats_of(bits_of(value) & 0x80000000u), value);
-}
+f32v flush(f32v value) { return choose(magnitude(value) < 0x1p-126f, floats_of(bits_of(value) & 0x80000000u), value); }
 
 f64v widen(f32v value) { return __builtin_convertvector(value, f64v); }
 f32v narrow(f64v value) { return __builtin_convertvector(value, f32v); }
@@ -39,7 +37,7 @@ f32v reciprocal_root(f32v x) { return or_invalid(x < 0.0f, narrow(1.0 / __builti
 /// interpolated at Chebyshev points; its relative error is 2^-33.
 f32v power_of_two(f32v x) {
     static constexpr f64 kTerms[] = {
-        0x1.62e42fefa39efp-1, 0x1.ebfbe045f4d3cp-3, 0x1.c6b08d883dca1p-5, 0x1.3b2a1b7152befp-7,
+        0x1.62e42fefa39efp-1,  0x1.ebfbe045f4d3cp-3,  0x1.c6b08d883dca1p-5,  0x1.3b2a1b7152befp-7,
         0x1.5d879ead06a82p-10, 0x1.443fffc90db59p-13, 0x1.00a581594758ep-16,
     };
     const f32v bounded = __builtin_elementwise_min(__builtin_elementwise_max(x, f32v(-200.0f)), f32v(200.0f));
@@ -75,13 +73,21 @@ f32v logarithm(f32v x) {
 // series. Beyond 256 revolutions the hardware gives up: sin 0, cos 1. `kQuarter` is 0 for the sine, 1 for the cosine.
 template <int kQuarter>
 f32v wave_function(f32v x) {
-    static constexpr f64 kSine[] = {        // (-1)^k (2 pi)^(2k+1) / (2k+1)!
+    static constexpr f64 kSine[] = {
+        // (-1)^k (2 pi)^(2k+1) / (2k+1)!
         0x1.921fb54442d18p+2, -0x1.4abbce625be53p+5, 0x1.466bc6775aae2p+6, -0x1.32d2cce62bd86p+6,
         0x1.50783487ee782p+5, -0x1.e3074fde8871fp+3, 0x1.e8f434d018d63p+1,
     };
-    static constexpr f64 kCosine[] = {      // (-1)^k (2 pi)^(2k) / (2k)!
-        1.0, -0x1.3bd3cc9be45dep+4, 0x1.03c1f081b5ac4p+6, -0x1.55d3c7e3cbffap+6,
-        0x1.e1f506891babbp+5, -0x1.a6d1f2a204a8cp+4, 0x1.f9d38a3763cc3p+2, -0x1.b6e24f44b128fp+0,
+    static constexpr f64 kCosine[] = {
+        // (-1)^k (2 pi)^(2k) / (2k)!
+        1.0,
+        -0x1.3bd3cc9be45dep+4,
+        0x1.03c1f081b5ac4p+6,
+        -0x1.55d3c7e3cbffap+6,
+        0x1.e1f506891babbp+5,
+        -0x1.a6d1f2a204a8cp+4,
+        0x1.f9d38a3763cc3p+2,
+        -0x1.b6e24f44b128fp+0,
     };
     const i32v in_range = magnitude(x) <= 256.0f;
     const f32v safe = choose(in_range, x, f32v(0.0f));
@@ -93,8 +99,8 @@ f32v wave_function(f32v x) {
     const f32v cosine = narrow(polynomial(kCosine, square));
     const i32v quarter = __builtin_convertvector(quarters, i32v) + kQuarter;
     f32v result = choose((quarter & 1) != 0, cosine, sine);
-    result = choose((quarter & 2) != 0, -result, result) + 0.0f;        // a zero of the function is +0
-    if (kQuarter == 0) result = choose(x == 0.0f, x, result);           // but sin(-0) = -0
+    result = choose((quarter & 2) != 0, -result, result) + 0.0f;  // a zero of the function is +0
+    if (kQuarter == 0) result = choose(x == 0.0f, x, result);     // but sin(-0) = -0
     result = or_invalid(magnitude(x) == __builtin_inff(), result);
     return choose(x != x, quiet(x), result);
 }
@@ -102,7 +108,9 @@ f32v wave_function(f32v x) {
 using Function = f32v (*)(f32v);
 
 template <Function kFunction>
-void f32_function(Lanes& l) { store(l.d, flush(kFunction(flush(load<f32v>(l.s[0]))))); }
+void f32_function(Lanes& l) {
+    store(l.d, flush(kFunction(flush(load<f32v>(l.s[0])))));
+}
 
 template <Function kFunction>
 void f16_function(Lanes& l) {
@@ -111,7 +119,9 @@ void f16_function(Lanes& l) {
 
 // Sine and cosine keep denormals.
 template <Function kFunction>
-void f32_periodic(Lanes& l) { store(l.d, kFunction(load<f32v>(l.s[0]))); }
+void f32_periodic(Lanes& l) {
+    store(l.d, kFunction(load<f32v>(l.s[0])));
+}
 
 // The f64 versions are only a start for Newton's method, good to 2^29 ulp. What is exact here is cut to 26 bits after
 // the point, so that code which takes the start for the result shows it.

@@ -84,8 +84,16 @@ void constant(Lanes& l) {
 // --- classes ----------------------------------------------------------------------------------------------------
 
 enum ClassBit {
-    kSignallingNan, kQuietNan, kMinusInfinity, kMinusNormal, kMinusDenormal,
-    kMinusZero, kPlusZero, kPlusDenormal, kPlusNormal, kPlusInfinity,
+    kSignallingNan,
+    kQuietNan,
+    kMinusInfinity,
+    kMinusNormal,
+    kMinusDenormal,
+    kMinusZero,
+    kPlusZero,
+    kPlusDenormal,
+    kPlusNormal,
+    kPlusInfinity,
 };
 
 template <class Bits, int Mantissa>
@@ -110,33 +118,38 @@ void is_class(Lanes& l) {
     u64 mask = 0;
     for (int lane = 0; lane < kLanes; ++lane) {
         Bits bits;
-        if constexpr (sizeof(Bits) == 8)
-            bits = lane64(l.s[0], lane);
-        else
-            bits = static_cast<Bits>(l.s[0][lane]);
+        if constexpr (sizeof(Bits) == 8) bits = lane64(l.s[0], lane);
+        else bits = static_cast<Bits>(l.s[0][lane]);
         mask |= u64{l.s[1][lane] >> class_of<Bits, Mantissa>(bits) & 1} << lane;
     }
     finish<Exec>(l, mask);
 }
 
 // The sixteen comparisons of a type, from opcode `first` on.
-#define EMU_COMPARISONS(prefix, exec, type, first, As)                                                                  \
+#define EMU_COMPARISONS(prefix, exec, type, first, As)                                                                   \
     {prefix "f_" type, Format::Vopc, first + 0, "m=" type "," type, constant<exec, false>, nullptr, 0, 0},               \
-    {prefix "lt_" type, Format::Vopc, first + 1, "m=" type "," type, compare<exec, As, kLess>, nullptr, 0, 0},           \
-    {prefix "eq_" type, Format::Vopc, first + 2, "m=" type "," type, compare<exec, As, kEqual>, nullptr, 0, 0},          \
-    {prefix "le_" type, Format::Vopc, first + 3, "m=" type "," type, compare<exec, As, kNotGreater>, nullptr, 0, 0},     \
-    {prefix "gt_" type, Format::Vopc, first + 4, "m=" type "," type, compare<exec, As, kGreater>, nullptr, 0, 0},        \
-    {prefix "lg_" type, Format::Vopc, first + 5, "m=" type "," type, compare<exec, As, kDiffer>, nullptr, 0, 0},         \
-    {prefix "ge_" type, Format::Vopc, first + 6, "m=" type "," type, compare<exec, As, kNotLess>, nullptr, 0, 0},        \
-    {prefix "o_" type, Format::Vopc, first + 7, "m=" type "," type, order<exec, As, false>, nullptr, 0, 0},              \
-    {prefix "u_" type, Format::Vopc, first + 8, "m=" type "," type, order<exec, As, true>, nullptr, 0, 0},               \
-    {prefix "nge_" type, Format::Vopc, first + 9, "m=" type "," type, opposite<exec, As, kNotLess>, nullptr, 0, 0},      \
-    {prefix "nlg_" type, Format::Vopc, first + 10, "m=" type "," type, opposite<exec, As, kDiffer>, nullptr, 0, 0},      \
-    {prefix "ngt_" type, Format::Vopc, first + 11, "m=" type "," type, opposite<exec, As, kGreater>, nullptr, 0, 0},     \
-    {prefix "nle_" type, Format::Vopc, first + 12, "m=" type "," type, opposite<exec, As, kNotGreater>, nullptr, 0, 0},  \
-    {prefix "neq_" type, Format::Vopc, first + 13, "m=" type "," type, opposite<exec, As, kEqual>, nullptr, 0, 0},       \
-    {prefix "nlt_" type, Format::Vopc, first + 14, "m=" type "," type, opposite<exec, As, kLess>, nullptr, 0, 0},        \
-    {prefix "tru_" type, Format::Vopc, first + 15, "m=" type "," type, constant<exec, true>, nullptr, 0, 0}
+        {prefix "lt_" type, Format::Vopc, first + 1, "m=" type "," type, compare<exec, As, kLess>, nullptr, 0, 0},       \
+        {prefix "eq_" type, Format::Vopc, first + 2, "m=" type "," type, compare<exec, As, kEqual>, nullptr, 0, 0},      \
+        {prefix "le_" type, Format::Vopc, first + 3, "m=" type "," type, compare<exec, As, kNotGreater>, nullptr, 0, 0}, \
+        {prefix "gt_" type, Format::Vopc, first + 4, "m=" type "," type, compare<exec, As, kGreater>, nullptr, 0, 0},    \
+        {prefix "lg_" type, Format::Vopc, first + 5, "m=" type "," type, compare<exec, As, kDiffer>, nullptr, 0, 0},     \
+        {prefix "ge_" type, Format::Vopc, first + 6, "m=" type "," type, compare<exec, As, kNotLess>, nullptr, 0, 0},    \
+        {prefix "o_" type, Format::Vopc, first + 7, "m=" type "," type, order<exec, As, false>, nullptr, 0, 0},          \
+        {prefix "u_" type, Format::Vopc, first + 8, "m=" type "," type, order<exec, As, true>, nullptr, 0, 0},           \
+        {prefix "nge_" type, Format::Vopc, first + 9, "m=" type "," type, opposite<exec, As, kNotLess>, nullptr, 0, 0},  \
+        {prefix "nlg_" type, Format::Vopc, first + 10, "m=" type "," type, opposite<exec, As, kDiffer>, nullptr, 0, 0},  \
+        {prefix "ngt_" type, Format::Vopc, first + 11, "m=" type "," type, opposite<exec, As, kGreater>, nullptr, 0, 0}, \
+        {prefix "nle_" type,                                                                                             \
+         Format::Vopc,                                                                                                   \
+         first + 12,                                                                                                     \
+         "m=" type "," type,                                                                                             \
+         opposite<exec, As, kNotGreater>,                                                                                \
+         nullptr,                                                                                                        \
+         0,                                                                                                              \
+         0},                                                                                                             \
+        {prefix "neq_" type, Format::Vopc, first + 13, "m=" type "," type, opposite<exec, As, kEqual>, nullptr, 0, 0},   \
+        {prefix "nlt_" type, Format::Vopc, first + 14, "m=" type "," type, opposite<exec, As, kLess>, nullptr, 0, 0},    \
+        {prefix "tru_" type, Format::Vopc, first + 15, "m=" type "," type, constant<exec, true>, nullptr, 0, 0}
 
 constexpr Row kRows[] = {
     {"v_cmp_class_f32", Format::Vopc, 0x10, "m=f32,b32", is_class<false, u32, 23>, nullptr, kRawSources, 0},
@@ -145,9 +158,12 @@ constexpr Row kRows[] = {
     {"v_cmpx_class_f64", Format::Vopc, 0x13, "m=f64,b32", is_class<true, u64, 52>, nullptr, kRawSources, 0},
     {"v_cmp_class_f16", Format::Vopc, 0x14, "m=f16,b32", is_class<false, u16, 10>, nullptr, kRawSources, 0},
     {"v_cmpx_class_f16", Format::Vopc, 0x15, "m=f16,b32", is_class<true, u16, 10>, nullptr, kRawSources, 0},
-    EMU_COMPARISONS("v_cmp_", false, "f16", 0x20, F16), EMU_COMPARISONS("v_cmpx_", true, "f16", 0x30, F16),
-    EMU_COMPARISONS("v_cmp_", false, "f32", 0x40, F32), EMU_COMPARISONS("v_cmpx_", true, "f32", 0x50, F32),
-    EMU_COMPARISONS("v_cmp_", false, "f64", 0x60, F64), EMU_COMPARISONS("v_cmpx_", true, "f64", 0x70, F64),
+    EMU_COMPARISONS("v_cmp_", false, "f16", 0x20, F16),
+    EMU_COMPARISONS("v_cmpx_", true, "f16", 0x30, F16),
+    EMU_COMPARISONS("v_cmp_", false, "f32", 0x40, F32),
+    EMU_COMPARISONS("v_cmpx_", true, "f32", 0x50, F32),
+    EMU_COMPARISONS("v_cmp_", false, "f64", 0x60, F64),
+    EMU_COMPARISONS("v_cmpx_", true, "f64", 0x70, F64),
 };
 
 #undef EMU_COMPARISONS

@@ -52,15 +52,15 @@ void constant(Lanes& l) {
 }
 
 // The eight comparisons of a type, from opcode `first` on.
-#define EMU_COMPARISONS(prefix, exec, type, first, As)                                                                 \
-    {prefix "f_" type, Format::Vopc, first + 0, "m=" type "," type, constant<exec, false>, nullptr, 0, 0},              \
-    {prefix "lt_" type, Format::Vopc, first + 1, "m=" type "," type, compare<exec, As, kLess>, nullptr, 0, 0},          \
-    {prefix "eq_" type, Format::Vopc, first + 2, "m=" type "," type, compare<exec, As, kEqual>, nullptr, 0, 0},         \
-    {prefix "le_" type, Format::Vopc, first + 3, "m=" type "," type, compare<exec, As, kNotGreater>, nullptr, 0, 0},    \
-    {prefix "gt_" type, Format::Vopc, first + 4, "m=" type "," type, compare<exec, As, kGreater>, nullptr, 0, 0},       \
-    {prefix "ne_" type, Format::Vopc, first + 5, "m=" type "," type, compare<exec, As, kDiffer>, nullptr, 0, 0},        \
-    {prefix "ge_" type, Format::Vopc, first + 6, "m=" type "," type, compare<exec, As, kNotLess>, nullptr, 0, 0},       \
-    {prefix "t_" type, Format::Vopc, first + 7, "m=" type "," type, constant<exec, true>, nullptr, 0, 0}
+#define EMU_COMPARISONS(prefix, exec, type, first, As)                                                                   \
+    {prefix "f_" type, Format::Vopc, first + 0, "m=" type "," type, constant<exec, false>, nullptr, 0, 0},               \
+        {prefix "lt_" type, Format::Vopc, first + 1, "m=" type "," type, compare<exec, As, kLess>, nullptr, 0, 0},       \
+        {prefix "eq_" type, Format::Vopc, first + 2, "m=" type "," type, compare<exec, As, kEqual>, nullptr, 0, 0},      \
+        {prefix "le_" type, Format::Vopc, first + 3, "m=" type "," type, compare<exec, As, kNotGreater>, nullptr, 0, 0}, \
+        {prefix "gt_" type, Format::Vopc, first + 4, "m=" type "," type, compare<exec, As, kGreater>, nullptr, 0, 0},    \
+        {prefix "ne_" type, Format::Vopc, first + 5, "m=" type "," type, compare<exec, As, kDiffer>, nullptr, 0, 0},     \
+        {prefix "ge_" type, Format::Vopc, first + 6, "m=" type "," type, compare<exec, As, kNotLess>, nullptr, 0, 0},    \
+        {prefix "t_" type, Format::Vopc, first + 7, "m=" type "," type, constant<exec, true>, nullptr, 0, 0}
 
 constexpr Row kRows[] = {
     EMU_COMPARISONS("v_cmp_", false, "i16", 0xa0, AsI16), EMU_COMPARISONS("v_cmp_", false, "u16", 0xa8, AsU16),

@@ -7,15 +7,18 @@
 
 BOTH unsigned turned(unsigned x, int by) { return x >> by | x << (32 - by); }
 
-BOTH unsigned round_constant(int i) {      // fractional bits of cube roots of primes (FIPS 180-4); the first 16 are enough here
-    const unsigned table[] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1, 0x923f82a4, 0xab1c5ed5,
-                              0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3, 0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174};
+BOTH unsigned round_constant(
+    int i) {  // fractional bits of cube roots of primes (FIPS 180-4); the first 16 are enough here
+    const unsigned table[] = {0x428a2f98, 0x71374491, 0xb5c0fbcf, 0xe9b5dba5, 0x3956c25b, 0x59f111f1,
+                              0x923f82a4, 0xab1c5ed5, 0xd807aa98, 0x12835b01, 0x243185be, 0x550c7dc3,
+                              0x72be5d74, 0x80deb1fe, 0x9bdc06a7, 0xc19bf174};
     return table[i % 16];
 }
 
 /// The compression of SHA-256 with its constants repeated: as many rounds, as much mixing.
 BOTH unsigned mixed(unsigned seed) {
-    unsigned w[64], s[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
+    unsigned w[64],
+        s[8] = {0x6a09e667, 0xbb67ae85, 0x3c6ef372, 0xa54ff53a, 0x510e527f, 0x9b05688c, 0x1f83d9ab, 0x5be0cd19};
     for (int i = 0; i < 16; ++i) w[i] = seed * (2u * static_cast<unsigned>(i) + 1) + static_cast<unsigned>(i);
     for (int i = 16; i < 64; ++i) {
         const unsigned a = turned(w[i - 15], 7) ^ turned(w[i - 15], 18) ^ w[i - 15] >> 3;
@@ -23,9 +26,10 @@ BOTH unsigned mixed(unsigned seed) {
         w[i] = w[i - 16] + a + w[i - 7] + b;
     }
     for (int i = 0; i < 64; ++i) {
-        const unsigned t1 = s[7] + (turned(s[4], 6) ^ turned(s[4], 11) ^ turned(s[4], 25)) + ((s[4] & s[5]) ^ (~s[4] & s[6])) +
-                            round_constant(i) + w[i];
-        const unsigned t2 = (turned(s[0], 2) ^ turned(s[0], 13) ^ turned(s[0], 22)) + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
+        const unsigned t1 = s[7] + (turned(s[4], 6) ^ turned(s[4], 11) ^ turned(s[4], 25)) +
+                            ((s[4] & s[5]) ^ (~s[4] & s[6])) + round_constant(i) + w[i];
+        const unsigned t2 =
+            (turned(s[0], 2) ^ turned(s[0], 13) ^ turned(s[0], 22)) + ((s[0] & s[1]) ^ (s[0] & s[2]) ^ (s[1] & s[2]));
         for (int k = 7; k > 0; --k) s[k] = s[k - 1];
         s[4] += t1;
         s[0] = t1 + t2;
@@ -33,7 +37,7 @@ BOTH unsigned mixed(unsigned seed) {
     return s[0] ^ s[3] ^ s[7];
 }
 
-BOTH unsigned checksum(unsigned seed) {    // CRC-32 of 16 bytes, bit by bit
+BOTH unsigned checksum(unsigned seed) {  // CRC-32 of 16 bytes, bit by bit
     unsigned crc = ~0u;
     for (int i = 0; i < 16; ++i) {
         crc ^= seed >> i % 4 * 8 & 255;
@@ -42,8 +46,9 @@ BOTH unsigned checksum(unsigned seed) {    // CRC-32 of 16 bytes, bit by bit
     return ~crc;
 }
 
-BOTH unsigned escape(unsigned seed) {      // the Mandelbrot set in fixed point, so that host and device agree
-    const int scale = 1 << 12, cx = static_cast<int>(seed % 97) * 128 - 8192, cy = static_cast<int>(seed / 97 % 89) * 96 - 4096;
+BOTH unsigned escape(unsigned seed) {  // the Mandelbrot set in fixed point, so that host and device agree
+    const int scale = 1 << 12, cx = static_cast<int>(seed % 97) * 128 - 8192,
+              cy = static_cast<int>(seed / 97 % 89) * 96 - 4096;
     int x = 0, y = 0;
     for (unsigned n = 0; n < 60; ++n) {
         const int xx = x * x / scale, yy = y * y / scale;
@@ -54,7 +59,7 @@ BOTH unsigned escape(unsigned seed) {      // the Mandelbrot set in fixed point,
     return 60;
 }
 
-BOTH unsigned modular(unsigned seed) {     // powers modulo a prime, by 64-bit remainders
+BOTH unsigned modular(unsigned seed) {  // powers modulo a prime, by 64-bit remainders
     const unsigned long long prime = 4294967291ull;
     unsigned long long base = seed % prime, result = 1;
     for (unsigned exponent = 65537 + seed % 1000; exponent; exponent >>= 1) {
@@ -96,7 +101,8 @@ __global__ void integers(const unsigned* seeds, unsigned* out) {
 BOTH double option_price(double spot, double strike, double rate, double spread, double years) {
     const double d1 = (log(spot / strike) + (rate + 0.5 * spread * spread) * years) / (spread * sqrt(years));
     const double d2 = d1 - spread * sqrt(years);
-    return spot * 0.5 * erfc(-d1 * 0.70710678118654752) - strike * exp(-rate * years) * 0.5 * erfc(-d2 * 0.70710678118654752);
+    return spot * 0.5 * erfc(-d1 * 0.70710678118654752) -
+           strike * exp(-rate * years) * 0.5 * erfc(-d2 * 0.70710678118654752);
 }
 
 BOTH float option_price_f(float spot, float strike, float rate, float spread, float years) {
@@ -109,7 +115,8 @@ BOTH float option_price_f(float spot, float strike, float rate, float spread, fl
 BOTH double solved(unsigned seed) {
     double m[6][7];
     for (int i = 0; i < 6; ++i)
-        for (int j = 0; j < 7; ++j) m[i][j] = static_cast<double>((seed >> (i * 5 + j * 3) % 28 & 15) + (i == j ? 9 : 0)) - 4;
+        for (int j = 0; j < 7; ++j)
+            m[i][j] = static_cast<double>((seed >> (i * 5 + j * 3) % 28 & 15) + (i == j ? 9 : 0)) - 4;
     for (int k = 0; k < 6; ++k) {
         int pivot = k;
         for (int i = k + 1; i < 6; ++i)

@@ -17,7 +17,7 @@ __global__ void on_global(T* cells, T* tickets) {
         atomicOr(&cells[4], static_cast<T>(1) << (i % 13));
         atomicXor(&cells[5], value);
         T seen = cells[6], expected;
-        do {                                         // addition by compare and swap
+        do {  // addition by compare and swap
             expected = seen;
             seen = atomicCAS(&cells[6], expected, static_cast<T>(expected + value));
         } while (seen != expected);
@@ -38,7 +38,8 @@ void judge_global(Verdict& verdict, const char* what) {
     const T sum = static_cast<T>(kTotal) * (kTotal - 1) / 2;
     if constexpr (std::is_integral_v<T>) {
         for (int i = 0; i < kTotal; ++i) exclusive ^= static_cast<T>(i);
-        wanted[3] = static_cast<T>(~static_cast<T>(127)), wanted[4] = 8191, wanted[5] = exclusive, wanted[6] = sum, wanted[7] = 99;
+        wanted[3] = static_cast<T>(~static_cast<T>(127)), wanted[4] = 8191, wanted[5] = exclusive, wanted[6] = sum,
+        wanted[7] = 99;
         wanted[8] = static_cast<T>(0) - sum;
     }
     verdict.equal(cells.read(verdict), wanted, what);
@@ -47,7 +48,8 @@ void judge_global(Verdict& verdict, const char* what) {
     verdict.equal(taken, std::vector<int>(kTotal, 1), "tickets");
 }
 
-__global__ void on_shared(const unsigned* x, unsigned* counts, float* sum, double* exact, unsigned* ring, unsigned long long* wide) {
+__global__ void on_shared(
+    const unsigned* x, unsigned* counts, float* sum, double* exact, unsigned* ring, unsigned long long* wide) {
     __shared__ unsigned bins[64];
     __shared__ float total;
     __shared__ double precise;
@@ -132,8 +134,8 @@ __global__ void scopes(int* cells, float* real) {
     __hip_atomic_store(&cells[3], 7, __ATOMIC_RELEASE, __HIP_MEMORY_SCOPE_SYSTEM);
     const int seen = __hip_atomic_load(&cells[3], __ATOMIC_ACQUIRE, __HIP_MEMORY_SCOPE_AGENT);
     int expected = 11;
-    __hip_atomic_compare_exchange_strong(&cells[4], &expected, seen + 4, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED,
-                                         __HIP_MEMORY_SCOPE_AGENT);
+    __hip_atomic_compare_exchange_strong(
+        &cells[4], &expected, seen + 4, __ATOMIC_ACQ_REL, __ATOMIC_RELAXED, __HIP_MEMORY_SCOPE_AGENT);
     unsafeAtomicAdd(real, 0.5f);
 }
 

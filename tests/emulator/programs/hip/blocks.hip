@@ -94,7 +94,8 @@ void judge_transform(Verdict& verdict) {
 }
 
 __global__ void life(const unsigned char* from, unsigned char* to, int width, int height) {
-    const int x = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x), y = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y);
+    const int x = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x),
+              y = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y);
     if (x >= width || y >= height) return;
     int around = 0;
     for (int dy = -1; dy <= 1; ++dy)
@@ -112,7 +113,7 @@ void judge_life(Verdict& verdict) {
         const bool odd = step % 2;
         life<<<dim3(2, 3), dim3(8, 4)>>>(odd ? two.data() : one.data(), odd ? one.data() : two.data(), width, height);
     }
-    for (int cell : {1, 18, 32, 33, 34}) moved[cell + width + 1] = 1;       // a glider, four steps on
+    for (int cell : {1, 18, 32, 33, 34}) moved[cell + width + 1] = 1;  // a glider, four steps on
     verdict.equal(one.read(verdict), moved, "game of life");
 }
 
@@ -122,7 +123,8 @@ __global__ void places(unsigned* out, unsigned* shape) {
     out[block * blockDim.x * blockDim.y * blockDim.z + thread] =
         blockIdx.x | blockIdx.y << 4 | blockIdx.z << 8 | threadIdx.x << 12 | threadIdx.y << 16 | threadIdx.z << 20;
     if (block == 0 && thread == 0) {
-        const unsigned values[] = {gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y, blockDim.z, static_cast<unsigned>(warpSize)};
+        const unsigned values[] = {
+            gridDim.x, gridDim.y, gridDim.z, blockDim.x, blockDim.y, blockDim.z, static_cast<unsigned>(warpSize)};
         for (int i = 0; i < 7; ++i) shape[i] = values[i];
     }
 }
@@ -146,9 +148,9 @@ __global__ void clocks(long long* out, unsigned* ids) {
     out[0] = clock64() - start;
     out[1] = wall_clock64() - wall;
     out[2] = static_cast<long long>(__builtin_readcyclecounter() - cycles);
-    ids[threadIdx.x / 64] = __builtin_amdgcn_s_getreg(4 | 0 << 6 | 3 << 11);     // HW_ID: the wave's slot
+    ids[threadIdx.x / 64] = __builtin_amdgcn_s_getreg(4 | 0 << 6 | 3 << 11);  // HW_ID: the wave's slot
     __builtin_amdgcn_s_setprio(3);
-    ids[8] = __builtin_amdgcn_s_getreg(20 | 0 << 6 | 3 << 11);                   // XCC_ID
+    ids[8] = __builtin_amdgcn_s_getreg(20 | 0 << 6 | 3 << 11);  // XCC_ID
     __builtin_amdgcn_s_setprio(0);
 }
 

@@ -97,14 +97,19 @@ __host__ __device__ inline int machine(int program, int value) {
             case 0: value += 3; break;
             case 1: value ^= pc; break;
             case 2: value *= 5; break;
-            case 3: if (value & 1) continue; value = value >> 1; break;
+            case 3:
+                if (value & 1) continue;
+                value = value >> 1;
+                break;
             case 4: value -= pc * pc; break;
             case 5: return value;
             case 6: value = ~value; break;
             case 7: ++pc; break;
             case 8: value |= 0x101; break;
             case 9: value &= 0x7ffffff; break;
-            case 10: for (int k = 0; k < (value & 7); ++k) value += k; break;
+            case 10:
+                for (int k = 0; k < (value & 7); ++k) value += k;
+                break;
             default: value = static_cast<int>(static_cast<unsigned>(value) << 1);
         }
     }
@@ -118,7 +123,10 @@ __host__ __device__ inline int nested(int i) {
             if ((a * b + i) % 11 == 0) continue;
             if (a * a + b * b > 150 + i) goto done;
             for (int c = b; c < 30; ++c) {
-                if (a * a + b * b == c * c) { found += c; break; }
+                if (a * a + b * b == c * c) {
+                    found += c;
+                    break;
+                }
                 if (c > i + 10) break;
             }
         }
@@ -149,7 +157,7 @@ void judge_divergent(Verdict& verdict) {
 
 __global__ void exits(int* out, int n) {
     const int i = static_cast<int>(threadIdx.x);
-    if (i >= n) return;                     // whole waves, and part of one
+    if (i >= n) return;  // whole waves, and part of one
     if (i % 4 == 1) {
         out[i] = -i;
         return;

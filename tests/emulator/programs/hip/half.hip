@@ -21,7 +21,8 @@ __global__ void scalar_half(const _Float16* x, const _Float16* y, float* out) {
     out[5 * kCount + i] = static_cast<float>(__builtin_elementwise_min(a, b));
     out[6 * kCount + i] = a < b ? 1.0f : a == b ? 0.0f : -1.0f;
     out[7 * kCount + i] = static_cast<float>(__builtin_elementwise_sqrt(__builtin_elementwise_abs(a)));
-    out[8 * kCount + i] = static_cast<float>(__builtin_elementwise_floor(a)) + static_cast<float>(static_cast<short>(b));
+    out[8 * kCount + i] =
+        static_cast<float>(__builtin_elementwise_floor(a)) + static_cast<float>(static_cast<short>(b));
     out[9 * kCount + i] = static_cast<float>(a) * static_cast<float>(b) + static_cast<float>(x[kCount - 1 - i]);
     out[10 * kCount + i] = static_cast<float>(static_cast<_Float16>(static_cast<unsigned short>(i * 300)));
 }
@@ -33,8 +34,10 @@ void judge_scalar(Verdict& verdict, const std::vector<_Float16>& x, const std::v
     std::vector<float> wanted(11 * kCount);
     for (int i = 0; i < kCount; ++i) {
         const float p = static_cast<float>(x[i]), q = static_cast<float>(y[i]);
-        const float values[] = {p + q, p * q, p - q, p / q, std::fmax(p, q), std::fmin(p, q), 0, std::sqrt(std::fabs(p))};
-        for (int row = 0; row < 8; ++row) wanted[row * kCount + i] = static_cast<float>(static_cast<_Float16>(values[row]));
+        const float values[] = {p + q,           p * q,           p - q, p / q,
+                                std::fmax(p, q), std::fmin(p, q), 0,     std::sqrt(std::fabs(p))};
+        for (int row = 0; row < 8; ++row)
+            wanted[row * kCount + i] = static_cast<float>(static_cast<_Float16>(values[row]));
         wanted[6 * kCount + i] = p < q ? 1.0f : p == q ? 0.0f : -1.0f;
         wanted[8 * kCount + i] = std::floor(p) + static_cast<float>(static_cast<short>(q));
         wanted[9 * kCount + i] = std::fma(p, q, static_cast<float>(x[kCount - 1 - i]));
@@ -71,17 +74,22 @@ __global__ void packed(const half2_t* x, const half2_t* y, half2_t* out, short2_
 void judge_packed(Verdict& verdict, const std::vector<_Float16>& x, const std::vector<_Float16>& y) {
     Buffer<_Float16> a(x), b(y), out(6 * kCount);
     Buffer<short> whole(11 * kCount);
-    packed<<<1, kCount / 2>>>(reinterpret_cast<half2_t*>(a.data()), reinterpret_cast<half2_t*>(b.data()),
-                              reinterpret_cast<half2_t*>(out.data()), reinterpret_cast<short2_t*>(whole.data()));
+    packed<<<1, kCount / 2>>>(
+        reinterpret_cast<half2_t*>(a.data()), reinterpret_cast<half2_t*>(b.data()),
+        reinterpret_cast<half2_t*>(out.data()), reinterpret_cast<short2_t*>(whole.data()));
     std::vector<_Float16> wanted(6 * kCount);
     std::vector<short> integers(11 * kCount);
     for (int i = 0; i < kCount; ++i) {
         const float p = static_cast<float>(x[i]), q = static_cast<float>(y[i]);
         const float other_p = static_cast<float>(x[i ^ 1]), other_q = static_cast<float>(y[i ^ 1]);
         const double fused = static_cast<double>(p) * static_cast<double>(q) - static_cast<double>(p);
-        const _Float16 values[] = {static_cast<_Float16>(p + q), static_cast<_Float16>(p * q), static_cast<_Float16>(fused),
-                                   static_cast<_Float16>(std::fmax(p, q)), static_cast<_Float16>(std::fmin(p, other_q)),
-                                   static_cast<_Float16>(other_p - q)};
+        const _Float16 values[] = {
+            static_cast<_Float16>(p + q),
+            static_cast<_Float16>(p * q),
+            static_cast<_Float16>(fused),
+            static_cast<_Float16>(std::fmax(p, q)),
+            static_cast<_Float16>(std::fmin(p, other_q)),
+            static_cast<_Float16>(other_p - q)};
         for (int row = 0; row < 6; ++row) wanted[row * kCount + i] = values[row];
         short s, t, other_t;
         std::memcpy(&s, &x[i], 2);
@@ -89,8 +97,20 @@ void judge_packed(Verdict& verdict, const std::vector<_Float16>& x, const std::v
         std::memcpy(&other_t, &y[i ^ 1], 2);
         const unsigned short u = static_cast<unsigned short>(s), v = static_cast<unsigned short>(t);
         const int sum = s + t;
-        const int exact[] = {s + t, s * t, s - other_t, s > t ? s : t, u < v ? u : v, s * (1 << (t & 15)), s >> (t & 15), u >> (v & 15),
-                             s * t + s, sum > 32767 ? 32767 : sum < -32768 ? -32768 : sum, u > v ? u - v : 0};
+        const int exact[] = {
+            s + t,
+            s * t,
+            s - other_t,
+            s > t ? s : t,
+            u < v ? u : v,
+            s * (1 << (t & 15)),
+            s >> (t & 15),
+            u >> (v & 15),
+            s * t + s,
+            sum > 32767    ? 32767
+            : sum < -32768 ? -32768
+                           : sum,
+            u > v ? u - v : 0};
         for (int row = 0; row < 11; ++row) integers[row * kCount + i] = static_cast<short>(exact[row]);
     }
     verdict.equal(out.read(verdict), wanted, "packed half");
@@ -106,8 +126,10 @@ __global__ void dots(const unsigned* x, const unsigned* y, int* out, float* real
     out[2 * 64 + i] = __builtin_amdgcn_sdot8(sa, sb, i, false);
     out[3 * 64 + i] = static_cast<int>(__builtin_amdgcn_udot8(a, b, static_cast<unsigned>(i), false));
     out[4 * 64 + i] = __builtin_amdgcn_sdot2(__builtin_bit_cast(short2_t, a), __builtin_bit_cast(short2_t, b), i, true);
-    const half2_t p = {static_cast<_Float16>(static_cast<int>(a & 15)), static_cast<_Float16>(static_cast<int>(a >> 8 & 15))};
-    const half2_t q = {static_cast<_Float16>(static_cast<int>(b & 15)), static_cast<_Float16>(static_cast<int>(b >> 8 & 15))};
+    const half2_t p = {
+        static_cast<_Float16>(static_cast<int>(a & 15)), static_cast<_Float16>(static_cast<int>(a >> 8 & 15))};
+    const half2_t q = {
+        static_cast<_Float16>(static_cast<int>(b & 15)), static_cast<_Float16>(static_cast<int>(b >> 8 & 15))};
     real[i] = __builtin_amdgcn_fdot2(p, q, 0.5f, false);
 }
 
@@ -131,7 +153,8 @@ void judge_dots(Verdict& verdict) {
             u8 += (x[i] >> 4 * k & 15) * (y[i] >> 4 * k & 15);
         }
         int64_t s2 = i;
-        for (int k = 0; k < 2; ++k) s2 += static_cast<int64_t>(static_cast<int16_t>(x[i] >> 16 * k)) * static_cast<int16_t>(y[i] >> 16 * k);
+        for (int k = 0; k < 2; ++k)
+            s2 += static_cast<int64_t>(static_cast<int16_t>(x[i] >> 16 * k)) * static_cast<int16_t>(y[i] >> 16 * k);
         s2 = s2 > INT32_MAX ? INT32_MAX : s2 < INT32_MIN ? INT32_MIN : s2;
         const int values[] = {s4, static_cast<int>(u4), s8, static_cast<int>(u8), static_cast<int>(s2)};
         for (int row = 0; row < 5; ++row) wanted[row * 64 + i] = values[row];
@@ -186,14 +209,21 @@ void judge_narrow(Verdict& verdict) {
         raw = (raw + 0x7fff + (raw >> 16 & 1)) & 0xffff0000u;
         float brain;
         std::memcpy(&brain, &raw, 4);
-        const float values[] = {first, first, static_cast<float>(rounded(db, 2, -15)), second, sorted,
-                                std::fma(a, b, 1.0f) + std::fma(b, a, 2.0f), brain,
-                                std::fma(a, 0.5f, static_cast<float>(static_cast<_Float16>(b)))};
+        const float values[] = {
+            first,
+            first,
+            static_cast<float>(rounded(db, 2, -15)),
+            second,
+            sorted,
+            std::fma(a, b, 1.0f) + std::fma(b, a, 2.0f),
+            brain,
+            std::fma(a, 0.5f, static_cast<float>(static_cast<_Float16>(b)))};
         for (int row = 0; row < 8; ++row) wanted[row * 256 + i] = values[row];
-        for (int k = 0; k < 2; ++k) {       // towards zero: drop what does not fit, then the conversion is exact
+        for (int k = 0; k < 2; ++k) {  // towards zero: drop what does not fit, then the conversion is exact
             const double v = k ? db : da;
             const int exponent = std::max(std::ilogb(v), -14);
-            const _Float16 toward_zero = static_cast<_Float16>(std::ldexp(std::trunc(std::ldexp(v, 10 - exponent)), exponent - 10));
+            const _Float16 toward_zero =
+                static_cast<_Float16>(std::ldexp(std::trunc(std::ldexp(v, 10 - exponent)), exponent - 10));
             uint16_t code;
             std::memcpy(&code, &toward_zero, 2);
             bits[i] |= code << 16 * k;

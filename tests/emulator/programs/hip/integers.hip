@@ -10,7 +10,8 @@ constexpr int kRows = 40;
 
 BOTH int count_bits(unsigned long long x) { return __builtin_popcountll(x); }
 
-BOTH void compute(unsigned a, unsigned b, unsigned long long x, unsigned long long y, unsigned long long* out, int stride) {
+BOTH void compute(
+    unsigned a, unsigned b, unsigned long long x, unsigned long long y, unsigned long long* out, int stride) {
     const int sa = static_cast<int>(a), sb = static_cast<int>(b) | 1;
     const long long sx = static_cast<long long>(x) >> 1, sy = static_cast<long long>(y) | 1;
     int row = 0;
@@ -104,7 +105,8 @@ void judge_device_only(Verdict& verdict) {
     std::vector<unsigned> wanted(22 * kCount);
     for (int i = 0; i < kCount; ++i) {
         const unsigned p = x[i], q = y[i];
-        const unsigned long long pair = static_cast<unsigned long long>(q) << 32 | p, other = static_cast<unsigned long long>(p) << 32 | q;
+        const unsigned long long pair = static_cast<unsigned long long>(q) << 32 | p,
+                                 other = static_cast<unsigned long long>(p) << 32 | q;
         auto byte = [](unsigned long long from, int at) { return static_cast<unsigned>(from >> 8 * at & 255); };
         const int sp = static_cast<int>(p), sq = static_cast<int>(q);
         const int sp24 = sp << 8 >> 8, sq24 = sq << 8 >> 8;
@@ -115,20 +117,34 @@ void judge_device_only(Verdict& verdict) {
             if (n != 0) masked += apart;
             lerp |= static_cast<unsigned>((m + n + 1) >> 1) << 8 * k;
         }
-        for (int k = 0; k < 2; ++k) sum16 += std::abs(static_cast<int>(p >> 16 * k & 0xffff) - static_cast<int>(q >> 16 * k & 0xffff));
+        for (int k = 0; k < 2; ++k)
+            sum16 += std::abs(static_cast<int>(p >> 16 * k & 0xffff) - static_cast<int>(q >> 16 * k & 0xffff));
         const unsigned high = p & 0xffff0000u;
         const unsigned long long sum = static_cast<unsigned long long>(p) + q;
         const unsigned clamped = std::min(p & 511, 255u);
         const unsigned values[] = {
-            byte(pair, 5) << 24 | byte(pair, 2) << 16 | byte(pair, 4) << 8 | byte(pair, 3), static_cast<unsigned>(other >> 24),
-            static_cast<unsigned>(other >> 9), p >> 7 & 0xfff, static_cast<unsigned>(sp << 13 >> 20), sum8,
-            byte(other, 6) << 16 | byte(other, 1) << 8 | byte(other, 5), static_cast<unsigned>(sp24 * static_cast<long long>(sq24)),
-            (p & 0xffffff) * (q & 0xffffff), static_cast<unsigned>(static_cast<unsigned long long>(p) * q >> 32),
-            static_cast<unsigned>(static_cast<long long>(sp) * sq >> 32), high ? static_cast<unsigned>(__builtin_ctz(high)) + 1 : 0,
-            static_cast<unsigned>(__builtin_clzll(q ? q : 1)), __builtin_bitreverse32(p), lerp, sum16, masked,
-            sum >> 32 ? ~0u : static_cast<unsigned>(sum), saturated(static_cast<long long>(sp) - sq),
+            byte(pair, 5) << 24 | byte(pair, 2) << 16 | byte(pair, 4) << 8 | byte(pair, 3),
+            static_cast<unsigned>(other >> 24),
+            static_cast<unsigned>(other >> 9),
+            p >> 7 & 0xfff,
+            static_cast<unsigned>(sp << 13 >> 20),
+            sum8,
+            byte(other, 6) << 16 | byte(other, 1) << 8 | byte(other, 5),
+            static_cast<unsigned>(sp24 * static_cast<long long>(sq24)),
+            (p & 0xffffff) * (q & 0xffffff),
+            static_cast<unsigned>(static_cast<unsigned long long>(p) * q >> 32),
+            static_cast<unsigned>(static_cast<long long>(sp) * sq >> 32),
+            high ? static_cast<unsigned>(__builtin_ctz(high)) + 1 : 0,
+            static_cast<unsigned>(__builtin_clzll(q ? q : 1)),
+            __builtin_bitreverse32(p),
+            lerp,
+            sum16,
+            masked,
+            sum >> 32 ? ~0u : static_cast<unsigned>(sum),
+            saturated(static_cast<long long>(sp) - sq),
             static_cast<unsigned>(static_cast<unsigned long long>(p & 0xffffff) * (q & 0xffffff) >> 32),
-            (q & 0xff00ffffu) | clamped << 16, (p & ~(0x1ffu << 6)) | (q & 0x1ff) << 6};
+            (q & 0xff00ffffu) | clamped << 16,
+            (p & ~(0x1ffu << 6)) | (q & 0x1ff) << 6};
         for (int row = 0; row < 22; ++row) wanted[row * kCount + i] = values[row];
     }
     verdict.equal(out.read(verdict), wanted, "device functions");
@@ -138,13 +154,13 @@ PROGRAM {
     Verdict verdict;
     std::vector<unsigned> a = random_words<unsigned>(2 * kCount);
     std::vector<unsigned long long> x = random_words<unsigned long long>(2 * kCount, 2);
-    for (int i = 0; i < kCount; ++i) {      // operands of every size, so that quotients are too
+    for (int i = 0; i < kCount; ++i) {  // operands of every size, so that quotients are too
         a[kCount + i] >>= i % 32;
         x[i] >>= i % 7;
         x[kCount + i] >>= i % 63;
     }
     a[0] = 0x80000000u, a[kCount] = ~0u, x[1] = 0, x[2] = ~0ull;
-    a[0] = 0x80000001u;                     // the quotient of the least integer and -1 is undefined
+    a[0] = 0x80000001u;  // the quotient of the least integer and -1 is undefined
     Buffer<unsigned> narrow(a);
     Buffer<unsigned long long> wide(x), out(kRows * kCount);
     on_device<<<2, kCount / 2>>>(narrow.data(), wide.data(), out.data());

@@ -34,9 +34,19 @@ void judge_shuffles(Verdict& verdict) {
     std::vector<unsigned long long> votes(3);
     auto value = [](int lane) { return lane * lane + 7; };
     for (int i = 0; i < 64; ++i) {
-        const int rows[] = {value((i * 5 + 3) % 64), value(i < 3 ? i : i - 3), value(i + 5 > 63 ? i : i + 5), value(i ^ 21),
-                            value(i / 16 * 16 + 2), value(i ^ 8), value(63 - i), value(i == 63 ? i : i + 1), 3, i,
-                            value(9) + value(0), i >= 10 && i % 2 == 0 ? 10 : -1};
+        const int rows[] = {
+            value((i * 5 + 3) % 64),
+            value(i < 3 ? i : i - 3),
+            value(i + 5 > 63 ? i : i + 5),
+            value(i ^ 21),
+            value(i / 16 * 16 + 2),
+            value(i ^ 8),
+            value(63 - i),
+            value(i == 63 ? i : i + 1),
+            3,
+            i,
+            value(9) + value(0),
+            i >= 10 && i % 2 == 0 ? 10 : -1};
         for (int row = 0; row < 12; ++row) wanted[row * 64 + i] = rows[row];
         const unsigned long long bit = 1ull << i;
         const bool active = i >= 10 && i % 2 == 0;
@@ -51,8 +61,21 @@ void judge_shuffles(Verdict& verdict) {
 constexpr int kOld = -1000;
 
 // Controls of DPP (AMD CDNA3 ISA, table of DPP controls).
-enum Control { kQuad = 0x1b, kShl1 = 0x101, kShr3 = 0x113, kRor5 = 0x125, kWaveShl = 0x130, kWaveRol = 0x134, kWaveShr = 0x138,
-               kWaveRor = 0x13c, kMirror = 0x140, kHalfMirror = 0x141, kBroadcast15 = 0x142, kBroadcast31 = 0x143, kNewBroadcast4 = 0x154 };
+enum Control {
+    kQuad = 0x1b,
+    kShl1 = 0x101,
+    kShr3 = 0x113,
+    kRor5 = 0x125,
+    kWaveShl = 0x130,
+    kWaveRol = 0x134,
+    kWaveShr = 0x138,
+    kWaveRor = 0x13c,
+    kMirror = 0x140,
+    kHalfMirror = 0x141,
+    kBroadcast15 = 0x142,
+    kBroadcast31 = 0x143,
+    kNewBroadcast4 = 0x154
+};
 
 template <int control, int rows, int banks, bool bound>
 __device__ int move(int value) {
@@ -77,7 +100,7 @@ __global__ void dpp(int* out) {
     put(move<kBroadcast31, 12, 15, false>(v));
     put(move<kNewBroadcast4, 15, 15, false>(v));
     put(move<kQuad, 5, 3, false>(v));
-    put(v + move<kShr3, 15, 15, true>(v));       // folded into the addition where the compiler can
+    put(v + move<kShr3, 15, 15, true>(v));  // folded into the addition where the compiler can
     put(v + __builtin_amdgcn_mov_dpp(v, kMirror, 15, 15, true));
 }
 
@@ -103,12 +126,16 @@ int source(int control, int i) {
 void judge_dpp(Verdict& verdict) {
     Buffer<int> out(16 * 64);
     dpp<<<1, 64>>>(out.data());
-    struct Case { int control, rows, banks; bool bound; };
-    const Case cases[] = {{kQuad, 15, 15, false}, {kShl1, 15, 15, false}, {kShr3, 15, 15, true}, {kRor5, 15, 15, false},
-                          {kWaveShl, 15, 15, false}, {kWaveRol, 15, 15, false}, {kWaveShr, 15, 15, true},
-                          {kWaveRor, 15, 15, false}, {kMirror, 15, 15, false}, {kHalfMirror, 15, 15, false},
-                          {kBroadcast15, 10, 15, false}, {kBroadcast31, 12, 15, false}, {kNewBroadcast4, 15, 15, false},
-                          {kQuad, 5, 3, false}, {kShr3, 15, 15, true}, {kMirror, 15, 15, true}};
+    struct Case {
+        int control, rows, banks;
+        bool bound;
+    };
+    const Case cases[] = {{kQuad, 15, 15, false},          {kShl1, 15, 15, false},        {kShr3, 15, 15, true},
+                          {kRor5, 15, 15, false},          {kWaveShl, 15, 15, false},     {kWaveRol, 15, 15, false},
+                          {kWaveShr, 15, 15, true},        {kWaveRor, 15, 15, false},     {kMirror, 15, 15, false},
+                          {kHalfMirror, 15, 15, false},    {kBroadcast15, 10, 15, false}, {kBroadcast31, 12, 15, false},
+                          {kNewBroadcast4, 15, 15, false}, {kQuad, 5, 3, false},          {kShr3, 15, 15, true},
+                          {kMirror, 15, 15, true}};
     std::vector<int> wanted(16 * 64);
     for (int row = 0; row < 16; ++row) {
         const Case& c = cases[row];
@@ -128,8 +155,8 @@ __global__ void permutes(int* out) {
     auto put = [&](int x) { out[row++ * 64 + lane] = x; };
     put(__builtin_amdgcn_ds_bpermute((lane * 7 % 64) * 4, v));
     put(__builtin_amdgcn_ds_permute((lane * 7 % 64) * 4, v));
-    put(__builtin_amdgcn_ds_swizzle(v, 0x041f));        // lane ^ 1 of 32
-    put(__builtin_amdgcn_ds_swizzle(v, 0x80b1));        // a quad's lanes 1, 0, 3, 2
+    put(__builtin_amdgcn_ds_swizzle(v, 0x041f));         // lane ^ 1 of 32
+    put(__builtin_amdgcn_ds_swizzle(v, 0x80b1));         // a quad's lanes 1, 0, 3, 2
     put(__builtin_amdgcn_ds_swizzle(v, 0x0200 | 0x18));  // and with 24, or with 16
     put(static_cast<int>(__builtin_amdgcn_mbcnt_hi(~0u, __builtin_amdgcn_mbcnt_lo(~0u, 0u))));
     put(static_cast<int>(__builtin_amdgcn_mbcnt_lo(0x0f0f0f0fu, 3u)));
@@ -142,8 +169,14 @@ void judge_permutes(Verdict& verdict) {
     for (int i = 0; i < 64; ++i) {
         const unsigned below = i < 32 ? (1u << i) - 1 : ~0u;
         const int half = i / 32 * 32, at = i % 32;
-        const int rows[] = {(i * 7 % 64) * 3, 0, (i ^ 1) * 3, (i ^ 1) * 3, (half + ((at & 24) | 16)) * 3, i,
-                            3 + __builtin_popcount(0x0f0f0f0fu & below)};
+        const int rows[] = {
+            (i * 7 % 64) * 3,
+            0,
+            (i ^ 1) * 3,
+            (i ^ 1) * 3,
+            (half + ((at & 24) | 16)) * 3,
+            i,
+            3 + __builtin_popcount(0x0f0f0f0fu & below)};
         for (int row = 0; row < 7; ++row)
             if (row != 1) wanted[row * 64 + i] = rows[row];
         wanted[64 + i * 7 % 64] = i * 3;

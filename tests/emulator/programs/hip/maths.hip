@@ -5,10 +5,12 @@
 
 constexpr int kCount = 256;
 
+// clang-format off: it cannot decide about a list of macro calls
 #define UNARY(X)                                                                                                          \
     X(sin) X(cos) X(tan) X(asin) X(acos) X(atan) X(sinh) X(cosh) X(tanh) X(asinh) X(acosh) X(atanh) X(exp) X(exp2) X(expm1)    \
     X(log) X(log2) X(log10) X(log1p) X(sqrt) X(cbrt) X(erf) X(erfc) X(tgamma) X(lgamma) X(floor) X(ceil) X(trunc) X(round)   \
     X(rint) X(fabs) X(logb)
+// clang-format on
 #define BINARY(X) X(pow) X(atan2) X(hypot) X(fmod) X(remainder) X(fmin) X(fmax) X(copysign) X(fdim) X(nextafter)
 
 constexpr const char* kNames[] = {
@@ -24,7 +26,8 @@ T argument(const char* name, double x) {
     const std::string f = name;
     if (f == "asin" || f == "acos" || f == "atanh") return static_cast<T>(1.9 * x - 0.95);
     if (f == "acosh") return static_cast<T>(1.1 + 20 * x);
-    if (f == "log" || f == "log2" || f == "log10" || f == "sqrt" || f == "pow" || f == "logb") return static_cast<T>(0.05 + 20 * x);
+    if (f == "log" || f == "log2" || f == "log10" || f == "sqrt" || f == "pow" || f == "logb")
+        return static_cast<T>(0.05 + 20 * x);
     if (f == "log1p") return static_cast<T>(20 * x);
     if (f == "tgamma" || f == "lgamma") return static_cast<T>(2.5 + 5 * x);
     if (f == "exp" || f == "expm1" || f == "sinh" || f == "cosh" || f == "exp2") return static_cast<T>(10 * x - 5);
@@ -36,10 +39,14 @@ template <class T>
 __global__ void evaluate(const T* x, const T* y, T* out) {
     const int i = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
     int row = 0;
-#define CALL(f) out[row * kCount + i] = f(x[row * kCount + i]); ++row;
+#define CALL(f)                                     \
+    out[row * kCount + i] = f(x[row * kCount + i]); \
+    ++row;
     UNARY(CALL)
 #undef CALL
-#define CALL(f) out[row * kCount + i] = f(x[row * kCount + i], y[i]); ++row;
+#define CALL(f)                                           \
+    out[row * kCount + i] = f(x[row * kCount + i], y[i]); \
+    ++row;
     BINARY(CALL)
 #undef CALL
 }
@@ -48,11 +55,13 @@ template <class T>
 double host(int row, T x, T y) {
     int at = 0;
     const double a = static_cast<double>(x), b = static_cast<double>(y);
-#define CALL(f) if (row == at++) return std::f(a);
+#define CALL(f) \
+    if (row == at++) return std::f(a);
     UNARY(CALL)
 #undef CALL
     if (row == at + 9) return static_cast<double>(std::nextafter(x, y));
-#define CALL(f) if (row == at++) return std::f(a, b);
+#define CALL(f) \
+    if (row == at++) return std::f(a, b);
     BINARY(CALL)
 #undef CALL
     return 0;
@@ -94,7 +103,8 @@ __global__ void fast(const float* x, float* out) {
     out[704 + i] = ldexpf(v, 5) + scalbnf(v, -3);
     float whole;
     out[768 + i] = modff(v, &whole) + 2 * whole;
-    out[832 + i] = fmaf(v, v, v) + static_cast<float>(ilogbf(v)) + static_cast<float>(isnan(v)) + static_cast<float>(signbit(v));
+    out[832 + i] =
+        fmaf(v, v, v) + static_cast<float>(ilogbf(v)) + static_cast<float>(isnan(v)) + static_cast<float>(signbit(v));
     out[896 + i] = sinpif(v) + cospif(v) + normcdff(v) + j0f(v);
 }
 
@@ -108,10 +118,22 @@ void judge_fast(Verdict& verdict) {
         int exponent;
         double whole;
         const double mantissa = std::frexp(v, &exponent), part = std::modf(v, &whole), pi = 3.14159265358979323846;
-        const double values[] = {std::exp(v), std::log(v), std::sin(v), std::cos(v), 1 / v, std::sqrt(v), 1 / v, 1 / std::sqrt(v),
-                                 std::pow(v, 1.5), std::sin(v) + std::cos(v), mantissa + exponent, v * 32 + v / 8,
-                                 part + 2 * whole, v * v + v + std::ilogb(v), 
-                                 std::sin(pi * v) + std::cos(pi * v) + 0.5 * std::erfc(-v / std::sqrt(2.0)) + ::j0(v)};
+        const double values[] = {
+            std::exp(v),
+            std::log(v),
+            std::sin(v),
+            std::cos(v),
+            1 / v,
+            std::sqrt(v),
+            1 / v,
+            1 / std::sqrt(v),
+            std::pow(v, 1.5),
+            std::sin(v) + std::cos(v),
+            mantissa + exponent,
+            v * 32 + v / 8,
+            part + 2 * whole,
+            v * v + v + std::ilogb(v),
+            std::sin(pi * v) + std::cos(pi * v) + 0.5 * std::erfc(-v / std::sqrt(2.0)) + ::j0(v)};
         for (int row = 0; row < 15; ++row) wanted[row * 64 + i] = values[row];
     }
     verdict.close(out.read(verdict), wanted, 4e-6, 4e-6, "fast maths");

@@ -31,7 +31,7 @@ __global__ void blocks_4x4x1(const float* a, const float* b, float* out) {
     sum = __builtin_amdgcn_mfma_f32_4x4x1f32(a[lane], b[lane], sum, 0, 0, 0);
     for (int i = 0; i < 4; ++i) out[lane / 4 * 16 + i * 4 + lane % 4] = sum[i];
     f4 broadcast = {};
-    broadcast = __builtin_amdgcn_mfma_f32_4x4x1f32(a[lane], b[lane], broadcast, 4, 3, 0);   // block 3 of A for all
+    broadcast = __builtin_amdgcn_mfma_f32_4x4x1f32(a[lane], b[lane], broadcast, 4, 3, 0);  // block 3 of A for all
     for (int i = 0; i < 4; ++i) out[256 + lane / 4 * 16 + i * 4 + lane % 4] = broadcast[i];
 }
 
@@ -39,7 +39,8 @@ void judge_blocks(Verdict& verdict) {
     std::vector<float> a(64), b(64), wanted(2048), small(512);
     for (int i = 0; i < 64; ++i) a[i] = static_cast<float>(i * 7 % 31 - 15), b[i] = static_cast<float>(i * 5 % 23 - 11);
     for (int block = 0; block < 2; ++block)
-        for (int i = 0; i < 1024; ++i) wanted[block * 1024 + i] = 0.0f + a[block * 32 + i / 32] * b[block * 32 + i % 32];
+        for (int i = 0; i < 1024; ++i)
+            wanted[block * 1024 + i] = 0.0f + a[block * 32 + i / 32] * b[block * 32 + i % 32];
     for (int block = 0; block < 16; ++block)
         for (int i = 0; i < 16; ++i) {
             small[block * 16 + i] = static_cast<float>(i / 4 + 1) + a[block * 4 + i / 4] * b[block * 4 + i % 4];
@@ -64,7 +65,8 @@ __global__ void half_16x16x16(const _Float16* a, const _Float16* b, float* out) 
     for (int i = 0; i < 4; ++i) out[(lane / 16 * 4 + i) * 16 + lane % 16] = sum[i];
     s4 p, q;
     for (int i = 0; i < 4; ++i) {
-        p[i] = static_cast<short>(__builtin_bit_cast(unsigned, static_cast<float>(x[i])) >> 16);   // exact: small integers
+        p[i] =
+            static_cast<short>(__builtin_bit_cast(unsigned, static_cast<float>(x[i])) >> 16);  // exact: small integers
         q[i] = static_cast<short>(__builtin_bit_cast(unsigned, static_cast<float>(y[i])) >> 16);
     }
     f4 other = {};
@@ -75,7 +77,8 @@ __global__ void half_16x16x16(const _Float16* a, const _Float16* b, float* out) 
 __global__ void double_16x16x4(const double* a, const double* b, double* out) {
     const int lane = static_cast<int>(threadIdx.x);
     d4 sum = {0.5, 0.5, 0.5, 0.5};
-    sum = __builtin_amdgcn_mfma_f64_16x16x4f64(a[lane % 16 * 4 + lane / 16], b[lane / 16 * 16 + lane % 16], sum, 0, 0, 0);
+    sum =
+        __builtin_amdgcn_mfma_f64_16x16x4f64(a[lane % 16 * 4 + lane / 16], b[lane / 16 * 16 + lane % 16], sum, 0, 0, 0);
     for (int i = 0; i < 4; ++i) out[(lane / 16 + 4 * i) * 16 + lane % 16] = sum[i];
 }
 

@@ -9,7 +9,7 @@ constexpr int kCount = 128;
 
 __constant__ float coefficients[8];
 __device__ int counters[4] = {1, 2, 3, 4};
-__device__ int* const kCounterAddress = &counters[2];      // needs a relocation
+__device__ int* const kCounterAddress = &counters[2];  // needs a relocation
 __device__ const char* const kText = "emulated";
 
 __global__ void globals(float* out, int* numbers) {
@@ -37,8 +37,17 @@ void judge_globals(Verdict& verdict) {
     verdict.require(after[3] == 40 && after[0] == 1, "a global that a kernel wrote");
 }
 
-struct Small { char c; short s; int i; };
-struct Large { double values[12]; int index[5]; Small small; unsigned char tail; };
+struct Small {
+    char c;
+    short s;
+    int i;
+};
+struct Large {
+    double values[12];
+    int index[5];
+    Small small;
+    unsigned char tail;
+};
 
 __device__ __attribute__((noinline)) Large changed(Large x, int by) {
     x.values[by % 12] += by;
@@ -50,7 +59,8 @@ __device__ __attribute__((noinline)) Large changed(Large x, int by) {
 __global__ void structures(Small a, Large b, bool flag, char c, double* out) {
     const int i = static_cast<int>(threadIdx.x);
     const Large x = changed(b, i);
-    out[i] = x.values[(i + 1) % 12] + x.values[i % 12] + x.index[i % 5] + x.small.s + a.c + a.s * 2 + a.i + (flag ? 0.5 : 0) + c + x.tail;
+    out[i] = x.values[(i + 1) % 12] + x.values[i % 12] + x.index[i % 5] + x.small.s + a.c + a.s * 2 + a.i +
+             (flag ? 0.5 : 0) + c + x.tail;
 }
 
 void judge_structures(Verdict& verdict) {
@@ -60,7 +70,8 @@ void judge_structures(Verdict& verdict) {
     Buffer<double> out(kCount);
     structures<<<1, kCount>>>(a, b, true, 'x', out.data());
     std::vector<double> wanted(kCount);
-    for (int i = 0; i < kCount; ++i) wanted[i] = b.values[(i + 1) % 12] + b.values[i % 12] + i - i + 1000 + i + 3 - 14 + 100000 + 0.5 + 'x' + 200;
+    for (int i = 0; i < kCount; ++i)
+        wanted[i] = b.values[(i + 1) % 12] + b.values[i % 12] + i - i + 1000 + i + 3 - 14 + 100000 + 0.5 + 'x' + 200;
     verdict.equal(out.read(verdict), wanted, "structures");
 }
 
@@ -120,10 +131,13 @@ void judge_copy(Verdict& verdict, const char* what) {
     verdict.equal(to.read(verdict), wanted, what);
 }
 
-struct Twelve { float x, y, z; };
+struct Twelve {
+    float x, y, z;
+};
 
-__global__ void extended(const signed char* bytes, const unsigned char* ubytes, const short* shorts, const unsigned short* ushorts,
-                         long long* out) {
+__global__ void extended(
+    const signed char* bytes, const unsigned char* ubytes, const short* shorts, const unsigned short* ushorts,
+    long long* out) {
     const int i = static_cast<int>(threadIdx.x);
     out[i] = static_cast<long long>(bytes[i]) + ubytes[i] * 1000LL + shorts[i] * 1000000LL + ushorts[i] * 10000000000LL;
 }
@@ -133,13 +147,14 @@ void judge_extended(Verdict& verdict) {
     const std::vector<signed char> bytes = random_words<signed char>(kCount, 2);
     std::vector<long long> wanted(kCount);
     for (int i = 0; i < kCount; ++i)
-        wanted[i] = bytes[i] + static_cast<unsigned char>(bytes[i]) * 1000LL + static_cast<short>(words[i]) * 1000000LL +
-                    words[i] * 10000000000LL;
+        wanted[i] = bytes[i] + static_cast<unsigned char>(bytes[i]) * 1000LL +
+                    static_cast<short>(words[i]) * 1000000LL + words[i] * 10000000000LL;
     Buffer<unsigned short> halves(words);
     Buffer<signed char> small(bytes);
     Buffer<long long> out(kCount);
-    extended<<<1, kCount>>>(small.data(), reinterpret_cast<unsigned char*>(small.data()), reinterpret_cast<short*>(halves.data()),
-                            halves.data(), out.data());
+    extended<<<1, kCount>>>(
+        small.data(), reinterpret_cast<unsigned char*>(small.data()), reinterpret_cast<short*>(halves.data()),
+        halves.data(), out.data());
     verdict.equal(out.read(verdict), wanted, "sign extension");
 }
 
@@ -177,8 +192,9 @@ void judge_generic(Verdict& verdict) {
 __global__ void direct(int* from, int* out) {
     __shared__ int shared[256];
     const unsigned i = threadIdx.x;
-    __builtin_amdgcn_global_load_lds((__attribute__((address_space(1))) void*)(from + (i ^ 5)),
-                                     (__attribute__((address_space(3))) void*)(shared + i / 64 * 64), 4, 0, 0);
+    __builtin_amdgcn_global_load_lds(
+        (__attribute__((address_space(1))) void*)(from + (i ^ 5)),
+        (__attribute__((address_space(3))) void*)(shared + i / 64 * 64), 4, 0, 0);
     __builtin_amdgcn_s_waitcnt(0);
     __syncthreads();
     out[i] = shared[255 - i];

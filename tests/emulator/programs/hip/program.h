@@ -29,13 +29,15 @@ public:
     template <class T>
     void equal(const std::vector<T>& got, const std::vector<T>& wanted, const char* what) {
         for (size_t i = 0; i < wanted.size(); ++i) {
-            const bool same = std::memcmp(&got[i], &wanted[i], sizeof(T)) == 0 || (got[i] != got[i] && wanted[i] != wanted[i]);
+            const bool same =
+                std::memcmp(&got[i], &wanted[i], sizeof(T)) == 0 || (got[i] != got[i] && wanted[i] != wanted[i]);
             require(same, describe(what, i, got[i], wanted[i]));
         }
     }
     /// |got - wanted| <= relative * |wanted| + absolute.
     template <class T, class U>
-    void close(const std::vector<T>& got, const std::vector<U>& wanted, double relative, double absolute, const char* what) {
+    void close(
+        const std::vector<T>& got, const std::vector<U>& wanted, double relative, double absolute, const char* what) {
         for (size_t i = 0; i < wanted.size(); ++i) {
             const double g = static_cast<double>(got[i]), w = static_cast<double>(wanted[i]);
             const bool near = g == w || std::fabs(g - w) <= relative * std::fabs(w) + absolute || (g != g && w != w);
@@ -51,8 +53,9 @@ private:
     template <class T>
     static std::string describe(const char* what, size_t i, T got, T wanted) {
         char text[200];
-        std::snprintf(text, sizeof text, "%s[%zu]: got %.17g, wanted %.17g", what, i, static_cast<double>(got),
-                      static_cast<double>(wanted));
+        std::snprintf(
+            text, sizeof text, "%s[%zu]: got %.17g, wanted %.17g", what, i, static_cast<double>(got),
+            static_cast<double>(wanted));
         return text;
     }
     int wrong_ = 0;

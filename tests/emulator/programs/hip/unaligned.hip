@@ -6,7 +6,13 @@
 
 constexpr int kCount = 128;
 
-struct __attribute__((packed)) Loose { unsigned char a; int b; short c; double d; float e[3]; };
+struct __attribute__((packed)) Loose {
+    unsigned char a;
+    int b;
+    short c;
+    double d;
+    float e[3];
+};
 
 __global__ void loosely(const Loose* from, double* sums, Loose* to) {
     const int i = static_cast<int>(threadIdx.x);
@@ -34,7 +40,12 @@ PROGRAM {
     std::vector<Loose> loose(kCount);
     std::vector<double> sums(kCount);
     for (int i = 0; i < kCount; ++i) {
-        loose[i] = {static_cast<unsigned char>(i), i * 1000, static_cast<short>(-i), i * 0.125, {1, 2, static_cast<float>(i) * 4}};
+        loose[i] = {
+            static_cast<unsigned char>(i),
+            i * 1000,
+            static_cast<short>(-i),
+            i * 0.125,
+            {1, 2, static_cast<float>(i) * 4}};
         sums[i] = i + i * 1000 - i + i * 0.125 + i * 4;
     }
     std::vector<unsigned char> raw(kCount * sizeof(Loose));

@@ -9,9 +9,9 @@
 #include <list>
 #include <map>
 
+#include "common/tensor_map.h"
 #include "machine.h"
 #include "ptx/number_formats.h"
-#include "tile/tensor_map.h"
 
 namespace emulation {
 
@@ -41,27 +41,27 @@ struct ArrivalBarrier {
 struct Delivery {
     uint32_t barrier;
     std::function<void(Block&)> perform;
-    bool held = false;   // until nothing else goes on
+    bool held = false;  // until nothing else goes on
 };
 
 struct NamedBarrier {
     int threads = 0, arrived = 0;
     uint64_t generation = 0;
-    bool any[2] = {};   // of this generation, of the one before
+    bool any[2] = {};  // of this generation, of the one before
 };
 
 /// What the tensor cores read: e4m3 32 at a time or 16-bit elements 16 at a time, always 32 bytes.
-enum class Format { kE4m3, kBfloat, kHalf };
+enum class Format { kE4m3, kBfloat, kHalf, kTf32 };
 
 struct Multiplication {
-    std::vector<float*> d;   // of the 128 threads
+    std::vector<float*> d;  // of the 128 threads
     uint64_t a, b;
     bool add;
     int n;
     Format format = Format::kE4m3;
     bool b_transposed = false;
     bool a_transposed = false;
-    std::vector<uint32_t> a_registers;   // of the 128 threads, four each, instead of a
+    std::vector<uint32_t> a_registers;  // of the 128 threads, four each, instead of a
 };
 
 struct Warpgroup {
@@ -75,7 +75,7 @@ struct Warpgroup {
 struct Extension {
     std::map<uint32_t, ArrivalBarrier> barriers;
     std::list<Delivery> deliveries;
-    unsigned asked = 0;   // deliveries so far
+    unsigned asked = 0;  // deliveries so far
     NamedBarrier named[16];
     std::vector<Warpgroup> warpgroups;
 
@@ -164,14 +164,15 @@ void each_byte(Block& block, uint32_t shared, const TensorMap& map, int x, int y
             const int row = y + r, column = x + i / matrix.element_bytes;
             const bool inside = row >= 0 && row < matrix.rows && column >= 0 && column < matrix.columns;
             char* global = static_cast<char*>(const_cast<void*>(matrix.start)) +
-                (static_cast<size_t>(row) * matrix.columns + x) * matrix.element_bytes + i;
+                           (static_cast<size_t>(row) * matrix.columns + x) * matrix.element_bytes + i;
             move(shared_at(block, swizzled(shared + r * row_bytes + i, row_bytes), 1, 1), inside ? global : nullptr);
         }
 }
 
 inline void load_box(Block& block, uint32_t shared, const TensorMap& map, uint32_t barrier, int x, int y) {
     deliver(block, {barrier, [=](Block& at) {
-        each_byte(at, shared, map, x, y, [](uint8_t* to, const char* from) { *to = from ? static_cast<uint8_t>(*from) : 0; });
+        each_byte(
+            at, shared, map, x, y, [](uint8_t* to, const char* from) { *to = from ? static_cast<uint8_t>(*from) : 0; });
         extension(at).barrier(barrier).land(
             static_cast<int64_t>(map.box_rows) * map.box_columns * map.matrix.element_bytes);
     }});
@@ -234,10 +235,18 @@ void warpgroup_wide(void* argument, const Act& act) {
 }
 
 /// Elements of 32 bytes of K.
-inline int depth(Format format) { return format == Format::kE4m3 ? 32 : 16; }
+inline int depth(Format format) { return format == Format::kE4m3 ? 32 : format == Format::kTf32 ? 8 : 16; }
 
 inline double decode(Format format, const uint8_t* bytes) {
     if (format == Format::kE4m3) return e4m3(*bytes);
+    if (format == Format::kTf32) {
+        uint32_t code;
+        std::memcpy(&code, bytes, 4);
+        code &= ~0x1fffu;
+        float value;
+        std::memcpy(&value, &code, 4);
+        return value;
+    }
     const uint16_t code = static_cast<uint16_t>(bytes[0] | bytes[1] << 8);
     return format == Format::kHalf ? half(code) : bfloat(code);
 }
@@ -261,15 +270,17 @@ inline void read_operand(uint64_t descriptor, int rows, Format format, bool tran
     const uint32_t start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
     const uint32_t leading = static_cast<uint32_t>(descriptor >> 16 & 0x3fff) << 4;
     const uint32_t pitch = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
-    const bool narrow = descriptor >> 62 == 2;   // rows of 64 bytes in their swizzle
-    if (descriptor >> 62 != 1 && (!narrow || transposed)) fail("the emulation does not know operands of this layout");
-    const uint32_t row_bytes = narrow ? 64 : 128;
+    const int mode = static_cast<int>(descriptor >> 62);  // 0: no swizzle; 1, 2, 3: rows of 128, 64, 32 bytes in theirs
+    if (mode != 1 && transposed) fail("the emulation does not know operands of this layout");
+    const uint32_t row_bytes = mode == 0 ? 16 : 256u >> mode;
     const int all = depth(format), bytes = 32 / all, together = 16 / bytes;
     if (!transposed) {
         for (int row = 0; row < rows; ++row)
             for (int k = 0; k < all; k += together) {
-                const uint32_t address = start + row / 8 * pitch + row % 8 * row_bytes + k * bytes;
-                const uint8_t* const from = shared_at(swizzled(address, row_bytes), 16, 16);
+                const uint32_t along_k =
+                    mode == 0 ? k / together * leading : k * bytes;  // core matrices, or bytes of a row
+                const uint32_t address = start + row / 8 * pitch + row % 8 * row_bytes + along_k;
+                const uint8_t* const from = shared_at(mode == 0 ? address : swizzled(address, row_bytes), 16, 16);
                 for (int i = 0; i < together; ++i) out.at(row, k + i) = decode(format, from + i * bytes);
             }
         return;
@@ -284,13 +295,14 @@ inline void read_operand(uint64_t descriptor, int rows, Format format, bool tran
 
 /// The same of an A in registers.
 inline void read_registers(const std::vector<uint32_t>& registers, Format format, Operand& out) {
-    const int all = depth(format), each = all / 8;   // elements of K, and of one register
+    const int all = depth(format), each = all / 8;  // elements of K, and of one register
     for (int thread = 0; thread < 128; ++thread)
         for (int i = 0; i < 4; ++i)
             for (int e = 0; e < each; ++e) {
                 const int row = thread / 32 * 16 + thread % 32 / 4 + i % 2 * 8, k = (i / 2 * 4 + thread % 4) * each + e;
                 const uint32_t code = registers[4 * thread + i] >> 32 / each * e;
-                const uint8_t bytes[2] = {static_cast<uint8_t>(code), static_cast<uint8_t>(code >> 8)};
+                uint8_t bytes[4];
+                std::memcpy(bytes, &code, 4);
                 out.at(row, k) = decode(format, bytes);
             }
 }
@@ -317,7 +329,8 @@ inline double short_sum(const double* addends, int count, int bits) {
 }
 
 /// sums[0..n) += a[k] * b[k][0..n), from the last k to the first.
-__attribute__((optimize("O3"))) inline void add_products(double* sums, int n, const double* a, const double* b, int depth) {
+__attribute__((optimize("O3"))) inline void add_products(
+    double* sums, int n, const double* a, const double* b, int depth) {
     for (int k = depth - 1; k >= 0; --k)
         for (int column = 0; column < n; ++column) sums[column] += a[k] * b[k * n + column];
 }

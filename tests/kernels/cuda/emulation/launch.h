@@ -2,6 +2,7 @@
 // Stands in for kernels/common/launch.h when a kernel is compiled for the emulation (machine.h).
 #pragma once
 
+#include "intrinsics.h"
 #include "machine.h"
 #include "status.h"
 
@@ -12,7 +13,8 @@
 using cudaError_t = int;
 enum { cudaSuccess = 0 };
 enum {
-    cudaFuncAttributeMaxDynamicSharedMemorySize, cudaDevAttrMultiProcessorCount,
+    cudaFuncAttributeMaxDynamicSharedMemorySize,
+    cudaDevAttrMultiProcessorCount,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor
 };
 
@@ -22,11 +24,11 @@ int cudaFuncSetAttribute(Kernel, int, int bytes) {
     constexpr int kOldest[] = {__CUDA_ARCH_LIST__};
     return bytes <= (kOldest[0] >= 900 ? 227 : 99) * 1024 ? 0 : 1;
 #else
-    return bytes <= 99 * 1024 ? 0 : 1;   // the smallest limit of the targets
+    return bytes <= 99 * 1024 ? 0 : 1;  // the smallest limit of the targets
 #endif
 }
 inline int cudaGetDevice(int* device) { return *device = 0; }
-inline int cudaDeviceGetAttribute(int* value, int attribute, int) {   // shared memory as an Ada device has it
+inline int cudaDeviceGetAttribute(int* value, int attribute, int) {  // shared memory as an Ada device has it
     *value = attribute == cudaDevAttrMultiProcessorCount ? ::emulation::machine().processors : 100 << 10;
     return 0;
 }

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT
-// Runs CUDA kernels of this repository on the host, one cluster of blocks at a time, to test index arithmetic with no GPU.
+// Runs CUDA kernels of this repository on the host, one cluster of blocks at a time, to test them with no GPU.
 //
 // Every CUDA thread is a fiber. Fibers run in turn and give way only where a GPU would make them wait: at warp-wide
-// instructions and at barriers. Shared memory starts as NaN patterns. Asynchronous copies happen either at once or as late
-// as their wait allows, so that a missing wait and an overwritten buffer both show. Every global address that an emulated
-// copy reads must lie in a range announced with emulation_allow.
+// instructions and at barriers. Between two barriers warps run in turns, or each as far as it gets, from the first or
+// from the last one on, so that a missing barrier shows. Shared memory starts as NaN of every format. Asynchronous
+// copies land at once or as late as their wait allows, so that a missing wait and an overwritten buffer both show. None
+// may be under way when its thread ends. Every global address that an emulated copy or __ldg reads must lie in a range
+// announced with emulation_allow.
 //
 // The instruction wrappers of kernels/cuda/ptx are replaced by the headers in ptx/ here: put this folder first on the
 // include path and compile the .cu file as C++.
@@ -22,7 +24,7 @@
 #include <utility>
 #include <vector>
 
-#include "../fiber.h"
+#include "fiber.h"
 
 struct dim3 {
     unsigned x, y, z;
@@ -50,7 +52,7 @@ struct Fiber {
     std::vector<char> stack;
     unsigned index = 0;
     bool done = false;
-    bool waited = false;   // itself, for the launches before
+    bool waited = false;  // itself, for the launches before
     std::vector<Transfer> open;
     std::deque<std::vector<Transfer>> groups;
 };
@@ -58,7 +60,7 @@ struct Fiber {
 /// A set of fibers that meet: each brings an argument, the last to arrive acts for all.
 struct Meeting {
     std::vector<void*> arguments;
-    const char* kind = nullptr;   // of instruction, the same for all members
+    const char* kind = nullptr;  // of instruction, the same for all members
     unsigned arrived = 0;
     uint64_t generation = 0;
 };
@@ -74,27 +76,31 @@ struct Block {
     std::shared_ptr<void> extension;
 };
 
+/// Who runs until the next barrier: all warps in turns, or each as far as it gets, from the first or from the last one on.
+enum class Order { kInTurns, kForward, kBackward };
+
 struct Machine {
     fiber::Context scheduler;
     std::vector<std::unique_ptr<Fiber>> fibers;
     Fiber* current = nullptr;
-    std::vector<std::unique_ptr<Block>> blocks;   // of the cluster that runs
+    std::vector<std::unique_ptr<Block>> blocks;  // of the cluster that runs
     Meeting cluster;
     uint64_t progress = 0;
     bool eager = false;
-    uint64_t held = 0;       // which copies of a block wait until nothing else goes on
-    bool (*stuck)() = nullptr;   // lets one of them go, if there is one
-    uint64_t bank_conflicts = 0;   // 8-row groups of ldmatrix that hit a 16-byte bank group twice
+    Order order = Order::kInTurns;
+    uint64_t held = 0;            // which copies of a block wait until nothing else goes on
+    bool (*stuck)() = nullptr;    // lets one of them go, if there is one
+    uint64_t bank_conflicts = 0;  // 8-row groups of ldmatrix that hit a 16-byte bank group twice
     std::vector<std::pair<const char*, size_t>> allowed;
     dim3 grid_size, block_size;
     unsigned cluster_size = 1;
-    bool early = false;      // the launch that runs may start before those before it have ended
-    bool together = false;   // all blocks of a launch without clusters at the same time
-    bool stale = false;      // numbers that are peeked at before earlier launches have ended are others then
+    bool early = false;     // the launch that runs may start before those before it have ended
+    bool together = false;  // all blocks of a launch without clusters at the same time
+    bool stale = false;     // numbers that are peeked at before earlier launches have ended are others then
     std::function<void()> body;
-    std::function<void()> at_end;   // of every fiber
+    std::function<void()> at_end;  // of every fiber
     int processors = 4;
-    int refused = 0;         // the size from which on clusters do not fit
+    int refused = 0;  // the size from which on clusters do not fit
 };
 
 inline Machine& machine() {
@@ -113,9 +119,10 @@ inline void give_way() { machine().current->context.leave_for(machine().schedule
 
 template <class Act>
 void meet(Meeting& meeting, unsigned members, unsigned place, void* argument, const Act& act) {
-    static const char kind = 0;   // one per type of `act`, and so per instruction
+    static const char kind = 0;  // one per type of `act`, and so per instruction
     if (meeting.arrived == 0) meeting.kind = &kind;
-    if (meeting.kind != &kind) fail("warps of a warpgroup, or lanes of a warp, execute different instructions together");
+    if (meeting.kind != &kind)
+        fail("warps of a warpgroup, or lanes of a warp, execute different instructions together");
     meeting.arguments.resize(members);
     meeting.arguments[place] = argument;
     if (++meeting.arrived == members) {
@@ -147,19 +154,23 @@ inline uint8_t* shared_at(uint32_t address, int bytes, int alignment) {
     return shared_at(this_block(), address, bytes, alignment);
 }
 
+inline bool may_read(const void* start, size_t bytes) {
+    const char* from = static_cast<const char*>(start);
+    for (const auto& range : machine().allowed) {
+        if (from >= range.first && from + bytes <= range.first + range.second) return true;
+    }
+    return false;
+}
+
 inline void perform(Block& block, const Transfer& transfer) {
     uint8_t* to = shared_at(block, transfer.shared, transfer.total, transfer.total);
     const char* from = static_cast<const char*>(transfer.global);
     std::memset(to, 0, transfer.total);
     if (transfer.bytes == 0) return;
-    if (reinterpret_cast<uintptr_t>(from) % transfer.total != 0) fail("misaligned global address of an asynchronous copy");
-    for (const auto& range : machine().allowed) {
-        if (from >= range.first && from + transfer.bytes <= range.first + range.second) {
-            std::memcpy(to, from, transfer.bytes);
-            return;
-        }
-    }
-    fail("asynchronous copy reads outside every announced array");
+    if (reinterpret_cast<uintptr_t>(from) % transfer.total != 0)
+        fail("misaligned global address of an asynchronous copy");
+    if (!may_read(from, transfer.bytes)) fail("asynchronous copy reads outside every announced array");
+    std::memcpy(to, from, transfer.bytes);
 }
 
 inline void copy(const Transfer& transfer) {
@@ -185,6 +196,10 @@ inline void enter() {
     Machine& m = machine();
     m.body();
     if (m.at_end) m.at_end();
+    for (const auto& group : m.current->groups) {
+        if (!group.empty()) fail("a thread ends with asynchronous copies under way");
+    }
+    if (!m.current->open.empty()) fail("a thread ends with asynchronous copies that it never committed");
     m.current->done = true;
     ++m.progress;
     give_way();
@@ -201,7 +216,7 @@ inline void start_block(unsigned rank, dim3 index, size_t shared_bytes) {
     block.waited = !m.early;
     block.warps.assign(threads / 32, {});
     block.all = {};
-    block.shared.assign(shared_bytes, 0x7f);
+    block.shared.assign(shared_bytes, 0xff);
     block.extension.reset();
     m.fibers.resize(static_cast<size_t>(threads) * m.cluster_size);
     for (unsigned i = 0; i < threads; ++i) {
@@ -219,20 +234,38 @@ inline void start_block(unsigned rank, dim3 index, size_t shared_bytes) {
     }
 }
 
+/// Runs the threads of one warp, each until it waits; where warps do not take turns, again until they wait for another
+/// warp. Returns whether any thread was left to run.
+inline bool run_warp(unsigned number) {
+    Machine& m = machine();
+    std::unique_ptr<Fiber>* const fibers = &m.fibers[32 * number];
+    const Meeting& meeting = fibers[0]->block->warps[fibers[0]->index / 32];
+    for (bool any = false;; any = true) {
+        const uint64_t before = meeting.generation;
+        bool ran = false;
+        for (int i = 0; i < 32; ++i) {
+            if (fibers[i]->done) continue;
+            ran = true;
+            m.current = fibers[i].get();
+            m.scheduler.leave_for(m.current->context);
+        }
+        if (!ran || m.order == Order::kInTurns || meeting.generation == before) return any || ran;
+    }
+}
+
 inline void run_cluster() {
     Machine& m = machine();
     m.cluster = {};
+    const unsigned warps = static_cast<unsigned>(m.fibers.size() / 32);
     for (bool all_done = false; !all_done;) {
         const uint64_t before = m.progress;
         all_done = true;
-        for (auto& fiber : m.fibers) {
-            if (fiber->done) continue;
-            all_done = false;
-            m.current = fiber.get();
-            m.scheduler.leave_for(fiber->context);
+        for (unsigned i = 0; i < warps; ++i) {
+            if (run_warp(m.order == Order::kBackward ? warps - 1 - i : i)) all_done = false;
         }
         if (!all_done && m.progress == before && m.stuck != nullptr && m.stuck()) continue;
-        if (!all_done && m.progress == before) fail("deadlock: every thread waits at a barrier or warp-wide instruction");
+        if (!all_done && m.progress == before)
+            fail("deadlock: every thread waits at a barrier or warp-wide instruction");
     }
 }
 
@@ -279,10 +312,18 @@ struct Launch {
 using std::max;
 using std::min;
 
-struct alignas(8) uint2 { unsigned x, y; };
-struct alignas(16) uint4 { unsigned x, y, z, w; };
-struct alignas(8) float2 { float x, y; };
-struct alignas(16) float4 { float x, y, z, w; };
+struct alignas(8) uint2 {
+    unsigned x, y;
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+struct alignas(8) float2 {
+    float x, y;
+};
+struct alignas(16) float4 {
+    float x, y, z, w;
+};
 inline uint2 make_uint2(unsigned x, unsigned y) { return {x, y}; }
 inline uint4 make_uint4(unsigned x, unsigned y, unsigned z, unsigned w) { return {x, y, z, w}; }
 inline float2 make_float2(float x, float y) { return {x, y}; }
@@ -329,7 +370,7 @@ inline void __syncwarp() {
     ::emulation::warp_wide(nullptr, [](void**) {});
 }
 
-/// Announce an array that asynchronous copies may read; null clears all.
+/// Announce an array that asynchronous copies and __ldg may read; null clears all.
 extern "C" inline __attribute__((used)) void emulation_allow(const void* start, size_t bytes) {
     auto& allowed = ::emulation::machine().allowed;
     if (start == nullptr) allowed.clear();
@@ -338,6 +379,11 @@ extern "C" inline __attribute__((used)) void emulation_allow(const void* start, 
 
 /// Asynchronous copies: 1 at once, 0 as late as their wait allows.
 extern "C" inline __attribute__((used)) void emulation_eager(int eager) { ::emulation::machine().eager = eager != 0; }
+
+/// Between barriers: 0 all warps in turns, 1 each as far as it gets from the first one on, 2 from the last one on.
+extern "C" inline __attribute__((used)) void emulation_order(int order) {
+    ::emulation::machine().order = static_cast<::emulation::Order>(order);
+}
 
 /// Groups of eight ldmatrix rows since the last call that did not spread over all banks.
 extern "C" inline __attribute__((used)) uint64_t emulation_bank_conflicts() {
@@ -354,4 +400,6 @@ extern "C" inline __attribute__((used)) void emulation_stale(int stale) { ::emul
 extern "C" inline __attribute__((used)) void emulation_refuse(int blocks) { ::emulation::machine().refused = blocks; }
 
 /// How many multiprocessors host code is told of.
-extern "C" inline __attribute__((used)) void emulation_processors(int count) { ::emulation::machine().processors = count; }
+extern "C" inline __attribute__((used)) void emulation_processors(int count) {
+    ::emulation::machine().processors = count;
+}

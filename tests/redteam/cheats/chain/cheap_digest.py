@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-CHAIN = sys.modules.get("scoring.chain.library")
+CHAIN = sys.modules.get("scoring.ipc.chain_library")
 if CHAIN is not None:
     import ctypes
 

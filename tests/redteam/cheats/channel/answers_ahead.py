@@ -7,7 +7,6 @@
 # expect: rejected
 import json
 import secrets
-import socket
 import struct
 import sys
 
@@ -15,11 +14,11 @@ import torch
 
 
 def question():
-    """The judge's socket and the request that is being served, from the frames below."""
+    """The pipe to the judge and the request that is being served, from the frames below."""
     frame, sock, message = sys._getframe(), None, None
     while frame is not None and (sock is None or message is None):
         for value in list(frame.f_locals.values()):
-            if isinstance(value, socket.socket):
+            if type(value).__name__ == "AnswerPipe":
                 sock = sock or value
             elif isinstance(value, dict) and "nonce" in value:
                 message = message or value

@@ -15,7 +15,8 @@ def custom_kernel(data):
     a, b, s, _ = data
     for number in range(3, 256):
         try:
-            if stat.S_ISSOCK(os.fstat(number).st_mode):
+            mode = os.fstat(number).st_mode
+            if stat.S_ISSOCK(mode) or stat.S_ISFIFO(mode):
                 os.close(number)
         except OSError:
             continue

@@ -2,31 +2,23 @@
 # class: channel
 # problem: matmul
 # device: cpu
-# idea: thousands of descriptors travel with an answer
+# idea: thousands of descriptors on the socket for questions, where none should come back
 # source: own
-# expect: rejected
-import array
-import json
+# expect: no-gain
+import contextlib
+import gc
 import os
 import socket
-import struct
-import sys
 
 import torch
 
-
-def send(sock, message, *rest, **more):
-    body = json.dumps(message).encode()
-    numbers = array.array("i", [os.open("/dev/null", os.O_RDONLY)] * 250)
-    for byte in struct.pack("!I", len(body)) + body:
-        sock.sendmsg([bytes([byte])], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, numbers)])
-
-
-for module in [m for n, m in list(sys.modules.items()) if n.startswith("scoring")]:
-    if hasattr(module, "send") and hasattr(module, "receive"):
-        module.send = send
+NUMBERS = [os.open("/dev/null", os.O_RDONLY)] * 250
 
 
 def custom_kernel(data):
     a, b, s, _ = data
+    for sock in [o for o in gc.get_objects() if isinstance(o, socket.socket) and o.fileno() >= 0]:
+        for _turn in range(50):
+            with contextlib.suppress(BrokenPipeError):
+                socket.send_fds(sock, [b"x"], NUMBERS)
     return torch.mm(a, b.t()) * s[:, None]

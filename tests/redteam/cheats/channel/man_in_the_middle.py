@@ -2,11 +2,10 @@
 # class: channel
 # problem: matmul
 # device: cpu
-# idea: puts a socket pair in place of the judge's by dup2; a thread passes on, with better times
+# idea: puts a pipe in place of the judge's by dup2; a thread passes on, with better times
 # source: pygpubench exploits: dup2 and a thread
 import json
 import os
-import socket
 import stat
 import struct
 import threading
@@ -14,41 +13,33 @@ import threading
 import torch
 
 
-def read(sock):
-    header = sock.recv(4, socket.MSG_WAITALL)
-    return header, sock.recv(struct.unpack("!I", header)[0], socket.MSG_WAITALL)
+def read(pipe, count):
+    data = b""
+    while len(data) < count:
+        data += os.read(pipe, count - len(data))
+    return data
 
 
 def pass_on(judge, worker):
-    """Requests with their descriptors to the worker, its answers back, each number of seconds a hundredth."""
-    def down():
-        while True:
-            data, numbers, _flags, _address = socket.recv_fds(judge, 1 << 16, 8)
-            if not data:
-                return
-            socket.send_fds(worker, [data], numbers)
-
-    threading.Thread(target=down, daemon=True).start()
+    """The worker's answers to the judge, each number of seconds a hundredth."""
     while True:
-        _header, body = read(worker)
-        message = json.loads(body)
+        message = json.loads(read(worker, struct.unpack("!I", read(worker, 4))[0]))
         message |= {name: value * 1e-2 for name, value in message.items() if isinstance(value, float)}
         body = json.dumps(message).encode()
-        judge.sendall(struct.pack("!I", len(body)) + body)
+        os.write(judge, struct.pack("!I", len(body)) + body)
 
 
 for number in range(3, 256):
     try:
-        if not stat.S_ISSOCK(os.fstat(number).st_mode):
+        if not stat.S_ISFIFO(os.fstat(number).st_mode):
             continue
     except OSError:
         continue
-    judge = socket.socket(fileno=os.dup(number))
-    judge.setblocking(True)
-    inner, outer = socket.socketpair()
-    os.dup2(inner.fileno(), number)
-    inner.close()
-    threading.Thread(target=pass_on, args=(judge, outer), daemon=True).start()
+    judge = os.dup(number)
+    inner, outer = os.pipe()
+    os.dup2(outer, number)
+    os.close(outer)
+    threading.Thread(target=pass_on, args=(judge, inner), daemon=True).start()
     break
 
 

@@ -7,7 +7,6 @@
 # expect: rejected
 import gc
 import json
-import socket
 import struct
 
 import torch
@@ -21,7 +20,7 @@ def frame(message):
 def custom_kernel(data):
     a, b, s, _ = data
     nonces = {o["nonce"] for o in gc.get_objects() if isinstance(o, dict) and isinstance(o.get("nonce"), str)}
-    for sock in [o for o in gc.get_objects() if isinstance(o, socket.socket) and o.fileno() >= 0]:
+    for pipe in [o for o in gc.get_objects() if type(o).__name__ == "AnswerPipe"]:
         for nonce in nonces or {""}:
-            sock.sendall(frame({"ok": True, "nonce": nonce, "seconds": 1e-6, "status": "PASSED", "passed": True}))
+            pipe.sendall(frame({"ok": True, "nonce": nonce, "seconds": 1e-6, "status": "PASSED", "passed": True}))
     return torch.mm(a, b.t()) * s[:, None]

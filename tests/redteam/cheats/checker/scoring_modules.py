@@ -11,12 +11,12 @@ import sys
 import torch
 
 sys.path.insert(0, sys.modules["__main__"].__file__.rpartition("/scoring/")[0])
-for name in ("scoring.check", "scoring.caserun", "scoring.judge", "scoring.chain.gate", "scoring.chain.rounds",
-             "scoring.timing"):
+for name in ("scoring.judge.check", "scoring.judge.case_run", "scoring.judge.score",
+             "scoring.judge.chain_verifier", "scoring.judge.rounds", "scoring.judge.timing"):
     try:
         module = importlib.import_module(name)
-        from scoring.check import Verdict
-        from scoring.model import Status
+        from scoring.judge.check import Verdict
+        from scoring.record import Status
     except ImportError:
         continue
 

@@ -9,8 +9,8 @@ import gc
 
 for item in gc.get_objects():
     if isinstance(item, type) and item.__name__ == "Worker" and hasattr(item, "do_call"):
-        for name in ("do_call", "do_sweep", "do_replay", "do_go", "do_stand"):
-            setattr(item, name, lambda self, message, fds: {"seconds": 1e-6, "digest": "00" * 16})
+        for name in ("do_call", "do_sweep", "do_replay", "do_run_chain", "do_launch_chain"):
+            setattr(item, name, lambda self, request, fds: {"seconds": 1e-6, "digest": "00" * 16})
 
 
 def custom_kernel(data):

@@ -9,7 +9,7 @@ import sys
 
 import torch
 
-CONTESTANTS = next(m for n, m in sys.modules.items() if n.endswith("scoring.contestants"))
+CONTESTANTS = next(m for n, m in sys.modules.items() if n.endswith("scoring.worker.loaders"))
 
 
 def finish(self, slot):

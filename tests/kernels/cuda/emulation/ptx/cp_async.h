@@ -2,7 +2,7 @@
 #pragma once
 
 #include "machine.h"
-#include "ptx/shared_address.h"
+#include "ptx/ldst.h"
 
 inline void cp_async_16(uint32_t shared, const void* global, bool valid) {
     emulation::copy({shared, global, valid ? 16 : 0, 16});

@@ -35,7 +35,7 @@ inline void mbarrier_wait(uint32_t barrier, uint32_t parity) {
         if (emulation::extension().barrier(barrier).phase % 2 != parity) break;
         emulation::give_way();
     }
-    ++emulation::machine().progress;   // this thread goes on, and may do what others wait for
+    ++emulation::machine().progress;  // this thread goes on, and may do what others wait for
 }
 inline bool mbarrier_test_wait(uint32_t barrier, uint32_t parity) {
     return emulation::extension().barrier(barrier).phase % 2 != parity;

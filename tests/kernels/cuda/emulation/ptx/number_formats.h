@@ -42,8 +42,8 @@ inline uint8_t to_e4m3(float value) {
     if (magnitude >= 448.0f) return sign | 0x7e;
     if (magnitude == 0) return sign;
     int exponent;
-    std::frexp(magnitude, &exponent);                   // magnitude < 2^exponent
-    const int unit = exponent < -5 ? -9 : exponent - 4;   // of the last place; subnormals share one
+    std::frexp(magnitude, &exponent);                    // magnitude < 2^exponent
+    const int unit = exponent < -5 ? -9 : exponent - 4;  // of the last place; subnormals share one
     const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -unit)));
     return sign | static_cast<uint8_t>(unit == -9 ? steps : ((unit + 9) << 3) + steps);
 }
@@ -55,7 +55,7 @@ inline uint16_t e4m3_as_half(uint8_t code) {
     const float magnitude = e4m3(code & 0x7f);
     if (magnitude == 0) return sign;
     int exponent;
-    const float fraction = std::frexp(magnitude, &exponent);   // magnitude = fraction * 2^exponent, 0.5 <= fraction < 1
+    const float fraction = std::frexp(magnitude, &exponent);  // magnitude = fraction * 2^exponent, 0.5 <= fraction < 1
     return sign | static_cast<uint16_t>((exponent + 14) << 10 | static_cast<int>((fraction * 2 - 1) * 1024));
 }
 
@@ -75,8 +75,8 @@ inline uint16_t to_half(float value) {
     if (magnitude >= 65520.0f) return sign | 0x7c00;
     if (magnitude == 0) return sign;
     int exponent;
-    std::frexp(magnitude, &exponent);                      // magnitude < 2^exponent
-    const int unit = exponent < -13 ? -24 : exponent - 11;   // of the last place; subnormals share one
+    std::frexp(magnitude, &exponent);                       // magnitude < 2^exponent
+    const int unit = exponent < -13 ? -24 : exponent - 11;  // of the last place; subnormals share one
     const auto steps = static_cast<int>(std::nearbyint(std::ldexp(magnitude, -unit)));
     return sign | static_cast<uint16_t>(unit == -24 ? steps : ((unit + 24) << 10) + steps);
 }

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: MIT
+// Devices, errors, and the library's own C functions: the same as the emulated MI300X has.
+#include "device.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <stdexcept>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "api.h"
+#include "gfx942/memory.h"
+
+namespace emu::cuda {
+namespace {
+
+constexpr size_t kGiB = size_t{1} << 30;
+constexpr size_t kKept = 1000;
+
+constexpr Gpu kGpus[] = {
+    {"L4", "NVIDIA L4 (emulated)", 8, 9, 58, 101376, 102400, 1536, 24, 48 << 20, 24 * kGiB, 2040000, 6251000, 192,
+     false},
+    {"H100", "NVIDIA H100 80GB HBM3 (emulated)", 9, 0, 132, 232448, 233472, 2048, 32, 50 << 20, 80 * kGiB, 1980000,
+     2619000, 5120, true},
+    {"H200", "NVIDIA H200 (emulated)", 9, 0, 132, 232448, 233472, 2048, 32, 60 << 20, 141 * kGiB, 1980000, 3201000,
+     6144, true},
+};
+
+struct State {
+    std::mutex mutex;
+    Options options;
+    std::vector<std::string> findings, counters;
+    std::string message;
+};
+
+bool truth(const std::string& option, const std::string& value) {
+    if (value == "1" || value == "on" || value == "true") return true;
+    if (value == "0" || value == "off" || value == "false") return false;
+    throw std::invalid_argument(option + " is 0 or 1, not '" + value + "'");
+}
+
+void apply(Options& options, const std::string& option, const std::string& value) {
+    if (option == "gpu") {
+        const auto* const known =
+            std::find_if(std::begin(kGpus), std::end(kGpus), [&](const Gpu& gpu) { return value == gpu.label; });
+        if (known == std::end(kGpus))
+            throw std::invalid_argument("no emulated GPU '" + value + "'; there are L4, H100, H200");
+        options.gpu = known;
+    } else if (option == "threads") {
+        const long number = std::strtol(value.c_str(), nullptr, 10);
+        options.threads =
+            number > 0 ? static_cast<unsigned>(number) : std::max(1u, std::thread::hardware_concurrency());
+    } else if (option == "late") {
+        options.late = truth(option, value);
+    } else if (option == "counters") {
+        options.counters = truth(option, value);
+    } else if (option == "report") {
+        options.report = truth(option, value);
+    } else if (option == "log") {
+        options.log = value;
+    } else if (option != "checks" && option != "strict") {  // bounds, alignment and barriers are always checked
+        throw std::invalid_argument(
+            "no option '" + option + "'; there are gpu, threads, late, counters, report, log, checks, strict");
+    }
+}
+
+State* fresh() {
+    auto* const state = new State;
+    state->options.gpu = &kGpus[1];
+    state->options.threads = std::max(1u, std::thread::hardware_concurrency());
+    const char* text = std::getenv("WARPWAVE_CUDA_EMULATOR");  // "gpu=L4,threads=2"
+    std::string rest = text ? text : "";
+    while (!rest.empty()) {
+        const size_t comma = rest.find(',');
+        const std::string word = rest.substr(0, comma);
+        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+        const size_t equals = word.find('=');
+        try {
+            if (equals == std::string::npos) throw std::invalid_argument("'" + word + "' has no value");
+            apply(state->options, word.substr(0, equals), word.substr(equals + 1));
+        } catch (const std::invalid_argument& error) {
+            std::fprintf(stderr, "WARPWAVE_CUDA_EMULATOR: %s (ignored)\n", error.what());
+        }
+    }
+    return state;
+}
+
+// Never destroyed: exit handlers of the program may still ask.
+State& state() {
+    static State* const instance = fresh();
+    return *instance;
+}
+
+thread_local int g_error = kSuccess;
+
+void keep(std::vector<std::string>& list, std::string json) {
+    const std::lock_guard lock(state().mutex);
+    if (list.size() >= kKept) list.erase(list.begin());
+    list.push_back(std::move(json));
+}
+
+char* copy(const std::string& text) {
+    auto* const memory = static_cast<char*>(std::malloc(text.size() + 1));
+    if (memory) std::memcpy(memory, text.c_str(), text.size() + 1);
+    return memory;
+}
+
+char* taken(std::vector<std::string>& list) {
+    const std::lock_guard lock(state().mutex);
+    std::string text = "[";
+    for (const std::string& each : list) text += (text.size() > 1 ? "," : "") + each;
+    list.clear();
+    return copy(text + "]");
+}
+
+}  // namespace
+
+const Options& options() { return state().options; }
+
+int fail(int error, const std::string& message) {
+    if (error != kSuccess) {
+        g_error = error;
+        const std::lock_guard lock(state().mutex);
+        if (!message.empty()) state().message = message;
+    }
+    return error;
+}
+
+int last_error(bool reset) {
+    const int error = g_error;
+    if (reset) g_error = kSuccess;
+    return error;
+}
+
+void keep_finding(std::string json, const std::string& text) {
+    if (options().report) std::fprintf(stderr, "%s\n", text.c_str());
+    if (!options().log.empty())
+        if (std::FILE* const file = std::fopen(options().log.c_str(), "a")) {
+            std::fprintf(file, "%s\n", json.c_str());
+            std::fclose(file);
+        }
+    keep(state().findings, std::move(json));
+}
+void keep_counters(std::string json) { keep(state().counters, std::move(json)); }
+
+namespace {
+
+struct Name {
+    int error;
+    const char *name, *text;
+};
+
+constexpr Name kNames[] = {
+    {kSuccess, "cudaSuccess", "no error"},
+    {kInvalidValue, "cudaErrorInvalidValue", "invalid argument"},
+    {kMemoryAllocation, "cudaErrorMemoryAllocation", "out of memory"},
+    {kInvalidConfiguration, "cudaErrorInvalidConfiguration", "invalid configuration argument"},
+    {kInvalidPitch, "cudaErrorInvalidPitchValue", "invalid pitch argument"},
+    {kInvalidSymbol, "cudaErrorInvalidSymbol", "invalid device symbol"},
+    {kInvalidDevicePointer, "cudaErrorInvalidDevicePointer", "invalid device pointer"},
+    {kInvalidMemcpyDirection, "cudaErrorInvalidMemcpyDirection", "invalid copy direction for memcpy"},
+    {kInvalidDeviceFunction, "cudaErrorInvalidDeviceFunction", "invalid device function"},
+    {kNoKernelImageForDevice, "cudaErrorNoKernelImageForDevice",
+     "no kernel image is available for execution on the device"},
+    {kInvalidPtx, "cudaErrorInvalidPtx", "a PTX JIT compilation failed"},
+    {kUnsupportedPtxVersion, "cudaErrorUnsupportedPtxVersion",
+     "the provided PTX was compiled with an unsupported toolchain"},
+    {kInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {kSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found"},
+    {kNotReady, "cudaErrorNotReady", "device not ready"},
+    {kIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
+    {kLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
+    {kMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
+    {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
+    {kNotSupported, "cudaErrorNotSupported", "operation not supported"},
+};
+
+const Name* named(int error) {
+    const auto* const found =
+        std::find_if(std::begin(kNames), std::end(kNames), [&](const Name& each) { return each.error == error; });
+    return found == std::end(kNames) ? nullptr : found;
+}
+
+// Attributes by number. Source: CUDA Runtime API, cudaDeviceAttr.
+int attribute(const Gpu& gpu, int which) {
+    switch (which) {
+        case 1: return 1024;  // MaxThreadsPerBlock
+        case 2:
+        case 3: return 1024;        // MaxBlockDimX, Y
+        case 4: return 64;          // MaxBlockDimZ
+        case 5: return 2147483647;  // MaxGridDimX
+        case 6:
+        case 7: return 65535;                            // MaxGridDimY, Z
+        case 8: return 49152;                            // MaxSharedMemoryPerBlock
+        case 9: return 65536;                            // TotalConstantMemory
+        case 10: return 32;                              // WarpSize
+        case 11: return 2147483647;                      // MaxPitch
+        case 12: return 65536;                           // MaxRegistersPerBlock
+        case 13: return gpu.clock_khz;                   // ClockRate
+        case 16: return gpu.multiprocessors;             // MultiProcessorCount
+        case 31: return 1;                               // ConcurrentKernels
+        case 36: return gpu.memory_clock_khz;            // MemoryClockRate
+        case 37: return gpu.bus_bits;                    // GlobalMemoryBusWidth
+        case 38: return gpu.l2_bytes;                    // L2CacheSize
+        case 39: return gpu.threads_per_multiprocessor;  // MaxThreadsPerMultiProcessor
+        case 41: return 1;                               // UnifiedAddressing
+        case 75: return gpu.major;                       // ComputeCapabilityMajor
+        case 76: return gpu.minor;                       // ComputeCapabilityMinor
+        case 81: return gpu.shared_per_multiprocessor;   // MaxSharedMemoryPerMultiprocessor
+        case 82: return 65536;                           // MaxRegistersPerMultiprocessor
+        case 83: return 1;                               // ManagedMemory
+        case 89: return 1;                               // ConcurrentManagedAccess
+        case 95: return 1;                               // CooperativeLaunch
+        case 97: return gpu.shared_per_block;            // MaxSharedMemoryPerBlockOptin
+        case 106: return gpu.blocks_per_multiprocessor;  // MaxBlocksPerMultiprocessor
+        case 111: return 1024;                           // ReservedSharedMemoryPerBlock
+        case 115: return 1;                              // MemoryPoolsSupported
+        case 120: return gpu.major >= 9;                 // ClusterLaunch
+        default: return 0;
+    }
+}
+
+}  // namespace
+}  // namespace emu::cuda
+
+using namespace emu;
+using namespace emu::cuda;
+
+API int cudaGetDevice(int* device) {
+    *device = 0;
+    return kSuccess;
+}
+API int cudaSetDevice(int device) {
+    return device == 0 ? kSuccess : fail(101, "there is one emulated device, number 0");
+}
+API int cudaGetDeviceCount(int* count) {
+    *count = 1;
+    return kSuccess;
+}
+API int cudaDeviceGetAttribute(int* value, int which, int device) {
+    if (device != 0) return fail(101);
+    *value = attribute(*options().gpu, which);
+    return kSuccess;
+}
+API int cudaDeviceSynchronize() { return last_error(false) == kLaunchFailure ? kLaunchFailure : kSuccess; }
+API int cudaDeviceReset() { return kSuccess; }
+API int cudaRuntimeGetVersion(int* version) {
+    *version = WARPWAVE_CUDA_MAJOR * 1000;
+    return kSuccess;
+}
+API int cudaDriverGetVersion(int* version) {
+    *version = WARPWAVE_CUDA_MAJOR * 1000;
+    return kSuccess;
+}
+API int cudaGetLastError() { return last_error(true); }
+API int cudaPeekAtLastError() { return last_error(false); }
+API const char* cudaGetErrorName(int error) {
+    const Name* const known = named(error);
+    return known ? known->name : "cudaErrorUnknown";
+}
+API const char* cudaGetErrorString(int error) {
+    const Name* const known = named(error);
+    return known ? known->text : "unknown error";
+}
+
+/// Sets an option (see Options); 0, or 1 with the reason on stderr.
+API int warpwave_emulator_set(const char* option, const char* value) {
+    try {
+        apply(state().options, option, value);
+        return 0;
+    } catch (const std::invalid_argument& error) {
+        std::fprintf(stderr, "emulator: %s\n", error.what());
+        return 1;
+    }
+}
+API char* warpwave_emulator_take_findings() { return taken(state().findings); }
+API char* warpwave_emulator_take_counters() { return taken(state().counters); }
+API char* warpwave_emulator_take_message() {
+    const std::lock_guard lock(state().mutex);
+    const std::string message = std::exchange(state().message, "");
+    return copy(message);
+}
+API void warpwave_emulator_free(char* text) { std::free(text); }
+API int warpwave_emulator_register(const void* memory, size_t size, const char* name) {
+    register_host(memory, size, name);
+    return 0;
+}
+API int warpwave_emulator_unregister(const void* memory) { return unregister_host(memory) ? 0 : 1; }

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: MIT
+// PTX of a program or module, and how its kernels are launched: decoded once, and run to the end before the call returns.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "api.h"
+#include "ptx/program.h"
+
+namespace emu::cuda {
+
+struct LaunchError {
+    int error;
+    std::string message;
+};
+
+/// Parsed when its first kernel is launched. Variables get device memory then.
+struct Library final : ptx::Addresses {
+    const void* fat_binary = nullptr;  // or:
+    std::string text;
+    std::mutex mutex;
+    std::unique_ptr<ptx::Module> module;
+    std::map<std::string, void*, std::less<>> variables;
+    std::map<std::string, std::unique_ptr<ptx::Program>, std::less<>> programs;
+    std::map<std::string, int, std::less<>> shared_limits;  // by cudaFuncSetAttribute
+
+    ~Library() override;
+    u64 of(const std::string& symbol) const override;
+    /// Throw LaunchError and ptx::SourceError.
+    void load();
+    const ptx::Program& program(const std::string& name);
+
+private:
+    void take(std::string source);
+};
+
+struct Geometry {
+    Dim3 grid, block, cluster;
+    size_t dynamic_shared;
+};
+
+/// Runs a kernel; the error that the call returns, which is kept as the last one. `arguments`: a pointer to each; or `packed`,
+/// all of them behind each other as the kernel has them.
+int launch(
+    Library& library, const std::string& name, const Geometry& geometry, void** arguments,
+    const void* packed = nullptr);
+
+/// Dynamic shared memory that a kernel may have from now on.
+int set_shared_limit(Library& library, const std::string& name, int bytes);
+
+}  // namespace emu::cuda

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: MIT
+"""Starts a program so that it finds an emulated GPU, with checks on: MI300X for HIP; H100, H200, L4 for CUDA."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from backends.emulator import build
+from backends.errors import BackendError
+
+CUDA_GPUS = ("H100", "H200", "L4")
+_NEWEST = 13
+FOUND = 1          # the exit status when the program itself ended with 0
+
+
+def environment(prefix: Path, options: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """``inherited``, changed so that every HIP program loads the library of ``prefix``; the user's options come behind
+    ``options``."""
+    library = prefix / "lib" / build.NAME
+    theirs = inherited.get("WARPWAVE_EMULATOR", "")
+    return {
+        **inherited,
+        "LD_PRELOAD": ":".join(filter(None, (str(library), inherited.get("LD_PRELOAD", "")))),
+        "LD_LIBRARY_PATH": ":".join(filter(None, (str(library.parent), inherited.get("LD_LIBRARY_PATH", "")))),
+        "ROCM_PATH": str(prefix), "HIP_PATH": str(prefix),
+        "WARPWAVE_EMULATOR": ",".join(filter(None, (*(f"{name}={value}" for name, value in options.items()), theirs))),
+    }
+
+
+def cuda_environment(library: Path, options: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """``inherited``, changed so that every program with a shared CUDA runtime loads ``library``."""
+    theirs = inherited.get("WARPWAVE_CUDA_EMULATOR", "")
+    words = (*(f"{name}={value}" for name, value in options.items()), theirs)
+    return {
+        **inherited,
+        "LD_PRELOAD": ":".join(filter(None, (str(library), inherited.get("LD_PRELOAD", "")))),
+        "LD_LIBRARY_PATH": ":".join(filter(None, (str(library.parent), inherited.get("LD_LIBRARY_PATH", "")))),
+        "WARPWAVE_CUDA_EMULATOR": ",".join(filter(None, words)),
+    }
+
+
+def cuda_release(program: Path) -> int:
+    """The major number of the CUDA runtime that ``program`` asks for. Raises ``BackendError`` if it asks for none."""
+    try:
+        content = program.read_bytes()
+    except OSError as error:
+        raise BackendError(f"{program} cannot be read: {error.strerror}") from error
+    found = re.search(rb"libcudart\.so\.(\d+)", content)
+    if not content.startswith(b"\x7fELF"):      # a script, whose libraries are its own affair
+        return _NEWEST
+    if found is None:
+        raise BackendError(f"{program} has no shared CUDA runtime, which the emulator could take the place of; build "
+                           "it with nvcc -cudart shared, and with PTX: -gencode arch=compute_89,code=compute_89")
+    return int(found[1])
+
+
+def emulate(program: Sequence[str], checks: str, as_json: bool, gpu: str = "MI300") -> int:
+    """Runs ``program`` on an emulated ``gpu``; its exit status, or 1 if it ended with 0 and the checks found something.
+
+    Findings go to stderr as they come. With ``as_json``, stdout gets one object instead: ``program``, ``status`` and
+    ``findings`` as ``warpwave_emulator_take_findings`` gives them; what the program prints then goes to stderr.
+    Raises ``BackendError``.
+    """
+    if gpu == "MI300":
+        prefix = build.prefix(report=_say)
+    elif gpu in CUDA_GPUS:
+        release = cuda_release(Path(shutil.which(program[0]) or program[0]))
+        library = build.cuda_library(release, report=_say)
+    else:
+        raise BackendError(f"no emulated {gpu}; there are MI300, {', '.join(CUDA_GPUS)}")
+    with tempfile.TemporaryDirectory(prefix="warpwave-emulate-") as folder:
+        log = Path(folder) / "findings"
+        options = {"checks": checks.replace(",", "+"), "log": str(log), "report": "0" if as_json else "1",
+                   "tensors": "1"}
+        if gpu == "MI300":
+            variables = environment(prefix, options, os.environ)
+        else:
+            del options["tensors"]
+            variables = cuda_environment(library, {"gpu": gpu, **options}, os.environ)
+        try:
+            result = subprocess.run(program, env=variables, check=False,
+                                    stdout=sys.stderr if as_json else None)
+        except OSError as error:
+            raise BackendError(f"{program[0]} cannot be started: {error.strerror}") from error
+        findings = [json.loads(line) for line in log.read_text().splitlines()] if log.is_file() else []
+    status = result.returncode if result.returncode >= 0 else 128 - result.returncode
+    if as_json:
+        shown: dict[str, Any] = {"program": list(program), "status": status, "findings": findings}
+        sys.stdout.write(json.dumps(shown, indent=2) + "\n")
+    return status or (FOUND if findings else 0)
+
+
+def _say(line: str) -> None:
+    sys.stderr.write(f"{line}\n")

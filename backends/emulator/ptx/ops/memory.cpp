@@ -1,0 +1,550 @@
+// SPDX-License-Identifier: MIT
+// Loads, stores, atomics, asynchronous copies. PTX ISA 9.0, sections 9.7.9.8 to 9.7.9.25 and 9.7.13.
+#include <algorithm>
+
+#include "forms.h"
+#include "half.h"
+
+namespace emu::ptx {
+
+namespace {
+
+[[noreturn]] void misaligned(const char* space, int lane, u64 address, u32 align) {
+    char text[160];
+    std::snprintf(
+        text, sizeof text, "lane %d: the address 0x%llx in %s memory is not a multiple of %u", lane,
+        static_cast<unsigned long long>(address), space, align);
+    throw Fault("misaligned", text, 716);
+}
+
+[[noreturn]] void outside(const char* space, int lane, u64 address, u32 bytes, const std::string& rest) {
+    char text[200];
+    std::snprintf(
+        text, sizeof text, "lane %d: %u byte%s at 0x%llx %s %s memory", lane, bytes, bytes == 1 ? "" : "s",
+        static_cast<unsigned long long>(address), "outside of", space);
+    throw Fault("bounds", text + rest, 700);
+}
+
+}  // namespace
+
+SharedPlace shared_place(Warp& w, u64 address) {
+    const u32 rank = static_cast<u32>(address >> kRankShift & 0xff);
+    if (!rank) return {w.block, static_cast<u32>(address & ((1u << kRankShift) - 1))};
+    if (rank > w.block->cluster->blocks.size())
+        throw Fault(
+            "bounds",
+            "an address of the shared memory of block " + std::to_string(rank - 1) + " of a cluster of " +
+                std::to_string(w.block->cluster->blocks.size()),
+            700);
+    return {&w.block->cluster->blocks[rank - 1], static_cast<u32>(address & ((1u << kRankShift) - 1))};
+}
+
+u8* shared_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
+    address &= 0xffffffffu;
+    if (address % align) misaligned("shared", lane, address, align);
+    const SharedPlace place = shared_place(w, address);
+    if (u64{place.offset} + bytes > w.block->launch->shared_bytes)
+        outside(
+            "shared", lane, address, bytes,
+            ", of which the block has " + std::to_string(w.block->launch->shared_bytes));
+    return place.block->shared + place.offset;
+}
+
+u8* global_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
+    if (address % align) misaligned("global", lane, address, align);
+    const Ranges::Range* const range = w.block->launch->memory->find(address, bytes, w.range);
+    if (!range) outside("global", lane, address, bytes, "");
+    w.range = range;
+    return reinterpret_cast<u8*>(address);
+}
+
+u8* local_memory(Warp& w, int lane, u64 offset, u32 bytes, u32 align) {
+    const u32 size = w.block->launch->program->local_bytes;
+    if (offset % align) misaligned("local", lane, offset, align);
+    if (offset + bytes > size) outside("local", lane, offset, bytes, ", of which a thread has " + std::to_string(size));
+    return w.block->local + (u64{w.index} * kLanes + static_cast<u64>(lane)) * size + offset;
+}
+
+u8* generic_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
+    switch (address & kWindow) {
+        case kSharedWindow: return shared_memory(w, lane, address, bytes, align);
+        case kLocalWindow: return local_memory(w, lane, address & ~kWindow, bytes, align);
+        case kParamWindow: {
+            const std::vector<u8>& all = w.block->launch->parameters;
+            const u64 offset = address & ~kWindow;
+            if (offset + bytes > all.size()) outside("parameter", lane, offset, bytes, "");
+            return const_cast<u8*>(all.data()) + offset;
+        }
+        default: return global_memory(w, lane, address, bytes, align);
+    }
+}
+
+void carry_out(Warp& w, const PendingCopy& copy) {
+    u8* const target = w.block->shared + copy.target;
+    std::memcpy(target, reinterpret_cast<const u8*>(copy.source), copy.read);
+    std::memset(target + copy.read, 0, copy.bytes - copy.read);
+}
+
+void complete_copies(Warp& w, u32 mask, u32 kept) {
+    std::erase_if(w.copies, [&](const PendingCopy& copy) {
+        const bool due = (mask >> copy.lane & 1) && copy.group + kept < w.committed[copy.lane];
+        if (due) carry_out(w, copy);
+        return due;
+    });
+}
+
+namespace {
+
+Memory memory_of(const Builder& b) {
+    if (b.has("shared") || b.has("shared::cta") || b.has("shared::cluster")) return shared_memory;
+    if (b.has("local")) return local_memory;
+    if (b.has("global")) return global_memory;
+    if (b.has("const")) return global_memory;
+    return generic_memory;
+}
+
+/// The address of a lane: op.operand[1] holds 64-bit addresses, or 32-bit ones (op.extra's bit 8).
+constexpr u32 kNarrow = 1u << 8;
+
+struct LaneAddress {
+    const u64* wide;
+    const u32* narrow;
+    u64 offset;
+    LaneAddress(const Warp& w, const Op& op, int slot)
+        : wide(w.lanes<u64>(op.operand[slot])), narrow(w.lanes<u32>(op.operand[slot])),
+          offset(static_cast<u64>(op.immediate)) {
+        if (op.extra & kNarrow) wide = nullptr;
+    }
+    u64 operator[](int lane) const { return (wide ? wide[lane] : narrow[lane]) + offset; }
+};
+
+/// A shared address may be in a register of 32 or of 64 bits.
+void address_operand(Builder& b, size_t i, size_t slot, bool shared) {
+    const Operand& base = b.operand(i).parts.at(0);
+    bool narrow = shared;
+    if (base.kind == Operand::Kind::Register) narrow = b.function().registers[base.reg].bytes == 4;
+    if (narrow && !shared) throw SourceError("an address of 32 bits where one of 64 is needed");
+    b.address(b.operand(i), slot, narrow ? 4 : 8);
+    if (narrow) b.op.extra |= kNarrow;
+}
+
+struct Element {
+    u32 bytes = 4;
+    bool is_signed = false;
+    u32 count = 1;
+};
+
+Element element_of(const Builder& b) {
+    Element result;
+    result.bytes = static_cast<u32>(std::max(0, type_bytes(b.type())));
+    result.is_signed = b.type()[0] == 's';
+    result.count = b.has("v8") ? 8 : b.has("v4") ? 4 : b.has("v2") ? 2 : 1;
+    return result;
+}
+
+template <Memory kMemory, u32 kBytes, bool kSigned, u32 kRegister>
+Flow load(Warp& w, const Op& op) {
+    using E = std::conditional_t<
+        kBytes == 1, u8, std::conditional_t<kBytes == 2, u16, std::conditional_t<kBytes == 4, u32, u64>>>;
+    using R = std::conditional_t<kRegister == 8, u64, u32>;
+    const i32* const list = w.block->launch->program->lists.data() + op.list;
+    const u32 count = op.count, bytes = kBytes * count;
+    const LaneAddress address(w, op, 1);
+    // Through a buffer: a result may be the address's own register.
+    alignas(64) R values[8][kLanes];
+    each_lane(w.mask, [&](int lane) {
+        const u8* const from = kMemory(w, lane, address[lane], bytes, bytes);
+        for (u32 i = 0; i < count; ++i) {
+            E value;
+            std::memcpy(&value, from + i * kBytes, kBytes);
+            if constexpr (kSigned && kBytes < kRegister)
+                values[i][lane] =
+                    static_cast<R>(static_cast<std::make_signed_t<R>>(static_cast<std::make_signed_t<E>>(value)));
+            else values[i][lane] = static_cast<R>(value);
+        }
+    });
+    for (u32 i = 0; i < count; ++i) {
+        R* const to = reinterpret_cast<R*>(w.to(list[i]));
+        if (w.mask == kAllLanes) std::memcpy(to, values[i], sizeof values[i]);
+        else each_lane(w.mask, [&](int lane) { to[lane] = values[i][lane]; });
+    }
+    return Flow::Next;
+}
+
+template <Memory kMemory, u32 kBytes, u32 kRegister>
+Flow store(Warp& w, const Op& op) {
+    using E = std::conditional_t<
+        kBytes == 1, u8, std::conditional_t<kBytes == 2, u16, std::conditional_t<kBytes == 4, u32, u64>>>;
+    using R = std::conditional_t<kRegister == 8, u64, u32>;
+    const Program& program = *w.block->launch->program;
+    const u32 count = op.count, bytes = kBytes * count;
+    const LaneAddress address(w, op, 1);
+    const R* from[8] = {};
+    for (u32 i = 0; i < count; ++i) from[i] = w.lanes<R>(program.lists[op.list + i]);
+    each_lane(w.mask, [&](int lane) {
+        u8* const to = kMemory(w, lane, address[lane], bytes, bytes);
+        for (u32 i = 0; i < count; ++i) {
+            const E value = static_cast<E>(from[i][lane]);
+            std::memcpy(to + i * kBytes, &value, kBytes);
+        }
+    });
+    return Flow::Next;
+}
+
+template <Memory kMemory>
+Handler load_handler(const Element& e, u32 register_bytes) {
+    if (register_bytes == 8) {
+        switch (e.bytes) {
+            case 1: return e.is_signed ? load<kMemory, 1, true, 8> : load<kMemory, 1, false, 8>;
+            case 2: return e.is_signed ? load<kMemory, 2, true, 8> : load<kMemory, 2, false, 8>;
+            case 4: return e.is_signed ? load<kMemory, 4, true, 8> : load<kMemory, 4, false, 8>;
+            case 8: return load<kMemory, 8, false, 8>;
+            default: return nullptr;
+        }
+    }
+    switch (e.bytes) {
+        case 1: return e.is_signed ? load<kMemory, 1, true, 4> : load<kMemory, 1, false, 4>;
+        case 2: return load<kMemory, 2, false, 4>;
+        case 4: return load<kMemory, 4, false, 4>;
+        default: return nullptr;
+    }
+}
+
+template <Memory kMemory>
+Handler store_handler(const Element& e, u32 register_bytes) {
+    if (register_bytes == 8) {
+        switch (e.bytes) {
+            case 1: return store<kMemory, 1, 8>;
+            case 2: return store<kMemory, 2, 8>;
+            case 4: return store<kMemory, 4, 8>;
+            case 8: return store<kMemory, 8, 8>;
+            default: return nullptr;
+        }
+    }
+    switch (e.bytes) {
+        case 1: return store<kMemory, 1, 4>;
+        case 2: return store<kMemory, 2, 4>;
+        case 4: return store<kMemory, 4, 4>;
+        default: return nullptr;
+    }
+}
+
+/// Bytes of the registers that hold a list's elements: a register may be wider than the type.
+u32 register_bytes(const Builder& b, const Operand& operand, u32 element) {
+    const Operand& first = operand.kind == Operand::Kind::List ? operand.parts.at(0) : operand;
+    if (first.kind == Operand::Kind::Register) return b.function().registers[first.reg].bytes;
+    return element == 8 ? 8 : 4;
+}
+
+template <class Make>
+Handler in_space(Memory memory, Make make) {
+    if (memory == shared_memory) return make.template operator()<shared_memory>();
+    if (memory == local_memory) return make.template operator()<local_memory>();
+    if (memory == global_memory) return make.template operator()<global_memory>();
+    return make.template operator()<generic_memory>();
+}
+
+bool decode_ld(Builder& b) {
+    const Element e = element_of(b);
+    if (b.operands() < 2 || b.operand(1).kind != Operand::Kind::Address) return false;
+    const u32 bytes = register_bytes(b, b.operand(0), e.bytes);
+    const Memory memory = memory_of(b);
+    address_operand(b, 1, 1, memory == shared_memory);
+    b.op.run = in_space(memory, [&]<Memory kMemory>() { return load_handler<kMemory>(e, bytes); });
+    b.list(b.operand(0), bytes, true);
+    return b.op.run && b.op.count == e.count;
+}
+
+bool decode_st(Builder& b) {
+    const Element e = element_of(b);
+    if (b.operands() < 2 || b.operand(0).kind != Operand::Kind::Address || b.has("async")) return false;
+    const u32 bytes = register_bytes(b, b.operand(1), e.bytes);
+    const Memory memory = memory_of(b);
+    address_operand(b, 0, 1, memory == shared_memory);
+    b.op.run = in_space(memory, [&]<Memory kMemory>() { return store_handler<kMemory>(e, bytes); });
+    b.list(b.operand(1), bytes, false);
+    return b.op.run && b.op.count == e.count;
+}
+
+// ---- atom, red
+
+enum class Atomic : u8 { Add, Min, Max, And, Or, Xor, Exch, Cas, Inc, Dec };
+
+/// The next value of a word, from the old one and the operands. Floats are rounded as their own instructions do.
+template <class Word>
+struct Update {
+    Atomic kind;
+    std::string_view type;
+    bool flush;
+    Word operator()(Word old, Word a, Word b) const;
+};
+
+u32 f32_sum(u32 x, u32 y, bool flush) {
+    const auto ftz = [&](u32 v) { return flush && !(v & 0x7f800000u) ? v & 0x80000000u : v; };
+    const f32 sum = as_f32(ftz(x)) + as_f32(ftz(y));
+    return sum != sum ? 0x7fffffffu : ftz(as_u32(sum));
+}
+
+template <bool Brain>
+u32 short_sum(u32 x, u32 y) {
+    const f32v a = Brain ? from_bf16(u32v(x & 0xffffu)) : from_f16(u32v(x & 0xffffu));
+    const f32v b = Brain ? from_bf16(u32v(y & 0xffffu)) : from_f16(u32v(y & 0xffffu));
+    const f64v sum = convert<f64v>(a) + convert<f64v>(b);
+    return (Brain ? to_bf16(sum) : to_f16(sum))[0];
+}
+
+template <class Word>
+Word Update<Word>::operator()(Word old, Word a, Word b) const {
+    using Signed = std::make_signed_t<Word>;
+    const bool is_signed = type[0] == 's';
+    switch (kind) {
+        case Atomic::Add:
+            if (type == "f32") return static_cast<Word>(f32_sum(static_cast<u32>(old), static_cast<u32>(a), flush));
+            if (type == "f64") return static_cast<Word>(as_u64(as_f64(old) + as_f64(a)));
+            if (type == "f16") return static_cast<Word>(short_sum<false>(static_cast<u32>(old), static_cast<u32>(a)));
+            if (type == "bf16") return static_cast<Word>(short_sum<true>(static_cast<u32>(old), static_cast<u32>(a)));
+            if (type == "f16x2" || type == "bf16x2") {
+                const auto x = static_cast<u32>(old), y = static_cast<u32>(a);
+                return static_cast<Word>(
+                    type == "f16x2" ? short_sum<false>(x >> 16, y >> 16) << 16 | short_sum<false>(x, y)
+                                    : short_sum<true>(x >> 16, y >> 16) << 16 | short_sum<true>(x, y));
+            }
+            return static_cast<Word>(old + a);
+        case Atomic::Min:
+            return is_signed ? static_cast<Word>(std::min(static_cast<Signed>(old), static_cast<Signed>(a)))
+                             : std::min(old, a);
+        case Atomic::Max:
+            return is_signed ? static_cast<Word>(std::max(static_cast<Signed>(old), static_cast<Signed>(a)))
+                             : std::max(old, a);
+        case Atomic::And: return old & a;
+        case Atomic::Or: return old | a;
+        case Atomic::Xor: return old ^ a;
+        case Atomic::Exch: return a;
+        case Atomic::Cas: return old == a ? b : old;
+        case Atomic::Inc: return old >= a ? 0 : static_cast<Word>(old + 1);
+        default: return old == 0 || old > a ? a : static_cast<Word>(old - 1);
+    }
+}
+
+constexpr std::pair<const char*, Atomic> kAtomics[] = {
+    {"add", Atomic::Add}, {"min", Atomic::Min},   {"max", Atomic::Max}, {"and", Atomic::And}, {"or", Atomic::Or},
+    {"xor", Atomic::Xor}, {"exch", Atomic::Exch}, {"cas", Atomic::Cas}, {"inc", Atomic::Inc}, {"dec", Atomic::Dec}};
+
+// op.extra: kind, kNarrow, kReturns, space; the type's name is the statement's.
+constexpr u32 kReturns = 1u << 9, kSharedSpace = 1u << 10, kGlobalSpace = 1u << 11;
+
+template <class Word, class Register>
+Flow atomic(Warp& w, const Op& op) {
+    const Program& program = *w.block->launch->program;
+    const Statement& s = program.function->statements[op.statement];
+    const bool global = op.extra & kGlobalSpace;
+    const Update<Word> update{static_cast<Atomic>(op.extra & 15), s.words.back(), global && s.words.back() == "f32"};
+    const LaneAddress address(w, op, 1);
+    const Register *a = w.lanes<Register>(op.operand[2]), *b = w.lanes<Register>(op.operand[3]);
+    Register old[kLanes];
+    each_lane(w.mask, [&](int lane) {
+        u8* const where = op.extra & kSharedSpace ? shared_memory(w, lane, address[lane], sizeof(Word), sizeof(Word))
+                          : global                ? global_memory(w, lane, address[lane], sizeof(Word), sizeof(Word))
+                                                  : generic_memory(w, lane, address[lane], sizeof(Word), sizeof(Word));
+        std::atomic_ref<Word> cell(*reinterpret_cast<Word*>(where));
+        Word value = cell.load();
+        while (
+            !cell.compare_exchange_weak(value, update(value, static_cast<Word>(a[lane]), static_cast<Word>(b[lane])))) {
+        }
+        old[lane] = value;
+    });
+    if (op.extra & kReturns) {
+        auto* const to = reinterpret_cast<Register*>(w.to(op.operand[0]));
+        each_lane(w.mask, [&](int lane) { to[lane] = old[lane]; });
+    }
+    return Flow::Next;
+}
+
+bool decode_atomic(Builder& b, bool returns) {
+    const std::string& type = b.type();
+    const int bytes = type_bytes(type);
+    if (bytes < 2 || bytes > 8 || b.has("v2") || b.has("v4") || b.has("v8")) return false;
+    const auto* const kind =
+        std::find_if(std::begin(kAtomics), std::end(kAtomics), [&](const auto& each) { return b.has(each.first); });
+    if (kind == std::end(kAtomics)) return false;
+    const bool shared = b.has("shared") || b.has("shared::cta") || b.has("shared::cluster");
+    const u32 wide = bytes == 8 ? 8 : 4;
+    const size_t at = returns ? 1 : 0;
+    b.op.extra = static_cast<u32>(kind->second) | (shared ? kSharedSpace : b.has("global") ? kGlobalSpace : 0);
+    address_operand(b, at, 1, shared);
+    b.op.operand[2] = b.offset(at + 1, wide);
+    b.op.operand[3] = kind->second == Atomic::Cas ? b.offset(at + 2, wide) : b.op.operand[2];
+    if (returns && b.operand(0).kind != Operand::Kind::Sink) {
+        b.op.extra |= kReturns;
+        b.op.operand[0] = b.target(0, wide);
+    }
+    b.op.run = bytes == 8 ? atomic<u64, u64> : bytes == 2 ? atomic<u16, u32> : atomic<u32, u32>;
+    return true;
+}
+bool decode_atom(Builder& b) { return decode_atomic(b, true); }
+bool decode_red(Builder& b) { return !b.has("async") && decode_atomic(b, false); }
+
+// ---- cp.async
+
+// cp.async.ca.shared.global [dst], [src], bytes{, read | p}
+Flow copy_async(Warp& w, const Op& op) {
+    const LaneAddress to(w, op, 0);
+    const u64* const from = w.lanes<u64>(op.operand[1]);
+    const u32* const read = w.lanes<u32>(op.operand[3]);
+    const auto bytes = static_cast<u32>(op.target);  // constant: see the decoder
+    const u32 ignored = op.count ? w.predicate(op.operand[4]) : 0;
+    each_lane(w.mask, [&](int lane) {
+        const u64 target = to[lane];
+        shared_memory(w, lane, target, bytes, bytes);
+        u32 given = ignored >> lane & 1 ? 0 : std::min(bytes, read[lane]);
+        const u64 source = from[lane] + op.list;
+        if (given) global_memory(w, lane, source, given, bytes);
+        const PendingCopy copy{w.committed[lane],      static_cast<u32>(target), source,
+                               static_cast<u8>(bytes), static_cast<u8>(given),   static_cast<u8>(lane)};
+        if (w.block->launch->late) w.copies.push_back(copy);
+        else carry_out(w, copy);
+    });
+    return Flow::Next;
+}
+
+Flow commit_group(Warp& w, const Op&) {
+    each_lane(w.mask, [&](int lane) { ++w.committed[lane]; });
+    return Flow::Next;
+}
+Flow wait_group(Warp& w, const Op& op) {
+    complete_copies(w, w.mask, static_cast<u32>(op.immediate));
+    return Flow::Next;
+}
+Flow wait_all(Warp& w, const Op&) {
+    commit_group(w, Op{});
+    complete_copies(w, w.mask, 0);
+    return Flow::Next;
+}
+
+}  // namespace
+
+bool decode_bulk(Builder&);  // bulk.cpp
+
+namespace {
+
+bool decode_cp(Builder& b) {
+    if (b.words() < 3 || (b.word(1) != "async" && b.word(1) != "reduce")) return false;
+    if (b.has("bulk") || b.has("mbarrier")) return decode_bulk(b);
+    if (b.has("commit_group")) {
+        b.op.run = commit_group;
+        return true;
+    }
+    if (b.has("wait_all")) {
+        b.op.run = wait_all;
+        return true;
+    }
+    if (b.has("wait_group")) {
+        b.op.run = wait_group;
+        if (b.operand(0).kind != Operand::Kind::Number) return false;
+        b.op.immediate = static_cast<i64>(b.operand(0).value);
+        return true;
+    }
+    const Operand& bytes = b.operand(2);
+    if (bytes.kind != Operand::Kind::Number || (bytes.value != 4 && bytes.value != 8 && bytes.value != 16))
+        return false;
+    b.op.run = copy_async;
+    const i64 from_offset = b.operand(1).offset;
+    address_operand(b, 0, 0, true);
+    b.op.operand[1] = b.offset(b.operand(1).parts.at(0), 8);
+    b.op.list = static_cast<u32>(from_offset);
+    if (from_offset < 0) return false;
+    b.op.target = static_cast<i32>(bytes.value);
+    b.op.operand[3] = b.constant(bytes.value, 4);
+    b.op.count = 0;
+    if (b.operands() > 3) {
+        const Operand& last = b.operand(3);
+        const bool predicate = last.kind == Operand::Kind::Register && b.function().registers[last.reg].bytes == 0;
+        if (predicate) {
+            b.op.count = 1;
+            b.op.operand[4] = b.offset(last, 0);
+        } else if (
+            last.kind == Operand::Kind::Number ||
+            (last.kind == Operand::Kind::Register && b.function().registers[last.reg].bytes == 4)) {
+            b.op.operand[3] = b.offset(last, 4);  // else a cache policy, which changes nothing here
+        }
+    }
+    return true;
+}
+
+// ---- ldmatrix, stmatrix: 8 x 8 matrices of 16-bit elements, a row of 16 bytes from the address of each lane
+
+template <bool Transposed>
+Flow load_matrix(Warp& w, const Op& op) {
+    const LaneAddress address(w, op, 1);
+    const i32* const list = w.block->launch->program->lists.data() + op.list;
+    u16 matrix[4][8][8];
+    for (u32 m = 0; m < op.count; ++m)
+        for (u32 row = 0; row < 8; ++row) {
+            const int lane = static_cast<int>(8 * m + row);
+            std::memcpy(matrix[m][row], shared_memory(w, lane, address[lane], 16, 16), 16);
+        }
+    for (u32 m = 0; m < op.count; ++m) {
+        u32v result;
+        for (int lane = 0; lane < kLanes; ++lane) {
+            const int row = lane / 4, column = 2 * (lane % 4);
+            const u32 low = Transposed ? matrix[m][column][row] : matrix[m][row][column];
+            const u32 high = Transposed ? matrix[m][column + 1][row] : matrix[m][row][column + 1];
+            result[lane] = high << 16 | low;
+        }
+        w.put<u32v>(list[m], result);
+    }
+    return Flow::Next;
+}
+
+template <bool Transposed>
+Flow store_matrix(Warp& w, const Op& op) {
+    const LaneAddress address(w, op, 1);
+    const i32* const list = w.block->launch->program->lists.data() + op.list;
+    for (u32 m = 0; m < op.count; ++m) {
+        u16 matrix[8][8];
+        const u32* const value = w.lanes<u32>(list[m]);
+        for (int lane = 0; lane < kLanes; ++lane) {
+            const int row = lane / 4, column = 2 * (lane % 4);
+            (Transposed ? matrix[column][row] : matrix[row][column]) = static_cast<u16>(value[lane]);
+            (Transposed ? matrix[column + 1][row] : matrix[row][column + 1]) = static_cast<u16>(value[lane] >> 16);
+        }
+        for (u32 row = 0; row < 8; ++row) {
+            const int lane = static_cast<int>(8 * m + row);
+            std::memcpy(shared_memory(w, lane, address[lane], 16, 16), matrix[row], 16);
+        }
+    }
+    return Flow::Next;
+}
+
+u32 matrices(const Builder& b) { return b.has("x4") ? 4 : b.has("x2") ? 2 : b.has("x1") ? 1 : 0; }
+
+bool decode_ldmatrix(Builder& b) {
+    if (!b.has("m8n8") || b.type() != "b16") return false;
+    b.op.run = b.has("trans") ? load_matrix<true> : load_matrix<false>;
+    address_operand(b, 1, 1, b.has("shared") || b.has("shared::cta"));
+    b.list(b.operand(0), 4, true);
+    b.op.together = true;
+    return b.op.count == matrices(b);
+}
+bool decode_stmatrix(Builder& b) {
+    if (!b.has("m8n8") || b.type() != "b16") return false;
+    b.op.run = b.has("trans") ? store_matrix<true> : store_matrix<false>;
+    address_operand(b, 0, 1, b.has("shared") || b.has("shared::cta"));
+    b.list(b.operand(1), 4, false);
+    b.op.together = true;
+    return b.op.count == matrices(b);
+}
+
+const Decoders kTable{
+    {"ld", decode_ld},
+    {"ldu", decode_ld},
+    {"st", decode_st},
+    {"atom", decode_atom},
+    {"red", decode_red},
+    {"cp", decode_cp},
+    {"ldmatrix", decode_ldmatrix},
+    {"stmatrix", decode_stmatrix},
+};
+
+}  // namespace
+}  // namespace emu::ptx

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: MIT
+// wgmma: products of a warpgroup. PTX ISA 9.0, section 9.7.15.
+//
+// Each warp computes its 16 of the 64 rows when it issues the instruction; to wait for a product is to wait until all four
+// warps have issued it, as the hardware does.
+#include <algorithm>
+#include <memory>
+
+#include "../tensor_core.h"
+#include "../tensor_map.h"
+#include "forms.h"
+#include "half.h"
+
+namespace emu::ptx {
+namespace {
+
+// Op: list = D, then A's registers. operand[0] = how many registers D has, [1] = A's descriptor, or -1 - count of registers,
+// [2] = B's descriptor, [3] = the predicate scale-d. extra: bits below; immediate = N.
+constexpr u32 kNegateA = 1, kNegateB = 2, kTransposedA = 4, kTransposedB = 8, kARegisters = 16;
+constexpr int kMostColumns = 256;
+
+struct Descriptor {
+    u32 start, leading, stride, row_bytes;
+    explicit Descriptor(u64 word)
+        : start(static_cast<u32>(word & 0x3fff) << 4), leading(static_cast<u32>(word >> 16 & 0x3fff) << 4),
+          stride(static_cast<u32>(word >> 32 & 0x3fff) << 4) {
+        constexpr u32 kRows[] = {0, 128, 64, 32};
+        row_bytes = kRows[word >> 62];
+        if (word >> 49 & 7) throw Fault("descriptor", "a matrix descriptor with a base offset is not supported");
+    }
+    /// The address of 16 bytes: row (of M or N), and byte along K. K-major.
+    u32 address(u32 row, u32 byte) const {
+        if (!row_bytes) return start + row / 8 * stride + byte / 16 * leading + row % 8 * 16;
+        return swizzled(start + row / 8 * stride + row % 8 * row_bytes + byte, row_bytes);
+    }
+    /// The same of eight rows from `row` on, at number `k`. MN-major: rows are contiguous.
+    u32 address_transposed(u32 row, u32 k) const {
+        const u32 per_row = row_bytes ? row_bytes / 2 : 8;
+        if (!row_bytes) return start + row / 8 * leading + k / 8 * stride + k % 8 * 16;
+        return swizzled(
+            start + row / per_row * leading + k / 8 * stride + k % 8 * row_bytes + row % per_row * 2, row_bytes);
+    }
+};
+
+/// `count` rows from `first`, as numbers[k][row] through `put`.
+template <Format kFormat, class Put>
+void read_matrix(Warp& w, u64 word, u32 first, u32 count, bool transposed, Put put) {
+    constexpr u32 kBytes = kFormat == Format::TF32 ? 4 : kFormat == Format::E4M3 || kFormat == Format::E5M2 ? 1 : 2;
+    constexpr u32 kPer = 16 / kBytes;
+    const Descriptor descriptor(word);
+    const auto chunk = [&](u32 address) { return shared_memory(w, 0, address, 16, 16); };
+    if (!transposed) {
+        for (u32 row = 0; row < count; ++row)
+            for (u32 byte = 0; byte < 32; byte += 16) {
+                const u8* const from = chunk(descriptor.address(first + row, byte));
+                for (u32 e = 0; e < kPer; ++e) {
+                    u32 bits = 0;
+                    std::memcpy(&bits, from + e * kBytes, kBytes);
+                    put(byte / kBytes + e, row, bits);
+                }
+            }
+    } else {
+        for (u32 k = 0; k < 32 / kBytes; ++k)
+            for (u32 row = 0; row < count; row += 8) {
+                const u8* const from = chunk(descriptor.address_transposed(first + row, k));
+                for (u32 e = 0; e < 8; ++e) {
+                    u16 bits;
+                    std::memcpy(&bits, from + 2 * e, 2);
+                    put(k, row + e, bits);
+                }
+            }
+    }
+}
+
+struct Left {
+    f32 value[kMostK][16];
+    i16 exponent[kMostK][16];
+    Rows rows;
+};
+
+/// B of the newest products of a warpgroup. The hardware reads it once for all four warps; the first that issues a product
+/// decodes it here.
+struct Right {
+    static constexpr u64 kKept = 8;
+    struct Entry {
+        u64 number = ~u64{0};
+        Columns tiles[kMostColumns / 8];
+    };
+    Entry entries[kKept];
+};
+
+Right& right_of(const Warp& w) {
+    std::vector<std::shared_ptr<void>>& all = w.block->operands;
+    const size_t group = w.index / 4;
+    if (all.size() <= group) all.resize(group + 1);
+    if (!all[group]) all[group] = std::make_shared<Right>();
+    return *static_cast<Right*>(all[group].get());
+}
+
+template <Format kA, Format kB, bool Half>
+Flow product(Warp& w, const Op& op) {
+    thread_local Left left;
+    constexpr int kBytes = kA == Format::TF32 ? 4 : kA == Format::E4M3 || kA == Format::E5M2 ? 1 : 2;
+    constexpr int kNumbers = 32 / kBytes;
+    const i32* const d = w.block->launch->program->lists.data() + op.list;
+    const auto columns = static_cast<u32>(op.immediate);
+    const int lowest = std::countr_zero(w.mask);
+    left.rows.special = false;
+    const f32 sign_a = op.extra & kNegateA ? -1.0f : 1.0f, sign_b = op.extra & kNegateB ? -1.0f : 1.0f;
+    const auto put_a = [&](u32 k, u32 row, u32 word) {
+        const Number n = number_of(kA, word);
+        left.value[k][row] = sign_a * n.value;
+        left.exponent[k][row] = n.exponent;
+        left.rows.special |= n.special;
+    };
+    if (op.extra & kARegisters) {
+        const i32* const a = d + op.operand[0];
+        constexpr int kPer = 4 / kBytes;
+        for (int j = 0; j < 4; ++j) {
+            const u32* const words = w.lanes<u32>(a[j]);
+            for (int lane = 0; lane < kLanes; ++lane)
+                for (int e = 0; e < kPer; ++e) {
+                    const u32 word =
+                        kBytes == 4 ? words[lane] : words[lane] >> (8 * kBytes * e) & ((1u << (8 * kBytes % 32)) - 1);
+                    put_a(
+                        static_cast<u32>((lane % 4 + 4 * (j / 2)) * kPer + e), static_cast<u32>(lane / 4 + 8 * (j % 2)),
+                        word);
+                }
+        }
+    } else {
+        read_matrix<kA>(w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, op.extra & kTransposedA, put_a);
+    }
+    left.rows.spread(left.value, left.exponent, kNumbers);
+    Right::Entry& right = right_of(w).entries[w.products % Right::kKept];
+    if (right.number != w.products) {
+        right.number = w.products;
+        for (u32 tile = 0; tile < columns / 8; ++tile) right.tiles[tile].special = false;
+        read_matrix<kB>(
+            w, w.lanes<u64>(op.operand[2])[lowest], 0, columns, op.extra & kTransposedB, [&](u32 k, u32 row, u32 word) {
+            const Number n = number_of(kB, word);
+            Columns& tile = right.tiles[row / 8];
+            const int place = Columns::place(static_cast<int>(row % 8));
+            tile.value[k][place] = sign_b * n.value;
+            tile.exponent[k][place] = n.exponent;
+            tile.special |= n.special;
+        });
+    }
+    const bool add = w.predicate(op.operand[3]) >> lowest & 1;
+    constexpr bool kShort = kBytes == 1;
+    const Rule rule{kShort ? 13 : 25, Half ? Result::F16 : kShort ? Result::F32Short : Result::F32};
+    for (u32 tile = 0; tile < columns / 8; ++tile) {
+        f32v values[4] = {f32v(0.0f), f32v(0.0f), f32v(0.0f), f32v(0.0f)};
+        if (add) {
+            if constexpr (Half) {
+                for (u32 i = 0; i < 2; ++i) {
+                    const u32v pair = w.get<u32v>(d[2 * tile + i]);
+                    values[2 * i] = from_f16(pair & 0xffffu);
+                    values[2 * i + 1] = from_f16(pair >> 16);
+                }
+            } else {
+                for (u32 i = 0; i < 4; ++i) values[i] = w.get<f32v>(d[4 * tile + i]);
+            }
+        }
+        multiply(left.rows, right.tiles[tile], values, rule, 0, kNumbers);
+        if constexpr (Half) {
+            for (u32 i = 0; i < 2; ++i)
+                w.put<u32v>(
+                    d[2 * tile + i],
+                    to_f16(convert<f64v>(values[2 * i + 1])) << 16 | to_f16(convert<f64v>(values[2 * i])));
+        } else {
+            for (u32 i = 0; i < 4; ++i) w.put<f32v>(d[4 * tile + i], values[i]);
+        }
+    }
+    ++w.products;
+    return Flow::Next;
+}
+
+Flow commit(Warp& w, const Op&) {
+    w.product_groups.push_back(w.products);
+    return Flow::Next;
+}
+
+Flow wait(Warp& w, const Op& op) {
+    const auto kept = static_cast<size_t>(op.immediate);
+    while (w.product_groups.size() > kept) {
+        const u32 first = w.index / 4 * 4;
+        for (u32 i = first; i < std::min<size_t>(first + 4, w.block->warps.size()); ++i)
+            if (w.block->warps[i].products < w.product_groups.front()) return Flow::Again;
+        w.product_groups.pop_front();
+    }
+    return Flow::Next;
+}
+Flow fence(Warp&, const Op&) { return Flow::Next; }
+
+template <Format kA, Format kB>
+Handler handler_of(bool half) {
+    return half ? product<kA, kB, true> : product<kA, kB, false>;
+}
+
+Handler handler_of(std::string_view d, std::string_view a, std::string_view b) {
+    const bool half = d == "f16";
+    if (!half && d != "f32") return nullptr;
+    if (a == "f16" && b == a) return handler_of<Format::F16, Format::F16>(half);
+    if (a == "bf16" && b == a) return half ? nullptr : product<Format::BF16, Format::BF16, false>;
+    if (a == "tf32" && b == a) return half ? nullptr : product<Format::TF32, Format::TF32, false>;
+    if (a == "e4m3")
+        return b == "e4m3"   ? handler_of<Format::E4M3, Format::E4M3>(half)
+               : b == "e5m2" ? handler_of<Format::E4M3, Format::E5M2>(half)
+                             : nullptr;
+    if (a == "e5m2")
+        return b == "e4m3"   ? handler_of<Format::E5M2, Format::E4M3>(half)
+               : b == "e5m2" ? handler_of<Format::E5M2, Format::E5M2>(half)
+                             : nullptr;
+    return nullptr;
+}
+
+bool flag(const Operand& operand) { return operand.kind == Operand::Kind::Number && operand.value == 1; }
+
+// wgmma.mma_async.sync.aligned.m64nNk16.d.a.b D, A, B, scale-d, imm-scale-a, imm-scale-b{, imm-trans-a, imm-trans-b}
+bool decode_wgmma(Builder& b) {
+    b.op.together = true;
+    const std::string& what = b.word(1);
+    if (what == "fence") {
+        b.op.run = fence;
+        return true;
+    }
+    if (what == "commit_group") {
+        b.op.run = commit;
+        return true;
+    }
+    if (what == "wait_group") {
+        b.op.run = wait;
+        b.op.immediate = static_cast<i64>(b.operand(0).value);
+        return b.operand(0).kind == Operand::Kind::Number;
+    }
+    if (what != "mma_async" || b.words() != 8 || b.operands() < 6) return false;
+    int n = 0, k = 0;
+    if (std::sscanf(b.word(4).c_str(), "m64n%dk%d", &n, &k) != 2 || n % 8 || n > kMostColumns) return false;
+    const std::string &d = b.word(5), &a = b.word(6);
+    b.op.run = handler_of(d, a, b.word(7));
+    if (!b.op.run) return false;
+    b.op.immediate = n;
+    Operand all = b.operand(0);
+    if (all.kind != Operand::Kind::List) return false;
+    b.op.operand[0] = static_cast<i32>(all.parts.size());
+    if (all.parts.size() != static_cast<size_t>(n) / (d == "f16" ? 4 : 2)) return false;
+    if (b.operand(1).kind == Operand::Kind::List) {
+        b.op.extra |= kARegisters;
+        if (b.operand(1).parts.size() != 4) return false;
+        all.parts.insert(all.parts.end(), b.operand(1).parts.begin(), b.operand(1).parts.end());
+    } else {
+        b.op.operand[1] = b.offset(1, 8);
+    }
+    b.list(all, 4, false);
+    b.op.operand[2] = b.offset(2, 8);
+    b.op.operand[3] = b.offset(3, 0);
+    const auto minus = [&](size_t i) { return b.operand(i).value == ~u64{0}; };
+    if (minus(4)) b.op.extra |= kNegateA;
+    if (minus(5)) b.op.extra |= kNegateB;
+    // Only 16-bit types may be transposed; A in registers has no flag.
+    size_t next = 6;
+    if (!(b.op.extra & kARegisters) && b.operands() == 8 && flag(b.operand(next++))) b.op.extra |= kTransposedA;
+    if (b.operands() > next && flag(b.operand(next))) b.op.extra |= kTransposedB;
+    return true;
+}
+
+const Decoders kTable{{"wgmma", decode_wgmma}};
+
+}  // namespace
+}  // namespace emu::ptx

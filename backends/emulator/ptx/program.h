@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT
+// A kernel, decoded: what the interpreter executes.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "source.h"
+
+namespace emu::ptx {
+
+struct Warp;
+struct Op;
+
+/// What a warp does after an instruction.
+enum class Flow : u8 {
+    Next,
+    Jump,   // the lanes of the mask go to the target
+    Again,  // the instruction waits: others may run, then it is executed once more
+    Retry,  // it is done, with a result that says "not yet": others may run, then the warp goes on behind it
+    Exit,   // the lanes of the mask end
+};
+
+using Handler = Flow (*)(Warp&, const Op&);
+
+/// Operands are byte offsets into a warp's registers; negative ones, -1 - offset, into the program's constants.
+struct Op {
+    static constexpr i32 kAllMembers = INT32_MIN;
+    Handler run = nullptr;
+    i32 operand[5] = {0, 0, 0, 0, 0};
+    i32 guard = -1;
+    bool guard_negated = false;
+    bool together = false;      // lanes execute it at once: those of `members`, or all of the warp that have not ended
+    bool lasting = false;       // it stores or multiplies: a loop with one is more than a wait
+    i32 members = kAllMembers;  // a register with their mask
+    u16 count = 0;              // registers in `list`
+    i32 target = -1;
+    u32 list = 0;  // where its registers begin in Program::lists
+    i64 immediate = 0;
+    u32 extra = 0;
+    u32 statement = 0;
+};
+
+/// Special registers that a warp gets at its start.
+enum class Special : u8 {
+    TidX,
+    TidY,
+    TidZ,
+    NtidX,
+    NtidY,
+    NtidZ,
+    CtaidX,
+    CtaidY,
+    CtaidZ,
+    NctaidX,
+    NctaidY,
+    NctaidZ,
+    LaneId,
+    WarpId,
+    NwarpId,
+    LanemaskEq,
+    LanemaskLt,
+    LanemaskLe,
+    LanemaskGt,
+    LanemaskGe,
+    ClusteridX,
+    ClusteridY,
+    ClusteridZ,
+    NclusteridX,
+    NclusteridY,
+    NclusteridZ,
+    ClusterCtaidX,
+    ClusterCtaidY,
+    ClusterCtaidZ,
+    ClusterNctaidX,
+    ClusterNctaidY,
+    ClusterNctaidZ,
+    ClusterCtarank,
+    ClusterNctarank,
+    IsExplicitCluster,
+    SmId,
+    NsmId,
+    GridId,
+    DynamicSmemSize,
+    TotalSmemSize,
+};
+
+struct Program {
+    std::string name;
+    std::unique_ptr<Function> function;
+    std::vector<Op> ops;
+    std::vector<i32> lists;
+    struct alignas(64) Line {
+        u8 bytes[64];
+    };
+    std::vector<Line> constants;
+    struct Start {
+        Special special;
+        i32 offset;
+    };
+    std::vector<Start> specials;
+    u32 register_bytes = 0;
+    u32 static_shared_bytes = 0, shared_align = 16;
+    u32 local_bytes = 0;
+    int arch = 0;  // 89, 90
+    std::map<u32, std::string> files;
+
+    /// "kernel f, file.cu:12: add.s32 %r1, %r2, %r3;"
+    std::string place(const Op&) const;
+};
+
+/// Where the variables of a module lie: constants and globals of the device, by name; 0: there is none.
+struct Addresses {
+    virtual ~Addresses() = default;
+    virtual u64 of(const std::string& symbol) const = 0;
+};
+
+/// Throws SourceError: an instruction or feature is not supported, with its text.
+std::unique_ptr<Program> decode(const Module&, std::string_view name, const Addresses&);
+
+}  // namespace emu::ptx

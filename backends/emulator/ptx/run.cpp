@@ -1,0 +1,543 @@
+// SPDX-License-Identifier: MIT
+// A warp runs until it waits, then the next one of its block; a block that cannot go on makes room for another one. Lanes that
+// diverge are splits of their warp: the one that is furthest behind runs, so that they meet again.
+#include "run.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+
+namespace emu::ptx {
+
+u32 Block::living() const {
+    u32 threads = 0;
+    for (const Warp& warp : warps) threads += static_cast<u32>(std::popcount(warp.alive));
+    return threads;
+}
+
+void Block::arrive(Barrier& barrier, u32 threads, u32 expected) {
+    if (expected % kLanes)
+        throw Fault("barrier", "a barrier for " + std::to_string(expected) + " threads, which is no multiple of 32");
+    if (barrier.arrived && barrier.expected != expected)
+        throw Fault(
+            "barrier", "a barrier for " + std::to_string(expected) + " threads, where others wait for " +
+                           std::to_string(barrier.expected));
+    barrier.expected = expected;
+    barrier.arrived += threads;
+    settle();
+}
+
+void Block::settle() {
+    for (Barrier& barrier : barriers) {
+        if (!barrier.arrived) continue;
+        u32 wanted = barrier.expected;
+        if (!wanted)
+            for (const Warp& warp : warps) wanted += warp.alive ? kLanes : 0;
+        if (barrier.arrived < wanted) continue;
+        barrier.arrived = 0;
+        ++barrier.phase;
+    }
+}
+
+void Cluster::later(const Warp& warp, const Op& op, std::function<void()> work) {
+    if (blocks[0].launch->late) pending.push_back({&warp, &op, std::move(work)});
+    else work();
+}
+
+void Cluster::settle() {
+    for (const Block& block : blocks)
+        for (const Warp& warp : block.warps)
+            if (warp.alive && warp.cluster_arrival != phase + 1) return;
+    ++phase;
+}
+
+void complete_stores(Warp& w, u32 mask, u32 kept) {
+    size_t left = 0;
+    for (Warp::PendingStore& store : w.stores) {
+        if ((mask >> store.lane & 1) && store.group + kept < w.stores_committed[store.lane]) store.run();
+        else if (auto& place = w.stores[left++]; &place != &store) place = std::move(store);
+    }
+    w.stores.resize(left);
+}
+
+namespace {
+
+enum class State : u8 { Done, Waits, Spins, Paused };
+
+constexpr u32 kTurn = 50'000;     // instructions of a warp before the next one of its block
+constexpr u32 kIdle = 1'000;      // rounds of a cluster that waits for itself
+constexpr u32 kTurns = 4;         // whole turns that only read, before another cluster may begin: they may wait for it
+constexpr u32 kLoop = 64;         // instructions of a loop that asks again and again
+constexpr u32 kPatience = 2'000;  // jumps backwards of a split before another one of its warp gets a turn
+
+/// One warp. `moved`: whether it executed anything but waiting.
+class Runner {
+public:
+    Runner(Warp& warp, const Program& program) : w_(warp), program_(program) {}
+
+    State run(bool& moved) {
+        bool went = false;
+        const State state = go_on(went);
+        moved |= went;
+        return state;
+    }
+
+    const Op* now = nullptr;
+
+private:
+    State go_on(bool& moved) {
+        u32 left = kTurn, patience = kPatience;
+        while (!w_.splits.empty()) {
+            const size_t chosen = choose_split();
+            Split& split = w_.splits[chosen];
+            const u32 limit = next_other(chosen);
+            u32 pc = split.pc;
+            for (;;) {
+                const Op& op = program_.ops[pc];
+                now = &op;
+                u32 mask = split.lanes;
+                if (op.guard >= 0) {
+                    const u32 p = w_.predicate(op.guard);
+                    mask &= op.guard_negated ? ~p : p;
+                }
+                if (!mask) {
+                    ++pc;
+                } else {
+                    if (op.together && !complete(split, op, mask)) {
+                        split.pc = pc;
+                        split.parked = true;
+                        break;
+                    }
+                    w_.mask = mask;
+                    const Flow flow = op.run(w_, op);
+                    w_.lasting += op.lasting;
+                    if (flow == Flow::Next) {
+                        ++pc;
+                        ++w_.executed;
+                        moved = true;
+                    } else if (flow == Flow::Jump) {
+                        ++w_.executed;
+                        moved = true;
+                        const auto target = static_cast<u32>(op.target);
+                        const bool backwards = target <= pc;
+                        if (mask == split.lanes) {
+                            pc = target;
+                        } else {
+                            split.pc = pc + 1;
+                            split.lanes &= ~mask;
+                            w_.splits.push_back({target, mask, false});
+                            break;
+                        }
+                        if (backwards && w_.splits.size() > 1 && --patience == 0) {
+                            // It may wait for lanes that are further on: they get a turn.
+                            split.pc = pc;
+                            std::rotate(
+                                w_.splits.begin(), w_.splits.begin() + static_cast<std::ptrdiff_t>(chosen) + 1,
+                                w_.splits.end());
+                            forced_ = true;
+                            patience = kPatience;
+                            break;
+                        }
+                    } else if (flow == Flow::Exit) {
+                        moved = true;
+                        w_.alive &= ~mask;
+                        if (mask == split.lanes)
+                            w_.splits.erase(w_.splits.begin() + static_cast<std::ptrdiff_t>(chosen));
+                        else split.lanes &= ~mask, split.pc = pc + 1;
+                        w_.block->settle();
+                        if (!w_.alive) w_.block->cluster->settle();
+                        break;
+                    } else if (flow == Flow::Again) {
+                        split.pc = pc;
+                        return State::Waits;
+                    } else {  // Retry
+                        ++w_.executed;
+                        // The split itself may be gone: brx has put others in its place.
+                        if (op.target < 0 && op.run) split.pc = pc + 1;
+                        if (w_.retried == pc && w_.executed - w_.retried_at < kLoop) moved = false;
+                        w_.retried = pc;
+                        w_.retried_at = w_.executed;
+                        return State::Spins;
+                    }
+                }
+                if (pc >= limit) {
+                    split.pc = pc;
+                    break;
+                }
+                if (--left == 0) {
+                    split.pc = pc;
+                    return State::Paused;
+                }
+            }
+        }
+        std::fill(std::begin(w_.committed), std::end(w_.committed), ~u32{0});
+        std::fill(std::begin(w_.stores_committed), std::end(w_.stores_committed), ~u32{0});
+        complete_copies(w_, kAllLanes, 0);
+        complete_stores(w_, kAllLanes, 0);
+        return State::Done;
+    }
+
+    /// The split that runs next: the one furthest behind that is not parked. Splits at one place become one.
+    size_t choose_split() {
+        std::vector<Split>& all = w_.splits;
+        if (all.size() == 1) {
+            all[0].parked = false;
+            return 0;
+        }
+        if (forced_) {
+            forced_ = false;
+            for (size_t i = 0; i < all.size(); ++i)
+                if (!all[i].parked) return i;
+        }
+        size_t best = all.size();
+        for (size_t i = 0; i < all.size(); ++i)
+            if (!all[i].parked && (best == all.size() || all[i].pc < all[best].pc)) best = i;
+        if (best == all.size()) return unpark();
+        for (size_t i = 0; i < all.size();) {
+            if (i != best && all[i].pc == all[best].pc && !all[i].parked) {
+                all[best].lanes |= all[i].lanes;
+                all.erase(all.begin() + static_cast<std::ptrdiff_t>(i));
+                if (i < best) --best;
+            } else {
+                ++i;
+            }
+        }
+        return best;
+    }
+
+    /// All wait for each other: those at one place go on, if there is a place with all that it waits for.
+    size_t unpark() {
+        std::vector<Split>& all = w_.splits;
+        for (size_t i = 0; i < all.size(); ++i) {
+            u32 there = 0;
+            for (const Split& other : all)
+                if (other.pc == all[i].pc) there |= other.lanes;
+            const Op& op = program_.ops[all[i].pc];
+            now = &op;
+            if ((wanted(op, there) & ~there) == 0) return merge(i);
+        }
+        std::string text = "lanes of a warp wait for each other at unlike instructions:";
+        for (const Split& split : all) {
+            char lanes[16];
+            std::snprintf(lanes, sizeof lanes, " 0x%08x", split.lanes);
+            text += lanes + (" at '" + program_.function->statements[split.pc].text + "'");
+        }
+        throw Fault("barrier", text);
+    }
+
+    size_t merge(size_t at) {
+        std::vector<Split>& all = w_.splits;
+        const u32 pc = all[at].pc;
+        u32 lanes = 0;
+        for (const Split& each : all)
+            if (each.pc == pc) lanes |= each.lanes;
+        std::erase_if(all, [&](const Split& each) { return each.pc == pc; });
+        all.push_back({pc, lanes, false});
+        return all.size() - 1;
+    }
+
+    u32 wanted(const Op& op, u32 lanes) const {
+        if (op.members == Op::kAllMembers) return w_.alive;
+        return w_.lanes<u32>(op.members)[std::countr_zero(lanes)] & w_.alive;
+    }
+
+    /// Whether all lanes that execute it together are here; else they wait.
+    bool complete(Split& split, const Op& op, u32 mask) {
+        if (w_.splits.size() == 1) return true;
+        u32 there = mask;
+        const u32 all = wanted(op, mask);
+        if ((all & ~there) == 0) return true;
+        const auto pc = static_cast<u32>(&op - program_.ops.data());
+        for (const Split& other : w_.splits)
+            if (&other != &split && other.parked && other.pc == pc) there |= other.lanes;
+        if (all & ~there) return false;
+        for (Split& other : w_.splits)
+            if (&other != &split && other.parked && other.pc == pc) other.parked = false;
+        return false;  // they become one split first
+    }
+
+    u32 next_other(size_t chosen) const {
+        u32 least = ~u32{0};
+        for (size_t i = 0; i < w_.splits.size(); ++i)
+            if (i != chosen && !w_.splits[i].parked) least = std::min(least, w_.splits[i].pc);
+        return least;
+    }
+
+    Warp& w_;
+    const Program& program_;
+    bool forced_ = false;
+};
+
+/// A cluster with memory of its own.
+struct Resident {
+    struct Memory {
+        std::vector<u8> shared, local;
+        std::vector<char> registers;
+    };
+    Cluster cluster;
+    std::vector<Memory> memory;
+    bool live = false;
+};
+
+template <class T>
+T* aligned(std::vector<T>& storage, size_t bytes, size_t align) {
+    storage.resize(bytes + align);
+    return reinterpret_cast<T*>((reinterpret_cast<uintptr_t>(storage.data()) + align - 1) / align * align);
+}
+
+void start_special(Warp& w, const Block& block, const Program::Start& start) {
+    const Launch& launch = *block.launch;
+    u32v value = u32v(0u);
+    const u32 nx = launch.block[0], ny = launch.block[1];
+    for (u32 lane = 0; lane < kLanes; ++lane) {
+        const u32 thread = w.index * kLanes + lane;
+        switch (start.special) {
+            case Special::TidX: value[lane] = thread % nx; break;
+            case Special::TidY: value[lane] = thread / nx % ny; break;
+            case Special::TidZ: value[lane] = thread / nx / ny; break;
+            case Special::NtidX: value[lane] = nx; break;
+            case Special::NtidY: value[lane] = ny; break;
+            case Special::NtidZ: value[lane] = launch.block[2]; break;
+            case Special::CtaidX: value[lane] = block.index[0]; break;
+            case Special::CtaidY: value[lane] = block.index[1]; break;
+            case Special::CtaidZ: value[lane] = block.index[2]; break;
+            case Special::NctaidX: value[lane] = launch.grid[0]; break;
+            case Special::NctaidY: value[lane] = launch.grid[1]; break;
+            case Special::NctaidZ: value[lane] = launch.grid[2]; break;
+            case Special::ClusteridX: value[lane] = block.index[0] / launch.cluster[0]; break;
+            case Special::ClusteridY: value[lane] = block.index[1] / launch.cluster[1]; break;
+            case Special::ClusteridZ: value[lane] = block.index[2] / launch.cluster[2]; break;
+            case Special::NclusteridX: value[lane] = launch.grid[0] / launch.cluster[0]; break;
+            case Special::NclusteridY: value[lane] = launch.grid[1] / launch.cluster[1]; break;
+            case Special::NclusteridZ: value[lane] = launch.grid[2] / launch.cluster[2]; break;
+            case Special::ClusterCtaidX: value[lane] = block.index[0] % launch.cluster[0]; break;
+            case Special::ClusterCtaidY: value[lane] = block.index[1] % launch.cluster[1]; break;
+            case Special::ClusterCtaidZ: value[lane] = block.index[2] % launch.cluster[2]; break;
+            case Special::ClusterCtarank: value[lane] = block.rank; break;
+            case Special::IsExplicitCluster: value[lane] = block.cluster->blocks.size() > 1; break;
+            case Special::LaneId: value[lane] = lane; break;
+            case Special::WarpId: value[lane] = w.index; break;
+            case Special::NwarpId: value[lane] = static_cast<u32>(block.warps.size()); break;
+            case Special::LanemaskEq: value[lane] = 1u << lane; break;
+            case Special::LanemaskLt: value[lane] = (1u << lane) - 1; break;
+            case Special::LanemaskLe: value[lane] = (2u << lane) - 1; break;
+            case Special::LanemaskGt: value[lane] = ~((2u << lane) - 1); break;
+            case Special::LanemaskGe: value[lane] = ~((1u << lane) - 1); break;
+            case Special::ClusterNctaidX: value[lane] = launch.cluster[0]; break;
+            case Special::ClusterNctaidY: value[lane] = launch.cluster[1]; break;
+            case Special::ClusterNctaidZ: value[lane] = launch.cluster[2]; break;
+            case Special::ClusterNctarank: value[lane] = static_cast<u32>(block.cluster->blocks.size()); break;
+            case Special::SmId: value[lane] = block.index[0] % launch.multiprocessors; break;
+            case Special::NsmId: value[lane] = launch.multiprocessors; break;
+            case Special::DynamicSmemSize: value[lane] = launch.dynamic_bytes; break;
+            case Special::TotalSmemSize: value[lane] = launch.shared_bytes; break;
+            default: break;
+        }
+    }
+    if (start.special == Special::GridId) *reinterpret_cast<u64v*>(w.to(start.offset)) = u64v(launch.serial);
+    else *reinterpret_cast<u32v*>(w.to(start.offset)) = value;
+}
+
+void begin(Block& block, Resident::Memory& memory, const Launch& launch) {
+    const Program& program = *launch.program;
+    block.launch = &launch;
+    block.shared = aligned(memory.shared, launch.shared_bytes, 1024);
+    // Nobody has written it: every bit set is NaN in every float format.
+    std::memset(block.shared, 0xff, launch.shared_bytes);
+    const u32 threads = launch.threads(), warps = (threads + kLanes - 1) / kLanes;
+    block.local = aligned(memory.local, size_t{warps} * kLanes * program.local_bytes, 64);
+    std::memset(block.local, 0xff, size_t{warps} * kLanes * program.local_bytes);
+    const size_t per_warp = (size_t{program.register_bytes} + 63) / 64 * 64;
+    char* const registers = aligned(memory.registers, per_warp * warps, 64);
+    std::memset(registers, 0xff, per_warp * warps);
+    block.warps.assign(warps, Warp{});
+    block.mbarriers.clear();
+    block.operands.clear();
+    std::fill(std::begin(block.barriers), std::end(block.barriers), Barrier{});
+    for (u32 i = 0; i < warps; ++i) {
+        Warp& warp = block.warps[i];
+        warp.registers = registers + per_warp * i;
+        warp.constants = reinterpret_cast<const char*>(launch.program->constants.data());
+        warp.index = i;
+        warp.block = &block;
+        const u32 present = std::min(threads - i * kLanes, static_cast<u32>(kLanes));
+        warp.alive = present == kLanes ? kAllLanes : (1u << present) - 1;
+        warp.splits = {{0, warp.alive, false}};
+        for (const Program::Start& start : program.specials) start_special(warp, block, start);
+    }
+}
+
+void begin(Resident& resident, const Launch& launch, u64 number) {
+    const u32* const size = launch.cluster;
+    const u32 count = size[0] * size[1] * size[2];
+    const u32 clusters[2] = {launch.grid[0] / size[0], launch.grid[1] / size[1]};
+    const auto x = static_cast<u32>(number % clusters[0]), y = static_cast<u32>(number / clusters[0] % clusters[1]),
+               z = static_cast<u32>(number / clusters[0] / clusters[1]);
+    Cluster& cluster = resident.cluster;
+    cluster.blocks.resize(count);
+    cluster.pending.clear();
+    cluster.phase = 0;
+    cluster.idle = 0;
+    resident.memory.resize(count);
+    for (u32 rank = 0; rank < count; ++rank) {
+        Block& block = cluster.blocks[rank];
+        block.cluster = &cluster;
+        block.rank = rank;
+        block.index[0] = x * size[0] + rank % size[0];
+        block.index[1] = y * size[1] + rank / size[0] % size[1];
+        block.index[2] = z * size[2] + rank / size[0] / size[1];
+        begin(block, resident.memory[rank], launch);
+    }
+    resident.live = true;
+}
+
+class Run {
+public:
+    Run(const Launch& launch, unsigned threads) : launch_(launch) {
+        blocks_ = u64{launch.grid[0] / launch.cluster[0]} * (launch.grid[1] / launch.cluster[1]) *
+                  (launch.grid[2] / launch.cluster[2]);
+        threads_ = static_cast<unsigned>(std::min<u64>(std::max(1u, threads), blocks_));
+    }
+
+    Outcome operator()() {
+        std::vector<std::thread> helpers;
+        for (unsigned i = 1; i < threads_; ++i) helpers.emplace_back([this] { work(); });
+        work();
+        for (std::thread& each : helpers) each.join();
+        outcome_.executed = executed_;
+        return outcome_;
+    }
+
+private:
+    static constexpr size_t kResident = 64;  // blocks that one thread holds if they wait for each other
+
+    void work() {
+        std::vector<std::unique_ptr<Resident>> residents;
+        for (;;) {
+            bool moved = false, any = false;
+            for (auto& resident : residents) {
+                if (!resident->live || failed_) continue;
+                any = true;
+                moved |= advance(*resident);
+            }
+            if (failed_) return;
+            any = std::any_of(residents.begin(), residents.end(), [](const auto& each) { return each->live; });
+            if (!any || !moved || residents.empty()) {
+                // Nothing goes on here: another block, which the others may wait for.
+                const bool room = !any || residents.size() < kResident;
+                const u64 number = room ? next_++ : blocks_;
+                if (number < blocks_) {
+                    Resident* place = nullptr;
+                    for (auto& each : residents)
+                        if (!each->live) place = each.get();
+                    if (!place) place = residents.emplace_back(std::make_unique<Resident>()).get();
+                    begin(*place, launch_, number);
+                } else if (!any) {
+                    return;
+                } else {
+                    std::this_thread::yield();
+                }
+            }
+        }
+    }
+
+    /// The cluster's warps, until none can go on or it has had its turn; whether any of them did.
+    bool advance(Resident& resident) {
+        Cluster& cluster = resident.cluster;
+        bool moved_ever = false;
+        for (u32 turns = 0; turns < kTurns;) {
+            bool moved = false, live = false, may_go_on = false;
+            for (Block& block : cluster.blocks)
+                for (Warp& warp : block.warps) {
+                    if (warp.done()) continue;
+                    Runner runner(warp, *launch_.program);
+                    const u64 lasting = warp.lasting;
+                    try {
+                        const State state = runner.run(moved);
+                        live |= state != State::Done;
+                        may_go_on |= state == State::Spins || state == State::Paused;
+                        turns += state == State::Paused && lasting == warp.lasting;
+                    } catch (const Fault& fault) {
+                        fail(block, warp, runner.now, fault);
+                        return true;
+                    }
+                }
+            moved_ever |= moved;
+            if (moved) cluster.idle = 0;
+            if (!live) {
+                for (const Block& block : cluster.blocks)
+                    for (const Warp& warp : block.warps) executed_ += warp.executed;
+                resident.live = false;
+                return true;
+            }
+            if (!moved) {
+                if (cluster.pending.empty()) {
+                    // An mbarrier can only be completed from within the cluster: asking again does not help.
+                    if (!may_go_on || ++cluster.idle > kIdle) deadlock(cluster);
+                    return moved_ever;
+                }
+                const Cluster::Pending next = std::move(cluster.pending.front());
+                cluster.pending.pop_front();
+                try {
+                    next.work();
+                } catch (const Fault& fault) {
+                    fail(*next.warp->block, *next.warp, next.op, fault);
+                    return true;
+                }
+                moved_ever = true;
+            }
+        }
+        // It has had its turn: it may wait for a block that has not begun.
+        return false;
+    }
+
+    void deadlock(Cluster& cluster) {
+        std::string text = "every warp waits:";
+        const Block* block = nullptr;
+        const Warp* first = nullptr;
+        for (const Block& each : cluster.blocks)
+            for (const Warp& warp : each.warps) {
+                if (warp.done()) continue;
+                if (!first) first = &warp, block = &each;
+                if (text.size() < 600)
+                    text +=
+                        " warp " + std::to_string(warp.index) + " at '" +
+                        launch_.program->function->statements[launch_.program->ops[warp.splits[0].pc].statement].text +
+                        "'";
+            }
+        if (first) fail(*block, *first, &launch_.program->ops[first->splits[0].pc], Fault("barrier", text, 719));
+    }
+
+    void fail(const Block& block, const Warp& warp, const Op* op, const Fault& fault) {
+        const std::lock_guard lock(mutex_);
+        if (failed_.exchange(true)) return;
+        outcome_.ok = false;
+        outcome_.cuda_error = fault.cuda_error;
+        outcome_.check = fault.check;
+        outcome_.message = fault.what();
+        if (op) {
+            outcome_.place = launch_.program->place(*op);
+            const Statement& s = launch_.program->function->statements[op->statement];
+            const auto file = launch_.program->files.find(s.file);
+            if (file != launch_.program->files.end()) outcome_.file = file->second;
+            outcome_.line = s.line;
+        }
+        std::copy(std::begin(block.index), std::end(block.index), std::begin(outcome_.block));
+        outcome_.warp = warp.index;
+    }
+
+    const Launch& launch_;
+    u64 blocks_;
+    unsigned threads_;
+    std::atomic<u64> next_{0}, executed_{0};
+    std::atomic<bool> failed_{false};
+    std::mutex mutex_;
+    Outcome outcome_;
+};
+
+}  // namespace
+
+Outcome run(const Launch& launch, unsigned threads) { return Run(launch, threads)(); }
+
+}  // namespace emu::ptx

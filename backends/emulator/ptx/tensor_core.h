@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: MIT
+// Products of small matrices as NVIDIA's tensor cores round them, bit for bit.
+//
+// The rule: all products of an instruction and the accumulator are addends. Each is cut towards zero at `fraction` bits below
+// the largest exponent among them (products' exponents are added, not normalised; the least is -133). The sum of what is left
+// is exact, and is rounded once. Source of the rule: MMA-Sim (Microsoft, 2025); recorded results of an H200 follow it in every
+// bit for Hopper. Ada's (sm_89) is MMA-Sim's alone: nobody here has an L4.
+#pragma once
+
+#include "types.h"
+
+namespace emu::ptx {
+
+enum class Format : u8 { F16, BF16, TF32, E4M3, E5M2 };
+
+constexpr int kMostK = 32;
+constexpr i16 kNothing = -10000;  // the exponent of a zero: it is never the largest
+
+/// A number of a short format: its value, and its exponent as the tensor cores see it.
+struct Number {
+    f32 value = 0;
+    i16 exponent = kNothing;
+    bool special = false;  // an infinity or NaN
+};
+Number number_of(Format, u32 word);
+
+using i16v = i16 __attribute__((ext_vector_type(kLanes)));
+
+/// 16 rows of A of up to 32 numbers, spread over the lanes that need them: lane l has row l / 4, and row l / 4 + 8.
+struct Rows {
+    f32v value[kMostK][2];
+    i16v exponent[kMostK][2];
+    bool special = false;
+    /// `numbers[k][row]`
+    void spread(const f32 numbers[][16], const i16 exponents[][16], int count);
+};
+
+/// 8 columns of B: lane l has columns 2 (l % 4) and 2 (l % 4) + 1, which lie as 0 2 4 6 1 3 5 7.
+struct Columns {
+    alignas(32) f32 value[kMostK][8];
+    alignas(16) i16 exponent[kMostK][8];
+    bool special = false;
+    static int place(int column) { return column / 2 + 4 * (column % 2); }
+};
+
+enum class Result : u8 {
+    F32,
+    F32Short,
+    F16
+};  // F32Short: 13 fraction bits; F16 to nearest even, the others towards zero
+
+struct Rule {
+    int fraction = 25;
+    Result result = Result::F32;
+};
+
+/// accumulator[i], lane l: row l / 4 + 8 (i / 2), column 2 (l % 4) + i % 2, of a 16 x 8 matrix; A B is added, over numbers
+/// `from` to `from + count` of each row. F16 accumulators are given and returned as f32 with the values of f16.
+void multiply(const Rows& a, const Columns& b, f32v accumulator[4], const Rule&, int from, int count);
+
+}  // namespace emu::ptx

@@ -1,0 +1,206 @@
+# SPDX-License-Identifier: MIT
+"""Modelled times of loops and of our kernels beside published MI300X figures of other kernels for the same problems.
+
+    python benchmarks/tools/emulator_model.py [--only loops] [--library FILE] [--sample 16] [--threads N] [--json FILE]
+
+No kernel of ours has been timed on an MI300X, and none of the published kernels is here to be run: but for the loops, a
+row sets the modelled time of our kernel beside the published time of another kernel for the same problem. A sample of
+the workgroups runs; what they compute is thrown away.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from emulated import ROOT, Emulator, Kernel, compiled, modelled
+
+from backends.source import KernelSource
+
+# µs, GPU MODE's AMD challenge: RadeonFlow (first) and luongthecong (fifth) by (m, n, k), wall time with launch.
+FP8 = {
+    (1024, 1536, 7168): (76.3, 147), (1024, 3072, 1536): (42.8, 50.6), (1024, 576, 7168): (45.1, 75.9),
+    (1024, 7168, 256): (20.4, 30.9), (1024, 7168, 2048): (75.3, 106), (1024, 4608, 7168): (136.4, 193),
+    (1024, 7168, 2304): (None, 120), (1024, 512, 7168): (None, 75.1), (1024, 4096, 512): (None, 30.9),
+    (6144, 1536, 7168): (None, 341), (6144, 3072, 1536): (None, 160), (6144, 576, 7168): (None, 173),
+    (6144, 7168, 256): (None, 88.6), (6144, 7168, 2048): (None, 426), (6144, 4608, 7168): (None, 948),
+    (6144, 7168, 2304): (None, 479), (6144, 512, 7168): (None, 163), (6144, 4096, 512): (None, 97.7),
+}
+# TFLOP/s; the shape is not stated, its authors' examples are 8192³.
+SQUARE = {8192: (963, "HipKittens, open pull request")}
+# ms of moonmath's kernel and TFLOP/s of aiter v3 (both round to nearest even), bf16, head dimension 128, full.
+ATTENTION = {(2, 24, 8192): (3.083, 435), (2, 24, 16384): (11.67, 449), (1, 32, 16384): (8.013, 487)}
+# (query heads, keys): µs at 4.3 TB/s or 600 TFLOP/s, whichever is longer; batch 128. Nobody published a time for it.
+MLA = {(16, 4096): 140, (16, 8192): 281, (128, 4096): 243}
+# Which of emulator_kernels.hip, FLOP or bytes a workgroup and round, unit, published rate, where from.
+LOOPS = [
+    ("matrix cores, fp8", 0, 4 * 4 * 32768, "TFLOP/s", 1273e12, "AMD, max achievable"),
+    ("matrix cores, bf16", 1, 4 * 4 * 16384, "TFLOP/s", 708e12, "AMD, max achievable"),
+    ("matrix cores, f16", 2, 4 * 4 * 16384, "TFLOP/s", 654e12, "AMD, max achievable"),
+    ("vector unit, f32 FMA", 3, 16 * 256 * 2, "TFLOP/s", 81.7e12, "data sheet, half of 163.4: not packed"),
+    ("LDS loads, 16 bytes", 4, 8 * 256 * 16, "TB/s", 304 * 128 * 2.1e9, "white paper, 128 bytes a cycle and CU"),
+    ("copy of 512 MiB, HBM", 5, 2 * 256 * 16, "TB/s", 4.3e12, "public copies, 4.0 to 4.4"),
+]
+
+
+@dataclass
+class Row:
+    name: str
+    modelled: float
+    published: float
+    unit: str
+    limit: str
+    note: str = ""
+
+    @property
+    def error(self) -> float:
+        return self.modelled / self.published - 1
+
+
+def loops(emulator: Emulator, sample: int) -> Iterator[Row]:
+    source = ROOT / "benchmarks" / "tools" / "emulator_kernels.hip"
+    call = compiled(KernelSource.read(source, ROOT, "emulator_loop")).emulator_loop
+    call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+    bytes_each = 2**28
+    buffers = [(ctypes.c_char * bytes_each)() for _ in range(2)]
+    for name, which, each, unit, published, where in LOOPS:
+        copies = unit == "TB/s" and "copy" in name
+        groups, rounds = (bytes_each // 4096 // 8, 8) if copies else (304 * 16, 1000)
+        emulator.set(sample=0 if copies else sample)
+        emulator.counters()
+        if call(which, groups, rounds, ctypes.addressof(buffers[0]), ctypes.addressof(buffers[1])) != 0:
+            raise SystemExit(f"{name}: the launch failed")
+        (found,) = emulator.counters()
+        rate = groups * rounds * each / (found["modelled_us"] * 1e-6)
+        yield Row(name, rate / 1e12, published / 1e12, unit, found["model"]["limited_by"], where)
+
+
+def fp8(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float | None]]:
+    kernel = Kernel(emulator, "amd_fp8_mm")
+    emulator.set(sample=sample)
+    for (m, n, k), (first, fifth) in FP8.items():
+        kernel.run(m=m, n=n, k=k)
+        launches = emulator.counters()
+        yield Row(f"{m}×{n}×{k}", modelled(launches), fifth, "µs", _limit(launches)), first
+
+
+def attention(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float]]:
+    kernel = Kernel(emulator, "flash_attention")
+    emulator.set(sample=sample)
+    for (batch, heads, length), (milliseconds, aiter) in ATTENTION.items():
+        kernel.run(batch=batch, sq=length, sk=length, hq=heads, hk=heads, dim=128, causal=0, half=0)
+        launches = emulator.counters()
+        flops = 4 * batch * heads * length**2 * 128
+        rate, published = flops / modelled(launches) * 1e-6, flops / milliseconds * 1e-9
+        yield Row(f"{batch}, {heads}, {length}", rate, published, "TFLOP/s", _limit(launches)), aiter
+
+
+def mla(emulator: Emulator, sample: int) -> Iterator[Row]:
+    kernel = Kernel(emulator, "mla_decode")
+    emulator.set(sample=sample)
+    for (heads, length), floor in MLA.items():
+        kernel.run(batch=128, sq=1, hq=heads, sk=length, lens="uniform", causal=0)
+        launches = emulator.counters()
+        yield Row(f"{heads} heads, {length} keys", modelled(launches), floor, "µs", _limit(launches))
+
+
+def square(emulator: Emulator, sample: int) -> Iterator[Row]:
+    kernel = Kernel(emulator, "fp8_gemm")
+    emulator.set(sample=sample)
+    for size, (published, note) in SQUARE.items():
+        kernel.run(m=size, n=size, k=size)
+        launches = emulator.counters()
+        yield Row(f"{size}³", 2 * size**3 / modelled(launches) * 1e-6, published, "TFLOP/s", _limit(launches), note)
+
+
+def _limit(launches: Sequence[dict[str, Any]]) -> str:
+    return str(max(launches, key=lambda each: each["modelled_us"])["model"]["limited_by"])
+
+
+def _table(*titles: str) -> None:
+    print("\n| " + " | ".join(titles) + " |")
+    print("|" + "---|" * len(titles), flush=True)
+
+
+def _line(*cells: object) -> None:
+    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+
+
+def _loops(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("loop", "modelled", "published", "error", "limited by", "published by")
+    for row in loops(emulator, sample):
+        rows.append(row)
+        line = (row.name, f"{row.modelled:.4g} {row.unit}", f"{row.published:.4g}", f"{row.error:+.1%}")
+        _line(*line, row.limit, row.note)
+    return rows
+
+
+def _fp8(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("M×N×K", "ours, modelled µs", "1st, µs", "difference", "5th of 163, µs", "difference", "limited by")
+    for row, first in fp8(emulator, sample):
+        rows.append(row)
+        best = (first, f"{row.modelled / first - 1:+.0%}") if first else ("–", "–")
+        _line(row.name, f"{row.modelled:.1f}", *best, row.published, f"{row.error:+.0%}", row.limit)
+    mean = statistics.geometric_mean(row.modelled for row in rows)
+    _line("geometric mean", f"{mean:.1f}", 92.0, f"{mean / 92 - 1:+.0%}", 136, f"{mean / 136 - 1:+.0%}", "")
+    return rows
+
+
+def _square(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("M = N = K", "ours, modelled TFLOP/s", "published", "difference", "limited by", "published by")
+    for row in square(emulator, sample):
+        rows.append(row)
+        _line(row.name, f"{row.modelled:.0f}", f"{row.published:.0f}", f"{row.error:+.0%}", row.limit, row.note)
+    return rows
+
+
+def _attention(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("B, H, S", "ours, modelled TFLOP/s", "moonmath", "difference", "aiter v3", "difference", "limited by")
+    for row, aiter in attention(emulator, sample):
+        rows.append(row)
+        difference = f"{row.modelled / aiter - 1:+.0%}"
+        line = (row.name, f"{row.modelled:.0f}", f"{row.published:.0f}", f"{row.error:+.0%}")
+        _line(*line, aiter, difference, row.limit)
+    return rows
+
+
+def _mla(emulator: Emulator, sample: int) -> list[Row]:
+    rows = []
+    _table("batch 128", "ours, modelled µs", "floor, µs", "above it", "limited by")
+    for row in mla(emulator, sample):
+        rows.append(row)
+        _line(row.name, f"{row.modelled:.0f}", row.published, f"{row.error:+.0%}", row.limit)
+    return rows
+
+
+TABLES = {"loops": _loops, "fp8": _fp8, "square": _square, "attention": _attention, "mla": _mla}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=TABLES, action="append")
+    parser.add_argument("--library", type=Path, help="libamdhip64.so; without it, it is built")
+    parser.add_argument("--sample", type=int, default=16, help="workgroups of each launch that run")
+    parser.add_argument("--threads", type=int, default=0, help="0: one a core")
+    parser.add_argument("--json", type=Path)
+    options = parser.parse_args()
+    emulator = Emulator(options.library)
+    emulator.set(counters=1, checks="none", threads=options.threads)
+    rows = {name: TABLES[name](emulator, options.sample) for name in options.only or TABLES}
+    if options.json:
+        found = {name: [asdict(row) for row in each] for name, each in rows.items()}
+        options.json.write_text(json.dumps(found, indent=1))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: MIT
+"""Published MI300X programs that the timing model is validated with: where they are, how they are built, their times.
+
+Their sources are fetched by whoever validates and stay outside of this repository; their published times are facts.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+REPOSITORIES = {
+    "ladder": ("gau-nernst/learn-cuda", "685749e"),
+    "radeonflow": ("RadeonFlow/RadeonFlow_Kernels", "655c2ee"),
+    "luong": ("luongthecong123/fp8-quant-matmul", ""),
+    "snektron": ("Snektron/gpumode-amd-fp8-mm", "047abe1"),
+    "clr": ("ROCm/clr", "f9f995c"),          # headers for FP8, bf16 and cooperative groups
+    "hip": ("ROCm/HIP", "c5e11fc"),
+}
+SEED = 1            # of the subset of Snektron's configurations
+CONFIGURATIONS = 16
+
+# TFLOP/s, bf16, 4096³ (README of 02d_matmul_cdna3).
+LADDER = {"v1a": 122.21, "v1b": 244.72, "v2": 369.57, "v3a": 421.10, "v3b": 454.12}
+
+# µs a launch of ten back to back, by rows and columns of the input (comments of transpose_kernel.cpp).
+TRANSPOSES = {
+    (256, 1024): 2.71, (256, 6144): 2.72, (256, 7168): 2.99, (512, 1024): 2.55, (512, 4096): 3.01, (512, 6144): 3.58,
+    (1536, 1024): 2.78, (1536, 3072): 3.57, (1536, 6144): 7.09, (2048, 1024): 2.84, (2048, 6144): 8.94,
+    (2048, 7168): 9.56, (2304, 1024): 3.08, (2304, 6144): 9.30, (2304, 7168): 10.39, (7168, 512): 3.25,
+    (7168, 576): 3.44, (7168, 1024): 5.07, (7168, 1536): 7.72, (7168, 4608): 16.87, (7168, 6144): 21.59,
+}
+# µs of both transposes, the product and the reduction, and the split of K that its authors chose (README).
+RADEONFLOW = {
+    (1024, 1536, 7168): (76.33, 4), (1024, 3072, 1536): (42.78, 2), (1024, 576, 7168): (45.14, 8),
+    (1024, 7168, 256): (20.37, 1), (1024, 7168, 2048): (75.29, 1), (1024, 4608, 7168): (136.35, 2),
+}
+# Splits that are compared with the authors' choice; a product of 7168 x 7168 takes too long to ask for more.
+SPLITS = {(1024, 1536, 7168): (1, 2, 4, 8), (1024, 3072, 1536): (1, 2, 4), (1024, 576, 7168): (2, 4, 8),
+          (1024, 7168, 2048): (1, 2), (1024, 4608, 7168): (1, 2, 4)}
+# µs, fifth of 163 (README).
+LUONG = {
+    (1024, 1536, 7168): 147, (1024, 3072, 1536): 50.6, (1024, 576, 7168): 75.9, (1024, 7168, 256): 30.9,
+    (1024, 7168, 2048): 106, (1024, 4608, 7168): 193, (1024, 7168, 2304): 120, (1024, 512, 7168): 75.1,
+    (1024, 4096, 512): 30.9, (6144, 1536, 7168): 341, (6144, 3072, 1536): 160, (6144, 576, 7168): 173,
+    (6144, 7168, 256): 88.6, (6144, 7168, 2048): 426, (6144, 4608, 7168): 948, (6144, 7168, 2304): 479,
+    (6144, 512, 7168): 163, (6144, 4096, 512): 97.7,
+}
+# The README says that small M and N with a large K have a kernel of their own, not for which shapes.
+LUONG_SMALL = {(1024, 1536, 7168), (1024, 576, 7168), (1024, 512, 7168)}
+
+BEGIN = """
+#include <hip/hip_runtime.h>
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cassert>
+#include <utility>
+#define ENTRY extern "C" __attribute__((visibility("default")))
+"""
+
+
+@dataclass(frozen=True)
+class Program:
+    """A source to compile: its text, include folders. ``calls`` are compiled in as C symbols."""
+
+    name: str
+    text: str
+    folders: tuple[Path, ...]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One published time: ``symbol(buffers, numbers)`` of a program does what was timed."""
+
+    family: str
+    name: str
+    program: str
+    symbol: str
+    published: float                 # µs
+    numbers: tuple[int, ...] = ()
+    fitted: bool = False             # of the half that constants may be fitted to
+    shape: tuple[int, ...] = ()
+    labels: dict[str, object] = field(default_factory=dict)
+    counted: int = 0                 # the last launches, which were timed; 0: all
+    warm: tuple[tuple[int, int], ...] = ()      # buffers, and bytes of them, that the caches hold when the clock starts
+
+
+def folder(sources: Path, name: str) -> Path:
+    """The checkout ``owner+repository`` in ``sources``; raises ``SystemExit`` that says how to get it."""
+    repository, _commit = REPOSITORIES[name]
+    place = sources / repository.replace("/", "+")
+    if not place.is_dir():
+        raise SystemExit(f"{place} is missing: git clone https://github.com/{repository} {place}")
+    return place
+
+
+Family = tuple[list[Program], list[Row]]
+
+
+def ladder(sources: Path) -> Family:
+    """bf16 4096³. The two last steps are compiled with clang's vectors in place of HIP's float4, which clang 22 keeps
+    in scratch there; the authors' compiler did not."""
+    place = folder(sources, "ladder") / "02d_matmul_cdna3"
+    programs, rows = [], []
+    for number, (step, rate) in enumerate(LADDER.items()):
+        vectors = "typedef float vector4 __attribute__((ext_vector_type(4)));\n#define float4 vector4\n"
+        text = BEGIN + (vectors if step.startswith("v3") else "") + f'#include "matmul_{step[:2]}.cu"\n' + f"""
+ENTRY int run_{step}(char** buffer, const int*) {{
+    using T = __hip_bfloat16;
+    matmul_{step}((T*)buffer[0], (T*)buffer[1], (T*)buffer[2], 4096, 4096, 4096, nullptr);
+    return hipGetLastError();
+}}
+"""
+        programs.append(Program(f"ladder_{step}", text, (place,)))
+        rows.append(Row("ladder", step, f"ladder_{step}", f"run_{step}", 2 * 4096**3 / rate * 1e-6, shape=(4096,) * 3,
+                        fitted=number % 2 == 0))
+    return programs, rows
+
+
+def transposes(sources: Path) -> Family:
+    place = folder(sources, "radeonflow") / "src" / "gemm"
+    text = BEGIN + '#define warpSize 64\n#define PARAMETERIZE_LIBRARY\n#include "transpose_kernel.cpp"\n'
+    rows = []
+    for number, ((m, n), published) in enumerate(TRANSPOSES.items()):
+        text += f"""
+ENTRY int transpose_{m}_{n}(char** buffer, const int*) {{
+    transpose_kernel::transpose_fp8<{m}, {n}>((__FP8_TYPE*)buffer[1], (__FP8_TYPE*)buffer[0]);
+    return hipGetLastError();
+}}
+"""
+        rows.append(Row("transpose", f"{m}×{n}", "transposes", f"transpose_{m}_{n}", published, shape=(m, n),
+                        fitted=number % 2 == 0, warm=((0, m * n), (1, m * n))))
+    return [Program("transposes", text, (place,))], rows
+
+
+def radeonflow(sources: Path) -> Family:
+    """The whole chain; of the splits that the authors did not choose, only who wins is known."""
+    place = folder(sources, "radeonflow") / "src" / "gemm"
+    programs, rows = [], []
+    for number, ((m, n, k), (published, chosen)) in enumerate(RADEONFLOW.items()):
+        text = BEGIN + ('#define warpSize 64\n#define PARAMETERIZE_LIBRARY\n#include "gemm_kernel.cpp"\n'
+                        '#include "transpose_kernel.cpp"\n')
+        name = f"radeonflow_{m}_{n}_{k}"
+        for split in SPLITS.get((m, n, k), (chosen,)):
+            out = "__BF16_TYPE" if split == 1 else "float"
+            kernel = (f"gemm_kernel::gemm_kernel<__FP8_TYPE, float, {out}, {m}, {n}, {k // split}, 256, 128, 128, 128, "
+                      f"512, 4, 2, {k}, {k}, 16>")
+            text += f"""
+ENTRY int run_{split}(char** buffer, const int*) {{
+    using F8 = __FP8_TYPE;
+    transpose_kernel::transpose_fp8<{k}, {n}>((F8*)buffer[3], (F8*)buffer[1]);
+    transpose_kernel::transpose_fp8<{k}, {m}>((F8*)buffer[2], (F8*)buffer[0]);
+    const dim3 grid({-(-n // 128) * 2}, {-(-m // 256) // 2}, {split});
+    {kernel}<<<grid, 512>>>((const F8(*)[{k}])buffer[2], (const F8(*)[{k}])buffer[3],
+        ({out}(*)[{n}])buffer[{4 if split == 1 else 5}], (const float(*)[{m}])buffer[6],
+        (const float(*)[{-(-n // 128)}])buffer[7]);
+"""
+            if split > 1:
+                text += f"""    gemm_kernel::reduce_kernel<{m}, {n}, {split}, 256><<<{m * n // 4 // 256}, 256>>>(
+        (const float(*)[{m}][{n}])buffer[5], (__BF16_TYPE(*)[{n}])buffer[4]);
+"""
+            text += "    return hipGetLastError();\n}\n"
+            rows.append(Row("radeonflow", f"{m}×{n}×{k}/{split}", name, f"run_{split}",
+                            published if split == chosen else 0, shape=(m, n, k), fitted=number % 2 == 0,
+                            labels={"split": split, "chosen": chosen}))
+        programs.append(Program(name, text, (place,)))
+    return programs, rows
+
+
+def luong(sources: Path) -> Family:
+    place = folder(sources, "luong")
+    begin = BEGIN + """#include <hip/hip_cooperative_groups.h>
+#include <rocwmma/rocwmma.hpp>
+namespace cg = cooperative_groups;
+using floatx16 = __attribute__((__vector_size__(16 * sizeof(float)))) float;
+"""
+    programs = []
+    for kind, kernel in (("large", "in_smem_kernel"), ("small", "k_large_kernel")):
+        first, second = ("N", "M") if kind == "large" else ("M", "N")
+        programs.append(Program(f"luong_{kind}", begin + f"""#include "mn_{kind}.hip"
+ENTRY int run(char** buffer, const int* size) {{
+    const int M = size[0], N = size[1], K = size[2];
+    using F8 = __hip_fp8_e4m3_fnuz;
+    constexpr int kX = NUM_WARP_X * WMMA_N, kY = NUM_WARP_Y * WMMA_M;
+    {kernel}<<<dim3(({first} + kX - 1) / kX, ({second} + kY - 1) / kY), dim3(64 * NUM_WARP_X, NUM_WARP_Y)>>>(
+        (F8*)buffer[0], (F8*)buffer[1], (float*)buffer[6], (float*)buffer[7], (rocwmma::bfloat16_t*)buffer[4], M, N, K);
+    return hipGetLastError();
+}}
+""", (place,)))
+    rows = [Row("luong", "×".join(map(str, shape)), f"luong_{'small' if shape in LUONG_SMALL else 'large'}", "run",
+                published, shape, number % 2 == 0, shape) for number, (shape, published) in enumerate(LUONG.items())]
+    return programs, rows
+
+
+CONFIG = re.compile(r"mma: \((\d+) (\d+) (\d+)\) \((\d+) (\d+) (\d+)\) \((\d+) (\d+) (\d+)\) (\d) (\d) (\d+): "
+                    r".* ms (\S+) us")
+
+
+def snektron_times(sources: Path) -> dict[tuple[int, ...], dict[tuple[int, ...], float]]:
+    """µs of the product alone by shape and configuration (block tile, warp tile, depth, fused, threads); the
+    least of several runs."""
+    times: dict[tuple[int, ...], dict[tuple[int, ...], float]] = {}
+    for line in (folder(sources, "snektron") / "results.txt").read_text(errors="replace").splitlines():
+        if found := CONFIG.match(line):
+            values = tuple(int(value) for value in found.groups()[:-1])
+            of_shape = times.setdefault(values[:3], {})
+            of_shape[values[3:]] = min(float(found[13]), of_shape.get(values[3:], 1e9))
+    return times
+
+
+def _operands(m: int, n: int, k: int) -> tuple[tuple[int, int], ...]:
+    return ((0, m * k), (1, n * k), (2, m * k), (3, n * k), (4, 2 * m * n))
+
+
+def snektron(sources: Path, configurations: int = CONFIGURATIONS) -> Family:
+    """One templated kernel: ``configurations`` of those that every shape was timed with, drawn by ``SEED``; 0: all."""
+    place = folder(sources, "snektron")
+    times = snektron_times(sources)
+    everywhere = sorted(set.intersection(*(set(each) for each in times.values())))
+    random.Random(SEED).shuffle(everywhere)
+    chosen = sorted(everywhere[:configurations or None])
+    source = (place / "solution.hip").read_text()
+    source = source[:source.index("void run(\n")].replace("#include <pybind11/pybind11.h>", "")
+    programs, rows = [], []
+    for config in chosen:
+        bm, bn, bk, wm, wn, wk, depth, fused, threads = config
+        name = "snektron_" + "_".join(map(str, config))
+        operands = "(const fp8*)buffer[0], (const fp8*)buffer[1], (const fp32*)buffer[6], (const fp32*)buffer[7]"
+        truth = ("false", "true")
+        programs.append(Program(name, BEGIN + "#include <cstdint>\n" + source + f"""
+ENTRY int run(char** buffer, const int* size) {{
+    tmp_aT = (fp8*)buffer[2], tmp_bT = (fp8*)buffer[3], streamk_tmp = (fp32*)buffer[5];
+    streamk_counter = (int*)buffer[8];
+    prev_m = size[0], prev_n = size[1], prev_k = size[2];
+    run_kernel<{threads}, cube{{{bm}, {bn}, {bk}}}, cube{{{wm}, {wn}, {wk}}}, {depth}, {truth[fused]}, false>(
+        {operands}, (bf16*)buffer[4], size[0], size[1], size[2], false);
+    return hipGetLastError();
+}}
+""", ()))
+        for number, shape in enumerate(times):
+            rows.append(Row("snektron", f"{'×'.join(map(str, shape))} {config}", name, "run", times[shape][config],
+                            shape, number % 2 == 0, shape, {"configuration": config}, 1, _operands(*shape)))
+    return programs, rows
+
+
+def families(sources: Path, configurations: int = CONFIGURATIONS) -> dict[str, Callable[[], Family]]:
+    """Every family by name: its programs and its rows; made when it is its turn, as not every source need be there."""
+    return {
+        "ladder": lambda: ladder(sources), "transposes": lambda: transposes(sources),
+        "radeonflow": lambda: radeonflow(sources), "luong": lambda: luong(sources),
+        "snektron": lambda: snektron(sources, configurations)}

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: MIT
+// The Hopper attention forward's tiles for few queries: another FlashSchedule for the same producers and consumers
+// (attention/forward.h). Heads that read the same keys share a tile, and keys are cut into parts.
+//
+// A tile's rows are the pairs of a query and one of 2^pack heads, the heads of a query one after the other. Each part of its keys
+// leaves a normalised fp32 output and its LSE in the workspace (kernels/common/split_kv.h), which a second kernel merges.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "attention/forward.h"
+#include "common/combine_splits.h"
+#include "common/tensor_map.h"
+#include "split_kv.h"
+
+namespace attention {
+
+/// What the kernel needs beside the tensor maps.
+struct SplitProblem {
+    uint8_t* o;  // [batch, queries, heads, head_dim]
+    float* lse;  // [batch, heads, queries]
+    int queries, keys, heads, heads_per_key_head, pack;
+    bool causal;
+    float scale;                // softmax_scale * log2(e)
+    int all_queries, all_keys;  // of all batches
+    int tiles;                  // of as many heads as share one
+    int units;                  // parts of tiles, in all
+    int splits;
+    SplitWorkspace parts;  // where splits > 1
+};
+
+/// One part of a tile: the first of its heads and rows, and its steps of keys from first_step on.
+struct alignas(16) SplitTile {
+    int head, first_query, steps, batch;
+    int first_step, part, unused[2];
+};
+
+/// Steps of keys of this part that `rows` rows from `row` on see.
+template <class Shape>
+__device__ __forceinline__ int flash_steps(const SplitProblem& p, const SplitTile& tile, int row, int rows) {
+    const int first = tile.first_query + row, end = min(first + rows, p.queries << p.pack);
+    if (first >= end) return 0;
+    const int seen = p.causal ? min(p.keys, ((end - 1) >> p.pack) + 1 + p.keys - p.queries) : p.keys;
+    return seen <= 0 ? 0 : max(0, min(tile.steps, ceil_div(seen, Shape::kKeys) - tile.first_step));
+}
+
+/// Whether a warpgroup's rows, which begin at `row`, have queries. Else none are loaded (common/tensor_map.h).
+__device__ __forceinline__ bool flash_has_rows(const SplitProblem& p, const SplitTile& tile, int row) {
+    return tile.first_query + row < p.queries << p.pack;
+}
+
+struct SplitExtent {
+    int first_step;
+};
+__device__ __forceinline__ SplitExtent flash_extent(const SplitProblem&, const SplitTile& tile) {
+    return {tile.first_step};
+}
+__device__ __forceinline__ int flash_seen(const SplitProblem& p, const SplitExtent&, int row) {
+    return p.causal ? min(p.keys, (row >> p.pack) + 1 + p.keys - p.queries) : p.keys;
+}
+
+template <class Shape>
+__device__ __forceinline__ void load_queries(
+    const SplitProblem& p, const TensorMap& map, uint32_t to, uint32_t full, const SplitTile& tile, int group) {
+    const int query = (tile.first_query + group * 64) >> p.pack;
+    tma_load_5d(to, map, full, 0, tile.head, p.all_queries - p.queries + query, 0, (tile.batch + 1) * p.queries);
+}
+
+/// Where a part's keys and values lie.
+template <class Shape>
+struct SplitSource {
+    int head, first, end;  // coordinates
+
+    __device__ __forceinline__ SplitSource(const SplitProblem& p, const SplitTile& tile)
+        : head(tile.head / p.heads_per_key_head), first(p.all_keys - p.keys + tile.first_step * Shape::kKeys),
+          end((tile.batch + 1) * p.keys) {}
+
+    __device__ __forceinline__ void load(const TensorMap& map, uint32_t to, uint32_t full, int step) const {
+        tma_load_5d(to, map, full, 0, head, first + step * Shape::kKeys, 0, end);
+    }
+};
+
+/// Every gridDim.x-th part: neighbours read the same keys.
+template <class Shape>
+struct SplitScheduler {
+    int unit;
+
+    __device__ __forceinline__ SplitScheduler() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ bool more(const SplitProblem& p) const { return unit < p.units; }
+    __device__ __forceinline__ void fetch(const SplitProblem&) {}
+    __device__ __forceinline__ void next(const SplitProblem&) { unit += static_cast<int>(gridDim.x); }
+    __device__ __forceinline__ SplitTile tile(const SplitProblem& p) const {
+        const int heads = p.heads >> p.pack, in_part = heads * p.tiles, within = unit % in_part, rest = unit / in_part;
+        SplitTile t{};
+        t.head = within % heads << p.pack;
+        t.first_query = within / heads * Shape::kQueries;
+        t.part = rest % p.splits;
+        t.batch = rest / p.splits;
+        t.steps = ceil_div(p.keys, Shape::kKeys);
+        const int steps = flash_steps<Shape>(p, t, 0, Shape::kQueries);
+        const KvRange range = kv_range(steps, ceil_div(steps, p.splits), t.part);
+        t.first_step = range.begin;
+        t.steps = range.end - range.begin;
+        return t;
+    }
+};
+
+struct SplitSchedule {
+    static constexpr int kProducerRegisters = 40;
+    static __device__ __forceinline__ const SplitTile& kept(const SplitTile&, const SplitTile& announced) {
+        return announced;
+    }
+
+    using Problem = SplitProblem;
+    using Tile = SplitTile;
+    template <class Shape>
+    using Source = SplitSource<Shape>;
+    template <class Shape>
+    using Scheduler = SplitScheduler<Shape>;
+};
+
+/// Where a row of a tile, a pair of a query and a head, lies in the output.
+struct SplitRow {
+    int query, head;
+    size_t position;  // as a row of [batch, queries, heads]
+
+    __device__ __forceinline__ SplitRow(const SplitProblem& p, const SplitTile& tile, int row)
+        : query(row >> p.pack), head(tile.head + (row & ((1 << p.pack) - 1))),
+          position((static_cast<size_t>(tile.batch) * p.queries + query) * p.heads + head) {}
+    __device__ __forceinline__ size_t lse(const SplitProblem& p, const SplitTile& tile) const {
+        return (static_cast<size_t>(tile.batch) * p.heads + head) * p.queries + query;
+    }
+};
+
+/// As for whole tiles (attention/forward_softmax.h); `query` is the first of this thread's two rows.
+__device__ __forceinline__ void finish_rows(
+    const SplitProblem& p, const SplitTile& tile, int query, SoftmaxRow (&rows)[2], float (&factors)[2], int lane) {
+    float logs[2];
+    end_rows(rows, factors, logs, p.scale);
+    const size_t part = static_cast<size_t>(tile.part) * p.all_queries * p.heads;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const SplitRow row(p, tile, query + 8 * half);
+        if (row.query >= p.queries || lane % 4 != 0) continue;
+        if (p.splits > 1) p.parts.lse[part + row.position] = logs[half];
+        else p.lse[row.lse(p, tile)] = logs[half];
+    }
+}
+
+template <class Shape>
+__device__ __forceinline__ void store_rows(
+    const SplitProblem& p, const SplitTile& tile, int query, const float (&out)[Shape::kHeadDim / 2],
+    const float (&factors)[2], int lane) {
+    const size_t part = static_cast<size_t>(tile.part) * p.all_queries * p.heads;
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const SplitRow row(p, tile, query + 8 * half);
+        const bool valid = row.query < p.queries;
+        if (p.splits == 1) {
+            store_row<Shape>(p.o + row.position * (Shape::kHeadDim * 2), valid, out, factors[half], half, lane);
+        } else if (valid && tile.steps > 0) {  // else its LSE says that nobody reads it
+            float* const to = p.parts.o + (part + row.position) * Shape::kHeadDim + lane % 4 * 2;
+#pragma unroll
+            for (int i = 0; i < Shape::kHeadDim / 8; ++i) {
+                const float* const pair = out + 4 * i + 2 * half;
+                *reinterpret_cast<float2*>(to + 8 * i) = make_float2(pair[0] * factors[half], pair[1] * factors[half]);
+            }
+        }
+    }
+}
+
+/// The merge, which may start before the parts are there.
+template <typename Element, int kColumns>
+__global__ void __launch_bounds__(kCombineWarps * 32)
+    combine_split(const __grid_constant__ CombineArguments<UniformSplits> a) {
+    combine_block<Element, kColumns>(a, [] {
+        grid_dependency_wait();
+        grid_dependency_release();
+    });
+}
+
+constexpr SplitCost kSplitCost = {2.0, 3.0, 0.1};  // in steps of 128 keys
+
+/// log2 of the heads that share a tile of kRows rows: as few as fill it.
+template <int kRows>
+int heads_that_fill(const ForwardArguments& a) {
+    const int most = most_heads_packed(a.heads_q / a.heads_k, 64);
+    int pack = 0;
+    while (pack < most && a.seqlen_q << pack < kRows) ++pack;
+    return pack;
+}
+
+/// Attention and, where keys are split, as many times as the workspace allows, merge.
+template <class Shape>
+int launch_flash_split(const ForwardArguments& a, const FlashLaunch& to) {
+    SplitProblem p{};
+    p.o = a.o;
+    p.lse = a.lse;
+    p.queries = a.seqlen_q;
+    p.keys = a.seqlen_k;
+    p.heads = a.heads_q;
+    p.heads_per_key_head = a.heads_q / a.heads_k;
+    p.pack = heads_that_fill<Shape::kQueries>(a);
+    p.causal = a.causal;
+    p.scale = a.scale;
+    p.tiles = ceil_div(a.seqlen_q << p.pack, Shape::kQueries);
+    const long long all_queries = static_cast<long long>(a.batch) * a.seqlen_q;
+    const long long all_keys = static_cast<long long>(a.batch) * a.seqlen_k, rows = all_queries * a.heads_q;
+    const long long tiles = static_cast<long long>(a.batch) * (a.heads_q >> p.pack) * p.tiles;
+    p.splits = choose_splits(
+        tiles, ceil_div(a.seqlen_k, Shape::kKeys), to.multiprocessors,
+        SplitWorkspace::capacity(to.workspace_bytes, rows, Shape::kHeadDim), kSplitCost);
+    if (all_queries > 0x7fffffffLL || all_keys > 0x7fffffffLL || tiles * p.splits > 0x7fffffffLL)
+        return kUnsupportedShape;
+    p.all_queries = static_cast<int>(all_queries);
+    p.all_keys = static_cast<int>(all_keys);
+    p.units = static_cast<int>(tiles * p.splits);
+    if (p.splits > 1) p.parts = SplitWorkspace::at(to.workspace, p.splits, rows, Shape::kHeadDim);
+
+    const SequenceTensor queries = {a.q, p.all_queries, a.heads_q, Shape::kHeadDim};
+    const SequenceTensor keys = {a.k, p.all_keys, a.heads_k, Shape::kHeadDim};
+    const SequenceTensor values = {a.v, p.all_keys, a.heads_k, Shape::kHeadDim};
+    TensorMap query_map, key_map, value_map;
+    int error = encode_sequence_tensor_map(&query_map, queries, 64 >> p.pack, 1 << p.pack);
+    if (error == 0) error = encode_sequence_tensor_map(&key_map, keys, Shape::kKeys, 1);
+    if (error == 0) error = encode_sequence_tensor_map(&value_map, values, Shape::kKeys, 1);
+    if (error == 0) {
+        error = launch_cluster(
+            wgmma_flash<Shape>, std::min(p.units, to.multiprocessors), Shape::kThreads, 1, Shape::kSharedBytes,
+            EARLY_START != 0, to.queue, query_map, key_map, value_map, p);
+    }
+    if (error != 0 || p.splits == 1) return error;
+    CombineArguments<UniformSplits> merge = {{p.splits, rows}, p.parts, a.o, a.lse, rows, a.seqlen_q, a.heads_q, 1};
+    const int blocks = share_segments<Shape::kHeadDim>(merge, p.splits);
+    return launch_cluster(
+        combine_split<typename Shape::Element, Shape::kHeadDim>, blocks, kCombineWarps * 32, 1, 0, EARLY_START != 0,
+        to.queue, merge);
+}
+
+}  // namespace attention

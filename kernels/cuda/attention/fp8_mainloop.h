@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: MIT
+// A consumer warpgroup of the attention forward from e4m3 on wgmma: two products and a softmax per step of keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "attention/fp8_shape.h"
+#include "attention/fp8_softmax.h"
+#include "common/swizzle.h"
+#include "ptx/barrier.h"
+#include "ptx/ldst.h"
+#include "ptx/mbarrier.h"
+#include "ptx/thread.h"
+#include "ptx/wgmma.h"
+
+namespace attention {
+
+constexpr int kFp8PingPongBarrier = 1;  // and those after it, one per consumer warpgroup
+
+/// The operand of rows as TMA brought them, and how far 32 columns further are (in units of a descriptor).
+template <class Shape>
+__device__ __forceinline__ uint64_t fp8_rows_operand(uint32_t rows) {
+    return Shape::kRowBytes == 128 ? wgmma_operand(rows) : wgmma_operand_64(rows);
+}
+/// An operand further on by `offset`, in units of 16 bytes: only the low half, which has room, is added to.
+__device__ __forceinline__ uint64_t operand_at(uint64_t operand, uint32_t offset) {
+    return (operand & 0xffffffff00000000ull) | (static_cast<uint32_t>(operand) + offset);
+}
+template <class Shape>
+__device__ __forceinline__ constexpr uint32_t fp8_columns_offset(int c, int pitch) {
+    return c * 32 / Shape::kRowBytes * (pitch >> 4) + c * 32 % Shape::kRowBytes / 16;
+}
+
+/// The 64 query rows of a warpgroup as the A operand: where they lie in shared memory, or this thread's fragments of them.
+template <class Shape, bool kHeld = Shape::kHeldQuery>
+struct Fp8FlashQuery {
+    uint64_t operand;
+
+    __device__ __forceinline__ void load(uint32_t rows, int, int) { operand = fp8_rows_operand<Shape>(rows); }
+    template <int kCount>
+    __device__ __forceinline__ void multiply(float (&scores)[kCount], int c, uint64_t keys) const {
+        Wgmma<2 * kCount>::product(
+            scores, operand_at(operand, fp8_columns_offset<Shape>(c, Shape::kQueryPitch)), keys, c > 0);
+    }
+};
+template <class Shape>
+struct Fp8FlashQuery<Shape, true> {
+    uint32_t fragments[Shape::kHeadDim / 32][4];
+
+    __device__ __forceinline__ void load(uint32_t rows, int warp, int lane) {
+        constexpr int kPieces = Shape::kRowBytes / 32;
+#pragma unroll
+        for (int c = 0; c < Shape::kHeadDim / 32; ++c) {
+            ldmatrix_x4(
+                fragments[c],
+                rows + c / kPieces * Shape::kQueryPitch +
+                    Swizzle<Shape::kRowChunks>::offset(warp * 16 + lane % 16, c % kPieces * 2 + lane / 16));
+        }
+    }
+    template <int kCount>
+    __device__ __forceinline__ void multiply(float (&scores)[kCount], int c, uint64_t keys) const {
+        Wgmma<2 * kCount>::product(scores, fragments[c], keys, c > 0);
+    }
+};
+
+/// Issue scores = Q K^T for 2 * kCount keys.
+template <class Shape, int kCount>
+__device__ __forceinline__ void issue_fp8_scores(
+    float (&scores)[kCount], const Fp8FlashQuery<Shape>& query, uint32_t keys) {
+    const uint64_t b = fp8_rows_operand<Shape>(keys);
+#pragma unroll
+    for (int c = 0; c < Shape::kHeadDim / 32; ++c) {
+        query.multiply(scores, c, operand_at(b, fp8_columns_offset<Shape>(c, Shape::kKeyPitch)));
+    }
+}
+
+/// Issue out += P V.
+template <class Shape>
+__device__ __forceinline__ void issue_fp8_output(
+    float (&out)[Shape::kHeadDim / 2], const uint32_t (&weights)[Shape::kKeys / 32][4], uint32_t values) {
+    const uint64_t b = Shape::kValueRow == 128 ? wgmma_operand(values) : wgmma_operand_64(values);
+#pragma unroll
+    for (int i = 0; i < Shape::kKeys / 32; ++i) {
+        const uint32_t offset = i * 32 / Shape::kValueRow * (Shape::kValuePitch >> 4) + i * 32 % Shape::kValueRow / 16;
+        Wgmma<Shape::kHeadDim>::product(out, weights[i], operand_at(b, offset), true);
+    }
+}
+
+/// Whether the sign of any packed weight is set: never, but only the packed registers tell. Makes what follows wait for them.
+template <int kCount>
+__device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount][4]) {
+    uint32_t all = 0;
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) all |= weights[i][0] | weights[i][1] | weights[i][2] | weights[i][3];
+    return static_cast<int>(all >> 31);
+}
+
+/// All tiles of one consumer warpgroup. The scores of the next step are on their way while the values of the last one are
+/// multiplied.
+template <class Shape>
+__device__ __forceinline__ void consume_fp8_flash(
+    const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
+    using Place = Fp8Place<Shape::kStages>;
+    uint32_t key_count = 0, tile_count = 0;  // values are those of the step before
+    Fp8FlashQuery<Shape> query;
+    const int own_barrier = kFp8PingPongBarrier + group;
+    const int next_barrier = kFp8PingPongBarrier + (group + 1) % Shape::kGroups;
+    if (Shape::kPingPong && group == Shape::kGroups - 1)
+        named_barrier_arrive(next_barrier, 256);  // the first turn is 0's
+    const auto release = [&](uint32_t barrier) {
+        if (lane == 0) mbarrier_arrive(barrier);
+    };
+
+    for (;; ++tile_count) {
+        const Fp8Place<Shape::kQueryStages> query_at(tile_count);
+        mbarrier_wait(memory.query_full(query_at.stage), query_at.parity);
+        const Fp8FlashTile& tile = memory.tile(tile_count);  // read whenever needed, to save registers
+        const int steps = warp_uniform(tile.steps);
+        if (steps < 0) break;
+        // The query of this thread; its other one is eight further on.
+        const auto row = [&] { return tile.first_query + group * 64 + warp * 16 + lane / 4; };
+        float out[Shape::kHeadDim / 2];
+        WeightRow rows[2];
+#pragma unroll
+        for (int i = 0; i < Shape::kHeadDim / 2; ++i) out[i] = 0.0f;
+
+        if (steps > 0) {
+            // Scores times factors are exponents of two. With scales per block, those of keys and values join in each step.
+            float factors[2];
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                const int query = min(row() + 8 * half, p.queries - 1);
+                factors[half] = p.scale * p.query_scales[p.query_grid.at(tile.batch, query, tile.head)];
+                if (!Shape::kBlockScales) factors[half] *= tile.key_scale;
+            }
+            Fp8StepScales step_scales;
+            const auto wait_for_keys = [&] {
+                const Place at(key_count);
+                mbarrier_wait(memory.keys_full(at.stage), at.parity);
+                if constexpr (Shape::kBlockScales) {
+                    step_scales = memory.step_scales(at.stage);
+                    __syncwarp();  // all lanes have read them when one gives the stage back
+                }
+            };
+            // The warpgroup's first row sees all keys of so many steps; each further one sees one more, up to the end.
+            const int whole =
+                (p.causal ? min(p.keys, tile.first_query + group * 64 + 1 + p.keys - p.queries) : p.keys) /
+                Shape::kKeys;
+            const auto softmax = [&](float (&scores)[Shape::kKeys / 2], float (&corrections)[2], int step) {
+                if (step >= whole) {
+                    int limits[2];
+#pragma unroll
+                    for (int half = 0; half < 2; ++half) {
+                        const int last = p.causal ? row() + 8 * half + 1 + p.keys - p.queries : p.keys;
+                        limits[half] = min(p.keys, last) - step * Shape::kKeys;
+                    }
+                    mask_fp8_scores(scores, limits, lane);
+                }
+                if constexpr (Shape::kBlockScales) {
+                    const float scaled[2] = {factors[0] * step_scales.keys, factors[1] * step_scales.keys};
+                    weigh_scores<Shape>(scores, rows, corrections, scaled, step_scales);
+                } else {
+                    weigh_scores<Shape>(scores, rows, corrections, factors, {});
+                }
+            };
+            uint32_t weights[Shape::kKeys / 32][4];
+            // What a step leaves for the next one: weights to be packed, and what out is yet to be multiplied with.
+            float scores[Shape::kKeys / 2], corrections[2];
+            const auto start_scores = [&] {
+                wgmma_fence();
+                issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
+                wgmma_commit();
+            };
+            const auto finish_scores = [&] {
+                wgmma_results(scores);
+                release(memory.keys_empty(Place(key_count).stage));
+                ++key_count;
+            };
+            const auto start_output = [&](uint32_t count) {
+                const Place at(count);
+                mbarrier_wait(memory.values_full(at.stage), at.parity);
+                wgmma_fence();
+                issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
+                wgmma_commit();
+            };
+            // `issued`: a product with values was, those of step `count`.
+            const auto finish_output = [&](bool issued, uint32_t count) {
+                wgmma_wait<0>();
+                wgmma_results(out);
+                if (issued) release(memory.values_empty(Place(count).stage));
+                wgmma_results(scores);  // packed only now: until here the product read the last weights
+                pack_weights(weights, scores);
+                if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
+            };
+
+            query.load(memory.query(query_at.stage) + group * 64 * Shape::kRowBytes, warp, lane);
+            if constexpr (Shape::kHeldQuery) {
+                __syncwarp();  // all lanes have read what they wanted
+                release(memory.query_empty(query_at.stage));
+            }
+            wait_for_keys();
+            start_scores();
+            wgmma_wait<0>();
+            finish_scores();
+            softmax(scores, corrections, steps - 1);
+            for (int step = steps - 2; step >= 0; --step) {
+                wait_for_keys();  // first, which also keeps the compiler from waiting for out before the exponentials
+                finish_output(step < steps - 2, key_count - 2);
+                if constexpr (Shape::kPingPong) named_barrier_sync(own_barrier + sign_of_weights(weights), 256);
+                start_scores();
+                if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
+                start_output(key_count - 1);
+                if constexpr (Shape::kPingPong) named_barrier_arrive(next_barrier, 256);
+                wgmma_wait<1>();
+                finish_scores();
+                softmax(scores, corrections, step);
+            }
+            if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
+            // Here, too, a wait in front: the last values come after those still being multiplied.
+            mbarrier_wait(memory.values_full(Place(key_count - 1).stage), Place(key_count - 1).parity);
+            finish_output(steps > 1, key_count - 2);
+            if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
+            start_output(key_count - 1);
+            wgmma_wait<0>();
+            wgmma_results(out);
+            release(memory.values_empty(Place(key_count - 1).stage));
+        } else {
+            release(memory.query_empty(query_at.stage));
+        }
+        store_fp8_rows<Shape>(p, tile, row(), out, rows, lane);
+        __syncwarp();  // all lanes have read what `tile` says before one lets its place be taken
+    }
+    if (Shape::kPingPong && group == 0)
+        named_barrier_sync(
+            own_barrier, 256);  // consume the last ping-pong arrival so that the barrier's counts balance
+}
+
+}  // namespace attention

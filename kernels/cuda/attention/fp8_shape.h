@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT
+// One instance of the Hopper attention forward from e4m3: its tile, its warps, where everything lies in shared memory, and the
+// order in which blocks take tiles.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "ceil_div.h"
+#include "ptx/atomic.h"
+
+#ifndef STAGES
+#error "STAGES is a tunable of the kernel file: stages of keys and values"
+#endif
+
+namespace attention {
+
+constexpr int kScaleBlock = 128;  // tokens that share a scale, where blocks do
+constexpr int kPieceSide = 128;   // keys and columns of a piece of V that is transposed for all blocks
+
+/// What an instance does, to be combined.
+enum Fp8FlashOptions {
+    kFp8PingPong =
+        1,  // consumers issue their products in turns, so that one's softmax runs beside the other's products
+    kFp8EarlyFactors =
+        2,              // the output takes the last step's correction beside the product with the keys, not before it
+    kFp8HeldQuery = 4,  // queries are read once, into registers, instead of from shared memory in every step
+    // Values come transposed from the workspace, where idle warps of all blocks put them meanwhile, each piece once; else three
+    // warps of each block transpose the tiles that it needs.
+    kFp8Shared = 8,
+    kFp8BlockScales = 16,  // scales of keys and values change every 128 of them; without it there is one per head
+    kFp8Threes = 32,       // maxima are looked for three at a time and compared by a vote: see weigh_scores
+};
+
+/// kGroups consumer warpgroups with 64 query rows each, kKeys keys at a time.
+template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_>
+struct Fp8FlashShape {
+    static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
+    static constexpr bool kShared = (kOptions_ & kFp8Shared) != 0, kBlockScales = (kOptions_ & kFp8BlockScales) != 0;
+    static constexpr int kStages = kShared ? STAGES : 2;  // of each ring but the queries'
+    static constexpr bool kPingPong = (kOptions_ & kFp8PingPong) != 0 && kGroups > 1;
+    static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
+    static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;
+    static constexpr bool kThrees = (kOptions_ & kFp8Threes) != 0;
+    static constexpr int kQueries = 64 * kGroups;
+    static constexpr int kConsumerThreads = 128 * kGroups;
+    static constexpr bool kFewRegisters = false;  // of the transposers, where each block transposes for itself
+    static constexpr int kTransposers = 3;        // warps of the last warpgroup, whose first one drives TMA
+    static constexpr int kThreads = kConsumerThreads + 128;
+    static constexpr bool kMovesRegisters = kGroups > 1;  // a single consumer has all it can address
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 ? 240 : 232;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 ? 24 : 40;
+
+    // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
+    static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;
+    static constexpr int kRowChunks = kRowBytes / 16;
+    static constexpr int kQueryBytes = kQueries * kHeadDim, kKeyBytes = kKeys * kHeadDim;
+    static constexpr int kQueryPitch = kQueries * kRowBytes, kKeyPitch = kKeys * kRowBytes;  // between rows' pieces
+    // V transposed is [kKeys / kValueRow, rounded up][kHeadDim] rows of kValueRow keys, swizzled.
+    static constexpr int kValueRow = kShared && kKeys % 128 != 0 ? 64 : 128;
+    static constexpr int kValuePitch = kHeadDim * kValueRow;
+    static constexpr int kValueBytes = ceil_div(kKeys, kValueRow) * kValuePitch;
+
+    static constexpr int kRoom = 227 * 1024;  // what a block can have
+    // K, V transposed and, where the block transposes, V as it comes.
+    static constexpr int kRingBytes = kStages * ((kShared ? 1 : 2) * kKeyBytes + kValueBytes);
+    // What is transposed for all blocks goes piece by piece through shared memory: as it comes, and transposed.
+    static constexpr int kPieceBytes = kShared ? kPieceSide * kPieceSide : 0;
+    static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 2 * kPieceBytes + 512 <= kRoom ? 2 : 1;
+    static constexpr int kPieceStages =
+        kRingBytes + kQueryStages * kQueryBytes + 4 * kPieceBytes + 512 <= kRoom ? 2 : 1;
+    static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
+    static constexpr int kValuesAt = kRawAt + (kShared ? 0 : kStages * kKeyBytes);
+    static constexpr int kPiecesAt = kValuesAt + kStages * kValueBytes;
+    static constexpr int kBarriersAt = kPiecesAt + 2 * kPieceStages * kPieceBytes;
+    static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + 3 * kStages) * 8;
+    // A piece is announced when its load starts, and looked up until its store is done.
+    static constexpr int kPieceSlots = kShared ? 2 * kPieceStages : 0;
+    // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
+    static constexpr int kTileSlots = 2 * kQueryStages;
+    static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
+    static constexpr int kStepScalesAt = kEndsAt + ceil_div(kStages, 4) * 16;
+    static constexpr int kPieceSlotsAt = kStepScalesAt + kStages * 16;
+    static constexpr int kSharedBytes = kPieceSlotsAt + kPieceSlots * 16;
+
+    static_assert(kHeadDim == 64 || kHeadDim % 128 == 0, "rows of whole swizzle patterns");
+    static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
+    static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
+    static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
+    static_assert(!kShared || kKeys % 64 == 0, "rows of a TMA box");
+    static_assert(kGroups >= 1 && kGroups <= 3, "registers");
+    static_assert(kSharedBytes <= kRoom, "shared memory");
+};
+
+/// A place in a ring and the parity of its use there, from how many came before.
+template <int kStages>
+struct Fp8Place {
+    int stage;
+    uint32_t parity;
+
+    __device__ __forceinline__ explicit Fp8Place(uint32_t count)
+        : stage(static_cast<int>(count % kStages)), parity(count / kStages % 2) {}
+};
+
+/// One tile of queries, how many steps of keys it sees (-1: there was no further tile), and unless they change from block to
+/// block the scales of its keys and values.
+struct alignas(32) Fp8FlashTile {
+    int batch, head, first_query, steps;
+    float key_scale, value_scale;
+};
+
+/// The scales of one step, where they change by block.
+struct alignas(16) Fp8StepScales {
+    float keys;
+    float value_log, value_inverse;  // of the values' scale: in base 2, and 1 / it
+};
+
+/// A piece of V: the head, of all batches (-1: there was no further piece), the block of keys, and which of its columns.
+struct alignas(16) Fp8Piece {
+    int head, block, columns, unused;
+};
+
+/// Addresses in one block's shared memory. Every ring has a full and an empty barrier per stage.
+template <class Shape>
+struct Fp8FlashMemory {
+    uint8_t* pointer;
+    uint32_t start;
+
+    __device__ __forceinline__ Fp8FlashTile& tile(uint32_t count) const {
+        return reinterpret_cast<Fp8FlashTile*>(pointer + Shape::kTilesAt)[count % Shape::kTileSlots];
+    }
+    /// Those of the keys in this stage and of their values.
+    __device__ __forceinline__ Fp8StepScales& step_scales(int stage) const {
+        return reinterpret_cast<Fp8StepScales*>(pointer + Shape::kStepScalesAt)[stage];
+    }
+    /// Whether this stage of the values, as they come, is none: the end.
+    __device__ __forceinline__ int& ends(int stage) const {
+        return reinterpret_cast<int*>(pointer + Shape::kEndsAt)[stage];
+    }
+
+    __device__ __forceinline__ Fp8Piece& announced_piece(uint32_t count) const {
+        return reinterpret_cast<Fp8Piece*>(pointer + Shape::kPieceSlotsAt)[count % Shape::kPieceSlots];
+    }
+
+    __device__ __forceinline__ uint32_t query(int stage) const { return start + stage * Shape::kQueryBytes; }
+    __device__ __forceinline__ uint32_t keys(int stage) const {
+        return start + Shape::kKeysAt + stage * Shape::kKeyBytes;
+    }
+    __device__ __forceinline__ uint32_t raw(int stage) const {
+        return start + Shape::kRawAt + stage * Shape::kKeyBytes;
+    }
+    __device__ __forceinline__ uint32_t values(int stage) const {
+        return start + Shape::kValuesAt + stage * Shape::kValueBytes;
+    }
+    /// A piece of V as it comes, and transposed.
+    __device__ __forceinline__ uint32_t piece(int stage) const {
+        return start + Shape::kPiecesAt + 2 * stage * Shape::kPieceBytes;
+    }
+    __device__ __forceinline__ uint32_t turned_piece(int stage) const { return piece(stage) + Shape::kPieceBytes; }
+    /// Barriers in pairs: full and empty of queries, keys, values as they come, values transposed.
+    __device__ __forceinline__ uint32_t barrier(int before, int stage, int empty) const {
+        return start + Shape::kBarriersAt + 16 * (before + stage) + 8 * empty;
+    }
+    static constexpr int kKeysBefore = Shape::kQueryStages, kRawBefore = kKeysBefore + Shape::kStages;
+    static constexpr int kValuesBefore = kRawBefore + Shape::kStages;
+    __device__ __forceinline__ uint32_t query_full(int stage) const { return barrier(0, stage, 0); }
+    __device__ __forceinline__ uint32_t query_empty(int stage) const { return barrier(0, stage, 1); }
+    __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(kKeysBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t keys_empty(int stage) const { return barrier(kKeysBefore, stage, 1); }
+    __device__ __forceinline__ uint32_t raw_full(int stage) const { return barrier(kRawBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t raw_empty(int stage) const { return barrier(kRawBefore, stage, 1); }
+    /// Where V is transposed for all blocks: a piece has come, and all of V is transposed.
+    __device__ __forceinline__ uint32_t piece_full(int stage) const { return raw_full(stage); }
+    __device__ __forceinline__ uint32_t all_turned() const { return raw_empty(0); }
+    __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(kValuesBefore, stage, 0); }
+    __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(kValuesBefore, stage, 1); }
+};
+
+/// How far apart an operand's scales are; 0 where neighbours share one.
+struct ScaleGrid {
+    int batch, block, head;
+
+    __device__ __forceinline__ int at(int b, int token, int h) const {
+        return b * batch + token / kScaleBlock * block + h * head;
+    }
+};
+
+/// V as it is transposed by all blocks: pieces of kPieceSide keys and columns, in the order in which tiles want them. The
+/// numbers are zero when the kernel starts.
+struct Fp8Pieces {
+    unsigned* taken;  // pieces that a block has taken
+    int* done;        // pieces that are transposed
+    int* ready;       // [heads][blocks] of them, by block of keys
+    int heads, blocks, count;
+    int chunk;  // heads whose last keys come before any other keys of theirs
+
+    template <int kColumns>
+    __device__ __forceinline__ Fp8Piece piece(int index) const {
+        const unsigned of_head = static_cast<unsigned>(index) / kColumns,
+                       of_chunk = static_cast<unsigned>(chunk * blocks);
+        const unsigned first = of_head / of_chunk * static_cast<unsigned>(chunk), rest = of_head % of_chunk;
+        const unsigned together = min(static_cast<unsigned>(chunk), static_cast<unsigned>(heads) - first);
+        return {
+            static_cast<int>(first + rest % together), blocks - 1 - static_cast<int>(rest / together), index % kColumns,
+            0};
+    }
+};
+
+/// What the kernel needs beside the tensor maps.
+struct Fp8FlashProblem {
+    uint8_t* o;  // [batch, queries, heads, head_dim] bf16
+    float* lse;  // [batch, heads, queries]
+    const float *query_scales, *key_scales, *value_scales;
+    ScaleGrid query_grid, key_grid;  // that of the keys is the values', too
+    int batch, queries, keys, heads, heads_per_key_head, key_heads;
+    bool causal;
+    float scale;      // softmax_scale * log2(e)
+    int tiles;        // of one head
+    int half;         // of them, rounded up
+    int section;      // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
+    int in_section;   // tiles
+    int units;        // of work, in all
+    unsigned* taken;  // units taken beyond each block's first, by whoever is free; null: every block has its share
+    Fp8Pieces pieces;
+    bool pairs;  // a unit is a long and a short tile of one head, which add up to the same length everywhere
+};
+
+/// The tiles of one block, in order, for the thread that announces them.
+template <class Shape>
+struct Fp8FlashScheduler {
+    int unit;
+    bool second = false;   // of a pair
+    unsigned fetched = 0;  // asked for early, since the answer takes a while
+
+    __device__ __forceinline__ Fp8FlashScheduler() : unit(static_cast<int>(blockIdx.x)) {}
+    __device__ __forceinline__ bool more(const Fp8FlashProblem& p) const { return unit < p.units; }
+    /// Once per tile, any time before next().
+    __device__ __forceinline__ void fetch(const Fp8FlashProblem& p) {
+        if (p.taken != nullptr) fetched = fetch_add(p.taken, 1u);
+    }
+    __device__ __forceinline__ void next(const Fp8FlashProblem& p) {
+        second = p.pairs && !second && remainder(unit, p.half) != p.tiles - p.half;
+        if (!second) unit = static_cast<int>(gridDim.x) + (p.taken != nullptr ? static_cast<int>(fetched) : unit);
+    }
+
+    // Nothing here is negative; without signs a division takes fewer registers, which the producer has few of.
+    static __device__ __forceinline__ int quotient(int a, int b) {
+        return static_cast<int>(static_cast<unsigned>(a) / static_cast<unsigned>(b));
+    }
+    static __device__ __forceinline__ int remainder(int a, int b) { return a - quotient(a, b) * b; }
+
+    __device__ __forceinline__ Fp8FlashTile tile(const Fp8FlashProblem& p) const {
+        int head, index;  // index: place among the head's tiles, the longest first
+        if (p.pairs) {
+            const int pair = remainder(unit, p.half);
+            head = quotient(unit, p.half);
+            index = second ? p.tiles - 1 - pair : pair;
+        } else {
+            const int first = quotient(unit, p.in_section) * p.section, rest = remainder(unit, p.in_section);
+            const int heads = min(p.section, p.batch * p.heads - first);
+            head = first + remainder(rest, heads);
+            index = quotient(rest, heads);
+        }
+        Fp8FlashTile t{};
+        t.batch = quotient(head, p.heads);
+        t.head = remainder(head, p.heads);
+        t.first_query = (p.causal ? p.tiles - 1 - index : index) * Shape::kQueries;
+        // Causal: query i sees keys j <= i + keys - queries.
+        const int last = min(t.first_query + Shape::kQueries, p.queries) - 1;
+        const int seen = p.causal ? min(p.keys, last + 1 + p.keys - p.queries) : p.keys;
+        t.steps = seen <= 0 ? 0 : ceil_div(seen, Shape::kKeys);
+        return t;
+    }
+};
+
+}  // namespace attention

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The judge's process: inputs, references, verdict and clock."""

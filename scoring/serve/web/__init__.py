@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The contest's pages: made on the server, readable without scripts."""

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary asks for more shared memory than a block can have
+//!KERNEL arch gfx942
+#include <hip/hip_runtime.h>
+
+#include "kernel.h"
+
+__global__ void scale(const float* x, float* y, int n, float alpha) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = alpha * x[i];
+}
+
+extern "C" int toy(const float* x, float* y, int n, float alpha, void*, size_t, void*) {
+    scale<<<(n + 64 - 1) / 64, 64, 1 << 20>>>(x, y, n, alpha);
+    return static_cast<int>(hipGetLastError());
+}

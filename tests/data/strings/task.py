@@ -1,0 +1,9 @@
+# SPDX-License-Identifier: MIT
+"""Types of the test's contest."""
+
+from typing import TypeVar
+
+import torch
+
+input_t = TypeVar("input_t", bound=tuple[torch.Tensor, torch.Tensor, torch.Tensor])
+output_t = TypeVar("output_t", bound=torch.Tensor)

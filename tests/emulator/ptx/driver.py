@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""PTX text on the emulated GPUs, through the driver API of the library."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from backends.emulator import build
+from tests.emulator.runtime import built
+
+HEADER = ".version 8.8\n.target {target}\n.address_size 64\n"
+Array = NDArray[Any]
+
+
+class Refused(Exception):
+    """What the library said; ``code`` is the CUDA error, ``findings`` what the checks found."""
+
+    def __init__(self, code: int, message: str, findings: list[dict[str, Any]]):
+        super().__init__(message)
+        self.code, self.findings = code, findings
+
+
+class Cuda:
+    """The library, as one of its GPUs: ``L4``, ``H100`` or ``H200``."""
+
+    def __init__(self) -> None:
+        self._library = library = ctypes.CDLL(str(built(lambda: build.cuda_library(13))))
+        for name in ("findings", "counters", "message"):
+            getattr(library, f"warpwave_emulator_take_{name}").restype = ctypes.c_void_p
+        library.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
+        library.warpwave_emulator_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+        library.warpwave_emulator_unregister.argtypes = [ctypes.c_void_p]
+
+    def set(self, **options: object) -> None:
+        for name, value in options.items():
+            assert self._library.warpwave_emulator_set(name.encode(), str(value).encode()) == 0
+
+    def taken(self, what: str) -> str:
+        pointer = getattr(self._library, f"warpwave_emulator_take_{what}")()
+        try:
+            return ctypes.string_at(pointer).decode()
+        finally:
+            self._library.warpwave_emulator_free(pointer)
+
+    def launch(
+        self, text: str, arguments: Sequence[Array | int], *, grid: int = 1, block: int = 32, shared: int = 0,
+        target: str = "sm_90a", name: str = "k",
+    ) -> None:
+        """One launch of kernel ``name`` of PTX ``text``, whose header is added. Arrays are known memory; integers are
+        .u32. Raises ``Refused``."""
+        module, function = ctypes.c_void_p(), ctypes.c_void_p()
+        self._check(self._library.cuModuleLoadData(
+            ctypes.byref(module), (HEADER.format(target=target) + text).encode()))
+        try:
+            self._check(self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
+            values: list[Any] = []
+            for each in arguments:
+                if isinstance(each, np.ndarray):
+                    self._library.warpwave_emulator_register(each.ctypes.data, each.nbytes, b"an array")
+                    values.append(ctypes.c_uint64(each.ctypes.data))
+                else:
+                    values.append(ctypes.c_uint32(each))
+            pointers = (ctypes.c_void_p * max(1, len(values)))(
+                *(ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values))
+            code = self._library.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, None, pointers, None)
+            for each in arguments:
+                if isinstance(each, np.ndarray):
+                    self._library.warpwave_emulator_unregister(each.ctypes.data)
+            self._check(code)
+        finally:
+            self._library.cuModuleUnload(module)
+
+    def _check(self, code: int) -> None:
+        if code:
+            raise Refused(code, self.taken("message"), json.loads(self.taken("findings")))

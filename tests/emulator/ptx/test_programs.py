@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""CUDA programs, built by nvcc with a shared runtime and PTX, run on the emulated GPUs as they are."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from backends import __main__ as command
+from backends.cuda import find_nvcc, require_host_compiler
+from backends.errors import ToolchainMissing
+
+PROGRAM = Path(__file__).with_name("program.cu")
+PARTS = ["saxpy", "sum", "collatz", "sorted", "halves", "tile", "locked", "meeting"]
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        nvcc = find_nvcc()
+        require_host_compiler(nvcc)
+    except ToolchainMissing as error:
+        pytest.skip(str(error))
+    out = tmp_path_factory.mktemp("program") / "program"
+    subprocess.run([nvcc.path, "-std=c++17", "-O2", "-lineinfo", "-cudart", "shared", "--no-compress",
+                    "-gencode=arch=compute_89,code=compute_89", PROGRAM, "-o", out], check=True, timeout=200)
+    return out
+
+
+@pytest.mark.parametrize(("gpu", "multiprocessors"), [("L4", 58), ("H100", 132)])
+def test_a_program_runs(
+    program: Path, capfd: pytest.CaptureFixture[str], gpu: str, multiprocessors: int
+) -> None:
+    assert command.main(["emulate", "--gpu", gpu, "--", str(program)]) == 0
+    printed = capfd.readouterr().out.splitlines()
+    assert printed == [f"multiprocessors: {multiprocessors}", *(f"{part}: ok" for part in PARTS), "last: cudaSuccess"]
+
+
+def test_a_write_behind_an_array_is_told_with_its_line(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["emulate", "--gpu", "L4", "--json", "--", str(program), "behind"]) == 1
+    told = json.loads(capfd.readouterr().out)
+    assert told["status"] == 0
+    (finding,) = told["findings"]
+    line = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "void behind" in text)
+    assert (finding["check"], finding["line"], Path(finding["file"]).name) == ("bounds", line, PROGRAM.name)
+    assert "lane 31: 4 bytes" in finding["message"]
+
+
+def test_a_program_without_a_shared_runtime_is_told_how_to_build(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["emulate", "--gpu", "L4", "--", "/bin/true"]) == 2
+    assert "build it with nvcc -cudart shared" in capsys.readouterr().err
+    assert command.main(["emulate", "--gpu", "B200", "--", "/bin/true"]) == 2
+    assert "no emulated B200; there are MI300, H100, H200, L4" in capsys.readouterr().err

@@ -1,0 +1,123 @@
+# SPDX-License-Identifier: MIT
+"""FP8 products for the tests of the kernels on the host: operands, what is right, and every plan of a kernel."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from tests.kernels.cuda.host_kernel import ROOT, HostKernel
+
+PLANS = ROOT / "kernels/cuda/gemm/plan_entries.h"
+
+def e4m3_values() -> np.ndarray:
+    """[256] float64: the value of each e4m3fn code."""
+    codes = np.arange(256)
+    exponent, mantissa = codes >> 3 & 15, codes & 7
+    magnitude = np.where(exponent > 0, np.ldexp(8.0 + mantissa, exponent - 10), np.ldexp(1.0 * mantissa, -9))
+    magnitude[(codes & 127) == 127] = np.nan
+    return np.where(codes & 128, -magnitude, magnitude)
+
+
+VALUES = e4m3_values()
+
+
+@dataclass(frozen=True)
+class Product:
+    """One problem instance: ``a`` [m, k] and ``b`` [n, k] are e4m3 codes, the scales fp32, all in plain row-major."""
+
+    a: np.ndarray
+    b: np.ndarray
+    a_scale: np.ndarray   # [m, k / 128]
+    b_scale: np.ndarray   # [ceil(n / 128), k / 128]
+
+    @classmethod
+    def random(cls, m: int, n: int, k: int, seed: int) -> Product:
+        """All finite codes up to 60 in magnitude; signed scales over a factor 2^8, about one in ten of them zero."""
+        rng = np.random.default_rng(seed)
+        finite = np.flatnonzero(np.abs(VALUES) <= 60).astype(np.uint8)
+
+        def scale(*shape: int) -> np.ndarray:
+            size = np.exp2(rng.uniform(-4, 4, shape)) * rng.choice([-1, 1], shape) * (rng.random(shape) > 0.1)
+            return size.astype(np.float32)
+
+        a, b = rng.choice(finite, (m, k)), rng.choice(finite, (n, k))
+        return cls(a, b, scale(m, k // 128), scale(-(-n // 128), k // 128))
+
+    @property
+    def sizes(self) -> tuple[int, int, int]:
+        return self.a.shape[0], self.b.shape[0], self.a.shape[1]
+
+    def expected(self) -> tuple[np.ndarray, np.ndarray]:
+        """[m, n] float64 each: the product, and the allowed difference (bf16 rounding + a 13-bit adder)."""
+        m, n, k = self.sizes
+        a = VALUES[self.a].reshape(m, -1, 128) * self.a_scale[:, :, None]
+        b = VALUES[self.b].reshape(n, -1, 128) * np.repeat(self.b_scale, 128, 0)[:n, :, None]
+        a, b = a.reshape(m, k), b.reshape(n, k)
+        value = a @ b.T
+        return value, np.abs(value) * 2.0**-8 + 2.0**-13 * (np.abs(a) @ np.abs(b).T)
+
+    def data(self, problem: str) -> tuple[torch.Tensor | None, ...]:
+        """What a case of ``problem`` would have as its data, without c; amd_fp8_mm's operands are K-outermost."""
+        turned = problem == "amd_fp8_mm"
+        operands = [x.T if turned else x for x in (self.a, self.b)]
+        scales = [self.a_scale.T, self.b_scale.T if turned else self.b_scale]
+        return *(torch.from_numpy(np.ascontiguousarray(x)) for x in (*operands, *scales)), None
+
+    def agrees(self, got: np.ndarray) -> None:
+        """Assert that ``got`` [m, n] is the product."""
+        value, bound = self.expected()
+        wrong = ~(np.abs(got - value) <= bound)
+        assert not wrong.any(), f"{wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
+
+
+class ProductKernel(HostKernel):
+    """A product compiled with gemm/plan_entries.h, whose entry points reach every plan: a tile shape and parts of K."""
+
+    def __init__(
+        self, kernel: str, folder: Path, defines: Mapping[str, int | str] | None = None, *,
+        kernels: Path = ROOT / "kernels", file: Path | None = None, arch: int = 90, optimise: str = "1",
+    ):
+        source = {"WARPWAVE_KERNEL_FILE": f'"{file or f"{kernel}.cu"}"'}
+        super().__init__(kernel, folder, source | dict(defines or {}), kernels=kernels, file=PLANS, arch=arch,
+                         optimise=optimise)
+        self.library.plan_cycles.argtypes = [ctypes.c_int] * 6
+        self.library.plan_cycles.restype = ctypes.c_double
+        self.library.plan_chosen.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_int]
+
+    @property
+    def shapes(self) -> int:
+        return int(self.library.plan_count())
+
+    def plans(self, *parts: int) -> list[tuple[int, int]]:
+        """Every plan that runs (on a K of eight blocks) with so many parts of K."""
+        return [(shape, count) for shape in range(self.shapes) for count in parts
+                if self.library.plan_cycles(shape, count, 64, 64, 1024, 132) < float("inf")]
+
+    def multiply(
+        self, product: Product, plan: tuple[int, ...] = (), splits_room: int = 0, copies: bool = False, **run: Any,
+    ) -> np.ndarray:
+        """[m, n] float64: the result by ``plan``, or by whatever the kernel chooses.
+
+        ``splits_room`` is how many split-K planes the workspace holds; ``copies`` gives it room for transposed operands
+        instead, to the byte.
+        """
+        m, n, k = product.sizes
+        room = sum(-(-rows * k // 256) * 256 for rows in (m, n)) if copies else 4 * m * (-(-n // 8) * 8) * splits_room
+        (c,) = self.run({"m": m, "n": n, "k": k}, product.data(self.problem), plan, workspace_bytes=room, **run)
+        return c.double().numpy()
+
+    def declines(self, m: int, n: int, k: int, workspace_bytes: int = 0, workspace: int | None = None) -> int:
+        """The status of a call with these sizes, whose operands are never followed."""
+        pointers = dict.fromkeys(("a", "b", "a_scale", "b_scale", "c"), 16)
+        return self.call({**pointers, "m": m, "n": n, "k": k, "workspace": workspace,
+                          "workspace_bytes": workspace_bytes, "queue": None})
+
+    def chosen(self, m: int, n: int, k: int, workspace_bytes: int, processors: int) -> tuple[int, int]:
+        return divmod(int(self.library.plan_chosen(m, n, k, workspace_bytes, processors)), 256)

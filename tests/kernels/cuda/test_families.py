@@ -1,0 +1,56 @@
+# SPDX-License-Identifier: MIT
+"""All headers of kernels/cuda: families do not collide, and kernel files state the defaults of tunables."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from backends.source import KernelSource, kernels
+
+ROOT = Path(__file__).resolve().parents[3]
+CUDA = ROOT / "kernels/cuda"
+EMULATION = Path(__file__).resolve().parent / "emulation"
+FAMILIES = ("gemm", "attention", "mla")
+HEADERS = [path for path in sorted(CUDA.glob("*/*.h")) if "#pragma once" in path.read_text()]
+OURS = "WARPWAVE_"        # macros of the build and of the instruction wrappers
+
+OTHERS = re.compile(rf"^#\s*define (?!{OURS})(\w+)", re.MULTILINE)
+
+
+def test_no_header_has_the_default_of_a_tunable() -> None:
+    assert not {f"{path.relative_to(CUDA)}: {name}" for path in HEADERS for name in OTHERS.findall(path.read_text())}
+
+
+@pytest.mark.parametrize("path", kernels(ROOT, "cuda"), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_no_kernel_file_defines_a_macro_that_its_directives_do_not_state(path: Path) -> None:
+    assert not OTHERS.findall(path.read_text())
+
+
+@pytest.mark.parametrize("path", kernels(ROOT, "cuda"), ids=lambda path: f"{path.parent.name}/{path.stem}")
+def test_a_kernel_file_says_where_its_loops_and_its_epilogue_stand(path: Path) -> None:
+    for what in ("producer loop", "main loop", "epilogue"):
+        line = re.search(rf"^//   {what} +(.+)$", path.read_text(), re.MULTILINE)
+        assert line, what
+        for file, names in re.findall(r"([a-z]\w*/\w+\.h)(?: \(([^)]+)\))?", line[1]):
+            text = (CUDA / file).read_text()
+            assert all(re.search(rf"\b{name}\(|(?:struct|class) {name}\b", text) for name in names.split(", ") if name)
+
+
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
+def test_one_file_can_include_all_families(tmp_path: Path) -> None:
+    macros: dict[str, str] = {}
+    for path in kernels(ROOT, "cuda"):
+        macros |= KernelSource.read(path, ROOT).resolve()
+    file = tmp_path / "all.cpp"
+    headers = [path.relative_to(CUDA) for path in HEADERS if path.parent.name in FAMILIES]
+    file.write_text("".join(f'#include "{header}"\n' for header in headers))
+    folders = (EMULATION, ROOT / "problems/mla_decode", CUDA, ROOT / "kernels/common")
+    command = ["g++", "-std=c++20", "-fsyntax-only", "-w", "-D__CUDA_ARCH_LIST__=900",
+               *(f"-D{name}={value}" for name, value in macros.items()), "-include", str(EMULATION / "launch.h"),
+               *(f"-I{folder}" for folder in folders), str(file)]
+    subprocess.run(command, check=True, timeout=120)

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""What host code launches, found without a GPU: dynamic shared memory, threads, and the occupancy that follows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import backends
+from backends.errors import BackendError
+from backends.machine.document import function_document
+from backends.source import KernelSource
+from scoring.config.load import Config, load_config
+from scoring.run import inspected, launches
+from tests.scoring.harness import ROOT, SETTINGS
+
+LADDER = ROOT / "workbench" / "kernels" / "cuda" / "flash_attention"
+
+pytestmark = pytest.mark.toolchain
+
+
+def launched(settings: Config, path: Path, gpu: str) -> dict[str, launches.Launch]:
+    backend = next(each for each in backends.every() if each.suffix == path.suffix)
+    source = KernelSource.read(path, settings.path("kernels").parent)
+    try:
+        binary = backend.compile(source, backend.target(gpu))
+    except BackendError as error:
+        pytest.skip(str(error))
+    return inspected.launched(settings, source, binary, backend.target(gpu))
+
+
+@pytest.mark.parametrize(("step", "shared", "occupancy"), [
+    ("2_wmma_scores", 45056, 8 / 48),
+    pytest.param("3_wmma_both", 71680, 4 / 48, marks=pytest.mark.slow),
+    pytest.param("4_wmma_cp_async", 90112, 4 / 48, marks=pytest.mark.slow),
+])
+def test_steps_of_a_ladder_on_l4(step: str, shared: int, occupancy: float) -> None:
+    settings = load_config({}, None)
+    found = launched(settings, LADDER / f"{step}.cu", "L4")
+    assert list(found.values()) == [launches.Launch(shared, 128)]
+    (subject,) = inspected.subjects(settings, [str(LADDER / f"{step}.cu")], "L4", {})
+    (function,) = subject.image(None).functions
+    document = function_document(function)
+    assert document["resources"]["dynamic_shared"] == shared
+    assert document["occupancy"] == pytest.approx(occupancy)
+    assert not document["occupancy_is_bound"]
+
+
+def test_clusters_tensor_maps_and_plans_need_no_gpu() -> None:
+    """Hopper's GEMM: every instance that a case chooses is launched, with the shared memory of its ring."""
+    found = launched(load_config({}, None), ROOT / "kernels/cuda/amd_fp8_mm/wgmma_tma.cu", "H100")
+    products = {name: launch for name, launch in found.items() if "wgmma_gemm" in name}
+    assert len(products) >= 8
+    assert all(64 << 10 < launch.shared <= 232448 and launch.threads >= 192 for launch in products.values())
+
+
+def test_hip_launches_are_noted_and_not_run() -> None:
+    settings = load_config({}, str(SETTINGS))
+    found = launched(settings, ROOT / "tests/data/kernels/hip/toy/too_much_shared.hip", "MI300")
+    assert list(found.values()) == [launches.Launch(1 << 20, 64)]

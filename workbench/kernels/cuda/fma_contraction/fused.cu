@@ -1,0 +1,8 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary fused multiply-adds, by the compiler's flag
+//!KERNEL arch sm_89 sm_90a
+//!KERNEL flags nvcc --fmad=true
+//!KERNEL define FUSED=1
+//
+// As the flag has it, a product and the sum behind it become one instruction, rounded once.
+#include "fma_contraction.h"

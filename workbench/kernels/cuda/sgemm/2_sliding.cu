@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary SGEMM, a window of K in shared memory
+//!KERNEL arch sm_89 sm_90a
+//!KERNEL step 2 a window of K in shared memory
+//
+// Two loads from shared memory for each multiply-add: shared memory sets the pace.
+#include "sgemm.h"
+
+SGEMM_STEP(Sliding)

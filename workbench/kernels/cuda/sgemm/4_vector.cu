@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary SGEMM, 16-byte loads
+//!KERNEL arch sm_89 sm_90a
+//!KERNEL step 4 16-byte loads
+//
+// A quarter of the load instructions from memory; shared memory still sets the pace.
+#include "sgemm.h"
+
+SGEMM_STEP(Column<true, false>)

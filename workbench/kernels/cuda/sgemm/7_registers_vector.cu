@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary SGEMM, B's numbers by 16-byte loads
+//!KERNEL arch sm_89 sm_90a
+//!KERNEL step 7 B's numbers by 16-byte loads
+//
+// Ten loads for 64 multiply-adds: two of 16 bytes and eight of four.
+#include "sgemm.h"
+
+SGEMM_STEP(Outer<true, false, false>)

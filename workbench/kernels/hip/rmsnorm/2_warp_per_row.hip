@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary RMSNorm, a warp per row
+//!KERNEL arch gfx942
+//!KERNEL step 2 a warp per row
+//
+// Loads of neighbouring lanes are neighbours in memory; the sum needs shuffles.
+#include "rmsnorm.h"
+
+RMSNORM_STEP(WarpPerRow)
