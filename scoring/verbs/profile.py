@@ -79,7 +79,8 @@ def _emulated(options: argparse.Namespace) -> int:
 
 def _elsewhere(options: argparse.Namespace) -> SelectionError | None:
     """What to say of a selection that the emulator cannot run and a CUDA device could."""
-    options.backend, options.emulate = ["cuda"], None
+    options.backend, options.emulate = ["cuda"], False
+    backends.use_emulator(False)
     try:
         with kernel_plan(running.settings_of(options), options):
             pass

@@ -30,7 +30,10 @@ class Checked(Hip):
         super().__init__(path)
         self.library.warpwave_emulator_take_findings.restype = ctypes.c_void_p
         self.library.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
-        for option, value in (("checks", "all"), ("strict", "1"), ("threads", "1")):
+        self.set(checks="all", strict="1", threads="1")
+
+    def set(self, **options: str) -> None:
+        for option, value in options.items():
             assert self.library.warpwave_emulator_set(option.encode(), value.encode()) == 0
 
     def findings(self) -> list[Finding]:
@@ -47,8 +50,10 @@ class Checked(Hip):
 
 
 @pytest.fixture(scope="module")
-def hip() -> Checked:
-    return Checked(runtime.built(build.library))
+def hip() -> Iterator[Checked]:
+    found = Checked(runtime.built(build.library))
+    yield found
+    found.set(checks="none", strict="0", threads="0")     # other files of this process load the same library
 
 
 @pytest.fixture(scope="module")

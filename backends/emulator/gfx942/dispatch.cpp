@@ -13,6 +13,7 @@
 #include "../loader/bundle.h"
 #include "../recorded.h"
 #include "checks/checks.h"
+#include "counters/counters.h"
 #include "counters/places.h"
 #include "memory.h"
 #include "module.h"
@@ -193,6 +194,10 @@ std::optional<std::pair<void*, size_t>> find_global(const Module* module, std::s
 }
 
 int device_count() { return static_cast<int>(control::options().devices); }
+
+void moved(const char* call, const void* from, const void* to, size_t bytes) {
+    if (control::options().counters) control::keep_counters(counters::report_move(call, from, to, bytes));
+}
 
 const loader::KernelInfo& info(const Kernel& kernel) { return *kernel.info; }
 

@@ -44,4 +44,7 @@ struct LaunchResult {
 LaunchResult launch(
     const Kernel&, Dim grid, Dim block, uint32_t dynamic_lds, const uint8_t* kernarg, size_t kernarg_size);
 
+/// A fill (`from` is null) or copy within the device: with counters on it is counted as a launch is.
+void moved(const char* call, const void* from, const void* to, size_t bytes);
+
 }  // namespace emu

@@ -14,8 +14,7 @@
 #include <shared_mutex>
 #include <string>
 
-#include "control.h"
-#include "gfx942/counters/counters.h"
+#include "gfx942/dispatch.h"
 #include "gfx942/memory.h"
 
 namespace emu {
@@ -126,7 +125,7 @@ void require_range(const void* pointer, size_t size, const char* role) {
 }
 
 void count_move(const char* call, const void* from, const void* to, size_t bytes) {
-    if (!control::options().counters || bytes == 0) return;
+    if (bytes == 0) return;
     auto on_device = [](const void* place) {
         const std::optional<Block> block = find_block(place);
         if (block) return block->kind == MemoryKind::kDevice || block->kind == MemoryKind::kManaged;
@@ -134,7 +133,7 @@ void count_move(const char* call, const void* from, const void* to, size_t bytes
                nullptr;  // a tensor that stands for device memory
     };
     if (!on_device(to) || (from && !on_device(from))) return;
-    control::keep_counters(counters::report_move(call, from, to, bytes));
+    moved(call, from, to, bytes);
 }
 
 }  // namespace emu
