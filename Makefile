@@ -8,9 +8,10 @@ NATIVE := git ls-files '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' '*.hip'
 .PHONY: run test sweep soak lint format gpu report serve setup help
 run: setup  ## compile everything, run and check what can run here, time it
 	@$(VENV) -m scoring run $(ARGS)
-# The emulator is built first, so that no test's time limit counts it; what it cannot be built of, the tests say.
+# The emulators are built first, so that no test's time limit counts it; what they cannot be built of, the tests say.
 # A worker of pytest-xdist that dies is not replaced: with loadfile the others would wait for its files for ever.
-PYTEST = $(VENV) -m backends.emulator > /dev/null ; $(VENV) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PYTEST = $(VENV) -m backends.emulator > /dev/null ; $(VENV) -m backends.emulator --cuda > /dev/null ; \
+         $(VENV) -m pytest -n auto --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 test: setup  ## every test but the slow ones
 	@$(PYTEST) -m "not slow" $(ARGS)
 sweep: setup  ## every test, the slow ones too: large cases of the audit and of the kernels

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: MIT
-"""``python -m backends.emulator`` builds the emulator's library, if need be, and prints its path."""
+"""``python -m backends.emulator`` builds an emulator's library, if need be, and prints its path."""
 
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TextIO
 
+from backends.cuda import CudaBackend, release
 from backends.emulator import build, instructions
 from backends.errors import BackendError, CompileError
 
@@ -17,11 +20,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m backends.emulator", description=__doc__)
     parser.add_argument("--prefix", action="store_true",
                         help="print a folder for ROCM_PATH instead, whose lib/ has it under all names programs link to")
+    parser.add_argument("--cuda", action="store_true",
+                        help="the emulated NVIDIA GPUs' libcudart.so instead, for programs of the nvcc that is here")
     parser.add_argument("--instructions", action="store_true", help="print a table of all instructions it executes")
     options = parser.parse_args(arguments)
     try:
-        make = build.prefix if options.prefix else build.library
-        path = make(report=lambda line: _say(sys.stderr, line))
+        path = _make(options)(report=lambda line: _say(sys.stderr, line))
     except CompileError as error:
         _say(sys.stderr, error.log or error)
         _say(sys.stderr, f"error: {error}")
@@ -31,6 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     _say(sys.stdout, instructions.markdown(instructions.known(path)).rstrip("\n") if options.instructions else path)
     return 0
+
+
+def _make(options: argparse.Namespace) -> Callable[..., Path]:
+    if options.cuda:
+        return functools.partial(build.cuda_library, release(CudaBackend().compiler()))
+    return build.prefix if options.prefix else build.library
 
 
 def _say(where: TextIO, line: object) -> None:
