@@ -121,48 +121,46 @@ __device__ __forceinline__ void wgmma_results(float (&d)[kCount]) {
 template <int kN>
 struct Wgmma;
 
-// The numbers are those of the operands after N / 2 accumulators.
-#define WARPWAVE_WGMMA(N, O0, O1, O2, O3, O4, O5)                                                           \
-    template <>                                                                                             \
-    struct Wgmma<N> {                                                                                       \
-        /* d = a * b, plus what d was if `add` */                                                           \
-        static __device__ __forceinline__ void product(float (&d)[N / 2], uint64_t a, uint64_t b, bool add) { \
-            asm volatile("{ .reg .pred add;\nsetp.ne.b32 add, %" #O2 ", 0;\n"                               \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 "                        \
-                         "{" WARPWAVE_NAMES_##N "}, %" #O0 ", %" #O1 ", add, 1, 1; }\n"                     \
-                         : WARPWAVE_VALUES_##N                                                              \
-                         : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                     \
-        }                                                                                                   \
-        /* the same with a in registers */                                                                  \
-        static __device__ __forceinline__ void product(                                                     \
-            float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool add) {                              \
-            asm volatile("{ .reg .pred add;\nsetp.ne.b32 add, %" #O5 ", 0;\n"                               \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k32.f32.e4m3.e4m3 "                        \
-                         "{" WARPWAVE_NAMES_##N "}, {%" #O0 ", %" #O1 ", %" #O2 ", %" #O3 "}, %" #O4        \
-                         ", add, 1, 1; }\n"                                                                 \
-                         : WARPWAVE_VALUES_##N                                                              \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add))); \
-        }                                                                                                   \
+// NAME<N> multiplies operands of KIND. The numbers are those of the operands after N / 2 accumulators.
+#define WARPWAVE_WGMMA(NAME, KIND, N, O0, O1, O2, O3, O4, O5)                                             \
+    template <>                                                                                           \
+    struct NAME<N> {                                                                                      \
+        /* d = a * b, plus what d was if `add` */                                                         \
+        static __device__ __forceinline__ void product(float (&d)[N / 2], uint64_t a, uint64_t b, bool add) {\
+            asm volatile("{ .reg .pred add;\nsetp.ne.b32 add, %" #O2 ", 0;\n"                             \
+                         "wgmma.mma_async.sync.aligned.m64n" #N KIND                                      \
+                         "{" WARPWAVE_NAMES_##N "}, %" #O0 ", %" #O1 ", add, 1, 1; }\n"                   \
+                         : WARPWAVE_VALUES_##N                                                            \
+                         : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                   \
+        }                                                                                                 \
+        /* the same with a in registers */                                                                \
+        static __device__ __forceinline__ void product(                                                   \
+            float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool add) {                            \
+            asm volatile("{ .reg .pred add;\nsetp.ne.b32 add, %" #O5 ", 0;\n"                             \
+                         "wgmma.mma_async.sync.aligned.m64n" #N KIND                                      \
+                         "{" WARPWAVE_NAMES_##N "}, {%" #O0 ", %" #O1 ", %" #O2 ", %" #O3 "}, %" #O4      \
+                         ", add, 1, 1; }\n"                                                               \
+                         : WARPWAVE_VALUES_##N                                                            \
+                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));\
+        }                                                                                                 \
     };
 
-WARPWAVE_WGMMA(16, 8, 9, 10, 11, 12, 13)
-WARPWAVE_WGMMA(32, 16, 17, 18, 19, 20, 21)
-WARPWAVE_WGMMA(48, 24, 25, 26, 27, 28, 29)
-WARPWAVE_WGMMA(64, 32, 33, 34, 35, 36, 37)
-WARPWAVE_WGMMA(80, 40, 41, 42, 43, 44, 45)
-WARPWAVE_WGMMA(96, 48, 49, 50, 51, 52, 53)
-WARPWAVE_WGMMA(112, 56, 57, 58, 59, 60, 61)
-WARPWAVE_WGMMA(128, 64, 65, 66, 67, 68, 69)
-WARPWAVE_WGMMA(144, 72, 73, 74, 75, 76, 77)
-WARPWAVE_WGMMA(160, 80, 81, 82, 83, 84, 85)
-WARPWAVE_WGMMA(176, 88, 89, 90, 91, 92, 93)
-WARPWAVE_WGMMA(192, 96, 97, 98, 99, 100, 101)
-WARPWAVE_WGMMA(208, 104, 105, 106, 107, 108, 109)
-WARPWAVE_WGMMA(224, 112, 113, 114, 115, 116, 117)
-WARPWAVE_WGMMA(240, 120, 121, 122, 123, 124, 125)
-WARPWAVE_WGMMA(256, 128, 129, 130, 131, 132, 133)
-
-#undef WARPWAVE_WGMMA
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 16, 8, 9, 10, 11, 12, 13)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 32, 16, 17, 18, 19, 20, 21)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 48, 24, 25, 26, 27, 28, 29)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 64, 32, 33, 34, 35, 36, 37)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 80, 40, 41, 42, 43, 44, 45)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 96, 48, 49, 50, 51, 52, 53)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 112, 56, 57, 58, 59, 60, 61)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 128, 64, 65, 66, 67, 68, 69)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 144, 72, 73, 74, 75, 76, 77)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 160, 80, 81, 82, 83, 84, 85)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 176, 88, 89, 90, 91, 92, 93)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 192, 96, 97, 98, 99, 100, 101)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 208, 104, 105, 106, 107, 108, 109)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 224, 112, 113, 114, 115, 116, 117)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 240, 120, 121, 122, 123, 124, 125)
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 256, 128, 129, 130, 131, 132, 133)
 
 // The warpgroup-wide 16-bit tensor core product of Hopper: wgmma.m64nNk16, bf16 or fp16 by the same into fp32.
 //
@@ -268,29 +266,8 @@ WARPWAVE_WGMMA_16BIT_OUTER(16, Fp16, "f16", 8, 9, 10)
 template <int kN>
 struct WgmmaTf32;
 
-#define WARPWAVE_WGMMA_TF32(N, O0, O1, O2, O3, O4, O5)                                                        \
-    template <>                                                                                               \
-    struct WgmmaTf32<N> {                                                                                     \
-        static __device__ __forceinline__ void product(float (&d)[N / 2], uint64_t a, uint64_t b, bool add) { \
-            asm volatile("{ .reg .pred add;\nsetp.ne.b32 add, %" #O2 ", 0;\n"                                 \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 "                           \
-                         "{" WARPWAVE_NAMES_##N "}, %" #O0 ", %" #O1 ", add, 1, 1; }\n"                       \
-                         : WARPWAVE_VALUES_##N                                                                \
-                         : "l"(a), "l"(b), "r"(static_cast<int>(add)));                                       \
-        }                                                                                                     \
-        static __device__ __forceinline__ void product(                                                       \
-            float (&d)[N / 2], const uint32_t (&a)[4], uint64_t b, bool add) {                                \
-            asm volatile("{ .reg .pred add;\nsetp.ne.b32 add, %" #O5 ", 0;\n"                                 \
-                         "wgmma.mma_async.sync.aligned.m64n" #N "k8.f32.tf32.tf32 "                           \
-                         "{" WARPWAVE_NAMES_##N "}, {%" #O0 ", %" #O1 ", %" #O2 ", %" #O3 "}, %" #O4          \
-                         ", add, 1, 1; }\n"                                                                   \
-                         : WARPWAVE_VALUES_##N                                                                \
-                         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(add)));   \
-        }                                                                                                     \
-    };
+WARPWAVE_WGMMA(WgmmaTf32, "k8.f32.tf32.tf32 ", 16, 8, 9, 10, 11, 12, 13)
+WARPWAVE_WGMMA(WgmmaTf32, "k8.f32.tf32.tf32 ", 64, 32, 33, 34, 35, 36, 37)
+WARPWAVE_WGMMA(WgmmaTf32, "k8.f32.tf32.tf32 ", 256, 128, 129, 130, 131, 132, 133)
 
-WARPWAVE_WGMMA_TF32(16, 8, 9, 10, 11, 12, 13)
-WARPWAVE_WGMMA_TF32(64, 32, 33, 34, 35, 36, 37)
-WARPWAVE_WGMMA_TF32(256, 128, 129, 130, 131, 132, 133)
-
-#undef WARPWAVE_WGMMA_TF32
+#undef WARPWAVE_WGMMA
