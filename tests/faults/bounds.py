@@ -76,7 +76,7 @@ GROUPS = (
          "drift[rows] = variance.clamp_min_(0.0).sqrt_() / 2"),
         ("lse drift of half the size", "lse_drift[part] = sums.squeeze(-1).sqrt()",
          "lse_drift[part] = sums.squeeze(-1).sqrt() / 2"),
-        ("scores of half the cut", "moved.addcmul_(p, p, value=cut**2)", "moved.addcmul_(p, p, value=cut**2 / 9)"),
+        ("scores of a third of the cut", "moved.addcmul_(p, p, value=cut**2)", "moved.addcmul_(p, p, value=cut**2 / 9)"),
         ("no bias of agreeing products", "* cut\n", "* 0.0\n"),
         ("steep scores stay within fp32", "STEEP_LEVELS = (110.0, 135.0, 160.0, 230.0)",
          "STEEP_LEVELS = (60.0, 80.0, 82.0, 84.0)"),
