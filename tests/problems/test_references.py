@@ -144,8 +144,8 @@ def test_rotary_columns_need_no_allowance_for_rounded_keys() -> None:
     reference = problem("mla_decode_fp8").reference
     o, lse = reference.expected((q, *rest))
     assert torch.equal(lse.bound, torch.full_like(lse.bound, reference.BOUND["lse"]))
-    tokens = reference.tokens_of((q, *rest), 0)
-    _, spread, _ = problem("mla_decode").reference.attention_rows(q[0, 0], tokens, tokens[:, :512], torch.full((16,), 90), rest[-1])
+    tokens, rows_of = reference.tokens_of((q, *rest), 0), problem("mla_decode").reference.attention_rows
+    _, spread, _ = rows_of(q[0, 0], tokens, tokens[:, :512], torch.full((16,), 90), rest[-1])
     u = 2.0**-8
     want = reference.BOUND["output"] * u * o.values[0, 0].abs() + reference.BOUND["noise"] * u * 2**0.5 * spread
     torch.testing.assert_close(o.bound[0, 0].double(), want, rtol=1e-5, atol=1e-9)
