@@ -91,7 +91,8 @@ def _run(tree: Path, tests: Sequence[str]) -> str:
     import pytest
     from hypothesis import Phase, settings
 
-    settings.register_profile("faults", phases=(Phase.explicit, Phase.generate), database=None)     # nobody reads it
+    settings.register_profile("faults", max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate),
+                              database=None)       # nobody reads how a test failed
     settings.load_profile("faults")
 
     class Collector:
