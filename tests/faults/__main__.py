@@ -113,7 +113,8 @@ def _run(tree: Path, tests: Sequence[str]) -> str:
     for name in [name for name in sys.modules if name.partition(".")[0] in (*COPIED, "conftest")]:
         del sys.modules[name]
     collector = Collector()
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow and not toolchain",
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"       # of some seconds each
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-m", "not slow and not toolchain",
                "--rootdir", str(tree), "-W", "ignore::pytest.PytestAssertRewriteWarning",
                "-c", str(tree / "pyproject.toml")]
     code = pytest.main([*options, *tests], plugins=[collector])
