@@ -2,7 +2,7 @@
 """One case of one problem in one worker: slots of fresh inputs, and checked calls (``chain.rounds`` times them).
 
 The judge's side only. Every call gets inputs that never existed before, outputs are poisoned before it, and what it
-leaves is verified before its time counts.
+leaves is verified before its time counts. On an emulated device ``modelled_run`` runs what a call launched again.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 
@@ -22,7 +22,7 @@ from scoring.ipc.template import UnsupportedData, describe_data
 from scoring.judge import layout, problem_files
 from scoring.judge.check import Verdict, verify
 from scoring.judge.contest import Contest
-from scoring.judge.replay import RecordFile, Replayer
+from scoring.judge.replay import RecordFile
 from scoring.judge.seeds import SeedSource
 from scoring.judge.worker_process import WorkerFailure, WorkerProcess
 from scoring.problem import ProblemError
@@ -62,8 +62,6 @@ class CaseRun:
         self.findings: tuple[dict[str, Any], ...] = ()      # of the newest call, on an emulated device
         self.counters: tuple[dict[str, Any], ...] = ()
         self.seed = 0                # of the newest inputs, also when the slots are gone; 0 before the first
-        self.twin: Slot | None = None       # for ``replay``
-        self._twin_workspace: arena.Arena | None = None
         self._arenas: list[arena.Arena] = []
         self.contest = None if problem.native else Contest(problem, case, torch_device, limits)
         self._noise = seeds.noise()
@@ -75,7 +73,7 @@ class CaseRun:
             self._workspace_bytes = int(problem.bound("workspace_bytes", case.params))
 
     @classmethod
-    def of(cls, job: Job, case: Case, worker: WorkerProcess, seeds: SeedSource) -> CaseRun:
+    def of(cls, job: Job, case: Case, worker: WorkerProcess, seeds: SeedSource) -> Self:
         """A case of ``job``, which has a contestant."""
         assert job.contestant is not None
         return cls(
@@ -85,7 +83,7 @@ class CaseRun:
             job.limits,
         )
 
-    def __enter__(self) -> CaseRun:
+    def __enter__(self) -> Self:
         if self._parameters:
             try:
                 self._workspace = self._allocate(self._workspace_bytes + WORKSPACE_GUARD)
@@ -106,7 +104,7 @@ class CaseRun:
             self._release()
 
     def _release(self) -> None:
-        self._workspace = self._twin_workspace = self.twin = None
+        self._workspace = None
         self.slots.clear()
         for block in self._arenas:
             block.close()
@@ -165,79 +163,6 @@ class CaseRun:
             numbers = "" if verdict.passed else f"\n{verdict.message}"
             verdict = Verdict(status, explain(self.findings) + numbers, verdict.wrong)
         return verdict
-
-    def replay(self, contestant: Contestant, replayer: Replayer) -> Verdict:
-        """Have what a call of ``contestant`` launches run again on inputs that no worker has seen, and verify that.
-
-        ``findings`` and ``counters`` are of the launches then, and the verdict is about them alone. A Python file's own
-        call is verified before: if only that is right, the verdict says so and there are no counters.
-        Raises ``WorkerFailure``.
-        """
-        runs_anyway = not contestant.parameters        # a Python file may look at what its kernels made
-        if not self.slots:
-            self.add_slot()
-        slot = self.slots[0]
-        if not runs_anyway:
-            self._make_twin(slot)
-        with RecordFile() as file:
-            if runs_anyway:
-                slot.memory.fill(slot.memory.private)
-                verdict = self.call_once(slot, contestant, self.first_call_seconds, record=file)
-                self.counters = ()
-                if not verdict.passed:
-                    return verdict
-                self._make_twin(slot)
-            else:
-                self.worker.request(
-                    requests.Call(contestant.name, slot.name, "instead"), self.first_call_seconds, [file.fd])
-            record = file.read()
-        twin = self.twin
-        if twin is None:
-            return replace(verdict, message="no modelled time: shapes or plain values of the inputs change with them")
-        twin.memory.fill(twin.memory.private)
-        twin.memory.poison(nan=False)
-        if self._twin_workspace is not None:
-            self._twin_workspace.block.fill_(0xFF)
-        found = replayer.replay(
-            record, twin.memory.arena, self._named(twin), self._twin_workspace, self._workspace_bytes)
-        self.findings = found.findings
-        again = Verdict(Status.RUNTIME_ERROR, found.refused) if found.refused else self.verify_slot(twin, contestant)
-        if again.passed and found.findings:
-            again = Verdict(Status.RUNTIME_ERROR, explain(found.findings))
-        if again.passed:
-            self.counters = found.counters
-            return again if not runs_anyway else verdict
-        if runs_anyway or (found.refused and not found.failed):
-            why = "its launches alone, on other inputs, do not give what the call gave"
-            self.findings = ()
-            return Verdict(Status.PASSED, f"no modelled time: {found.refused or f'{why} ({again.message})'}")
-        return again
-
-    def _make_twin(self, slot: Slot) -> None:
-        """A slot laid out like ``slot``, with inputs of its own, in memory that no worker ever gets."""
-        if self.twin is not None:
-            return
-        for _try in range(32):
-            seed, data, plan, tensors = self._fresh()
-            if plan == slot.memory.layout:
-                break
-            if self._parameters:              # no kernel looks at the inputs while it is recorded: noise will do
-                self._place(slot, plan, tensors)
-                break
-        else:
-            return
-        memory = layout.SlotMemory(self._allocate(plan.nbytes), plan, self._noise)
-        memory.private = tensors
-        self.twin = Slot("twin", memory, data, seed)
-        if self._workspace is not None:
-            self._twin_workspace = self._allocate(self._workspace_bytes)
-
-    def _named(self, slot: Slot) -> list[tuple[str, int, int]]:
-        """Name, offset and bytes of a slot's tensors, under the names of the C prototype where there is one."""
-        plan = slot.memory.layout
-        names = {value: name for (name, _kind), (kind, value) in zip(self._parameters, plan.arguments, strict=False)
-                 if kind == "tensor"}
-        return [(names.get(spec.name, spec.name), spec.offset, spec.nbytes) for spec in (*plan.inputs, *plan.outputs)]
 
     def add_slot(self) -> None:
         """One more slot, with inputs of its own, known to judge and worker."""

@@ -27,6 +27,7 @@ from scoring.judge.chain_verifier import ChainVerifier
 from scoring.judge.check import Verdict
 from scoring.judge.job import Contestant
 from scoring.judge.layout import equal_bits
+from scoring.judge.modelled_run import ModelledRun
 from scoring.judge.replay import Replayer
 from scoring.judge.rivals import RivalFailed
 from scoring.judge.rounds import Rounds
@@ -233,11 +234,10 @@ class JobRunner:
         run: CaseRun | None = None
         try:
             with (run := self._prepare(case, way.seeds)):
-                emulator = self.job.emulator
-                if timed and emulator is not None and emulator.modelled:
+                if timed and isinstance(run, ModelledRun):
                     return self._modelled(case, run, run.replay(run.contestant, self._replays()), way.failed)
                 verdict, estimate = run.check()
-                if not verdict.passed or not timed or emulator is not None:
+                if not verdict.passed or not timed or self.job.emulator is not None:
                     return self._checked(case, run, verdict)
                 return self._time(case, way, run, estimate, verdict.message)
         except WorkerFailure as failure:
@@ -265,7 +265,8 @@ class JobRunner:
             except WorkerFailure as failure:
                 self.unloadable = failure
                 raise
-        return CaseRun.of(job, case, self.worker, seeds)
+        kind = ModelledRun if job.emulator is not None and job.emulator.modelled else CaseRun
+        return kind.of(job, case, self.worker, seeds)
 
     def _worker(self) -> worker_process.WorkerProcess:
         """A new worker, which knows the chain before anything else."""
@@ -306,7 +307,7 @@ class JobRunner:
         return self.replayer
 
     def _modelled(
-        self, case: Case, run: CaseRun, verdict: Verdict, failed: Mapping[str, tuple[Status, str]],
+        self, case: Case, run: ModelledRun, verdict: Verdict, failed: Mapping[str, tuple[Status, str]],
     ) -> CaseResult:
         """The result of a case on an emulated device, whose time comes from the counters of the replay."""
         result = self._checked(case, run, verdict)
@@ -322,7 +323,7 @@ class JobRunner:
         return replace(result, stats=stats, race=race)
 
     def _modelled_race(
-        self, case: Case, run: CaseRun, seconds: float, failed: Mapping[str, tuple[Status, str]],
+        self, case: Case, run: ModelledRun, seconds: float, failed: Mapping[str, tuple[Status, str]],
     ) -> Race:
         """The race of modelled times: the launches of every rival on the kernel's inputs. Raises ``RivalFailed``."""
         assert run.twin is not None

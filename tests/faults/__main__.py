@@ -11,7 +11,9 @@ A fault that no test notices is a hole in the tests. Exits with 1 if there is on
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
+import py_compile
 import shutil
 import signal
 import sys
@@ -45,13 +47,18 @@ class Outcome:
 
 
 def copied(folder: Path) -> Path:
-    """A copy of the tree to plant faults in, and to run tests in."""
+    """A copy of the tree to plant faults in, and to run tests in.
+
+    Its bytecode is valid for sources of one content: times of files are too coarse for faults.
+    """
     for name in COPIED:
         unwanted = shutil.ignore_patterns("__pycache__", "build")
         shutil.copytree(ROOT / name, folder / name, ignore=unwanted, symlinks=True)
     for path in ROOT.iterdir():
         if path.is_file():
             shutil.copy(path, folder / path.name)
+    for name in COPIED:
+        compileall.compile_dir(folder / name, quiet=2, invalidation_mode=py_compile.PycInvalidationMode.CHECKED_HASH)
     return folder
 
 
@@ -82,6 +89,11 @@ def failed(tree: Path, tests: Sequence[str]) -> str:
 
 def _run(tree: Path, tests: Sequence[str]) -> str:
     import pytest
+    from hypothesis import Phase, settings
+
+    settings.register_profile("faults", max_examples=25, deadline=None, phases=(Phase.explicit, Phase.generate),
+                              database=None)       # nobody reads how a test failed
+    settings.load_profile("faults")
 
     class Collector:
         first = ""
@@ -101,8 +113,10 @@ def _run(tree: Path, tests: Sequence[str]) -> str:
     for name in [name for name in sys.modules if name.partition(".")[0] in (*COPIED, "conftest")]:
         del sys.modules[name]
     collector = Collector()
-    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "-m", "not slow", "--rootdir", str(tree),
-               "-W", "ignore::pytest.PytestAssertRewriteWarning", "-c", str(tree / "pyproject.toml")]
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"       # of some seconds each
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "pytest_timeout", "-m", "not slow and not toolchain",
+               "--rootdir", str(tree), "-W", "ignore::pytest.PytestAssertRewriteWarning",
+               "-c", str(tree / "pyproject.toml")]
     code = pytest.main([*options, *tests], plugins=[collector])
     return collector.first or ("" if code == 0 else f"exit code {int(code)}")
 
@@ -150,8 +164,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wrong := stale(ROOT, faults):
         sys.stderr.write("\n".join(wrong) + "\n")
         return 2
-    sys.dont_write_bytecode = True
-    import pytest  # noqa: F401  what every test needs is imported once
+    import hypothesis  # noqa: F401  what most tests need is imported once
+    import pytest  # noqa: F401
     import torch
 
     torch.set_num_threads(1)

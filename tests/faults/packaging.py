@@ -80,7 +80,7 @@ GROUPS = (
         ("files of any size", "if len(data) > MAX_SUBMISSION_BYTES:", "if False:"),
         ("an empty file is fine", "if not text.strip():", "if False:"),
         ("the banned letters in one case", "if BANNED in line.lower()]", "if BANNED in line]"),
-        ("no kernel is needed", "if name not in defined:", "if False:"),
+        ("no kernel is needed", "        if name not in defined:\n", "        if False:\n"),
         ("sm_90a needs no flag", 'severity = "error" if _HOPPER_ONLY.search(text) else "warning"',
          'severity = "warning"'),
         ("the letters arch are harmless", "if hazard and not names_arch:", "if False:"),

@@ -149,20 +149,24 @@ def fp8_kernel(
     return o, lse
 
 
+# Why o may use more than half: benchmarks/tolerances.md. Weights of one bit less, e5m2, need just twice as much.
+O_SHARE, LSE_SHARE = 0.7, 0.5
+
+
 @pytest.mark.parametrize("case", SMALL, ids=case_id)
 def test_fp8_products_of_13_bits_pass(case: Any) -> None:
     data = generate(NAME, case.params, seed=6)
     o_share, lse_share = shares(data, fp8_kernel(data))
-    assert o_share < 0.75
-    assert lse_share < 0.75
+    assert o_share < O_SHARE
+    assert lse_share < LSE_SHARE
 
 
 @pytest.mark.parametrize("scales", ["tensor", "head"])
 def test_they_pass_without_promotion_as_well(scales: str) -> None:
     data = generate(NAME, {**BASE, "batch": 1, "sq": 40, "sk": 2048, "hq": 1, "hk": 1, "scales": scales}, seed=2)
     o_share, lse_share = shares(data, fp8_kernel(data, promoted=2048))
-    assert o_share < 0.75
-    assert lse_share < 0.75
+    assert o_share < O_SHARE
+    assert lse_share < LSE_SHARE
 
 
 def test_products_that_all_agree_may_be_cut() -> None:
@@ -176,8 +180,8 @@ def test_products_that_all_agree_may_be_cut() -> None:
     data[Q] = data[Q] * (80 / (data[7] * float(numbers(data)[0][0, 0, 0] @ numbers(data)[1][0, 0, 0])))
     answer = tuple(data)
     o_share, lse_share = shares(answer, fp8_kernel(answer))
-    assert o_share < 0.75
-    assert 0.1 < lse_share < 0.75
+    assert o_share < O_SHARE
+    assert 0.1 < lse_share < LSE_SHARE
 
 
 def test_weights_up_to_1_lose_what_is_small() -> None:
@@ -189,7 +193,7 @@ def test_weights_up_to_1_lose_what_is_small() -> None:
     data[1][0, 0, 0] = (row * (8 / (row.square().sum() * data[7])) / float(data[K])).to(data[1].dtype)
     answer = tuple(data)
     o, lse = fp8_kernel(answer)
-    assert shares(answer, (o, lse))[0] < 0.75
+    assert shares(answer, (o, lse))[0] < O_SHARE
     assert refused(answer, fp8_kernel(answer, scaled=1.0)).startswith("o: ")
 
 

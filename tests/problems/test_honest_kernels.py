@@ -116,7 +116,8 @@ def test_an_online_softmax_with_rounded_weights_passes_twice_over(
 
 @pytest.mark.parametrize("case", small_cases("flash_attention_bwd"), ids=case_id)
 def test_torchs_own_gradients_pass(case: Any) -> None:
-    """An implementation that is not ours: torch's flash kernel for CPUs; heads of a group are rounded, then summed."""
+    """An implementation that is not ours: torch's flash kernel for CPUs. It rounds dk and dv to the dtype after every
+    32 rows, and once more per head of a group, which is coarser than the sums in fp32 that the bound is for."""
     q, k, v, o, dout, lse, causal, scale = data = generate("flash_attention_bwd", case.params, seed=6)
     sq, sk, hk, group = q.shape[1], k.shape[1], k.shape[2], q.shape[2] // k.shape[2]
     mask = torch.zeros(sq, sk, dtype=q.dtype)
@@ -130,7 +131,9 @@ def test_torchs_own_gradients_pass(case: Any) -> None:
     whole = torch.zeros_like(q)
     whole[:, seen] = dq.transpose(1, 2)
     dk, dv = (x.unflatten(1, (hk, group)).float().sum(2).transpose(1, 2).to(q.dtype).contiguous() for x in of_heads)
-    assert max(shares("flash_attention_bwd", data, (whole, dk, dv))) < 0.75
+    dq_share, *others = shares("flash_attention_bwd", data, (whole, dk, dv))
+    assert dq_share < 0.5
+    assert max(others) < 0.75
 
 
 @FEW
@@ -141,7 +144,7 @@ def test_gradients_from_rounded_weights_pass_twice_over(
 ) -> None:
     case = {"batch": 1, "sq": sq, "sk": sk, "hq": 4, "hk": 2, "dim": dim, "causal": causal, "half": half}
     data = generate("flash_attention_bwd", case, seed)
-    assert max(shares("flash_attention_bwd", data, models.tiled_gradients(*data))) < 0.55
+    assert max(shares("flash_attention_bwd", data, models.tiled_gradients(*data))) < 0.5
 
 
 def test_gradients_from_weights_in_fp8_do_not_pass() -> None:

@@ -121,6 +121,9 @@ def test_fp8_gemm_operands_use_the_whole_range(fp8: str) -> None:
     assert float(b.float().abs().max()) == info.max
     assert bool(((size > 0) & (size < info.smallest_normal)).any())
     assert len(torch.unique(size)) > 100          # of 127 magnitudes
+    small = (size < info.smallest_normal).float().mean(1) > 0.9
+    assert int(small.sum()) == 1                  # a row of subnormals
+    assert float((size[small] > 0).float().mean()) > 0.5
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -139,6 +142,8 @@ def test_fp8_gemm_scales_are_awkward_but_nothing_hides_behind_them(seed: int) ->
         assert bool((b_scale[:, -1] != 0).all())  # no column tile is legitimately zero
     assert bool((a_scale == 0).all(1).any())      # a row whose c is exactly 0
     assert bool((a_scale.abs() > 2.0**8).all(1).any())           # an outlier row, hiding no block of its own
+    most = a_scale.abs().quantile(0.7, dim=1)     # a row with exceptions has at most a quarter of small scales
+    assert bool(((most > 0) & (most < 2.0**-8)).any())           # a tiny row
 
 
 @pytest.mark.parametrize("m", [1, 7])
@@ -218,6 +223,13 @@ def test_a_paged_cache_is_live_where_requests_own_it_and_nan_elsewhere(case: dic
     assert not bool(live.all(1).all())
 
 
+def test_pages_of_a_request_lie_in_no_order() -> None:
+    case = {"batch": 2, "sq": 1, "hq": 16, "sk": 64 * 50, "lens": "uniform", "causal": 0}
+    _, _, block_table, *_ = generate("mla_decode", case)
+    back = (block_table.diff(dim=1) < 0).float().mean(1)
+    assert bool(((back > 0.25) & (back < 0.75)).all())
+
+
 @FEW
 @given(decode_cases, st.sampled_from(["e4m3fn", "e4m3fnuz"]))
 def test_an_fp8_cache_holds_the_bf16_caches_tokens_and_their_scales(case: dict[str, Any], fp8: str) -> None:
@@ -243,6 +255,8 @@ def test_an_fp8_cache_holds_the_bf16_caches_tokens_and_their_scales(case: dict[s
     largest = wanted.abs().amax(-1, keepdim=True)
     room = 2.0**-4 * wanted.abs() + 2.0**-8 * largest / torch.finfo(dtype).max       # half a step, subnormals too
     assert bool(((back - wanted).abs() <= room)[live].all())
+    large = codes.abs().unflatten(-1, (4, 128)).amax(-1)[live]
+    assert bool((large == torch.finfo(dtype).max).all())         # every block uses the format's whole range
 
 
 def test_an_fp8_caches_scales_differ_from_block_to_block() -> None:

@@ -188,7 +188,7 @@ PINS = [
         lambda data: gradients(data, round_delta=lambda x: cut(x, 16))),
     Pin("flash_attention_fp8", "output", "a sum 3 percent short", FP8,
         exact("flash_attention_fp8", lambda o, lse: (o * (1 + 7 * 2.0**-8), lse)), changed=equal_weights_of_one_sign),
-    Pin("flash_attention_fp8", "weights", "weights of one bit less", FP8,
+    Pin("flash_attention_fp8", "weights", "weights of two bits less", FP8,
         lambda data: fp8_kernel(data, round_weights=lambda p: cut(p.float(), 2).double())),
     Pin("flash_attention_fp8", "scores", "scores of an adder of 8 bits", FP8,
         lambda data: fp8_kernel(data, bits=8)),

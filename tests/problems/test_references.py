@@ -106,15 +106,19 @@ def test_decoding_from_fp8_is_attention_over_the_dequantised_tokens(case: Any) -
         torch.testing.assert_close(want_lse.values[b].double(), lse[0], rtol=1e-6, atol=1e-6)
 
 
-def test_what_a_rounded_score_does_to_a_row() -> None:
-    """``drift`` and ``lse_drift`` against finite differences, key by key."""
+@pytest.mark.parametrize("drift", [{}, {"cut": 0.3}, {"columns": 5}], ids=str)
+def test_what_a_rounded_score_does_to_a_row(drift: dict[str, Any]) -> None:
+    """``drift``, ``lse_drift`` and ``lse_bias`` against finite differences, key by key."""
     rng = torch.Generator().manual_seed(4)
-    q, k, v = (torch.randn(*shape, generator=rng, dtype=torch.float64) for shape in ((3, 16), (20, 16), (20, 8)))
-    visible, scale = torch.tensor([20, 7, 1]), 0.7
-    rows = problem("mla_decode_fp8").reference.drifting_rows(q, k, v, visible, scale)
+    q, k, v = (torch.randn(*shape, generator=rng, dtype=torch.float64) for shape in ((3, 64), (20, 64), (20, 8)))
+    q[0] = k[0].sign()                           # a score whose products agree: beyond five standard deviations
+    visible, scale, reference = torch.tensor([20, 7, 1]), 0.1, problem("mla_decode_fp8").reference
+    rows = reference.drifting_rows(q, k, v, visible, scale, reference.Drift(**drift))
+    cut, wrong = drift.get("cut", 0.0), slice(drift.get("columns"))
     for i, seen in enumerate(visible.tolist()):
         scores = scale * q[i] @ k[:seen].T
-        sizes = scale * (q[i].square() @ k[:seen].square().T).sqrt()
+        products = scale * (q[i, wrong].square() @ k[:seen, wrong].square().T).sqrt()
+        sizes = (products.square() + (cut * scores).square()).sqrt()
         moves, lse_moves = [], []
         for j in range(seen):
             step = torch.zeros(seen, dtype=torch.float64)
@@ -125,6 +129,26 @@ def test_what_a_rounded_score_does_to_a_row() -> None:
         torch.testing.assert_close(rows.drift[i], torch.stack(moves).square().sum(0).sqrt(), rtol=1e-6, atol=1e-7)
         lse_moved = torch.stack(lse_moves).square().sum().sqrt()
         torch.testing.assert_close(rows.lse_drift[i], lse_moved, rtol=1e-6, atol=1e-9)
+        if cut:
+            bias = cut * (scores.softmax(0) * (scores.abs() - 5 * products).clamp_min(0)).sum()
+            torch.testing.assert_close(rows.lse_bias[i], bias, rtol=1e-9, atol=1e-12)
+    assert (rows.lse_bias is None) == (not cut)
+    assert rows.lse_bias is None or float(rows.lse_bias[0]) > 0
+
+
+def test_rotary_columns_need_no_allowance_for_rounded_keys() -> None:
+    """They are bf16 in the cache. Queries without a latent part leave the bounds of mla_decode, one rounding more."""
+    case = {"batch": 1, "sq": 1, "hq": 16, "sk": 90, "lens": "uniform", "causal": 0}
+    q, *rest = generate("mla_decode_fp8", case)
+    q[..., :512] = 0
+    reference = problem("mla_decode_fp8").reference
+    o, lse = reference.expected((q, *rest))
+    assert torch.equal(lse.bound, torch.full_like(lse.bound, reference.BOUND["lse"]))
+    tokens, rows_of = reference.tokens_of((q, *rest), 0), problem("mla_decode").reference.attention_rows
+    _, spread, _ = rows_of(q[0, 0], tokens, tokens[:, :512], torch.full((16,), 90), rest[-1])
+    u = 2.0**-8
+    want = reference.BOUND["output"] * u * o.values[0, 0].abs() + reference.BOUND["noise"] * u * 2**0.5 * spread
+    torch.testing.assert_close(o.bound[0, 0].double(), want, rtol=1e-5, atol=1e-9)
 
 
 def test_weights_that_fp16_holds_as_subnormals_count_as_its_smallest_normal_number() -> None:

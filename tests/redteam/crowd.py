@@ -9,6 +9,7 @@ starts.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import random
 import signal
@@ -59,19 +60,24 @@ class Crowd:
         self.running: dict[int, Running] = {}
         self.judges: set[int] = set()
         self.seconds: list[float] = []           # that whole judgements took
+        self.begun = 0
         self.killed = 0
         self.finished = 0
         self.found: Counter[str] = Counter()
         self.wrong: list[str] = []
 
-    def judge(self, count: int, tell: Callable[[str], None]) -> None:
+    def judge(self, count: int, tell: Callable[[str], None], seconds: float = math.inf) -> None:
+        """``count`` judgements, or as many as begin within ``seconds``."""
         started = time.monotonic()
         for index in range(count):
+            if time.monotonic() - started > seconds:
+                break
             while len(self.running) >= self.jobs:
                 self._reap()
             if index % CLEAN_EVERY == 0:
                 cleanup.clean()
             self._start(index)
+            self.begun += 1
             if (index + 1) % 100 == 0:
                 tell(f"{index + 1}: {self.killed} killed, {time.monotonic() - started:.0f} s")
         while self.running:

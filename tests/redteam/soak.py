@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import math
 import os
 import sqlite3
 import sys
@@ -91,10 +92,11 @@ def device_memory(device: str) -> int:
 
 
 def soak(
-    count: int, device: str, mode: Mode, tell: Callable[[str], None], jobs: int = 0, kill: int = 4
+    count: int, device: str, mode: Mode, tell: Callable[[str], None], jobs: int = 0, kill: int = 4,
+    seconds: float = math.inf,
 ) -> list[str]:
     """Judge ``count`` files, ``jobs`` at a time of which one in ``kill`` is killed, or all in this process; what is
-    wrong afterwards, nothing if all is well."""
+    wrong afterwards, nothing if all is well. Of ``jobs`` none begins after ``seconds``."""
     with tempfile.TemporaryDirectory(prefix="warpwave-soak-") as outer:
         folder, tmp = Path(outer) / "files", Path(outer) / "tmp"
         folder.mkdir()
@@ -102,7 +104,8 @@ def soak(
         tempfile.tempdir = str(tmp)
         try:
             if jobs:
-                return _crowd(count, folder, tmp, tell, Crowd(_files(folder), folder, tmp, jobs, kill, device, mode))
+                crowd = Crowd(_files(folder), folder, tmp, jobs, kill, device, mode)
+                return _crowd(count, tmp, tell, crowd, seconds)
             return _soak(count, device, mode, folder, tmp, tell)
         finally:
             tempfile.tempdir = None
@@ -117,16 +120,16 @@ def _files(folder: Path) -> list[File]:
     return files
 
 
-def _crowd(count: int, folder: Path, tmp: Path, tell: Callable[[str], None], crowd: Crowd) -> list[str]:
+def _crowd(count: int, tmp: Path, tell: Callable[[str], None], crowd: Crowd, limit: float) -> list[str]:
     crowd.settings.update(SETTINGS)
     started, before = time.monotonic(), leavings(tmp)
-    crowd.judge(count, tell)
+    crowd.judge(count, tell, limit)
     wrong = [*crowd.wrong, *crowd.left()]
     wrong += [f"{kind}: {now} were {before[kind]}" for kind, now in leavings(tmp).items() if now > before[kind]]
     for line, times in sorted(crowd.found.items()):
         tell(f"{times:5} {line}")
     seconds = time.monotonic() - started
-    tell(f"{count} judgements in {seconds:.0f} s, {crowd.jobs} at a time, {crowd.killed} judges killed")
+    tell(f"{crowd.begun} judgements in {seconds:.0f} s, {crowd.jobs} at a time, {crowd.killed} judges killed")
     return wrong
 
 
@@ -171,10 +174,11 @@ def main() -> int:
     parser.add_argument("--mode", choices=[str(mode) for mode in Mode], default="test")
     parser.add_argument("--jobs", type=int, default=3, help="judges at a time; 0: all judgements in this process")
     parser.add_argument("--kill", type=int, default=4, help="one of how many judges is killed; 0: none")
+    parser.add_argument("--minutes", type=float, default=math.inf, help="with --jobs: none begins later than that")
     options = parser.parse_args()
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     wrong = soak(options.count, options.device, Mode(options.mode), lambda line: print(line, flush=True), options.jobs,
-                 options.kill)
+                 options.kill, 60 * options.minutes)
     print("\n".join(wrong) or "nothing was left behind")
     return 1 if wrong else 0
 

@@ -152,6 +152,7 @@ def test_processes_share_rounds_and_time(processes, fewest, more):
 def test_precision_ends_a_quiet_case_and_keeps_a_noisy_one_going():
     assert timing.finished([1.0, 1.001, 0.999, 1.0], 0.1, OPTIONS)
     assert not timing.finished([1.0, 1.5, 0.5, 1.0], 0.1, OPTIONS)
+    assert not timing.finished([1.0, 1.1, 0.9, 1.0], 0.1, OPTIONS)
 
 
 # The roofline --------------------------------------------------------------------------------------------------------
@@ -187,3 +188,17 @@ def test_the_cache_decides_beyond_the_length() -> None:
     assert timing.is_cold(slots, 2 << 20, 256 << 20)
     assert not timing.is_cold(64, 2 << 20, 256 << 20)
     assert timing.slots_needed(2 << 20, 256 << 20, 8e-6, 1 << 40, host=True) == timing.HOST_SLOTS
+
+
+GIB = 1 << 30
+
+
+@pytest.mark.parametrize(("per_slot", "floor", "memory", "links"), [
+    (1 << 20, 1e-6, 100 * GIB, 64), (1 << 20, None, 100 * GIB, 64),
+    (1 << 20, 100e-6, 100 * GIB, 17),            # 2.5 ms of calls
+    (1 << 20, 300e-6, 100 * GIB, 12), (1 << 20, 1e-3, 100 * GIB, 8), (1 << 20, 10e-3, 100 * GIB, 4),
+    (GIB, 1e-6, 100 * GIB, 8), (GIB, 1e-6, 4 * GIB, 4), (16 * GIB, 1e-6, 100 * GIB, 2),
+])
+def test_links_of_a_chain(per_slot: int, floor: float | None, memory: int, links: int) -> None:
+    assert timing.chain_lengths(per_slot, floor, memory, host=False) == (links,)
+    assert timing.chain_lengths(per_slot, floor, memory, host=True) == (timing.HOST_SLOTS, 2)

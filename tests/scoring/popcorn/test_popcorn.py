@@ -94,6 +94,8 @@ def test_identifiers_are_read_unless_strict() -> None:
     assert parse_case("world_size: 8; kind: a_1") == {"world_size": 8, "kind": "a_1"}
     with pytest.raises(CaseError, match="world_size"):
         parse_case("world_size: 8", strict=True)
+    with pytest.raises(CaseError, match="m2"):
+        parse_case("m2: 8", strict=True)
 
 
 def test_reader_names_the_line() -> None:
