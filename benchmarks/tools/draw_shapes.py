@@ -62,8 +62,10 @@ def attention(rng: random.Random, tokens: tuple[int, int], grouped: bool) -> dic
     length = between(rng, 256, 16384)
     batch = between(rng, *tokens) // length
     heads = model.heads // parts
-    return {"batch": batch, "sq": length, "sk": length, "hq": heads, "hk": model.key_heads // parts if grouped else heads,
-            "dim": model.dim, "causal": rng.randrange(2)} if batch else None
+    if not batch:
+        return None
+    return {"batch": batch, "sq": length, "sk": length, "hq": heads,
+            "hk": model.key_heads // parts if grouped else heads, "dim": model.dim, "causal": rng.randrange(2)}
 
 
 def drawn(problem: str, seed: int, count: int, tokens: tuple[int, int]) -> list[dict[str, int | str]]:
@@ -83,7 +85,8 @@ def drawn(problem: str, seed: int, count: int, tokens: tuple[int, int]) -> list[
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("problem", choices=("fp8_gemm", "flash_attention", "flash_attention_fp8", "flash_attention_bwd"))
+    problems = ("fp8_gemm", "flash_attention", "flash_attention_fp8", "flash_attention_bwd")
+    parser.add_argument("problem", choices=problems)
     parser.add_argument("--seed", type=lambda text: int(text, 0), required=True)
     parser.add_argument("--count", type=int, default=16)
     parser.add_argument("--tokens", default="1-512", metavar="LOW-HIGH", help="rows of a product, or of all sequences")

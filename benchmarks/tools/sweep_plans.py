@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The time of every plan (tile shape and parts of K) of an FP8 GEMM on an NVIDIA GPU.
 
-    python benchmarks/tools/sweep_plans.py fp8_gemm/wgmma_tma [--candidates] [--case GLOB] [--worth 2.5] [--output plans.json]
+    python benchmarks/tools/sweep_plans.py fp8_gemm/wgmma_tma [--candidates] [--case GLOB] [--worth 2.5]
+        [--output plans.json]
 
 Plans take turns in a new random order in every round. Inputs rotate over more than 2.2 times the L2 cache. A plan
 that is wrong on the first inputs is named and left out. measured_plans.py and fit_gemm_plan.py read the file.

@@ -66,13 +66,13 @@ using Instances = WgmmaTable<
     Instance<SplitK<1, 32, 2, 1>, 215, 215, 1800>,  // 64 tokens
     Instance<SplitK<1, 64, 2, 1>, 285, 285, 3000>, Instance<SplitK<1, 64, 2, 2>, 300, 570, 2900>,
     Instance<SplitK<2, 64, 2, 1>, 400, 400, 3400>,  // 128 tokens
-    Instance<SplitK<2, 80, 2, 1>, 460, 460, 6500>, Instance<SplitK<2, 96, 2, 1>, 505, 505, 7055>,
+    Instance<SplitK<2, 80, 2, 1>, 460, 460, 8400>, Instance<SplitK<2, 96, 2, 1>, 505, 505, 7055>,
     Instance<SplitK<2, 128, 2, 1>, 675, 675, 7150>,
     //    columns
     Instance<HalfPersistent<64>, 300, 300, 450>,  // 64 tokens
     Instance<HalfPersistent<96>, 430, 430, 450>,
     //    columns, pair, partials
-    Instance<Persistent<48, 1, 2>, 330, 330, 565>, Instance<Persistent<64, 1, 2>, 395, 395, 565>,  // 128 tokens
+    Instance<Persistent<48, 1, 2>, 392, 392, 565>, Instance<Persistent<64, 1, 2>, 395, 395, 565>,  // 128 tokens
     Instance<Persistent<80, 1, 2>, 480, 480, 700>, Instance<Persistent<96, 1, 2>, 600, 600, 800>,
     Instance<Persistent<128, 1, 2>, 725, 725, 725>, Instance<Persistent<128>, 700, 700, 900>,
     Instance<Persistent<160>, 885, 885, 660>, Instance<Persistent<160, 2>, 865, 865, 1900>,

@@ -8,7 +8,7 @@ from typing import Any
 
 SYMBOL = "bias_mask_scale_add"
 DATA_OUTPUTS: dict[str, int] = {}
-# Every link of the judge's chain redraws these: all of y depends on them. Not x, whose NaN must stay where mask hides it.
+# Every link of the judge's chain redraws these: all of y depends on them. Not x: its NaN must stay where mask hides it.
 FRESH = ("residual",)
 
 

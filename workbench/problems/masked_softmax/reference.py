@@ -32,7 +32,7 @@ def generate_input(
     """(scores, bias, lengths, v, causal). Deterministic in ``seed`` per device.
 
     Scores are normal times 3, bias is normal. Behind a request's length half of the scores are infinite or NaN, where
-    ``WINDOW`` scores on end are hidden: the judge's chain redraws scores from their window, and must bring none in sight.
+    ``WINDOW`` scores on end are hidden: the judge's chain redraws scores from their window, and must show none.
     """
     place = default_device(device)
     rng = generator(seed, place)
