@@ -57,7 +57,8 @@ using SmallM = WgmmaShape<1, 1, kN, kColumns, kClusterReduce, 1, 2, false, kResi
 
 // The instances that were best somewhere among those tried on an H200, and what each costs: cycles per K block, alone and
 // with all residents, and per tile; as benchmarks/tools/fit_gemm_plan.py and, for few tokens, a fit to version 4's sweep gave
-// them (benchmarks/fp8_gemm.md).
+// them; those of 48 and 80 columns, of 160 in pairs and of 128 with one partial by hand from version 7's sweep on an H100
+// (benchmarks/fp8_gemm.md).
 using Instances = WgmmaTable<
     //    columns, residents                      alone  all  tile
     Instance<SmallM<16, 1>, 200, 200, 730>,  // 64 weights x tokens
