@@ -46,11 +46,11 @@ SHIPPED = (
     Instance(41, 64, 16, False, True), Instance(42, 64, 16, False, True, resident=2),
     Instance(43, 64, 32, exchange=True), Instance(44, 64, 64, exchange=True),
     Instance(45, 64, 64, exchange=True, resident=2), Instance(46, 128, 64, exchange=True),
-    Instance(27, 128, 96, exchange=True), Instance(28, 128, 128, exchange=True),
-    Instance(47, 64, 64), Instance(48, 64, 96), Instance(49, 128, 64), Instance(2, 128, 96),
-    Instance(3, 128, 96, pair=2), Instance(7, 128, 128), Instance(11, 128, 160), Instance(14, 128, 192),
-    Instance(23, 192, 128, pair=2), Instance(20, 256, 128, pair=2),
-    Instance(50, 192, 144, pair=2),
+    Instance(54, 128, 80, exchange=True), Instance(27, 128, 96, exchange=True), Instance(28, 128, 128, exchange=True),
+    Instance(47, 64, 64), Instance(48, 64, 96), Instance(61, 128, 48), Instance(49, 128, 64), Instance(51, 128, 80),
+    Instance(2, 128, 96), Instance(7, 128, 128), Instance(5, 128, 128), Instance(11, 128, 160),
+    Instance(12, 128, 160, pair=2), Instance(14, 128, 192), Instance(23, 192, 128, pair=2),
+    Instance(20, 256, 128, pair=2), Instance(50, 192, 144, pair=2),
 )
 COUNT = len(SHIPPED)
 

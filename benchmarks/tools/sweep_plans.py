@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The time of every plan (tile shape and parts of K) of an FP8 GEMM on an NVIDIA GPU.
 
-    python benchmarks/tools/sweep_plans.py fp8_gemm/wgmma_tma [--candidates] [--case GLOB] [--output plans.json]
+    python benchmarks/tools/sweep_plans.py fp8_gemm/wgmma_tma [--candidates] [--case GLOB] [--worth 2.5]
+        [--output plans.json]
 
 Plans take turns in a new random order in every round. Inputs rotate over more than 2.2 times the L2 cache. A plan
 that is wrong on the first inputs is named and left out. measured_plans.py and fit_gemm_plan.py read the file.
@@ -30,7 +31,6 @@ import race
 from scoring.record import Case
 
 HERE = Path(__file__).resolve().parent
-WORTH = 2.5                    # plans that the model expects to take at most so many times the best one's time
 PARTS_OF_K = (1, 2, 3, 4, 5, 6, 7, 8, 12, 16)
 
 
@@ -43,15 +43,17 @@ def plans(builds: Sequence[race.Build], options: argparse.Namespace) -> int:
         times = []
         for case in race.cases_of(build, options):
             calls = race.rotating(build, case, options.seed)
-            times.append(swept(forced, case, calls, options.rounds))
+            times.append(swept(forced, case, calls, options))
             best = sorted(times[-1]["sweep"].items(), key=lambda item: item[1])[:4]
             race.say(f"{case.name} takes {times[-1]['chosen']}: " + " ".join(f"{plan} {us:.1f}" for plan, us in best))
+            Path(options.output).write_text(json.dumps([*report, {"kernel": build.source.name, "times": times}]))
         report.append({"kernel": build.source.name, "times": times})
-    Path(options.output).write_text(json.dumps(report))
     return 0
 
 
-def swept(build: race.Build, case: Case, calls: Sequence[race.Call], rounds: int) -> dict[str, Any]:
+def swept(
+    build: race.Build, case: Case, calls: Sequence[race.Call], options: argparse.Namespace,
+) -> dict[str, Any]:
     """Median microseconds of every plan (index of an instance, parts of K) that is right on the first inputs."""
     library = build.library
     library.plan_run.argtypes = [ctypes.c_int, ctypes.c_int, *build.argtypes]
@@ -65,7 +67,7 @@ def swept(build: race.Build, case: Case, calls: Sequence[race.Call], rounds: int
               for shape in range(library.plan_count()) for parts in PARTS_OF_K if parts <= size[2] // 128}
     graphs = {}
     for plan, expected in cycles.items():
-        if expected > WORTH * min(cycles.values()):
+        if expected > options.worth * min(cycles.values()):
             continue
         runs = [build.bind(call, space, functools.partial(library.plan_run, *plan)) for call in calls]
         calls[0].poison()
@@ -79,7 +81,7 @@ def swept(build: race.Build, case: Case, calls: Sequence[race.Call], rounds: int
         graphs["{}x{}".format(*plan)] = race.capture(runs * max(1, 24 // len(runs)))
     many = len(calls) * max(1, 24 // len(calls))
     times: dict[str, list[float]] = {name: [] for name in graphs}
-    for turn in range(rounds):
+    for turn in range(options.rounds):
         for name in random.Random(turn).sample(list(graphs), len(graphs)):
             times[name].append(race.replayed(graphs[name]) / many * 1e6)
     chosen = divmod(library.plan_chosen(*size, offered, processors), 256)
@@ -94,6 +96,8 @@ def main() -> int:
     parser.add_argument("--case", action="append", metavar="GLOB", help="only cases whose name matches; repeatable")
     parser.add_argument("--shape", action="append", metavar="NAME=VALUE,...", help="this case instead; repeatable")
     parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--worth", type=float, default=2.5, metavar="FACTOR",
+                        help="only plans that the model expects to take at most so many times the best one's time")
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--output", default="plans.json")
     options = parser.parse_args()

@@ -29,4 +29,7 @@ using Shapes = WgmmaTable<
     Swapped<1, 64, 2>, Swapped<1, 64, 3>, Swapped<2, 16, 1>, Swapped<2, 64, 1>,                       // 37
     Swapped<1, 16, 1, 2>, Swapped<1, 16, 2, 2>, Split<1, 32, 1, 2>, Split<1, 64, 1, 2>,               // 41
     Split<1, 64, 2, 2>, Split<2, 64, 1, 2>, HalfPersistent<64>, HalfPersistent<96>, Boxes<64, 1, 2>,  // 45
-    WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>>;                                                      // 50
+    WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>,                                                       // 50
+    Boxes<80, 1, 2>, Boxes<80, 2, 2>, Boxes<144, 1>, Split<2, 80, 1, 2>, Split<2, 112, 1, 2>,         // 51
+    HalfPersistent<80>, HalfPersistent<112>, HalfPersistent<128>, Split<1, 96, 1, 2>,                 // 56
+    Split<1, 128, 1, 2>, Boxes<48, 1, 2>>;                                                            // 60

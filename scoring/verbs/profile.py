@@ -56,6 +56,13 @@ def _tool(options: argparse.Namespace) -> str:
     return "emulator"
 
 
+def _with_device() -> list[str]:
+    """The backends that torch's profiler can watch here, a device of theirs being here; all of them if none is."""
+    names = ["cuda", "rocm"]
+    found = [name for name in names if any(not device.emulated for device in backends.get(name).probe().devices)]
+    return found or names
+
+
 def _emulated(options: argparse.Namespace) -> int:
     options.backend, options.emulate = ["rocm"], True
     if options.output:
@@ -94,7 +101,7 @@ def _measured(options: argparse.Namespace, tool: str) -> int:
     """A real device: the call is judged, but runs where the tool can watch it, in no sandbox."""
     from scoring.run import profiled
 
-    options.backend, options.emulate = [profiled.BACKEND[tool]] if tool in profiled.BACKEND else ["cuda", "rocm"], False
+    options.backend, options.emulate = [profiled.BACKEND[tool]] if tool in profiled.BACKEND else _with_device(), False
     settings = running.settings_of(options)
     backends.use_cache(settings.cache)
     backends.use_emulator(False)

@@ -96,6 +96,7 @@ def install(monkeypatch: pytest.MonkeyPatch, driver: SimpleNamespace) -> None:
     monkeypatch.setitem(sys.modules, "cuda", SimpleNamespace(bindings=SimpleNamespace(driver=driver)))
     monkeypatch.setitem(sys.modules, "cuda.bindings", SimpleNamespace(driver=driver))
     monkeypatch.setitem(sys.modules, "cuda.bindings.driver", driver)
+    monkeypatch.setattr(_nvidia, "_from_torch", lambda: ((), "torch is not asked"))     # a GPU may be here
     _nvidia._cuda_driver.cache_clear()
 
 

@@ -301,6 +301,12 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
 
     float out[kRowTiles][Tile::kOutTiles][4] = {};
     SoftmaxRow rows[kRowTiles][2];
+    // nvcc 13.0 and 13.5 give only rows[0] what SoftmaxRow's members begin with, and zeros to the rest.
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) rows[r][half] = SoftmaxRow();
+    }
     // This lane's ldmatrix addresses of Q.
     const auto query_lane = [&]() {
         const int thread = recomputed_thread();

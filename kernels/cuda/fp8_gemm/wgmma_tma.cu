@@ -57,7 +57,8 @@ using SmallM = WgmmaShape<1, 1, kN, kColumns, kClusterReduce, 1, 2, false, kResi
 
 // The instances that were best somewhere among those tried on an H200, and what each costs: cycles per K block, alone and
 // with all residents, and per tile; as benchmarks/tools/fit_gemm_plan.py and, for few tokens, a fit to version 4's sweep gave
-// them (benchmarks/fp8_gemm.md).
+// them; those of 48 and 80 columns, of 160 in pairs and of 128 with one partial by hand from version 7's sweep on an H100
+// (benchmarks/fp8_gemm.md).
 using Instances = WgmmaTable<
     //    columns, residents                      alone  all  tile
     Instance<SmallM<16, 1>, 200, 200, 730>,  // 64 weights x tokens
@@ -65,15 +66,18 @@ using Instances = WgmmaTable<
     //    consumers, columns, partials, residents
     Instance<SplitK<1, 32, 2, 1>, 215, 215, 1800>,  // 64 tokens
     Instance<SplitK<1, 64, 2, 1>, 285, 285, 3000>, Instance<SplitK<1, 64, 2, 2>, 300, 570, 2900>,
-    Instance<SplitK<2, 64, 2, 1>, 400, 400, 4095>,  // 128 tokens
-    Instance<SplitK<2, 96, 2, 1>, 505, 505, 7055>, Instance<SplitK<2, 128, 2, 1>, 675, 675, 7150>,
+    Instance<SplitK<2, 64, 2, 1>, 400, 400, 3400>,  // 128 tokens
+    Instance<SplitK<2, 80, 2, 1>, 460, 460, 8400>, Instance<SplitK<2, 96, 2, 1>, 505, 505, 7055>,
+    Instance<SplitK<2, 128, 2, 1>, 675, 675, 7150>,
     //    columns
     Instance<HalfPersistent<64>, 300, 300, 450>,  // 64 tokens
     Instance<HalfPersistent<96>, 430, 430, 450>,
     //    columns, pair, partials
-    Instance<Persistent<64, 1, 2>, 395, 395, 565>,  // 128 tokens
-    Instance<Persistent<96, 1, 2>, 600, 600, 800>, Instance<Persistent<128, 1, 2>, 725, 725, 725>,
-    Instance<Persistent<160>, 885, 885, 660>, Instance<Persistent<192>, 1050, 1050, 610>,
+    Instance<Persistent<48, 1, 2>, 392, 392, 565>, Instance<Persistent<64, 1, 2>, 395, 395, 565>,  // 128 tokens
+    Instance<Persistent<80, 1, 2>, 480, 480, 700>, Instance<Persistent<96, 1, 2>, 600, 600, 800>,
+    Instance<Persistent<128, 1, 2>, 725, 725, 725>, Instance<Persistent<128>, 700, 700, 900>,
+    Instance<Persistent<160>, 885, 885, 660>, Instance<Persistent<160, 2>, 865, 865, 1900>,
+    Instance<Persistent<192>, 1050, 1050, 610>,
     Instance<WgmmaShape<3, 1, 128, kRows, kTmaStore, 2>, 995, 995, 780>,  // 192 and 256 tokens
     //    set by hand, such that what was measured best from 1024 tokens on is picked
     Instance<WgmmaShape<2, 2, 128, kRows, kTmaStore, 2>, 1365, 1365, 1200>,

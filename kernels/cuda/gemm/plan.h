@@ -43,7 +43,6 @@ constexpr double kLonePairCycles = 2000;
 
 /// Parts of K worth a try. Six and seven were never best: their clusters leave more multiprocessors idle.
 constexpr int kSplitCounts[] = {1, 2, 3, 4, 5, 8};
-inline constexpr int kMostClusterBlocks = 8;  // what every Hopper GPU accepts
 
 /// Clusters of `blocks` blocks that run at once, one block per multiprocessor. Those of more than two come from one GPC
 /// of 16 or 18 multiprocessors. Between what ran in one round and what took two in the sweep on an H200 (132).

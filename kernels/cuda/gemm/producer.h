@@ -34,29 +34,56 @@ __device__ __forceinline__ void fetch_weights(const WgmmaProblem& p, int thread)
     }
 }
 
+/// The tensor maps of both operands. Those of the tails have boxes that end with the matrix: rows outside it take TMA longer than
+/// rows inside.
+struct OperandMaps {
+    const TensorMap &rows, &row_tail, &columns, &column_tail;
+};
+
+/// By which maps a tile's K blocks come, and how many bytes each brings.
+template <class Shape>
+struct TileBoxes {
+    const TensorMap *rows, *columns;  // columns is null where the second block of a pair has none
+    int bytes;
+
+    __device__ __forceinline__ TileBoxes(const OperandMaps& maps, const WgmmaProblem& p, const WorkTile& work) {
+        const int last_row = Shape::kTokensAreRows ? p.m : p.n, last_column = Shape::kTokensAreRows ? p.n : p.m;
+        const bool short_rows = p.tail_rows > 0 && work.row + Shape::kM > last_row;
+        const bool short_columns = p.tail_columns > 0 && work.column + Shape::kN > last_column;
+        const bool outside = Shape::kPair == 2 && work.column >= last_column;
+        rows = short_rows ? &maps.row_tail : &maps.rows;
+        columns = outside ? nullptr : short_columns ? &maps.column_tail : &maps.columns;
+        const int box_columns = outside ? 0 : short_columns ? p.tail_columns : p.box_columns;
+        bytes = ((short_rows ? p.tail_rows : p.box_rows) + box_columns) * Shape::kK;
+    }
+};
+
 /// Fill the ring with all K blocks of all tiles. One thread. Waits for the previous kernel, having found out what to load first.
 template <class Shape>
 __device__ __forceinline__ void produce_tiles(
-    const WgmmaMemory<Shape>& memory, const TensorMap& rows, const TensorMap& columns, const WgmmaProblem& p) {
+    const WgmmaMemory<Shape>& memory, const OperandMaps& maps, const WgmmaProblem& p) {
     RingPosition<Shape::kStages> at;
     TileScheduler<Shape> scheduler(p);
     WorkTile work = scheduler.work(p);
     grid_dependency_wait();
     while (true) {
+        const TileBoxes<Shape> boxes(maps, p, work);
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
             const int x = (work.first_block + block) * Shape::kK;
-            mbarrier_arrive_expect(full, p.stage_bytes);
+            mbarrier_arrive_expect(full, boxes.bytes);
             if constexpr (Shape::kMnMajorRows) {
-                load_mn_major_rows<Shape>(tile, rows, full, x, work.row, scheduler.rank);
+                load_mn_major_rows<Shape>(tile, *boxes.rows, full, x, work.row, scheduler.rank);
             } else if constexpr (Shape::kPair == 2) {
                 const int half = scheduler.rank * (Shape::kM / 2);
-                tma_load_multicast(tile + half * Shape::kK, rows, full, x, work.row + half, 3);
+                tma_load_multicast(tile + half * Shape::kK, *boxes.rows, full, x, work.row + half, 3);
             } else {
-                tma_load(tile, rows, full, x, work.row);
+                tma_load(tile, *boxes.rows, full, x, work.row);
             }
-            tma_load(tile + Shape::kRowBytes, columns, full, x, work.column);
+            if (Shape::kPair == 1 || boxes.columns != nullptr) {
+                tma_load(tile + Shape::kRowBytes, *boxes.columns, full, x, work.column);
+            }
         }
         scheduler.next();
         if (!scheduler.more()) break;

@@ -26,16 +26,17 @@ __device__ __forceinline__ void tile_position(int index, int band, int tiles_m, 
 
 /// What the kernel is told besides the tensor maps.
 struct WgmmaProblem {
-    const float* a_scale;    // [k / 128][m]
-    const float* b_scale;    // [ceil(n / 128), k / 128], strides (b_scale_row, b_scale_k)
-    uint16_t* c;             // [m][n] bf16
-    int m, n, blocks;        // blocks: K blocks of 128
-    int tiles_m, tiles_n;    // row tiles; column tiles, pairs of them where blocks are paired
-    int band;                // row tiles walked together (gemm/scheduler.h)
-    bool boxes;              // c may be stored by TMA
-    int stage_bytes;         // that TMA brings per K block: boxes are no higher than their matrix
-    const uint8_t* weights;  // [n][k], for fetching ahead
-    int fetched_blocks;      // K blocks of its first tile's weights that a block fetches ahead
+    const float* a_scale;         // [k / 128][m]
+    const float* b_scale;         // [ceil(n / 128), k / 128], strides (b_scale_row, b_scale_k)
+    uint16_t* c;                  // [m][n] bf16
+    int m, n, blocks;             // blocks: K blocks of 128
+    int tiles_m, tiles_n;         // row tiles; column tiles, pairs of them where blocks are paired
+    int band;                     // row tiles walked together (gemm/scheduler.h)
+    bool boxes;                   // c may be stored by TMA
+    int box_rows, box_columns;    // that TMA brings per K block: boxes are no higher than their matrix
+    int tail_rows, tail_columns;  // of the last tiles, which have maps of their own; 0: they have none
+    const uint8_t* weights;       // [n][k], for fetching ahead
+    int fetched_blocks;           // K blocks of its first tile's weights that a block fetches ahead
     int b_scale_row, b_scale_k;
 };
 

@@ -72,7 +72,8 @@ __device__ __forceinline__ void consume(
 
 template <class Shape>
 __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
-    const __grid_constant__ TensorMap rows, const __grid_constant__ TensorMap columns,
+    const __grid_constant__ TensorMap rows, const __grid_constant__ TensorMap row_tail,
+    const __grid_constant__ TensorMap columns, const __grid_constant__ TensorMap column_tail,
     const __grid_constant__ TensorMap output, const WgmmaProblem p) {
     uint8_t* const start = swizzled_shared();
     const WgmmaMemory<Shape> memory = {start, shared_address(start)};
@@ -94,6 +95,8 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
     } else if (warp == kScaleWarp && lane == 0) {
         tma_prefetch_map(rows);
         tma_prefetch_map(columns);
+        if (p.tail_rows > 0) tma_prefetch_map(row_tail);
+        if (p.tail_columns > 0) tma_prefetch_map(column_tail);
         if constexpr (!Shape::kClusterReduce) tma_prefetch_map(output);
     }
     // A cluster reduction needs its cluster's mbarriers at its end only; the blocks meet there once more.
@@ -117,7 +120,7 @@ __global__ void __launch_bounds__(Shape::kThreads, Shape::kResident) wgmma_gemm(
         else consume<Shape>(memory, who, output, p);
     } else {
         if constexpr (Shape::kMovesRegisters) give_registers<Shape::kProducerRegisters>();
-        if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, rows, columns, p);
+        if (warp == kTileWarp && lane == 0) produce_tiles<Shape>(memory, {rows, row_tail, columns, column_tail}, p);
         if (warp == kScaleWarp) produce_scales<Shape>(memory, p, lane);
         __syncwarp();
         if (reduces) {

@@ -36,6 +36,10 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     // do not mix, and those outside are never stored.
     const int row_box = Shape::kMnMajorRows ? Shape::kM / Shape::kPair : std::min(Shape::kM / Shape::kPair, rows.rows);
     const int column_box = std::min(Shape::kN, columns.rows);
+    // So the last tiles have boxes of their own; not those of rows that two blocks share or that lie MN-major.
+    const bool rows_alone = Shape::kPair == 1 && !Shape::kMnMajorRows && rows.rows > Shape::kM;
+    const int row_tail = rows_alone ? rows.rows % Shape::kM : 0;
+    const int column_tail = columns.rows > Shape::kN ? columns.rows % Shape::kN : 0;
     const size_t slice = static_cast<size_t>(g.n) * Shape::kK * splits;  // bytes of one K block in every part
     const int fetched =
         EARLY_START == 2 && g.m <= kFetchingTokens ? std::max(1, static_cast<int>(kFetchedBytes / slice)) : 0;
@@ -50,16 +54,21 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
         ceil_div(columns.rows, Shape::kN * Shape::kPair),
         best_band(room, ceil_div(rows.rows, Shape::kM), Shape::kM, Shape::kN * Shape::kPair),
         g.n % 8 == 0,
-        (row_box * Shape::kPair + column_box) * Shape::kK,
+        row_box * Shape::kPair,
+        column_box,
+        row_tail,
+        column_tail,
         static_cast<const uint8_t*>(weights.start),
         fetched,
         g.b_scale_row,
         g.b_scale_k};
 
-    TensorMap row_map, column_map, output_map = {};
+    TensorMap row_map, row_tail_map = {}, column_map, column_tail_map = {}, output_map = {};
     int error = Shape::kMnMajorRows ? encode_mn_major_rows<Shape>(&row_map, rows)
                                     : encode_tensor_map(&row_map, rows, row_box, Shape::kK);
     if (error == 0) error = encode_tensor_map(&column_map, columns, column_box, Shape::kK);
+    if (error == 0 && row_tail > 0) error = encode_tensor_map(&row_tail_map, rows, row_tail, Shape::kK);
+    if (error == 0 && column_tail > 0) error = encode_tensor_map(&column_tail_map, columns, column_tail, Shape::kK);
     if (error == 0 && !Shape::kClusterReduce && problem.boxes) {
         error = Shape::kTokensAreRows ? encode_tensor_map(&output_map, product, 64, Shape::kBox)
                                       : encode_tensor_map(&output_map, product, Shape::kBox, 64);
@@ -71,7 +80,7 @@ int launch_wgmma(const BlockScaledGemm& g, int splits, int processors, void* que
     const int clusters = Shape::kClusterReduce || tiles < room ? tiles : room;
     return launch_cluster(
         wgmma_gemm<Shape>, clusters * cluster, Shape::kThreads, cluster, Shape::kSharedBytes, EARLY_START != 0, queue,
-        row_map, column_map, output_map, problem);
+        row_map, row_tail_map, column_map, column_tail_map, output_map, problem);
 }
 
 /// An instance with its fitted constants (WgmmaCost in gemm/plan.h); one without them gets estimates.
@@ -113,7 +122,10 @@ struct WgmmaTable {
 
     /// 0, or why this plan cannot run.
     static int refuse(const BlockScaledGemm& problem, const Plan& plan, size_t) {
-        const bool splits = cost(plan.shape).reduce ? plan.splits <= kMostClusterBlocks : plan.splits == 1;
+        // A block has room for what it receives at these numbers of parts alone (most_received).
+        const int* const last = kSplitCounts + sizeof(kSplitCounts) / sizeof(int);
+        const bool known = std::find(kSplitCounts, last, plan.splits) != last;
+        const bool splits = cost(plan.shape).reduce ? known : plan.splits == 1;
         return splits && plan.splits <= problem.k / 128 ? 0 : kUnsupportedShape;
     }
 

@@ -98,7 +98,7 @@ FAULTS = {
     "pair": Fault("gemm/*.h", "Shape::kConsumerThreads / 32 * Shape::kPair);",
                   "Shape::kConsumerThreads / 32 * (FAULT ? 1 : Shape::kPair));"),
     "wait": Fault("gemm/*.h", "wgmma_wait<0>();\n        wgmma_results(partial);", "wgmma_results(partial);", 2),
-    "bytes": Fault("gemm/*.h", "mbarrier_arrive_expect(full, p.stage_bytes);",
+    "bytes": Fault("gemm/*.h", "mbarrier_arrive_expect(full, boxes.bytes);",
                    "mbarrier_arrive_expect(full, Shape::kRowBytes);"),
     "store": Fault("gemm/*.h", "if (issues) tma_store_wait_read<Shape::kSlices - 1>();"),
     "ahead": Fault("gemm/*.h", "mbarrier_wait(start + Shape::kBarriersAt + at * 8, parity);"),

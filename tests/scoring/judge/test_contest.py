@@ -237,6 +237,7 @@ def check_implementation(data, output):
 """
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="cuda means the CPU only where no GPU is")
 def test_ranks_talk_over_gloo(contest):
     contest.files["reference.py"] = RANKED
     tests = "[{n: 8, world_size: 3, seed: 1}]"

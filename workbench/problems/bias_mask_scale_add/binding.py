@@ -8,7 +8,8 @@ from typing import Any
 
 SYMBOL = "bias_mask_scale_add"
 DATA_OUTPUTS: dict[str, int] = {}
-FRESH = ("x", "residual")     # every link of the judge's chain redraws these; all of y depends on them
+# Every link of the judge's chain redraws these: all of y depends on them. Not x: its NaN must stay where mask hides it.
+FRESH = ("residual",)
 
 
 def PEAK(case: Mapping[str, Any]) -> str:

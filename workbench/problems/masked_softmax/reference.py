@@ -15,6 +15,14 @@ from utils import Expectation, check_outputs, default_device, generator, sample_
 
 # The constants of the bound, see ``expected``; held from both sides by tests/problems/test_workbench_pins.py.
 BOUND = {"output": 2.0**-11 + 2.0**-15, "subnormal": 2.0**-25}
+WINDOW = 512          # scores: the 256 words of the judge's chain
+
+
+def whole_windows(hidden: Tensor) -> Tensor:
+    """Of ``hidden`` (bool, any shape) what lies in windows of ``WINDOW`` elements that are hidden from end to end."""
+    flat = torch.nn.functional.pad(hidden.reshape(-1), (0, -hidden.numel() % WINDOW), value=True)
+    kept = flat.view(-1, WINDOW) & flat.view(-1, WINDOW).all(-1, keepdim=True)
+    return kept.view(-1)[: hidden.numel()].view(hidden.shape)
 
 
 def generate_input(
@@ -23,7 +31,8 @@ def generate_input(
 ) -> input_t:
     """(scores, bias, lengths, v, causal). Deterministic in ``seed`` per device.
 
-    Scores are normal times 3, bias is normal. Behind a request's length half of the scores are infinite or NaN.
+    Scores are normal times 3, bias is normal. Behind a request's length half of the scores are infinite or NaN, where
+    ``WINDOW`` scores on end are hidden: the judge's chain redraws scores from their window, and must show none.
     """
     place = default_device(device)
     rng = generator(seed, place)
@@ -31,6 +40,7 @@ def generate_input(
     lengths = torch.tensor(lengths_of(batch, sk), dtype=torch.int32, device=place)[order]
     scores = (3 * torch.randn(batch, hq, sq, sk, generator=rng, device=place)).half()
     behind = (torch.arange(sk, device=place) >= lengths[:, None])[:, None, None, :].expand(scores.shape)
+    behind = whole_windows(behind)
     kind = torch.rand(1, 1, sq, sk, generator=rng, device=place).expand(scores.shape)
     scores[behind & (kind < 0.25)] = math.nan
     scores[behind & (kind > 0.75)] = math.inf
