@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Binds amd_moe's data to ``kernel.h`` and counts the least work of one call.
 
-``case_of`` and ``arguments`` also take the challenge's own data, so that a packed file runs there: weights in a dict with
-a tensor per matrix (``router.weight``, ``experts.0.0.weight``, …, ``shared_experts.2.weight``).
+``case_of`` and ``arguments`` also take the challenge's own data, so that a packed file runs there: weights in a dict
+with a tensor per matrix (``router.weight``, ``experts.0.0.weight``, …, ``shared_experts.2.weight``).
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ def arguments(case: Mapping[str, Any], data: Any) -> dict[str, Any]:
 
 
 def workspace_bytes(case: Mapping[str, Any]) -> int:
-    """fp16 rows of the experts' inner values and of their outputs, one of each for every token and expert that it takes;
-    16 bytes of such a pair and 4 of any token and expert for the router's; 1 MiB beyond.
+    """fp16 rows of the experts' inner values and of their outputs, one of each for every token and expert that it
+    takes; 16 bytes of such a pair and 4 of any token and expert for the router's; 1 MiB beyond.
     """
     tokens, experts = case["bs"] * case["seqlen"], case["nroutedexperts"] + 1
     pairs = tokens * (case["nexpertspertoken"] + 1)
@@ -76,7 +76,7 @@ def workspace_bytes(case: Mapping[str, Any]) -> int:
 
 
 def _needed(case: Mapping[str, Any]) -> int:
-    """Routed experts that some token takes: all, if there are many pairs to an expert; the fewest possible otherwise."""
+    """Routed experts that some token takes: all, if there are many pairs to an expert; else the fewest possible."""
     experts, chosen = case["nroutedexperts"], case["nexpertspertoken"]
     return experts if case["bs"] * case["seqlen"] * chosen >= 32 * experts else chosen
 

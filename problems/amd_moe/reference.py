@@ -27,14 +27,14 @@ MATRICES = ("gate", "up", "down")
 # ---- inputs ---------------------------------------------------------------------------------------------------------
 
 def generate_input(
-    *, dhidden: int, dexpert: int, nroutedexperts: int, nsharedexperts: int, nexpertspertoken: int, bs: int, seqlen: int,
-    seed: int, steep: int = 0, device: Any = None,
+    *, dhidden: int, dexpert: int, nroutedexperts: int, nsharedexperts: int, nexpertspertoken: int, bs: int,
+    seqlen: int, seed: int, steep: int = 0, device: Any = None,
 ) -> input_t:
     """(x, weights, config) as ``task.input_t`` says; deterministic in ``seed``.
 
-    x is standard normal, weights have a deviation of 1/sqrt(fan-in): router scores, gate and up values are then standard
-    normal, and among 32 experts the four largest have weights of about 0.15 each. Experts lie in gate, in up and in down
-    in three random orders. With ``steep`` the router's scores have a deviation of ``STEEPNESS``.
+    x is standard normal, weights have a deviation of 1/sqrt(fan-in): router scores, gate and up values are then
+    standard normal, and among 32 experts the four largest have weights of about 0.15 each. Experts lie in gate, in up
+    and in down in three random orders. With ``steep`` the router's scores have a deviation of ``STEEPNESS``.
     """
     if nsharedexperts != 1:
         raise ValueError(f"there is one shared expert, not {nsharedexperts}")
@@ -49,15 +49,17 @@ def generate_input(
     count, size = nroutedexperts + 1, dhidden * dexpert
     router = normal(nroutedexperts, dhidden, scale=dhidden**-0.5 * (STEEPNESS if steep else 1.0))
     weights = {"router": router}
-    for name, (rows, columns) in zip(MATRICES, ((dhidden, dexpert), (dhidden, dexpert), (dexpert, dhidden)), strict=True):
+    sizes = ((dhidden, dexpert), (dhidden, dexpert), (dexpert, dhidden))
+    for name, (rows, columns) in zip(MATRICES, sizes, strict=True):
         weights[name] = torch.empty(count, rows, columns, dtype=torch.float16, device=place)
         for matrix in weights[name]:
             matrix.copy_(normal(rows, columns, scale=rows**-0.5))
     weights["offsets"] = torch.stack(
         [torch.randperm(count, generator=rng, device=place) * size for _ in MATRICES])
     config = {
-        "d_hidden": dhidden, "d_expert": dexpert, "n_routed_experts": nroutedexperts, "n_shared_experts": nsharedexperts,
-        "n_experts_per_token": nexpertspertoken, "batch_size": bs, "seq_len": seqlen,
+        "d_hidden": dhidden, "d_expert": dexpert, "n_routed_experts": nroutedexperts,
+        "n_shared_experts": nsharedexperts, "n_experts_per_token": nexpertspertoken, "batch_size": bs,
+        "seq_len": seqlen,
     }
     return normal(bs, seqlen, dhidden), weights, config
 
@@ -89,8 +91,8 @@ def inner_values(rows: Tensor, weights: Mapping[str, Tensor], expert: int) -> tu
 def _expert(rows: Tensor, data: input_t, expert: int) -> tuple[Tensor, Tensor]:
     """(expert(x), the variance of what roundings on the way carry to it, in units of UNIT^2), both [r, dhidden].
 
-    h = silu(g) u, and g, silu(g), u and h may each be rounded: g's error counts with the slope of silu, the others' with h.
-    Independent errors of a standard deviation of 1 add up through the squares of the down map.
+    h = silu(g) u, and g, silu(g), u and h may each be rounded: g's error counts with the slope of silu, the others'
+    with h. Independent errors of a standard deviation of 1 add up through the squares of the down map.
     """
     _, weights, config = data
     gate, up = inner_values(rows, weights, expert)
@@ -106,8 +108,9 @@ def _expert(rows: Tensor, data: input_t, expert: int) -> tuple[Tensor, Tensor]:
 def routing(logits: Tensor, chosen: int) -> tuple[Tensor, Tensor]:
     """(experts that each token takes, experts that it may take instead), both bool [r, E].
 
-    Scores may be off by roundings of fp16, a few UNIT of their size; within that distance of the border between the last
-    expert chosen and the first one left out, either side is right. Of the second set a token takes as many as are missing.
+    Scores may be off by roundings of fp16, a few UNIT of their size; within that distance of the border between the
+    last expert chosen and the first one left out, either side is right. Of the second set a token takes as many as are
+    missing.
     """
     top = logits.sort(descending=True).values
     last = top[:, chosen - 1 : chosen]
@@ -155,8 +158,8 @@ def _parts(
 def expected(
     data: input_t, sample: int | None = None, *, seed: int = 0, index: tuple[Tensor, ...] | None = None,
 ) -> tuple[Expectation, ...]:
-    """The expected y: (Expectation,). ``sample`` limits it to about that many tokens, chosen by ``seed``; ``index`` asks
-    for exactly these tokens instead (an Expectation's index: sequences, tokens).
+    """The expected y: (Expectation,). ``sample`` limits it to about that many tokens, chosen by ``seed``; ``index``
+    asks for exactly these tokens instead (an Expectation's index: sequences, tokens).
 
     Bound of an element, with u = 2^-11 and c_e the expert's share of it, p_e expert_e(x):
 
@@ -164,8 +167,8 @@ def expected(
       t_e is 1 and what a rounding of all scores to fp16 moves p_e by (``_parts``).
     * 3u s: roundings inside the experts, carried forward as variances (``_expert``). A conversion to nearest has a
       standard deviation of 0.42u, so that three times u is seven of them.
-    * where the choice of experts is in doubt (``routing``), y may be anything between the least and the largest value that
-      the experts in question give.
+    * where the choice of experts is in doubt (``routing``), y may be anything between the least and the largest value
+      that the experts in question give.
     """
     x, weights, config = data
     bs, seqlen, hidden = x.shape

@@ -41,6 +41,8 @@ CASES = {
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 1, "half": 1},
     ],
     "amd_mla_decode": [{"batchsize": 1, "dim": 128, "dq": 64, "prefill": 70}],
+    "amd_moe": [{"dhidden": 128, "dexpert": 64, "nroutedexperts": 6, "nsharedexperts": 1, "nexpertspertoken": 3, "bs": 2,
+                 "seqlen": 9}],
     "mla_decode": [
         {"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1},
         {"batch": 2, "sq": 1, "hq": 16, "sk": 64, "lens": "uniform", "causal": 0},

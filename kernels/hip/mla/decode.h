@@ -102,7 +102,8 @@ class DenseLoader {
     static constexpr int kLatentChunks = kValueColumns * 2 / 16, kRotaryBytes = kRowBytes - kValueColumns * 2;
     static constexpr int kRotaryChunks = kRotaryBytes / 16;
     static constexpr int kLoads = kTokens * kLatentChunks / kThreads;
-    static_assert(kTokens * kLatentChunks % kThreads == 0 && kTokens * kRotaryChunks % kWaveSize == 0, "whole waves load");
+    static_assert(
+        kTokens * kLatentChunks % kThreads == 0 && kTokens * kRotaryChunks % kWaveSize == 0, "whole waves load");
 
     const uint16_t* cache_;
     const uint16_t* rotary_;
@@ -110,16 +111,15 @@ class DenseLoader {
     u32x4 held_[kLoads], turned_;
 
     static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
-    static __device__ __forceinline__ bool has_rotary() {
-        return wave_id() < kTokens * kRotaryChunks / kWaveSize;
-    }
+    static __device__ __forceinline__ bool has_rotary() { return wave_id() < kTokens * kRotaryChunks / kWaveSize; }
 
 public:
     static __device__ __forceinline__ int length(const Decode& problem, int) { return problem.length; }
 
     __device__ __forceinline__ DenseLoader(const Decode& problem, int request, int length, int)
-        : cache_(problem.kv_cache + static_cast<size_t>(request) *
-                                        static_cast<size_t>(problem.max_blocks_per_seq) * (kPageTokens * kKeyColumns)),
+        : cache_(
+              problem.kv_cache + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq) *
+                                     (kPageTokens * kKeyColumns)),
           rotary_(
               problem.rotary + static_cast<size_t>(request) * static_cast<size_t>(problem.rotary_tokens) *
                                    (kKeyColumns - kValueColumns)),
