@@ -97,7 +97,8 @@ def test_the_challenges_shapes_in_its_order() -> None:
     assert layers[0][-4:] == [(128, 7168, 1536, prefill) for prefill in (128, 512, 1024, 2048)]
     assert layers[1] == [(128, 7168, 1536, prefill) for prefill in (4096, 6144)]
     experts = [[(case["nroutedexperts"], case["bs"], case["seqlen"]) for case in task("amd_moe")[group]
-                if (case["dhidden"], case["dexpert"], case["nexpertspertoken"]) == (7168, 2048, 4) and "steep" not in case]
+                if (case["dhidden"], case["dexpert"], case["nexpertspertoken"]) == (7168, 2048, 4)
+                and "steep" not in case]
                for group in ("tests", "benchmarks")]
     assert experts == [[(4, 1, 512), (8, 2, 512), (8, 1, 8192)], [(32, 1, 2048), (32, 1, 8192)]]
 
