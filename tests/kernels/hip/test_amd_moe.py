@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""kernels/hip/amd_moe/mfma.hip on the emulated MI300X beyond the cases of task.yml: experts without tokens and with several
-tiles of rows, column tiles that are half full, what it declines."""
+"""kernels/hip/amd_moe/mfma.hip on the emulated MI300X beyond the cases of task.yml: experts without tokens and with
+several tiles of rows, column tiles that are half full, what it declines."""
 
 from __future__ import annotations
 
