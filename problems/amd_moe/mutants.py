@@ -58,7 +58,7 @@ def _in_order(case: Case, data: Any) -> Mapping[str, Tensor]:
     return {"offsets": (torch.arange(count, device=data[1]["offsets"].device) * size).expand(len(MATRICES), -1)}
 
 
-def _half(name: str, rows: bool) -> Callable[[Case, Any], Mapping[str, Tensor]]:
+def _half(name: str) -> Callable[[Case, Any], Mapping[str, Tensor]]:
     """The second half of every matrix, by rows, as zeros."""
     def changed(case: Case, data: Any) -> Mapping[str, Tensor]:
         matrices = data[1][name].clone()
@@ -133,8 +133,8 @@ MUTANTS: dict[str, Mutant] = {
     "gate_and_up_swapped": Mutant("silu of the wrong half", transform_data=_weights(_swapped)),
     "silu_left_out": Mutant("gate times up", transform_data=_config(lambda case: {"linear": True})),
     "offsets_ignored": Mutant("experts taken in the order of memory", transform_data=_weights(_in_order)),
-    "half_of_hidden_skipped": Mutant("gate of the first half of x", transform_data=_weights(_half("gate", True))),
-    "half_of_inner_skipped": Mutant("the first half of the inner values", transform_data=_weights(_half("down", True))),
+    "half_of_hidden_skipped": Mutant("gate of the first half of x", transform_data=_weights(_half("gate"))),
+    "half_of_inner_skipped": Mutant("the first half of the inner values", transform_data=_weights(_half("down"))),
     "last_inner_values_skipped": Mutant("all inner values but the last 32", transform_data=_weights(_last_inner)),
     "second_half_copies_first": Mutant("the second half of a sequence repeats the first", transform_data=_half_copied,
                                        applies=_long),

@@ -69,7 +69,7 @@ def load(text: str, folder: Path) -> ModuleType:
 
 def tree_outputs(problem: Problem, binary: Binary, signature: Signature, params: dict[str, Any], data: Any) -> Any:
     """What the tree's build of the kernel makes of ``data``, called as the scorer calls it; its status if not 0."""
-    device = data[1].device
+    device = next(value for value in data if isinstance(value, torch.Tensor)).device
     binding = problem.binding
     values = dict(binding.arguments(params, data))
     for name, (shape, dtype) in binding.outputs(params).items():

@@ -32,6 +32,7 @@
 #include "ceil_div.h"
 #include "gemm/scheduler.h"
 #include "launch.h"
+#include "room.h"
 #include "moe/product.h"
 #include "moe/routes.h"
 
@@ -188,21 +189,6 @@ __global__ void __launch_bounds__(kThreads) combine(const Layer layer) {
     *reinterpret_cast<uint4*>(layer.y + token * layer.hidden + column) = make_uint4(
         Fp16::pack(sum[0], sum[1]), Fp16::pack(sum[2], sum[3]), Fp16::pack(sum[4], sum[5]), Fp16::pack(sum[6], sum[7]));
 }
-
-/// Takes pieces of the workspace, 256-byte aligned.
-struct Room {
-    uintptr_t at, end;
-
-    Room(void* start, size_t bytes)
-        : at((reinterpret_cast<uintptr_t>(start) + 255) / 256 * 256), end(reinterpret_cast<uintptr_t>(start) + bytes) {}
-    template <class T>
-    T* take(size_t count) {
-        T* const piece = reinterpret_cast<T*>(at);
-        at += (count * sizeof(T) + 255) / 256 * 256;
-        return piece;
-    }
-    bool enough() const { return at <= end; }
-};
 
 void launch_router(const Layer& layer, const uint16_t* router, void* queue) {
     const dim3 grid(ceil_div(layer.routes.tokens, kRouteTokens));

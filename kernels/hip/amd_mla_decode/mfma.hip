@@ -28,6 +28,7 @@
 
 #include "kernel.h"
 #include "launch.h"
+#include "room.h"
 
 #include "mla/decode.h"
 #include "mla/layer.h"
@@ -44,22 +45,6 @@ namespace {
 
 constexpr int kHeads = 128, kNope = 128, kQuery = 192, kValue = 128, kMap = 256;  // columns of a head; rows of its maps
 constexpr size_t kPlaneBytes = size_t{64} << 20;
-
-/// Takes pieces of the workspace, 256-byte aligned.
-struct Room {
-    uintptr_t at, end;
-
-    Room(void* start, size_t bytes) : at((reinterpret_cast<uintptr_t>(start) + 255) / 256 * 256) {
-        end = reinterpret_cast<uintptr_t>(start) + bytes;
-    }
-    template <class T>
-    T* take(size_t count) {
-        T* const piece = reinterpret_cast<T*>(at);
-        at += (count * sizeof(T) + 255) / 256 * 256;
-        return piece;
-    }
-    bool enough() const { return at <= end; }
-};
 
 bool supported(int batch, int dim, int q_rank, int length, int max_len) {
     constexpr int kMostColumns = 1 << 20, kMostRequests = 1 << 16;  // byte offsets within a tile have 31 bits

@@ -30,6 +30,7 @@
 #include "kernel.h"
 #include "ceil_div.h"
 #include "launch.h"
+#include "room.h"
 
 #include "amd_moe/routes.h"
 #include "tile/grid.h"
@@ -158,22 +159,6 @@ __global__ void __launch_bounds__(kHalfThreads) combine(Layer layer) {
     const size_t at = static_cast<size_t>(token) * static_cast<size_t>(layer.hidden) + static_cast<size_t>(column);
     *reinterpret_cast<u32x4*>(layer.y + at) = packed;
 }
-
-/// Takes pieces of the workspace, 256-byte aligned.
-struct Room {
-    uintptr_t at, end;
-
-    Room(void* start, size_t bytes) : at((reinterpret_cast<uintptr_t>(start) + 255) / 256 * 256) {
-        end = reinterpret_cast<uintptr_t>(start) + bytes;
-    }
-    template <class T>
-    T* take(size_t count) {
-        T* const piece = reinterpret_cast<T*>(at);
-        at += (count * sizeof(T) + 255) / 256 * 256;
-        return piece;
-    }
-    bool enough() const { return at <= end; }
-};
 
 void launch_router(const Layer& layer, const uint16_t* router, void* queue) {
     const dim3 grid(static_cast<unsigned>(ceil_div(layer.routes.tokens, kRouteTokens)));
