@@ -13,6 +13,7 @@ _COMPARE = "tests/problems/test_compare.py"
 _LAYER = "tests/problems/test_layer.py"
 _FP8 = "tests/problems/test_flash_fp8.py"
 _COUNTS = "tests/problems/test_counts.py"
+_EXPERTS = "tests/problems/test_experts.py"
 _SEQUENCES = "tests/problems/test_tasks.py"
 
 GROUPS = (
@@ -191,6 +192,18 @@ GROUPS = (
         ("numbers behind the cache's rows", "(batchsize, MAX_LEN, WIDTH), torch.nan",
          "(batchsize, MAX_LEN, WIDTH), 0.0"),
         ("no head looks at the newest token", "NEEDLES = (0, HEADS - 1)", "NEEDLES = ()"),
+    )),
+    Group("problems/amd_moe/reference.py", (_EXPERTS, _PINS), (
+        ("output bound times four", '"output": 2.0', '"output": 8.0'),
+        ("carried bound times four", '"carried": 3.0', '"carried": 12.0'),
+        ("doubts four times as far", '"choice": 4.0', '"choice": 16.0'),
+        ("no choice in doubt", '"choice": 4.0', '"choice": 0.0'),
+        ("output bound a quarter", '"output": 2.0', '"output": 0.5'),
+        ("experts in the order of memory", "torch.randperm(count, generator=rng, device=place) * size",
+         "torch.arange(count, device=place) * size"),
+        ("weights of the chosen alone", 'if config.get("normalised", False):', 'if True:'),
+        ("the shared expert counts half", "one = torch.ones_like(p[:, :1])", "one = torch.ones_like(p[:, :1]) / 2"),
+        ("a sum of the largest alone", "value[token] += (low + high) / 2", "value[token] += high"),
     )),
     Group("problems/attention_sequences.py", (_COUNTS, _REFERENCES, _SEQUENCES), (
         ("no sequence without queries", "(0, 5), (5, 0),", "(1, 5), (5, 1),"),

@@ -19,8 +19,9 @@ NAMES = (
     "mla_decode", "mla_decode_fp8",
 )
 # A reference call of amd_mla_decode takes a third of a second in its smallest case (its heads and maps have one size),
-# so what asks for many of them leaves it out; test_layer.py asks the same of it, but less often.
-ALL = (*NAMES, "amd_mla_decode")
+# so what asks for many of them leaves it out; test_layer.py asks the same of it, but less often. So is amd_moe, with
+# three products to an expert, and test_experts.py.
+ALL = (*NAMES, "amd_mla_decode", "amd_moe")
 GEMMS = ("fp8_gemm", "amd_fp8_mm")
 
 

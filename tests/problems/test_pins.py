@@ -17,6 +17,8 @@ from torch import Tensor
 
 from tests.problems import models
 from tests.problems.folders import generate, problem
+from tests.problems.test_experts import CASE as EXPERTS
+from tests.problems.test_experts import close_scores, layer_without
 from tests.problems.test_flash_fp8 import fp8_kernel
 
 Outputs = tuple[Tensor, ...]
@@ -156,6 +158,17 @@ def narrow_row(data: Any) -> Outputs:
     return y.rounded(), row.to(torch.bfloat16)
 
 
+def rough_experts(data: Any) -> Outputs:
+    """Roundings inside the experts of two or three bits less: the deviation they carry to y, times six."""
+    constants, reference = bound_of("amd_moe"), problem("amd_moe").reference
+    y, = reference.expected(data)
+    constants["carried"] += 1
+    spread = reference.expected(data)[0].bound - y.bound
+    constants["carried"] -= 1
+    noise = torch.randn(y.values.shape, generator=torch.Generator().manual_seed(1))
+    return ((y.values + 0.42 * 6 * spread * noise).to(torch.float16),)
+
+
 def gradients(data: Any, **options: Any) -> Outputs:
     return models.tiled_gradients(*data, **options)
 
@@ -205,6 +218,10 @@ PINS = [
     Pin("amd_mla_decode", "output", "3 percent large", LAYER, layer(lambda y, spread: y * (1 + 8 * 2.0**-8))),
     Pin("amd_mla_decode", "carried", "rough roundings", LAYER, layer(rough_layer)),
     Pin("amd_mla_decode", "row", "x of two bits less", LAYER, narrow_row),
+    Pin("amd_moe", "output", "a percent large", EXPERTS, exact("amd_moe", lambda y: (y * (1 + 14 * 2.0**-11),))),
+    Pin("amd_moe", "carried", "rough roundings", EXPERTS, rough_experts),
+    Pin("amd_moe", "choice", "the expert behind the last one", EXPERTS, lambda data: (layer_without(data, 2),),
+        changed=lambda data: close_scores(data, 8.0)),
     Pin("fp8_gemm", "output", "2 percent large", {"m": 40, "n": 200, "k": 256}, flat_gemm(1.02), "e4m3fn"),
     Pin("fp8_gemm", "adder", "an adder of 11 bits", {"m": 64, "n": 256, "k": 128}, lambda data: gemm(data, 11),
         "e4m3fn"),

@@ -27,6 +27,7 @@ PARAMETERS = {
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "amd_mla_decode": ["batchsize", "dim", "dq", "prefill", "seed"],
+    "amd_moe": ["dhidden", "dexpert", "nroutedexperts", "nsharedexperts", "nexpertspertoken", "bs", "seqlen", "seed"],
 }
 CHALLENGE = [(n, k) for n, k in (
     (1536, 7168), (3072, 1536), (576, 7168), (7168, 256), (7168, 2048), (4608, 7168), (7168, 2304), (512, 7168),
@@ -95,6 +96,11 @@ def test_the_challenges_shapes_in_its_order() -> None:
               for group in ("tests", "benchmarks")]
     assert layers[0][-4:] == [(128, 7168, 1536, prefill) for prefill in (128, 512, 1024, 2048)]
     assert layers[1] == [(128, 7168, 1536, prefill) for prefill in (4096, 6144)]
+    experts = [[(case["nroutedexperts"], case["bs"], case["seqlen"]) for case in task("amd_moe")[group]
+                if (case["dhidden"], case["dexpert"], case["nexpertspertoken"]) == (7168, 2048, 4)
+                and "steep" not in case]
+               for group in ("tests", "benchmarks")]
+    assert experts == [[(4, 1, 512), (8, 2, 512), (8, 1, 8192)], [(32, 1, 2048), (32, 1, 8192)]]
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -19,6 +19,7 @@ from backends.source import KernelSource, Signature, kernels
 from scoring.problem import Problem
 from scoring.record import Case
 from submissions import pack
+from tests.problems.test_experts import challenge_form
 from tests.submissions.conftest import ROOT, tiny
 
 CASES = {
@@ -41,6 +42,8 @@ CASES = {
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 1, "half": 1},
     ],
     "amd_mla_decode": [{"batchsize": 1, "dim": 128, "dq": 64, "prefill": 70}],
+    "amd_moe": [{"dhidden": 128, "dexpert": 64, "nroutedexperts": 6, "nsharedexperts": 1, "nexpertspertoken": 3,
+                 "bs": 2, "seqlen": 9}],
     "mla_decode": [
         {"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1},
         {"batch": 2, "sq": 1, "hq": 16, "sk": 64, "lens": "uniform", "causal": 0},
@@ -66,7 +69,7 @@ def load(text: str, folder: Path) -> ModuleType:
 
 def tree_outputs(problem: Problem, binary: Binary, signature: Signature, params: dict[str, Any], data: Any) -> Any:
     """What the tree's build of the kernel makes of ``data``, called as the scorer calls it; its status if not 0."""
-    device = data[1].device
+    device = next(value for value in data if isinstance(value, torch.Tensor)).device
     binding = problem.binding
     values = dict(binding.arguments(params, data))
     for name, (shape, dtype) in binding.outputs(params).items():
@@ -119,6 +122,14 @@ def test_packed_and_tree_outputs_are_equal_to_the_bit(path: Path, tmp_path: Path
     kernel = KernelSource.read(path, ROOT)
     cases = CASES[kernel.problem]
     assert check_equal(kernel, backends.get("cpu").target(), ["CPU"], cases, "cpu", tmp_path) == len(cases)
+
+
+@pytest.mark.usefixtures("host_build")
+def test_experts_in_the_challenges_own_form(tmp_path: Path) -> None:
+    """A tensor per matrix, each somewhere in memory, and no offsets: the same bits as from ours."""
+    module = load(pack.pack(KernelSource.read(ROOT / "kernels/cpu/amd_moe/naive.cpp", ROOT), ["CPU"]).text, tmp_path)
+    ours = Problem(ROOT / "problems/amd_moe").generate(Case(CASES["amd_moe"][0]), 12345, "cpu")
+    assert torch.equal(bits(module.custom_kernel(challenge_form(ours))), bits(module.custom_kernel(ours)))
 
 
 @pytest.mark.device("cuda")

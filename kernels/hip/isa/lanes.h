@@ -34,6 +34,14 @@ __device__ __forceinline__ float from_lane_xor_32(float value) {
     return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(address, __builtin_bit_cast(int, value)));
 }
 
+/// The value that lane `lane` (any number, taken modulo 64) holds; a lane of one's own choice for each.
+__device__ __forceinline__ int from_lane(int value, int lane) { return __builtin_amdgcn_ds_bpermute(lane * 4, value); }
+
+/// The value of lane `lane ^ mask`.
+__device__ __forceinline__ float from_lane_xor(float value, int mask) {
+    return __builtin_bit_cast(float, from_lane(__builtin_bit_cast(int, value), lane_id() ^ mask));
+}
+
 /// The value that lane `lane` holds, in a scalar register; `lane` is the same in all lanes.
 __device__ __forceinline__ int read_lane(int value, int lane) { return __builtin_amdgcn_readlane(value, lane); }
 

@@ -15,7 +15,7 @@ from backends.source import KernelSource, kernels
 ROOT = Path(__file__).resolve().parents[3]
 CUDA = ROOT / "kernels/cuda"
 EMULATION = Path(__file__).resolve().parent / "emulation"
-FAMILIES = ("gemm", "attention", "mla")
+FAMILIES = ("gemm", "attention", "mla", "moe")
 HEADERS = [path for path in sorted(CUDA.glob("*/*.h")) if "#pragma once" in path.read_text()]
 OURS = "WARPWAVE_"        # macros of the build and of the instruction wrappers
 

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.toolchain
 FP8, BF16, FP16 = "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_f32_16x16x16_bf16", "v_mfma_f32_16x16x16_f16"
 MATRIX_INSTRUCTIONS = {
     "fp8_gemm": {FP8}, "amd_fp8_mm": {FP8}, "flash_attention": {BF16, FP16}, "mla_decode": {BF16},
+    "amd_mla_decode": {BF16}, "amd_moe": {FP16},
 }
 LDS_BYTES = 64 * 1024
 
