@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: MIT
+//!KERNEL summary FlashAttention backward on MFMA 16x16x16: one pass over queries for dK and dV, one over keys for dQ, no atomics
+//!KERNEL arch gfx942
+//
+// FlashAttention (backward) for MI300 (CDNA3): dQ, dK and dV, causal (bottom-right) or full, grouped heads.
+//
+// Algorithm. Three kernels.
+//   1. row_terms writes two numbers per query row to the workspace: lse in base 2, and delta = sum(dout * o).
+//   2. key_gradients: a workgroup of four waves owns 128 keys of one key head, each wave 32 of them with their K and V in
+//      registers. It walks the queries of all heads that share the key head, in tiles of 4096 / head_dim, and computes
+//      s = q k^T, p, dp = dout v^T, ds; then dv^T += dout^T p and dk^T += q^T ds.
+//   3. query_gradients: a workgroup owns 128 queries of one head, with q and dout in registers, and walks the keys:
+//      s^T = k q^T, p, dp^T = v dout^T, ds; then dq^T += k^T ds^T.
+// So s and dp are computed twice, seven products in place of five. In return each sum has one owner: there are no atomics,
+// and results repeat to the bit. p and ds are rounded to 16 bits for their products, all sums are fp32.
+//
+// Both walks have the same shape. What the wave holds is the second operand, so the rows of the results are those of the
+// tile in LDS, and four of them lie in one lane: packed, they are the second operand of the product that follows. A tile lies
+// in LDS as it is, for s and dp, and transposed (4 x 8 values in registers, v_perm_b32), for the sums; both XOR-swizzled. The
+// next tile is requested into registers before the sums and stored behind the barrier that follows them.
+//
+//   head_dim  threads  rows of a tile  LDS bytes (2, 3)  workgroups per compute unit
+//   64        256      64              32 768, 24 576    2
+//   128       256      32              32 768, 24 576    2
+//
+// Shapes. head_dim 64, 128; any sequence lengths; heads_k divides heads_q; rows that see no key (lse = -inf) give 0 and add
+// nothing. softmax_scale must be positive. All pointers 16-byte aligned. Workspace: 8 bytes per query row, rows of a head
+// rounded up to 128.
+//
+// Limits. Few keys and heads leave compute units idle in the second kernel: neither queries nor the heads of a group are
+// split. Clang 20 and older split the vector registers into two fixed halves and spill.
+
+#include "kernel.h"
+#include "ceil_div.h"
+#include "launch.h"
+
+#include "isa/buffer.h"
+#include "isa/schedule.h"
+#include "tile/grid.h"
+#include "tile/half_products.h"
+#include "tile/query_rows.h"
+#include "tile/scores.h"
+#include "tile/transpose.h"
+
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kOwnTiles = 2;                                     // of 16 rows that a wave owns
+constexpr int kOwnRows = kThreads / kWaveSize * kOwnTiles * 16;  // of a workgroup
+constexpr int kTermRows = 128;                                   // what a head's terms are rounded up to
+
+struct Gradients {
+    const uint16_t* q;
+    const uint16_t* k;
+    const uint16_t* v;
+    const uint16_t* o;
+    const uint16_t* dout;
+    const float* lse;
+    uint16_t* dq;
+    uint16_t* dk;
+    uint16_t* dv;
+    float* row_lse;    // in base 2; [batch, heads_q, term_rows]; +inf where p is 0 whatever the score
+    float* row_delta;  // the same
+    int batch, seqlen_q, seqlen_k, heads_q, heads_k;
+    int term_rows;
+    int causal;
+    float softmax_scale;
+    int blocks;  // workgroups per head
+
+    __device__ __forceinline__ float scale() const { return softmax_scale * kLog2E; }
+
+    /// Query i sees keys up to i + shift(); without a mask all of them.
+    __device__ __forceinline__ int shift() const { return causal ? seqlen_k - seqlen_q : seqlen_k; }
+
+    /// Keys that query `query` sees; not positive if none.
+    __device__ __forceinline__ int visible(int query) const {
+        const int limit = query + 1 + shift();
+        return limit < seqlen_k ? limit : seqlen_k;
+    }
+};
+
+/// Where row `row` of a head begins, in tensors [batch, length, heads, D].
+template <int D>
+__device__ __forceinline__ size_t row_of(int batch, int length, int row, int heads, int head) {
+    return ((static_cast<size_t>(batch) * static_cast<size_t>(length) + static_cast<size_t>(row)) *
+                static_cast<size_t>(heads) +
+            static_cast<size_t>(head)) *
+           D;
+}
+
+/// 1. As many lanes share a row as it has 16-byte pieces.
+template <class Half, int D>
+__global__ void __launch_bounds__(kThreads) row_terms(Gradients problem) {
+    constexpr int kLanes = D / kHalvesPerChunk;
+    const long long row = static_cast<long long>(blockIdx.x) * (kThreads / kLanes) + threadIdx.x / kLanes;
+    const int query = static_cast<int>(row % problem.term_rows);
+    const long long any_head = row / problem.term_rows;
+    if (any_head >= static_cast<long long>(problem.batch) * problem.heads_q) return;
+    const int batch = static_cast<int>(any_head / problem.heads_q), head = static_cast<int>(any_head % problem.heads_q);
+    const int part = static_cast<int>(threadIdx.x) % kLanes;
+    float lse = INFINITY, delta = 0.0f;
+    if (query < problem.seqlen_q) {
+        const size_t at = row_of<D>(batch, problem.seqlen_q, query, problem.heads_q, head) + part * kHalvesPerChunk;
+        const u32x4 o = *reinterpret_cast<const u32x4*>(problem.o + at);
+        const u32x4 dout = *reinterpret_cast<const u32x4*>(problem.dout + at);
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            delta += Half::low(o[i]) * Half::low(dout[i]) + Half::high(o[i]) * Half::high(dout[i]);
+        const float natural = problem.lse[any_head * problem.seqlen_q + query];
+        lse = natural == -INFINITY ? INFINITY : natural * kLog2E;
+    }
+    delta += from_lane_xor<1>(delta);
+    delta += from_lane_xor<2>(delta);
+    delta += from_lane_xor<4>(delta);
+    if constexpr (kLanes > 8) delta += from_lane_xor<8>(delta);
+    if (part != 0) return;
+    problem.row_lse[row] = lse;
+    problem.row_delta[row] = delta;
+}
+
+template <int D_>
+struct Shape {
+    static constexpr int kD = D_;
+    static constexpr int kRows = 4096 / kD;  // of a tile: 8 KB
+    static constexpr int kRowTiles = kRows / 16;
+    static constexpr int kSteps = kD / 32;
+    static constexpr int kChunks = kD / kHalvesPerChunk;  // 16-byte chunks of a row
+    static constexpr int kColumnTiles = kD / 16;
+    using Rows = KeyPanel<kD>;
+    using Columns = ValuePanel<kRows>;
+};
+
+/// Two tiles with the same rows: q and dout, or k and v. `Transposed` of them lie there transposed as well.
+template <class S, int Transposed>
+struct alignas(16) Tiles {
+    uint8_t rows[2][S::kRows * S::kD * 2];
+    uint8_t columns[Transposed][S::kRows * S::kD * 2];
+};
+
+/// This thread's share of two tiles on their way to LDS: 4 rows by 8 columns, of the first in two waves, of the second in
+/// the others.
+template <class S, int Transposed>
+class TileLoader {
+    static constexpr int kLoads = 4;
+    static constexpr int kTasks = kThreads / 2;
+    static_assert(kTasks * kLoads == S::kRows * S::kChunks, "one task per thread");
+
+    int which_, row_, chunk_;
+    u32x4 held_[kLoads];
+
+public:
+    /// Which rows and columns are neighbours in a wave is chosen so that stores of both kinds meet in few banks.
+    __device__ __forceinline__ TileLoader() {
+        const int task = static_cast<int>(threadIdx.x) % kTasks;
+        which_ = wave_id() / 2;
+        if constexpr (S::kD == 64) {
+            chunk_ = task % 8;
+            row_ = task / 8 * kLoads;
+        } else {
+            chunk_ = task % 4 + task / 16 % (S::kChunks / 4) * 4;
+            row_ = (task >> 2 & 1) * 8 + (task >> 3 & 1) * 4 + task / (4 * S::kChunks) * 16;
+        }
+    }
+
+    /// Request rows [first, first + kRows) of matrices of `rows` rows; those beyond read as zero.
+    __device__ __forceinline__ void load(const uint16_t* one, const uint16_t* other, int first, int rows, int pitch) {
+        const uint16_t* base = (which_ ? other : one) + static_cast<size_t>(first) * static_cast<size_t>(pitch / 2);
+        const int left = rows - first < S::kRows ? rows - first : S::kRows;
+        const BufferResource buffer = make_buffer(base, extent(left, pitch, S::kD * 2));
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, (row_ + i) * pitch + chunk_ * 16);
+    }
+
+    /// Wait for what was requested and put it into LDS.
+    __device__ __forceinline__ void store(Tiles<S, Transposed>& tiles) const {
+        const int base = S::Rows::offset(row_, chunk_);
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) write_chunk(tiles.rows[which_], S::Rows::at(base, i, 0), held_[i]);
+        if (which_ >= Transposed) return;
+        u32x2 column[kHalvesPerChunk];
+        transpose_halves(held_, column);
+        const int to = S::Columns::offset(chunk_ * kHalvesPerChunk, row_ / 8) + row_ % 8 * 2;
+#pragma unroll
+        for (int i = 0; i < kHalvesPerChunk; ++i)
+            *reinterpret_cast<u32x2*>(tiles.columns[which_] + S::Columns::at(to, i, 0)) = column[i];
+    }
+};
+
+/// Four weights and their gradients, from scores and dp of one lane.
+template <class Half>
+__device__ __forceinline__ void weigh(
+    f32x4 score, f32x4 dp, float scale, f32x4 lse, f32x4 delta, u32x2& weight, u32x2& gradient) {
+    f32x4 p, ds;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        p[i] = exp2_approx(score[i] * scale - lse[i]);
+        ds[i] = p[i] * (dp[i] - delta[i]);
+    }
+    weight = u32x2{Half::pack_probabilities(p[0], p[1]), Half::pack_probabilities(p[2], p[3])};
+    gradient = u32x2{Half::pack_probabilities(ds[0], ds[1]), Half::pack_probabilities(ds[2], ds[3])};
+}
+
+/// Four terms of query rows from `first` on, in a lane.
+__device__ __forceinline__ f32x4 load_terms(const float* terms, int first) {
+    return *reinterpret_cast<const f32x4*>(terms + first);
+}
+
+/// 2. dK and dV.
+template <class Half, int D>
+__global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) {
+    using S = Shape<D>;
+    __shared__ Tiles<S, 2> tiles;
+
+    // All blocks of a key head on one die, whose L2 then holds its queries; the blocks that most queries see first.
+    const int index = die_contiguous(static_cast<int>(gridDim.x));
+    const int any_head = uniform(index / problem.blocks);
+    const int first_key = (index - any_head * problem.blocks) * kOwnRows;
+    const int batch = uniform(any_head / problem.heads_k);
+    const int head_k = any_head - batch * problem.heads_k;
+    const int group = uniform(problem.heads_q / problem.heads_k);
+
+    const int rows = problem.seqlen_k - first_key < kOwnRows ? problem.seqlen_k - first_key : kOwnRows;
+    const int key_pitch = problem.heads_k * D * 2, query_pitch = problem.heads_q * D * 2;
+    const size_t origin = row_of<D>(batch, problem.seqlen_k, first_key, problem.heads_k, head_k);
+    const int bytes = extent(rows, key_pitch, D * 2);
+    const int wave_row = wave_id() * kOwnTiles * 16;
+    u32x4 k[kOwnTiles][S::kSteps], v[kOwnTiles][S::kSteps];
+    load_rows(make_buffer(problem.k + origin, bytes), wave_row, key_pitch, k);
+    load_rows(make_buffer(problem.v + origin, bytes), wave_row, key_pitch, v);
+    f32x4 dk[kOwnTiles][S::kColumnTiles] = {}, dv[kOwnTiles][S::kColumnTiles] = {};
+
+    // The first query that sees a key, and the tiles from the block's first one on, head by head.
+    const int wave_first = first_key + wave_row - problem.shift();
+    const int wave_last = wave_first + kOwnTiles * 16 - 1;
+    const int first_seen = first_key - problem.shift();
+    const int begin = first_seen > 0 ? first_seen / S::kRows * S::kRows : 0;
+    const int tiles_per_head = (problem.seqlen_q - begin + S::kRows - 1) / S::kRows;
+    const size_t first_row = row_of<D>(batch, problem.seqlen_q, 0, problem.heads_q, head_k * group);
+    const size_t first_term =
+        (static_cast<size_t>(batch) * static_cast<size_t>(problem.heads_q) + static_cast<size_t>(head_k * group)) *
+        static_cast<size_t>(problem.term_rows);
+
+    TileLoader<S, 2> loader;
+    int query = begin, head = 0;
+    loader.load(problem.q + first_row, problem.dout + first_row, begin, problem.seqlen_q, query_pitch);
+    wait_for_loads();
+    for (int tile = group * tiles_per_head; tile > 0; --tile) {
+        loader.store(tiles);
+        __syncthreads();
+        const bool seen = query + S::kRows > wave_first;
+        u32x2 weight[kOwnTiles][S::kRowTiles], gradient[kOwnTiles][S::kRowTiles];
+        if (seen) {
+            const bool masked = query < wave_last;
+            const size_t term = first_term + static_cast<size_t>(head) * static_cast<size_t>(problem.term_rows) +
+                                static_cast<size_t>(query);
+            set_wave_priority<1>();
+#pragma unroll
+            for (int t = 0; t < S::kRowTiles; ++t) {
+                const f32x4 lse = load_terms(problem.row_lse + term, scored_key(t, 0));
+                const f32x4 delta = load_terms(problem.row_delta + term, scored_key(t, 0));
+                f32x4 score[kOwnTiles], dp[kOwnTiles];
+                multiply_rows<Half, D>(tiles.rows[0], t, k, score);
+                multiply_rows<Half, D>(tiles.rows[1], t, v, dp);
+#pragma unroll
+                for (int n = 0; n < kOwnTiles; ++n) {
+                    if (masked) {
+                        const int hidden = wave_first + n * 16 + lane_id() % 16 - query;  // rows before this one
+#pragma unroll
+                        for (int i = 0; i < 4; ++i) score[n][i] = scored_key(t, i) < hidden ? -INFINITY : score[n][i];
+                    }
+                    weigh<Half>(score[n], dp[n], problem.scale(), lse, delta, weight[n][t], gradient[n][t]);
+                }
+            }
+        }
+        int next_query = query + S::kRows, next_head = head;
+        if (next_query >= problem.seqlen_q) next_query = begin, ++next_head;
+        if (tile > 1) {
+            const size_t next = first_row + static_cast<size_t>(next_head) * D;
+            loader.load(problem.q + next, problem.dout + next, next_query, problem.seqlen_q, query_pitch);
+        }
+        if (seen) {
+            multiply_columns<Half, S::kRows>(tiles.columns[1], weight, dv);
+            multiply_columns<Half, S::kRows>(tiles.columns[0], gradient, dk);
+            set_wave_priority<0>();
+        }
+        query = next_query, head = next_head;
+        __syncthreads();
+    }
+
+    const BufferResource out_k = make_buffer(problem.dk + origin, bytes);
+    const BufferResource out_v = make_buffer(problem.dv + origin, bytes);
+#pragma unroll
+    for (int n = 0; n < kOwnTiles; ++n) {
+        store_query_row<Half>(out_k, dk[n], wave_row + n * 16, key_pitch, problem.softmax_scale);
+        store_query_row<Half>(out_v, dv[n], wave_row + n * 16, key_pitch, 1.0f);
+    }
+}
+
+/// 3. dQ.
+template <class Half, int D>
+__global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem) {
+    using S = Shape<D>;
+    __shared__ Tiles<S, 1> tiles;
+
+    // All blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
+    const int index = die_contiguous(static_cast<int>(gridDim.x));
+    const int any_head = uniform(index / problem.blocks);
+    const int first_query = (problem.blocks - 1 - (index - any_head * problem.blocks)) * kOwnRows;
+    const int batch = uniform(any_head / problem.heads_q);
+    const int head = any_head - batch * problem.heads_q;
+    const int head_k = uniform(head / (problem.heads_q / problem.heads_k));
+
+    const int rows = problem.seqlen_q - first_query < kOwnRows ? problem.seqlen_q - first_query : kOwnRows;
+    const int key_pitch = problem.heads_k * D * 2, query_pitch = problem.heads_q * D * 2;
+    const size_t origin = row_of<D>(batch, problem.seqlen_q, first_query, problem.heads_q, head);
+    const size_t first_key = row_of<D>(batch, problem.seqlen_k, 0, problem.heads_k, head_k);
+    const int bytes = extent(rows, query_pitch, D * 2);
+    const int wave_row = wave_id() * kOwnTiles * 16;
+    u32x4 q[kOwnTiles][S::kSteps], dout[kOwnTiles][S::kSteps];
+    load_rows(make_buffer(problem.q + origin, bytes), wave_row, query_pitch, q);
+    load_rows(make_buffer(problem.dout + origin, bytes), wave_row, query_pitch, dout);
+    f32x4 dq[kOwnTiles][S::kColumnTiles] = {};
+
+    const int wave_query = first_query + wave_row;
+    const int wave_fewest = problem.visible(wave_query);
+    const int wave_most = problem.visible(wave_query + kOwnTiles * 16 - 1);
+    const size_t term = static_cast<size_t>(any_head) * static_cast<size_t>(problem.term_rows) +
+                        static_cast<size_t>(wave_query + lane_id() % 16);
+    int visible[kOwnTiles];
+    f32x4 lse[kOwnTiles], delta[kOwnTiles];
+#pragma unroll
+    for (int n = 0; n < kOwnTiles; ++n) {
+        visible[n] = problem.visible(wave_query + n * 16 + lane_id() % 16);
+        const float one_lse = problem.row_lse[term + n * 16], one_delta = problem.row_delta[term + n * 16];
+        lse[n] = f32x4{one_lse, one_lse, one_lse, one_lse};
+        delta[n] = f32x4{one_delta, one_delta, one_delta, one_delta};
+    }
+
+    const int end = problem.visible(first_query + rows - 1);
+    TileLoader<S, 1> loader;
+    if (end > 0) loader.load(problem.k + first_key, problem.v + first_key, 0, problem.seqlen_k, key_pitch);
+    wait_for_loads();
+    for (int key = 0; key < end; key += S::kRows) {
+        loader.store(tiles);
+        __syncthreads();
+        const bool seen = key < wave_most;
+        u32x2 weight, gradient[kOwnTiles][S::kRowTiles];
+        if (seen) {
+            const bool masked = key + S::kRows > wave_fewest;
+            set_wave_priority<1>();
+#pragma unroll
+            for (int t = 0; t < S::kRowTiles; ++t) {
+                f32x4 score[kOwnTiles], dp[kOwnTiles];
+                multiply_rows<Half, D>(tiles.rows[0], t, q, score);
+                multiply_rows<Half, D>(tiles.rows[1], t, dout, dp);
+#pragma unroll
+                for (int n = 0; n < kOwnTiles; ++n) {
+                    if (masked) {
+#pragma unroll
+                        for (int i = 0; i < 4; ++i)
+                            score[n][i] = scored_key(t, i) < visible[n] - key ? score[n][i] : -INFINITY;
+                    }
+                    weigh<Half>(score[n], dp[n], problem.scale(), lse[n], delta[n], weight, gradient[n][t]);
+                }
+            }
+        }
+        if (key + S::kRows < end)
+            loader.load(problem.k + first_key, problem.v + first_key, key + S::kRows, problem.seqlen_k, key_pitch);
+        if (seen) {
+            multiply_columns<Half, S::kRows>(tiles.columns[0], gradient, dq);
+            set_wave_priority<0>();
+        }
+        __syncthreads();
+    }
+
+    const BufferResource out = make_buffer(problem.dq + origin, bytes);
+#pragma unroll
+    for (int n = 0; n < kOwnTiles; ++n)
+        store_query_row<Half>(out, dq[n], wave_row + n * 16, query_pitch, problem.softmax_scale);
+}
+
+template <class Half, int D>
+int launch(Gradients problem, void* queue) {
+    constexpr long long kRowsAtOnce = kThreads / (D / kHalvesPerChunk);
+    const int key_blocks = ceil_div(problem.seqlen_k, kOwnRows), query_blocks = ceil_div(problem.seqlen_q, kOwnRows);
+    const long long heads_q = static_cast<long long>(problem.batch) * problem.heads_q;
+    const long long heads_k = static_cast<long long>(problem.batch) * problem.heads_k;
+    const long long term_blocks = ceil_div(heads_q * problem.term_rows, kRowsAtOnce);
+    constexpr long long kMaxBlocks = 0xffffffffLL / kThreads;  // a grid has 32 bits of threads
+    if (term_blocks > kMaxBlocks || query_blocks * heads_q > kMaxBlocks || key_blocks * heads_k > kMaxBlocks)
+        return kUnsupportedShape;
+    LAUNCH((row_terms<Half, D>), dim3(static_cast<unsigned>(term_blocks)), dim3(kThreads), 0, queue)(problem);
+    problem.blocks = key_blocks;
+    const dim3 of_keys(static_cast<unsigned>(key_blocks * heads_k));
+    LAUNCH((key_gradients<Half, D>), of_keys, dim3(kThreads), 0, queue)(problem);
+    problem.blocks = query_blocks;
+    const dim3 of_queries(static_cast<unsigned>(query_blocks * heads_q));
+    LAUNCH((query_gradients<Half, D>), of_queries, dim3(kThreads), 0, queue)(problem);
+    return LAUNCH_STATUS();
+}
+
+}  // namespace
+
+extern "C" int flash_attention_bwd(
+    const void* q, const void* k, const void* v, const void* o, const void* dout, const float* lse, void* dq, void* dk,
+    void* dv, int batch, int seqlen_q, int seqlen_k, int heads_q, int heads_k, int head_dim, int half, int causal,
+    float softmax_scale, void* workspace, size_t workspace_bytes, void* queue) {
+    constexpr int kMaxHeads = 1 << 14;  // 128 rows of all heads are addressed with 31 bits
+    constexpr int kMaxRows = 1 << 29;
+    if (batch < 1 || seqlen_q < 1 || seqlen_q > kMaxRows || seqlen_k < 1 || seqlen_k > kMaxRows || heads_k < 1 ||
+        heads_q < 1 || heads_q % heads_k != 0 || heads_q > kMaxHeads || !(softmax_scale > 0.0f) ||
+        (head_dim != 64 && head_dim != 128))
+        return kUnsupportedShape;
+    const int term_rows = ceil_div(seqlen_q, kTermRows) * kTermRows;
+    const size_t terms = static_cast<size_t>(batch) * static_cast<size_t>(heads_q) * static_cast<size_t>(term_rows);
+    if (!workspace || workspace_bytes < 2 * terms * sizeof(float)) return kWorkspaceTooSmall;
+    float* row_lse = static_cast<float*>(workspace);
+    const Gradients problem = {
+        static_cast<const uint16_t*>(q),
+        static_cast<const uint16_t*>(k),
+        static_cast<const uint16_t*>(v),
+        static_cast<const uint16_t*>(o),
+        static_cast<const uint16_t*>(dout),
+        lse,
+        static_cast<uint16_t*>(dq),
+        static_cast<uint16_t*>(dk),
+        static_cast<uint16_t*>(dv),
+        row_lse,
+        row_lse + terms,
+        batch,
+        seqlen_q,
+        seqlen_k,
+        heads_q,
+        heads_k,
+        term_rows,
+        causal,
+        softmax_scale,
+        0};
+    if (head_dim == 64) return half ? launch<Fp16, 64>(problem, queue) : launch<Bf16, 64>(problem, queue);
+    return half ? launch<Fp16, 128>(problem, queue) : launch<Bf16, 128>(problem, queue);
+}
