@@ -33,20 +33,13 @@
 #include "ceil_div.h"
 #include "launch.h"
 
-#include "isa/buffer.h"
+#include "attention/fp8_tiles.h"
 #include "isa/fp8.h"
 #include "isa/mfma.h"
 #include "isa/schedule.h"
 #include "tile/grid.h"
 #include "tile/half.h"
-#include "tile/half_panel.h"
-#include "tile/query_rows.h"
 #include "tile/scores.h"
-#include "tile/transpose.h"
-
-#ifndef QUERY_TILES
-#define QUERY_TILES 2
-#endif
 
 namespace {
 
@@ -80,103 +73,6 @@ struct Attention {
     int causal;
     float scale;       // softmax_scale * log2(e)
     int query_blocks;  // workgroups per head
-};
-
-template <int D_>
-struct Shape {
-    static constexpr int kD = D_;
-    static constexpr int kThreads = 256;
-    static constexpr int kKeys = kD == 256 ? 64 : 128;
-    static constexpr int kKeyTiles = kKeys / 16;
-    static constexpr int kQueryTiles = kD == 256 ? 1 : QUERY_TILES;  // of 16 queries, per wave
-    static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
-    static constexpr int kChunks = kD / kChunk;  // of a row
-    static constexpr int kSteps = kD / 64;       // of two MFMAs each across a row
-    static constexpr int kValueTiles = kD / 16;
-    using Keys = Swizzle<kD, KeyOfInterleavedRows<kChunks>>;
-    using Values = Swizzle<kKeys, KeyOfInterleavedRows<kKeys / kChunk>>;
-};
-
-template <class S>
-struct alignas(16) Tiles {
-    uint8_t k[S::kKeys * S::kD];
-    uint8_t v[S::kD * S::kKeys];  // transposed
-};
-
-/// This thread's share of a K and a V tile on its way to LDS: of V a block of kLoads keys by 16 columns in the first two
-/// waves, of K as many 16-byte pieces in the others.
-template <class S>
-class TileLoader {
-    static constexpr int kTasks = S::kThreads / 2;
-    static constexpr int kLoads = S::kKeys * S::kChunks / kTasks;
-    static constexpr int kKeyStep = kTasks / S::kChunks;
-    static constexpr int kGroups = S::kKeys / kLoads;  // of keys, in V
-    static_assert(kLoads == 4 || kLoads == 8, "dwords of four transposed keys");
-    typedef uint32_t Column __attribute__((vector_size(kLoads), may_alias));
-
-    const uint8_t* matrix_;  // first key of this head
-    int pitch_, left_;
-    int row_, step_, chunk_;  // load i is chunk_ of key row_ + i * step_
-    bool on_v_;
-    u32x4 held_[kLoads];
-
-    /// Column `column` of the held block: its keys in one register or two.
-    __device__ __forceinline__ void store_values(uint8_t* values) const {
-        const int base = S::Values::offset(chunk_ * kChunk, row_ / kChunk) + row_ % kChunk;
-#pragma unroll
-        for (int dword = 0; dword < 4; ++dword) {
-            u32x4 column[kLoads / 4];
-#pragma unroll
-            for (int part = 0; part < kLoads / 4; ++part)
-                column[part] = transpose_bytes_4x4(
-                    held_[4 * part][dword], held_[4 * part + 1][dword], held_[4 * part + 2][dword],
-                    held_[4 * part + 3][dword]);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-                Column keys;
-#pragma unroll
-                for (int part = 0; part < kLoads / 4; ++part) keys[part] = column[part][i];
-                *reinterpret_cast<Column*>(values + S::Values::at(base, dword * 4 + i, 0)) = keys;
-            }
-        }
-    }
-
-public:
-    __device__ __forceinline__ TileLoader(const Attention& problem, int batch, int head_k) {
-        on_v_ = wave_id() < kTasks / kWaveSize;
-        const int task = static_cast<int>(threadIdx.x) % kTasks;
-        // Of V four lanes read side by side, and the next ones other keys: what 16 of them write then meets in no bank.
-        chunk_ = on_v_ ? task % 4 + task / (4 * kGroups) * 4 : task % S::kChunks;
-        row_ = on_v_ ? task / 4 % kGroups * kLoads : task / S::kChunks;
-        step_ = on_v_ ? 1 : kKeyStep;
-        pitch_ = problem.heads_k * S::kD;
-        left_ = problem.seqlen_k;
-        const size_t first =
-            (static_cast<size_t>(batch) * static_cast<size_t>(problem.seqlen_k) * static_cast<size_t>(problem.heads_k) +
-             static_cast<size_t>(head_k)) *
-            S::kD;
-        matrix_ = (on_v_ ? problem.v : problem.k) + first;
-    }
-
-    /// Request keys [first, first + kKeys); those beyond the sequence read as zero.
-    __device__ __forceinline__ void load(int first) {
-        const uint8_t* base = matrix_ + static_cast<size_t>(first) * static_cast<size_t>(pitch_);
-        const int rows = left_ - first < S::kKeys ? left_ - first : S::kKeys;
-        const BufferResource buffer = make_buffer(base, extent(rows, pitch_, S::kD));
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, (row_ + i * step_) * pitch_ + chunk_ * 16);
-    }
-
-    /// Wait for what was requested and put it into LDS.
-    __device__ __forceinline__ void store(Tiles<S>& tiles) const {
-        if (on_v_) {
-            store_values(tiles.v);
-        } else {
-            const int base = S::Keys::offset(row_, chunk_);
-#pragma unroll
-            for (int i = 0; i < kLoads; ++i) write_chunk(tiles.k, S::Keys::at(base, i * kKeyStep, 0), held_[i]);
-        }
-    }
 };
 
 /// Key, counted from the tile's first one, of score[t][i] in this lane (the results of interleaved_row).
@@ -272,7 +168,7 @@ struct WaveQueries {
     /// One tile of keys. `visible[n]`: how many of its keys the query of tile n sees; used where `masked`. `unit`: by how
     /// much the sums of o shrink because v's scale grew.
     __device__ __forceinline__ void add_tile(
-        const Tiles<S>& tiles, float scale, float unit, bool masked, const int (&visible)[S::kQueryTiles]) {
+        const Fp8Tiles<S>& tiles, float scale, float unit, bool masked, const int (&visible)[S::kQueryTiles]) {
         f32x4 score[S::kQueryTiles][S::kKeyTiles];
         uint32_t weight[S::kQueryTiles][S::kKeyTiles];
         set_wave_priority<1>();
@@ -303,10 +199,10 @@ __device__ __forceinline__ int visible_keys(const Attention& problem, int query)
 }
 
 template <int D>
-__global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention problem) {
-    using S = Shape<D>;
+__global__ void __launch_bounds__(Fp8Shape<D>::kThreads, 2) attend(Attention problem) {
+    using S = Fp8Shape<D>;
     static_assert(kScaleTokens % S::kKeys == 0 && kScaleTokens % S::kQueries == 0, "one scale for a tile");
-    __shared__ Tiles<S> tiles;
+    __shared__ Fp8Tiles<S> tiles;
 
     // All query blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
     const int index = die_contiguous(static_cast<int>(gridDim.x));
@@ -339,7 +235,11 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention proble
         visible[n] = visible_keys(problem, first_query + wave_query + n * 16 + lane_id() % 16);
 
     const int end = visible_keys(problem, first_query + rows - 1);
-    TileLoader<S> loader(problem, batch, head_k);
+    const size_t keys =
+        (static_cast<size_t>(batch) * static_cast<size_t>(problem.seqlen_k) * static_cast<size_t>(problem.heads_k) +
+         static_cast<size_t>(head_k)) *
+        D;
+    Fp8TileLoader<S> loader(problem.k + keys, problem.v + keys, problem.seqlen_k, problem.heads_k * D);
     if (end > 0) loader.load(0);
     float unit = v_scale[0];  // of the sums of o
     wait_for_loads();
@@ -374,7 +274,7 @@ __global__ void __launch_bounds__(Shape<D>::kThreads, 2) attend(Attention proble
 
 template <int D>
 int launch(Attention problem, int batch, void* queue) {
-    using S = Shape<D>;
+    using S = Fp8Shape<D>;
     problem.query_blocks = ceil_div(problem.seqlen_q, S::kQueries);
     const long long blocks = static_cast<long long>(problem.query_blocks) * problem.heads_q * batch;
     if (blocks * S::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
