@@ -270,6 +270,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
                     }
                     weigh<Half>(score[n], dp[n], problem.scale(), lse, delta, weight[n][t], gradient[n][t]);
                 }
+                keep_order();
             }
         }
         int next_query = query + S::kRows, next_head = head;
@@ -362,6 +363,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem
                     }
                     weigh<Half>(score[n], dp[n], problem.scale(), lse[n], delta[n], weight, gradient[n][t]);
                 }
+                keep_order();
             }
         }
         if (key + S::kRows < end)

@@ -16,3 +16,6 @@ __device__ __forceinline__ void wait_for_loads() {
     constexpr int kNoLoadOutstanding = 0x0f70;  // vmcnt 0, expcnt and lgkmcnt as large as they come
     __builtin_amdgcn_s_waitcnt(kNoLoadOutstanding);
 }
+
+/// The compiler moves nothing across this: it hoists loads and products of an unrolled loop until registers run out.
+__device__ __forceinline__ void keep_order() { __builtin_amdgcn_sched_barrier(0); }
