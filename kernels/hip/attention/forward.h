@@ -134,7 +134,7 @@ struct WaveQueries {
 #pragma unroll
         for (int t = 0; t < S::kKeyTiles; ++t) {
             f32x4 product[S::kQueryTiles];
-            multiply_rows<Half, S::kD>(tiles.k, t, q, product);
+            multiply_rows<Half, S::kD>(tiles.k, rows_base<S::kD>(), t, q, product);
 #pragma unroll
             for (int n = 0; n < S::kQueryTiles; ++n) score[n][t] = product[n];
         }
@@ -146,7 +146,7 @@ struct WaveQueries {
             rescale(o[n], correction);
         }
         set_wave_priority<1>();
-        multiply_columns<Half, S::kKeys>(tiles.v, probability, o);
+        multiply_columns<Half, S::kKeys>(tiles.v, columns_base<S::kKeys>(), probability, o);
         set_wave_priority<0>();
     }
 };

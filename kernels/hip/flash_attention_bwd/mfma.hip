@@ -6,8 +6,8 @@
 //
 // Algorithm. Three kernels.
 //   1. row_terms writes two numbers per query row to the workspace: lse in base 2, and delta = sum(dout * o).
-//   2. key_gradients: a workgroup of four waves owns 128 keys of one key head, each wave 32 of them with their K and V in
-//      registers. It walks the queries of all heads that share the key head, in tiles of 4096 / head_dim, and computes
+//   2. key_gradients: a workgroup of four waves owns 128 keys of one key head (64 for head_dim 128), each wave a quarter of
+//      them with their K and V in registers. It walks the queries of all heads that share the key head, in tiles of 4096 / head_dim, and computes
 //      s = q k^T, p, dp = dout v^T, ds; then dv^T += dout^T p and dk^T += q^T ds.
 //   3. query_gradients: a workgroup owns 128 queries of one head, with q and dout in registers, and walks the keys:
 //      s^T = k q^T, p, dp^T = v dout^T, ds; then dq^T += k^T ds^T.
@@ -19,16 +19,17 @@
 // in LDS as it is, for s and dp, and transposed (4 x 8 values in registers, v_perm_b32), for the sums; both XOR-swizzled. The
 // next tile is requested into registers before the sums and stored behind the barrier that follows them.
 //
-//   head_dim  threads  rows of a tile  LDS bytes (2, 3)  workgroups per compute unit
-//   64        256      64              32 768, 24 576    2
-//   128       256      32              32 768, 24 576    2
+//   head_dim  threads  keys (2)  queries (3)  rows of a tile  LDS bytes (2, 3)  workgroups per compute unit
+//   64        256      128       128          64              32 768, 24 576    2
+//   128       256      64        128          32              32 768, 24 576    2
 //
 // Shapes. head_dim 64, 128; any sequence lengths; heads_k divides heads_q; rows that see no key (lse = -inf) give 0 and add
 // nothing. softmax_scale must be positive. All pointers 16-byte aligned. Workspace: 8 bytes per query row, rows of a head
 // rounded up to 128.
 //
 // Limits. Few keys and heads leave compute units idle in the second kernel: neither queries nor the heads of a group are
-// split. Clang 20 and older split the vector registers into two fixed halves and spill.
+// split. With head_dim 128 each wave holds 16 keys in that kernel, since 32 spill: each read of LDS then serves two products
+// in place of four. Clang 20 and older split the vector registers into two fixed halves and spill.
 
 #include "kernel.h"
 #include "ceil_div.h"
@@ -45,9 +46,7 @@
 namespace {
 
 constexpr int kThreads = 256;
-constexpr int kOwnTiles = 2;                                     // of 16 rows that a wave owns
-constexpr int kOwnRows = kThreads / kWaveSize * kOwnTiles * 16;  // of a workgroup
-constexpr int kTermRows = 128;                                   // what a head's terms are rounded up to
+constexpr int kTermRows = 128;  // what a head's terms are rounded up to
 
 struct Gradients {
     const uint16_t* q;
@@ -126,6 +125,10 @@ struct Shape {
     static constexpr int kSteps = kD / 32;
     static constexpr int kChunks = kD / kHalvesPerChunk;  // 16-byte chunks of a row
     static constexpr int kColumnTiles = kD / 16;
+    // Tiles of 16 rows that a wave owns, as many as registers hold: K, V, dK and dV, or q, dout and dQ.
+    static constexpr int kKeyTiles = kD == 64 ? 2 : 1, kQueryTiles = 2;
+    static constexpr int kKeys = kThreads / kWaveSize * kKeyTiles * 16;  // of a workgroup
+    static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
     using Rows = KeyPanel<kD>;
     using Columns = ValuePanel<kRows>;
 };
@@ -173,13 +176,13 @@ public:
 
     /// Wait for what was requested and put it into LDS.
     __device__ __forceinline__ void store(Tiles<S, Transposed>& tiles) const {
-        const int base = S::Rows::offset(row_, chunk_);
+        const int base = computed_here(S::Rows::offset(row_, chunk_));
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) write_chunk(tiles.rows[which_], S::Rows::at(base, i, 0), held_[i]);
         if (which_ >= Transposed) return;
         u32x2 column[kHalvesPerChunk];
         transpose_halves(held_, column);
-        const int to = S::Columns::offset(chunk_ * kHalvesPerChunk, row_ / 8) + row_ % 8 * 2;
+        const int to = computed_here(S::Columns::offset(chunk_ * kHalvesPerChunk, row_ / 8) + row_ % 8 * 2);
 #pragma unroll
         for (int i = 0; i < kHalvesPerChunk; ++i)
             *reinterpret_cast<u32x2*>(tiles.columns[which_] + S::Columns::at(to, i, 0)) = column[i];
@@ -214,24 +217,24 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
     // All blocks of a key head on one die, whose L2 then holds its queries; the blocks that most queries see first.
     const int index = die_contiguous(static_cast<int>(gridDim.x));
     const int any_head = uniform(index / problem.blocks);
-    const int first_key = (index - any_head * problem.blocks) * kOwnRows;
+    const int first_key = (index - any_head * problem.blocks) * S::kKeys;
     const int batch = uniform(any_head / problem.heads_k);
     const int head_k = any_head - batch * problem.heads_k;
     const int group = uniform(problem.heads_q / problem.heads_k);
 
-    const int rows = problem.seqlen_k - first_key < kOwnRows ? problem.seqlen_k - first_key : kOwnRows;
+    const int rows = problem.seqlen_k - first_key < S::kKeys ? problem.seqlen_k - first_key : S::kKeys;
     const int key_pitch = problem.heads_k * D * 2, query_pitch = problem.heads_q * D * 2;
     const size_t origin = row_of<D>(batch, problem.seqlen_k, first_key, problem.heads_k, head_k);
     const int bytes = extent(rows, key_pitch, D * 2);
-    const int wave_row = wave_id() * kOwnTiles * 16;
-    u32x4 k[kOwnTiles][S::kSteps], v[kOwnTiles][S::kSteps];
+    const int wave_row = wave_id() * S::kKeyTiles * 16;
+    u32x4 k[S::kKeyTiles][S::kSteps], v[S::kKeyTiles][S::kSteps];
     load_rows(make_buffer(problem.k + origin, bytes), wave_row, key_pitch, k);
     load_rows(make_buffer(problem.v + origin, bytes), wave_row, key_pitch, v);
-    f32x4 dk[kOwnTiles][S::kColumnTiles] = {}, dv[kOwnTiles][S::kColumnTiles] = {};
+    f32x4 dk[S::kKeyTiles][S::kColumnTiles] = {}, dv[S::kKeyTiles][S::kColumnTiles] = {};
 
     // The first query that sees a key, and the tiles from the block's first one on, head by head.
     const int wave_first = first_key + wave_row - problem.shift();
-    const int wave_last = wave_first + kOwnTiles * 16 - 1;
+    const int wave_last = wave_first + S::kKeyTiles * 16 - 1;
     const int first_seen = first_key - problem.shift();
     const int begin = first_seen > 0 ? first_seen / S::kRows * S::kRows : 0;
     const int tiles_per_head = (problem.seqlen_q - begin + S::kRows - 1) / S::kRows;
@@ -247,8 +250,9 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
     for (int tile = group * tiles_per_head; tile > 0; --tile) {
         loader.store(tiles);
         __syncthreads();
+        const int of_rows = computed_here(rows_base<D>()), of_columns = computed_here(columns_base<S::kRows>());
         const bool seen = query + S::kRows > wave_first;
-        u32x2 weight[kOwnTiles][S::kRowTiles], gradient[kOwnTiles][S::kRowTiles];
+        u32x2 weight[S::kKeyTiles][S::kRowTiles], gradient[S::kKeyTiles][S::kRowTiles];
         if (seen) {
             const bool masked = query < wave_last;
             const size_t term = first_term + static_cast<size_t>(head) * static_cast<size_t>(problem.term_rows) +
@@ -258,11 +262,11 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
             for (int t = 0; t < S::kRowTiles; ++t) {
                 const f32x4 lse = load_terms(problem.row_lse + term, scored_key(t, 0));
                 const f32x4 delta = load_terms(problem.row_delta + term, scored_key(t, 0));
-                f32x4 score[kOwnTiles], dp[kOwnTiles];
-                multiply_rows<Half, D>(tiles.rows[0], t, k, score);
-                multiply_rows<Half, D>(tiles.rows[1], t, v, dp);
+                f32x4 score[S::kKeyTiles], dp[S::kKeyTiles];
+                multiply_rows<Half, D>(tiles.rows[0], of_rows, t, k, score);
+                multiply_rows<Half, D>(tiles.rows[1], of_rows, t, v, dp);
 #pragma unroll
-                for (int n = 0; n < kOwnTiles; ++n) {
+                for (int n = 0; n < S::kKeyTiles; ++n) {
                     if (masked) {
                         const int hidden = wave_first + n * 16 + lane_id() % 16 - query;  // rows before this one
 #pragma unroll
@@ -270,7 +274,6 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
                     }
                     weigh<Half>(score[n], dp[n], problem.scale(), lse, delta, weight[n][t], gradient[n][t]);
                 }
-                keep_order();
             }
         }
         int next_query = query + S::kRows, next_head = head;
@@ -280,8 +283,8 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
             loader.load(problem.q + next, problem.dout + next, next_query, problem.seqlen_q, query_pitch);
         }
         if (seen) {
-            multiply_columns<Half, S::kRows>(tiles.columns[1], weight, dv);
-            multiply_columns<Half, S::kRows>(tiles.columns[0], gradient, dk);
+            multiply_columns<Half, S::kRows>(tiles.columns[1], of_columns, weight, dv);
+            multiply_columns<Half, S::kRows>(tiles.columns[0], of_columns, gradient, dk);
             set_wave_priority<0>();
         }
         query = next_query, head = next_head;
@@ -291,7 +294,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
     const BufferResource out_k = make_buffer(problem.dk + origin, bytes);
     const BufferResource out_v = make_buffer(problem.dv + origin, bytes);
 #pragma unroll
-    for (int n = 0; n < kOwnTiles; ++n) {
+    for (int n = 0; n < S::kKeyTiles; ++n) {
         store_query_row<Half>(out_k, dk[n], wave_row + n * 16, key_pitch, problem.softmax_scale);
         store_query_row<Half>(out_v, dv[n], wave_row + n * 16, key_pitch, 1.0f);
     }
@@ -306,31 +309,31 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem
     // All blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
     const int index = die_contiguous(static_cast<int>(gridDim.x));
     const int any_head = uniform(index / problem.blocks);
-    const int first_query = (problem.blocks - 1 - (index - any_head * problem.blocks)) * kOwnRows;
+    const int first_query = (problem.blocks - 1 - (index - any_head * problem.blocks)) * S::kQueries;
     const int batch = uniform(any_head / problem.heads_q);
     const int head = any_head - batch * problem.heads_q;
     const int head_k = uniform(head / (problem.heads_q / problem.heads_k));
 
-    const int rows = problem.seqlen_q - first_query < kOwnRows ? problem.seqlen_q - first_query : kOwnRows;
+    const int rows = problem.seqlen_q - first_query < S::kQueries ? problem.seqlen_q - first_query : S::kQueries;
     const int key_pitch = problem.heads_k * D * 2, query_pitch = problem.heads_q * D * 2;
     const size_t origin = row_of<D>(batch, problem.seqlen_q, first_query, problem.heads_q, head);
     const size_t first_key = row_of<D>(batch, problem.seqlen_k, 0, problem.heads_k, head_k);
     const int bytes = extent(rows, query_pitch, D * 2);
-    const int wave_row = wave_id() * kOwnTiles * 16;
-    u32x4 q[kOwnTiles][S::kSteps], dout[kOwnTiles][S::kSteps];
+    const int wave_row = wave_id() * S::kQueryTiles * 16;
+    u32x4 q[S::kQueryTiles][S::kSteps], dout[S::kQueryTiles][S::kSteps];
     load_rows(make_buffer(problem.q + origin, bytes), wave_row, query_pitch, q);
     load_rows(make_buffer(problem.dout + origin, bytes), wave_row, query_pitch, dout);
-    f32x4 dq[kOwnTiles][S::kColumnTiles] = {};
+    f32x4 dq[S::kQueryTiles][S::kColumnTiles] = {};
 
     const int wave_query = first_query + wave_row;
     const int wave_fewest = problem.visible(wave_query);
-    const int wave_most = problem.visible(wave_query + kOwnTiles * 16 - 1);
+    const int wave_most = problem.visible(wave_query + S::kQueryTiles * 16 - 1);
     const size_t term = static_cast<size_t>(any_head) * static_cast<size_t>(problem.term_rows) +
                         static_cast<size_t>(wave_query + lane_id() % 16);
-    int visible[kOwnTiles];
-    f32x4 lse[kOwnTiles], delta[kOwnTiles];
+    int visible[S::kQueryTiles];
+    f32x4 lse[S::kQueryTiles], delta[S::kQueryTiles];
 #pragma unroll
-    for (int n = 0; n < kOwnTiles; ++n) {
+    for (int n = 0; n < S::kQueryTiles; ++n) {
         visible[n] = problem.visible(wave_query + n * 16 + lane_id() % 16);
         const float one_lse = problem.row_lse[term + n * 16], one_delta = problem.row_delta[term + n * 16];
         lse[n] = f32x4{one_lse, one_lse, one_lse, one_lse};
@@ -344,18 +347,19 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem
     for (int key = 0; key < end; key += S::kRows) {
         loader.store(tiles);
         __syncthreads();
+        const int of_rows = computed_here(rows_base<D>()), of_columns = computed_here(columns_base<S::kRows>());
         const bool seen = key < wave_most;
-        u32x2 weight, gradient[kOwnTiles][S::kRowTiles];
+        u32x2 weight, gradient[S::kQueryTiles][S::kRowTiles];
         if (seen) {
             const bool masked = key + S::kRows > wave_fewest;
             set_wave_priority<1>();
 #pragma unroll
             for (int t = 0; t < S::kRowTiles; ++t) {
-                f32x4 score[kOwnTiles], dp[kOwnTiles];
-                multiply_rows<Half, D>(tiles.rows[0], t, q, score);
-                multiply_rows<Half, D>(tiles.rows[1], t, dout, dp);
+                f32x4 score[S::kQueryTiles], dp[S::kQueryTiles];
+                multiply_rows<Half, D>(tiles.rows[0], of_rows, t, q, score);
+                multiply_rows<Half, D>(tiles.rows[1], of_rows, t, dout, dp);
 #pragma unroll
-                for (int n = 0; n < kOwnTiles; ++n) {
+                for (int n = 0; n < S::kQueryTiles; ++n) {
                     if (masked) {
 #pragma unroll
                         for (int i = 0; i < 4; ++i)
@@ -363,13 +367,12 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem
                     }
                     weigh<Half>(score[n], dp[n], problem.scale(), lse[n], delta[n], weight, gradient[n][t]);
                 }
-                keep_order();
             }
         }
         if (key + S::kRows < end)
             loader.load(problem.k + first_key, problem.v + first_key, key + S::kRows, problem.seqlen_k, key_pitch);
         if (seen) {
-            multiply_columns<Half, S::kRows>(tiles.columns[0], gradient, dq);
+            multiply_columns<Half, S::kRows>(tiles.columns[0], of_columns, gradient, dq);
             set_wave_priority<0>();
         }
         __syncthreads();
@@ -377,14 +380,15 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem
 
     const BufferResource out = make_buffer(problem.dq + origin, bytes);
 #pragma unroll
-    for (int n = 0; n < kOwnTiles; ++n)
+    for (int n = 0; n < S::kQueryTiles; ++n)
         store_query_row<Half>(out, dq[n], wave_row + n * 16, query_pitch, problem.softmax_scale);
 }
 
 template <class Half, int D>
 int launch(Gradients problem, void* queue) {
     constexpr long long kRowsAtOnce = kThreads / (D / kHalvesPerChunk);
-    const int key_blocks = ceil_div(problem.seqlen_k, kOwnRows), query_blocks = ceil_div(problem.seqlen_q, kOwnRows);
+    const int key_blocks = ceil_div(problem.seqlen_k, Shape<D>::kKeys),
+              query_blocks = ceil_div(problem.seqlen_q, Shape<D>::kQueries);
     const long long heads_q = static_cast<long long>(problem.batch) * problem.heads_q;
     const long long heads_k = static_cast<long long>(problem.batch) * problem.heads_k;
     const long long term_blocks = ceil_div(heads_q * problem.term_rows, kRowsAtOnce);

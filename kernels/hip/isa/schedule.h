@@ -17,5 +17,9 @@ __device__ __forceinline__ void wait_for_loads() {
     __builtin_amdgcn_s_waitcnt(kNoLoadOutstanding);
 }
 
-/// The compiler moves nothing across this: it hoists loads and products of an unrolled loop until registers run out.
-__device__ __forceinline__ void keep_order() { __builtin_amdgcn_sched_barrier(0); }
+/// `value`, of which the compiler knows nothing any more: what is computed from it inside a loop stays there. Otherwise it
+/// keeps a register per address of a tile from one iteration to the next, until others spill.
+__device__ __forceinline__ int computed_here(int value) {
+    asm volatile("" : "+v"(value));
+    return value;
+}

@@ -18,13 +18,23 @@ __device__ __forceinline__ void load_rows(BufferResource buffer, int first, int 
             row[n][step] = buffer_load_16(buffer, (first + n * 16 + r) * pitch + (step * 4 + g) * 16);
 }
 
+/// Where this lane reads the first of the rows and of the columns below.
+template <int Columns>
+__device__ __forceinline__ int rows_base() {
+    return KeyPanel<Columns>::offset(paired_row(0, lane_id() % 16), lane_id() / 16);
+}
+
+template <int Rows>
+__device__ __forceinline__ int columns_base() {
+    return ValuePanel<Rows>::offset(interleaved_row(0, lane_id() % 16), lane_id() / 16);
+}
+
 /// Rows paired_row(t, .) of a panel of `Columns` columns times the held rows: product[n][i] is row scored_key(t, i) of the
-/// panel by row r of held tile n.
+/// panel by row r of held tile n. `base` is rows_base.
 template <class Half, int Columns, int Tiles>
 __device__ __forceinline__ void multiply_rows(
-    const uint8_t* panel, int t, const u32x4 (&held)[Tiles][Columns / 32], f32x4 (&product)[Tiles]) {
+    const uint8_t* panel, int base, int t, const u32x4 (&held)[Tiles][Columns / 32], f32x4 (&product)[Tiles]) {
     using Panel = KeyPanel<Columns>;
-    const int base = Panel::offset(paired_row(0, lane_id() % 16), lane_id() / 16);
 #pragma unroll
     for (int n = 0; n < Tiles; ++n) product[n] = f32x4{};
 #pragma unroll
@@ -40,12 +50,11 @@ __device__ __forceinline__ void multiply_rows(
 }
 
 /// Add to sum^T the columns of a transposed panel of `Rows` rows times weights packed from results of multiply_rows:
-/// sum[n][4 * a + b][i] is column 64 a + 16 g + 4 b + i of row r of tile n.
+/// sum[n][4 * a + b][i] is column 64 a + 16 g + 4 b + i of row r of tile n. `base` is columns_base.
 template <class Half, int Rows, int Tiles, int ColumnTiles>
 __device__ __forceinline__ void multiply_columns(
-    const uint8_t* panel, const u32x2 (&weight)[Tiles][Rows / 16], f32x4 (&sum)[Tiles][ColumnTiles]) {
+    const uint8_t* panel, int base, const u32x2 (&weight)[Tiles][Rows / 16], f32x4 (&sum)[Tiles][ColumnTiles]) {
     using Panel = ValuePanel<Rows>;
-    const int base = Panel::offset(interleaved_row(0, lane_id() % 16), lane_id() / 16);
 #pragma unroll
     for (int pair = 0; pair < Rows / 32; ++pair)
 #pragma unroll

@@ -54,7 +54,7 @@ def check(data: list[np.ndarray], causal: bool, o: np.ndarray, lse: np.ndarray) 
 
 @pytest.mark.parametrize("workspace_bytes", [0, 4096])
 def test_many_sequences_and_heads(hip_kernel: Builder, workspace_bytes: int) -> None:
-    """70 sequences, so a wave looks twice, and more workgroups than run at once, so they are sorted where there is room."""
+    """70 sequences: a wave looks twice. More workgroups than run at once: they are sorted where there is room."""
     data = operands([(1 + i % 3, i % 7) for i in range(70)], hq=10, hk=5)
     check(data, True, *run(hip_kernel("flash_attention_varlen"), data, True, workspace_bytes))
 
