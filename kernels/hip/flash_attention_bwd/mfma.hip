@@ -7,8 +7,8 @@
 // Algorithm. Three kernels.
 //   1. row_terms writes two numbers per query row to the workspace: lse in base 2, and delta = sum(dout * o).
 //   2. key_gradients: a workgroup of four waves owns 128 keys of one key head (64 for head_dim 128), each wave a quarter of
-//      them with their K and V in registers. It walks the queries of all heads that share the key head, in tiles of 4096 / head_dim, and computes
-//      s = q k^T, p, dp = dout v^T, ds; then dv^T += dout^T p and dk^T += q^T ds.
+//      them with their K and V in registers. It walks the queries of all heads that share the key head, in tiles of
+//      4096 / head_dim, and computes s = q k^T, p, dp = dout v^T, ds; then dv^T += dout^T p and dk^T += q^T ds.
 //   3. query_gradients: a workgroup owns 128 queries of one head, with q and dout in registers, and walks the keys:
 //      s^T = k q^T, p, dp^T = v dout^T, ds; then dq^T += k^T ds^T.
 // So s and dp are computed twice, seven products in place of five. In return each sum has one owner: there are no atomics,
@@ -35,17 +35,15 @@
 #include "ceil_div.h"
 #include "launch.h"
 
-#include "isa/buffer.h"
+#include "attention/backward_tiles.h"
 #include "isa/schedule.h"
 #include "tile/grid.h"
 #include "tile/half_products.h"
 #include "tile/query_rows.h"
 #include "tile/scores.h"
-#include "tile/transpose.h"
 
 namespace {
 
-constexpr int kThreads = 256;
 constexpr int kTermRows = 128;  // what a head's terms are rounded up to
 
 struct Gradients {
@@ -89,9 +87,9 @@ __device__ __forceinline__ size_t row_of(int batch, int length, int row, int hea
 
 /// 1. As many lanes share a row as it has 16-byte pieces.
 template <class Half, int D>
-__global__ void __launch_bounds__(kThreads) row_terms(Gradients problem) {
+__global__ void __launch_bounds__(kBackwardThreads) row_terms(Gradients problem) {
     constexpr int kLanes = D / kHalvesPerChunk;
-    const long long row = static_cast<long long>(blockIdx.x) * (kThreads / kLanes) + threadIdx.x / kLanes;
+    const long long row = static_cast<long long>(blockIdx.x) * (kBackwardThreads / kLanes) + threadIdx.x / kLanes;
     const int query = static_cast<int>(row % problem.term_rows);
     const long long any_head = row / problem.term_rows;
     if (any_head >= static_cast<long long>(problem.batch) * problem.heads_q) return;
@@ -117,78 +115,6 @@ __global__ void __launch_bounds__(kThreads) row_terms(Gradients problem) {
     problem.row_delta[row] = delta;
 }
 
-template <int D_>
-struct Shape {
-    static constexpr int kD = D_;
-    static constexpr int kRows = 4096 / kD;  // of a tile: 8 KB
-    static constexpr int kRowTiles = kRows / 16;
-    static constexpr int kSteps = kD / 32;
-    static constexpr int kChunks = kD / kHalvesPerChunk;  // 16-byte chunks of a row
-    static constexpr int kColumnTiles = kD / 16;
-    // Tiles of 16 rows that a wave owns, as many as registers hold: K, V, dK and dV, or q, dout and dQ.
-    static constexpr int kKeyTiles = kD == 64 ? 2 : 1, kQueryTiles = 2;
-    static constexpr int kKeys = kThreads / kWaveSize * kKeyTiles * 16;  // of a workgroup
-    static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
-    using Rows = KeyPanel<kD>;
-    using Columns = ValuePanel<kRows>;
-};
-
-/// Two tiles with the same rows: q and dout, or k and v. `Transposed` of them lie there transposed as well.
-template <class S, int Transposed>
-struct alignas(16) Tiles {
-    uint8_t rows[2][S::kRows * S::kD * 2];
-    uint8_t columns[Transposed][S::kRows * S::kD * 2];
-};
-
-/// This thread's share of two tiles on their way to LDS: 4 rows by 8 columns, of the first in two waves, of the second in
-/// the others.
-template <class S, int Transposed>
-class TileLoader {
-    static constexpr int kLoads = 4;
-    static constexpr int kTasks = kThreads / 2;
-    static_assert(kTasks * kLoads == S::kRows * S::kChunks, "one task per thread");
-
-    int which_, row_, chunk_;
-    u32x4 held_[kLoads];
-
-public:
-    /// Which rows and columns are neighbours in a wave is chosen so that stores of both kinds meet in few banks.
-    __device__ __forceinline__ TileLoader() {
-        const int task = static_cast<int>(threadIdx.x) % kTasks;
-        which_ = wave_id() / 2;
-        if constexpr (S::kD == 64) {
-            chunk_ = task % 8;
-            row_ = task / 8 * kLoads;
-        } else {
-            chunk_ = task % 4 + task / 16 % (S::kChunks / 4) * 4;
-            row_ = (task >> 2 & 1) * 8 + (task >> 3 & 1) * 4 + task / (4 * S::kChunks) * 16;
-        }
-    }
-
-    /// Request rows [first, first + kRows) of matrices of `rows` rows; those beyond read as zero.
-    __device__ __forceinline__ void load(const uint16_t* one, const uint16_t* other, int first, int rows, int pitch) {
-        const uint16_t* base = (which_ ? other : one) + static_cast<size_t>(first) * static_cast<size_t>(pitch / 2);
-        const int left = rows - first < S::kRows ? rows - first : S::kRows;
-        const BufferResource buffer = make_buffer(base, extent(left, pitch, S::kD * 2));
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, (row_ + i) * pitch + chunk_ * 16);
-    }
-
-    /// Wait for what was requested and put it into LDS.
-    __device__ __forceinline__ void store(Tiles<S, Transposed>& tiles) const {
-        const int base = computed_here(S::Rows::offset(row_, chunk_));
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) write_chunk(tiles.rows[which_], S::Rows::at(base, i, 0), held_[i]);
-        if (which_ >= Transposed) return;
-        u32x2 column[kHalvesPerChunk];
-        transpose_halves(held_, column);
-        const int to = computed_here(S::Columns::offset(chunk_ * kHalvesPerChunk, row_ / 8) + row_ % 8 * 2);
-#pragma unroll
-        for (int i = 0; i < kHalvesPerChunk; ++i)
-            *reinterpret_cast<u32x2*>(tiles.columns[which_] + S::Columns::at(to, i, 0)) = column[i];
-    }
-};
-
 /// Four weights and their gradients, from scores and dp of one lane.
 template <class Half>
 __device__ __forceinline__ void weigh(
@@ -210,9 +136,9 @@ __device__ __forceinline__ f32x4 load_terms(const float* terms, int first) {
 
 /// 2. dK and dV.
 template <class Half, int D>
-__global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) {
-    using S = Shape<D>;
-    __shared__ Tiles<S, 2> tiles;
+__global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients problem) {
+    using S = BackwardShape<D>;
+    __shared__ BackwardTiles<S, 2> tiles;
 
     // All blocks of a key head on one die, whose L2 then holds its queries; the blocks that most queries see first.
     const int index = die_contiguous(static_cast<int>(gridDim.x));
@@ -243,7 +169,7 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
         (static_cast<size_t>(batch) * static_cast<size_t>(problem.heads_q) + static_cast<size_t>(head_k * group)) *
         static_cast<size_t>(problem.term_rows);
 
-    TileLoader<S, 2> loader;
+    BackwardTileLoader<S, 2> loader;
     int query = begin, head = 0;
     loader.load(problem.q + first_row, problem.dout + first_row, begin, problem.seqlen_q, query_pitch);
     wait_for_loads();
@@ -302,9 +228,9 @@ __global__ void __launch_bounds__(kThreads, 2) key_gradients(Gradients problem) 
 
 /// 3. dQ.
 template <class Half, int D>
-__global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem) {
-    using S = Shape<D>;
-    __shared__ Tiles<S, 1> tiles;
+__global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients problem) {
+    using S = BackwardShape<D>;
+    __shared__ BackwardTiles<S, 1> tiles;
 
     // All blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
     const int index = die_contiguous(static_cast<int>(gridDim.x));
@@ -341,7 +267,7 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem
     }
 
     const int end = problem.visible(first_query + rows - 1);
-    TileLoader<S, 1> loader;
+    BackwardTileLoader<S, 1> loader;
     if (end > 0) loader.load(problem.k + first_key, problem.v + first_key, 0, problem.seqlen_k, key_pitch);
     wait_for_loads();
     for (int key = 0; key < end; key += S::kRows) {
@@ -386,22 +312,22 @@ __global__ void __launch_bounds__(kThreads, 2) query_gradients(Gradients problem
 
 template <class Half, int D>
 int launch(Gradients problem, void* queue) {
-    constexpr long long kRowsAtOnce = kThreads / (D / kHalvesPerChunk);
-    const int key_blocks = ceil_div(problem.seqlen_k, Shape<D>::kKeys),
-              query_blocks = ceil_div(problem.seqlen_q, Shape<D>::kQueries);
+    constexpr long long kRowsAtOnce = kBackwardThreads / (D / kHalvesPerChunk);
+    const int key_blocks = ceil_div(problem.seqlen_k, BackwardShape<D>::kKeys),
+              query_blocks = ceil_div(problem.seqlen_q, BackwardShape<D>::kQueries);
     const long long heads_q = static_cast<long long>(problem.batch) * problem.heads_q;
     const long long heads_k = static_cast<long long>(problem.batch) * problem.heads_k;
     const long long term_blocks = ceil_div(heads_q * problem.term_rows, kRowsAtOnce);
-    constexpr long long kMaxBlocks = 0xffffffffLL / kThreads;  // a grid has 32 bits of threads
+    constexpr long long kMaxBlocks = 0xffffffffLL / kBackwardThreads;  // a grid has 32 bits of threads
     if (term_blocks > kMaxBlocks || query_blocks * heads_q > kMaxBlocks || key_blocks * heads_k > kMaxBlocks)
         return kUnsupportedShape;
-    LAUNCH((row_terms<Half, D>), dim3(static_cast<unsigned>(term_blocks)), dim3(kThreads), 0, queue)(problem);
+    LAUNCH((row_terms<Half, D>), dim3(static_cast<unsigned>(term_blocks)), dim3(kBackwardThreads), 0, queue)(problem);
     problem.blocks = key_blocks;
     const dim3 of_keys(static_cast<unsigned>(key_blocks * heads_k));
-    LAUNCH((key_gradients<Half, D>), of_keys, dim3(kThreads), 0, queue)(problem);
+    LAUNCH((key_gradients<Half, D>), of_keys, dim3(kBackwardThreads), 0, queue)(problem);
     problem.blocks = query_blocks;
     const dim3 of_queries(static_cast<unsigned>(query_blocks * heads_q));
-    LAUNCH((query_gradients<Half, D>), of_queries, dim3(kThreads), 0, queue)(problem);
+    LAUNCH((query_gradients<Half, D>), of_queries, dim3(kBackwardThreads), 0, queue)(problem);
     return LAUNCH_STATUS();
 }
 
