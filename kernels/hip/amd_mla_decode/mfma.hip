@@ -46,6 +46,62 @@ namespace {
 constexpr int kHeads = 128, kNope = 128, kQuery = 192, kValue = 128, kMap = 256;  // columns of a head; rows of its maps
 constexpr size_t kPlaneBytes = size_t{64} << 20;
 
+/// This thread's share of a tile of tokens on its way to LDS: those of a request follow one another, and the rotary columns
+/// are in an array of their own.
+class DenseTokens {
+    static constexpr int kLatentChunks = kValueColumns * 2 / 16, kRotaryBytes = kRowBytes - kValueColumns * 2;
+    static constexpr int kRotaryChunks = kRotaryBytes / 16;
+    static constexpr int kLoads = kTokens * kLatentChunks / kThreads;
+    static_assert(
+        kTokens * kLatentChunks % kThreads == 0 && kTokens * kRotaryChunks % kWaveSize == 0, "whole waves load");
+
+    const uint16_t* cache_;
+    const uint16_t* rotary_;
+    int length_;
+    u32x4 held_[kLoads], turned_;
+
+    static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
+    static __device__ __forceinline__ bool has_rotary() { return wave_id() < kTokens * kRotaryChunks / kWaveSize; }
+
+public:
+    static constexpr int kTokenBytes = kRowBytes;
+
+    static __device__ __forceinline__ int length(const MlaDecode& problem, int) { return problem.length; }
+
+    __device__ __forceinline__ DenseTokens(const MlaDecode& problem, int request, int length, int)
+        : cache_(
+              static_cast<const uint16_t*>(problem.kv_cache) + static_cast<size_t>(request) *
+                                                                   static_cast<size_t>(problem.max_blocks_per_seq) *
+                                                                   (kPageTokens * kKeyColumns)),
+          rotary_(
+              problem.rotary + static_cast<size_t>(request) * static_cast<size_t>(problem.rotary_tokens) *
+                                   (kKeyColumns - kValueColumns)),
+          length_(length) {}
+
+    __device__ __forceinline__ void load(int tile) {
+        const size_t token = static_cast<size_t>(tile) * kTokens;
+        const int left = length_ - tile * kTokens, rows = left < kTokens ? left : kTokens;
+        const BufferResource latent = make_buffer(cache_ + token * kKeyColumns, rows * kRowBytes);
+        const BufferResource turned =
+            make_buffer(rotary_ + token * (kKeyColumns - kValueColumns), has_rotary() ? rows * kRotaryBytes : 0);
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+            const int row = chunk(i) / kLatentChunks, place = chunk(i) % kLatentChunks * 16;
+            held_[i] = buffer_load_16(latent, row * kRowBytes + place);
+        }
+        turned_ = buffer_load_16(turned, static_cast<int>(threadIdx.x) * 16);
+    }
+
+    __device__ __forceinline__ void store(uint8_t* kv) const {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i)
+            write_chunk(kv, Rows::offset(chunk(i) / kLatentChunks, chunk(i) % kLatentChunks), held_[i]);
+        const int row = static_cast<int>(threadIdx.x) / kRotaryChunks;
+        const int place = static_cast<int>(threadIdx.x) % kRotaryChunks + kLatentChunks;
+        if (has_rotary()) write_chunk(kv, Rows::offset(row, place), turned_);
+    }
+};
+
 bool supported(int batch, int dim, int q_rank, int length, int max_len) {
     constexpr int kMostColumns = 1 << 20, kMostRequests = 1 << 16;  // byte offsets within a tile have 31 bits
     if (batch < 1 || batch > kMostRequests || length < 0 || length >= max_len || max_len % 64 != 0) return false;
@@ -93,7 +149,7 @@ extern "C" int amd_mla_decode(
     status = launch_rotations({q, queries, row, cache, rotary, batch, kHeads, length, max_len}, queue);
     if (status != 0) return status;
 
-    const Decode attention = {
+    const MlaDecode attention = {
         queries,
         cache,
         nullptr,
@@ -112,7 +168,7 @@ extern "C" int amd_mla_decode(
         kLog2E / 13.856406461f /* sqrt(192) */,
         1,
         1};
-    status = launch_decode<ROW_TILES, DenseLoader>(
+    status = launch_decode<DenseTokens, ROW_TILES>(
         attention, static_cast<int>(tokens), SPLITS, reinterpret_cast<void*>(room.at), room.end - room.at, queue);
     multiply(
         {outputs, half(kv_up) + kNope * kValueColumns, heads, batch, kValue, kValueColumns, kHeads * kValueColumns,

@@ -24,6 +24,11 @@ __device__ __forceinline__ u32x4 buffer_load_16(BufferResource buffer, int offse
     return __builtin_bit_cast(u32x4, __builtin_amdgcn_raw_buffer_load_b128(buffer, offset, scalar_offset, 0));
 }
 
+/// A float at `offset`, a multiple of 4; 0 beyond the buffer.
+__device__ __forceinline__ float buffer_load_float(BufferResource buffer, int offset) {
+    return __builtin_bit_cast(float, __builtin_amdgcn_raw_buffer_load_b32(buffer, offset, 0, 0));
+}
+
 /// Stores per lane at `offset`: 16, 4 and 2 bytes. What lies beyond the buffer is dropped.
 __device__ __forceinline__ void buffer_store_16(BufferResource buffer, int offset, u32x4 value) {
     __builtin_amdgcn_raw_buffer_store_b128(value, buffer, offset, 0, 0);

@@ -23,10 +23,14 @@ __device__ __forceinline__ T* uniform(T* pointer) {
 /// Index of this wave in its workgroup.
 __device__ __forceinline__ int wave_id() { return uniform(static_cast<int>(threadIdx.x) / kWaveSize); }
 
-/// The value of lane `lane ^ 16`: ds_swizzle_b32 in its 32-lane mode (xor mask in bits 10-14, and mask in bits 0-4).
-__device__ __forceinline__ float from_lane_xor_16(float value) {
-    return __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), 0x401f));
+/// The value of lane `lane ^ Mask`: ds_swizzle_b32 in its 32-lane mode (xor mask in bits 10-14, and mask in bits 0-4).
+template <int Mask>
+__device__ __forceinline__ float from_lane_xor(float value) {
+    static_assert(Mask > 0 && Mask < 32, "within 32 lanes");
+    return __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), Mask << 10 | 0x1f));
 }
+
+__device__ __forceinline__ float from_lane_xor_16(float value) { return from_lane_xor<16>(value); }
 
 /// The value of lane `lane ^ 32`. ds_bpermute_b32 takes the byte address of the source lane's dword.
 __device__ __forceinline__ float from_lane_xor_32(float value) {
@@ -41,6 +45,19 @@ __device__ __forceinline__ int from_lane(int value, int lane) { return __builtin
 __device__ __forceinline__ float from_lane_xor(float value, int mask) {
     return __builtin_bit_cast(float, from_lane(__builtin_bit_cast(int, value), lane_id() ^ mask));
 }
+
+/// Sum of the values of lanes 0 to this one.
+__device__ __forceinline__ int sum_up_to_lane(int value) {
+#pragma unroll
+    for (int step = 1; step < kWaveSize; step *= 2) {
+        const int below = __builtin_amdgcn_ds_bpermute((lane_id() - step) * 4, value);
+        value += lane_id() >= step ? below : 0;
+    }
+    return value;
+}
+
+/// How many lanes of the wave say yes.
+__device__ __forceinline__ int count_lanes(bool yes) { return __builtin_popcountll(__builtin_amdgcn_ballot_w64(yes)); }
 
 /// The value that lane `lane` holds, in a scalar register; `lane` is the same in all lanes.
 __device__ __forceinline__ int read_lane(int value, int lane) { return __builtin_amdgcn_readlane(value, lane); }

@@ -16,3 +16,10 @@ __device__ __forceinline__ void wait_for_loads() {
     constexpr int kNoLoadOutstanding = 0x0f70;  // vmcnt 0, expcnt and lgkmcnt as large as they come
     __builtin_amdgcn_s_waitcnt(kNoLoadOutstanding);
 }
+
+/// `value`, of which the compiler knows nothing any more: what is computed from it inside a loop stays there. Otherwise it
+/// keeps a register per address of a tile from one iteration to the next, until others spill.
+__device__ __forceinline__ int computed_here(int value) {
+    asm volatile("" : "+v"(value));
+    return value;
+}

@@ -1,7 +1,17 @@
 // SPDX-License-Identifier: MIT
-// Absorbed MLA decode on MFMA: the kernel over a latent cache, and its launch. mla_decode/mfma.hip says how it works.
+// Absorbed MLA decode over a paged cache on bf16 MFMA, for caches of any format: a TileLoader puts tokens into LDS as bf16.
+// mla_decode/mfma.hip says how the parts work together.
+//
+//   class TileLoader {
+//       static constexpr int kTokenBytes;                                                  // in the cache
+//       static int length(const MlaDecode& problem, int request);                          // its tokens
+//       TileLoader(const MlaDecode& problem, int request, int length, int first_tile);
+//       void load(int tile);            // request its tokens; those beyond `length` become zeros
+//       void store(uint8_t* kv) const;  // wait for them and put them into LDS
+//   };
 #pragma once
 
+#include "ceil_div.h"
 #include "launch.h"
 
 #include "isa/buffer.h"
@@ -15,14 +25,14 @@
 #include "tile/transpose.h"
 
 constexpr int kKeyColumns = 576, kValueColumns = 512;
-constexpr int kRowBytes = kKeyColumns * 2;
+constexpr int kRowBytes = kKeyColumns * 2;  // of q, and of a token in LDS
 constexpr int kPageTokens = 64;
 constexpr int kTokens = 32;  // of a tile: half a page
 using Rows = KeyPanel<kKeyColumns>;
 
-struct Decode {
+struct MlaDecode {
     const uint16_t* q;
-    const uint16_t* kv_cache;
+    const void* kv_cache;
     const int* block_table;  // null: a request's pages follow one another, max_blocks_per_seq of them ...
     const int* seqlens;      // null: ... and all requests have `length` tokens ...
     const uint16_t* rotary;  // ... whose last 64 key columns are [batch, rotary_tokens, 64] here, not in the cache
@@ -46,107 +56,6 @@ struct alignas(16) Lds {
     uint8_t kv[kTokens * kRowBytes];
     u32x4 probability[RowTiles][kWaveSize];  // as the lanes of the scoring wave hold them, which is how all need them
     float factor[RowTiles * 16];             // for the sums so far; at the end, 1 / sum of probabilities
-};
-
-/// This thread's share of a tile of tokens on its way to LDS, from pages in the order of a table.
-class PagedLoader {
-    static constexpr int kChunksPerRow = kRowBytes / 16;
-    static constexpr int kChunks = kTokens * kChunksPerRow;
-    static constexpr int kLoads = (kChunks + kThreads - 1) / kThreads;
-    static_assert(kChunks % kWaveSize == 0, "whole waves load");
-
-    const uint16_t* cache_;
-    PageList pages_;
-    int length_;
-    u32x4 held_[kLoads];
-
-    static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
-
-public:
-    static __device__ __forceinline__ int length(const Decode& problem, int request) {
-        return uniform(problem.seqlens[request]);
-    }
-
-    /// For tiles from `first_tile` on of a request of `length` tokens.
-    __device__ __forceinline__ PagedLoader(const Decode& problem, int request, int length, int first_tile)
-        : cache_(problem.kv_cache),
-          pages_(
-              problem.block_table + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq),
-              (length + kPageTokens - 1) / kPageTokens, first_tile * kTokens / kPageTokens),
-          length_(length) {}
-
-    /// Request a tile; tokens beyond the length read as zero.
-    __device__ __forceinline__ void load(int tile) {
-        const int token = tile * kTokens;
-        const size_t row =
-            static_cast<size_t>(pages_[token / kPageTokens]) * kPageTokens + static_cast<size_t>(token % kPageTokens);
-        const int rows = length_ - token < kTokens ? length_ - token : kTokens;
-        const BufferResource buffer = make_buffer(cache_ + row * kKeyColumns, rows * kRowBytes);
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, chunk(i) * 16);
-    }
-
-    /// Wait for what was requested and put it into LDS.
-    __device__ __forceinline__ void store(uint8_t* kv) const {
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) {
-            const bool partial = (i + 1) * kThreads > kChunks;
-            if (partial && i * kThreads + wave_id() * kWaveSize >= kChunks) break;
-            write_chunk(kv, Rows::offset(chunk(i) / kChunksPerRow, chunk(i) % kChunksPerRow), held_[i]);
-        }
-    }
-};
-
-/// The same of a request whose tokens follow one another, with the rotary columns in an array of their own.
-class DenseLoader {
-    static constexpr int kLatentChunks = kValueColumns * 2 / 16, kRotaryBytes = kRowBytes - kValueColumns * 2;
-    static constexpr int kRotaryChunks = kRotaryBytes / 16;
-    static constexpr int kLoads = kTokens * kLatentChunks / kThreads;
-    static_assert(
-        kTokens * kLatentChunks % kThreads == 0 && kTokens * kRotaryChunks % kWaveSize == 0, "whole waves load");
-
-    const uint16_t* cache_;
-    const uint16_t* rotary_;
-    int length_;
-    u32x4 held_[kLoads], turned_;
-
-    static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
-    static __device__ __forceinline__ bool has_rotary() { return wave_id() < kTokens * kRotaryChunks / kWaveSize; }
-
-public:
-    static __device__ __forceinline__ int length(const Decode& problem, int) { return problem.length; }
-
-    __device__ __forceinline__ DenseLoader(const Decode& problem, int request, int length, int)
-        : cache_(
-              problem.kv_cache + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq) *
-                                     (kPageTokens * kKeyColumns)),
-          rotary_(
-              problem.rotary + static_cast<size_t>(request) * static_cast<size_t>(problem.rotary_tokens) *
-                                   (kKeyColumns - kValueColumns)),
-          length_(length) {}
-
-    __device__ __forceinline__ void load(int tile) {
-        const size_t token = static_cast<size_t>(tile) * kTokens;
-        const int left = length_ - tile * kTokens, rows = left < kTokens ? left : kTokens;
-        const BufferResource latent = make_buffer(cache_ + token * kKeyColumns, rows * kRowBytes);
-        const BufferResource turned =
-            make_buffer(rotary_ + token * (kKeyColumns - kValueColumns), has_rotary() ? rows * kRotaryBytes : 0);
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) {
-            const int row = chunk(i) / kLatentChunks, place = chunk(i) % kLatentChunks * 16;
-            held_[i] = buffer_load_16(latent, row * kRowBytes + place);
-        }
-        turned_ = buffer_load_16(turned, static_cast<int>(threadIdx.x) * 16);
-    }
-
-    __device__ __forceinline__ void store(uint8_t* kv) const {
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i)
-            write_chunk(kv, Rows::offset(chunk(i) / kLatentChunks, chunk(i) % kLatentChunks), held_[i]);
-        const int row = static_cast<int>(threadIdx.x) / kRotaryChunks;
-        const int place = static_cast<int>(threadIdx.x) % kRotaryChunks + kLatentChunks;
-        if (has_rotary()) write_chunk(kv, Rows::offset(row, place), turned_);
-    }
 };
 
 /// Sixteen rows of q and their softmax: what a scoring wave keeps.
@@ -269,8 +178,8 @@ struct WaveColumns {
     }
 };
 
-template <int RowTiles, class Loader>
-__global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
+template <class TileLoader, int RowTiles>
+__global__ void __launch_bounds__(kThreads, 2) decode(MlaDecode problem) {
     constexpr int kRows = RowTiles * 16;
     __shared__ Lds<RowTiles> lds;
 
@@ -283,7 +192,7 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
     const int request = uniform(range_index / problem.splits);
     const int split = range_index - request * problem.splits;
 
-    const int length = Loader::length(problem, request);
+    const int length = TileLoader::length(problem, request);
     const KvRange range = kv_range((length + kTokens - 1) / kTokens, problem.tiles_per_split, split);
     const size_t row_origin =
         static_cast<size_t>(request) * static_cast<size_t>(rows_per_request) + static_cast<size_t>(first_row);
@@ -296,7 +205,7 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
     const int hidden = problem.causal ? problem.seqlen_q - 1 - row / problem.heads_q : 0;
     const int fewest = length - (problem.causal ? problem.seqlen_q - 1 : 0);
 
-    Loader loader(problem, request, length, range.begin);
+    TileLoader loader(problem, request, length, range.begin);
     if (range.begin < range.end) loader.load(range.begin);
     const bool scores = wave < RowTiles;
     ScoringRows scoring(
@@ -348,38 +257,82 @@ __global__ void __launch_bounds__(kThreads, 2) decode(Decode problem) {
     }
 }
 
-/// Parts to cut the longest possible request into. A tile takes a compute unit about 2.6 us (36 KB at its share of the
-/// memory's rate), the unit of the costs.
-inline int choose_parts(const Decode& problem, int row_blocks, int tiles, size_t workspace_bytes, int wanted) {
+/// Parts to cut the longest possible request into. The unit of the costs is what a tile takes a compute unit at its share of
+/// the memory's rate: 2.6 us for tokens of 1152 bytes.
+inline int choose_parts(
+    const MlaDecode& problem, int row_blocks, int tiles, int token_bytes, size_t workspace_bytes, int wanted) {
     constexpr int kComputeUnits = 304;
-    constexpr double kBytesPerUnit = 4.3e12 * 2.6e-6;
+    const double tile_us = 2.6 * token_bytes / 1152;
     const long long rows = static_cast<long long>(problem.batch) * problem.seqlen_q * problem.heads_q;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, kValueColumns);
     if (wanted > 0) return static_cast<int>(wanted < most ? wanted : most > 1 ? most : 1);
-    const double part = 2.0 * static_cast<double>(SplitWorkspace::bytes(1, rows, kValueColumns)) / kBytesPerUnit;
+    const double part = 2.0 * static_cast<double>(SplitWorkspace::bytes(1, rows, kValueColumns)) / (4.3e6 * tile_us);
     return choose_splits(
-        static_cast<long long>(problem.batch) * row_blocks, tiles, kComputeUnits, most, {2.0, 3.0, part});
+        static_cast<long long>(problem.batch) * row_blocks, tiles, kComputeUnits, most,
+        {5.2 / tile_us, 7.8 / tile_us, part});
 }
 
-/// Decode requests of at most `tokens` tokens in `wanted` parts (0: as many as the model of choose_parts says), as far as the
+/// Decode requests of at most `tokens` tokens in `wanted_parts` (0: as many as the model of choose_parts says), as far as the
 /// workspace reaches.
-template <int RowTiles, class Loader>
-int launch_decode(Decode problem, int tokens, int wanted_parts, void* workspace, size_t workspace_bytes, void* queue) {
+template <class TileLoader, int RowTiles>
+int launch_decode(
+    MlaDecode problem, int tokens, int wanted_parts, void* workspace, size_t workspace_bytes, void* queue) {
     const int rows_per_request = problem.seqlen_q * problem.heads_q;
     const long long rows = static_cast<long long>(problem.batch) * rows_per_request;
     const int row_blocks = ceil_div(rows_per_request, RowTiles * 16);
     const int tiles = ceil_div(tokens, kTokens);
-    const int wanted = choose_parts(problem, row_blocks, tiles, workspace ? workspace_bytes : 0, wanted_parts);
+    const int wanted = choose_parts(
+        problem, row_blocks, tiles, TileLoader::kTokenBytes, workspace ? workspace_bytes : 0, wanted_parts);
     problem.tiles_per_split = tiles > 0 ? ceil_div(tiles, wanted) : 1;
     problem.splits = tiles > 0 ? ceil_div(tiles, problem.tiles_per_split) : 1;
     problem.parts = SplitWorkspace::at(workspace, problem.splits, rows, kValueColumns);
     const long long blocks = static_cast<long long>(problem.batch) * row_blocks * problem.splits;
     if (blocks * kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
-    LAUNCH((decode<RowTiles, Loader>), dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, queue)(problem);
+    LAUNCH((decode<TileLoader, RowTiles>), dim3(static_cast<unsigned>(blocks)), dim3(kThreads), 0, queue)(problem);
     if (problem.splits > 1) {
         const unsigned merges = static_cast<unsigned>(ceil_div<long long>(rows, kCombineRows));
         LAUNCH(combine_splits<kValueColumns>, dim3(merges), dim3(kCombineThreads), 0, queue)(
             problem.parts, problem.o, problem.lse, problem.splits, rows, problem.seqlen_q, problem.heads_q);
     }
     return LAUNCH_STATUS();
+}
+
+/// The call of problems over a paged cache: their entry points differ in its format alone. At most `MaxRowTiles` tiles of
+/// 16 rows share a workgroup.
+template <class TileLoader, int MaxRowTiles>
+int run_decode(
+    const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
+    int seqlen_q, int heads_q, int max_blocks_per_seq, int causal, float softmax_scale, int wanted_parts,
+    void* workspace, size_t workspace_bytes, void* queue) {
+    constexpr int kMaxPages = 1 << 24;  // tokens of a request, and more, are counted with 31 bits
+    if (batch < 1 || seqlen_q < 1 || heads_q < 16 || heads_q % 16 != 0 || max_blocks_per_seq < 0 ||
+        max_blocks_per_seq > kMaxPages || !(softmax_scale > 0.0f) ||
+        static_cast<long long>(seqlen_q) * heads_q > 0xffffff)
+        return kUnsupportedShape;
+    const MlaDecode problem = {
+        static_cast<const uint16_t*>(q),
+        kv_cache,
+        block_table,
+        seqlens,
+        nullptr,
+        0,
+        0,
+        static_cast<uint16_t*>(o),
+        lse,
+        {},
+        batch,
+        seqlen_q,
+        heads_q,
+        max_blocks_per_seq,
+        causal,
+        softmax_scale * kLog2E,
+        1,
+        1};
+    const int rows = seqlen_q * heads_q, tokens = max_blocks_per_seq * kPageTokens;
+    const int row_tiles = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
+    switch (row_tiles < MaxRowTiles ? row_tiles : MaxRowTiles) {
+        case 1: return launch_decode<TileLoader, 1>(problem, tokens, wanted_parts, workspace, workspace_bytes, queue);
+        case 2: return launch_decode<TileLoader, 2>(problem, tokens, wanted_parts, workspace, workspace_bytes, queue);
+        default: return launch_decode<TileLoader, 4>(problem, tokens, wanted_parts, workspace, workspace_bytes, queue);
+    }
 }

@@ -35,7 +35,6 @@
 // fixed halves and spill with more than 16 rows: use MAX_ROW_TILES=1 there.
 
 #include "kernel.h"
-#include "launch.h"
 
 #include "mla/decode.h"
 
@@ -46,40 +45,67 @@
 #define MAX_ROW_TILES 4
 #endif
 
+namespace {
+
+/// This thread's share of a tile of tokens on its way to LDS.
+class Bf16Tokens {
+    static constexpr int kChunksPerRow = kRowBytes / 16;
+    static constexpr int kChunks = kTokens * kChunksPerRow;
+    static constexpr int kLoads = (kChunks + kThreads - 1) / kThreads;
+    static_assert(kChunks % kWaveSize == 0, "whole waves load");
+
+    const uint16_t* cache_;
+    PageList pages_;
+    int length_;
+    u32x4 held_[kLoads];
+
+    static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
+
+public:
+    static constexpr int kTokenBytes = kRowBytes;
+
+    static __device__ __forceinline__ int length(const MlaDecode& problem, int request) {
+        return uniform(problem.seqlens[request]);
+    }
+
+    /// For tiles from `first_tile` on of a request of `length` tokens.
+    __device__ __forceinline__ Bf16Tokens(const MlaDecode& problem, int request, int length, int first_tile)
+        : cache_(static_cast<const uint16_t*>(problem.kv_cache)),
+          pages_(
+              problem.block_table + static_cast<size_t>(request) * static_cast<size_t>(problem.max_blocks_per_seq),
+              (length + kPageTokens - 1) / kPageTokens, first_tile * kTokens / kPageTokens),
+          length_(length) {}
+
+    /// Request a tile; tokens beyond the length read as zero.
+    __device__ __forceinline__ void load(int tile) {
+        const int token = tile * kTokens;
+        const size_t row =
+            static_cast<size_t>(pages_[token / kPageTokens]) * kPageTokens + static_cast<size_t>(token % kPageTokens);
+        const int rows = length_ - token < kTokens ? length_ - token : kTokens;
+        const BufferResource buffer = make_buffer(cache_ + row * kKeyColumns, rows * kRowBytes);
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, chunk(i) * 16);
+    }
+
+    /// Wait for what was requested and put it into LDS.
+    __device__ __forceinline__ void store(uint8_t* kv) const {
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+            const bool partial = (i + 1) * kThreads > kChunks;
+            if (partial && i * kThreads + wave_id() * kWaveSize >= kChunks) break;
+            write_chunk(kv, Rows::offset(chunk(i) / kChunksPerRow, chunk(i) % kChunksPerRow), held_[i]);
+        }
+    }
+};
+
+}  // namespace
+
 extern "C" int mla_decode(
     const void* q, const void* kv_cache, const int* block_table, const int* seqlens, void* o, float* lse, int batch,
     int seqlen_q, int heads_q, int num_blocks, int max_blocks_per_seq, int causal, float softmax_scale, void* workspace,
     size_t workspace_bytes, void* queue) {
     (void)num_blocks;
-    constexpr int kMaxPages = 1 << 24;  // tokens of a request, and more, are counted with 31 bits
-    if (batch < 1 || seqlen_q < 1 || heads_q < 16 || heads_q % 16 != 0 || max_blocks_per_seq < 0 ||
-        max_blocks_per_seq > kMaxPages || !(softmax_scale > 0.0f) ||
-        static_cast<long long>(seqlen_q) * heads_q > 0xffffff)
-        return kUnsupportedShape;
-    const Decode problem = {
-        static_cast<const uint16_t*>(q),
-        static_cast<const uint16_t*>(kv_cache),
-        block_table,
-        seqlens,
-        nullptr,
-        0,
-        0,
-        static_cast<uint16_t*>(o),
-        lse,
-        {},
-        batch,
-        seqlen_q,
-        heads_q,
-        max_blocks_per_seq,
-        causal,
-        softmax_scale * kLog2E,
-        1,
-        1};
-    const int rows = seqlen_q * heads_q, tokens = max_blocks_per_seq * kPageTokens;
-    const int row_tiles = rows <= 16 ? 1 : rows <= 32 ? 2 : 4;
-    switch (row_tiles < MAX_ROW_TILES ? row_tiles : MAX_ROW_TILES) {
-        case 1: return launch_decode<1, PagedLoader>(problem, tokens, SPLITS, workspace, workspace_bytes, queue);
-        case 2: return launch_decode<2, PagedLoader>(problem, tokens, SPLITS, workspace, workspace_bytes, queue);
-        default: return launch_decode<4, PagedLoader>(problem, tokens, SPLITS, workspace, workspace_bytes, queue);
-    }
+    return run_decode<Bf16Tokens, MAX_ROW_TILES>(
+        q, kv_cache, block_table, seqlens, o, lse, batch, seqlen_q, heads_q, max_blocks_per_seq, causal, softmax_scale,
+        SPLITS, workspace, workspace_bytes, queue);
 }

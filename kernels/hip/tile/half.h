@@ -14,6 +14,12 @@ struct Bf16 {
     }
 
     static __device__ __forceinline__ uint32_t pack(float low, float high) { return pack_bf16(low, high); }
+
+    /// The two values of a register.
+    static __device__ __forceinline__ float low(uint32_t pair) { return __builtin_bit_cast(float, pair << 16); }
+    static __device__ __forceinline__ float high(uint32_t pair) {
+        return __builtin_bit_cast(float, pair & 0xffff0000u);
+    }
 };
 
 struct Fp16 {
@@ -26,4 +32,9 @@ struct Fp16 {
         const uint16_t high_bits = __builtin_bit_cast(uint16_t, static_cast<_Float16>(high));
         return low_bits | static_cast<uint32_t>(high_bits) << 16;
     }
+
+    static __device__ __forceinline__ float low(uint32_t pair) {
+        return static_cast<float>(__builtin_bit_cast(_Float16, static_cast<uint16_t>(pair)));
+    }
+    static __device__ __forceinline__ float high(uint32_t pair) { return low(pair >> 16); }
 };

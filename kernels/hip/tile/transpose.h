@@ -16,15 +16,15 @@ __device__ __forceinline__ u32x4 transpose_bytes_4x4(uint32_t row0, uint32_t row
         byte_perm(right01, right23, 0x05040100), byte_perm(right01, right23, 0x07060302)};
 }
 
-/// In: row r (of 8) holds `Columns` 16-bit values, two per dword. Out: column c holds its values of rows 0 .. 7. Four
-/// instructions per column.
-template <int Columns, class Row>
-__device__ __forceinline__ void transpose_halves(const Row (&rows)[8], u32x4 (&columns)[Columns]) {
-    static_assert(sizeof(Row) == Columns * 2, "a row is Columns halves");
+/// In: row r (of 4 or 8) holds `Columns` 16-bit values, two per dword. Out: column c holds its values of all rows, in order.
+/// An instruction per two values.
+template <int Rows, int Columns, class Row, class Column>
+__device__ __forceinline__ void transpose_halves(const Row (&rows)[Rows], Column (&columns)[Columns]) {
+    static_assert(sizeof(Row) == Columns * 2 && sizeof(Column) == Rows * 2, "rows and columns are halves");
 #pragma unroll
     for (int c = 0; c < Columns; ++c) {
         const uint32_t selector = c % 2 == 0 ? 0x05040100 : 0x07060302;  // the lower or the upper halves
 #pragma unroll
-        for (int r = 0; r < 8; r += 2) columns[c][r / 2] = byte_perm(rows[r][c / 2], rows[r + 1][c / 2], selector);
+        for (int r = 0; r < Rows; r += 2) columns[c][r / 2] = byte_perm(rows[r][c / 2], rows[r + 1][c / 2], selector);
     }
 }

@@ -18,6 +18,8 @@ FP8, BF16, FP16 = "v_mfma_f32_16x16x32_fp8_fp8", "v_mfma_f32_16x16x16_bf16", "v_
 MATRIX_INSTRUCTIONS = {
     "fp8_gemm": {FP8}, "amd_fp8_mm": {FP8}, "flash_attention": {BF16, FP16}, "mla_decode": {BF16},
     "amd_mla_decode": {BF16}, "amd_moe": {FP16},
+    "flash_attention_varlen": {BF16, FP16}, "flash_attention_fp8": {FP8}, "flash_attention_bwd": {BF16, FP16},
+    "mla_decode_fp8": {BF16},
 }
 LDS_BYTES = 64 * 1024
 
