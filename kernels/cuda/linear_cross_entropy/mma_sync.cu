@@ -27,7 +27,7 @@
 
 #include "ceil_div.h"
 #include "common/device.h"
-#include "common/quad.h"
+#include "last_layer.h"
 #include "launch.h"
 #include "linear_cross_entropy/product.h"
 #include "ptx/math.h"
@@ -36,27 +36,9 @@ namespace {
 
 using namespace loss;
 
-constexpr float kLog2E = 1.4426950408889634f, kLn2 = 0.6931471805599453f;
 constexpr int kFinishThreads = 1024;
 
-struct Call {
-    const uint8_t *x, *w;
-    const int* target;
-    uint8_t* dx;
-    float *dw, *loss;
-    int tokens, hidden, vocab;
-    float smoothing;
-    // In the workspace:
-    float* lse;    // [tokens], base 2
-    float* hit;    // [tokens]: the target's logit; not written where ignored
-    float* share;  // [1]: 1 / n, or 0
-    float* parts;  // [splits][3][tokens]: maximum and sum of exponentials, base 2, and sum of logits
-    uint8_t* a;    // [rows of a chunk][pitch] bf16, in the place of parts
-    int splits;
-    int tiles_per_split;
-    int pitch;        // elements of a row of a, a multiple of kTile; zeros from vocab on
-    int first, rows;  // of the chunk
-
+struct Call : LastLayer {
     __device__ Operand tokens_by_hidden(int from) const {
         return {
             x + static_cast<size_t>(from) * hidden * 2, static_cast<size_t>(hidden) * 2, min(kTile, tokens - from),
@@ -70,33 +52,14 @@ struct Call {
     }
 };
 
-/// What a row's logits have been so far, base 2.
-struct Row {
-    float maximum = -INFINITY, sum = 0.0f, all = 0.0f;
-
-    __device__ __forceinline__ void raise(float other) {
-        const float before = maximum;
-        maximum = fmaxf(before, other);
-        sum *= Exp2()(before - shift());
-    }
-    /// 0 in the place of -inf, since -inf - -inf is NaN.
-    __device__ __forceinline__ float shift() const { return maximum == -INFINITY ? 0.0f : maximum; }
-
-    __device__ __forceinline__ void merge(float other_maximum, float other_sum, float other_all) {
-        raise(other_maximum);
-        sum += other_sum * Exp2()(other_maximum - shift());
-        all += other_all;
-    }
-};
-
 /// The thread's logits of a tile into its four rows. `left`: columns of the vocabulary from the tile's first one on.
 __device__ __forceinline__ void take_logits(
-    const Share& share, Row (&rows)[2][2], int left, const int (&target)[2][2], float* const (&hit)[2][2]) {
+    const Share& share, LogitRow (&rows)[2][2], int left, const int (&target)[2][2], float* const (&hit)[2][2]) {
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
-            Row& row = rows[i][half];
+            LogitRow& row = rows[i][half];
             float largest = -INFINITY;
 #pragma unroll
             for (int j = 0; j < 8; ++j) {
@@ -110,7 +73,7 @@ __device__ __forceinline__ void take_logits(
                     if (column == target[i][half]) *hit[i][half] = z;
                 }
             }
-            row.raise(largest);
+            row.raise(largest, Exp2());
 #pragma unroll
             for (int j = 0; j < 8; ++j) {
 #pragma unroll
@@ -128,7 +91,7 @@ __global__ void __launch_bounds__(kThreads) survey(const __grid_constant__ Call 
     const uint32_t shared = shared_address(dynamic_shared());
     const int first = static_cast<int>(blockIdx.x) * kTile, split = static_cast<int>(blockIdx.y);
     const Operand x = call.tokens_by_hidden(first);
-    Row rows[2][2];
+    LogitRow rows[2][2];
     int token[2][2], target[2][2];
     float* hit[2][2];
 #pragma unroll
@@ -163,23 +126,25 @@ __global__ void __launch_bounds__(kThreads) survey(const __grid_constant__ Call 
         for (int i = 0; i < 2; ++i) {
 #pragma unroll
             for (int half = 0; half < 2; ++half) {
-                Row& row = rows[i][half];
+                LogitRow& row = rows[i][half];
                 float* const slot = numbers + 3 * Share::row(i, 2 * half);
                 if (turn == 0) {
 #pragma unroll
                     for (int mask = 1; mask < 4; mask *= 2) {
-                        const float maximum = __shfl_xor_sync(0xffffffffu, row.maximum, mask);
-                        const float sum = __shfl_xor_sync(0xffffffffu, row.sum, mask);
-                        const float all = __shfl_xor_sync(0xffffffffu, row.all, mask);
-                        row.merge(maximum, sum, all);
+                        LogitRow other;
+                        other.maximum = __shfl_xor_sync(0xffffffffu, row.maximum, mask);
+                        other.sum = __shfl_xor_sync(0xffffffffu, row.sum, mask);
+                        other.all = __shfl_xor_sync(0xffffffffu, row.all, mask);
+                        row.merge(other, Exp2());
                     }
                     if (warp % 2 == 1 && lane % 4 == 0) slot[0] = row.maximum, slot[1] = row.sum, slot[2] = row.all;
                 } else if (warp % 2 == 0 && lane % 4 == 0 && token[i][half] < call.tokens) {
-                    row.merge(slot[0], slot[1], slot[2]);
-                    float* const part = call.parts + static_cast<size_t>(split) * 3 * call.tokens + token[i][half];
-                    part[0] = row.maximum;
-                    part[call.tokens] = row.sum;
-                    part[2 * static_cast<size_t>(call.tokens)] = row.all;
+                    LogitRow other;
+                    other.maximum = slot[0];
+                    other.sum = slot[1];
+                    other.all = slot[2];
+                    row.merge(other, Exp2());
+                    row.store(call, split, token[i][half]);
                 }
             }
         }
@@ -189,36 +154,19 @@ __global__ void __launch_bounds__(kThreads) survey(const __grid_constant__ Call 
 
 /// lse of every token, the loss, and 1 / n. One block.
 __global__ void __launch_bounds__(kFinishThreads) finish(const __grid_constant__ Call call) {
-    __shared__ float losses[kFinishThreads], counts[kFinishThreads];
+    __shared__ TokenLoss sums[kFinishThreads];
     const int thread = static_cast<int>(threadIdx.x);
-    float loss = 0.0f, count = 0.0f;
-    for (int token = thread; token < call.tokens; token += kFinishThreads) {
-        Row row;
-        for (int split = 0; split < call.splits; ++split) {
-            const float* const part = call.parts + static_cast<size_t>(split) * 3 * call.tokens + token;
-            row.merge(part[0], part[call.tokens], part[2 * static_cast<size_t>(call.tokens)]);
-        }
-        const float lse = row.maximum + log2f(row.sum);
-        call.lse[token] = lse;
-        if (call.target[token] < 0) continue;
-        count += 1.0f;
-        loss += lse * kLn2 - (1.0f - call.smoothing) * call.hit[token] -
-                call.smoothing * (row.all / static_cast<float>(call.vocab));
-    }
-    losses[thread] = loss;
-    counts[thread] = count;
+    TokenLoss sum = {0.0f, 0.0f};
+    for (int token = thread; token < call.tokens; token += kFinishThreads) finish_token(call, token, sum, Exp2());
+    sums[thread] = sum;
     for (int width = kFinishThreads / 2; width > 0; width /= 2) {
         __syncthreads();
         if (thread < width) {
-            losses[thread] += losses[thread + width];
-            counts[thread] += counts[thread + width];
+            sums[thread].loss += sums[thread + width].loss;
+            sums[thread].count += sums[thread + width].count;
         }
     }
-    if (thread == 0) {
-        const float share = counts[0] > 0.0f ? 1.0f / counts[0] : 0.0f;
-        call.share[0] = share;
-        call.loss[0] = losses[0] * share;
-    }
+    if (thread == 0) finish_loss(call, sums[0]);
 }
 
 /// a = p - y of the chunk's tokens, 0 where ignored and beyond the vocabulary.
@@ -228,7 +176,6 @@ __global__ void __launch_bounds__(kThreads) weigh(const __grid_constant__ Call c
     Share share;
     multiply<false, false>(
         share, call.tokens_by_hidden(call.first + top), call.columns_by_hidden(tile), call.hidden, shared);
-    const float even = call.smoothing / static_cast<float>(call.vocab), taken = 1.0f - call.smoothing;
 #pragma unroll
     for (int i = 0; i < 2; ++i) {
 #pragma unroll
@@ -243,9 +190,8 @@ __global__ void __launch_bounds__(kThreads) weigh(const __grid_constant__ Call c
                 float a[2];
 #pragma unroll
                 for (int e = 0; e < 2; ++e) {
-                    const int column = tile * kTile + Share::column(j, e);
-                    const float p = Exp2()(share.sums[i][j][2 * half + e] * kLog2E - lse);
-                    a[e] = target < 0 || column >= call.vocab ? 0.0f : p - even - (column == target ? taken : 0.0f);
+                    a[e] = logit_gradient(
+                        call, share.sums[i][j][2 * half + e], lse, tile * kTile + Share::column(j, e), target, Exp2());
                 }
                 *reinterpret_cast<uint32_t*>(to + (tile * kTile + Share::column(j, 0)) * 2) = Bf16::pack(a[0], a[1]);
             }
@@ -310,15 +256,7 @@ __global__ void __launch_bounds__(kThreads) column_gradient(const __grid_constan
     }
 }
 
-/// The tokens of a chunk: all, or whole tiles, as far as `bytes` go.
-int chunk_of(int tokens, size_t bytes, size_t row_bytes) {
-    const size_t room = bytes / row_bytes;
-    if (room >= static_cast<size_t>(tokens)) return tokens;
-    const int rows = static_cast<int>(room);
-    return rows >= kTile ? rows / kTile * kTile : rows >= kStep ? kStep : rows;
-}
-
-int launch(Call call, int chunk, void* queue) {
+int launch(Call call, void* queue) {
     cudaError_t status = cudaSuccess;
     for (const auto kernel : {survey, weigh, token_gradient, column_gradient}) {
         const cudaError_t set = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
@@ -329,8 +267,8 @@ int launch(Call call, int chunk, void* queue) {
     const dim3 threads(kThreads), parts(tiles(call.tokens), static_cast<unsigned>(call.splits));
     LAUNCH(survey, parts, threads, kSharedBytes, queue)(call);
     LAUNCH(finish, dim3(1), dim3(kFinishThreads), 0, queue)(call);
-    for (call.first = 0; call.first < call.tokens; call.first += chunk) {
-        call.rows = chunk < call.tokens - call.first ? chunk : call.tokens - call.first;
+    for (call.first = 0; call.first < call.tokens; call.first += call.chunk) {
+        call.rows = call.chunk < call.tokens - call.first ? call.chunk : call.tokens - call.first;
         LAUNCH(weigh, dim3(tiles(call.vocab), tiles(call.rows)), threads, kSharedBytes, queue)(call);
         LAUNCH(token_gradient, dim3(tiles(call.hidden), tiles(call.rows)), threads, kSharedBytes, queue)(call);
         LAUNCH(column_gradient, dim3(tiles(call.hidden), tiles(call.vocab)), threads, kSharedBytes, queue)(call);
@@ -347,45 +285,21 @@ extern "C" int linear_cross_entropy(
     int vocab, float smoothing, void* workspace, size_t workspace_bytes, void* queue) {
     if (tokens < 1 || vocab < 1 || hidden < 64 || hidden % 64 != 0) return kUnsupportedShape;
     if (!aligned(x) || !aligned(w) || !aligned(dx) || !aligned(dw) || !aligned(workspace)) return kUnsupportedShape;
-    const int vocab_tiles = ceil_div(vocab, kTile), token_tiles = ceil_div(tokens, kTile);
-    if (vocab_tiles > 65535 || token_tiles > 65535) return kUnsupportedShape;
-    const size_t numbers = ceil_div(static_cast<size_t>(2 * tokens + 1) * sizeof(float), size_t{256}) * 256;
-    if (workspace_bytes < numbers) return kWorkspaceTooSmall;
-    const size_t room = workspace_bytes - numbers, part = 3 * sizeof(float) * static_cast<size_t>(tokens);
-    const int pitch = vocab_tiles * kTile, chunk = chunk_of(tokens, room, static_cast<size_t>(pitch) * 2);
-    if (chunk < 1 || room < part) return kWorkspaceTooSmall;
+    if (vocab > 65535 * kTile || tokens > 65535 * kTile) return kUnsupportedShape;
     int error = 0;
     const int processors = multiprocessors(error);
     if (error != 0) return error;
-
-    // Two rounds of blocks for the survey, where the vocabulary and the workspace have that many parts.
-    const size_t most = room / part;
-    int splits = ceil_div(2 * processors, token_tiles);
-    if (splits > vocab_tiles) splits = vocab_tiles;
-    if (static_cast<size_t>(splits) > most) splits = static_cast<int>(most);
-    const int per_split = ceil_div(vocab_tiles, splits);
-    float* const floats = static_cast<float*>(workspace);
-    uint8_t* const area = static_cast<uint8_t*>(workspace) + numbers;
-    const Call call = {
-        static_cast<const uint8_t*>(x),
-        static_cast<const uint8_t*>(w),
-        target,
-        static_cast<uint8_t*>(dx),
-        dw,
-        loss,
-        tokens,
-        hidden,
-        vocab,
-        smoothing,
-        floats,
-        floats + tokens,
-        floats + 2 * static_cast<size_t>(tokens),
-        reinterpret_cast<float*>(area),
-        area,
-        ceil_div(vocab_tiles, per_split),
-        per_split,
-        pitch,
-        0,
-        0};
-    return launch(call, chunk, queue);
+    Call call = {};
+    call.x = static_cast<const uint8_t*>(x);
+    call.w = static_cast<const uint8_t*>(w);
+    call.target = target;
+    call.dx = static_cast<uint8_t*>(dx);
+    call.dw = dw;
+    call.loss = loss;
+    call.tokens = tokens;
+    call.hidden = hidden;
+    call.vocab = vocab;
+    call.smoothing = smoothing;
+    const int planned = call.plan(kTile, 2 * processors, workspace, workspace_bytes);
+    return planned == kOk ? launch(call, queue) : planned;
 }
