@@ -23,10 +23,15 @@ __device__ __forceinline__ T* uniform(T* pointer) {
 /// Index of this wave in its workgroup.
 __device__ __forceinline__ int wave_id() { return uniform(static_cast<int>(threadIdx.x) / kWaveSize); }
 
-/// The value of lane `lane ^ 16`: ds_swizzle_b32 in its 32-lane mode (xor mask in bits 10-14, and mask in bits 0-4).
-__device__ __forceinline__ float from_lane_xor_16(float value) {
-    return __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), 0x401f));
+/// The value of lane `lane ^ kMask`: ds_swizzle_b32 in its 32-lane mode (xor mask in bits 10-14, and mask in bits 0-4).
+template <int kMask>
+__device__ __forceinline__ float from_lane_xor(float value) {
+    static_assert(kMask < 32, "exchanges stay among 32 lanes");
+    return __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), kMask << 10 | 0x1f));
 }
+
+/// The value of lane `lane ^ 16`.
+__device__ __forceinline__ float from_lane_xor_16(float value) { return from_lane_xor<16>(value); }
 
 /// The value of lane `lane ^ 32`. ds_bpermute_b32 takes the byte address of the source lane's dword.
 __device__ __forceinline__ float from_lane_xor_32(float value) {
