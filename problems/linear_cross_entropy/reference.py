@@ -7,11 +7,13 @@ With z = x wᵀ, p = softmax(z), y the (smoothed) one-hot targets, n the tokens 
 
 **The bounds.** u = 2^-8 is the unit roundoff of bf16.
 
-    dx: 2u·|dx| + 5u·sqrt(Σ_j a_ij² w_j²) / n + 2^-20·m        dw: 5u·sqrt(Σ_i a_ij² x_i²) / n + 2^-20·m
+    dx: 2u·(|dx| + e·|Σ_j w_j| / n) + 5u·sqrt(Σ_j a_ij² w_j²) / n + 2^-20·m
+    dw: 2u·e·|Σ_i x_i| / n + 5u·sqrt(Σ_i a_ij² x_i²) / n + 2^-20·m
     loss: 2^-14·(|loss| + max |z|)
 
 * 2u·|dx|: dx is rounded once to bf16, which is half of this; the other half is for a systematic error of a, as when it
   is rounded towards zero. dw is not rounded.
+* 2u·e·|Σ …|, e = smoothing / vocab: where p is next to nothing all of a is -e, and rounded in one direction.
 * 5u·sqrt(…): a is rounded to bf16 before it meets w or x. The errors are independent, with a standard deviation of
   0.42u·|a|, so that their sum has one of 0.42u·sqrt(…); 5u is twelve of those. The worst case, u·Σ |a w|, would be no
   bound: with a large vocabulary it lets all but the target's column be left out. p and y rounded apart do not pass where
@@ -143,8 +145,9 @@ def weights(data: input_t, tokens: Tensor | slice, columns: Tensor | slice, lse:
 
 def token_gradient(data: input_t, tokens: Tensor, logits: Logits) -> tuple[Tensor, Tensor]:
     """(dx, its bound) [tokens, hidden], fp32."""
-    x, w, *_ = data
+    x, w, target, smoothing = data
     wide = w.to(logits.lse.dtype)
+    even, counted = wide.sum(0).abs() * (smoothing / len(w) / max(1, logits.count)), target != IGNORED
     squares, sizes = wide.square(), wide.abs()
     dx = torch.empty(len(tokens), x.shape[1], device=x.device)
     bound = torch.empty_like(dx)
@@ -155,14 +158,16 @@ def token_gradient(data: input_t, tokens: Tensor, logits: Logits) -> tuple[Tenso
         reach = 2 * x[tokens[part]].to(wide.dtype).norm(dim=1, keepdim=True) * logits.largest
         magnitude = (p @ sizes).mul_(reach / max(1, logits.count))
         dx[part] = value
-        bound[part] = BOUND["output"] * U * value.abs() + BOUND["weights"] * U * spread + BOUND["sums"] * magnitude
+        systematic = value.abs() + even * counted[tokens[part]][:, None]
+        bound[part] = BOUND["output"] * U * systematic + BOUND["weights"] * U * spread + BOUND["sums"] * magnitude
     return dx, bound
 
 
 def column_gradient(data: input_t, columns: Tensor, logits: Logits) -> tuple[Tensor, Tensor]:
     """(dw, its bound) [columns, hidden], fp32."""
-    x, w, *_ = data
+    x, w, target, smoothing = data
     wide = x.to(logits.lse.dtype)
+    even = wide[target != IGNORED].sum(0).abs() * (smoothing / len(w))
     squares = wide.square()
     sizes = wide.abs() * (2 * wide.norm(dim=1, keepdim=True) * logits.largest)
     dw = torch.empty(len(columns), w.shape[1], device=x.device)
@@ -172,7 +177,8 @@ def column_gradient(data: input_t, columns: Tensor, logits: Logits) -> tuple[Ten
         dw[part] = (a.T @ wide).div_(max(1, logits.count))
         spread = (a.square_().T @ squares).sqrt_()
         magnitude = p.T @ sizes
-        bound[part] = (BOUND["weights"] * U * spread + BOUND["sums"] * magnitude).div_(max(1, logits.count))
+        rounded = BOUND["output"] * U * even + BOUND["weights"] * U * spread
+        bound[part] = (rounded + BOUND["sums"] * magnitude).div_(max(1, logits.count))
     return dw, bound
 
 

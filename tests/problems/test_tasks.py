@@ -24,6 +24,8 @@ PARAMETERS = {
     "flash_attention_bwd": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
     "flash_attention_fp8": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "scales", "rotated", "outliers", "seed"],
     "flash_attention_varlen": ["batch", "tq", "tk", "lens", "hq", "hk", "dim", "causal", "half", "seed"],
+    "hadamard_quantize": ["batch", "tokens", "heads", "dim", "rotated", "scales", "outliers", "seed"],
+    "linear_cross_entropy": ["tokens", "hidden", "vocab", "ignored", "smoothing", "seed"],
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "amd_mla_decode": ["batchsize", "dim", "dq", "prefill", "seed"],
