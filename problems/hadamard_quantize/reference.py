@@ -4,10 +4,12 @@
 ``block_scales.hadamard`` and ``quantise`` are the definition, here in fp64. **What is allowed:** with v = y / scale,
 
 * a code must be v rounded to nearest even. Where v is within δ of the middle of two codes, fp32 may round it either way:
-  then the neighbour is right as well. δ = 2^-20·|v| + 2^-20·(‖x‖ / scale + |v|·max ‖x‖ / max |y|), the second part if
-  rotated. fp32 makes the quotient wrong by 2^-22 at most (a scale, a quotient or a reciprocal and a product), and an
-  element of y by some 2^-23·‖x‖ (log2(dim) sums of a fast transform, or dim products of a tensor core); the maximum,
-  which all of v depends on, has the same error.
+  then the neighbour is right as well.
+  Rotated, δ = 2^-20·(‖x‖ / scale + |v|·max ‖x‖ / max |y|). fp32 makes an element of y wrong by some 2^-23·‖x‖ (log2(dim)
+  sums of a fast transform, or dim products of a tensor core), the maximum, which all of v depends on, likewise, and the
+  quotient by 2^-22 at most (a scale, a reciprocal, a product).
+  Not rotated, δ = 2^-14·|v|, which means in the middle exactly: v is 448 or 240 times a quotient of two bf16 numbers, the
+  middle a number of 5 bits. 7·2^a·m and o·2^b·M with m, M below 2^8 and o below 2^5 are equal or 2^-13 apart.
 * a scale may be off by 2^-21 of itself and, rotated, by 2^-20·max ‖x‖ / largest.
 
 Codes are compared as bytes, and those of neighbours of one sign differ by 1. Next to 0 lies a code of either sign, so
@@ -27,7 +29,7 @@ from block_scales import BLOCK, SMALLEST, hadamard, levelled, shared, spread_out
 from utils import CHUNK, Expectation, check_outputs, default_device, default_fp8, generator, sample_positions
 
 # The constants of the bounds, see above; held from both sides by tests/problems/test_pins.py.
-BOUND = {"step": 2.5, "tie": 2.0**-20, "sums": 2.0**-20, "scale": 2.0**-21}
+BOUND = {"step": 2.5, "tie": 2.0**-14, "sums": 2.0**-20, "scale": 2.0**-21}
 FLAVOURS = {448.0: torch.float8_e4m3fn, 240.0: torch.float8_e4m3fnuz}
 SMALLEST_EXPONENT = {448.0: -6, 240.0: -7}     # of a normal number
 
@@ -106,7 +108,7 @@ def code_rows(data: input_t, scale: Tensor, drift: Tensor, where: Any) -> tuple[
     v = turned(rows, signs, rotated) / scale
     loose = BOUND["tie"] * v.abs()
     if rotated:
-        loose += BOUND["sums"] * (rows.double().norm(dim=-1, keepdim=True) / scale + v.abs() * drift)
+        loose = BOUND["sums"] * (rows.double().norm(dim=-1, keepdim=True) / scale + v.abs() * drift)
     step = steps(v, largest)
     middle = ((v.abs() / step).floor() + 0.5) * step
     near = (v.abs() - middle).abs() <= loose

@@ -21,6 +21,7 @@ With z = x wᵀ, p = softmax(z), y the (smoothed) one-hot targets, n the tokens 
 * 2^-20·m: logits and all sums are fp32. A logit's error is at most some 2^-21 of ‖x‖·max‖w‖ and makes p wrong by that
   times p, twice, as it also enters the sum that p is divided by: m = 2·‖x_i‖·max_j‖w_j‖·Σ_j p_ij |w_j| / n, and so for dw.
   It counts where p and y cancel, as they do for a token that the model is sure of.
+* 2^-100, where anything is summed: weights below 2^-126 may count as 0. They are far below all that can be seen.
 * loss: of a sum of n numbers that are right to 2^-22 of the largest logit each, and of what exp and log do to them. A
   column in 400 that is not counted is seen.
 * Where all tokens are ignored nothing is allowed: all outputs are exactly 0, as dx of an ignored token always is.
@@ -46,6 +47,7 @@ IGNORED = -100
 TILE = 64                     # granularity of "the last tile" in inputs and samples
 SPREAD = 2.0                  # standard deviation of logits
 STEEP = 300.0                 # the largest logits of steep cases
+TINY = 2.0**-100              # of what comes from weights below bf16's smallest normal number, which may count as 0
 
 
 def generate_input(
@@ -160,6 +162,7 @@ def token_gradient(data: input_t, tokens: Tensor, logits: Logits) -> tuple[Tenso
         dx[part] = value
         systematic = value.abs() + even * counted[tokens[part]][:, None]
         bound[part] = BOUND["output"] * U * systematic + BOUND["weights"] * U * spread + BOUND["sums"] * magnitude
+        bound[part] += TINY * counted[tokens[part]][:, None]
     return dx, bound
 
 
@@ -178,7 +181,7 @@ def column_gradient(data: input_t, columns: Tensor, logits: Logits) -> tuple[Ten
         spread = (a.square_().T @ squares).sqrt_()
         magnitude = p.T @ sizes
         rounded = BOUND["output"] * U * even + BOUND["weights"] * U * spread
-        bound[part] = (rounded + BOUND["sums"] * magnitude).div_(max(1, logits.count))
+        bound[part] = (rounded + BOUND["sums"] * magnitude).div_(max(1, logits.count)) + TINY * (logits.count > 0)
     return dw, bound
 
 
