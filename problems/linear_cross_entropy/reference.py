@@ -130,7 +130,7 @@ def survey(data: input_t) -> Logits:
     count = int(counted.sum())
     loss = (losses * counted).sum() / max(1, count)
     bound = BOUND["loss"] * (loss.abs() + (size * counted).max()) * (count > 0)
-    return Logits(lse, loss[None], bound[None], count, wide.norm(dim=1).max())
+    return Logits(lse, loss[None].double(), bound[None].double(), count, wide.norm(dim=1).max())
 
 
 def weights(data: input_t, tokens: Tensor | slice, columns: Tensor | slice, lse: Tensor) -> tuple[Tensor, Tensor]:
