@@ -129,6 +129,8 @@ def parser() -> argparse.ArgumentParser:
     for sub in (run, compare):
         sub.add_argument("--calls", type=_count, default=0, metavar="N",
                          help="also time N single calls of every timed case, one by one")
+        sub.add_argument("--warm", action="store_true",
+                         help="also time calls that repeat one set of inputs and find it in the cache; never ranked")
         sub.add_argument("--verbose", "-v", action="store_true",
                          help="also the first wrong elements, and the spread of every time")
     for sub in (run, compare, tune, bundle):

@@ -192,6 +192,7 @@ class CaseResult:
     counters: Sequence[Mapping[str, Any]] = ()  # what an emulated device counted, one mapping per launch of one call
     race: Race | None = None             # with what it shared its rounds
     calls: Stats | None = None           # of single calls, by the worker's clock, where they were asked for
+    warm: Stats | None = None            # of calls that repeat one slot, by the same clock; never ranked
     wrong: Sequence[Mapping[str, Any]] = ()     # the first wrong elements: output, index, got, expected, bound
 
     def __post_init__(self) -> None:
@@ -323,7 +324,7 @@ def _case_result(data: Mapping[str, Any]) -> CaseResult:
     fields = dict(data)
     fields["case"] = Case(**data["case"])
     fields["status"] = Status(data["status"])
-    for name in ("stats", "calls"):
+    for name in ("stats", "calls", "warm"):
         fields[name] = _stats(data.get(name))
     for name in ("findings", "counters", "wrong"):
         fields[name] = tuple(data.get(name, ()))

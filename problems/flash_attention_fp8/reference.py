@@ -14,10 +14,10 @@ from torch import Tensor
 
 from task import input_t, output_t
 from attention import UNIT_ROUNDOFF, Drift, dense_attention, drifting_rows
+from block_scales import hadamard, levelled, quantise, spread_out, with_outliers
 from attention_queries import random_operands, sample_rows, visible_keys
 from utils import Expectation, check_outputs, default_device, default_fp8, generator, reference_dtype
 
-BLOCK = 128                   # tokens that share a scale, where blocks do
 # Of steep scores, before what shares a scale is made larger or smaller, which multiplies them by 1/2 to 2. Lower than
 # those of bf16: an accumulator of 13 fraction bits leaves the less of scores the larger they are.
 LEVELS = (90.0, 110.0, 130.0, 160.0)
@@ -49,65 +49,14 @@ def generate_input(
     rng = generator(seed, place)
     q, k, v = random_operands(batch, sq, sk, hq, hk, dim, torch.float32, rng, LEVELS if steep else ())
     v = 1.75 * v
-    q, k, v = (_levelled(x, scales, rng) for x in (q, k, v))
+    q, k, v = (levelled(x, scales, rng) for x in (q, k, v))
     if outliers:
-        q, k, v = (_with_outliers(x, rng) for x in (q, k, v))
+        q, k, v = (with_outliers(x, rng) for x in (q, k, v))
     if rotated:
         rotation = hadamard(dim, place) * torch.randint(0, 2, (dim, 1), generator=rng, device=place).mul_(2).sub_(1)
         q, k = q @ rotation, k @ rotation
     codes, descales = zip(*(quantise(x, scales, dtype) for x in (q, k, v)), strict=True)
     return *codes, *descales, bool(causal), dim**-0.5 / (8 if outliers else 1), scales
-
-
-def shared(x: Tensor, scales: str) -> tuple[int, int, int]:
-    """The shape of the scales of x [batch, tokens, heads, dim]."""
-    batch, tokens, heads, _ = x.shape
-    shapes = {"tensor": (1, 1, 1), "head": (batch, 1, heads), "block": (batch, (tokens + BLOCK - 1) // BLOCK, heads)}
-    if scales not in shapes:
-        raise ValueError(f"unknown scales {scales!r}; there are {', '.join(shapes)}")
-    return shapes[scales]
-
-
-def spread_out(scale: Tensor, tokens: int) -> Tensor:
-    """Scales as [batch or 1, tokens or 1, heads or 1, 1], one per token where blocks have them."""
-    return (scale if scale.shape[1] == 1 else scale.repeat_interleave(BLOCK, 1)[:, :tokens]).unsqueeze(-1)
-
-
-def _levelled(x: Tensor, scales: str, rng: torch.Generator) -> Tensor:
-    shape = shared(x, scales)
-    if shape == (1, 1, 1):
-        return x
-    steps = [torch.arange(size, device=x.device).view(*(-1 if i == axis else 1 for i in range(3)))
-             for axis, size in enumerate(shape)]
-    signs = 1 - 2 * ((steps[0] + steps[1] + steps[2]) % 2)
-    exponents = signs * (1 + torch.rand(shape, generator=rng, device=x.device)) / 4
-    return x * spread_out(exponents.exp2(), x.shape[1])
-
-
-def _with_outliers(x: Tensor, rng: torch.Generator) -> Tensor:
-    chosen = torch.rand(x.shape, generator=rng, device=x.device) < 1e-3
-    return torch.where(chosen, x * (10 + 90 * torch.rand(x.shape, generator=rng, device=x.device)), x)
-
-
-def hadamard(size: int, device: torch.device) -> Tensor:
-    """Sylvester's matrix [size, size], orthonormal, fp32; ``size`` is a power of two."""
-    matrix = torch.ones(1, 1, device=device)
-    while len(matrix) < size:
-        matrix = torch.cat([torch.cat([matrix, matrix], 1), torch.cat([matrix, -matrix], 1)])
-    return matrix * size**-0.5
-
-
-def quantise(x: Tensor, scales: str, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """(codes of ``dtype`` in the shape of x, scales fp32): x is about codes · scales."""
-    shape, largest = shared(x, scales), torch.finfo(dtype).max
-    size = x.abs().amax(-1)                      # [batch, tokens, heads]
-    if scales == "block":
-        size = torch.nn.functional.pad(size, (0, 0, 0, -size.shape[1] % BLOCK)).unflatten(1, (-1, BLOCK)).amax(2)
-    else:
-        size = size.amax(1, keepdim=True) if scales == "head" else size.amax().view(1, 1, 1)
-    scale = (size.clamp_min(1e-4) / largest).view(shape).contiguous()
-    codes = (x / spread_out(scale, x.shape[1])).clamp_(-largest, largest).to(dtype)
-    return codes, scale
 
 
 def dequantised(x: Tensor, scale: Tensor, b: int, tokens: Tensor | slice, heads: Tensor | slice | int) -> Tensor:

@@ -37,7 +37,8 @@ _SECTIONS = ("timing", "limits", "sandbox", "paths", "serve")
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "": ("problems", "kernels", "backends", "first_look", "gpus", "mode", "seed", "peers", "emulate", "checks",
          "timing", "limits", "sandbox", "paths", "competitions", "serve"),
-    "timing": ("protocol", "min_rounds", "max_rounds", "precision", "seconds", "processes", "gpu_processes", "calls"),
+    "timing": ("protocol", "min_rounds", "max_rounds", "precision", "seconds", "processes", "gpu_processes", "calls",
+               "warm"),
     "limits": ("load_seconds", "first_call_seconds", "call_seconds", "emulated_call_seconds", "job_seconds",
                "case_gflop", "reference_seconds"),
     "sandbox": ("isolation", "memory_gib", "scratch_gib", "processes"),
@@ -50,7 +51,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 # What the user typed to set something: what its errors are called by.
 _FLAGS = {
     "backends": "--backend", "problems": "--problem", "kernels": "--kernel", "mode": "--mode", "seed": "--seed",
-    "peers": "--peers", "timing.seconds": "--seconds", "timing.calls": "--calls",
+    "peers": "--peers", "timing.seconds": "--seconds", "timing.calls": "--calls", "timing.warm": "--warm",
     "emulate": "--emulate", "checks": "--checks", "sandbox.isolation": "--isolation",
 }
 

@@ -90,6 +90,7 @@ class Timing(_Strict):
     precision: float = Field(default=_TIMING.precision, gt=0)
     seconds: Seconds = _TIMING.seconds
     calls: int = Field(default=_TIMING.calls, ge=0, le=100_000)
+    warm: bool = _TIMING.warm
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -386,7 +386,7 @@ class JobRunner:
             case, Status.PASSED, message, part.seed, stats=stats, environment=environment,
             peers={peer: value for peer, value in outcome.stats.items() if peer != name and peer not in entrants},
         )
-        result = replace(result, calls=outcome.calls)
+        result = replace(result, calls=outcome.calls, warm=outcome.warm)
         if outcome.turns is not None or self.job.rivals:
             cold = timing.racing_cold(way.slots, inputs, cache)
             result = replace(result, race=rivals.race(

@@ -103,6 +103,7 @@ class Rounds:
             else:
                 facts["clock"] = "claim, bounded by requests only"
             single = self._single_calls()
+            warm = self._warm_calls(request) if self.options.warm else []
         except _Wrong as wrong:
             return Timed(wrong.verdict, wrong.seed)
         claim = facts.get("claim")
@@ -110,7 +111,7 @@ class Rounds:
         facts |= {"rounds": self.turns, **({"peer_notes": self.notes} if self.notes else {})}
         return Timed(
             Verdict(Status.PASSED), run.seed, samples, protocol, facts, self.readings, watch.so_far(), raced,
-            self.shuffling, self.order, self.same_bits, self.declined, confirmed, single)
+            self.shuffling, self.order, self.same_bits, self.declined, confirmed, single, warm)
 
     # ---- claims -----------------------------------------------------------------------------------------------------
 
@@ -236,6 +237,32 @@ class Rounds:
                 raise _Wrong(verdict, slot.seed)
             self._possible(claim, wall)
             found.append(claim)
+        return found
+
+    def _warm_calls(self, request: type[Replay | Sweep]) -> list[float]:
+        """Claimed seconds per call where calls repeat one slot, verified after each turn. Raises ``_Wrong``.
+
+        What fits into the last-level cache is read from there: a figure beside the time, never in place of it.
+        """
+        run, own, found = self.run, self.run.contestant.name, []
+        slot = run.slots[0]
+        names = (slot.name,) * timing.WARM_CALLS
+        for turn in range(timing.WARM_TURNS):
+            changed = run.refresh(slot)
+            if request is Replay and (turn == 0 or changed):
+                run.ask(Capture(own, names))
+            slot.memory.poison(nan=turn % 2 == 0)
+            run.sync()
+            run.worker.request(Sweep(own, (slot.name,)), run.call_seconds)       # brings the slot into the cache
+            begin = time.perf_counter()
+            reply = run.worker.request(request(own, names), len(names) * run.call_seconds)
+            wall = time.perf_counter() - begin
+            claim = claimed(reply)
+            verdict = run.verify_slot(slot, run.contestant)
+            if not verdict.passed:
+                raise _Wrong(verdict, slot.seed)
+            self._possible(claim, wall)
+            found.append(claim / len(names))
         return found
 
     # ---- the judge's clock ------------------------------------------------------------------------------------------

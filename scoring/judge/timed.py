@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,7 @@ class Timed:
     declined: Mapping[str, tuple[Status, str]] = field(default_factory=dict)     # rivals that do not take the case
     confirmed: bool = True                               # whether the judge's clock agrees with the kernel's claims
     calls: Sequence[float] = ()                          # seconds of single calls
+    warm: Sequence[float] = ()                           # seconds per call of calls that repeat one slot
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,7 @@ class Pooled:
     declined: Mapping[str, tuple[Status, str]]
     confirmed: bool
     calls: Stats | None                                  # of single calls, if any were asked for
+    warm: Stats | None                                   # of calls that repeat one slot, likewise
 
 
 def pooled(parts: Sequence[Timed]) -> Pooled:
@@ -59,12 +61,13 @@ def pooled(parts: Sequence[Timed]) -> Pooled:
     protocols = dict.fromkeys(part.protocol for part in parts)
     declined = {name: why for part in parts for name, why in part.declined.items()}
     return Pooled(stats, " + ".join(protocols), _environment(parts), _turns(parts), declined,
-                  all(part.confirmed for part in parts), _calls(parts))
+                  all(part.confirmed for part in parts), _together(part.calls for part in parts),
+                  _together(part.warm for part in parts))
 
 
-def _calls(parts: Sequence[Timed]) -> Stats | None:
-    """Single calls of all processes together: their spread is what one asks of them, not how well a median is known."""
-    calls = [seconds for part in parts for seconds in part.calls]
+def _together(parts: Iterable[Sequence[float]]) -> Stats | None:
+    """Calls of all processes together: their spread is what one asks of them, not how well a median is known."""
+    calls = [seconds for part in parts for seconds in part]
     return intervals.within_process(calls) if calls else None
 
 

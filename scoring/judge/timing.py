@@ -13,6 +13,7 @@ In all but the last the worker's figure counts only as far as the judge's own cl
 judge's is the time (``settle``). Version 1 had no chain: the judge's clock bounded whole requests, within 2 ms.
 
 Where memory or time does not allow as many slots as the cache is large, the name says ``_warm`` instead.
+``TimingOptions.warm`` adds the time of calls that repeat one slot: a figure beside the time, which never ranks.
 
 Contestants of a case (the kernel, its peers and rivals) share a process, in a new random order in every round. They
 are timed in several fresh processes, for what a process draws at its start (where its memory lies, and whether the
@@ -39,6 +40,7 @@ CHAIN_SECONDS = 2.5e-3       # of calls in a chain on a GPU: some 20 µs of jitt
 CHAIN_LINKS = 12, 64         # at least and at most
 LONG_CHAIN, LONG_LINKS = 12e-3, 4        # seconds of calls that are enough, however few; but so many links
 CHAIN_BYTES = 8 << 30        # of all its slots: each of them is made and checked anew for every chain
+WARM_CALLS, WARM_TURNS = 16, 5           # calls of a slot in a row, and how often per process, where warm times are wanted
 SHORTEST = 1e-9              # seconds; nothing that is called takes less
 AGREEMENT_SECONDS, AGREEMENT_SHARE = 2e-6, 0.03      # between a claim and the judge's clock
 BATCH_SECONDS = 600e-6       # a replay should take this long, so that the 7 µs of the graph itself weigh 1 %
@@ -63,6 +65,7 @@ class TimingOptions:
     precision: float = 0.01
     seconds: float = 2.0
     calls: int = 0               # single calls to time besides
+    warm: bool = False           # also time calls that repeat one slot
     slow_rounds: int = 3         # so many are enough where they take four times the seconds
 
     def share(self, processes: int) -> TimingOptions:

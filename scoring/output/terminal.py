@@ -289,7 +289,7 @@ def cases(record: Record, style: Style) -> str:
     if total_width(columns) > style.width:
         names, common = distinct_names([result.case for result in results])
         columns = _case_columns(results, names, time, wanted, style.verbose)
-    lines = [draw(columns, style), *_single_calls(results, names, style)]
+    lines = [draw(columns, style), *_single_calls(results, names, style), *_warm_calls(results, names, style)]
     if quiet:
         lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
     lines += [*doubts(results), *_peer_notes(results)]
@@ -329,6 +329,28 @@ def _single_calls(results: Sequence[CaseResult], names: Sequence[str], style: St
         *_spread([stats for _, stats in found]),
     ], style)
     return ["", drawn]
+
+
+def _warm_calls(results: Sequence[CaseResult], names: Sequence[str], style: Style) -> list[str]:
+    """A table of the calls that repeat one slot beside the time, where they were asked for."""
+    found = [(name, r, r.warm, r.stats) for name, r in zip(names, results, strict=True) if r.warm and r.stats]
+    if not found:
+        return []
+    drawn = draw([
+        Column("warm", [name for name, *_ in found], right=False),
+        Column("cold", [units.time(stats.median) for *_, stats in found]),
+        Column("warm", [units.time(warm.median) for _, _, warm, _ in found]),
+        Column("cold/warm", [f"{stats.median / warm.median:.2f}" for _, _, warm, stats in found]),
+        Column("GB/s warm", [f"{r.bytes_moved / warm.median / 1e9:.4g}" for _, r, warm, _ in found]),
+        Column("", [_beyond(r, warm) for _, r, warm, _ in found], right=False),
+    ], style)
+    return ["", drawn]
+
+
+def _beyond(result: CaseResult, warm: Stats) -> str:
+    """What a warm time that no memory allows says."""
+    limit = result.roofline_seconds
+    return "faster than memory: read from the cache" if limit and warm.median < limit and result.bound == "bytes" else ""
 
 
 def _spread(stats: Sequence[Stats | None]) -> list[Column]:

@@ -16,7 +16,7 @@ from scoring.record import Case
 ROOT = Path(__file__).parents[2]
 NAMES = (
     "fp8_gemm", "amd_fp8_mm", "flash_attention", "flash_attention_bwd", "flash_attention_fp8", "flash_attention_varlen",
-    "mla_decode", "mla_decode_fp8",
+    "hadamard_quantize", "linear_cross_entropy", "mla_decode", "mla_decode_fp8",
 )
 # A reference call of amd_mla_decode takes a third of a second in its smallest case (its heads and maps have one size),
 # so what asks for many of them leaves it out; test_layer.py asks the same of it, but less often. So is amd_moe, with

@@ -94,6 +94,14 @@ CASES: dict[str, list[dict[str, Any]]] = {
         {"batch": 3, "tq": 40, "tk": 200, "lens": "mixed", "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
         {"batch": 2, "tq": 400, "tk": 90, "lens": "tail", "hq": 2, "hk": 1, "dim": 128, "causal": 0, "half": 1},
     ],
+    "hadamard_quantize": [
+        {"batch": 2, "tokens": 130, "heads": 3, "dim": 64, "rotated": 1, "scales": "block", "outliers": 0},
+        {"batch": 1, "tokens": 5, "heads": 2, "dim": 256, "rotated": 0, "scales": "head", "outliers": 1},
+    ],
+    "linear_cross_entropy": [
+        {"tokens": 33, "hidden": 64, "vocab": 130, "ignored": "some", "smoothing": 100},
+        {"tokens": 5, "hidden": 128, "vocab": 3, "ignored": "all", "smoothing": 0},
+    ],
     "mla_decode": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
     "mla_decode_fp8": [{"batch": 3, "sq": 2, "hq": 16, "sk": 130, "lens": "mixed", "causal": 1}],
 }
@@ -161,6 +169,11 @@ def test_gemm_counts_are_the_sizes_of_the_tensors(name: str) -> None:
      16 * MIB + 32 * 2 * 8 * 130 * 4 + 2 * 128 * 8 * 128),
     ("flash_attention_varlen", {"batch": 2, "tq": 300, "hq": 8, "hk": 2, "dim": 64}, 16 * MIB + 32 * (2 + 18)),
     ("flash_attention_varlen", {"batch": 2, "tq": 4, "hq": 8, "hk": 8, "dim": 64}, 16 * MIB + 64 + 32 * 4 * 8 * 66 * 4),
+    ("hadamard_quantize", {"batch": 2, "tokens": 129, "heads": 3}, MIB + 4 * 2 * 2 * 3),
+    ("linear_cross_entropy", {"tokens": 7, "hidden": 64, "vocab": 1000}, MIB + 16 * 7),
+    ("linear_cross_entropy", {"tokens": 130, "hidden": 64, "vocab": 32000}, 130 * 32000 + 16 * 130),
+    ("linear_cross_entropy", {"tokens": 4096, "hidden": 64, "vocab": 32000}, 64 * MIB + 16 * 4096),
+    ("linear_cross_entropy", {"tokens": 8192, "hidden": 64, "vocab": 128256}, 8192 * 128256 // 8 + 16 * 8192),
     ("mla_decode", {"batch": 1, "sq": 1, "hq": 16}, MIB + (304 + 1) * 16 * 514 * 4),
     ("mla_decode", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),
     ("mla_decode_fp8", {"batch": 128, "sq": 1, "hq": 128}, MIB + 512 * MIB),

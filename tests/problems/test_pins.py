@@ -68,6 +68,9 @@ PACKED = {"batch": 2, "tq": 70, "tk": 300, "lens": "tail", "hq": 4, "hk": 2, "di
 DECODE = {"batch": 1, "sq": 1, "hq": 64, "sk": 300, "lens": "uniform", "causal": 0}
 FP8 = {"batch": 1, "sq": 40, "sk": 400, "hq": 2, "hk": 1, "dim": 64, "causal": 0, "scales": "head", "rotated": 0,
        "outliers": 0}
+LOSS = {"tokens": 60, "hidden": 64, "vocab": 700, "ignored": "some", "smoothing": 0}
+CODES = {"batch": 1, "tokens": 1024, "heads": 4, "dim": 64, "rotated": 1, "scales": "head", "outliers": 0}
+SCALES = CODES | {"batch": 2, "tokens": 32, "heads": 128, "rotated": 0}       # many, for bf16 has few numbers
 LAYER = {"batchsize": 2, "dim": 96, "dq": 64, "prefill": 70}
 
 
@@ -177,6 +180,39 @@ def gemm(data: Any, bits: int = 13) -> Outputs:
     return (models.short_accumulator_gemm(*data[:4], bits=bits),)
 
 
+def last_layer(
+    round_weights: Callable[[Tensor], Tensor] = lambda a: a, round_lse: Callable[[Tensor], Tensor] = lambda lse: lse,
+) -> Callable[[Any], Outputs]:
+    """linear_cross_entropy with p - y and log-sum-exp changed on the way."""
+    def answer(data: Any) -> Outputs:
+        reference = problem("linear_cross_entropy").reference
+        logits = reference.survey(data)
+        _, a = reference.weights(data, slice(None), slice(None), round_lse(logits.lse.float()).double())
+        a = round_weights(a.float()).double() / logits.count
+        return (a @ data[1].double()).to(torch.bfloat16), (a.T @ data[0].double()).float(), logits.loss.float()
+
+    return answer
+
+
+def recoded(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Any], Outputs]:
+    """hadamard_quantize with codes of ``change(y, scale, norms of the rows of x)``, exact before it, and right scales."""
+    def answer(data: Any) -> Outputs:
+        reference = problem("hadamard_quantize").reference
+        x, signs, rotated, _, largest = data
+        scale = reference.expected(data)[1].values
+        each = reference.spread_out(scale, x.shape[1])
+        v = change(reference.turned(x, signs, rotated), each, x.double().norm(dim=-1, keepdim=True))
+        return reference.coded(v, largest), scale.float()
+
+    return answer
+
+
+def far_codes(data: Any) -> Outputs:
+    """Codes four steps off where either neighbour is right."""
+    codes, scale = problem("hadamard_quantize").reference.expected(data)
+    return torch.where(codes.bound > 0, codes.values + 4, codes.values).to(torch.uint8), scale.rounded()
+
+
 def flat_gemm(factor: float) -> Callable[[Any], Outputs]:
     return exact("fp8_gemm", lambda c: (c * factor,))
 
@@ -222,6 +258,21 @@ PINS = [
     Pin("amd_moe", "carried", "rough roundings", EXPERTS, rough_experts),
     Pin("amd_moe", "choice", "the expert behind the last one", EXPERTS, lambda data: (layer_without(data, 2),),
         changed=lambda data: close_scores(data, 8.0)),
+    Pin("linear_cross_entropy", "output", "dx 3 percent large", LOSS,
+        exact("linear_cross_entropy", lambda dx, dw, loss: (dx * (1 + 7.5 * 2.0**-8), dw, loss))),
+    Pin("linear_cross_entropy", "weights", "p - y of two bits less", LOSS,
+        last_layer(round_weights=lambda a: cut(a, 6))),
+    Pin("linear_cross_entropy", "sums", "log-sum-exp of 16 bits", LOSS | {"steep": 1},
+        last_layer(round_lse=lambda lse: cut(lse, 16))),
+    Pin("linear_cross_entropy", "loss", "a column in 400 not counted", LOSS,
+        exact("linear_cross_entropy", lambda dx, dw, loss: (dx, dw, loss - 1 / 400))),
+    Pin("hadamard_quantize", "step", "codes four steps off near a middle", CODES, far_codes),
+    Pin("hadamard_quantize", "tie", "quotients of 12 bits", SCALES,
+        recoded(lambda y, scale, norm: y / scale * (1 + 2.0**-12.1))),
+    Pin("hadamard_quantize", "sums", "rotated sums of 20 bits", CODES,
+        recoded(lambda y, scale, norm: (y + 3 * 2.0**-20 * norm * (y > scale)) / scale)),
+    Pin("hadamard_quantize", "scale", "a scale of 20 bits", CODES | {"rotated": 0},
+        exact("hadamard_quantize", lambda codes, scale: (codes, scale * (1 + 2.0**-20)))),
     Pin("fp8_gemm", "output", "2 percent large", {"m": 40, "n": 200, "k": 256}, flat_gemm(1.02), "e4m3fn"),
     Pin("fp8_gemm", "adder", "an adder of 11 bits", {"m": 64, "n": 256, "k": 128}, lambda data: gemm(data, 11),
         "e4m3fn"),

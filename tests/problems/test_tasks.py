@@ -24,6 +24,8 @@ PARAMETERS = {
     "flash_attention_bwd": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "half", "seed"],
     "flash_attention_fp8": ["batch", "sq", "sk", "hq", "hk", "dim", "causal", "scales", "rotated", "outliers", "seed"],
     "flash_attention_varlen": ["batch", "tq", "tk", "lens", "hq", "hk", "dim", "causal", "half", "seed"],
+    "hadamard_quantize": ["batch", "tokens", "heads", "dim", "rotated", "scales", "outliers", "seed"],
+    "linear_cross_entropy": ["tokens", "hidden", "vocab", "ignored", "smoothing", "seed"],
     "mla_decode": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "mla_decode_fp8": ["batch", "sq", "hq", "sk", "lens", "causal", "seed"],
     "amd_mla_decode": ["batchsize", "dim", "dq", "prefill", "seed"],
@@ -168,7 +170,24 @@ def test_fp8_attention_cases_reach_the_corners() -> None:
     assert any(case["scales"] == "block" and case["sk"] % 128 and case["sq"] % 128 == 1 for case in cases)
 
 
-@pytest.mark.parametrize("name", sorted({*ALL} - {*GEMMS}))
+def test_loss_and_quantisation_cases_reach_the_corners() -> None:
+    loss = task("linear_cross_entropy")
+    cases = loss["tests"]
+    assert {case["ignored"] for case in cases} == {"none", "some", "all"}
+    assert {0, 1} <= {min(1, case["smoothing"]) for case in cases}
+    assert {case.get("steep", 0) for case in cases} == {0, 1}
+    assert any(case["vocab"] == 1 for case in cases)
+    needed = problem("linear_cross_entropy").binding.workspace_bytes
+    for case in [case for case in cases if case["vocab"] > 7000] + loss["benchmarks"]:
+        assert needed(case) < 0.6 * 2 * case["tokens"] * case["vocab"], "the logits fit into the workspace"
+    cases = task("hadamard_quantize")["tests"]
+    assert {(case["scales"], case["rotated"]) for case in cases} == {
+        (scales, rotated) for scales in ("tensor", "head", "block") for rotated in (0, 1)}
+    assert {case["dim"] for case in cases} == {64, 128, 256}
+    assert any(case["scales"] == "block" and case["tokens"] % 128 == 1 for case in cases)
+
+
+@pytest.mark.parametrize("name", sorted({*ALL} - {*GEMMS, "hadamard_quantize", "linear_cross_entropy"}))
 def test_scores_beyond_fp32_are_tested_and_timed(name: str) -> None:
     for group in ("tests", "benchmarks"):
         steep = [case for case in task(name)[group] if case.get("steep")]
@@ -186,7 +205,8 @@ def test_decode_cases_reach_the_corners(name: str) -> None:
     assert any(case["sq"] == 2 and case["causal"] and case["lens"] == "mixed" for case in cases)
 
 
-@pytest.mark.parametrize("name", ["fp8_gemm", "flash_attention", "flash_attention_bwd", "mla_decode", "mla_decode_fp8"])
+@pytest.mark.parametrize("name", ["fp8_gemm", "flash_attention", "flash_attention_bwd", "hadamard_quantize",
+                                  "linear_cross_entropy", "mla_decode", "mla_decode_fp8"])
 def test_a_runner_that_stages_the_files_flat_can_use_the_reference(name: str, tmp_path: Path) -> None:
     for entry in task(name)["files"]:
         if entry["name"] not in ("submission.py", "eval.py"):

@@ -30,6 +30,7 @@ __device__ __forceinline__ float from_lane_xor(float value) {
     return __builtin_bit_cast(float, __builtin_amdgcn_ds_swizzle(__builtin_bit_cast(int, value), Mask << 10 | 0x1f));
 }
 
+/// The value of lane `lane ^ 16`.
 __device__ __forceinline__ float from_lane_xor_16(float value) { return from_lane_xor<16>(value); }
 
 /// The value of lane `lane ^ 32`. ds_bpermute_b32 takes the byte address of the source lane's dword.

@@ -67,6 +67,7 @@ def test_naive_kernels_are_right(name: str, case: Any, call: Caller) -> None:
     ("flash_attention", {"head_dim": 257}), ("flash_attention", {"heads_k": 3}),
     ("flash_attention_bwd", {"head_dim": 257}), ("flash_attention_bwd", {"heads_k": 3}), ("mla_decode", {"batch": 0}),
     ("mla_decode_fp8", {"batch": 0}),
+    ("hadamard_quantize", {"head_dim": 96}), ("linear_cross_entropy", {"hidden": 96}),
     ("flash_attention_fp8", {"scales": 3}), ("flash_attention_fp8", {"heads_k": 3}),
 ])
 def test_what_they_cannot_do_they_decline_untouched(name: str, overrides: dict[str, int], call: Caller) -> None:

@@ -15,7 +15,7 @@ from scoring.judge.check import Verdict
 from scoring.judge.rounds import Rounds
 from scoring.judge.score import score
 from scoring.judge.timed import Timed, pooled
-from scoring.judge.timing import TimingOptions
+from scoring.judge.timing import WARM_TURNS, TimingOptions
 from scoring.record import Mode, Status
 from tests.scoring.harness import kernel_job, toy
 
@@ -72,7 +72,8 @@ def test_a_kernel_is_timed_in_several_fresh_workers(tmp_path, monkeypatch):
     told: list[int] = []
     time = Rounds.time
     monkeypatch.setattr(Rounds, "time", lambda self: (told.append(self.run.worker.pid), time(self))[1])
-    record = score(replace(kernel_job(toy(tmp_path), "honest", mode=Mode.BENCHMARK), timing=TWO))
+    options = replace(TWO, warm=True)
+    record = score(replace(kernel_job(toy(tmp_path), "honest", mode=Mode.BENCHMARK), timing=options))
     assert record.status is Status.PASSED, record.message
     assert len(started) == 4, "two that calibrate, two that time"
     assert told == [started[2]] * 2 + [started[3]] * 2, "each of them both cases"
@@ -80,8 +81,19 @@ def test_a_kernel_is_timed_in_several_fresh_workers(tmp_path, monkeypatch):
         assert result.stats is not None
         assert len(result.stats.processes) == result.environment["processes"] == 2
         assert result.environment["machine"]["busy"] in (True, False)
+        assert result.warm is not None
+        assert result.warm.runs == 2 * WARM_TURNS, "and beside that, calls that repeat one slot"
+        assert 0 < result.warm.median < 100 * result.stats.median
+    assert record.cases[0].warm is None, "a test has no time"
     seeds = [result.seed for result in record.cases]
     assert len(set(seeds)) == len(seeds)
+
+
+def test_calls_that_repeat_a_slot_are_pooled():
+    found = pooled([replace(part(1e-3), warm=(1e-4, 3e-4)), replace(part(1e-3), warm=(2e-4,))])
+    assert found.warm is not None
+    assert (found.warm.median, found.warm.runs) == (pytest.approx(2e-4), 3)
+    assert pooled([part(1e-3)]).warm is None
 
 
 def test_what_fails_in_a_later_process_fails(tmp_path, monkeypatch):

@@ -182,6 +182,20 @@ def test_a_terminal_gets_tables_of_its_width(monkeypatch: pytest.MonkeyPatch, co
     assert table.width_of(io.StringIO()) == table.WIDTH, "a file or a pipe wraps nothing"
 
 
+def test_a_warm_time_that_no_memory_allows_says_so() -> None:
+    made = one_case()
+    timed = replace(made.cases[0], stats=stats(2e-6), warm=stats(1e-6), bytes_moved=4e6, roofline_seconds=1.5e-6,
+                    bound="bytes")
+    text = terminal.table([replace(made, cases=(timed,))])
+    assert row(text, "warm  ") == ["warm", "cold", "warm", "cold/warm", "GB/s warm"]
+    line = next(line for line in text.splitlines() if "faster than memory" in line)
+    assert re.split(r"\s{2,}", line.strip())[1:] == [
+        "2.00 µs", "1.00 µs", "2.00", "4000", "faster than memory: read from the cache"]
+    slow = replace(timed, warm=stats(1.8e-6))
+    assert "faster than memory" not in terminal.table([replace(made, cases=(slow,))])
+    assert "faster than memory" not in terminal.table([replace(made, cases=(replace(timed, bound="flop"),))])
+
+
 def test_verbose_shows_the_spread_and_the_first_wrong_elements() -> None:
     made = one_case()
     timed = replace(made.cases[0], stats=replace(stats(2e-6), p10=1.9e-6, p90=2.2e-6), calls=stats(5e-6, runs=100))
