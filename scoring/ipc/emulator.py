@@ -21,8 +21,8 @@ CHECKS = (
 )
 # Of emulated NVIDIA GPUs. The first four end a launch and are always on.
 CUDA_CHECKS = (
-    "bounds", "misaligned", "barrier", "mbarrier", "shared-race", "proxy-fence", "in-flight", "uninitialised", "cluster",
-    "grid-order", "collective",
+    "bounds", "misaligned", "barrier", "mbarrier", "shared-race", "proxy-fence", "in-flight", "uninitialised",
+    "cluster", "grid-order", "collective",
 )
 _KNOWN = tuple(dict.fromkeys(CHECKS + CUDA_CHECKS))
 EMULATED = "emulated"      # what limits.case_gflop calls an emulated device, whichever backend it belongs to

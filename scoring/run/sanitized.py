@@ -53,8 +53,8 @@ def require(places: Sequence[Place]) -> None:
     able = [place for place in places if can_look(place)]
     if not able:
         here = list(dict.fromkeys(place.device.name if place.device else f"no {place.target.gpu}" for place in places))
-        raise SelectionError(f"--sanitize needs a CUDA device (compute-sanitizer) or an emulated one (--backend rocm, or "
-                             f"cuda with --emulate), and here is {', '.join(here)}", ExitCode.UNAVAILABLE)
+        raise SelectionError(f"--sanitize needs a CUDA device (compute-sanitizer) or an emulated one (--backend rocm, "
+                             f"or cuda with --emulate), and here is {', '.join(here)}", ExitCode.UNAVAILABLE)
     if any(not place.device.emulated for place in able if place.device is not None):
         sanitizer.find()
 

@@ -14,7 +14,8 @@ from tests.emulator.ptx.driver import Cuda, Refused
 from tests.emulator.ptx.test_faults import BETWEEN, BULK, HEAD, STORE, THROUGH
 
 # Each thread takes the word of the thread of the other warp, or of its neighbour.
-EXCHANGE = HEAD + """and.b32 %r6, %r0, 31; mul.wide.u32 %rd2, %r6, 4; add.s64 %rd3, %rd0, %rd2; add.s64 %rd4, %rd1, %rd2;
+EXCHANGE = HEAD + """and.b32 %r6, %r0, 31; mul.wide.u32 %rd2, %r6, 4;
+add.s64 %rd3, %rd0, %rd2; add.s64 %rd4, %rd1, %rd2;
 ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4; bar.sync 0;
 xor.b32 %r7, %r0, 32; shl.b32 %r7, %r7, 2; add.u32 %r7, %r1, %r7;
 ld.shared.u32 %r4, [%r7]; bar.sync 0; st.shared.u32 [%r3], 0; st.global.u32 [%rd4], %r4; ret; }"""
@@ -86,9 +87,9 @@ FAULTS = {
     "a bulk copy that is not waited for": Fault(
         BULK, "@!%p1 bra AGAIN;", "", "shared-race", "a bulk copy may not have written yet"),
     "a bulk copy over what is still to be read": Fault(
-        BULK, "ld.shared.u32 %r4, [%r3]; st", "ld.shared.u32 %r4, [%r3]; @%p0 bra LEAVE; mbarrier.arrive.expect_tx.shared"
-        "::cta.b64 _, [%r5], 128; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0], 128, "
-        "[%r5]; LEAVE: st", "shared-race", "has read"),
+        BULK, "ld.shared.u32 %r4, [%r3]; st", "ld.shared.u32 %r4, [%r3]; @%p0 bra LEAVE; mbarrier.arrive.expect_tx"
+        ".shared::cta.b64 _, [%r5], 128; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
+        "[%rd0], 128, [%r5]; LEAVE: st", "shared-race", "has read"),
     "a bulk store without a proxy fence": Fault(
         STORE, "fence.proxy.async; ", "", "proxy-fence", "no fence.proxy.async stands between"),
     "a proxy fence for global memory": Fault(
