@@ -122,8 +122,6 @@ FAULTS = {
     "memory that nobody has written": Fault(
         THROUGH, "ld.shared.u32 %r4, [%r3];", "ld.shared.u32 %r4, [%r3]; ld.shared.u32 %r6, [%r3+256];",
         "uninitialised", "that nobody has written"),
-    "a product of memory that nobody has written": Fault(
-        PRODUCT, "68720001024;", "68720001024; add.s64 %rd5, %rd5, 64;", "uninitialised", "the product reads", 128),
     "a value of a lane that is elsewhere": Fault(
         SHUFFLE, "%r0, 3,", "%r0, 20,", "collective", "takes a value from a lane"),
     "a block that may not have begun": Fault(
