@@ -19,10 +19,11 @@ from backends.toolchain import which
 
 PROGRAM = "compute-sanitizer"
 TOOLS = ("memcheck", "racecheck", "synccheck", "initcheck")
-# What the emulated MI300X looks for in their place.
+# What emulated devices look for in their place; each leaves out the names that it does not know.
 EMULATED: Mapping[str, tuple[str, ...]] = {
-    "memcheck": ("bounds", "misaligned"), "racecheck": ("lds-race", "global-race"),
-    "synccheck": ("barrier", "waitcnt", "hazard"), "initcheck": ("uninitialised",),
+    "memcheck": ("bounds", "misaligned", "cluster"),
+    "racecheck": ("lds-race", "global-race", "shared-race", "proxy-fence", "in-flight", "grid-order"),
+    "synccheck": ("barrier", "waitcnt", "hazard", "mbarrier", "collective"), "initcheck": ("uninitialised",),
 }
 FOUND = 99                # its exit code when it has something to say
 PRINTED = 200             # reports of a call that are read; it counts more of them by itself
@@ -49,7 +50,7 @@ def parse_tools(text: str) -> tuple[str, ...]:
 
 
 def emulated_checks(tools: Sequence[str]) -> str:
-    """The emulator's checks that look for what ``tools`` look for, as ``--checks`` takes them."""
+    """The emulators' checks that look for what ``tools`` look for, as ``--checks`` takes them."""
     return ",".join(check for tool in tools for check in EMULATED[tool])
 
 

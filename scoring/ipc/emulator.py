@@ -19,7 +19,12 @@ from typing import Any
 CHECKS = (
     "bounds", "misaligned", "uninitialised", "lds-race", "waitcnt", "barrier", "hazard", "global-race",
 )
-CUDA_CHECKS = ("bounds", "misaligned", "barrier", "mbarrier")      # of emulated NVIDIA GPUs: always on, no others
+# Of emulated NVIDIA GPUs. The first four end a launch and are always on.
+CUDA_CHECKS = (
+    "bounds", "misaligned", "barrier", "mbarrier", "shared-race", "proxy-fence", "in-flight", "uninitialised",
+    "cluster", "grid-order", "collective",
+)
+_KNOWN = tuple(dict.fromkeys(CHECKS + CUDA_CHECKS))
 EMULATED = "emulated"      # what limits.case_gflop calls an emulated device, whichever backend it belongs to
 SHOWN = 3                  # findings a message tells in full
 KEPT = {"findings": 100, "counters": 1000}      # entries of one call that the judge takes
@@ -32,13 +37,21 @@ def parse_checks(text: str) -> str:
     """
     words = [word.strip() for word in text.split(",") if word.strip()]
     for word in words:
-        if word not in ("all", "none") and word.removeprefix("-") not in CHECKS:
-            raise ValueError(f"no check {word!r}; there are all, none, {', '.join(CHECKS)}")
+        if word not in ("all", "none") and word.removeprefix("-") not in _KNOWN:
+            raise ValueError(f"no check {word!r}; there are all, none, {', '.join(_KNOWN)}")
     if not words:
-        raise ValueError(f"which checks? all, none, or some of {', '.join(CHECKS)}")
+        raise ValueError(f"which checks? all, none, or some of {', '.join(_KNOWN)}")
     if words[0].startswith("-"):
         words.insert(0, "all")
     return ",".join(words)
+
+
+def checks_of(backend: str, text: str) -> str:
+    """Those of ``parse_checks``'s words that the emulated device of a backend (``rocm``, ``cuda``) has; ``none`` if it
+    has none of them."""
+    here = CUDA_CHECKS if backend == "cuda" else CHECKS
+    words = [word for word in text.split(",") if word in ("all", "none") or word.removeprefix("-") in here]
+    return ",".join(words) or "none"
 
 
 class Emulator:

@@ -21,7 +21,7 @@ from backends.base import Binary
 from backends.errors import ToolchainMissing
 from backends.source import Signature
 from scoring.config.load import Config
-from scoring.ipc.emulator import CUDA_CHECKS, EMULATED
+from scoring.ipc.emulator import EMULATED, checks_of
 from scoring.ipc.requests import Extensions, LoadEmulator, NativeSpec, PythonSpec
 from scoring.judge.job import Contestant, Job, Limits
 from scoring.judge.timing import TimingOptions
@@ -254,8 +254,8 @@ def emulator_options(config: Config, place: Place, mode: Mode) -> LoadEmulator |
     if place.device is None or not place.device.emulated:
         return None
     checks = config.settings.checks or ("all" if mode is Mode.TEST else "none")
-    options = {"checks": checks, "counters": "1", "strict": "1"}
+    options = {"checks": checks_of(place.target.backend, checks), "counters": "1", "strict": "1"}
     if place.target.backend == "cuda":
-        options |= {"checks": ",".join(CUDA_CHECKS), "gpu": place.device.gpu}
+        options["gpu"] = place.device.gpu
     (library,) = place.backend.runtime_libraries(place.device)
     return LoadEmulator(str(library), options, modelled=place.target.backend != "cuda")

@@ -44,8 +44,8 @@ def ask(options: argparse.Namespace) -> None:
 
 
 def can_look(place: Place) -> bool:
-    """Whether there is something that looks at what runs in a place: a real CUDA device, or the emulated MI300X."""
-    return place.device is not None and place.target.backend == ("rocm" if place.device.emulated else "cuda")
+    """Whether there is something that looks at what runs in a place: a real CUDA device, or an emulated one."""
+    return place.device is not None and (place.device.emulated or place.target.backend == "cuda")
 
 
 def require(places: Sequence[Place]) -> None:
@@ -53,8 +53,8 @@ def require(places: Sequence[Place]) -> None:
     able = [place for place in places if can_look(place)]
     if not able:
         here = list(dict.fromkeys(place.device.name if place.device else f"no {place.target.gpu}" for place in places))
-        raise SelectionError(f"--sanitize needs a CUDA device (compute-sanitizer) or the emulated MI300X (--backend "
-                             f"rocm), and here is {', '.join(here)}", ExitCode.UNAVAILABLE)
+        raise SelectionError(f"--sanitize needs a CUDA device (compute-sanitizer) or an emulated one (--backend rocm, "
+                             f"or cuda with --emulate), and here is {', '.join(here)}", ExitCode.UNAVAILABLE)
     if any(not place.device.emulated for place in able if place.device is not None):
         sanitizer.find()
 

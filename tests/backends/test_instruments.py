@@ -124,7 +124,8 @@ def test_names_of_tools():
         sanitizer.parse_tools("mem")
     with pytest.raises(ValueError, match="which tools"):
         sanitizer.parse_tools(",")
-    assert sanitizer.emulated_checks(("racecheck", "initcheck")) == "lds-race,global-race,uninitialised"
+    assert sanitizer.emulated_checks(("racecheck", "initcheck")) == (
+        "lds-race,global-race,shared-race,proxy-fence,in-flight,grid-order,uninitialised")
 
 
 def test_the_sanitizer_is_found_beside_nvcc_in_the_wheel_or_on_path(tmp_path, monkeypatch):

@@ -23,7 +23,7 @@ struct LaunchAttribute {
     char pad[4];
     unsigned value[16];
 };
-constexpr int kAttributeClusterDimension = 4;
+constexpr int kAttributeClusterDimension = 4, kAttributeProgrammaticStream = 6;
 
 struct LaunchConfig {
     Dim3 grid, block;

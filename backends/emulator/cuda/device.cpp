@@ -14,6 +14,7 @@
 
 #include "api.h"
 #include "gfx942/memory.h"
+#include "ptx/checks/checks.h"
 
 namespace emu::cuda {
 namespace {
@@ -43,6 +44,27 @@ bool truth(const std::string& option, const std::string& value) {
     throw std::invalid_argument(option + " is 0 or 1, not '" + value + "'");
 }
 
+/// "all", "none", names separated by commas; a name after '-' is taken away. Faults such as bounds are always found.
+unsigned checks_of(const std::string& value) {
+    constexpr const char* kAlways[] = {"bounds", "misaligned", "barrier", "mbarrier"};
+    unsigned result = value.starts_with("-") ? unsigned{ptx::kAllChecks} : 0;
+    for (size_t at = 0; at <= value.size();) {
+        const size_t end = std::min(value.find(',', at), value.size());
+        std::string word = value.substr(at, end - at);
+        at = end + 1;
+        const bool away = word.starts_with("-");
+        if (away) word.erase(0, 1);
+        unsigned bits = word == "all" ? unsigned{ptx::kAllChecks} : 0;
+        bool known = word == "all" || word == "none" || word.empty();
+        for (const auto& [name, bit] : ptx::kCheckNames)
+            if (word == name) bits = bit, known = true;
+        for (const char* name : kAlways) known |= word == name;
+        if (!known) throw std::invalid_argument("no check '" + word + "'");
+        result = away ? result & ~bits : result | bits;
+    }
+    return result;
+}
+
 void apply(Options& options, const std::string& option, const std::string& value) {
     if (option == "gpu") {
         const auto* const known =
@@ -62,7 +84,9 @@ void apply(Options& options, const std::string& option, const std::string& value
         options.report = truth(option, value);
     } else if (option == "log") {
         options.log = value;
-    } else if (option != "checks" && option != "strict") {  // bounds, alignment and barriers are always checked
+    } else if (option == "checks") {
+        options.checks = checks_of(value);
+    } else if (option != "strict") {
         throw std::invalid_argument(
             "no option '" + option + "'; there are gpu, threads, late, counters, report, log, checks, strict");
     }

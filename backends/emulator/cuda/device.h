@@ -28,6 +28,7 @@ struct Options {
     const Gpu* gpu = nullptr;
     unsigned threads = 1;
     bool late = true;
+    unsigned checks = 127;  // ptx::Check: those that are no faults
     bool counters = false;
     bool report = false;  // findings go to stderr
     std::string log;      // a file that gets them, too, as a JSON object a line; "": none

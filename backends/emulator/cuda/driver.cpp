@@ -150,6 +150,24 @@ API int cuLaunchKernel(
     return launch(*kernel.library, kernel.name, {{gx, gy, gz}, {bx, by, bz}, {1, 1, 1}, shared}, arguments, packed);
 }
 
+/// CUlaunchConfig.
+struct DriverConfig {
+    Dim3 grid, block;
+    unsigned shared;
+    void* stream;
+    LaunchAttribute* attributes;
+    unsigned attribute_count;
+};
+API int cuLaunchKernelEx(const DriverConfig* config, void* function, void** arguments, void** extra) {
+    const auto& kernel = *static_cast<const Function*>(function);
+    const void* packed = nullptr;
+    for (; extra && *extra; extra += 2)
+        if (*extra == reinterpret_cast<void*>(1)) packed = extra[1];
+    Geometry geometry{config->grid, config->block, {1, 1, 1}, config->shared, config->stream};
+    take(geometry, config->attributes, config->attribute_count);
+    return launch(*kernel.library, kernel.name, geometry, arguments, packed);
+}
+
 API int cuMemAlloc_v2(uint64_t* address, size_t bytes) {
     void* const memory = device_malloc(bytes, "cuMemAlloc");
     *address = reinterpret_cast<uint64_t>(memory);

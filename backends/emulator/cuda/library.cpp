@@ -77,13 +77,24 @@ const ptx::Program& Library::program(const std::string& name) {
 
 namespace {
 
-std::string describe(const ptx::Outcome& outcome, const std::string& text) {
+void keep(const ptx::Found& found) {
+    const std::string text = "========= " + found.check + ": " + found.message + "\n=========     in " + found.place +
+                             "\n=========     block (" + std::to_string(found.block[0]) + ", " +
+                             std::to_string(found.block[1]) + ", " + std::to_string(found.block[2]) + "), warp " +
+                             std::to_string(found.warp);
     json::Value value = json::object();
-    value.set("check", outcome.check).set("message", outcome.message).set("kernel", outcome.place);
-    value.set("workgroup", json::array({outcome.block[0], outcome.block[1], outcome.block[2]}));
-    value.set("wave", outcome.warp).set("file", outcome.file).set("line", outcome.line).set("times", 1);
-    return value.set("text", text).text();
+    value.set("check", found.check).set("message", found.message).set("kernel", found.place);
+    value.set("workgroup", json::array({found.block[0], found.block[1], found.block[2]}));
+    value.set("wave", found.warp).set("file", found.file).set("line", found.line).set("times", found.times);
+    keep_finding(value.set("text", text).text(), text);
 }
+
+/// What the newest launch of each stream has written.
+std::map<void*, ptx::Written>& written_before() {
+    static auto* const instance = new std::map<void*, ptx::Written>;
+    return *instance;
+}
+std::mutex g_written;
 
 }  // namespace
 
@@ -156,13 +167,23 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
         for (const Allocation& each : allocations()) ranges.push_back({each.begin, each.begin + each.size});
         const ptx::Ranges memory(std::move(ranges));
         launch.memory = &memory;
-        const ptx::Outcome outcome = ptx::run(launch, options().threads);
+        launch.checks = options().checks;
+        ptx::Written before;
+        if (geometry.early && launch.checks & ptx::kGridOrder) {
+            const std::lock_guard guard(g_written);
+            before = written_before()[geometry.stream];
+            launch.before = &before;
+        }
+        ptx::Outcome outcome = ptx::run(launch, options().threads);
+        if (launch.checks & ptx::kGridOrder) {
+            const std::lock_guard guard(g_written);
+            written_before()[geometry.stream] = std::move(outcome.written);
+        }
+        for (const ptx::Found& each : outcome.found) keep(each);
         if (!outcome.ok) {
-            const std::string text = "========= " + outcome.check + ": " + outcome.message + "\n=========     in " +
-                                     outcome.place + "\n=========     block (" + std::to_string(outcome.block[0]) +
-                                     ", " + std::to_string(outcome.block[1]) + ", " + std::to_string(outcome.block[2]) +
-                                     "), warp " + std::to_string(outcome.warp);
-            keep_finding(describe(outcome, text), text);
+            ptx::Found fault{outcome.check, outcome.message, outcome.place, outcome.file, outcome.line,
+                             {outcome.block[0], outcome.block[1], outcome.block[2]}, outcome.warp};
+            keep(fault);
             return fail(outcome.cuda_error, outcome.message);
         }
         if (options().counters) {

@@ -40,7 +40,18 @@ private:
 struct Geometry {
     Dim3 grid, block, cluster;
     size_t dynamic_shared;
+    void* stream = nullptr;
+    bool early = false;  // it may begin while the launch before it in its stream still runs
 };
+
+/// What launch attributes say of it; the others change nothing here.
+inline void take(Geometry& geometry, const LaunchAttribute* attributes, unsigned count) {
+    for (unsigned i = 0; i < count; ++i) {
+        const LaunchAttribute& each = attributes[i];
+        if (each.id == kAttributeClusterDimension) geometry.cluster = {each.value[0], each.value[1], each.value[2]};
+        if (each.id == kAttributeProgrammaticStream) geometry.early = each.value[0] != 0;
+    }
+}
 
 /// Runs a kernel; the error that the call returns, which is kept as the last one. `arguments`: a pointer to each; or `packed`,
 /// all of them behind each other as the kernel has them.

@@ -99,22 +99,23 @@ API int __cudaPopCallConfiguration(Dim3* grid, Dim3* block, size_t* shared, void
     *stream = g_configuration.stream;
     return kSuccess;
 }
-API int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
-    return launched(function, {grid, block, {1, 1, 1}, shared}, arguments);
+API int cudaLaunchKernel(
+    const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+    return launched(function, {grid, block, {1, 1, 1}, shared, stream}, arguments);
 }
-API int __cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
-    return launched(kernel, {grid, block, {1, 1, 1}, shared}, arguments);
+API int __cudaLaunchKernel(
+    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+    return launched(kernel, {grid, block, {1, 1, 1}, shared, stream}, arguments);
 }
 API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments) {
     Geometry geometry{config->grid, config->block, {1, 1, 1}, config->dynamic_shared};
-    for (unsigned i = 0; i < config->attribute_count; ++i)
-        if (const LaunchAttribute& each = config->attributes[i]; each.id == kAttributeClusterDimension)
-            geometry.cluster = {each.value[0], each.value[1], each.value[2]};
+    geometry.stream = config->stream;
+    take(geometry, config->attributes, config->attribute_count);
     return launched(function, geometry, arguments);
 }
 API int cudaLaunchCooperativeKernel(
-    const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared, void*) {
-    return launched(function, {grid, block, {1, 1, 1}, shared}, arguments);
+    const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+    return launched(function, {grid, block, {1, 1, 1}, shared, stream}, arguments);
 }
 API int cudaFuncSetAttribute(const void* function, int attribute, int value) {
     const Known* const known = kernel_at(function);

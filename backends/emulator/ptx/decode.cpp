@@ -101,6 +101,7 @@ public:
             program_->ops.push_back(op);
         }
         program_->register_bytes = end_;
+        watch_registers(*program_);
         return std::move(program_);
     }
 

@@ -34,6 +34,7 @@ struct Op {
     bool together = false;      // lanes execute it at once: those of `members`, or all of the warp that have not ended
     bool lasting = false;       // it stores or multiplies: a loop with one is more than a wait
     i32 members = kAllMembers;  // a register with their mask
+    i32 watched = -1;           // in Program::touched: it touches registers that a wgmma works on
     u16 count = 0;              // registers in `list`
     i32 target = -1;
     u32 list = 0;  // where its registers begin in Program::lists
@@ -104,6 +105,15 @@ struct Program {
     u32 static_shared_bytes = 0, shared_align = 16;
     u32 local_bytes = 0;
     int arch = 0;  // 89, 90
+    // For the check of registers in flight: see checks/registers.cpp.
+    struct Touched {
+        enum class What : u8 { Product, Fence, Copy, Other } what = What::Other;
+        u16 reads = 0, writes = 0;
+        u32 begin = 0;  // in touched_registers: those read, then those written
+    };
+    u32 watched = 0;  // registers
+    std::vector<Touched> touched;
+    std::vector<u32> touched_registers;
     std::map<u32, std::string> files;
 
     /// "kernel f, file.cu:12: add.s32 %r1, %r2, %r3;"

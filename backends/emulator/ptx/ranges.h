@@ -33,6 +33,8 @@ public:
         return address + bytes <= range.end ? &range : nullptr;
     }
 
+    size_t number(const Range* range) const { return static_cast<size_t>(range - list_.data()); }
+
 private:
     std::vector<Range> list_;
 };

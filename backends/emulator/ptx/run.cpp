@@ -37,6 +37,7 @@ void Block::settle() {
         if (barrier.arrived < wanted) continue;
         barrier.arrived = 0;
         ++barrier.phase;
+        barrier.handed.seen = barrier.handed.now;
     }
 }
 
@@ -50,6 +51,7 @@ void Cluster::settle() {
         for (const Warp& warp : block.warps)
             if (warp.alive && warp.cluster_arrival != phase + 1) return;
     ++phase;
+    handed.seen = handed.now;
 }
 
 void complete_stores(Warp& w, u32 mask, u32 kept) {
@@ -74,7 +76,8 @@ constexpr u32 kPatience = 2'000;  // jumps backwards of a split before another o
 /// One warp. `moved`: whether it executed anything but waiting.
 class Runner {
 public:
-    Runner(Warp& warp, const Program& program) : w_(warp), program_(program) {}
+    Runner(Warp& warp, const Program& program)
+        : w_(warp), program_(program), checks_(program.watched ? warp.block->checks() : nullptr) {}
 
     State run(bool& moved) {
         bool went = false;
@@ -110,6 +113,8 @@ private:
                         break;
                     }
                     w_.mask = mask;
+                    w_.op = &op;
+                    if (op.watched >= 0 && checks_) checks_->registers(w_, op);
                     const Flow flow = op.run(w_, op);
                     w_.lasting += op.lasting;
                     if (flow == Flow::Next) {
@@ -266,6 +271,7 @@ private:
 
     Warp& w_;
     const Program& program_;
+    Checks* const checks_;  // of registers: null for a program without wgmma
     bool forced_ = false;
 };
 
@@ -368,7 +374,7 @@ void begin(Block& block, Resident::Memory& memory, const Launch& launch) {
     }
 }
 
-void begin(Resident& resident, const Launch& launch, u64 number) {
+void begin(Resident& resident, const Launch& launch, u64 number, Report& report) {
     const u32* const size = launch.cluster;
     const u32 count = size[0] * size[1] * size[2];
     const u32 clusters[2] = {launch.grid[0] / size[0], launch.grid[1] / size[1]};
@@ -389,6 +395,11 @@ void begin(Resident& resident, const Launch& launch, u64 number) {
         block.index[2] = z * size[2] + rank / size[0] / size[1];
         begin(block, resident.memory[rank], launch);
     }
+    if (launch.checks) {
+        if (!cluster.checks) cluster.checks = std::make_unique<Checks>(launch.checks, report, *launch.program);
+        cluster.checks->reset(cluster);
+    }
+    cluster.handed = Handed{};
     resident.live = true;
 }
 
@@ -406,6 +417,7 @@ public:
         work();
         for (std::thread& each : helpers) each.join();
         outcome_.executed = executed_;
+        outcome_.found = report_.take();
         return outcome_;
     }
 
@@ -421,7 +433,7 @@ private:
                 any = true;
                 moved |= advance(*resident);
             }
-            if (failed_) return;
+            if (failed_) return collect(residents);
             any = std::any_of(residents.begin(), residents.end(), [](const auto& each) { return each->live; });
             if (!any || !moved || residents.empty()) {
                 // Nothing goes on here: another block, which the others may wait for.
@@ -432,14 +444,23 @@ private:
                     for (auto& each : residents)
                         if (!each->live) place = each.get();
                     if (!place) place = residents.emplace_back(std::make_unique<Resident>()).get();
-                    begin(*place, launch_, number);
+                    begin(*place, launch_, number, report_);
                 } else if (!any) {
-                    return;
+                    return collect(residents);
                 } else {
                     std::this_thread::yield();
                 }
             }
         }
+    }
+
+    /// What a thread's clusters have written, once it is done with them.
+    void collect(const std::vector<std::unique_ptr<Resident>>& residents) {
+        const std::lock_guard lock(mutex_);
+        for (const auto& each : residents)
+            if (const Checks* const checks = each->cluster.checks.get())
+                for (size_t i = 0; i < checks->written.parts.size(); ++i)
+                    outcome_.written.add(checks->written.parts[i].begin, checks->written.parts[i].end, i);
     }
 
     /// The cluster's warps, until none can go on or it has had its turn; whether any of them did.
@@ -534,6 +555,7 @@ private:
     std::atomic<bool> failed_{false};
     std::mutex mutex_;
     Outcome outcome_;
+    Report report_;
 };
 
 }  // namespace

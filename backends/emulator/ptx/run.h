@@ -19,6 +19,8 @@ struct Outcome {
     std::string file;
     u32 line = 0;
     u64 executed = 0;  // instructions of warps
+    std::vector<Found> found;
+    Written written;
 };
 
 /// All blocks, `threads` at a time.

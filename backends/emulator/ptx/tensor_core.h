@@ -24,6 +24,32 @@ struct Number {
 };
 Number number_of(Format, u32 word);
 
+/// The same, without branches for formats of 16 and 19 bits: operands of these come by the thousand.
+template <Format kFormat>
+Number number_as(u32 word) {
+    if constexpr (kFormat == Format::E4M3 || kFormat == Format::E5M2) {
+        return number_of(kFormat, word);
+    } else {
+        constexpr bool kHalf = kFormat == Format::F16;
+        constexpr u32 kTop = kHalf ? 31 : 255;
+        const u32 field = (kHalf ? word >> 10 : kFormat == Format::BF16 ? word >> 7 : word >> 23) & kTop;
+        const u32 magnitude = kHalf ? word & 0x7fffu : kFormat == Format::BF16 ? word & 0x7fffu : word & 0x7fffe000u;
+        Number result;
+        if constexpr (kHalf) {
+            // The exponent is moved by a multiplication, which also takes subnormals.
+            const f32 finite = as_f32(magnitude << 13) * 0x1p112f;
+            const u32 sign = (word & 0x8000u) << 16, top = 0x7f800000u | (magnitude & 0x3ffu) << 13;
+            result.value = as_f32(sign | (field == kTop ? top : as_u32(finite)));
+        } else {
+            result.value = as_f32(kFormat == Format::BF16 ? word << 16 : word & ~0x1fffu);
+        }
+        result.special = field == kTop;
+        const auto exponent = static_cast<i16>(static_cast<i32>(field ? field : 1) - (kHalf ? 15 : 127));
+        result.exponent = magnitude && field != kTop ? exponent : kNothing;
+        return result;
+    }
+}
+
 using i16v = i16 __attribute__((ext_vector_type(kLanes)));
 
 /// 16 rows of A of up to 32 numbers, spread over the lanes that need them: lane l has row l / 4, and row l / 4 + 8.

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "checks/checks.h"
 #include "program.h"
 #include "ranges.h"
 
@@ -55,6 +56,7 @@ struct Warp {
     u32 index = 0;  // in the block
     u32 alive = 0;  // lanes that have not ended
     Block* block = nullptr;
+    const Op* op = nullptr;  // that is executed
     std::vector<Split> splits;
     u64 executed = 0;
     u64 lasting = 0;  // of them those that store or multiply
@@ -114,6 +116,7 @@ struct Barrier {
     u32 expected = 0;  // 0: all threads of the block that have not ended
     u64 phase = 0;
     Votes votes[2];  // of bar.red, by phase
+    Handed handed;
 };
 
 /// An mbarrier object. A phase ends when no arrival and no byte is awaited.
@@ -121,10 +124,14 @@ struct Mbarrier {
     u32 expected = 0, pending = 0;
     i64 bytes = 0;
     u64 phase = 0;
+    std::shared_ptr<Handed> handed;  // null without checks
     void settle() {
         if (pending || bytes) return;
         ++phase;
         pending = expected;
+        if (!handed) return;
+        entry(handed->now.known, handed->actor).all = handed->base + static_cast<u32>(phase);
+        handed->seen = handed->now;
     }
 };
 
@@ -138,6 +145,8 @@ struct Launch {
     u32 multiprocessors = 58;
     u64 serial = 0;
     const Ranges* memory = nullptr;
+    u32 checks = 0;                   // of Check
+    const Written* before = nullptr;  // by the launch that may still run when this one begins; null: none may
     u32 threads() const { return block[0] * block[1] * block[2]; }
 };
 
@@ -155,6 +164,7 @@ struct Block {
 
     /// Counts arrivals at a barrier, and opens it when all are there.
     void arrive(Barrier& barrier, u32 threads, u32 expected);
+    Checks* checks() const;
     /// A barrier for all threads may be complete now that some have ended.
     void settle();
     u32 living() const;
@@ -171,11 +181,15 @@ struct Cluster {
     std::deque<Pending> pending;  // asynchronous copies, in the order of issue
     u64 phase = 0;                // of barrier.cluster
     u32 idle = 0;                 // rounds in which its warps only asked again whether they may go on
+    std::unique_ptr<Checks> checks;  // null: none are wanted
+    Handed handed;                // by barrier.cluster
     /// Now, or later, when nobody can go on without it.
     void later(const Warp&, const Op&, std::function<void()> work);
     /// Ends the phase of barrier.cluster if all warps that have not ended have arrived.
     void settle();
 };
+
+inline Checks* Block::checks() const { return cluster->checks.get(); }
 
 /// The block and offset that an address of shared memory means. Throws Fault for a rank that the cluster has not.
 struct SharedPlace {

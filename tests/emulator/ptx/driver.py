@@ -18,6 +18,19 @@ HEADER = ".version 8.8\n.target {target}\n.address_size 64\n"
 Array = NDArray[Any]
 
 
+class Attribute(ctypes.Structure):
+    """CUlaunchAttribute."""
+
+    _fields_ = (("id", ctypes.c_uint64), ("value", ctypes.c_uint32 * 16))
+
+
+class Config(ctypes.Structure):
+    """CUlaunchConfig."""
+
+    _fields_ = (("grid", ctypes.c_uint32 * 3), ("block", ctypes.c_uint32 * 3), ("shared", ctypes.c_uint32),
+                ("stream", ctypes.c_void_p), ("attributes", ctypes.POINTER(Attribute)), ("count", ctypes.c_uint32))
+
+
 class Refused(Exception):
     """What the library said; ``code`` is the CUDA error, ``findings`` what the checks found."""
 
@@ -50,10 +63,10 @@ class Cuda:
 
     def launch(
         self, text: str, arguments: Sequence[Array | int], *, grid: int = 1, block: int = 32, shared: int = 0,
-        target: str = "sm_90a", name: str = "k",
+        target: str = "sm_90a", name: str = "k", early: bool = False,
     ) -> None:
         """One launch of kernel ``name`` of PTX ``text``, whose header is added. Arrays are known memory; integers are
-        .u32. Raises ``Refused``."""
+        .u32. ``early``: it may begin before the launch before it has ended. Raises ``Refused``."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         self._check(self._library.cuModuleLoadData(
             ctypes.byref(module), (HEADER.format(target=target) + text).encode()))
@@ -68,7 +81,9 @@ class Cuda:
                     values.append(ctypes.c_uint32(each))
             pointers = (ctypes.c_void_p * max(1, len(values)))(
                 *(ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values))
-            code = self._library.cuLaunchKernel(function, grid, 1, 1, block, 1, 1, shared, None, pointers, None)
+            programmatic = Attribute(6, (ctypes.c_uint32 * 16)(1))
+            config = Config((grid, 1, 1), (block, 1, 1), shared, None, ctypes.pointer(programmatic), int(early))
+            code = self._library.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
             for each in arguments:
                 if isinstance(each, np.ndarray):
                     self._library.warpwave_emulator_unregister(each.ctypes.data)

@@ -17,7 +17,7 @@ from backends import _emulated
 from backends.cuda import find_nvcc, release
 from backends.errors import BackendError, ToolchainMissing
 from scoring import cli
-from scoring.ipc.emulator import KEPT, SHOWN, entries, explain, modelled_seconds, parse_checks
+from scoring.ipc.emulator import KEPT, SHOWN, checks_of, entries, explain, modelled_seconds, parse_checks
 from scoring.judge.job import Job
 from scoring.judge.score import score
 from scoring.output import github, terminal
@@ -40,10 +40,18 @@ FINDING = {"check": "bounds", "message": "read of 4 bytes", "file": "a.hip", "li
 
 @pytest.mark.parametrize(("text", "wanted"), [
     ("all", "all"), ("none", "none"), ("bounds, hazard", "bounds,hazard"), ("-lds-race", "all,-lds-race"),
-    ("all,-waitcnt", "all,-waitcnt"),
+    ("all,-waitcnt", "all,-waitcnt"), ("proxy-fence", "proxy-fence"),
 ])
 def test_checks_are_named(text, wanted):
     assert parse_checks(text) == wanted
+
+
+def test_a_device_gets_the_checks_that_it_has():
+    text = "bounds,lds-race,shared-race,-hazard"
+    assert checks_of("rocm", text) == "bounds,lds-race,-hazard"
+    assert checks_of("cuda", text) == "bounds,shared-race"
+    assert checks_of("cuda", "all,-waitcnt") == "all"
+    assert checks_of("cuda", "waitcnt") == "none"
 
 
 @pytest.mark.parametrize("text", ["", ",", "bound", "all,nonsense", "-"])
@@ -313,12 +321,12 @@ def test_cuda_kernels_run_on_emulated_gpus_and_have_no_time(main, cuda_emulator)
     assert code == ExitCode.OK
     found = json.loads(out.splitlines()[0])
     assert (found["device"], found["facts"]["emulated"]) == ("NVIDIA L4 (emulated)", True)
-    assert found["facts"]["checks"] == "bounds,misaligned,barrier,mbarrier"      # no others are there to claim
+    assert found["facts"]["checks"] == "none"        # as for the other emulated device outside of test mode
     assert found["cases"][0]["stats"] is None
     assert found["score"] is None
-    code, _out, err = main(*run, "--kernel", "honest", "--sanitize", "racecheck")
-    assert code == ExitCode.UNAVAILABLE
-    assert "--sanitize needs a CUDA device" in err
+    code, out, _err = main(*run, "--kernel", "honest", "--sanitize", "racecheck", "--json")
+    assert code == ExitCode.OK
+    assert json.loads(out.splitlines()[0])["facts"]["checks"] == "shared-race,proxy-fence,in-flight,grid-order"
     code, out, _err = main(*run, "--kernel", "overrun")
     assert code == ExitCode.FAILED
     assert "kernels/cuda/toy/overrun.cu:8" in out

@@ -65,7 +65,18 @@ Flow initialise(Warp& w, const Op& op) {
         const SharedPlace place = shared_place(w, at[lane]);
         Mbarrier fresh;
         fresh.expected = fresh.pending = count[lane];
-        place.block->mbarriers[place.offset] = fresh;
+        Mbarrier& there = place.block->mbarriers[place.offset];
+        if (Checks* const checks = w.block->checks()) {
+            checks->initialise(w, lane, *place.block, place.offset);
+            fresh.handed = std::make_shared<Handed>();
+            if (there.handed) {  // its copies' times go on
+                fresh.handed->actor = there.handed->actor;
+                fresh.handed->base = there.handed->base + static_cast<u32>(there.phase) + 1;
+            } else {
+                fresh.handed->actor = checks->new_actor(*place.block);
+            }
+        }
+        there = fresh;
     });
     return Flow::Next;
 }
@@ -80,6 +91,26 @@ Flow invalidate(Warp& w, const Op& op) {
     return Flow::Next;
 }
 
+/// All lanes of an instruction name one mbarrier, as good as always.
+bool uniform(const Warp& w, const Address& at) {
+    const u64 first = at[std::countr_zero(w.mask)];
+    bool same = true;
+    each_lane(w.mask, [&](int lane) { same &= at[lane] == first; });
+    return same;
+}
+
+/// What lanes know who arrive at or look at a barrier; each of them alone if they name different ones.
+template <class Each>
+void each_barrier(Warp& w, u32 lanes, const Address& at, Each each) {
+    if (!lanes) return;
+    if (uniform(w, at)) {
+        const int lane = std::countr_zero(lanes);
+        each(lanes, lane, mbarrier_at(w, lane, at[lane]));
+    } else {
+        each_lane(lanes, [&](int lane) { each(1u << lane, lane, mbarrier_at(w, lane, at[lane])); });
+    }
+}
+
 constexpr u32 kState = 1, kExpect = 2, kNoArrive = 4, kDrop = 8, kCount = 16;
 
 // arrive{.expect_tx}{.drop}, expect_tx
@@ -87,6 +118,12 @@ Flow arrival(Warp& w, const Op& op) {
     const Address at = address_of(w, op, 0, static_cast<u64>(op.immediate));
     const u32* const number = w.lanes<u32>(op.operand[1]);
     u64v state = u64v(0);
+    if (Checks* const checks = w.block->checks())
+        each_barrier(w, w.mask, at, [&](u32 lanes, int lane, Mbarrier& barrier) {
+            const SharedPlace place = shared_place(w, at[lane]);
+            checks->used(w, lane, *place.block, place.offset);
+            if (!(op.extra & kNoArrive)) checks->release(w, lanes, barrier.handed->now);
+        });
     each_lane(w.mask, [&](int lane) {
         Mbarrier& barrier = mbarrier_at(w, lane, at[lane]);
         state[lane] = barrier.phase;
@@ -106,12 +143,21 @@ template <bool Parity>
 Flow wait(Warp& w, const Op& op) {
     const Address at = address_of(w, op, 0, static_cast<u64>(op.immediate));
     u32 ready = 0;
+    const Mbarrier* known = nullptr;
+    u64 last = 0;
     each_lane(w.mask, [&](int lane) {
-        const Mbarrier& barrier = mbarrier_at(w, lane, at[lane]);
+        if (!known || at[lane] != last) known = &mbarrier_at(w, lane, at[lane]), last = at[lane];
+        const Mbarrier& barrier = *known;
         const bool over = Parity ? (barrier.phase & 1) != (w.lanes<u32>(op.operand[1])[lane] & 1)
                                  : barrier.phase > w.lanes<u64>(op.operand[1])[lane];
         ready |= static_cast<u32>(over) << lane;
     });
+    if (Checks* const checks = w.block->checks())
+        each_barrier(w, ready & w.mask, at, [&](u32 lanes, int lane, const Mbarrier& barrier) {
+            const SharedPlace place = shared_place(w, at[lane]);
+            checks->used(w, lane, *place.block, place.offset);
+            checks->acquire(w, lanes, barrier.handed->seen);
+        });
     w.put_predicate(op.operand[2], ready);
     return (ready & w.mask) == w.mask ? Flow::Next : Flow::Retry;
 }
@@ -163,6 +209,13 @@ bool decode_mbarrier(Builder& b) {
 // cp.async.mbarrier.arrive{.noinc}: an arrival when the thread's copies so far are there.
 Flow arrive_after_copies(Warp& w, const Op& op) {
     const Address at = address_of(w, op, 0, static_cast<u64>(op.immediate));
+    Checks* const checks = w.block->checks();
+    std::shared_ptr<Clock> known;  // by those who wait for the arrivals
+    if (checks) {
+        known = std::make_shared<Clock>();
+        checks->release(w, w.mask, *known);
+        entry(known->known, checks->copies_actor(w)).all = w.committed[std::countr_zero(w.mask)] + 1;
+    }
     each_lane(w.mask, [&](int lane) {
         Mbarrier& barrier = mbarrier_at(w, lane, at[lane]);
         if (op.extra & kCount) ++barrier.pending;
@@ -170,13 +223,15 @@ Flow arrive_after_copies(Warp& w, const Op& op) {
         // What was issued so far is a group of its own.
         const u32 group = w.committed[lane]++;
         Warp* const warp = &w;
-        w.block->cluster->later(w, op, [warp, lane, where, group] {
+        w.block->cluster->later(w, op, [warp, lane, where, group, known] {
             std::erase_if(warp->copies, [&](const PendingCopy& copy) {
                 const bool due = copy.lane == lane && copy.group <= group;
                 if (due) carry_out(*warp, copy);
                 return due;
             });
-            arrive(mbarrier_at(*warp, lane, where), 1);
+            Mbarrier& there = mbarrier_at(*warp, lane, where);
+            if (known) there.handed->now.join(*known);
+            arrive(there, 1);
         });
     });
     return Flow::Next;
@@ -256,6 +311,18 @@ Box box_of(Warp& w, const Op& op, int lane) {
     return box;
 }
 
+/// Tells the checks of a box's global memory.
+void note_box(Warp& w, Checks& checks, int lane, const Box& box, bool writes) {
+    if (!writes && !w.block->launch->before) return;
+    each_row(box, [&](u32, u64 global, i64 from, i64 to) {
+        if (from >= to) return;
+        const u64 begin = global + static_cast<u64>(from), end = global + static_cast<u64>(to);
+        const Ranges& memory = *w.block->launch->memory;
+        if (writes) checks.global_write(w, begin, end, memory.number(memory.find(begin, end - begin, w.range)));
+        else checks.global_read(w, lane, begin, end);
+    });
+}
+
 void check_shared_box(Warp& w, int lane, u64 address, const Box& box) {
     const u64 bytes = box.bytes();
     shared_memory(w, lane, address, static_cast<u32>(bytes), 128);
@@ -282,6 +349,7 @@ Flow load_box(Warp& w, const Op& op) {
         const Box box = box_of(w, op, lane);
         check_shared_box(w, lane, to[lane], box);
         const SharedPlace place = shared_place(w, to[lane]), signal = shared_place(w, barrier[lane]);
+        if (Checks* const checks = w.block->checks()) note_box(w, *checks, lane, box, false);
         u32 ranks = 1u << place.block->rank;
         if (op.immediate) ranks = w.lanes<u32>(op.operand[3])[lane] & 0xffff;
         for (u32 rank = 0; rank < 16; ++rank) {
@@ -292,7 +360,13 @@ Flow load_box(Warp& w, const Op& op) {
             // A multicast signals the barrier at the same place in each block.
             Block* const signalled = op.immediate ? target : signal.block;
             const u32 offset = place.offset, where = signal.offset;
-            if (!signalled->mbarriers.contains(where)) throw Fault("mbarrier", "a copy signals what is no mbarrier");
+            const auto announced = signalled->mbarriers.find(where);
+            if (announced == signalled->mbarriers.end()) throw Fault("mbarrier", "a copy signals what is no mbarrier");
+            if (Checks* const checks = w.block->checks()) {
+                if (target != w.block) checks->remote(w, *target);
+                checks->used(w, lane, *signalled, where);
+                checks->bulk_write(w, lane, *target, offset, box.bytes(), announced->second);
+            }
             cluster.later(w, op, [box, target, offset, signalled, where] {
                 move_box(box, target->shared, offset, false);
                 const auto found = signalled->mbarriers.find(where);
@@ -317,6 +391,10 @@ Flow store_box(Warp& w, const Op& op) {
         const Box box = box_of(w, op, lane);
         check_shared_box(w, lane, from[lane], box);
         const SharedPlace place = shared_place(w, from[lane]);
+        if (Checks* const checks = w.block->checks()) {
+            checks->bulk_read(w, lane, *place.block, place.offset, box.bytes());
+            note_box(w, *checks, lane, box, true);
+        }
         keep_store(w, lane, [box, place] { move_box(box, place.block->shared, place.offset, true); });
     });
     return Flow::Next;
@@ -337,8 +415,19 @@ Flow load_bytes(Warp& w, const Op& op) {
         u8* const target = shared_memory(w, lane, to[lane], bytes, 16);
         const u8* const source =
             FromShared ? shared_memory(w, lane, from[lane], bytes, 16) : global_memory(w, lane, from[lane], bytes, 16);
-        mbarrier_at(w, lane, barrier[lane]);
+        const Mbarrier& announced = mbarrier_at(w, lane, barrier[lane]);
         const SharedPlace signal = shared_place(w, barrier[lane]);
+        if (Checks* const checks = w.block->checks()) {
+            checks->used(w, lane, *signal.block, signal.offset);
+            if constexpr (FromShared) {
+                const SharedPlace there = shared_place(w, from[lane]);
+                checks->bulk_read(w, lane, *there.block, there.offset, bytes, &announced);
+            } else {
+                checks->global_read(w, lane, from[lane], from[lane] + bytes);
+            }
+            const SharedPlace here = shared_place(w, to[lane]);
+            checks->bulk_write(w, lane, *here.block, here.offset, bytes, announced);
+        }
         w.block->cluster->later(w, op, [target, source, bytes, signal] {
             std::memcpy(target, source, bytes);
             const auto found = signal.block->mbarriers.find(signal.offset);
@@ -362,6 +451,13 @@ Flow store_bytes(Warp& w, const Op& op) {
                 "misaligned", "a bulk copy of " + std::to_string(bytes) + " bytes, which is no multiple of 16", 716);
         u8* const target = global_memory(w, lane, to[lane], bytes, 16);
         const u8* const source = shared_memory(w, lane, from[lane], bytes, 16);
+        if (Checks* const checks = w.block->checks()) {
+            const SharedPlace place = shared_place(w, from[lane]);
+            const Ranges& memory = *w.block->launch->memory;
+            checks->bulk_read(w, lane, *place.block, place.offset, bytes);
+            checks->global_write(
+                w, to[lane], to[lane] + bytes, memory.number(memory.find(to[lane], bytes, w.range)));
+        }
         keep_store(w, lane, [target, source, bytes] {
             if constexpr (Add) {
                 for (u32 i = 0; i < bytes; i += 4) {
@@ -386,6 +482,11 @@ Flow commit_stores(Warp& w, const Op&) {
 }
 Flow wait_stores(Warp& w, const Op& op) {
     complete_stores(w, w.mask, static_cast<u32>(op.immediate));
+    if (Checks* const checks = w.block->checks())
+        each_lane(w.mask, [&](int lane) {
+            const u32 groups = w.stores_committed[lane], kept = static_cast<u32>(op.immediate);
+            if (groups > kept) checks->done(w, 1u << lane, checks->stores_actor(w, lane), groups - kept);
+        });
     return Flow::Next;
 }
 Flow nothing(Warp&, const Op&) { return Flow::Next; }

@@ -30,6 +30,8 @@ namespace {
 SharedPlace shared_place(Warp& w, u64 address) {
     const u32 rank = static_cast<u32>(address >> kRankShift & 0xff);
     if (!rank) return {w.block, static_cast<u32>(address & ((1u << kRankShift) - 1))};
+    if (rank <= w.block->cluster->blocks.size() && rank - 1 != w.block->rank && w.block->checks())
+        w.block->checks()->remote(w, w.block->cluster->blocks[rank - 1]);
     if (rank > w.block->cluster->blocks.size())
         throw Fault(
             "bounds",
@@ -105,6 +107,7 @@ Memory memory_of(const Builder& b) {
 
 /// The address of a lane: op.operand[1] holds 64-bit addresses, or 32-bit ones (op.extra's bit 8).
 constexpr u32 kNarrow = 1u << 8;
+constexpr u32 kKindShift = 24;  // above: the access's Kind
 
 struct LaneAddress {
     const u64* wide;
@@ -126,6 +129,36 @@ void address_operand(Builder& b, size_t i, size_t slot, bool shared) {
     if (narrow && !shared) throw SourceError("an address of 32 bits where one of 64 is needed");
     b.address(b.operand(i), slot, narrow ? 4 : 8);
     if (narrow) b.op.extra |= kNarrow;
+}
+
+/// Tells the checks of an access that has been found to be valid.
+template <Memory kMemory>
+void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind) {
+    Checks* const checks = w.block->checks();
+    if (kMemory == local_memory || !checks) return;
+    if (kMemory == global_memory && kind == kRead && !w.block->launch->before) return;
+    u32 at[kLanes], shared = 0;
+    each_lane(w.mask, [&](int lane) {
+        const u64 where = address[lane];
+        if (kMemory == shared_memory || (kMemory == generic_memory && (where & kWindow) == kSharedWindow)) {
+            at[lane] = static_cast<u32>(where);
+            shared |= 1u << lane;
+        } else if (kMemory == global_memory || !(where & kWindow)) {
+            if (kind & kWrite) {
+                const Ranges::Range* const range = w.range = w.block->launch->memory->find(where, bytes, w.range);
+                checks->global_write(w, where, where + bytes, w.block->launch->memory->number(range));
+            } else if (w.block->launch->before) {
+                checks->global_read(w, lane, where, where + bytes);
+            }
+        }
+    });
+    if (shared) checks->touch(w, at, shared, bytes, kind);
+    if (!(kind & kHands)) return;
+    const u64 first = address[std::countr_zero(w.mask)];
+    bool uniform = true;
+    each_lane(w.mask, [&](int lane) { uniform &= address[lane] == first; });
+    if (uniform) checks->strong(w, w.mask, first);
+    else each_lane(w.mask, [&](int lane) { checks->strong(w, 1u << lane, address[lane]); });
 }
 
 struct Element {
@@ -163,6 +196,7 @@ Flow load(Warp& w, const Op& op) {
             else values[i][lane] = static_cast<R>(value);
         }
     });
+    note<kMemory>(w, address, bytes, static_cast<u8>(op.extra >> kKindShift));
     for (u32 i = 0; i < count; ++i) {
         R* const to = reinterpret_cast<R*>(w.to(list[i]));
         if (w.mask == kAllLanes) std::memcpy(to, values[i], sizeof values[i]);
@@ -188,6 +222,7 @@ Flow store(Warp& w, const Op& op) {
             std::memcpy(to + i * kBytes, &value, kBytes);
         }
     });
+    note<kMemory>(w, address, bytes, static_cast<u8>(op.extra >> kKindShift));
     return Flow::Next;
 }
 
@@ -244,6 +279,11 @@ Handler in_space(Memory memory, Make make) {
     return make.template operator()<generic_memory>();
 }
 
+/// Others may access the same memory at the same time. (.volatile is .relaxed.)
+bool is_strong(const Builder& b) {
+    return b.has("volatile") || b.has("relaxed") || b.has("acquire") || b.has("release") || b.has("mmio");
+}
+
 bool decode_ld(Builder& b) {
     const Element e = element_of(b);
     if (b.operands() < 2 || b.operand(1).kind != Operand::Kind::Address) return false;
@@ -251,6 +291,7 @@ bool decode_ld(Builder& b) {
     const Memory memory = memory_of(b);
     address_operand(b, 1, 1, memory == shared_memory);
     b.op.run = in_space(memory, [&]<Memory kMemory>() { return load_handler<kMemory>(e, bytes); });
+    b.op.extra |= (is_strong(b) ? u32{kRead | kStrong | kHands} : u32{kRead}) << kKindShift;
     b.list(b.operand(0), bytes, true);
     return b.op.run && b.op.count == e.count;
 }
@@ -262,6 +303,7 @@ bool decode_st(Builder& b) {
     const Memory memory = memory_of(b);
     address_operand(b, 0, 1, memory == shared_memory);
     b.op.run = in_space(memory, [&]<Memory kMemory>() { return store_handler<kMemory>(e, bytes); });
+    b.op.extra |= (is_strong(b) ? u32{kWrite | kStrong | kHands} : u32{kWrite}) << kKindShift;
     b.list(b.operand(1), bytes, false);
     return b.op.run && b.op.count == e.count;
 }
@@ -353,6 +395,10 @@ Flow atomic(Warp& w, const Op& op) {
         }
         old[lane] = value;
     });
+    const auto kind = static_cast<u8>(op.extra >> kKindShift);
+    if (op.extra & kSharedSpace) note<shared_memory>(w, address, sizeof(Word), kind);
+    else if (global) note<global_memory>(w, address, sizeof(Word), kind);
+    else note<generic_memory>(w, address, sizeof(Word), kind);
     if (op.extra & kReturns) {
         auto* const to = reinterpret_cast<Register*>(w.to(op.operand[0]));
         each_lane(w.mask, [&](int lane) { to[lane] = old[lane]; });
@@ -378,6 +424,9 @@ bool decode_atomic(Builder& b, bool returns) {
         b.op.extra |= kReturns;
         b.op.operand[0] = b.target(0, wide);
     }
+    // Sums of floats whose results nobody asks for are no signals.
+    const bool sum = !returns && type.find('f') != std::string::npos && !b.has("release");
+    b.op.extra |= (sum ? u32{kWrite | kStrong} : u32{kWrite | kStrong | kHands}) << kKindShift;
     b.op.run = bytes == 8 ? atomic<u64, u64> : bytes == 2 ? atomic<u16, u32> : atomic<u32, u32>;
     return true;
 }
@@ -393,6 +442,8 @@ Flow copy_async(Warp& w, const Op& op) {
     const u32* const read = w.lanes<u32>(op.operand[3]);
     const auto bytes = static_cast<u32>(op.target);  // constant: see the decoder
     const u32 ignored = op.count ? w.predicate(op.operand[4]) : 0;
+    Checks* const checks = w.block->checks();
+    u32 at[kLanes];
     each_lane(w.mask, [&](int lane) {
         const u64 target = to[lane];
         shared_memory(w, lane, target, bytes, bytes);
@@ -403,7 +454,10 @@ Flow copy_async(Warp& w, const Op& op) {
                                static_cast<u8>(bytes), static_cast<u8>(given),   static_cast<u8>(lane)};
         if (w.block->launch->late) w.copies.push_back(copy);
         else carry_out(w, copy);
+        if (checks && given && w.block->launch->before) checks->global_read(w, lane, source, source + given);
+        at[lane] = static_cast<u32>(target);
     });
+    if (checks) checks->copy_async(w, at, w.mask, bytes);
     return Flow::Next;
 }
 
@@ -411,13 +465,22 @@ Flow commit_group(Warp& w, const Op&) {
     each_lane(w.mask, [&](int lane) { ++w.committed[lane]; });
     return Flow::Next;
 }
+void waited(Warp& w, u32 kept) {
+    Checks* const checks = w.block->checks();
+    if (!checks) return;
+    u32 groups = 0;
+    each_lane(w.mask, [&](int lane) { groups = std::max(groups, w.committed[lane]); });
+    if (groups > kept) checks->done(w, w.mask, checks->copies_actor(w), groups - kept);
+}
 Flow wait_group(Warp& w, const Op& op) {
     complete_copies(w, w.mask, static_cast<u32>(op.immediate));
+    waited(w, static_cast<u32>(op.immediate));
     return Flow::Next;
 }
 Flow wait_all(Warp& w, const Op&) {
     commit_group(w, Op{});
     complete_copies(w, w.mask, 0);
+    waited(w, 0);
     return Flow::Next;
 }
 
@@ -473,9 +536,22 @@ bool decode_cp(Builder& b) {
 
 // ---- ldmatrix, stmatrix: 8 x 8 matrices of 16-bit elements, a row of 16 bytes from the address of each lane
 
+void note_rows(Warp& w, const Op& op, const LaneAddress& address, u8 kind) {
+    Checks* const checks = w.block->checks();
+    if (!checks) return;
+    u32 at[kLanes];
+    for (u32 lane = 0; lane < 8 * op.count; ++lane) {
+        at[lane] = static_cast<u32>(address[static_cast<int>(lane)]);
+        shared_memory(w, static_cast<int>(lane), at[lane], 16, 16);
+    }
+    // The lane that gives the address of a row is not the one that has its values.
+    checks->touch(w, at, op.count == 4 ? kAllLanes : (1u << 8 * op.count) - 1, 16, kind | kRows);
+}
+
 template <bool Transposed>
 Flow load_matrix(Warp& w, const Op& op) {
     const LaneAddress address(w, op, 1);
+    note_rows(w, op, address, kRead);
     const i32* const list = w.block->launch->program->lists.data() + op.list;
     u16 matrix[4][8][8];
     for (u32 m = 0; m < op.count; ++m)
@@ -499,6 +575,7 @@ Flow load_matrix(Warp& w, const Op& op) {
 template <bool Transposed>
 Flow store_matrix(Warp& w, const Op& op) {
     const LaneAddress address(w, op, 1);
+    note_rows(w, op, address, kWrite);
     const i32* const list = w.block->launch->program->lists.data() + op.list;
     for (u32 m = 0; m < op.count; ++m) {
         u16 matrix[8][8];

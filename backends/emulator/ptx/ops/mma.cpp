@@ -57,8 +57,8 @@ template <Format kA, Format kB, int kBits, bool kWiden>
 void read_operands(const Warp& w, const i32* a, int a_count, const i32* b, int b_count, Operands& all) {
     constexpr int kPer = 32 / kBits;
     constexpr u32 kMask = kBits == 32 ? ~0u : (1u << (kBits % 32)) - 1;
-    const auto number = [](Format format, u32 word) {
-        return kWiden ? widened(format, word) : number_of(format, word);
+    const auto number = []<Format kFormat>(u32 word) {
+        return kWiden ? widened(kFormat, word) : number_as<kFormat>(word);
     };
     all.k = 2 * a_count * kPer;
     all.left.special = all.right.special = false;
@@ -66,7 +66,7 @@ void read_operands(const Warp& w, const i32* a, int a_count, const i32* b, int b
         const u32* const words = w.lanes<u32>(a[j]);
         for (int lane = 0; lane < kLanes; ++lane)
             for (int e = 0; e < kPer; ++e) {
-                const Number n = number(kA, words[lane] >> (e * kBits % 32) & kMask);
+                const Number n = number.template operator()<kA>(words[lane] >> (e * kBits % 32) & kMask);
                 const int k = (lane % 4 + 4 * (j / 2)) * kPer + e, row = lane / 4 + 8 * (j % 2);
                 all.value[k][row] = n.value;
                 all.exponent[k][row] = n.exponent;
@@ -78,7 +78,7 @@ void read_operands(const Warp& w, const i32* a, int a_count, const i32* b, int b
         const u32* const words = w.lanes<u32>(b[j]);
         for (int lane = 0; lane < kLanes; ++lane)
             for (int e = 0; e < kPer; ++e) {
-                const Number n = number(kB, words[lane] >> (e * kBits % 32) & kMask);
+                const Number n = number.template operator()<kB>(words[lane] >> (e * kBits % 32) & kMask);
                 const int k = (lane % 4 + 4 * j) * kPer + e;
                 all.right.value[k][Columns::place(lane / 4)] = n.value;
                 all.right.exponent[k][Columns::place(lane / 4)] = n.exponent;

@@ -152,6 +152,25 @@ bool decode_isspacep(Builder& b) {
 }
 
 Flow nothing(Warp&, const Op&) { return Flow::Next; }
+// fence.proxy.async: what the thread knows of, the async proxy sees. Its .global form says nothing about shared memory.
+Flow fence_proxy(Warp& w, const Op&) {
+    if (Checks* const checks = w.block->checks()) checks->fence_proxy(w, w.mask);
+    return Flow::Next;
+}
+Flow grid_wait(Warp& w, const Op&) {
+    if (Checks* const checks = w.block->checks()) checks->grid_wait(w, w.mask);
+    return Flow::Next;
+}
+bool decode_fence(Builder& b) {
+    const bool proxy = b.has("proxy") && (b.has("async") || b.has("async::shared::cta") || b.has("async::shared::cluster"));
+    b.op.run = proxy && !b.has("global") ? fence_proxy : nothing;
+    return true;
+}
+// Grids run one after the other.
+bool decode_griddepcontrol(Builder& b) {
+    b.op.run = b.has("wait") ? grid_wait : nothing;
+    return true;
+}
 // Hints, and orders that hold anyway: every access takes place when it is executed.
 bool decode_nothing(Builder& b) {
     b.op.run = nothing;
@@ -183,9 +202,9 @@ const Decoders kTable{
     {"cvta", decode_cvta},
     {"isspacep", decode_isspacep},
     {"membar", decode_nothing},
-    {"fence", decode_nothing},
-    // Grids run one after the other, and registers are not counted.
-    {"griddepcontrol", decode_nothing},
+    {"fence", decode_fence},
+    {"griddepcontrol", decode_griddepcontrol},
+    // Registers are not counted.
     {"setmaxnreg", decode_nothing},
     {"prefetch", decode_nothing},
     {"prefetchu", decode_nothing},

@@ -62,18 +62,26 @@ u32 barrier_of(const Warp& w, const Op& op) {
 Flow barrier_sync(Warp& w, const Op& op) {
     const u32 number = barrier_of(w, op);
     Barrier& barrier = w.block->barriers[number];
+    Checks* const checks = w.block->checks();
+    const auto passed = [&] {
+        if (checks) checks->acquire(w, kAllLanes, barrier.handed.seen);
+        return Flow::Next;
+    };
     if (w.barrier == static_cast<i32>(number)) {
         if (barrier.phase == w.barrier_phase) return Flow::Again;
         w.barrier = -1;
-        return Flow::Next;
+        return passed();
     }
     w.barrier_phase = barrier.phase;
+    if (checks) checks->release(w, kAllLanes, barrier.handed.now);
     w.block->arrive(barrier, kLanes, threads_of(w, op));
-    if (barrier.phase != w.barrier_phase) return Flow::Next;
+    if (barrier.phase != w.barrier_phase) return passed();
     w.barrier = static_cast<i32>(number);
     return Flow::Again;
 }
 Flow barrier_arrive(Warp& w, const Op& op) {
+    if (Checks* const checks = w.block->checks())
+        checks->release(w, kAllLanes, w.block->barriers[barrier_of(w, op)].handed.now);
     w.block->arrive(w.block->barriers[barrier_of(w, op)], kLanes, threads_of(w, op));
     return Flow::Next;
 }
@@ -105,6 +113,7 @@ Flow cluster_arrive(Warp& w, const Op&) {
     Cluster& cluster = *w.block->cluster;
     if (w.cluster_arrival) throw Fault("barrier", "barrier.cluster.arrive twice without a wait between");
     w.cluster_arrival = cluster.phase + 1;
+    if (cluster.checks) cluster.checks->release(w, kAllLanes, cluster.handed.now);
     cluster.settle();
     return Flow::Next;
 }
@@ -112,6 +121,7 @@ Flow cluster_wait(Warp& w, const Op&) {
     if (!w.cluster_arrival) throw Fault("barrier", "barrier.cluster.wait without an arrive before");
     if (w.block->cluster->phase < w.cluster_arrival) return Flow::Again;
     w.cluster_arrival = 0;
+    if (Checks* const checks = w.block->checks()) checks->acquire(w, kAllLanes, w.block->cluster->handed.seen);
     return Flow::Next;
 }
 
@@ -155,7 +165,10 @@ bool decode_mapa(Builder& b) {
 }
 
 // bar.warp.sync needs nothing but that its lanes come together.
-Flow meet(Warp&, const Op&) { return Flow::Next; }
+Flow meet(Warp& w, const Op&) {
+    if (Checks* const checks = w.block->checks()) checks->sync_warp(w);
+    return Flow::Next;
+}
 
 bool decode_bar(Builder& b) {
     b.op.together = true;
@@ -195,7 +208,7 @@ template <Shuffle Kind>
 Flow shuffle(Warp& w, const Op& op) {
     const u32 *a = w.lanes<u32>(op.operand[1]), *by = w.lanes<u32>(op.operand[2]), *clamp = w.lanes<u32>(op.operand[3]);
     u32 result[kLanes] = {};
-    u32 valid = 0;
+    u32 valid = 0, away = 0;
     each_lane(w.mask, [&](int lane) {
         const u32 at = static_cast<u32>(lane), b = by[lane] & 31, c = clamp[lane] & 31, segment = clamp[lane] >> 8 & 31;
         const u32 most = (at & segment) | (c & ~segment), least = at & segment;
@@ -208,9 +221,15 @@ Flow shuffle(Warp& w, const Op& op) {
             case Shuffle::Idx: from = least | (b & ~segment), in = from <= most; break;
         }
         if (!in) from = at;
+        away |= static_cast<u32>(!(w.mask >> (from & 31) & 1)) << lane;
         result[lane] = a[from & 31];
         valid |= static_cast<u32>(in) << lane;
     });
+    if (Checks* const checks = w.block->checks(); checks && away)
+        checks->found(
+            w, kCollective,
+            "lane " + std::to_string(std::countr_zero(away)) +
+                " takes a value from a lane that does not execute the instruction with it");
     u32v lanes;
     std::memcpy(&lanes, result, sizeof lanes);
     w.put<u32v>(op.operand[0], lanes);

@@ -44,11 +44,16 @@ struct Descriptor {
 
 /// `count` rows from `first`, as numbers[k][row] through `put`.
 template <Format kFormat, class Put>
-void read_matrix(Warp& w, u64 word, u32 first, u32 count, bool transposed, Put put) {
+void read_matrix(Warp& w, u64 word, u32 first, u32 count, bool transposed, Checks::Needs* needs, Put put) {
     constexpr u32 kBytes = kFormat == Format::TF32 ? 4 : kFormat == Format::E4M3 || kFormat == Format::E5M2 ? 1 : 2;
     constexpr u32 kPer = 16 / kBytes;
     const Descriptor descriptor(word);
-    const auto chunk = [&](u32 address) { return shared_memory(w, 0, address, 16, 16); };
+    Checks* const checks = w.block->checks();
+    const auto chunk = [&](u32 address) {
+        u8* const place = shared_memory(w, 0, address, 16, 16);
+        if (checks) checks->product_read(w, address, needs);
+        return place;
+    };
     if (!transposed) {
         for (u32 row = 0; row < count; ++row)
             for (u32 byte = 0; byte < 32; byte += 16) {
@@ -83,7 +88,8 @@ struct Left {
 struct Right {
     static constexpr u64 kKept = 8;
     struct Entry {
-        u64 number = ~u64{0};
+        u64 number = ~u64{0}, word = 0;
+        Checks::Needs needs;
         Columns tiles[kMostColumns / 8];
     };
     Entry entries[kKept];
@@ -108,7 +114,7 @@ Flow product(Warp& w, const Op& op) {
     left.rows.special = false;
     const f32 sign_a = op.extra & kNegateA ? -1.0f : 1.0f, sign_b = op.extra & kNegateB ? -1.0f : 1.0f;
     const auto put_a = [&](u32 k, u32 row, u32 word) {
-        const Number n = number_of(kA, word);
+        const Number n = number_as<kA>(word);
         left.value[k][row] = sign_a * n.value;
         left.exponent[k][row] = n.exponent;
         left.rows.special |= n.special;
@@ -128,22 +134,29 @@ Flow product(Warp& w, const Op& op) {
                 }
         }
     } else {
-        read_matrix<kA>(w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, op.extra & kTransposedA, put_a);
+        read_matrix<kA>(w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, op.extra & kTransposedA, nullptr, put_a);
     }
     left.rows.spread(left.value, left.exponent, kNumbers);
+    const u64 b_word = w.lanes<u64>(op.operand[2])[lowest];
     Right::Entry& right = right_of(w).entries[w.products % Right::kKept];
     if (right.number != w.products) {
         right.number = w.products;
+        right.word = b_word;
+        right.needs.clear();
         for (u32 tile = 0; tile < columns / 8; ++tile) right.tiles[tile].special = false;
         read_matrix<kB>(
-            w, w.lanes<u64>(op.operand[2])[lowest], 0, columns, op.extra & kTransposedB, [&](u32 k, u32 row, u32 word) {
-            const Number n = number_of(kB, word);
+            w, b_word, 0, columns, op.extra & kTransposedB, &right.needs, [&](u32 k, u32 row, u32 word) {
+            const Number n = number_as<kB>(word);
             Columns& tile = right.tiles[row / 8];
             const int place = Columns::place(static_cast<int>(row % 8));
             tile.value[k][place] = sign_b * n.value;
             tile.exponent[k][place] = n.exponent;
             tile.special |= n.special;
         });
+    } else if (Checks* const checks = w.block->checks()) {
+        checks->product_needs(w, right.needs);
+        if (right.word != b_word)
+            checks->found(w, kCollective, "the warps of a warpgroup give unlike descriptors of B");
     }
     const bool add = w.predicate(op.operand[3]) >> lowest & 1;
     constexpr bool kShort = kBytes == 1;
@@ -186,6 +199,7 @@ Flow wait(Warp& w, const Op& op) {
         const u32 first = w.index / 4 * 4;
         for (u32 i = first; i < std::min<size_t>(first + 4, w.block->warps.size()); ++i)
             if (w.block->warps[i].products < w.product_groups.front()) return Flow::Again;
+        if (Checks* const checks = w.block->checks()) checks->products_done(w, w.product_groups.front());
         w.product_groups.pop_front();
     }
     return Flow::Next;

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""What no run shows by its numbers: each planted fault is found, with its line; its sound twin is silent."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.emulator.ptx.driver import Cuda, Refused
+from tests.emulator.ptx.test_faults import BETWEEN, BULK, HEAD, STORE, THROUGH
+
+# Each thread takes the word of the thread of the other warp, or of its neighbour.
+EXCHANGE = HEAD + """and.b32 %r6, %r0, 31; mul.wide.u32 %rd2, %r6, 4;
+add.s64 %rd3, %rd0, %rd2; add.s64 %rd4, %rd1, %rd2;
+ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4; bar.sync 0;
+xor.b32 %r7, %r0, 32; shl.b32 %r7, %r7, 2; add.u32 %r7, %r1, %r7;
+ld.shared.u32 %r4, [%r7]; bar.sync 0; st.shared.u32 [%r3], 0; st.global.u32 [%rd4], %r4; ret; }"""
+NEIGHBOUR = EXCHANGE.replace("bar.sync 0", "bar.warp.sync 0xffffffff").replace("%r0, 32;", "%r0, 0;").replace(
+    "xor.b32 %r7, %r0, 0; ", "xor.b32 %r7, %r0, 1; ")
+# One thread of the first warp tells the second by an mbarrier that all of its warp have written.
+ELECTED = HEAD + """add.u32 %r5, %r1, 1024; setp.ne.u32 %p0, %r0, 0; @%p0 bra BEGIN;
+mbarrier.init.shared::cta.b64 [%r5], 1;
+BEGIN: bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra READ;
+ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4; bar.warp.sync 0xffffffff;
+@%p0 bra END; mbarrier.arrive.shared::cta.b64 _, [%r5]; bra END;
+READ: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0; @!%p2 bra READ;
+ld.shared.u32 %r4, [%r3+-128]; st.global.u32 [%rd4+-128], %r4;
+END: ret; }"""
+# A product of ones: the matrices are written by all threads, and written again once they have been read.
+PRODUCT = HEAD + """.reg .f32 %f<8>; setp.eq.u32 %p0, 0, 0; mul.wide.u32 %rd6, %r0, 4;
+mov.f32 %f0, 0f00000000; mov.f32 %f1, 0f00000000; mov.f32 %f2, 0f00000000; mov.f32 %f3, 0f00000000;
+shl.b32 %r6, %r0, 4; add.u32 %r6, %r6, %r1; mov.u32 %r7, 0x3c003c00; st.shared.v4.u32 [%r6], {%r7, %r7, %r7, %r7};
+fence.proxy.async; bar.sync 0;
+shr.u32 %r4, %r1, 4; cvt.u64.u32 %rd5, %r4; or.b64 %rd5, %rd5, 68720001024;
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%f0, %f1, %f2, %f3}, %rd5, %rd5, %p0, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;
+add.f32 %f4, %f0, %f1; bar.sync 0; st.shared.u32 [%r6], 0;
+setp.ge.u32 %p1, %r0, 32; @%p1 bra END; st.global.f32 [%rd4], %f4; END: ret; }"""
+# A lane takes the value of another.
+SHUFFLE = HEAD + """ld.global.u32 %r4, [%rd3]; setp.gt.u32 %p0, %r0, 15; @%p0 bra END;
+shfl.sync.idx.b32 %r6, %r0, 3, 31, 0xffff; END: st.global.u32 [%rd4], %r4; ret; }"""
+# A block reads the shared memory of the other one of its cluster.
+PAIR = HEAD.replace(") {", ") .reqnctapercluster 2, 1, 1 {") + """ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+mov.u32 %r5, %cluster_ctarank; xor.b32 %r5, %r5, 1; mapa.shared::cluster.u32 %r6, %r3, %r5;
+ld.shared::cluster.u32 %r4, [%r6]; st.global.u32 [%rd4], %r4;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret; }"""
+EARLY = HEAD + "griddepcontrol.wait; ld.global.u32 %r4, [%rd3]; st.global.u32 [%rd4], %r4; ret; }"
+COPIES = THROUGH.replace("%r4, [%r3];", "%r4, [%r3]; bar.warp.sync 0xffffffff; st.shared.u32 [%r3], 0;")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """``wrong`` in place of ``right`` makes ``check`` speak, with ``words``."""
+
+    kernel: str
+    right: str
+    wrong: str
+    check: str
+    words: str
+    block: int = 32
+    grid: int = 1
+
+
+FAULTS = {
+    "no barrier between warps": Fault(
+        EXCHANGE, "%r4; bar.sync 0;", "%r4;", "shared-race", "no barrier or wait orders them", 64),
+    "a write before others have read": Fault(
+        EXCHANGE, "[%r7]; bar.sync 0;", "[%r7];", "shared-race", "has read", 64),
+    "no barrier between lanes": Fault(
+        NEIGHBOUR, "%r4; bar.warp.sync 0xffffffff;", "%r4;", "shared-race", "has written"),
+    "an elected arrival before its warp has met": Fault(
+        ELECTED, "bar.warp.sync 0xffffffff;", "", "shared-race", "has written", 64),
+    "an mbarrier that others may not see yet": Fault(
+        ELECTED, "BEGIN: bar.sync 0;", "BEGIN: bar.warp.sync 0xffffffff;", "shared-race", "mbarrier.init", 64),
+    "a named barrier that only one side uses": Fault(
+        BETWEEN, "READ: bar.sync 1, 64;", "READ: bar.arrive 1, 64;", "shared-race", "has written", 64),
+    "cp.async that is not waited for": Fault(
+        THROUGH, "cp.async.wait_group 0;", "", "shared-race", "cp.async of warp 0 may not have written"),
+    "a group too few of cp.async": Fault(
+        THROUGH, "cp.async.wait_group 0;", "cp.async.wait_group 1;", "shared-race", "cp.async of warp 0"),
+    "a bulk copy that is not waited for": Fault(
+        BULK, "@!%p1 bra AGAIN;", "", "shared-race", "a bulk copy may not have written yet"),
+    "a bulk copy over what is still to be read": Fault(
+        BULK, "ld.shared.u32 %r4, [%r3]; st", "ld.shared.u32 %r4, [%r3]; @%p0 bra LEAVE; mbarrier.arrive.expect_tx"
+        ".shared::cta.b64 _, [%r5], 128; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], "
+        "[%rd0], 128, [%r5]; LEAVE: st", "shared-race", "has read"),
+    "a bulk store without a proxy fence": Fault(
+        STORE, "fence.proxy.async; ", "", "proxy-fence", "no fence.proxy.async stands between"),
+    "a proxy fence for global memory": Fault(
+        STORE, "fence.proxy.async; ", "fence.proxy.async.global; ", "proxy-fence", "no fence.proxy.async"),
+    "a proxy fence of one lane": Fault(
+        STORE, "fence.proxy.async; bar.warp.sync 0xffffffff;\nsetp.ne.u32 %p0, %r0, 0; ",
+        "setp.ne.u32 %p0, %r0, 0; @!%p0 fence.proxy.async; bar.warp.sync 0xffffffff; ", "proxy-fence", "has written"),
+    "a write while a bulk store reads": Fault(
+        STORE, "cp.async.bulk.wait_group.read 0;", "", "shared-race", "a bulk store may still read"),
+    "a product without a proxy fence": Fault(
+        PRODUCT, "fence.proxy.async; bar", "bar", "proxy-fence", "has written", 128),
+    "a product before other warps have written": Fault(
+        PRODUCT, "fence.proxy.async; bar.sync 0;", "fence.proxy.async;", "shared-race", "reads asynchronously", 128),
+    "a result before its product is done": Fault(
+        PRODUCT, "wgmma.wait_group.sync.aligned 0;\nadd.f32 %f4, %f0, %f1;",
+        "add.f32 %f4, %f0, %f1; wgmma.wait_group.sync.aligned 0;", "in-flight", "reads a register", 128),
+    "a wait for a group too few": Fault(
+        PRODUCT, "wgmma.wait_group.sync.aligned 0;", "wgmma.wait_group.sync.aligned 1;", "in-flight", "reads a", 128),
+    "products that are not committed": Fault(
+        PRODUCT, "wgmma.commit_group.sync.aligned;", "", "in-flight", "reads a register that a wgmma still", 128),
+    "a write to a register in flight": Fault(
+        PRODUCT, "wgmma.wait_group.sync.aligned 0;", "add.f32 %f2, %f4, %f4; wgmma.wait_group.sync.aligned 0;",
+        "in-flight", "writes a register that a wgmma still works on", 128),
+    "an accumulator changed behind the fence": Fault(
+        PRODUCT, "wgmma.fence.sync.aligned;", "wgmma.fence.sync.aligned; add.f32 %f3, %f3, %f3;", "in-flight",
+        "changed since the last wgmma.fence", 128),
+    "matrices written again before the product has read them": Fault(
+        PRODUCT, "wgmma.wait_group.sync.aligned 0;", "st.shared.u32 [%r6], 0; wgmma.wait_group.sync.aligned 0;",
+        "shared-race", "a wgmma of warpgroup 0 may still read", 128),
+    "memory that nobody has written": Fault(
+        THROUGH, "ld.shared.u32 %r4, [%r3];", "ld.shared.u32 %r4, [%r3]; ld.shared.u32 %r6, [%r3+256];",
+        "uninitialised", "that nobody has written"),
+    "a value of a lane that is elsewhere": Fault(
+        SHUFFLE, "%r0, 3,", "%r0, 20,", "collective", "takes a value from a lane"),
+    "a block that may not have begun": Fault(
+        PAIR, "%r4;\nbarrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;\nmov", "%r4;\nmov", "cluster",
+        "may not have begun", grid=2),
+    "a block that has ended": Fault(
+        PAIR, "[%rd4], %r4;\nbarrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;", "[%rd4], %r4;", "cluster",
+        "has ended", grid=2),
+    "a word overwritten while a copy is under way": Fault(
+        COPIES, "cp.async.wait_group 0;", "st.shared.u32 [%r3], 1; cp.async.wait_group 0;", "shared-race", "cp.async"),
+}
+
+
+def found(cuda: Cuda, kernel: str, fault: Fault) -> list[dict[str, Any]]:
+    given, out = np.arange(1, 33, dtype=np.uint32), np.zeros(32, np.uint32)
+    try:
+        cuda.launch(kernel, [given, out], block=fault.block, grid=fault.grid, shared=4096)
+    except Refused as refused:
+        return refused.findings
+    findings: list[dict[str, Any]] = json.loads(cuda.taken("findings"))
+    return findings
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_found_and_its_twin_is_silent(cuda: Cuda, name: str) -> None:
+    fault = FAULTS[name]
+    assert fault.kernel.count(fault.right) == 1
+    assert found(cuda, fault.kernel, fault) == []
+    findings = found(cuda, fault.kernel.replace(fault.right, fault.wrong), fault)
+    assert any(each["check"] == fault.check and fault.words in each["text"] for each in findings), findings
+    assert all("PTX line" in each["text"] for each in findings)
+
+
+def test_a_check_is_silent_that_is_not_wanted(cuda: Cuda) -> None:
+    fault = FAULTS["a bulk store without a proxy fence"]
+    wrong = fault.kernel.replace(fault.right, fault.wrong)
+    try:
+        for checks, wanted in (("all", ["proxy-fence"]), ("all,-proxy-fence", []), ("none", []), ("shared-race", [])):
+            cuda.set(checks=checks)
+            assert [each["check"] for each in found(cuda, wrong, fault)] == wanted
+    finally:
+        cuda.set(checks="all")
+
+
+def test_a_grid_that_reads_before_the_one_before_it_has_ended(cuda: Cuda) -> None:
+    first, second, third = np.arange(1, 33, dtype=np.uint32), np.zeros(32, np.uint32), np.zeros(32, np.uint32)
+    for text, wanted in ((EARLY, []), (EARLY.replace("griddepcontrol.wait;", ""), ["grid-order"])):
+        cuda.launch(EARLY, [first, second])
+        cuda.launch(text, [second, third], early=True)
+        assert [each["check"] for each in json.loads(cuda.taken("findings"))] == wanted
+        cuda.launch(text, [first, third])        # nothing is awaited where nothing runs beside it
+        assert json.loads(cuda.taken("findings")) == []
