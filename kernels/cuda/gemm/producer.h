@@ -40,19 +40,18 @@ struct OperandMaps {
     const TensorMap &rows, &row_tail, &columns, &column_tail;
 };
 
-/// By which maps a tile's K blocks come, and how many bytes each brings.
+/// By which maps a tile's K blocks come, and how many bytes each brings. No pointers: the thread has few registers.
 template <class Shape>
 struct TileBoxes {
-    const TensorMap *rows, *columns;  // columns is null where the second block of a pair has none
+    bool short_rows, short_columns;
+    bool outside;  // the second block of a pair may have no columns
     int bytes;
 
-    __device__ __forceinline__ TileBoxes(const OperandMaps& maps, const WgmmaProblem& p, const WorkTile& work) {
+    __device__ __forceinline__ TileBoxes(const WgmmaProblem& p, const WorkTile& work) {
         const int last_row = Shape::kTokensAreRows ? p.m : p.n, last_column = Shape::kTokensAreRows ? p.n : p.m;
-        const bool short_rows = p.tail_rows > 0 && work.row + Shape::kM > last_row;
-        const bool short_columns = p.tail_columns > 0 && work.column + Shape::kN > last_column;
-        const bool outside = Shape::kPair == 2 && work.column >= last_column;
-        rows = short_rows ? &maps.row_tail : &maps.rows;
-        columns = outside ? nullptr : short_columns ? &maps.column_tail : &maps.columns;
+        short_rows = p.tail_rows > 0 && work.row + Shape::kM > last_row;
+        short_columns = p.tail_columns > 0 && work.column + Shape::kN > last_column;
+        outside = Shape::kPair == 2 && work.column >= last_column;
         const int box_columns = outside ? 0 : short_columns ? p.tail_columns : p.box_columns;
         bytes = ((short_rows ? p.tail_rows : p.box_rows) + box_columns) * Shape::kK;
     }
@@ -67,23 +66,25 @@ __device__ __forceinline__ void produce_tiles(
     WorkTile work = scheduler.work(p);
     grid_dependency_wait();
     while (true) {
-        const TileBoxes<Shape> boxes(maps, p, work);
+        const TileBoxes<Shape> boxes(p, work);
         for (int block = 0; block < work.blocks; ++block, at.advance()) {
             mbarrier_wait(memory.empty(at.stage), at.parity ^ 1);
             const uint32_t full = memory.full(at.stage), tile = memory.tile(at.stage);
             const int x = (work.first_block + block) * Shape::kK;
             mbarrier_arrive_expect(full, boxes.bytes);
             if constexpr (Shape::kMnMajorRows) {
-                load_mn_major_rows<Shape>(tile, *boxes.rows, full, x, work.row, scheduler.rank);
+                load_mn_major_rows<Shape>(tile, maps.rows, full, x, work.row, scheduler.rank);
             } else if constexpr (Shape::kPair == 2) {
                 const int half = scheduler.rank * (Shape::kM / 2);
-                tma_load_multicast(tile + half * Shape::kK, *boxes.rows, full, x, work.row + half, 3);
+                tma_load_multicast(tile + half * Shape::kK, maps.rows, full, x, work.row + half, 3);
+            } else if (boxes.short_rows) {
+                tma_load(tile, maps.row_tail, full, x, work.row);
             } else {
-                tma_load(tile, *boxes.rows, full, x, work.row);
+                tma_load(tile, maps.rows, full, x, work.row);
             }
-            if (Shape::kPair == 1 || boxes.columns != nullptr) {
-                tma_load(tile + Shape::kRowBytes, *boxes.columns, full, x, work.column);
-            }
+            if (boxes.outside) continue;
+            if (boxes.short_columns) tma_load(tile + Shape::kRowBytes, maps.column_tail, full, x, work.column);
+            else tma_load(tile + Shape::kRowBytes, maps.columns, full, x, work.column);
         }
         scheduler.next();
         if (!scheduler.more()) break;

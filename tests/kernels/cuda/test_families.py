@@ -57,7 +57,7 @@ def test_one_file_can_include_all_families(tmp_path: Path) -> None:
 
 
 def test_every_element_of_a_table_of_softmax_rows_is_set() -> None:
-    """nvcc gives members their initial values in the first row of a two-dimensional array alone, zeros in the others."""
+    """nvcc gives members their initial values in the first row of a two-dimensional array alone."""
     for path in sorted((ROOT / "kernels" / "cuda").rglob("*.h")) + sorted((ROOT / "kernels" / "cuda").rglob("*.cu")):
         text = path.read_text()
         for name in re.findall(r"^\s*SoftmaxRow (\w+)\[\w+\]\[\w+\];", text, re.MULTILINE):
