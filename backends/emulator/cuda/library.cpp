@@ -181,8 +181,9 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
         }
         for (const ptx::Found& each : outcome.found) keep(each);
         if (!outcome.ok) {
-            ptx::Found fault{outcome.check, outcome.message, outcome.place, outcome.file, outcome.line,
-                             {outcome.block[0], outcome.block[1], outcome.block[2]}, outcome.warp};
+            ptx::Found fault{outcome.check, outcome.message, outcome.place,
+                             outcome.file,  outcome.line,    {outcome.block[0], outcome.block[1], outcome.block[2]},
+                             outcome.warp};
             keep(fault);
             return fail(outcome.cuda_error, outcome.message);
         }

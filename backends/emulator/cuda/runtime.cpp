@@ -99,12 +99,10 @@ API int __cudaPopCallConfiguration(Dim3* grid, Dim3* block, size_t* shared, void
     *stream = g_configuration.stream;
     return kSuccess;
 }
-API int cudaLaunchKernel(
-    const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+API int cudaLaunchKernel(const void* function, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
     return launched(function, {grid, block, {1, 1, 1}, shared, stream}, arguments);
 }
-API int __cudaLaunchKernel(
-    const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
+API int __cudaLaunchKernel(const void* kernel, Dim3 grid, Dim3 block, void** arguments, size_t shared, void* stream) {
     return launched(kernel, {grid, block, {1, 1, 1}, shared, stream}, arguments);
 }
 API int cudaLaunchKernelExC(const LaunchConfig* config, const void* function, void** arguments) {

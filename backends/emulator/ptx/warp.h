@@ -178,11 +178,11 @@ struct Cluster {
         const Op* op;
         std::function<void()> work;
     };
-    std::deque<Pending> pending;  // asynchronous copies, in the order of issue
-    u64 phase = 0;                // of barrier.cluster
-    u32 idle = 0;                 // rounds in which its warps only asked again whether they may go on
+    std::deque<Pending> pending;     // asynchronous copies, in the order of issue
+    u64 phase = 0;                   // of barrier.cluster
+    u32 idle = 0;                    // rounds in which its warps only asked again whether they may go on
     std::unique_ptr<Checks> checks;  // null: none are wanted
-    Handed handed;                // by barrier.cluster
+    Handed handed;                   // by barrier.cluster
     /// Now, or later, when nobody can go on without it.
     void later(const Warp&, const Op&, std::function<void()> work);
     /// Ends the phase of barrier.cluster if all warps that have not ended have arrived.

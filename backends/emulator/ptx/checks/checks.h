@@ -38,7 +38,7 @@ enum Check : u32 {
     kAllChecks = 127,
 };
 constexpr std::pair<const char*, u32> kCheckNames[] = {
-    {"shared-race", kSharedRace},       {"proxy-fence", kProxyFence}, {"in-flight", kInFlight},
+    {"shared-race", kSharedRace},      {"proxy-fence", kProxyFence}, {"in-flight", kInFlight},
     {"uninitialised", kUninitialised}, {"cluster", kCluster},        {"grid-order", kGridOrder},
     {"collective", kCollective},
 };

@@ -32,9 +32,7 @@ void Checks::reset(const Cluster& cluster) {
 u32 Checks::actor(const Warp& w) const { return w.block->rank * warps_ + w.index; }
 Checks::State& Checks::state(const Warp& w) { return states_[actor(w)]; }
 u32 Checks::copies_actor(const Warp& w) const { return blocks_ * warps_ + actor(w); }
-u32 Checks::products_actor(const Warp& w) const {
-    return 2 * blocks_ * warps_ + w.block->rank * warps_ + w.index / 4;
-}
+u32 Checks::products_actor(const Warp& w) const { return 2 * blocks_ * warps_ + w.block->rank * warps_ + w.index / 4; }
 u32 Checks::stores_actor(const Warp& w, int lane) {
     const auto [known, fresh] = stores_.try_emplace({actor(w), lane}, static_cast<u32>(actors_.size()));
     if (fresh) actors_.push_back({Actor::Kind::Stores, w.block->rank, w.index});

@@ -108,8 +108,7 @@ void Checks::registers(Warp& w, const Op& op) {
             for (u32 i = 0; i < t.reads; ++i) {
                 if (in_flight(s.writes[reads[i]]))
                     say("A is in registers that a wgmma before still writes: its group is not waited for");
-                if (s.changed[reads[i]] >= s.fences)
-                    say("a register of A has been changed since the last wgmma.fence");
+                if (s.changed[reads[i]] >= s.fences) say("a register of A has been changed since the last wgmma.fence");
                 s.reads[reads[i]] = number;
             }
             for (u32 i = 0; i < t.writes; ++i) {

@@ -66,7 +66,8 @@ void Checks::record(Block& block, u32 granule, const Cell& mine, Warp& w, const 
             }
             const bool in_order = ordered(old, mine, me, clock.known);
             if (!in_order) race(w, block, granule, old, mine, false);
-            else if ((mine.kind & kAsync) && (old.kind & (kAsync | kWrite)) == kWrite && !covered(old, mine, clock.fenced))
+            else if (
+                (mine.kind & kAsync) && (old.kind & (kAsync | kWrite)) == kWrite && !covered(old, mine, clock.fenced))
                 race(w, block, granule, old, mine, true);
             if (writes) {
                 old.mask &= static_cast<u16>(~mine.mask);
@@ -155,7 +156,8 @@ void Checks::copy_async(Warp& w, const u32* at, u32 lanes, u32 bytes) {
 
 void Checks::region(Warp& w, Block& block, u32 offset, u64 bytes, Cell cell, int lane) {
     const Clock& clock = clock_of(state(w), 1u << lane);
-    for (u64 at = offset & ~15u; at < offset + bytes; at += 16) record(block, static_cast<u32>(at >> 4), cell, w, clock);
+    for (u64 at = offset & ~15u; at < offset + bytes; at += 16)
+        record(block, static_cast<u32>(at >> 4), cell, w, clock);
 }
 
 void Checks::bulk_write(Warp& w, int lane, Block& block, u32 offset, u64 bytes, const Mbarrier& signal) {
@@ -235,7 +237,8 @@ void Checks::remote(Warp& w, const Block& target) {
     }
     const std::string who = "block " + std::to_string(target.rank) + " of the cluster";
     if (ended) found(w, kCluster, "shared memory of " + who + ", which has ended");
-    else if (!begun) found(w, kCluster, "shared memory of " + who + ", which may not have begun: no barrier of the cluster says so");
+    else if (!begun)
+        found(w, kCluster, "shared memory of " + who + ", which may not have begun: no barrier of the cluster says so");
 }
 
 void Checks::global_read(Warp& w, int lane, u64 begin, u64 end) {
@@ -287,7 +290,8 @@ void Checks::race(Warp& w, const Block& block, u32 granule, const Cell& old, con
     const u32 both = old.mask & mine.mask;
     const auto at = granule * 16 + static_cast<u32>(both ? std::countr_zero(both) : 0);
     const Actor& a = actors_[mine.who];
-    std::string text = a.kind == Actor::Kind::Warp && mine.lane != kAnyLane ? "lane " + std::to_string(mine.lane) + " " : "";
+    std::string text =
+        a.kind == Actor::Kind::Warp && mine.lane != kAnyLane ? "lane " + std::to_string(mine.lane) + " " : "";
     text += mine.kind & kWrite ? "writes" : mine.kind & kAsync ? "reads asynchronously" : "uses";
     if (old.op == ~u32{0}) text += " shared memory";
     else text += " byte " + std::to_string(at) + " of shared memory";

@@ -455,8 +455,7 @@ Flow store_bytes(Warp& w, const Op& op) {
             const SharedPlace place = shared_place(w, from[lane]);
             const Ranges& memory = *w.block->launch->memory;
             checks->bulk_read(w, lane, *place.block, place.offset, bytes);
-            checks->global_write(
-                w, to[lane], to[lane] + bytes, memory.number(memory.find(to[lane], bytes, w.range)));
+            checks->global_write(w, to[lane], to[lane] + bytes, memory.number(memory.find(to[lane], bytes, w.range)));
         }
         keep_store(w, lane, [target, source, bytes] {
             if constexpr (Add) {

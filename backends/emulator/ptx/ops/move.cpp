@@ -162,7 +162,8 @@ Flow grid_wait(Warp& w, const Op&) {
     return Flow::Next;
 }
 bool decode_fence(Builder& b) {
-    const bool proxy = b.has("proxy") && (b.has("async") || b.has("async::shared::cta") || b.has("async::shared::cluster"));
+    const bool proxy =
+        b.has("proxy") && (b.has("async") || b.has("async::shared::cta") || b.has("async::shared::cluster"));
     b.op.run = proxy && !b.has("global") ? fence_proxy : nothing;
     return true;
 }

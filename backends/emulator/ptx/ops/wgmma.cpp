@@ -134,7 +134,8 @@ Flow product(Warp& w, const Op& op) {
                 }
         }
     } else {
-        read_matrix<kA>(w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, op.extra & kTransposedA, nullptr, put_a);
+        read_matrix<kA>(
+            w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, op.extra & kTransposedA, nullptr, put_a);
     }
     left.rows.spread(left.value, left.exponent, kNumbers);
     const u64 b_word = w.lanes<u64>(op.operand[2])[lowest];
@@ -144,8 +145,7 @@ Flow product(Warp& w, const Op& op) {
         right.word = b_word;
         right.needs.clear();
         for (u32 tile = 0; tile < columns / 8; ++tile) right.tiles[tile].special = false;
-        read_matrix<kB>(
-            w, b_word, 0, columns, op.extra & kTransposedB, &right.needs, [&](u32 k, u32 row, u32 word) {
+        read_matrix<kB>(w, b_word, 0, columns, op.extra & kTransposedB, &right.needs, [&](u32 k, u32 row, u32 word) {
             const Number n = number_as<kB>(word);
             Columns& tile = right.tiles[row / 8];
             const int place = Columns::place(static_cast<int>(row % 8));
