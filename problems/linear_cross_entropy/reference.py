@@ -60,9 +60,9 @@ def generate_input(
     Logits are normal with a standard deviation of 2. On top of that x is made so that three columns stand out for each
     token: one in any place and one of the last 64 have about as much weight as all others together, so that p is not
     near zero everywhere and the end of the vocabulary cannot be left out; a third one has a logit as low as they are
-    high. ``steep``: those logits are 200 to 300 in size, where exp overflows without the maximum subtracted. Half of the
-    targets are one of the two likely columns. ``ignored``: none, some (a quarter, the first one always, the last one
-    never unless there is no other) or all.
+    high. ``steep``: those logits are 200 to 300 in size, where exp overflows without the maximum subtracted. Half of
+    the targets are one of the two likely columns. ``ignored``: none, some (a quarter, the first one always, the last
+    one never unless there is no other) or all.
     """
     if ignored not in ("none", "some", "all"):
         raise ValueError(f"ignored is none, some or all, not {ignored!r}")
