@@ -3,13 +3,13 @@
 
 ``block_scales.hadamard`` and ``quantise`` are the definition, here in fp64. **What is allowed:** with v = y / scale,
 
-* a code must be v rounded to nearest even. Where v is within δ of the middle of two codes, fp32 may round it either way:
-  then the neighbour is right as well.
-  Rotated, δ = 2^-20·(‖x‖ / scale + |v|·max ‖x‖ / max |y|). fp32 makes an element of y wrong by some 2^-23·‖x‖ (log2(dim)
-  sums of a fast transform, or dim products of a tensor core), the maximum, which all of v depends on, likewise, and the
-  quotient by 2^-22 at most (a scale, a reciprocal, a product).
-  Not rotated, δ = 2^-14·|v|, which means in the middle exactly: v is 448 or 240 times a quotient of two bf16 numbers, the
-  middle a number of 5 bits. 7·2^a·m and o·2^b·M with m, M below 2^8 and o below 2^5 are equal or 2^-13 apart.
+* a code must be v rounded to nearest even. Where v is within δ of the middle of two codes, fp32 may round it either
+  way: then the neighbour is right as well.
+  Rotated, δ = 2^-20·(‖x‖ / scale + |v|·max ‖x‖ / max |y|). fp32 makes an element of y wrong by some 2^-23·‖x‖
+  (log2(dim) sums of a fast transform, or dim products of a tensor core), the maximum, which all of v depends on,
+  likewise, and the quotient by 2^-22 at most (a scale, a reciprocal, a product).
+  Not rotated, δ = 2^-14·|v|, which means in the middle exactly: v is 448 or 240 times a quotient of two bf16 numbers,
+  the middle a number of 5 bits. 7·2^a·m and o·2^b·M with m, M below 2^8 and o below 2^5 are equal or 2^-13 apart.
 * a scale may be off by 2^-21 of itself and, rotated, by 2^-20·max ‖x‖ / largest.
 
 Codes are compared as bytes, and those of neighbours of one sign differ by 1. Next to 0 lies a code of either sign, so

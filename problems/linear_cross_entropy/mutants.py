@@ -89,7 +89,7 @@ def _target_not_subtracted(case: Case, data: Any, outputs: Outputs) -> Outputs:
     x, w, target, smoothing = data
     counted = target != IGNORED
     share = (1 - smoothing) / max(1, int(counted.sum()))
-    dx, dw, loss = (output.double() for output in outputs)
+    dx, dw = (output.double() for output in outputs[:2])
     dx[counted] += share * w[target[counted].long()].double()
     dw.index_add_(0, target[counted].long(), share * x[counted].double())
     return dx.to(outputs[0].dtype), dw.to(outputs[1].dtype), outputs[2]

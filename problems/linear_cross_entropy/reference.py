@@ -16,11 +16,11 @@ With z = x wᵀ, p = softmax(z), y the (smoothed) one-hot targets, n the tokens 
 * 2u·e·|Σ …|, e = smoothing / vocab: where p is next to nothing all of a is -e, and rounded in one direction.
 * 5u·sqrt(…): a is rounded to bf16 before it meets w or x. The errors are independent, with a standard deviation of
   0.42u·|a|, so that their sum has one of 0.42u·sqrt(…); 5u is twelve of those. The worst case, u·Σ |a w|, would be no
-  bound: with a large vocabulary it lets all but the target's column be left out. p and y rounded apart do not pass where
-  p is about y, nor do logits in bf16: z of 8 and more is wrong by up to 2^-5 there, which makes p wrong by 8u.
+  bound: with a large vocabulary it lets all but the target's column be left out. p and y rounded apart do not pass
+  where p is about y, nor do logits in bf16: z of 8 and more is wrong by up to 2^-5 there, p by 8u.
 * 2^-20·m: logits and all sums are fp32. A logit's error is at most some 2^-21 of ‖x‖·max‖w‖ and makes p wrong by that
-  times p, twice, as it also enters the sum that p is divided by: m = 2·‖x_i‖·max_j‖w_j‖·Σ_j p_ij |w_j| / n, and so for dw.
-  It counts where p and y cancel, as they do for a token that the model is sure of.
+  times p, twice, as it also enters the sum that p is divided by: m = 2·‖x_i‖·max_j‖w_j‖·Σ_j p_ij |w_j| / n, and so for
+  dw. It counts where p and y cancel, as they do for a token that the model is sure of.
 * 2^-100, where anything is summed: weights below 2^-126 may count as 0. They are far below all that can be seen.
 * loss: of a sum of n numbers that are right to 2^-22 of the largest logit each, and of what exp and log do to them. A
   column in 400 that is not counted is seen.
@@ -60,9 +60,9 @@ def generate_input(
     Logits are normal with a standard deviation of 2. On top of that x is made so that three columns stand out for each
     token: one in any place and one of the last 64 have about as much weight as all others together, so that p is not
     near zero everywhere and the end of the vocabulary cannot be left out; a third one has a logit as low as they are
-    high. ``steep``: those logits are 200 to 300 in size, where exp overflows without the maximum subtracted. Half of the
-    targets are one of the two likely columns. ``ignored``: none, some (a quarter, the first one always, the last one
-    never unless there is no other) or all.
+    high. ``steep``: those logits are 200 to 300 in size, where exp overflows without the maximum subtracted. Half of
+    the targets are one of the two likely columns. ``ignored``: none, some (a quarter, the first one always, the last
+    one never unless there is no other) or all.
     """
     if ignored not in ("none", "some", "all"):
         raise ValueError(f"ignored is none, some or all, not {ignored!r}")

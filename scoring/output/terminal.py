@@ -349,8 +349,8 @@ def _warm_calls(results: Sequence[CaseResult], names: Sequence[str], style: Styl
 
 def _beyond(result: CaseResult, warm: Stats) -> str:
     """What a warm time that no memory allows says."""
-    limit = result.roofline_seconds
-    return "faster than memory: read from the cache" if limit and warm.median < limit and result.bound == "bytes" else ""
+    limit = result.roofline_seconds if result.bound == "bytes" else None
+    return "faster than memory: read from the cache" if limit and warm.median < limit else ""
 
 
 def _spread(stats: Sequence[Stats | None]) -> list[Column]:

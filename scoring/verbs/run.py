@@ -127,7 +127,8 @@ def settings_of(options: argparse.Namespace, build_only: bool = False) -> Config
     if not build_only:
         flags |= {
             "mode": options.mode, "seed": options.seed, "peers": options.peers, "timing.seconds": options.seconds,
-            "timing.calls": getattr(options, "calls", 0) or None, "timing.warm": getattr(options, "warm", False) or None,
+            "timing.calls": getattr(options, "calls", 0) or None,
+            "timing.warm": getattr(options, "warm", False) or None,
             "emulate": options.emulate, "checks": options.checks,
             "sandbox.isolation": options.isolation,
         }

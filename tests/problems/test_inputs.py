@@ -40,7 +40,8 @@ quantize_cases = st.fixed_dictionaries({
 loss_cases = st.fixed_dictionaries({
     "tokens": st.integers(1, 70), "hidden": st.sampled_from([64, 192]), "vocab": st.integers(1, 300),
     "ignored": st.sampled_from(["none", "some", "all"]), "smoothing": st.sampled_from([0, 100])})
-CASES = {"hadamard_quantize": quantize_cases, "linear_cross_entropy": loss_cases, "fp8_gemm": gemm_cases, "amd_fp8_mm": gemm_cases, "flash_attention": attention_cases,
+CASES = {"hadamard_quantize": quantize_cases, "linear_cross_entropy": loss_cases,
+         "fp8_gemm": gemm_cases, "amd_fp8_mm": gemm_cases, "flash_attention": attention_cases,
          "flash_attention_bwd": backward_cases, "mla_decode": decode_cases, "mla_decode_fp8": decode_cases,
          "flash_attention_fp8": fp8_attention_cases, "flash_attention_varlen": packed_cases}
 any_case = st.sampled_from(NAMES).flatmap(lambda name: st.tuples(st.just(name), CASES[name]))

@@ -195,7 +195,7 @@ def last_layer(
 
 
 def recoded(change: Callable[[Tensor, Tensor, Tensor], Tensor]) -> Callable[[Any], Outputs]:
-    """hadamard_quantize with codes of ``change(y, scale, norms of the rows of x)``, exact before it, and right scales."""
+    """hadamard_quantize with codes of ``change(y, scale, norms of the rows of x)``, y exact, and right scales."""
     def answer(data: Any) -> Outputs:
         reference = problem("hadamard_quantize").reference
         x, signs, rotated, _, largest = data

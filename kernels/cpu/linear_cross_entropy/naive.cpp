@@ -27,8 +27,8 @@ void add_row(float* y, float a, const float* x, size_t length) {
 }  // namespace
 
 extern "C" int linear_cross_entropy(
-    const void* x, const void* w, const int* target, void* dx, float* dw, float* loss, int tokens, int hidden, int vocab,
-    float smoothing, void* /*workspace*/, size_t /*workspace_bytes*/, void* /*queue*/) {
+    const void* x, const void* w, const int* target, void* dx, float* dw, float* loss, int tokens, int hidden,
+    int vocab, float smoothing, void* /*workspace*/, size_t /*workspace_bytes*/, void* /*queue*/) {
     if (tokens <= 0 || vocab <= 0 || hidden <= 0 || hidden % TILE != 0) return kUnsupportedShape;
     const uint16_t *xs = static_cast<const uint16_t*>(x), *ws = static_cast<const uint16_t*>(w);
     uint16_t* const dxs = static_cast<uint16_t*>(dx);
