@@ -182,6 +182,7 @@ def test_packed_sequences_lie_one_behind_the_other_and_unseen_keys_hold_nan() ->
     seen = torch.tensor([queries > 0 for queries, _ in lengths])[owner]
     assert not bool(seen.all())
     behind = torch.zeros(len(k) - 250, dtype=torch.bool)
+    assert len(behind) > 0
     for tensor in (k, v):
         assert torch.equal(~tensor.isnan().any(-1).any(-1), torch.cat([seen, behind]))
     assert not bool(q.isnan().any())
