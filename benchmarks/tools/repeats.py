@@ -56,12 +56,13 @@ def row(number: int, result: CaseResult, inside: int, count: int) -> list[str]:
 def main() -> int:
     """Judge, print a table per case, and say how often a time lay in the interval of another judgement."""
     count, arguments = int(sys.argv[1]), sys.argv[2:]
-    found: dict[tuple[str, str, str], list[CaseResult]] = {}
+    found: dict[tuple[str, str, str, str], list[CaseResult]] = {}
     for _judgement in range(count):
         for record in judged(arguments):
             for result in record.cases:
                 if result.stats is not None:
-                    found.setdefault((record.problem, record.kernel, result.case.name), []).append(result)
+                    key = record.problem, record.kernel, str(result.case.group), result.case.name
+                    found.setdefault(key, []).append(result)
     shares = []
     for names, results in found.items():
         inside = held(results)

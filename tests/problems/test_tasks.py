@@ -146,6 +146,7 @@ def test_backward_cases_reach_the_corners() -> None:
 
 def test_packed_sequences_reach_the_corners() -> None:
     lengths = problem("flash_attention_varlen").binding.sequence_lengths
+    assert lengths(4, 2500, 5000, "tail") == [(1200, 2400), (600, 1200), (400, 800), (300, 600)]
     cases = task("flash_attention_varlen")["tests"]
     assert {(case["dim"], case["causal"]) for case in cases} == {(d, c) for d in (64, 128, 256) for c in (0, 1)}
     assert {case["half"] for case in cases} == {0, 1}

@@ -60,7 +60,7 @@ def test_comments_and_strings_are_no_directives(tmp_path: Path) -> None:
 
 
 def test_packed_branch_alone_survives(tmp_path: Path) -> None:
-    write(tmp_path, main='#ifdef WARPWAVE_PACKED // yes\npacked\n#else\n#include "local.h"\n#endif /* end */\n')
+    write(tmp_path, main='#ifdef WARPWAVE_PACKED // yes\npacked\n#else\n#include "local.h"\nlocal\n#endif /* end */\n')
     assert text_of(tmp_path) == "packed"     # local.h does not even exist
 
 

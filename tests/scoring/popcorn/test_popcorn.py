@@ -125,6 +125,7 @@ def test_ranked_run_under_last_gets_the_last_case_alone() -> None:
 def test_seed_pairing() -> None:
     assert combine_seed(5, None) == 5
     assert combine_seed(0, 0) == 0
+    assert combine_seed(5, 0) == 5 + 5 * 6 // 2        # a secret of 0 is one
     assert combine_seed(3, 4) == 3 + 7 * 8 // 2
 
 
@@ -141,6 +142,7 @@ def test_server_reads_the_leading_comment_block_only() -> None:
     found = server_directives(text)
     assert (found.leaderboard, found.gpus, found.errors) == ("amd-fp8-mm", ("MI300", "H100"), ())
     assert found.lines == {"leaderboard": 1, "gpus": 3}
+    assert server_directives("#!popcorn Leaderboard amd-fp8-mm\n").leaderboard == "amd-fp8-mm"
 
 
 @pytest.mark.parametrize(("text", "line", "words"), [
@@ -246,6 +248,14 @@ def test_a_failed_benchmark_has_no_score() -> None:
     assert parse_report(entries).score("geom") is None
 
 
+def test_a_failed_run_has_no_score_and_a_case_that_says_nothing_has_failed() -> None:
+    timed = {"benchmark-count": "1", "benchmark.0.mean": "1000", "benchmark.0.runs": "3", "benchmark.0.std": "0",
+             "benchmark.0.err": "0", "benchmark.0.best": "1000", "benchmark.0.worst": "1000"}
+    assert parse_report({**timed, "check": "pass"}).score("geom") == pytest.approx(1e-6)
+    assert parse_report({**timed, "check": "fail"}).score("geom") is None
+    assert not parse_report({"test-count": "1", "test.0.spec": "m: 1", "check": "pass"}).tests[0].passed
+
+
 @pytest.mark.parametrize("extra", [{"test-count": "many"}, {"test-count": "9999"}, {"test-count": "-1"},
                                    {"benchmark-count": "1", "benchmark.0.mean": "fast"}])
 def test_broken_numbers_are_reported(extra: dict[str, str]) -> None:
@@ -318,6 +328,25 @@ multi_gpu: 1
         "description"])
 
 
+@pytest.mark.parametrize(("line", "where"), [
+    ("test_timeout: 0", "test_timeout"), ("ranked_timeout: 86400", "ranked_timeout"), ("seed: true", "seed"),
+])
+def test_one_wrong_value_is_an_error(line: str, where: str) -> None:
+    with pytest.raises(TaskError, match=rf"{where}: "):
+        parse(f"{TASK}{line}\n")
+
+
+def test_a_file_is_listed_once() -> None:
+    with pytest.raises(TaskError, match=r"files\[2\]"):
+        parse(TASK.replace("lang:", "  - {name: eval.py, source: ../eval.py}\nlang:", 1))
+
+
+def test_every_mode_has_its_cases_and_its_time() -> None:
+    task = parse(TASK + "test_timeout: 10\nbenchmark_timeout: 20\nranked_timeout: 30\n")
+    assert [task.timeout(mode) for mode in ("test", "benchmark", "leaderboard")] == [10.0, 20.0, 30.0]
+    assert task.cases("test") == task.tests != task.benchmarks
+
+
 def test_config_main_is_a_plain_file_name() -> None:
     with pytest.raises(TaskError, match=r"config\.main"):
         parse(TASK.replace("main: eval.py", "main: ../x.py"))
@@ -332,6 +361,12 @@ def test_what_is_legal_but_surprising_is_a_warning() -> None:
     task = parse(TASK.replace("lens: ragged", "bias: false").replace("geom", "last") + "colour: red\n")
     assert task.tests[0]["bias"] == "False"
     assert [word for word in ("bias", "colour") for warning in task.warnings if word in warning] == ["bias", "colour"]
+
+
+def test_a_ranking_by_the_last_of_several_cases_is_a_warning() -> None:
+    task = parse(TASK.replace("geom", "last").replace("benchmarks:", "benchmarks:\n  - {m: 3}"))
+    assert len(task.warnings) == 1
+    assert "ranks the last of 2" in task.warnings[0]
 
 
 def errors_of(text: str) -> tuple[str, ...]:
