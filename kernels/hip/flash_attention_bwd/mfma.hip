@@ -27,6 +27,9 @@
 // nothing. softmax_scale must be positive. All pointers 16-byte aligned. Workspace: 8 bytes per query row, rows of a head
 // rounded up to 128.
 //
+// Every score is masked: clang 22 leaves too few wait states between products and what reads them behind a branch around the
+// mask (the emulator found it).
+//
 // Limits. Few keys and heads leave compute units idle in the second kernel: neither queries nor the heads of a group are
 // split. With head_dim 128 each wave holds 16 keys in that kernel, since 32 spill: each read of LDS then serves two products
 // in place of four. Clang 20 and older split the vector registers into two fixed halves and spill.
@@ -160,7 +163,6 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients p
 
     // The first query that sees a key, and the tiles from the block's first one on, head by head.
     const int wave_first = first_key + wave_row - problem.shift();
-    const int wave_last = wave_first + S::kKeyTiles * 16 - 1;
     const int first_seen = first_key - problem.shift();
     const int begin = first_seen > 0 ? first_seen / S::kRows * S::kRows : 0;
     const int tiles_per_head = (problem.seqlen_q - begin + S::kRows - 1) / S::kRows;
@@ -180,7 +182,6 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients p
         const bool seen = query + S::kRows > wave_first;
         u32x2 weight[S::kKeyTiles][S::kRowTiles], gradient[S::kKeyTiles][S::kRowTiles];
         if (seen) {
-            const bool masked = query < wave_last;
             const size_t term = first_term + static_cast<size_t>(head) * static_cast<size_t>(problem.term_rows) +
                                 static_cast<size_t>(query);
             set_wave_priority<1>();
@@ -193,11 +194,9 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients p
                 multiply_rows<Half, D>(tiles.rows[1], of_rows, t, v, dp);
 #pragma unroll
                 for (int n = 0; n < S::kKeyTiles; ++n) {
-                    if (masked) {
-                        const int hidden = wave_first + n * 16 + lane_id() % 16 - query;  // rows before this one
+                    const int hidden = wave_first + n * 16 + lane_id() % 16 - query;  // rows before this one
 #pragma unroll
-                        for (int i = 0; i < 4; ++i) score[n][i] = scored_key(t, i) < hidden ? -INFINITY : score[n][i];
-                    }
+                    for (int i = 0; i < 4; ++i) score[n][i] = scored_key(t, i) < hidden ? -INFINITY : score[n][i];
                     weigh<Half>(score[n], dp[n], problem.scale(), lse, delta, weight[n][t], gradient[n][t]);
                 }
             }
@@ -252,7 +251,6 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients
     f32x4 dq[S::kQueryTiles][S::kColumnTiles] = {};
 
     const int wave_query = first_query + wave_row;
-    const int wave_fewest = problem.visible(wave_query);
     const int wave_most = problem.visible(wave_query + S::kQueryTiles * 16 - 1);
     const size_t term = static_cast<size_t>(any_head) * static_cast<size_t>(problem.term_rows) +
                         static_cast<size_t>(wave_query + lane_id() % 16);
@@ -277,7 +275,6 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients
         const bool seen = key < wave_most;
         u32x2 weight, gradient[S::kQueryTiles][S::kRowTiles];
         if (seen) {
-            const bool masked = key + S::kRows > wave_fewest;
             set_wave_priority<1>();
 #pragma unroll
             for (int t = 0; t < S::kRowTiles; ++t) {
@@ -286,11 +283,9 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients
                 multiply_rows<Half, D>(tiles.rows[1], of_rows, t, dout, dp);
 #pragma unroll
                 for (int n = 0; n < S::kQueryTiles; ++n) {
-                    if (masked) {
 #pragma unroll
-                        for (int i = 0; i < 4; ++i)
-                            score[n][i] = scored_key(t, i) < visible[n] - key ? score[n][i] : -INFINITY;
-                    }
+                    for (int i = 0; i < 4; ++i)
+                        score[n][i] = scored_key(t, i) < visible[n] - key ? score[n][i] : -INFINITY;
                     weigh<Half>(score[n], dp[n], problem.scale(), lse[n], delta[n], weight, gradient[n][t]);
                 }
             }
