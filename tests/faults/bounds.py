@@ -119,11 +119,13 @@ GROUPS = (
         ("lse bound times four", '"lse": 2.0**-10', '"lse": 2.0**-8'),
         ("weights bound a quarter", '"weights": 3.0', '"weights": 0.75'),
         ("adder bound a sixteenth", '"adder": 2.0**-15', '"adder": 2.0**-19'),
+        ("another rotation for keys", "q, k = q @ rotation, k @ rotation", "q, k = q @ rotation, k @ rotation.T"),
+    )),
+    Group("problems/block_scales.py", (_PINS, _FP8), (
         ("scales of neighbours are equal", "exponents = signs * (1 + ", "exponents = 0 * signs * (1 + "),
         ("no outliers", "return torch.where(chosen, x * (10 + 90", "return torch.where(chosen & False, x * (10 + 90"),
-        ("another rotation for keys", "q, k = q @ rotation, k @ rotation", "q, k = q @ rotation, k @ rotation.T"),
-        ("codes use half of the range", "scale = (size.clamp_min(1e-4) / largest)",
-         "scale = (size.clamp_min(1e-4) / largest * 2)"),
+        ("codes use half of the range", "scale = (size.clamp_min(SMALLEST) / largest)",
+         "scale = (size.clamp_min(SMALLEST) / largest * 2)"),
         ("scales of blocks of 64", "BLOCK = 128  ", "BLOCK = 64  "),
     )),
     Group("problems/latent.py", (_INPUTS, _PINS), (
