@@ -153,6 +153,7 @@ __global__ void __launch_bounds__(Tile::kThreads, 1) backward_queries(const __gr
     Rows::template copy_async<Tile::kFixed, Tile::kThreads>(
         fixed + Tile::kFixedBytes, a.dout + start, query_pitch, queries);
     if (steps > 0) copy(0);
+    else cp_async_commit();  // what no group has is not waited for
 
     // Two lanes per row: half of dout * o each. Lane r < 16 then holds the numbers of row r of the warp.
     float delta = 0.0f, shift = INFINITY;

@@ -37,7 +37,7 @@ def test_a_kernel_file_says_where_its_loops_and_its_epilogue_stand(path: Path) -
         line = re.search(rf"^//   {what} +(.+)$", path.read_text(), re.MULTILINE)
         assert line, what
         for file, names in re.findall(r"([a-z]\w*/\w+\.h)(?: \(([^)]+)\))?", line[1]):
-            text = (CUDA / file).read_text()
+            text = next(folder / file for folder in (CUDA, CUDA.parent) if (folder / file).is_file()).read_text()
             assert all(re.search(rf"\b{name}\(|(?:struct|class) {name}\b", text) for name in names.split(", ") if name)
 
 
