@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The whole audit of the products."""
+"""The whole audit of a language model's last layer and of the rotation before FP8 attention."""
 
 from __future__ import annotations
 
