@@ -77,7 +77,7 @@ def test_codes_and_scales(fp8: str, scales: str, of_q: tuple[int, ...], of_k: tu
 
 def test_unknown_scales_are_refused_by_name() -> None:
     with pytest.raises(ValueError, match="column"):
-        problem(NAME).reference.shared(torch.zeros(1, 2, 3, 4), "column")
+        problem(NAME).reference.quantise(torch.zeros(1, 2, 3, 4), "column", torch.float8_e4m3fn)
 
 
 def test_no_scale_can_stand_for_its_neighbour() -> None:
