@@ -41,6 +41,11 @@ CASES = {
         {"batch": 2, "sq": 17, "sk": 33, "hq": 4, "hk": 2, "dim": 64, "causal": 1, "half": 0},
         {"batch": 1, "sq": 5, "sk": 3, "hq": 2, "hk": 1, "dim": 128, "causal": 1, "half": 1},
     ],
+    "hadamard_quantize": [
+        {"batch": 2, "tokens": 133, "heads": 2, "dim": 64, "rotated": 1, "scales": scales, "outliers": 1}
+        for scales in ("head", "block")
+    ],
+    "linear_cross_entropy": [{"tokens": 7, "hidden": 64, "vocab": 133, "ignored": "some", "smoothing": 100}],
     "amd_mla_decode": [{"batchsize": 1, "dim": 128, "dq": 64, "prefill": 70}],
     "amd_moe": [{"dhidden": 128, "dexpert": 64, "nroutedexperts": 6, "nsharedexperts": 1, "nexpertspertoken": 3,
                  "bs": 2, "seqlen": 9}],
@@ -73,7 +78,8 @@ def tree_outputs(problem: Problem, binary: Binary, signature: Signature, params:
     binding = problem.binding
     values = dict(binding.arguments(params, data))
     for name, (shape, dtype) in binding.outputs(params).items():
-        values[name] = torch.full(shape, float("nan"), dtype=getattr(torch, dtype), device=device)
+        kind = getattr(torch, dtype)
+        values[name] = torch.full(shape, float("nan") if kind.is_floating_point else 255, dtype=kind, device=device)
     workspace = torch.empty(binding.workspace_bytes(params), dtype=torch.uint8, device=device)
     values |= {"workspace": workspace, "workspace_bytes": workspace.numel(), "queue": None}
     call = signature.bind(ctypes.CDLL(str(binary.path)))
