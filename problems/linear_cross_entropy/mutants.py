@@ -126,6 +126,31 @@ def _smoothing_ignored(case: Case, data: Any, outputs: Outputs) -> Outputs:
     return _made_again((*data[:3], 0.0), outputs)
 
 
+def _unwritten(case: Case, data: Any, outputs: Outputs) -> Outputs:
+    """The last element of each output is what the judge has put there."""
+    made = tuple(output.clone() for output in outputs)
+    for output in made:
+        output.view(-1)[-1] = torch.nan
+    return made
+
+
+def _all_counted(case: Case, data: Any, outputs: Outputs) -> Outputs:
+    """Every token has column 0 as its target, although all are ignored."""
+    x, w, target, smoothing = data
+    every = (torch.arange(len(x), device=x.device), torch.arange(len(w), device=x.device))
+    made = expected((x, w, target.clamp_min(0), smoothing), index=every)
+    return tuple(expectation.rounded(output.clone()) for expectation, output in zip(made, outputs, strict=True))
+
+
+def _padding_counted(case: Case, data: Any, outputs: Outputs) -> Outputs:
+    """Columns that fill the last tile count, with logits of 0."""
+    x, w, target, smoothing = data
+    padded = torch.nn.functional.pad(w, (0, 0, 0, -len(w) % TILE))
+    every = (torch.arange(len(x), device=x.device), torch.arange(len(w), device=x.device))
+    made = expected((x, padded, target, smoothing), index=every)
+    return tuple(expectation.rounded(output.clone()) for expectation, output in zip(made, outputs, strict=True))
+
+
 def _counts(case: Case) -> bool:
     return bool(case["ignored"] != "all")
 
@@ -158,6 +183,11 @@ MUTANTS: dict[str, Mutant] = {
     **{key: value for key, value in _each(
         "target_not_subtracted", "the target's column not subtracted", _target_not_subtracted, _counts,
     ).items() if not key.startswith("loss")},
+    **_each("unwritten", "the last element is not written", _unwritten, lambda case: True),
+    **_each("all_counted", "ignored tokens count although all are ignored", _all_counted,
+            lambda case: not _counts(case)),
+    **_each("padding_counted", "columns behind a vocabulary below a tile count", _padding_counted,
+            lambda case: _counts(case) and case["vocab"] < TILE and not case.get("steep")),
     "maximum_not_subtracted": Mutant(
         "exp of logits, the maximum not subtracted", transform_outputs=_maximum_not_subtracted,
         applies=lambda case: bool(case.get("steep"))),
