@@ -49,7 +49,7 @@ def main(environment, monkeypatch, capsys):
         out, err = capsys.readouterr()
         said = out + err
         if shows_the_submissions:        # a traceback of its own
-            said = said.replace("custom_kernel failed: Traceback", "", 1)
+            said = said.replace("custom_kernel failed: Traceback", "")
         assert "Traceback" not in said
         assert "internal error" not in err
         return int(code), out, err

@@ -42,7 +42,8 @@ def here(*devices: Device) -> Availability:
     (["fp8_gemm"], ["fp8_gemm"]), (["*mm"], ["amd_fp8_mm", "fp8_gemm"]),
     (["mla*", "mla_decode"], ["mla_decode", "mla_decode_fp8"]),
     (["*"], ["amd_fp8_mm", "amd_mla_decode", "amd_moe", "flash_attention", "flash_attention_bwd",
-            "flash_attention_fp8", "flash_attention_varlen", "fp8_gemm", "mla_decode", "mla_decode_fp8"]),
+            "flash_attention_fp8", "flash_attention_varlen", "fp8_gemm", "hadamard_quantize", "linear_cross_entropy",
+            "mla_decode", "mla_decode_fp8"]),
     (["nothing*"], []), ([], []),
 ])
 def test_problems_by_pattern(patterns, expected):
