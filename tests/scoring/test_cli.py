@@ -220,7 +220,7 @@ def test_junit_is_xml_whatever_the_submission_says(main, tmp_path, environment):
     assert not any(line.startswith("::") for line in out.splitlines())
     (kept,) = Store(environment["WARPWAVE_DB"]).records()
     assert kept.status is Status.RUNTIME_ERROR
-    code, out, _err = main(*RUN, "--json", *arguments[:4])
+    code, out, _err = main(*RUN, "--json", *arguments[:4], shows_the_submissions=True)
     assert records(out)[0].status is Status.RUNTIME_ERROR
 
 
