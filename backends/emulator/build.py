@@ -3,7 +3,7 @@
 
 The compiler is the one the wheels bring anyway, ``zig c++``, which has its own C++ library and links it statically, so
 that the result lives beside any other in a process and asks the system for nothing but the C library. The standard
-library's headers (``standard.h``) are compiled once for all sources, which takes three quarters off. Objects are
+library's headers (``standard.h``) are compiled once for all sources, which takes two thirds off. Objects are
 cached one by one by the content of all they are made from, the library by that of its objects; a second process that
 wants it meanwhile waits for the first one.
 """
