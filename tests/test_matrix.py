@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import backends
+from backends import _emulated
 from backends.base import Availability, Binary, Target
 from backends.errors import SourceError
 from backends.source import KernelSource, kernels
@@ -133,7 +134,9 @@ class Bench:
         if self.worker is None or not self.worker.alive:
             # A sandbox shows only what is there when it starts, and this worker is to load kernels made later.
             files = [Path(contestant.spec.library)]
-            self.worker = WorkerProcess(device, files=files, sandbox=Policy(isolation="process"))
+            variables = emulator.variables if emulator is not None else None
+            self.worker = WorkerProcess(
+                device, files=files, sandbox=Policy(isolation="process"), variables=variables)
             self.loaded.clear()
             if emulator is not None:
                 self.worker.request(emulator, 120)
@@ -179,14 +182,20 @@ def check_case(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]) 
 
     Where the device is emulated, all its checks are on, and none finds anything.
     """
+    found = available(backend)
+    if not found.can_run:
+        pytest.skip("; ".join(found.reasons) or f"no device for {backend}")
+    (place,) = targets.places(SETTINGS, backends.get(backend), found, None)
+    check_on(place, cell, case, benches[backend])
+
+
+def check_on(place: targets.Place, cell: Cell, case: Case, bench: Bench) -> None:
+    """``check_case`` on the device of a place."""
     from scoring.judge.case_run import CaseRun
     from scoring.judge.seeds import SeedSource
     from scoring.judge.worker_process import WorkerFailure
 
-    found, problem = available(backend), problem_of(cell.problem)
-    if not found.can_run:
-        pytest.skip("; ".join(found.reasons) or f"no device for {backend}")
-    (place,) = targets.places(SETTINGS, backends.get(backend), found, None)
+    backend, problem = cell.backend, problem_of(cell.problem)
     assert place.device is not None
     runner = EMULATED if place.device.emulated else backend
     limit = SETTINGS.settings.limits.case_gflop.get(runner)
@@ -200,7 +209,7 @@ def check_case(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]) 
     contestant = native_contestant(
         f"{source.language}/{source.variant}{binary.digest}", source.signature(), binary.path, place)
     on_device = backend != "cpu" and not place.device.emulated
-    worker = benches[backend].worker_for(
+    worker = bench.worker_for(
         place.device.index if on_device else None, contestant, emulator_options(SETTINGS, place, Mode.TEST))
     torch_device = f"cuda:{place.device.index}" if on_device else "cpu"
     try:
@@ -209,6 +218,56 @@ def check_case(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]) 
     except WorkerFailure as failure:
         if failure.status is Status.UNSUPPORTED:
             pytest.xfail(f"declines {case.name}: {failure}")
-        benches[backend].close()
+        bench.close()
         pytest.fail(str(failure))
     assert verdict.passed, verdict.message
+
+
+# NVIDIA's GPUs, emulated ----------------------------------------------------------------------------------------------
+
+def emulated_runs(cells: Sequence[Cell]) -> Iterator[Any]:
+    """Every CUDA kernel's cases on the emulated GPUs it is for; slow are all but its smallest on the first of them."""
+    gpus = {device.arch: device.gpu for device in _emulated.CUDA_DEVICES}
+    for cell in cells:
+        if cell.backend != "cuda":
+            continue
+        problem = problem_of(cell.problem)
+        cases = sorted(problem.tests, key=lambda case: float(problem.binding.flops(case.params)))
+        first, *others = [gpus[target.arch] for target in targets_of(cell)]
+        for gpu in (first, *others):
+            for case in cases:
+                quick = case is cases[0] and gpu == first
+                yield pytest.param(cell, gpu, case, marks=() if quick else pytest.mark.slow,
+                                   id=f"{cell.problem}-{cell.kernel}-{gpu}-{case.name}")
+
+
+@pytest.fixture(scope="module")
+def emulated_gpus() -> Iterator[dict[str, Bench]]:
+    """A bench per emulated GPU, and their backend for as long as one is wanted."""
+    made = {device.gpu: Bench() for device in _emulated.CUDA_DEVICES}
+    yield made
+    for bench in made.values():
+        bench.close()
+
+
+@pytest.mark.toolchain("cuda")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("cell", "gpu", "case"), list(emulated_runs(CELLS)))
+def test_kernel_is_right_on_an_emulated_gpu(
+    cell: Cell, gpu: str, case: Case, emulated_gpus: dict[str, Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As above, with all checks on. The PTX that runs here is the one that machine code is made of."""
+    check_emulated(cell, gpu, case, emulated_gpus, monkeypatch)
+
+
+def check_emulated(
+    cell: Cell, gpu: str, case: Case, benches: dict[str, Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``check_case`` on an emulated NVIDIA GPU."""
+    monkeypatch.setattr(_emulated, "_chosen", [True])
+    cuda = backends.get("cuda")
+    found = cuda.probe()
+    if not found.can_compile:
+        pytest.skip("; ".join(found.reasons))
+    (place,) = targets.places(SETTINGS, cuda, found, gpu)
+    check_on(place, cell, case, benches[gpu])

@@ -132,6 +132,15 @@ def entries(root: Path = HERE) -> list[Entry]:
     return [parse_header(path, path.read_text(encoding="utf-8")) for path in paths]
 
 
+def sample(found: Iterable[Entry], each: int) -> set[str]:
+    """Names of ``each`` entries of every class, spread over its files, and of all ``commands``."""
+    classes: dict[str, list[str]] = {}
+    for entry in found:
+        classes.setdefault(entry.kind, []).append(entry.name)
+    return {name for kind, names in classes.items()
+            for name in (names if kind == "commands" else names[:: -(-len(names) // each)])}
+
+
 def decide(entry: Entry, trials: Sequence[Trial]) -> Outcome:
     """What the trials of a file come to; none at all is NOT_RUN.
 

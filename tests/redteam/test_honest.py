@@ -5,11 +5,13 @@ from __future__ import annotations
 
 import pytest
 
-from tests.redteam.entries import entries
+from tests.redteam.entries import entries, sample
 
 HONEST = [e for e in entries() if e.honest and e.runs_on("cpu")]
+QUICK = sample(HONEST, 8)       # a judgement takes seconds: `make sweep` has all of them
 
 
-@pytest.mark.parametrize("entry", HONEST, ids=lambda entry: entry.name)
+@pytest.mark.parametrize("entry", [
+    pytest.param(entry, id=entry.name, marks=() if entry.name in QUICK else pytest.mark.slow) for entry in HONEST])
 def test_no_honest_file_is_rejected(judged, entry):
     judged(entry)

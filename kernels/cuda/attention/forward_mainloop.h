@@ -200,16 +200,16 @@ __device__ __forceinline__ void consume_flash(
     // read the last probabilities. `older`: out is that of the tile before.
     const auto softmax = [&](int first_query, unsigned number, int step, bool older, const auto& between) {
         const auto mask = [&] {
-            const auto extent = flash_extent(p, memory.tile(group, number));
+            const typename Shape::Extent extent(p, memory.tile(group, number));
             const int first_key = (extent.first_step + step) * Shape::kKeys;
             // No row of the warpgroup sees fewer keys than its first one.
-            if (first_key + Shape::kKeys > flash_seen(p, extent, first_query + group * 64)) {
+            if (first_key + Shape::kKeys > extent.seen(p, first_query + group * 64)) {
                 const int thread = recomputed_thread();
                 int limits[2];
 #pragma unroll
                 for (int half = 0; half < 2; ++half) {
                     const int row = first_query + thread / 32 * 16 + thread % 32 / 4 + 8 * half;
-                    limits[half] = flash_seen(p, extent, row) - first_key;
+                    limits[half] = extent.seen(p, row) - first_key;
                 }
                 mask_scores(scores, limits, thread % 32);
             }

@@ -52,13 +52,12 @@ __device__ __forceinline__ constexpr bool flash_has_rows(const FlashProblem&, co
 /// What tiles that are at work differ in beside their rows: here nothing.
 struct FlashExtent {
     static constexpr int first_step = 0;
+    __device__ __forceinline__ FlashExtent(const FlashProblem&, const FlashTile&) {}
+    /// How many keys row `row` of the queries sees.
+    __device__ __forceinline__ int seen(const FlashProblem& p, int row) const {
+        return p.causal ? min(p.keys, row + 1 + p.keys - p.queries) : p.keys;
+    }
 };
-__device__ __forceinline__ FlashExtent flash_extent(const FlashProblem&, const FlashTile&) { return {}; }
-
-/// How many keys row `row` of the queries sees.
-__device__ __forceinline__ int flash_seen(const FlashProblem& p, FlashExtent, int row) {
-    return p.causal ? min(p.keys, row + 1 + p.keys - p.queries) : p.keys;
-}
 
 /// Load a warpgroup's 64 rows of a tile.
 template <class Shape>
@@ -132,6 +131,7 @@ struct FlashSchedule {
 
     using Problem = FlashProblem;
     using Tile = FlashTile;
+    using Extent = FlashExtent;
     template <class Shape>
     using Source = FlashSource<Shape>;
     template <class Shape>

@@ -39,6 +39,7 @@ struct FlashShape {
     using Schedule = Schedule_;
     using Problem = typename Schedule::Problem;
     using Tile = typename Schedule::Tile;
+    using Extent = typename Schedule::Extent;
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
     static constexpr int kSlack = std::is_same<Element, Fp16>::value && kSlack_ > 15 ? 15 : kSlack_;
     static constexpr int kKeyStages = kKeyStages_, kValueStages = kValueStages_;

@@ -53,13 +53,11 @@ __device__ __forceinline__ bool flash_has_rows(const SplitProblem& p, const Spli
 
 struct SplitExtent {
     int first_step;
+    __device__ __forceinline__ SplitExtent(const SplitProblem&, const SplitTile& tile) : first_step(tile.first_step) {}
+    __device__ __forceinline__ int seen(const SplitProblem& p, int row) const {
+        return p.causal ? min(p.keys, (row >> p.pack) + 1 + p.keys - p.queries) : p.keys;
+    }
 };
-__device__ __forceinline__ SplitExtent flash_extent(const SplitProblem&, const SplitTile& tile) {
-    return {tile.first_step};
-}
-__device__ __forceinline__ int flash_seen(const SplitProblem& p, const SplitExtent&, int row) {
-    return p.causal ? min(p.keys, (row >> p.pack) + 1 + p.keys - p.queries) : p.keys;
-}
 
 template <class Shape>
 __device__ __forceinline__ void load_queries(
@@ -115,6 +113,7 @@ struct SplitSchedule {
 
     using Problem = SplitProblem;
     using Tile = SplitTile;
+    using Extent = SplitExtent;
     template <class Shape>
     using Source = SplitSource<Shape>;
     template <class Shape>

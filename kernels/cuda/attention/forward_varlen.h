@@ -51,13 +51,12 @@ __device__ __forceinline__ bool flash_has_rows(const SequenceProblem&, const Seq
 struct SequenceExtent {
     static constexpr int first_step = 0;
     int keys, ahead;  // ahead: keys that the sequence's first query sees beside its own, if there is a mask
+    __device__ __forceinline__ SequenceExtent(const SequenceProblem&, const SequenceTile& tile)
+        : keys(tile.keys), ahead(tile.keys - tile.queries) {}
+    __device__ __forceinline__ int seen(const SequenceProblem& p, int row) const {
+        return p.causal ? min(keys, row + 1 + ahead) : keys;
+    }
 };
-__device__ __forceinline__ SequenceExtent flash_extent(const SequenceProblem&, const SequenceTile& tile) {
-    return {tile.keys, tile.keys - tile.queries};
-}
-__device__ __forceinline__ int flash_seen(const SequenceProblem& p, const SequenceExtent& extent, int row) {
-    return p.causal ? min(extent.keys, row + 1 + extent.ahead) : extent.keys;
-}
 
 template <class Shape>
 __device__ __forceinline__ void load_queries(
@@ -117,6 +116,7 @@ struct SequenceSchedule {
 
     using Problem = SequenceProblem;
     using Tile = SequenceTile;
+    using Extent = SequenceExtent;
     template <class Shape>
     using Source = SequenceSource<Shape>;
     template <class Shape>

@@ -12,6 +12,10 @@ running = pytest.importorskip("tests.emulator.programs.running")
 pytestmark = pytest.mark.toolchain("rocm")
 
 
-@pytest.mark.parametrize("program", [f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS])
+PROGRAMS = [f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS]
+
+
+@pytest.mark.parametrize("program", [
+    pytest.param(program, marks=() if number % 8 == 0 else pytest.mark.slow) for number, program in enumerate(PROGRAMS)])
 def test_program(program: str, run: Run) -> None:
     assert run(program) is None

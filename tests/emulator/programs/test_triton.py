@@ -13,6 +13,10 @@ running = pytest.importorskip("tests.emulator.programs.running")
 pytestmark = pytest.mark.toolchain("rocm")
 
 
-@pytest.mark.parametrize("program", [f"triton {name}" for name in running.triton_names()])
+PROGRAMS = [f"triton {name}" for name in running.triton_names()]
+
+
+@pytest.mark.parametrize("program", [
+    pytest.param(program, marks=() if number % 8 == 0 else pytest.mark.slow) for number, program in enumerate(PROGRAMS)])
 def test_program(program: str, run: Run) -> None:
     assert run(program) is None
