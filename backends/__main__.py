@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                                description="Run a HIP or CUDA program on an emulated GPU and check its kernels.")
     emulate.add_argument("--gpu", default="MI300", help="MI300 (default), for HIP; H100, H200 or L4, for CUDA")
     emulate.add_argument("--checks", default="all", help="all (default), none, or names separated by commas")
+    emulate.add_argument("--schedule", default="late", help="of H100, H200 and L4: late (default), eager, random:SEED")
     emulate.add_argument("--json", action="store_true", help="print what was found as JSON; the program's output goes "
                                                              "to stderr")
     emulate.add_argument("program", nargs=argparse.REMAINDER, help="-- program arguments")
@@ -65,7 +66,7 @@ def _emulate(options: argparse.Namespace) -> int:
     program = options.program[1:] if options.program[:1] == ["--"] else options.program
     if not program:
         raise BackendError("which program? python -m backends emulate -- ./program arguments")
-    return run_emulated(program, options.checks, options.json, options.gpu)
+    return run_emulated(program, options.checks, options.json, options.gpu, options.schedule)
 
 
 def _compile(options: argparse.Namespace) -> int:

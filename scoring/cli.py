@@ -98,6 +98,9 @@ def parser() -> argparse.ArgumentParser:
         sub.add_argument("--checks", metavar="LIST",
                          help="what an emulated device looks for: all (default in test mode), none, or names "
                               "(bounds, …)")
+        sub.add_argument("--schedule", metavar="NAME",
+                         help="how an emulated NVIDIA GPU orders what the kernel does not: late (default), eager, or "
+                              "random:SEED")
     bundle.add_argument("-o", "--output", metavar="FILE", default="job.tgz", help="default: job.tgz")
     bundle.add_argument("--libraries", action=argparse.BooleanOptionalAction, default=True,
                         help="compile here and carry the libraries (default), or compile there")

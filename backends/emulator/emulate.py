@@ -63,8 +63,11 @@ def cuda_release(program: Path) -> int:
     return int(found[1])
 
 
-def emulate(program: Sequence[str], checks: str, as_json: bool, gpu: str = "MI300") -> int:
+def emulate(
+    program: Sequence[str], checks: str, as_json: bool, gpu: str = "MI300", schedule: str = "late"
+) -> int:
     """Runs ``program`` on an emulated ``gpu``; its exit status, or 1 if it ended with 0 and the checks found something.
+    ``schedule``: of an NVIDIA GPU, ``late``, ``eager`` or ``random:SEED``.
 
     Findings go to stderr as they come. With ``as_json``, stdout gets one object instead: ``program``, ``status`` and
     ``findings`` as ``warpwave_emulator_take_findings`` gives them; what the program prints then goes to stderr.
@@ -73,6 +76,8 @@ def emulate(program: Sequence[str], checks: str, as_json: bool, gpu: str = "MI30
     if gpu == "MI300":
         prefix = build.prefix(report=_say)
     elif gpu in CUDA_GPUS:
+        if not re.fullmatch(r"eager|late|random:\d{1,19}", schedule):
+            raise BackendError(f"no schedule {schedule!r}; there are eager, late and random:SEED")
         release = cuda_release(Path(shutil.which(program[0]) or program[0]))
         library = build.cuda_library(release, report=_say)
     else:
@@ -85,7 +90,7 @@ def emulate(program: Sequence[str], checks: str, as_json: bool, gpu: str = "MI30
             variables = environment(prefix, options, os.environ)
         else:
             del options["tensors"]
-            variables = cuda_environment(library, {"gpu": gpu, **options}, os.environ)
+            variables = cuda_environment(library, {"gpu": gpu, "schedule": schedule, **options}, os.environ)
         try:
             result = subprocess.run(program, env=variables, check=False,
                                     stdout=sys.stderr if as_json else None)
@@ -95,6 +100,8 @@ def emulate(program: Sequence[str], checks: str, as_json: bool, gpu: str = "MI30
     status = result.returncode if result.returncode >= 0 else 128 - result.returncode
     if as_json:
         shown: dict[str, Any] = {"program": list(program), "status": status, "findings": findings}
+        if gpu in CUDA_GPUS:
+            shown["schedule"] = schedule
         sys.stdout.write(json.dumps(shown, indent=2) + "\n")
     return status or (FOUND if findings else 0)
 

@@ -36,7 +36,7 @@ _SECTIONS = ("timing", "limits", "sandbox", "paths", "serve")
 # refuse an unknown name without the seconds that pydantic takes.
 KNOWN: Mapping[str, tuple[str, ...]] = {
     "": ("problems", "kernels", "backends", "first_look", "gpus", "mode", "seed", "peers", "emulate", "checks",
-         "timing", "limits", "sandbox", "paths", "competitions", "serve"),
+         "schedule", "timing", "limits", "sandbox", "paths", "competitions", "serve"),
     "timing": ("protocol", "min_rounds", "max_rounds", "precision", "seconds", "processes", "gpu_processes", "calls",
                "warm"),
     "limits": ("load_seconds", "first_call_seconds", "call_seconds", "emulated_call_seconds", "job_seconds",
@@ -52,7 +52,7 @@ KNOWN: Mapping[str, tuple[str, ...]] = {
 _FLAGS = {
     "backends": "--backend", "problems": "--problem", "kernels": "--kernel", "mode": "--mode", "seed": "--seed",
     "peers": "--peers", "timing.seconds": "--seconds", "timing.calls": "--calls", "timing.warm": "--warm",
-    "emulate": "--emulate", "checks": "--checks", "sandbox.isolation": "--isolation",
+    "emulate": "--emulate", "checks": "--checks", "schedule": "--schedule", "sandbox.isolation": "--isolation",
 }
 
 

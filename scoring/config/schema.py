@@ -13,7 +13,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidato
 
 import backends
 from scoring.config.paths import PATHS
-from scoring.ipc.emulator import EMULATED, parse_checks
+from scoring.ipc.emulator import EMULATED, parse_checks, parse_schedule
 from scoring.judge import job
 from scoring.judge.intervals import MOST_PROCESSES
 from scoring.judge.timing import AskedProtocol, TimingOptions
@@ -68,6 +68,7 @@ Runner = Annotated[str, AfterValidator(_runner)]
 FileName = Annotated[str, AfterValidator(_file_name)]
 ProblemFolders = Annotated[str | list[str], PlainValidator(_problem_folders)]
 Checks = Annotated[str, AfterValidator(parse_checks)]
+Schedule = Annotated[str, AfterValidator(parse_schedule)]
 Seconds = Annotated[float, Field(gt=0, le=1e7)]      # no socket waits longer than a few years
 
 
@@ -177,7 +178,8 @@ class Serve(_Strict):
 
 class Settings(_Strict):
     """Everything a run can be told. ``emulate``: always, never, or (None) where there is no real GPU; ``checks`` of an
-    emulated device: None for all in test mode and none in the others."""
+    emulated device: None for all in test mode and none in the others; ``schedule`` of an emulated NVIDIA GPU: None for
+    late."""
 
     problems: list[str] = ["*"]
     kernels: list[str] = ["*"]
@@ -189,6 +191,7 @@ class Settings(_Strict):
     peers: bool = False
     emulate: bool | None = None
     checks: Checks | None = None
+    schedule: Schedule | None = None
     timing: Timing = Timing()
     limits: Limits = Limits()
     sandbox: Sandbox = Sandbox()

@@ -54,6 +54,17 @@ def checks_of(backend: str, text: str) -> str:
     return ",".join(words) or "none"
 
 
+def parse_schedule(text: str) -> str:
+    """How an emulated NVIDIA GPU orders what the kernel does not: ``eager``, ``late`` or ``random:SEED``.
+
+    Raises ``ValueError``.
+    """
+    name, _, seed = text.strip().partition(":")
+    if (name in ("eager", "late") and not seed) or (name == "random" and seed.isdecimal() and int(seed) < 2**64):
+        return text.strip()
+    raise ValueError(f"no schedule {text!r}; there are eager, late and random:SEED, a seed below 2^64")
+
+
 class Emulator:
     """The library at ``path``, loaded so that kernels find HIP in it; ``options`` as ``warpwave_emulator_set`` takes
     them. Raises ``OSError`` if it cannot be loaded, ``ValueError`` for an option it does not know."""

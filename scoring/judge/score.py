@@ -162,7 +162,7 @@ def skeleton(job: Job) -> Record:
     facts = Facts(
         peaks=dict(job.target.peaks), peaks_source=job.target.peaks_source, llc_bytes=job.target.llc_bytes,
         emulated=bool(job.device and job.device.emulated),
-        checks=job.emulator.options["checks"] if job.emulator is not None else "",
+        checks=_checks(job),
         stand_in=STAND_IN if job.stand_in else RANKS_ON_GPUS if job.gpus else "",
         resumed=earlier.facts.resumed + 1 if earlier is not None else 0,
         predictable=job.seed is not None or (earlier is not None and earlier.facts.predictable),
@@ -179,6 +179,14 @@ def skeleton(job: Job) -> Record:
         facts=facts, system=system,
         isolation=earlier.isolation if earlier else "process",
     )
+
+
+def _checks(job: Job) -> str:
+    """The emulated device's checks, and its schedule where it is not the usual one."""
+    if job.emulator is None:
+        return ""
+    schedule = job.emulator.options.get("schedule", "late")
+    return job.emulator.options["checks"] + (f"; schedule {schedule}" if schedule != "late" else "")
 
 
 def _now() -> str:

@@ -257,5 +257,6 @@ def emulator_options(config: Config, place: Place, mode: Mode) -> LoadEmulator |
     options = {"checks": checks_of(place.target.backend, checks), "counters": "1", "strict": "1"}
     if place.target.backend == "cuda":
         options["gpu"] = place.device.gpu
+        options["schedule"] = config.settings.schedule or "late"
     (library,) = place.backend.runtime_libraries(place.device)
     return LoadEmulator(str(library), options, modelled=place.target.backend != "cuda")

@@ -216,7 +216,8 @@ def _repeatable(
         arguments.append("--emulate" if options.emulate else "--no-emulate")
     tools = getattr(options, "sanitize", None) or ()
     given = ("--sanitize", ",".join(tools)) if tools else ("--checks", options.checks)
-    for flag, value in (("--gpu", options.gpu), ("--arch", options.arch), given):
+    for flag, value in (("--gpu", options.gpu), ("--arch", options.arch), given,
+                        ("--schedule", getattr(options, "schedule", None))):
         arguments += [flag, value] if value else []
     for name, value in defines.items():
         arguments += ["-D", f"{name}={value}"]

@@ -130,6 +130,7 @@ def settings_of(options: argparse.Namespace, build_only: bool = False) -> Config
             "timing.calls": getattr(options, "calls", 0) or None,
             "timing.warm": getattr(options, "warm", False) or None,
             "emulate": options.emulate, "checks": options.checks,
+            "schedule": getattr(options, "schedule", None),
             "sandbox.isolation": options.isolation,
         }
     settings = load_config(flags, options.config)

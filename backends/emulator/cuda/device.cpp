@@ -49,7 +49,7 @@ unsigned checks_of(const std::string& value) {
     constexpr const char* kAlways[] = {"bounds", "misaligned", "barrier", "mbarrier"};
     unsigned result = value.starts_with("-") ? unsigned{ptx::kAllChecks} : 0;
     for (size_t at = 0; at <= value.size();) {
-        const size_t end = std::min(value.find(',', at), value.size());
+        const size_t end = std::min(value.find_first_of(",+", at), value.size());
         std::string word = value.substr(at, end - at);
         at = end + 1;
         const bool away = word.starts_with("-");
@@ -65,6 +65,16 @@ unsigned checks_of(const std::string& value) {
     return result;
 }
 
+/// "eager", "late", "random:7".
+ptx::Schedule schedule_of(const std::string& value) {
+    if (value == "eager") return {ptx::Order::Eager, 0};
+    if (value == "late") return {ptx::Order::Late, 0};
+    const std::string digits = value.starts_with("random:") ? value.substr(7) : "";
+    if (digits.empty() || digits.find_first_not_of("0123456789") != std::string::npos)
+        throw std::invalid_argument("no schedule '" + value + "'; there are eager, late, random:SEED");
+    return {ptx::Order::Random, std::strtoull(digits.c_str(), nullptr, 10)};
+}
+
 void apply(Options& options, const std::string& option, const std::string& value) {
     if (option == "gpu") {
         const auto* const known =
@@ -76,8 +86,8 @@ void apply(Options& options, const std::string& option, const std::string& value
         const long number = std::strtol(value.c_str(), nullptr, 10);
         options.threads =
             number > 0 ? static_cast<unsigned>(number) : std::max(1u, std::thread::hardware_concurrency());
-    } else if (option == "late") {
-        options.late = truth(option, value);
+    } else if (option == "schedule") {
+        options.schedule = schedule_of(value);
     } else if (option == "counters") {
         options.counters = truth(option, value);
     } else if (option == "report") {
@@ -88,7 +98,7 @@ void apply(Options& options, const std::string& option, const std::string& value
         options.checks = checks_of(value);
     } else if (option != "strict") {
         throw std::invalid_argument(
-            "no option '" + option + "'; there are gpu, threads, late, counters, report, log, checks, strict");
+            "no option '" + option + "'; there are gpu, threads, schedule, counters, report, log, checks, strict");
     }
 }
 
@@ -154,6 +164,12 @@ int fail(int error, const std::string& message) {
     return error;
 }
 
+int launch_failed() {
+    const bool failed =
+        g_error == kIllegalAddress || g_error == kAssert || g_error == kMisalignedAddress || g_error == kLaunchFailure;
+    return failed ? g_error : kSuccess;
+}
+
 int last_error(bool reset) {
     const int error = g_error;
     if (reset) g_error = kSuccess;
@@ -198,6 +214,7 @@ constexpr Name kNames[] = {
     {kNotReady, "cudaErrorNotReady", "device not ready"},
     {kIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
     {kLaunchOutOfResources, "cudaErrorLaunchOutOfResources", "too many resources requested for launch"},
+    {kAssert, "cudaErrorAssert", "device-side assert triggered"},
     {kMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
     {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {kNotSupported, "cudaErrorNotSupported", "operation not supported"},
@@ -270,7 +287,7 @@ API int cudaDeviceGetAttribute(int* value, int which, int device) {
     *value = attribute(*options().gpu, which);
     return kSuccess;
 }
-API int cudaDeviceSynchronize() { return last_error(false) == kLaunchFailure ? kLaunchFailure : kSuccess; }
+API int cudaDeviceSynchronize() { return launch_failed(); }
 API int cudaDeviceReset() { return kSuccess; }
 API int cudaRuntimeGetVersion(int* version) {
     *version = WARPWAVE_CUDA_MAJOR * 1000;

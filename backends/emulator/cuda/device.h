@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "ptx/schedule.h"
+
 namespace emu::cuda {
 
 /// Figures of NVIDIA's data sheets and of the CUDA C++ Programming Guide, table of compute capabilities.
@@ -27,7 +29,7 @@ struct Gpu {
 struct Options {
     const Gpu* gpu = nullptr;
     unsigned threads = 1;
-    bool late = true;
+    ptx::Schedule schedule;
     unsigned checks = 127;  // ptx::Check: those that are no faults
     bool counters = false;
     bool report = false;  // findings go to stderr
@@ -55,6 +57,7 @@ enum Error : int {
     kNotReady = 600,
     kIllegalAddress = 700,
     kLaunchOutOfResources = 701,
+    kAssert = 710,
     kMisalignedAddress = 716,
     kLaunchFailure = 719,
     kNotSupported = 801,
@@ -63,6 +66,8 @@ enum Error : int {
 /// The error becomes the thread's last one; `message` is kept for warpwave_emulator_take_message.
 int fail(int error, const std::string& message = "");
 int last_error(bool reset);
+/// The last error if a kernel ended with it, which calls that wait for kernels return; else 0.
+int launch_failed();
 
 /// A finding as JSON, and its text for people.
 void keep_finding(std::string json, const std::string& text);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <vector>
 
@@ -109,7 +110,7 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
         ptx::Launch launch;
         launch.program = &program;
         launch.serial = ++serial;
-        launch.late = options().late;
+        launch.schedule = options().schedule;
         launch.multiprocessors = static_cast<u32>(gpu.multiprocessors);
         const Dim3 sizes[2] = {grid, block};
         for (int i = 0; i < 2; ++i) {
@@ -175,6 +176,7 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
             launch.before = &before;
         }
         ptx::Outcome outcome = ptx::run(launch, options().threads);
+        std::fflush(stdout);  // what the kernel has printed
         if (launch.checks & ptx::kGridOrder) {
             const std::lock_guard guard(g_written);
             written_before()[geometry.stream] = std::move(outcome.written);

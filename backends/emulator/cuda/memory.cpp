@@ -118,7 +118,7 @@ API int cudaStreamDestroy(void* stream) {
     std::free(stream);
     return kSuccess;
 }
-API int cudaStreamSynchronize(void*) { return kSuccess; }
+API int cudaStreamSynchronize(void*) { return launch_failed(); }
 API int cudaStreamQuery(void*) { return kSuccess; }
 API int cudaStreamWaitEvent(void*, void*, unsigned) { return kSuccess; }
 API int cudaStreamIsCapturing(void*, int* status) {

@@ -41,9 +41,14 @@ void Block::settle() {
     }
 }
 
+bool Cluster::at_once() {
+    const Order order = blocks[0].launch->schedule.order;
+    return order == Order::Eager || (order == Order::Random && dice.one_in(4));
+}
+
 void Cluster::later(const Warp& warp, const Op& op, std::function<void()> work) {
-    if (blocks[0].launch->late) pending.push_back({&warp, &op, std::move(work)});
-    else work();
+    if (at_once()) work();
+    else pending.push_back({&warp, &op, std::move(work)});
 }
 
 void Cluster::settle() {
@@ -72,12 +77,17 @@ constexpr u32 kIdle = 1'000;      // rounds of a cluster that waits for itself
 constexpr u32 kTurns = 4;         // whole turns that only read, before another cluster may begin: they may wait for it
 constexpr u32 kLoop = 64;         // instructions of a loop that asks again and again
 constexpr u32 kPatience = 2'000;  // jumps backwards of a split before another one of its warp gets a turn
+// Of a random schedule:
+constexpr u32 kMixed = 4;          // clusters that take turns, if they can
+constexpr u32 kAnyOrder = 32;      // clusters that begin in any order: more could not wait for each other
+constexpr u32 kRandomTurns = 256;  // turns that only read, before another cluster may begin
 
 /// One warp. `moved`: whether it executed anything but waiting.
 class Runner {
 public:
-    Runner(Warp& warp, const Program& program)
-        : w_(warp), program_(program), checks_(program.watched ? warp.block->checks() : nullptr) {}
+    /// `dice`: of a random schedule, else null.
+    Runner(Warp& warp, const Program& program, Dice* dice)
+        : w_(warp), program_(program), checks_(program.watched ? warp.block->checks() : nullptr), dice_(dice) {}
 
     State run(bool& moved) {
         bool went = false;
@@ -90,11 +100,12 @@ public:
 
 private:
     State go_on(bool& moved) {
-        u32 left = kTurn, patience = kPatience;
+        u32 left = dice_ ? dice_->turn() : kTurn, patience = kPatience;
         while (!w_.splits.empty()) {
             const size_t chosen = choose_split();
             Split& split = w_.splits[chosen];
-            const u32 limit = next_other(chosen);
+            const u32 limit = ahead_ ? ~u32{0} : next_other(chosen);
+            if (ahead_) left = std::min(left, ahead_);
             u32 pc = split.pc;
             for (;;) {
                 const Op& op = program_.ops[pc];
@@ -109,7 +120,7 @@ private:
                 } else {
                     if (op.together && !complete(split, op, mask)) {
                         split.pc = pc;
-                        split.parked = true;
+                        split.parked = !std::exchange(met_, false);
                         break;
                     }
                     w_.mask = mask;
@@ -172,6 +183,8 @@ private:
                 }
                 if (--left == 0) {
                     split.pc = pc;
+                    // A short turn within a loop that asks again and again.
+                    if (dice_ && w_.retried != ~u32{0} && w_.executed - w_.retried_at < kLoop) moved = false;
                     return State::Paused;
                 }
             }
@@ -190,6 +203,15 @@ private:
             all[0].parked = false;
             return 0;
         }
+        ahead_ = 0;
+        if (dice_ && dice_->one_in(4)) {
+            const size_t first = dice_->below(all.size());
+            for (size_t i = 0; i < all.size(); ++i)
+                if (const size_t at = (first + i) % all.size(); !all[at].parked) {
+                    ahead_ = 1 + dice_->below(32);
+                    return join(at);
+                }
+        }
         if (forced_) {
             forced_ = false;
             for (size_t i = 0; i < all.size(); ++i)
@@ -198,7 +220,12 @@ private:
         size_t best = all.size();
         for (size_t i = 0; i < all.size(); ++i)
             if (!all[i].parked && (best == all.size() || all[i].pc < all[best].pc)) best = i;
-        if (best == all.size()) return unpark();
+        return best == all.size() ? unpark() : join(best);
+    }
+
+    /// Those at the place of a split that are not parked become one with it; where it is then.
+    size_t join(size_t best) {
+        std::vector<Split>& all = w_.splits;
         for (size_t i = 0; i < all.size();) {
             if (i != best && all[i].pc == all[best].pc && !all[i].parked) {
                 all[best].lanes |= all[i].lanes;
@@ -259,7 +286,8 @@ private:
         if (all & ~there) return false;
         for (Split& other : w_.splits)
             if (&other != &split && other.parked && other.pc == pc) other.parked = false;
-        return false;  // they become one split first
+        met_ = true;  // they become one split first
+        return false;
     }
 
     u32 next_other(size_t chosen) const {
@@ -272,7 +300,10 @@ private:
     Warp& w_;
     const Program& program_;
     Checks* const checks_;  // of registers: null for a program without wgmma
+    Dice* const dice_;
+    u32 ahead_ = 0;  // instructions that a split runs though others are behind it
     bool forced_ = false;
+    bool met_ = false;  // the split is the last one of those that wait for each other
 };
 
 /// A cluster with memory of its own.
@@ -284,6 +315,8 @@ struct Resident {
     Cluster cluster;
     std::vector<Memory> memory;
     bool live = false;
+    u32 turns = 0;             // that only read
+    std::vector<Warp*> warps;  // of a round
 };
 
 template <class T>
@@ -400,7 +433,9 @@ void begin(Resident& resident, const Launch& launch, u64 number, Report& report)
         cluster.checks->reset(cluster);
     }
     cluster.handed = Handed{};
+    cluster.dice = Dice(Dice(launch.schedule.seed).next() + number);
     resident.live = true;
+    resident.turns = 0;
 }
 
 class Run {
@@ -408,7 +443,8 @@ public:
     Run(const Launch& launch, unsigned threads) : launch_(launch) {
         blocks_ = u64{launch.grid[0] / launch.cluster[0]} * (launch.grid[1] / launch.cluster[1]) *
                   (launch.grid[2] / launch.cluster[2]);
-        threads_ = static_cast<unsigned>(std::min<u64>(std::max(1u, threads), blocks_));
+        // A random order is that of its seed only where no other thread decides.
+        threads_ = random() ? 1 : static_cast<unsigned>(std::min<u64>(std::max(1u, threads), blocks_));
     }
 
     Outcome operator()() {
@@ -427,18 +463,17 @@ private:
     void work() {
         std::vector<std::unique_ptr<Resident>> residents;
         for (;;) {
-            bool moved = false, any = false;
-            for (auto& resident : residents) {
-                if (!resident->live || failed_) continue;
-                any = true;
-                moved |= advance(*resident);
-            }
+            bool moved = false;
+            if (random()) dice_.shuffle(residents);
+            for (auto& resident : residents)
+                if (resident->live && !failed_) moved |= advance(*resident);
             if (failed_) return collect(residents);
-            any = std::any_of(residents.begin(), residents.end(), [](const auto& each) { return each->live; });
-            if (!any || !moved || residents.empty()) {
+            const auto live = std::count_if(residents.begin(), residents.end(), [](const auto& r) { return r->live; });
+            const bool any = live > 0;
+            if (!any || !moved || (random() && live < kMixed && next_ < blocks_)) {
                 // Nothing goes on here: another block, which the others may wait for.
                 const bool room = !any || residents.size() < kResident;
-                const u64 number = room ? next_++ : blocks_;
+                const u64 number = room ? next() : blocks_;
                 if (number < blocks_) {
                     Resident* place = nullptr;
                     for (auto& each : residents)
@@ -463,27 +498,50 @@ private:
                     outcome_.written.add(checks->written.parts[i].begin, checks->written.parts[i].end, i);
     }
 
+    bool random() const { return launch_.schedule.order == Order::Random; }
+
+    /// The number of the cluster that begins next; `blocks_` if all have.
+    u64 next() {
+        const u64 number = next_++;
+        if (!random() || number >= blocks_) return number;
+        const u64 first = number / kAnyOrder * kAnyOrder;
+        if (number == first) {
+            window_.clear();
+            for (u64 each = first; each < std::min(first + kAnyOrder, blocks_); ++each) window_.push_back(each);
+            dice_.shuffle(window_);
+        }
+        return window_[number - first];
+    }
+
     /// The cluster's warps, until none can go on or it has had its turn; whether any of them did.
     bool advance(Resident& resident) {
         Cluster& cluster = resident.cluster;
+        Dice* const dice = random() ? &cluster.dice : nullptr;
         bool moved_ever = false;
-        for (u32 turns = 0; turns < kTurns;) {
+        u32 rounds = dice ? 1 + dice->below(2) : 0, turns = 0;
+        while (dice || turns < kTurns) {
+            if (dice && !rounds--) break;
             bool moved = false, live = false, may_go_on = false;
+            std::vector<Warp*>& warps = resident.warps;
+            warps.clear();
             for (Block& block : cluster.blocks)
-                for (Warp& warp : block.warps) {
-                    if (warp.done()) continue;
-                    Runner runner(warp, *launch_.program);
-                    const u64 lasting = warp.lasting;
-                    try {
-                        const State state = runner.run(moved);
-                        live |= state != State::Done;
-                        may_go_on |= state == State::Spins || state == State::Paused;
-                        turns += state == State::Paused && lasting == warp.lasting;
-                    } catch (const Fault& fault) {
-                        fail(block, warp, runner.now, fault);
-                        return true;
-                    }
+                for (Warp& warp : block.warps)
+                    if (!warp.done()) warps.push_back(&warp);
+            if (dice) dice->shuffle(warps);
+            for (Warp* const each : warps) {
+                Warp& warp = *each;
+                Runner runner(warp, *launch_.program, dice);
+                const u64 lasting = warp.lasting;
+                try {
+                    const State state = runner.run(moved);
+                    live |= state != State::Done;
+                    may_go_on |= state == State::Spins || state == State::Paused;
+                    turns += state == State::Paused && lasting == warp.lasting;
+                } catch (const Fault& fault) {
+                    fail(*warp.block, warp, runner.now, fault);
+                    return true;
                 }
+            }
             moved_ever |= moved;
             if (moved) cluster.idle = 0;
             if (!live) {
@@ -492,14 +550,16 @@ private:
                 resident.live = false;
                 return true;
             }
-            if (!moved) {
+            if (!moved || (dice && !cluster.pending.empty() && dice->one_in(3))) {
                 if (cluster.pending.empty()) {
                     // An mbarrier can only be completed from within the cluster: asking again does not help.
                     if (!may_go_on || ++cluster.idle > kIdle) deadlock(cluster);
                     return moved_ever;
                 }
-                const Cluster::Pending next = std::move(cluster.pending.front());
-                cluster.pending.pop_front();
+                const auto chosen = cluster.pending.begin() +
+                                    static_cast<std::ptrdiff_t>(dice ? dice->below(cluster.pending.size()) : size_t{0});
+                const Cluster::Pending next = std::move(*chosen);
+                cluster.pending.erase(chosen);
                 try {
                     next.work();
                 } catch (const Fault& fault) {
@@ -510,6 +570,10 @@ private:
             }
         }
         // It has had its turn: it may wait for a block that has not begun.
+        if (!dice) return false;
+        resident.turns += turns;
+        if (resident.turns < kRandomTurns) return moved_ever;
+        resident.turns = 0;
         return false;
     }
 
@@ -544,6 +608,7 @@ private:
             if (file != launch_.program->files.end()) outcome_.file = file->second;
             outcome_.line = s.line;
         }
+        if (!fault.file.empty()) outcome_.file = fault.file, outcome_.line = fault.line;
         std::copy(std::begin(block.index), std::end(block.index), std::begin(outcome_.block));
         outcome_.warp = warp.index;
     }
@@ -553,6 +618,8 @@ private:
     unsigned threads_;
     std::atomic<u64> next_{0}, executed_{0};
     std::atomic<bool> failed_{false};
+    Dice dice_{launch_.schedule.seed};  // of a random schedule, like the next
+    std::vector<u64> window_;
     std::mutex mutex_;
     Outcome outcome_;
     Report report_;

@@ -345,7 +345,8 @@ private:
         for (const Variable& each : list) {
             if (each.bytes > 16)
                 scan_.fail("a call with a parameter of " + std::to_string(each.bytes) + " bytes is not supported");
-            add(scope, each.name, each.bytes > 8 ? 16 : each.bytes > 4 ? 8 : 4);
+            const u32 number = add(scope, each.name, each.bytes > 8 ? 16 : each.bytes > 4 ? 8 : 4);
+            function_.registers[number].parameter = true;
         }
     }
 

@@ -65,7 +65,8 @@ struct Statement {
 
 struct Register {
     std::string name;
-    u8 bytes = 4;  // 4 (also for shorter ones), 8 or 16; 0: a predicate
+    u8 bytes = 4;            // 4 (also for shorter ones), 8 or 16; 0: a predicate
+    bool parameter = false;  // of a call
 };
 
 struct Function {

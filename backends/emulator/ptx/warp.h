@@ -12,6 +12,7 @@
 #include "checks/checks.h"
 #include "program.h"
 #include "ranges.h"
+#include "schedule.h"
 
 namespace emu::ptx {
 
@@ -23,7 +24,9 @@ struct Fault : std::runtime_error {
     Fault(std::string check, const std::string& message, int cuda_error = 719)
         : std::runtime_error(message), check(std::move(check)), cuda_error(cuda_error) {}
     std::string check;
-    int cuda_error;  // cudaErrorLaunchFailure unless it has a number of its own
+    int cuda_error;    // cudaErrorLaunchFailure unless it has a number of its own
+    std::string file;  // the place that the kernel itself names; "": the instruction's
+    u32 line = 0;
 };
 
 /// Generic addresses of shared and local memory lie in windows that no allocation can be in.
@@ -141,7 +144,7 @@ struct Launch {
     u32 shared_bytes = 0;  // static and dynamic
     u32 dynamic_bytes = 0;
     std::vector<u8> parameters;
-    bool late = true;  // asynchronous copies take place as late as they may, else at once
+    Schedule schedule;
     u32 multiprocessors = 58;
     u64 serial = 0;
     const Ranges* memory = nullptr;
@@ -183,6 +186,9 @@ struct Cluster {
     u32 idle = 0;                    // rounds in which its warps only asked again whether they may go on
     std::unique_ptr<Checks> checks;  // null: none are wanted
     Handed handed;                   // by barrier.cluster
+    Dice dice;                       // of a random schedule
+    /// Whether an asynchronous copy that is issued now takes place now.
+    bool at_once();
     /// Now, or later, when nobody can go on without it.
     void later(const Warp&, const Op&, std::function<void()> work);
     /// Ends the phase of barrier.cluster if all warps that have not ended have arrived.

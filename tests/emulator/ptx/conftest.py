@@ -14,6 +14,6 @@ def library() -> Cuda:
 @pytest.fixture
 def cuda(library: Cuda) -> Cuda:
     """An emulated H200, two threads, copies as late as they may be."""
-    library.set(gpu="H200", threads=2, late=1)
+    library.set(gpu="H200", threads=2, schedule="late")
     library.taken("message"), library.taken("findings")
     return library

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: MIT
-// A CUDA program like others: it prints one line for each part, "ok" or what is wrong. With an argument, its last kernel writes
-// behind its array.
+// A CUDA program like others: it prints one line for each part, "ok" or what is wrong. With the argument "behind" its last kernel
+// writes behind its array; with "prints" a kernel prints what the host then prints, too; with "asserts" a kernel does.
 #include <cooperative_groups.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
+#include <cassert>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <vector>
 
 namespace cg = cooperative_groups;
@@ -123,9 +126,64 @@ struct Array {
     }
 };
 
+// The host has no variable of the device, so the texts are given.
+#define PRINT(TEXT, NAME, POINTER)                                                                                         \
+    printf(TEXT);                                                                                                          \
+    printf("[%d %5i %-6d| %+d %05d % d]\n", -7, 42, 43, 44, -45, 46);                                                      \
+    printf("[%u %o %#x %X %hhd %hu]\n", 4000000000u, 64u, 255u, 48879u, 300, 70000);                                       \
+    printf("[%ld %lld %llu %#llx %zu]\n", -(1l << 40), -(1ll << 50), ~0ull, 1ull << 63, sizeof(double));                   \
+    printf("[%f %.2f %10.3e %G %g %a]\n", 1.5, -2.345, 12345.678, 1e-10, 0.0001f, 0.1);                                    \
+    printf("[%c%c %s %.3s %8s %-8s| %%]\n", 'o', 'k', NAME, NAME, NAME, "local");                                          \
+    printf("[%*d %-*.*f| %p %p]\n", 6, 42, 9, 2, 3.14159, POINTER, reinterpret_cast<const void*>(0x1000));                 \
+    printf("[%d %lf %d %lld %s %c]\n", 1, 2.0, 3, 4ll, "five", '6')
+
+__constant__ char kName[8];
+
+__global__ void prints(const void* pointer, int* counts) {
+    PRINT("plain\n", kName, pointer);
+    counts[0] = printf("");
+    counts[1] = printf("%d %s\n", 5, "six");
+    if (threadIdx.x % 8 == 3) printf("thread %d of block %d\n", threadIdx.x, blockIdx.x);
+}
+
+static int show_prints() {
+    CHECK(cudaMemcpyToSymbol(kName, "abcdefg", 8));
+    int* counts;
+    CHECK(cudaMallocManaged(&counts, 2 * sizeof(int)));
+    const auto* const pointer = reinterpret_cast<const void*>(uintptr_t{0x7fedcba98765});
+    prints<<<1, 1>>>(pointer, counts);
+    CHECK(cudaDeviceSynchronize());
+    printf("-\n");
+    PRINT("plain\n", "abcdefg", pointer);
+    printf("5 six\n-\n%d %d\n", counts[0], counts[1]);
+    prints<<<1, 32>>>(pointer, counts);
+    return cudaDeviceSynchronize();
+}
+
+__global__ void asserts(const int* values) {
+    const int i = 32 * blockIdx.x + blockDim.x * threadIdx.y + threadIdx.x;
+    assert(values[i] < 40);  // the 41st value is not
+}
+
+static int show_assert() {
+    std::vector<int> values(64);
+    for (int i = 0; i < 64; ++i) values[i] = i;
+    int* device;
+    CHECK(cudaMalloc(&device, 64 * sizeof(int)));
+    CHECK(cudaMemcpy(device, values.data(), 64 * sizeof(int), cudaMemcpyHostToDevice));
+    asserts<<<1, 40>>>(device);
+    CHECK(cudaDeviceSynchronize());
+    asserts<<<dim3(2), dim3(8, 4)>>>(device);
+    const cudaError_t error = cudaDeviceSynchronize();
+    std::printf("%s: %s\n", cudaGetErrorName(error), cudaGetErrorString(error));
+    return 0;
+}
+
 static void say(const char* what, bool right) { std::printf("%s: %s\n", what, right ? "ok" : "WRONG"); }
 
-int main(int argc, char**) {
+int main(int argc, char** argv) {
+    if (argc > 1 && !std::strcmp(argv[1], "prints")) return show_prints();
+    if (argc > 1 && !std::strcmp(argv[1], "asserts")) return show_assert();
     int device = -1, processors = 0;
     CHECK(cudaGetDevice(&device));
     CHECK(cudaDeviceGetAttribute(&processors, cudaDevAttrMultiProcessorCount, device));

@@ -119,7 +119,7 @@ def test_a_fault_is_found_and_its_twin_is_not(cuda: Cuda, name: str) -> None:
 
 @pytest.mark.parametrize("kernel", [THROUGH, BULK, STORE], ids=["cp.async", "bulk", "bulk store"])
 def test_eager_copies_give_the_same(cuda: Cuda, kernel: str) -> None:
-    cuda.set(late=0)
+    cuda.set(schedule="eager")
     given, out = run(cuda, kernel, 32)
     assert np.array_equal(given, out)
 

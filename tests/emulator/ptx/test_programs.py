@@ -49,6 +49,31 @@ def test_a_write_behind_an_array_is_told_with_its_line(program: Path, capfd: pyt
     assert "lane 31: 4 bytes" in finding["message"]
 
 
+def test_kernels_print_as_the_host_does(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["emulate", "--gpu", "H100", "--", str(program), "prints"]) == 0
+    device, host, rest = capfd.readouterr().out.split("-\n")
+    assert device == host
+    assert device.count("\n") == 9
+    counts, *lines = rest.splitlines()
+    assert counts == "0 2"                   # arguments, not characters
+    assert lines.count("plain") == lines.count("5 six") == 32
+    assert lines[-4:] == [f"thread {thread} of block 0" for thread in (3, 11, 19, 27)]
+
+
+def test_an_assertion_fails_with_its_line(program: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["emulate", "--gpu", "L4", "--json", "--", str(program), "asserts"]) == 1
+    out, err = capfd.readouterr()
+    (finding,) = json.loads(out)["findings"]
+    line = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(), 1) if "the 41st value" in text)
+    assert (finding["check"], finding["line"], finding["file"]) == ("assert", line, str(PROGRAM))
+    told = (f"{PROGRAM}:{line}: void asserts(const int *): block: [1,0,0], thread: [{{}},{{}},0] "
+            "Assertion `values[i] < 40` failed.")
+    assert [each for each in err.splitlines() if "Assertion" in each] == [
+        told.format(thread % 8, thread // 8) for thread in range(8, 32)]
+    assert finding["message"] == told.format(0, 1) + " So do 23 more threads of its warp."
+    assert "cudaErrorAssert: device-side assert triggered" in err
+
+
 def test_a_program_without_a_shared_runtime_is_told_how_to_build(capsys: pytest.CaptureFixture[str]) -> None:
     assert command.main(["emulate", "--gpu", "L4", "--", "/bin/true"]) == 2
     assert "build it with nvcc -cudart shared" in capsys.readouterr().err

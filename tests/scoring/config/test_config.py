@@ -65,7 +65,7 @@ def test_an_empty_variable_is_none(tmp_path):
 def test_every_leaf_has_an_origin(tmp_path):
     loaded = load(tmp_path, "gpus: {cuda: [H200]}")
     leaves = {"problems", "kernels", "backends", "gpus", "mode", "seed", "peers", "emulate", "checks",
-              "competitions", "first_look"}
+              "schedule", "competitions", "first_look"}
     for section in ("timing", "limits", "sandbox", "paths", "serve"):
         leaves |= {f"{section}.{name}" for name in getattr(loaded.settings, section).model_dump()}
     assert set(loaded.origins) == leaves

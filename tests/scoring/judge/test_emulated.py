@@ -17,7 +17,16 @@ from backends import _emulated
 from backends.cuda import find_nvcc, release
 from backends.errors import BackendError, ToolchainMissing
 from scoring import cli
-from scoring.ipc.emulator import KEPT, SHOWN, checks_of, entries, explain, modelled_seconds, parse_checks
+from scoring.ipc.emulator import (
+    KEPT,
+    SHOWN,
+    checks_of,
+    entries,
+    explain,
+    modelled_seconds,
+    parse_checks,
+    parse_schedule,
+)
 from scoring.judge.job import Job
 from scoring.judge.score import score
 from scoring.output import github, terminal
@@ -58,6 +67,18 @@ def test_a_device_gets_the_checks_that_it_has():
 def test_a_check_that_there_is_not(text):
     with pytest.raises(ValueError, match="bounds, misaligned, uninitialised"):
         parse_checks(text)
+
+
+@pytest.mark.parametrize("text", ["late", "eager", "random:0", "random:18446744073709551615"])
+def test_schedules_are_named(text):
+    assert parse_schedule(text) == text
+
+
+@pytest.mark.parametrize("text", ["", "early", "random", "random:", "random:-1", "late:3",
+                                  "random:18446744073709551616"])
+def test_a_schedule_that_there_is_not(text):
+    with pytest.raises(ValueError, match="there are eager, late and random:SEED"):
+        parse_schedule(text)
 
 
 def test_what_a_worker_sends_is_taken_with_care():
@@ -327,10 +348,17 @@ def test_cuda_kernels_run_on_emulated_gpus_and_have_no_time(main, cuda_emulator)
     code, out, _err = main(*run, "--kernel", "honest", "--sanitize", "racecheck", "--json")
     assert code == ExitCode.OK
     assert json.loads(out.splitlines()[0])["facts"]["checks"] == "shared-race,proxy-fence,in-flight,grid-order"
-    code, out, _err = main(*run, "--kernel", "overrun")
+    code, out, _err = main(*run, "--kernel", "overrun", "--schedule", "random:7")
     assert code == ExitCode.FAILED
     assert "kernels/cuda/toy/overrun.cu:8" in out
     assert "cudaErrorIllegalAddress" in out
+    (repeat,) = (line for line in out.splitlines() if "repeat: " in line)
+    assert "--schedule random:7" in repeat
+    code, out, _err = main(*run, "--kernel", "honest", "--schedule", "random:7", "--mode", "test", "--json")
+    assert json.loads(out.splitlines()[0])["facts"]["checks"] == "all; schedule random:7"
+    code, _out, err = main(*run, "--schedule", "random")
+    assert code == ExitCode.USAGE
+    assert "--schedule: no schedule 'random'; there are eager, late and random:SEED" in err
 
 
 def test_the_emulator_can_be_refused(main, monkeypatch):

@@ -380,8 +380,8 @@ Flow load_box(Warp& w, const Op& op) {
 }
 
 void keep_store(Warp& w, int lane, std::function<void()> run) {
-    if (w.block->launch->late) w.stores.push_back({w.stores_committed[lane], static_cast<u8>(lane), std::move(run)});
-    else run();
+    if (w.block->cluster->at_once()) run();
+    else w.stores.push_back({w.stores_committed[lane], static_cast<u8>(lane), std::move(run)});
 }
 
 /// [map, {coordinates}], [shared]

@@ -284,9 +284,27 @@ bool is_strong(const Builder& b) {
     return b.has("volatile") || b.has("relaxed") || b.has("acquire") || b.has("release") || b.has("mmio");
 }
 
+constexpr auto same = [](auto a) { return a; };
+
+/// Whether an address is a parameter of a call, which is a register here.
+bool is_parameter(const Builder& b, const Operand& address) {
+    const Operand& base = address.parts.at(0);
+    return b.has("param") && base.kind == Operand::Kind::Register && b.function().registers[base.reg].parameter;
+}
+bool move_parameter(Builder& b, const Operand& to, const Operand& from, const Operand& address) {
+    if (address.offset || element_of(b).count != 1) return false;
+    const u32 bytes = b.function().registers[address.parts[0].reg].bytes;
+    if (bytes != 4 && bytes != 8) return false;
+    b.op.run = bytes == 8 ? unary<U64, same> : unary<U32, same>;
+    b.op.operand[0] = b.target(to, bytes);
+    b.op.operand[1] = b.offset(from, bytes);
+    return true;
+}
+
 bool decode_ld(Builder& b) {
     const Element e = element_of(b);
     if (b.operands() < 2 || b.operand(1).kind != Operand::Kind::Address) return false;
+    if (is_parameter(b, b.operand(1))) return move_parameter(b, b.operand(0), b.operand(1).parts[0], b.operand(1));
     const u32 bytes = register_bytes(b, b.operand(0), e.bytes);
     const Memory memory = memory_of(b);
     address_operand(b, 1, 1, memory == shared_memory);
@@ -299,6 +317,7 @@ bool decode_ld(Builder& b) {
 bool decode_st(Builder& b) {
     const Element e = element_of(b);
     if (b.operands() < 2 || b.operand(0).kind != Operand::Kind::Address || b.has("async")) return false;
+    if (is_parameter(b, b.operand(0))) return move_parameter(b, b.operand(0).parts[0], b.operand(1), b.operand(0));
     const u32 bytes = register_bytes(b, b.operand(1), e.bytes);
     const Memory memory = memory_of(b);
     address_operand(b, 0, 1, memory == shared_memory);
@@ -452,8 +471,8 @@ Flow copy_async(Warp& w, const Op& op) {
         if (given) global_memory(w, lane, source, given, bytes);
         const PendingCopy copy{w.committed[lane],      static_cast<u32>(target), source,
                                static_cast<u8>(bytes), static_cast<u8>(given),   static_cast<u8>(lane)};
-        if (w.block->launch->late) w.copies.push_back(copy);
-        else carry_out(w, copy);
+        if (w.block->cluster->at_once()) carry_out(w, copy);
+        else w.copies.push_back(copy);
         if (checks && given && w.block->launch->before) checks->global_read(w, lane, source, source + given);
         at[lane] = static_cast<u32>(target);
     });

@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""What the kernel does not order is done early, late, or at random: each schedule shows faults that others hide."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from tests.emulator.ptx.driver import Cuda, Refused
+from tests.emulator.ptx.test_checks import ELECTED, EXCHANGE
+from tests.emulator.ptx.test_faults import BETWEEN, BULK, FAULTS, STORE, THROUGH, run
+
+# Each of eight blocks adds 200 to one word of global memory, which no check watches.
+COUNT = """.visible .entry k(.param .u64 pcount) { .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<4>;
+ld.param.u64 %rd0, [pcount]; mov.u32 %r0, 0;
+AGAIN: red.global.add.u32 [%rd0], 1;
+add.u32 %r0, %r0, 1; setp.lt.u32 %p0, %r0, 200; @%p0 bra AGAIN; ret; }"""
+LOST = COUNT.replace("red.global.add.u32 [%rd0], 1;",
+                     "ld.global.u32 %r1, [%rd0]; add.u32 %r1, %r1, 1; st.global.u32 [%rd0], %r1;")
+# A bulk copy brings the words in; another one brings zeros, when all have read the first.
+AGAIN = BULK.replace("WAIT: bar.warp.sync 0xffffffff;", "WAIT: bar.sync 0;").replace(
+    "ld.shared.u32 %r4, [%r3]; st", """bar.sync 0; @%p0 bra READ;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 128;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0+128], 128, [%r5];
+READ: ld.shared.u32 %r4, [%r3]; st""").replace("[%rd0+128]", "[%rd5]").replace(
+    "mov.u32 %r1, dynamic;", "mov.u32 %r1, dynamic; add.s64 %rd5, %rd0, 128;")
+IN_TURN = AGAIN.replace("READ: ld.shared.u32 %r4, [%r3];", "READ:").replace(
+    "bar.sync 0; @%p0 bra READ;", "ld.shared.u32 %r4, [%r3]; bar.sync 0; @%p0 bra READ;")
+RANDOM = [f"random:{seed}" for seed in range(1, 6)]
+
+
+def counted(cuda: Cuda, kernel: str, schedule: str) -> int:
+    count = np.zeros(1, np.uint32)
+    cuda.set(schedule=schedule, threads=1)
+    cuda.launch(kernel, [count], grid=8, block=1)
+    assert json.loads(cuda.taken("findings")) == []
+    return int(count[0])
+
+
+def test_an_update_that_is_lost_shows_at_random_alone(cuda: Cuda) -> None:
+    assert [counted(cuda, LOST, schedule) for schedule in ("eager", "late")] == [1600, 1600]
+    wrong = [counted(cuda, LOST, schedule) for schedule in RANDOM]
+    assert max(wrong) < 1600
+    assert wrong == [counted(cuda, LOST, schedule) for schedule in RANDOM]        # the seed decides
+    assert len(set(wrong)) > 1
+    assert {counted(cuda, COUNT, schedule) for schedule in ("eager", "late", *RANDOM)} == {1600}
+
+
+def passed(cuda: Cuda, kernel: str, block: int, schedule: str) -> bool:
+    """Whether the words have come through; numbers alone, without checks."""
+    given, out = np.zeros(64, np.uint32), np.zeros(32, np.uint32)
+    given[:32] = np.arange(1, 33)
+    cuda.set(schedule=schedule, checks="none")
+    try:
+        cuda.launch(kernel, [given, out], block=block, shared=2048)
+    finally:
+        cuda.set(checks="all")
+    return np.array_equal(out, given[:32])
+
+
+@pytest.mark.parametrize(("kernel", "twin", "block", "eager", "late"), [
+    (THROUGH.replace("cp.async.wait_group 0;", ""), THROUGH, 32, True, False),
+    (AGAIN, IN_TURN, 32, False, True),
+    (EXCHANGE.replace("%r4; bar.sync 0;", "%r4;"), EXCHANGE, 64, True, True),
+], ids=["late shows it", "eager shows it", "random alone shows it"])
+def test_an_order_that_is_missing_shows_as_a_wrong_number(
+    cuda: Cuda, kernel: str, twin: str, block: int, eager: bool, late: bool
+) -> None:
+    assert [passed(cuda, kernel, block, schedule) for schedule in ("eager", "late")] == [eager, late]
+    assert not all(passed(cuda, kernel, block, schedule) for schedule in RANDOM)
+    assert all(passed(cuda, twin, block, schedule) for schedule in ("eager", "late", *RANDOM))
+
+
+@pytest.mark.parametrize("schedule", ["eager", *RANDOM])
+@pytest.mark.parametrize(("kernel", "block"), [
+    (THROUGH, 32), (BETWEEN, 64), (BULK, 32), (STORE, 32), (ELECTED, 64), (EXCHANGE, 64)],
+    ids=["cp.async", "named barrier", "bulk", "bulk store", "elected", "exchange"])
+def test_a_sound_kernel_is_right_in_every_schedule(cuda: Cuda, kernel: str, block: int, schedule: str) -> None:
+    cuda.set(schedule=schedule)
+    given, out = run(cuda, kernel, block)
+    assert np.array_equal(given, out)
+    assert json.loads(cuda.taken("findings")) == []
+
+
+@pytest.mark.parametrize("name", ["too many bytes awaited", "a barrier for more threads than come"])
+def test_a_deadlock_is_found_at_random_too(cuda: Cuda, name: str) -> None:
+    fault = FAULTS[name]
+    cuda.set(schedule="random:7")
+    with pytest.raises(Refused) as refused:
+        run(cuda, fault.kernel.replace(fault.right, fault.wrong), fault.block)
+    assert [each["check"] for each in refused.value.findings] == ["barrier"]
+
+
+@pytest.mark.parametrize("value", ["random", "random:", "random:x", "early"])
+def test_an_unknown_schedule_is_refused(cuda: Cuda, value: str) -> None:
+    with pytest.raises(AssertionError):
+        cuda.set(schedule=value)
