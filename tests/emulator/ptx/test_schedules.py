@@ -63,7 +63,7 @@ def passed(cuda: Cuda, kernel: str, block: int, schedule: str) -> bool:
 @pytest.mark.parametrize(("kernel", "twin", "block", "eager", "late"), [
     (THROUGH.replace("cp.async.wait_group 0;", ""), THROUGH, 32, True, False),
     (AGAIN, IN_TURN, 32, False, True),
-    (EXCHANGE.replace("%r4; bar.sync 0;", "%r4;"), EXCHANGE, 64, True, True),
+    (BETWEEN.replace("bar.sync 1, 64;", ""), BETWEEN, 64, True, True),
 ], ids=["late shows it", "eager shows it", "random alone shows it"])
 def test_an_order_that_is_missing_shows_as_a_wrong_number(
     cuda: Cuda, kernel: str, twin: str, block: int, eager: bool, late: bool
