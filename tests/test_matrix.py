@@ -89,14 +89,18 @@ def test_the_matrix_is_not_empty():
 
 # Compiling -----------------------------------------------------------------------------------------------------------
 
-BUILDS = [
-    pytest.param(cell.backend, cell, target, id=f"{cell.backend}-{cell.problem}-{cell.kernel}-{target.arch}")
-    for cell in CELLS for target in targets_of(cell)
-]
+def builds(cells: Sequence[Cell], quick: Sequence[str]) -> Iterator[Any]:
+    """Every kernel for every target. nvcc takes minutes for machine code: CUDA's are slow but for the problems in
+    ``quick``. The tests on emulated GPUs compile all of them to PTX."""
+    for cell in cells:
+        for target in targets_of(cell):
+            slow = cell.backend == "cuda" and cell.problem not in quick
+            yield pytest.param(cell.backend, cell, target, marks=pytest.mark.slow if slow else (),
+                               id=f"{cell.backend}-{cell.problem}-{cell.kernel}-{target.arch}")
 
 
 @pytest.mark.toolchain
-@pytest.mark.parametrize(("backend", "cell", "target"), BUILDS)
+@pytest.mark.parametrize(("backend", "cell", "target"), list(builds(CELLS, ["fp8_gemm"])))
 def test_kernel_compiles(backend: str, cell: Cell, target: Target):
     check_build(backend, cell, target)
 
@@ -241,13 +245,17 @@ def emulated_runs(cells: Sequence[Cell]) -> Iterator[Any]:
                                    id=f"{cell.problem}-{cell.kernel}-{gpu}-{case.name}")
 
 
-@pytest.fixture(scope="module")
-def emulated_gpus() -> Iterator[dict[str, Bench]]:
-    """A bench per emulated GPU, and their backend for as long as one is wanted."""
+def emulated_benches() -> Iterator[dict[str, Bench]]:
+    """A bench per emulated GPU, closed in the end."""
     made = {device.gpu: Bench() for device in _emulated.CUDA_DEVICES}
     yield made
     for bench in made.values():
         bench.close()
+
+
+@pytest.fixture(scope="module")
+def emulated_gpus() -> Iterator[dict[str, Bench]]:
+    yield from emulated_benches()
 
 
 @pytest.mark.toolchain("cuda")

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.toolchain("rocm")
 PROGRAMS = [f"triton {name}" for name in running.triton_names()]
 
 
-@pytest.mark.parametrize("program", [
-    pytest.param(program, marks=() if number % 8 == 0 else pytest.mark.slow) for number, program in enumerate(PROGRAMS)])
+@pytest.mark.parametrize("program", [      # with checks on, more of them run in test_silence.py
+    pytest.param(program, marks=pytest.mark.slow if number % 8 else ()) for number, program in enumerate(PROGRAMS)])
 def test_program(program: str, run: Run) -> None:
     assert run(program) is None
