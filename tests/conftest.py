@@ -56,7 +56,23 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
+def leave_to_the_sweep(items: list[pytest.Item]) -> None:
+    """``sampled(n)``: n parameter sets of a test, spread over all of them, are for `make test`; the others are slow."""
+    functions: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in functions.values():
+        marker = cases[0].get_closest_marker("sampled")
+        assert marker is not None
+        step = -(-len(cases) // marker.args[0])
+        for number, item in enumerate(cases):
+            if number % step:
+                item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_to_the_sweep(items)
     items.sort(key=lambda item: next((at for at, name in enumerate(_LONG) if item.nodeid.startswith(name)), len(_LONG)))
     wanted = set(config.getoption("backend") or ())
     if not wanted:

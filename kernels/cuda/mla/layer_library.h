@@ -4,7 +4,7 @@
 // Nothing links against it: the library is the one that the process has loaded already (torch brings it), or else the one
 // the loader finds, and the few functions and numbers used of its documented interface are declared here. What the library
 // proposes for a product is asked once per shape and device and kept, since asking takes longer than a product; that, and the
-// library's handle, is all the state there is.
+// library's handles, is all the state there is.
 #pragma once
 
 #include <array>
@@ -148,9 +148,23 @@ inline void* queue_of(void* queue) {
 
 }  // namespace library
 
+inline const library::Functions& library_functions() {
+    static const library::Functions functions = library::find();
+    return functions;
+}
+
+/// Whether the library is here and starts. It does neither on an emulated device, whose driver it does not know.
+inline bool library_works() {
+    static const bool works = [] {
+        library::Thing handle = nullptr;
+        return library_functions().found && library_functions().create(&handle) == 0;
+    }();
+    return works;
+}
+
 /// Run `p`; `workspace` is aligned to 256 bytes. Returns 0 or an error code of the runtime.
 inline int library_product(const LibraryProduct& p, void* workspace, size_t workspace_bytes, void* queue) {
-    static const library::Functions functions = library::find();
+    const library::Functions& functions = library_functions();
     static std::mutex mutex;
     static std::map<int, library::Thing> handles;
     static std::map<library::Key, library::Plan> plans;

@@ -11,11 +11,7 @@ running = pytest.importorskip("tests.emulator.programs.running")
 
 pytestmark = pytest.mark.toolchain("rocm")
 
-
-PROGRAMS = [f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS]
-
-
-@pytest.mark.parametrize("program", [      # with checks on, more of them run in test_silence.py
-    pytest.param(program, marks=pytest.mark.slow if number % 8 else ()) for number, program in enumerate(PROGRAMS)])
+@pytest.mark.sampled(3)        # more of them run with checks on (test_silence.py)
+@pytest.mark.parametrize("program", [f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS])
 def test_program(program: str, run: Run) -> None:
     assert run(program) is None
