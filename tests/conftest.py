@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,12 @@ import backends
 # Tensors here are small: a second thread costs more than it brings, most of all where tests share their cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Files come whole to a worker (--dist loadfile): what takes long must not be begun last.
-_LONG = ("tests/test_matrix.py", "tests/redteam/", "tests/kernels/cuda/", "tests/scoring/judge/test_audit_")
+# Files come whole to a worker (--dist loadfile), but for these: their tests share no costly fixture.
+_DIVIDED = ("tests/test_matrix.py", "tests/test_workbench.py")
+# What takes long must not be begun last.
+_LONG = (
+    "tests/test_matrix.py", "tests/redteam/", "tests/test_workbench.py", "tests/kernels/cuda/",
+    "tests/scoring/judge/", "tests/machine/")
 _FOLDERS = {"tests/kernels/cuda/": "cuda", "tests/kernels/hip/": "rocm", "tests/kernels/cpu/": "cpu"}
 
 
@@ -54,6 +59,21 @@ def belongs_to(item: pytest.Item) -> set[str]:
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     """``-n auto``: one more than there are cores, since judgements and sandboxes wait as much as they compute."""
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadfile``, with the files of ``_DIVIDED`` in parts: a test of one backend and problem each."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Divided(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            return f"{file}::{'-'.join(test.split('-')[:2])}" if file in _DIVIDED else file
+
+    return Divided(config, log)
 
 
 def leave_to_the_sweep(items: list[pytest.Item]) -> None:

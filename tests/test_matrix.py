@@ -164,13 +164,13 @@ def benches() -> Iterator[dict[str, Bench]]:
         bench.close()
 
 
-def runs(cells: Sequence[Cell], most: float = 8e9) -> Iterator[Any]:
-    """Cases of kernels; those of more than ``most`` FLOP are slow."""
+def runs(cells: Sequence[Cell], most: float = 3e8) -> Iterator[Any]:
+    """Cases of kernels. Those of more than ``most`` FLOP or 4 MB are slow: seconds to minutes of a CPU."""
     for cell in cells:
+        binding = problem_of(cell.problem).binding
         for case in problem_of(cell.problem).tests:
             name = f"{cell.backend}-{cell.problem}-{cell.kernel}-{case.name}"
-            # Minutes on a CPU, emulated or not.
-            slow = problem_of(cell.problem).binding.flops(case.params) > most
+            slow = binding.flops(case.params) > most or binding.bytes_moved(case.params) > 4e6
             yield pytest.param(cell.backend, cell, case, id=name, marks=pytest.mark.slow if slow else ())
 
 

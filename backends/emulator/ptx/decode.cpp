@@ -84,8 +84,8 @@ public:
             op.statement = static_cast<u32>(i);
             op.target = statement->target;
             const std::string& word = statement->words[0];
-            op.lasting =
-                word == "st" || word == "red" || word == "stmatrix" || word == "cp" || word == "mma" || word == "wgmma";
+            op.lasting = word == "st" || word == "red" || word == "stmatrix" || word == "cp" || word == "mma" ||
+                         word == "wmma" || word == "wgmma";
             if (statement->guard >= 0) {
                 op.guard = slots_.offset[static_cast<size_t>(statement->guard)];
                 op.guard_negated = statement->guard_negated;
