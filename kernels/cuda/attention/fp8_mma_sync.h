@@ -294,7 +294,7 @@ __global__ void __launch_bounds__(Tile::kThreads, Tile::kBlocks)
         float corrections[2];
         weigh_code_scores<Tile>(scores, sums.rows, factors, corrections);
         if (value_scale != sums.unit) {
-            const float change = sums.unit * reciprocal_approximate(value_scale);
+            const float change = sums.unit / value_scale;
             corrections[0] *= change;
             corrections[1] *= change;
             sums.unit = value_scale;
