@@ -98,7 +98,7 @@ extern "C" int amd_mla_decode(
 
     int status = 0;
     const int multiprocessors = ::multiprocessors(status);
-    const auto multiply = [&](const LibraryProduct& product) {
+    const auto multiply = [&](const LayerProduct& product) {
         if (status != 0) return;
         status = LIBRARY && library_works() ? library_product(product, scratch, kLibraryBytes, queue)
                                             : launch_plain_product(product, queue);

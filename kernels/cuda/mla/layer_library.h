@@ -16,25 +16,14 @@
 #include <mutex>
 #include <string>
 
+#include "mla/layer_product.h"
+
 #ifndef LIBRARY_CHOICE
 #error \
     "LIBRARY_CHOICE is a tunable of the kernel file: which of the library's proposals is taken, the best by its own estimate being 0"
 #endif
 
 namespace mla {
-
-/// y = x w^T with w [n, k], or x w with w [k, n] (`plain`); `count` products whose operands lie `..._step` elements apart.
-/// Rows are contiguous, `..._pitch` elements apart. Sums are fp32.
-struct LibraryProduct {
-    const void* x;
-    const void* w;
-    void* y;
-    int m, n, k;
-    long long x_pitch, w_pitch, y_pitch;
-    bool plain = false;
-    int count = 1;
-    long long x_step = 0, w_step = 0, y_step = 0;
-};
 
 namespace library {
 
@@ -112,7 +101,7 @@ inline int layout(
 }
 
 /// The library thinks in columns: its A is w, its B is x, and its D is y, each transposed.
-inline int make(const Functions& f, Thing handle, const LibraryProduct& p, size_t workspace_bytes, Plan* plan) {
+inline int make(const Functions& f, Thing handle, const LayerProduct& p, size_t workspace_bytes, Plan* plan) {
     plan->handle = handle;
     const int32_t transposed = kTransposed;
     const uint64_t most = workspace_bytes;
@@ -163,7 +152,7 @@ inline bool library_works() {
 }
 
 /// Run `p`; `workspace` is aligned to 256 bytes. Returns 0 or an error code of the runtime.
-inline int library_product(const LibraryProduct& p, void* workspace, size_t workspace_bytes, void* queue) {
+inline int library_product(const LayerProduct& p, void* workspace, size_t workspace_bytes, void* queue) {
     const library::Functions& functions = library_functions();
     static std::mutex mutex;
     static std::map<int, library::Thing> handles;
