@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator
+from typing import Any
 
 import pytest
 
@@ -19,8 +20,12 @@ import backends
 # Tensors here are small: a second thread costs more than it brings, most of all where tests share their cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
-# Files come whole to a worker (--dist loadfile): what takes long must not be begun last.
-_LONG = ("tests/test_matrix.py", "tests/redteam/", "tests/kernels/cuda/", "tests/scoring/judge/test_audit_")
+# Files come whole to a worker (--dist loadfile), but for these: their tests share no costly fixture.
+_DIVIDED = ("tests/test_matrix.py", "tests/test_workbench.py")
+# What takes long must not be begun last.
+_LONG = (
+    "tests/test_matrix.py", "tests/redteam/", "tests/test_workbench.py", "tests/kernels/cuda/",
+    "tests/scoring/judge/", "tests/machine/")
 _FOLDERS = {"tests/kernels/cuda/": "cuda", "tests/kernels/hip/": "rocm", "tests/kernels/cpu/": "cpu"}
 
 
@@ -56,7 +61,38 @@ def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
     return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """``--dist loadfile``, with the files of ``_DIVIDED`` in parts: a test of one backend and problem each."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Divided(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file, _, test = nodeid.partition("::")
+            return f"{file}::{'-'.join(test.split('-')[:2])}" if file in _DIVIDED else file
+
+    return Divided(config, log)
+
+
+def leave_to_the_sweep(items: list[pytest.Item]) -> None:
+    """``sampled(n)``: n parameter sets of a test, spread over all of them, are for `make test`; the others are slow."""
+    functions: dict[str, list[pytest.Item]] = {}
+    for item in items:
+        if item.get_closest_marker("sampled"):
+            functions.setdefault(item.nodeid.partition("[")[0], []).append(item)
+    for cases in functions.values():
+        marker = cases[0].get_closest_marker("sampled")
+        assert marker is not None
+        step = -(-len(cases) // marker.args[0])
+        for number, item in enumerate(cases):
+            if number % step:
+                item.add_marker(pytest.mark.slow)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    leave_to_the_sweep(items)
     items.sort(key=lambda item: next((at for at, name in enumerate(_LONG) if item.nodeid.startswith(name)), len(_LONG)))
     wanted = set(config.getoption("backend") or ())
     if not wanted:

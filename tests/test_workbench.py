@@ -15,7 +15,17 @@ from backends.source import KernelSource, by_step, kernels
 from scoring import cli
 from scoring.problem import discover
 from scoring.record import Case
-from tests.test_matrix import Bench, Cell, check_build, check_case, runs, targets_of
+from tests.test_matrix import (
+    Bench,
+    Cell,
+    builds,
+    check_build,
+    check_case,
+    check_emulated,
+    emulated_benches,
+    emulated_runs,
+    runs,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCH = ROOT / "workbench"
@@ -25,17 +35,8 @@ CELLS = [
 ]
 
 
-def builds() -> Iterator[object]:
-    """The best target of every kernel; the others are slow: a compiler takes seconds for each."""
-    for cell in CELLS:
-        *others, best = targets_of(cell)
-        for target in (best, *others):
-            yield pytest.param(cell.backend, cell, target, marks=() if target is best else pytest.mark.slow,
-                               id=f"{cell.backend}-{cell.problem}-{cell.kernel}-{target.arch}")
-
-
 @pytest.mark.toolchain
-@pytest.mark.parametrize(("backend", "cell", "target"), list(builds()))
+@pytest.mark.parametrize(("backend", "cell", "target"), list(builds(CELLS, ["fma_contraction"])))
 def test_experiment_compiles(backend: str, cell: Cell, target: Target) -> None:
     check_build(backend, cell, target)
 
@@ -53,6 +54,20 @@ def benches() -> Iterator[dict[str, Bench]]:
 @pytest.mark.parametrize(("backend", "cell", "case"), list(runs(CELLS, most=1e8)))
 def test_experiment_is_right(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]) -> None:
     check_case(backend, cell, case, benches)
+
+
+@pytest.fixture(scope="module")
+def emulated_gpus() -> Iterator[dict[str, Bench]]:
+    yield from emulated_benches()
+
+
+@pytest.mark.toolchain("cuda")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("cell", "gpu", "case"), list(emulated_runs(CELLS)))
+def test_experiment_is_right_on_an_emulated_gpu(
+    cell: Cell, gpu: str, case: Case, emulated_gpus: dict[str, Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check_emulated(cell, gpu, case, emulated_gpus, monkeypatch)
 
 
 def test_every_problem_has_a_plain_kernel_that_runs_anywhere() -> None:

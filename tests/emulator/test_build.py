@@ -188,6 +188,7 @@ def test_only_what_changed_is_compiled_again(tree: Tree, tmp_path: Path) -> None
     assert copy.compiled() == "none"
 
 
+@pytest.mark.slow
 @toolchain
 def test_a_removed_function_becomes_an_unsupported_one(tree: Tree) -> None:
     before = exports(tree.make())
@@ -207,6 +208,7 @@ def test_a_mistake_is_reported_with_its_line(tree: Tree) -> None:
     assert "nothing" in caught.value.log
 
 
+@pytest.mark.slow
 @toolchain
 def test_a_source_that_changes_meanwhile_is_not_filed_under_its_old_address(
     tree: Tree, monkeypatch: pytest.MonkeyPatch
@@ -227,6 +229,7 @@ def test_a_source_that_changes_meanwhile_is_not_filed_under_its_old_address(
     assert tree.compiled() == "1 of 3"
 
 
+@pytest.mark.slow
 @toolchain
 def test_two_processes_build_it_once(tree: Tree, tmp_path: Path) -> None:
     program = f"""

@@ -69,6 +69,7 @@ def test_device_code_is_linked_across_files_and_archives(tmp_path: Path) -> None
         assert native.run(program) == (0, "130\n", "========= no findings in 2 checked launches\n")
 
 
+@pytest.mark.slow
 def test_cmake_builds_with_the_prefix(tmp_path: Path) -> None:
     prefix = hipcc.build.prefix()
     environment = {**os.environ, "HIPCXX": str(prefix / "bin" / "clang++"), "ROCM_PATH": str(prefix)}
@@ -156,6 +157,7 @@ def test_several_devices_reach_each_other(tmp_path: Path) -> None:
     assert native.run(program, options="") == (0, "1 devices\n", "")
 
 
+@pytest.mark.slow
 def test_cooperative_groups(tmp_path: Path) -> None:
     program = native.compile_program(tmp_path / "groups", "groups.hip", "-O2")
     expected = f"{4 * sum(range(256))} {4 * 128 * 32} 0\n"

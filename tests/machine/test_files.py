@@ -98,6 +98,7 @@ FOREIGN = {
 }
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", FOREIGN)
 def test_ten_foreign_files(run: Run, made: Callable[[str], Path], kind: str) -> None:
     arch, names = FOREIGN[kind]
@@ -231,6 +232,7 @@ def test_stages_and_listing(run: Run) -> None:
     assert re.search(r"waits\.cu:\d+ < .*waits\.cu:\d+\n(  [0-9a-f]+  .*\n)*  [0-9a-f]+  tensor +HGMMA", asm)
 
 
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize(("arguments", "code", "told"), [
     ([DATA / "waits.cu", "--stage", "ir"], 2, "NVIDIA's compiler shows no LLVM IR; --stage ptx"),
     ([DATA / "saxpy.hip", "--stage", "ptx"], 2, "HIP kernels have no PTX; --stage ir"),

@@ -206,6 +206,7 @@ def test_decode_cases_reach_the_corners(name: str) -> None:
     assert any(case["sq"] == 2 and case["causal"] and case["lens"] == "mixed" for case in cases)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["fp8_gemm", "flash_attention", "flash_attention_bwd", "hadamard_quantize",
                                   "linear_cross_entropy", "mla_decode", "mla_decode_fp8"])
 def test_a_runner_that_stages_the_files_flat_can_use_the_reference(name: str, tmp_path: Path) -> None:

@@ -132,6 +132,7 @@ def test_a_canary_sings():
 
 # A suite that cannot fail is none ------------------------------------------------------------------------------------
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("weakness", "name"), [
     ("claims", "harness/seconds_tiny"),
     ("unchecked", "output/constant_mean"),

@@ -12,6 +12,7 @@ from scoring.record import Mode
 from tests.redteam import soak
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_every_kind_of_file_comes_out_as_it_should_and_leaves_nothing():
     told: list[str] = []

@@ -85,7 +85,7 @@ public:
             op.target = statement->target;
             const std::string& word = statement->words[0];
             op.lasting = word == "st" || word == "call" || word == "red" || word == "stmatrix" || word == "cp" ||
-                         word == "mma" || word == "wgmma";
+                         word == "mma" || word == "wmma" || word == "wgmma";
             if (statement->guard >= 0) {
                 op.guard = slots_.offset[static_cast<size_t>(statement->guard)];
                 op.guard_negated = statement->guard_negated;

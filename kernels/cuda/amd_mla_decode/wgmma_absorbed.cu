@@ -25,11 +25,9 @@
 //     array of their own; pages in order (mla/layer_kernels.h)
 //   6 attention, which takes the last 64 columns of keys from that array
 //   7 heads = latent outputs times W_v^T, per head        8 y = heads wo^T
-// 1 to 4, 7 and 8 are cuBLASLt's (mla/layer_library.h). A request's rows of the cache follow one another, so its pages are
-// numbered in order, and the row that a call appends is where the attention looks for it.
-//
-// The cached rotary columns cost a tenth of the cache's bytes, read and written once more. Rotating them in shared memory
-// between TMA and products would cost none, but its latency did not hide: benchmarks/amd_mla_decode.md.
+// 1 to 4, 7 and 8 are cuBLASLt's (mla/layer_library.h). Where it does not start they are a plain kernel's: right, and slow.
+// A request's rows of the cache follow one another, so its pages are numbered in order, and the row that a call appends is where
+// the attention looks for it.
 //
 // Shapes: those of kernel.h with dim and q_rank multiples of 8, max_len of 64, 16-byte aligned tensors.
 // Limits: weights at the speed of memory (374 MB in the challenge's shapes), then the attention's (mla_decode/wgmma_tma.cu).
@@ -100,10 +98,10 @@ extern "C" int amd_mla_decode(
 
     int status = 0;
     const int multiprocessors = ::multiprocessors(status);
-    const auto multiply = [&](const LibraryProduct& product) {
+    const auto multiply = [&](const LayerProduct& product) {
         if (status != 0) return;
-        status =
-            LIBRARY ? library_product(product, scratch, kLibraryBytes, queue) : launch_plain_product(product, queue);
+        status = LIBRARY && library_works() ? library_product(product, scratch, kLibraryBytes, queue)
+                                            : launch_plain_product(product, queue);
     };
     const uint8_t* const value_maps = static_cast<const uint8_t*>(kv_up) + kNope * kLatentColumns * 2;
     constexpr long long kMapStep = kMap * kLatentColumns, kRow = kHeads;  // between heads' maps; heads of a request

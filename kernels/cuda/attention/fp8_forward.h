@@ -89,6 +89,7 @@ __device__ __forceinline__ void produce_fp8_flash(
             if constexpr (Shape::kBlockScales) {
                 scales.value_log = log2f(scales.value_log);
                 scales.value_inverse = Exp2()(-scales.value_log);
+                scales.unused = 0.0f;
                 memory.step_scales(at.stage) = scales;
             }
             mbarrier_arrive_expect(memory.keys_full(at.stage), Shape::kKeyBytes);

@@ -113,6 +113,7 @@ struct alignas(32) Fp8FlashTile {
 struct alignas(16) Fp8StepScales {
     float keys;
     float value_log, value_inverse;  // of the values' scale: in base 2, and 1 / it
+    float unused;                    // read with the others, as 16 bytes
 };
 
 /// A piece of V: the head, of all batches (-1: there was no further piece), the block of keys, and which of its columns.

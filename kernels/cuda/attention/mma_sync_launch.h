@@ -67,9 +67,9 @@ struct Plan {
               SplitWorkspace::capacity(workspace_bytes, rows, Tile::kHeadDim), cost)) {}
 };
 
-template <typename Tile>
-int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* queue) {
-    const auto kernel = flash_forward<Tile>;
+template <typename Tile, auto kKernel = flash_forward<Tile>>
+int launch(typename Tile::Arguments a, const Plan<Tile>& plan, void* workspace, void* queue) {
+    const auto kernel = kKernel;
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
     if (status != cudaSuccess) return status;
@@ -87,12 +87,18 @@ int launch(ForwardArguments a, const Plan<Tile>& plan, void* workspace, void* qu
     return launch_combine<typename Tile::Element, Tile::kHeadDim>(merge, a.splits, queue);
 }
 
+/// log2 of how many heads share a tile of `rows` rows: as many as take the fewest tiles.
+inline int choose_packed(const ForwardArguments& a, int rows) {
+    const auto tiles = [&](int pack) { return ceil_div(a.seqlen_q << pack, rows) * (a.heads_q >> pack); };
+    int pack = most_heads_packed(a.heads_q / a.heads_k, rows);
+    while (pack > 0 && tiles(pack - 1) <= tiles(pack)) --pack;
+    return pack;
+}
+
 /// Few queries: heads that read the same keys share tiles where that takes fewer of them.
 template <typename Tile>
 int launch_packed(ForwardArguments a, int multiprocessors, void* workspace, size_t workspace_bytes, void* queue) {
-    const auto tiles = [&](int pack) { return ceil_div(a.seqlen_q << pack, Tile::kQueries) * (a.heads_q >> pack); };
-    a.pack = most_heads_packed(a.heads_q / a.heads_k, Tile::kQueries);
-    while (a.pack > 0 && tiles(a.pack - 1) <= tiles(a.pack)) --a.pack;
+    a.pack = choose_packed(a, Tile::kQueries);
     if (a.pack == 0) {
         return launch<Tile>(a, Plan<Tile>(a, multiprocessors, kFewCost, workspace_bytes), workspace, queue);
     }

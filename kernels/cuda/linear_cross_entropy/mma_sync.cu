@@ -4,8 +4,8 @@
 //!KERNEL summary loss, dx and dw on mma.sync.m16n8k16 in chunks of tokens, logits made twice and never stored
 //!KERNEL arch sm_89 sm_90a
 //
-//   producer loop  linear_cross_entropy/product.h (multiply)
-//   main loop      linear_cross_entropy/product.h (multiply)
+//   producer loop  common/bf16_product.h (multiply)
+//   main loop      common/bf16_product.h (multiply)
 //   epilogue       take_logits, weigh, token_gradient and column_gradient below
 //
 // Algorithm. `survey`: a block makes the logits of 128 tokens and a part of the vocabulary, tile by tile, and keeps each row's
@@ -26,15 +26,15 @@
 #include <cstdint>
 
 #include "ceil_div.h"
+#include "common/bf16_product.h"
 #include "common/device.h"
 #include "last_layer.h"
 #include "launch.h"
-#include "linear_cross_entropy/product.h"
 #include "ptx/math.h"
 
 namespace {
 
-using namespace loss;
+using namespace product;
 
 constexpr int kFinishThreads = 1024;
 

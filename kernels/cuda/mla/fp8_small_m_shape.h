@@ -187,6 +187,7 @@ struct Fp8SmallMPlan {
     __device__ __forceinline__ void keep(int warp) const {
         Kept& kept = memory.template plan<Kept>(warp);
         kept.scheduler = scheduler, kept.piece = piece, kept.copied = copied;
+        __syncwarp();  // all lanes write the same, and each reads what another may have written
     }
     __device__ __forceinline__ void take_back(int warp) {
         const Kept& kept = memory.template plan<Kept>(warp);

@@ -6,18 +6,18 @@
 
 #include "ceil_div.h"
 #include "launch.h"
-#include "mla/layer_library.h"
+#include "mla/layer_product.h"
 #include "ptx/mma.h"
 
 namespace mla {
 
-// The products of mla/layer_library.h by a kernel of our own, one output to a thread: slow, and nothing of it hidden from
+// Products by a kernel of our own, one output to a thread: slow, and nothing of it hidden from
 // tools. (compute-sanitizer's racecheck does not get past the vendor's library: benchmarks/amd_mla_decode.md.)
 
 constexpr int kPlainThreads = 128;
 
 /// Element (blockIdx.y, column) of product blockIdx.z; sums in fp32, in the order of k.
-__global__ void __launch_bounds__(kPlainThreads) plain_product(const __grid_constant__ LibraryProduct p) {
+__global__ void __launch_bounds__(kPlainThreads) plain_product(const __grid_constant__ LayerProduct p) {
     const int column = static_cast<int>(blockIdx.x) * kPlainThreads + static_cast<int>(threadIdx.x);
     if (column >= p.n) return;
     const long long product = blockIdx.z, row = blockIdx.y;
@@ -35,7 +35,7 @@ __global__ void __launch_bounds__(kPlainThreads) plain_product(const __grid_cons
 }
 
 /// Returns the vendor's status.
-inline int launch_plain_product(const LibraryProduct& p, void* queue) {
+inline int launch_plain_product(const LayerProduct& p, void* queue) {
     const dim3 grid(
         static_cast<unsigned>(ceil_div(p.n, kPlainThreads)), static_cast<unsigned>(p.m),
         static_cast<unsigned>(p.count));

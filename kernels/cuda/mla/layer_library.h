@@ -4,7 +4,7 @@
 // Nothing links against it: the library is the one that the process has loaded already (torch brings it), or else the one
 // the loader finds, and the few functions and numbers used of its documented interface are declared here. What the library
 // proposes for a product is asked once per shape and device and kept, since asking takes longer than a product; that, and the
-// library's handle, is all the state there is.
+// library's handles, is all the state there is.
 #pragma once
 
 #include <array>
@@ -16,25 +16,14 @@
 #include <mutex>
 #include <string>
 
+#include "mla/layer_product.h"
+
 #ifndef LIBRARY_CHOICE
 #error \
     "LIBRARY_CHOICE is a tunable of the kernel file: which of the library's proposals is taken, the best by its own estimate being 0"
 #endif
 
 namespace mla {
-
-/// y = x w^T with w [n, k], or x w with w [k, n] (`plain`); `count` products whose operands lie `..._step` elements apart.
-/// Rows are contiguous, `..._pitch` elements apart. Sums are fp32.
-struct LibraryProduct {
-    const void* x;
-    const void* w;
-    void* y;
-    int m, n, k;
-    long long x_pitch, w_pitch, y_pitch;
-    bool plain = false;
-    int count = 1;
-    long long x_step = 0, w_step = 0, y_step = 0;
-};
 
 namespace library {
 
@@ -112,7 +101,7 @@ inline int layout(
 }
 
 /// The library thinks in columns: its A is w, its B is x, and its D is y, each transposed.
-inline int make(const Functions& f, Thing handle, const LibraryProduct& p, size_t workspace_bytes, Plan* plan) {
+inline int make(const Functions& f, Thing handle, const LayerProduct& p, size_t workspace_bytes, Plan* plan) {
     plan->handle = handle;
     const int32_t transposed = kTransposed;
     const uint64_t most = workspace_bytes;
@@ -148,9 +137,23 @@ inline void* queue_of(void* queue) {
 
 }  // namespace library
 
-/// Run `p`; `workspace` is aligned to 256 bytes. Returns 0 or an error code of the runtime.
-inline int library_product(const LibraryProduct& p, void* workspace, size_t workspace_bytes, void* queue) {
+inline const library::Functions& library_functions() {
     static const library::Functions functions = library::find();
+    return functions;
+}
+
+/// Whether the library is here and starts. It does neither on an emulated device, whose driver it does not know.
+inline bool library_works() {
+    static const bool works = [] {
+        library::Thing handle = nullptr;
+        return library_functions().found && library_functions().create(&handle) == 0;
+    }();
+    return works;
+}
+
+/// Run `p`; `workspace` is aligned to 256 bytes. Returns 0 or an error code of the runtime.
+inline int library_product(const LayerProduct& p, void* workspace, size_t workspace_bytes, void* queue) {
+    const library::Functions& functions = library_functions();
     static std::mutex mutex;
     static std::map<int, library::Thing> handles;
     static std::map<library::Key, library::Plan> plans;

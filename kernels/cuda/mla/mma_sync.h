@@ -29,6 +29,7 @@ namespace mla {
 struct DecodeArguments {
     const uint8_t* q;        // [batch, seqlen_q, heads, 576]
     const uint8_t* cache;    // [num_blocks, 64, 576]
+    const uint8_t* rotary;   // [batch, max_blocks * 64, 64]: keys' last columns, for tiles with kRotaryApart
     const int* block_table;  // [batch, max_blocks]
     uint8_t* o;              // [batch, seqlen_q, heads, 512]
     float* lse;              // [batch, heads, seqlen_q]
@@ -47,12 +48,14 @@ constexpr int kPage = 64;                   // tokens
 ///
 /// For the scores the warps divide rows into kRowParts, tokens into kTokenParts and the 576 columns into the rest (their
 /// partial scores meet in shared memory); for the output they divide the 512 columns by eight. kStages token tiles lie in
-/// shared memory, kBlocks blocks share a multiprocessor.
-template <int kRowTiles_, int kRowParts_, int kTokenParts_, int kStages_, bool kQueryInRegisters_, int kBlocks_>
+/// shared memory, kBlocks blocks share a multiprocessor. With kRotaryApart the last 64 columns of keys are not those of the cache.
+template <
+    int kRowTiles_, int kRowParts_, int kTokenParts_, int kStages_, bool kQueryInRegisters_, int kBlocks_,
+    bool kRotaryApart_ = false>
 struct DecodeTile {
     static constexpr int kRowTiles = kRowTiles_, kRowParts = kRowParts_, kTokenParts = kTokenParts_;
     static constexpr int kStages = kStages_, kBlocks = kBlocks_;
-    static constexpr bool kQueryInRegisters = kQueryInRegisters_;
+    static constexpr bool kQueryInRegisters = kQueryInRegisters_, kRotaryApart = kRotaryApart_;
     static constexpr int kWarps = 8, kThreads = 32 * kWarps;
     static constexpr int kRows = 16 * kRowTiles, kTokens = DecodeSchedule::kTokens;
 
@@ -275,8 +278,18 @@ __device__ __forceinline__ void decode_piece(
     const auto copy_tokens = [&](int step, int page) {
         if (step < piece.steps.end) {
             const size_t token = static_cast<size_t>(page) * kPage + step % 2 * Tile::kTokens;
-            Rows::template copy_async<Tile::kTokens, Tile::kThreads>(
-                stage(step), a.cache + token * Rows::kPitch, Rows::kPitch, length - step * Tile::kTokens);
+            const uint8_t* const cached = a.cache + token * Rows::kPitch;
+            const int left = length - step * Tile::kTokens;
+            if constexpr (Tile::kRotaryApart) {
+                constexpr int kLatentGroups = kLatent * 2 / 128;
+                const size_t row = static_cast<size_t>(piece.request) * a.max_blocks * kPage + step * Tile::kTokens;
+                Rows::template copy_async<Tile::kTokens, Tile::kThreads, 0, kLatentGroups>(
+                    stage(step), cached, Rows::kPitch, left);
+                Rows::template copy_async<Tile::kTokens, Tile::kThreads, kLatentGroups, 1>(
+                    stage(step), a.rotary + row * 128, 128, left);
+            } else {
+                Rows::template copy_async<Tile::kTokens, Tile::kThreads>(stage(step), cached, Rows::kPitch, left);
+            }
         }
         cp_async_commit();  // also when empty: the waits count groups
     };

@@ -11,11 +11,7 @@ running = pytest.importorskip("tests.emulator.programs.running")
 
 pytestmark = pytest.mark.toolchain("rocm")
 
-
-PROGRAMS = [f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS]
-
-
-@pytest.mark.parametrize("program", [
-    pytest.param(program, marks=() if number % 8 == 0 else pytest.mark.slow) for number, program in enumerate(PROGRAMS)])
+@pytest.mark.sampled(3)        # more of them run with checks on (test_silence.py)
+@pytest.mark.parametrize("program", [f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS])
 def test_program(program: str, run: Run) -> None:
     assert run(program) is None

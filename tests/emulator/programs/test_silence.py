@@ -18,12 +18,8 @@ pytestmark = pytest.mark.toolchain("rocm")
 FOUND = {"unaligned": {"misaligned"}}
 PROGRAMS = [*(f"triton {name}" for name in running.triton_names()),
             *(f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS)]
-# A program takes seconds: every third one, and all of them in `make sweep`.
-SOME = [pytest.param(program, marks=() if number % 3 == 0 else pytest.mark.slow)
-        for number, program in enumerate(PROGRAMS)]
-
-
-@pytest.mark.parametrize("program", SOME)
+@pytest.mark.sampled(50)
+@pytest.mark.parametrize("program", PROGRAMS)
 def test_checks_are_silent(program: str, run_checked: Run) -> None:
     result, *findings = (run_checked(program) or "").split("\n")
     assert result == ""

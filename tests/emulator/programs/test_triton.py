@@ -12,11 +12,7 @@ running = pytest.importorskip("tests.emulator.programs.running")
 
 pytestmark = pytest.mark.toolchain("rocm")
 
-
-PROGRAMS = [f"triton {name}" for name in running.triton_names()]
-
-
-@pytest.mark.parametrize("program", [
-    pytest.param(program, marks=() if number % 8 == 0 else pytest.mark.slow) for number, program in enumerate(PROGRAMS)])
+@pytest.mark.sampled(12)        # more of them run with checks on (test_silence.py)
+@pytest.mark.parametrize("program", [f"triton {name}" for name in running.triton_names()])
 def test_program(program: str, run: Run) -> None:
     assert run(program) is None

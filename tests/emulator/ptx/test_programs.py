@@ -17,17 +17,21 @@ PROGRAM = Path(__file__).with_name("program.cu")
 PARTS = ["saxpy", "sum", "collatz", "sorted", "halves", "tile", "locked", "meeting"]
 
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def compiled(source: Path, folder: Path) -> Path:
     try:
         nvcc = find_nvcc()
         require_host_compiler(nvcc)
     except ToolchainMissing as error:
         pytest.skip(str(error))
-    out = tmp_path_factory.mktemp("program") / "program"
+    out = folder / source.stem
     subprocess.run([nvcc.path, "-std=c++17", "-O2", "-lineinfo", "-cudart", "shared", "--no-compress",
-                    "-gencode=arch=compute_89,code=compute_89", PROGRAM, "-o", out], check=True, timeout=200)
+                    "-gencode=arch=compute_89,code=compute_89", source, "-o", out], check=True, timeout=200)
     return out
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(PROGRAM, tmp_path_factory.mktemp("program"))
 
 
 @pytest.mark.parametrize(("gpu", "multiprocessors"), [("L4", 58), ("H100", 132)])
@@ -37,6 +41,13 @@ def test_a_program_runs(
     assert command.main(["emulate", "--gpu", gpu, "--", str(program)]) == 0
     printed = capfd.readouterr().out.splitlines()
     assert printed == [f"multiprocessors: {multiprocessors}", *(f"{part}: ok" for part in PARTS), "last: cudaSuccess"]
+
+
+def test_products_of_fragments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """wmma, whose fragments only its own instructions know: sums of small integers, which are exact."""
+    assert command.main(["emulate", "--gpu", "L4", "--", str(compiled(PROGRAM.with_name("wmma.cu"), tmp_path))]) == 0
+    kinds = ["f16", "f16 sums", "f16 tall", "f16 wide", "bf16", "bf16 tall", "bf16 wide", "tf32"]
+    assert capfd.readouterr().out.splitlines() == [f"{kind}: ok" for kind in kinds]
 
 
 def test_a_write_behind_an_array_is_told_with_its_line(program: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -13,14 +13,17 @@ from tests.kernels.cuda.built import ROOT, built, functions, has, spills
 KERNELS = {             # device function, how many; there are more functions than those
     "flash_attention": ("flash_forward", 10), "flash_attention_varlen": ("flash_forward", 12),
     "flash_attention_bwd": ("backward_", 7), "mla_decode": ("latent_decode", 2),
+    "amd_mla_decode": ("latent_decode", 1),
 }
-ARCHES = ("sm_89", "sm_90a")
+FOR_ADA = ("amd_mla_decode",)
+MADE = [(problem, arch) for problem in KERNELS for arch in ("sm_89", "sm_90a")
+        if arch == "sm_89" or problem not in FOR_ADA]
 
 
 pytestmark = pytest.mark.toolchain
 
 
-@pytest.fixture(scope="module", params=[(p, a) for p in KERNELS for a in ARCHES], ids="-".join)
+@pytest.fixture(scope="module", params=MADE, ids="-".join)
 def made(request):
     """(problem, ptxas log, library)"""
     problem, arch = request.param

@@ -223,8 +223,8 @@ FAULTS = {   # of each kernel: faults that the runs above must be able to see
     },
     "mla_decode": {
         "unused slots are read": Fault(
-            "mla/mma_sync.h", "length - step * Tile::kTokens);",
-            "FAULT ? Tile::kTokens : length - step * Tile::kTokens);"),
+            "mla/mma_sync.h", "length - step * Tile::kTokens;",
+            "FAULT ? Tile::kTokens : length - step * Tile::kTokens;"),
         "softmax before all parts of the scores": Fault(
             "mla/mma_sync.h", "__syncthreads();  // all parts",
             "if (FAULT) __syncwarp(); else __syncthreads();  // all parts"),

@@ -23,6 +23,7 @@ def run(kernel: emulated.Kernel, product: gemm_cases.Product, workspace_bytes: i
     return c
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rows", [0, 64, 128, 256])
 @pytest.mark.parametrize(("m", "n", "k"), [(32, 64, 128), (96, 576, 128), (64, 64, 384)])
 def test_product(hip_kernel: Builder, rows: int, m: int, n: int, k: int) -> None:
@@ -55,6 +56,7 @@ def test_parts_of_k(hip_kernel: Builder, workspace_bytes: int) -> None:
     gemm_cases.check(product, run(hip_kernel("amd_fp8_mm"), product, workspace_bytes=workspace_bytes))
 
 
+@pytest.mark.slow
 def test_same_bits_as_the_k_innermost_kernel(hip_kernel: Builder) -> None:
     """Both multiply the same LDS panels: layout in memory must not change a bit."""
     product = gemm_cases.make_product(96, 192, 256)

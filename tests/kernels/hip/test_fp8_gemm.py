@@ -23,6 +23,7 @@ def run(kernel: emulated.Kernel, product: gemm_cases.Product, workspace_bytes: i
     return c
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rows", [0, 32, 64, 128, 256])
 @pytest.mark.parametrize(("m", "n", "k"), [(1, 64, 128), (7, 576, 128), (33, 130, 256), (96, 64, 384)])
 def test_product(hip_kernel: Builder, rows: int, m: int, n: int, k: int) -> None:
@@ -45,6 +46,7 @@ def test_calls_give_the_same_bits(hip_kernel: Builder, rows: int) -> None:
     np.testing.assert_array_equal(c, run(kernel, product))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("m", "n"), [(3, 66), (40, 200)])
 @pytest.mark.parametrize("parts", [2, 8])
 def test_parts_of_k(hip_kernel: Builder, parts: int, m: int, n: int) -> None:

@@ -119,6 +119,7 @@ def test_two_queries(hip_kernel: Builder, hq: int, causal: bool) -> None:
     assert not o[2].any()
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("parts", [2, 8])
 @pytest.mark.parametrize("causal", [False, True])
 def test_split_kv(hip_kernel: Builder, parts: int, causal: bool) -> None:
@@ -132,6 +133,7 @@ def test_split_kv_of_many_heads(hip_kernel: Builder) -> None:
     check(case, *run(hip_kernel("mla_decode", SPLITS=2), case, parts=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tiles", [1, 2])
 def test_fewer_rows_per_workgroup(hip_kernel: Builder, tiles: int) -> None:
     case = Case([70, 3], hq=64)

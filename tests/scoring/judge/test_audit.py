@@ -13,6 +13,7 @@ from scoring.judge.audit import HONEST, AuditRow, audit, audit_case
 from tests.problems.folders import NAMES, case_id, generate, problem, small_cases, small_parameters
 
 
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("name", "case"), small_parameters(), ids=case_id)
 def test_every_wrong_answer_is_refused_and_the_right_one_passes(name: str, case: Any) -> None:
     rows = list(audit_case(problem(name), case, "cpu", seed=7))

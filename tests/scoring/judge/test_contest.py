@@ -140,6 +140,7 @@ def test_cuda_means_the_cpu_and_nothing_is_timed(contest):
     assert "the reference's is float64[8]" in record.cases[0].message
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(("old", "new", "status", "words"), [
     ("out += sizes.x", "out += 2 * sizes.x", Status.INCORRECT_NUMERICAL, "they differ"),
     ("return out * ", "return torch.zeros(3), torch.zeros(1); out * ", Status.INCORRECT_SHAPE, "check fails on this"),

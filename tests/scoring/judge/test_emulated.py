@@ -163,6 +163,7 @@ def test_a_right_kernel_passes_and_says_it_was_emulated(settings, tmp_path):
         assert launch["instructions"] > 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kernel", "line", "words"), [
     ("off_by_one", 9, ("read of 4 bytes", "0 bytes behind 'x'", "4000 bytes)", "lane 39")),
     ("overrun", 8, ("write of 4 bytes", "0 bytes behind 'y'", "4000 bytes)", "workgroup (3,0,0)")),
@@ -180,6 +181,7 @@ def test_a_planted_off_by_one_is_told_with_file_and_line(settings, tmp_path, ker
     assert f"file=kernels/hip/toy/{kernel}.hip,line={line}" in "\n".join(github.workflow_commands([result]))
 
 
+@pytest.mark.slow
 def test_with_checks_off_the_numbers_decide(settings, cache, tmp_path):
     result = judged(job(toy(cache, checks="none"), "off_by_one"), tmp_path)
     assert (result.status, result.facts.checks) == (Status.PASSED, "none")
@@ -196,6 +198,7 @@ def test_wrong_numbers_stay_wrong_numbers(settings, tmp_path):
     assert "1000 of 1000 elements are wrong" in result.message
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("kernel", "words"), [
     ("traps", ("error 719 (hipErrorLaunchFailure", "__builtin_trap()", "traps.hip:8", "s_trap")),
     ("crowd", ("error 9 (hipErrorInvalidConfiguration", "2048 x 1 x 1 threads; the device takes 1024")),
@@ -424,6 +427,7 @@ def test_doctor_says_which_runtime_is_in_use_and_why(main, monkeypatch, library,
     assert facts["backends"]["rocm"]["reasons"] == ["the MI300X is emulated, as was asked for"]
 
 
+@pytest.mark.slow
 def test_a_submission_runs_on_the_cpu_unless_the_emulator_is_asked_for(main, emulator, tmp_path):
     path = tmp_path / "s.py"
     path.write_text("def custom_kernel(data):\n    x, alpha, y = data\n    return x * alpha\n")

@@ -119,6 +119,7 @@ def test_every_judgement_models_the_same_time(settings: Any, monkeypatch: pytest
     assert len(times) == 1
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("body", [
     "return scale(x, alpha, y)",
     "return scale(x, alpha, torch.empty_like(x))",
@@ -132,6 +133,7 @@ def test_a_file_that_launches_everything_has_a_time(submitted: Callable[[str], R
     assert case.stats.median == pytest.approx(1e-6 * sum(launch["modelled_us"] for launch in case.counters))
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("body", [
     "scale(x, 1.0, torch.empty_like(x)); return x * alpha",                      # a launch that does nothing for it
     "scale(x, alpha, y); y[7] = x[7] * alpha; y = y.clone(); return y * 1.0",      # the host has the last word
@@ -153,6 +155,7 @@ def test_a_wrong_kernel_is_wrong_in_the_replay(settings: Any) -> None:
     assert "4096 of 4096 elements are wrong" in result.message
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("name", "words"), [
     ("off_by_one", "read of 4 bytes"), ("traps", "s_trap"),
 ])
@@ -164,6 +167,7 @@ def test_a_replay_keeps_kernels_within_their_memory(settings: Any, name: str, wo
     assert f"{name}.hip" in result.message
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("spoil", [
     lambda record: b"",
     lambda record: b"{",

@@ -72,6 +72,7 @@ def sent(tmp_path: Path, settings, name: str, cases=(CASE,), mode: Mode = Mode.T
 
 # Code that takes its worker down -------------------------------------------------------------------------------------
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("kernel", "words"), [
     ("segfault", "crashed during 'call' with SIGSEGV"),
     ("aborts", "crashed during 'call' with SIGABRT; it printed last:\nabout to abort"),
@@ -91,6 +92,7 @@ def test_every_case_gets_its_turn_after_a_crash(tmp_path, settings):
     assert [result.status for result in record.cases] == [Status.RUNTIME_ERROR] * 2
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["os_exit", "garbage", "forges"])
 def test_a_submission_that_attacks_its_judge(tmp_path, settings, name):
     record = judged(sent(tmp_path, settings, name), tmp_path)

@@ -64,6 +64,7 @@ def test_no_line_is_named_in_the_middle_of_a_macro() -> None:
 
 # HIP and Triton on the emulated MI300X --------------------------------------------------------------------------------
 
+@pytest.mark.sampled(2)
 @pytest.mark.toolchain("rocm")
 @pytest.mark.parametrize("name", ["hip_right.py", "triton_add.py", "triton_matmul.py"])
 def test_right_code_passes_and_says_that_it_was_emulated(judged: Judged, name: str) -> None:
@@ -78,6 +79,7 @@ def test_right_code_passes_and_says_that_it_was_emulated(judged: Judged, name: s
     assert launch["instructions"] > 0
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.toolchain("rocm")
 @pytest.mark.parametrize(("name", "line", "behind"), [
     ("hip_bounds.py", 19, "0 bytes behind 'data.0'"), ("triton_bounds.py", 16, "0 bytes behind 'a torch tensor'")])
@@ -123,6 +125,7 @@ def test_an_extension_with_torchs_headers(judged: Judged) -> None:
 
 # CUDA for a GPU that is not here --------------------------------------------------------------------------------------
 
+@pytest.mark.sampled(1)
 @pytest.mark.toolchain("cuda")
 @pytest.mark.parametrize(("name", "gpu", "arch"), [("cuda_right.py", "L4", "sm_89"), ("cuda_late.py", "H100", "sm_90")])
 def test_cuda_is_compiled_and_not_run(judged: Judged, name: str, gpu: str, arch: str) -> None:

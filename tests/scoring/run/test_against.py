@@ -141,6 +141,7 @@ def test_a_faster_rival_is_faster_and_takes_no_place_on_the_leaderboard(raced, t
     assert {row.kernel for row in store.leaderboard()} <= {"cpu/loops[LOOPS=200]"}
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize(("against", "status"), [
     ("nan", Status.INCORRECT_NUMERICAL), ("overrun", Status.MUTATED_INPUT), ("input", Status.MUTATED_INPUT),
     ("segfault", Status.RUNTIME_ERROR), ("declines", Status.UNSUPPORTED), ("broken", Status.COMPILE_ERROR),

@@ -31,8 +31,9 @@ __global__ void contraction_kernel(
 #pragma unroll
     for (int i = 6; i >= 0; --i) value = value * left[0] + coefficients[i];
     values[row] = value;
+    // Two products, not one that is used twice: the compiler's first half (to PTX, which emulators run) can fuse the second.
     const float product = hidden(left[0] * right[0]);
-    residuals[row] = left[0] * right[0] - product;
+    residuals[row] = hidden(left[0]) * right[0] - product;
 }
 
 extern "C" int fma_contraction(

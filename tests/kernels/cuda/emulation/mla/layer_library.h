@@ -6,22 +6,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "mla/layer_product.h"
 #include "ptx/number_formats.h"
 
 namespace mla {
 
-struct LibraryProduct {
-    const void* x;
-    const void* w;
-    void* y;
-    int m, n, k;
-    long long x_pitch, w_pitch, y_pitch;
-    bool plain = false;
-    int count = 1;
-    long long x_step = 0, w_step = 0, y_step = 0;
-};
+inline bool library_works() { return true; }
 
-inline int library_product(const LibraryProduct& p, void*, size_t, void*) {
+inline int library_product(const LayerProduct& p, void*, size_t, void*) {
     using emulation::bfloat;
     for (int b = 0; b < p.count; ++b) {
         const uint16_t* x = static_cast<const uint16_t*>(p.x) + b * p.x_step;

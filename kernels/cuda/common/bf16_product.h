@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT
 // A block's product of two bf16 panels on mma.sync, 128 x 128 outputs, each panel with K innermost or outermost in memory.
 //
-// The last layer's loss needs three kinds: logits (both innermost), dx (one of each), dw (both outermost). A panel with K
+// The layout of each panel is a template parameter, since layers store their weights either way. A panel with K
 // outermost lies in shared memory as in global memory; ldmatrix transposes it on the way to the registers.
 #pragma once
 
@@ -14,7 +14,7 @@
 #include "ptx/ldst.h"
 #include "ptx/mma.h"
 
-namespace loss {
+namespace product {
 
 constexpr int kTile = 128;     // outputs of a panel
 constexpr int kStep = 64;      // of K at a time
@@ -155,4 +155,4 @@ __device__ __forceinline__ void multiply(
     __syncthreads();
 }
 
-}  // namespace loss
+}  // namespace product
