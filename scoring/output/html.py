@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scoring.output import charts, doubts, terminal, units
+from scoring.output import charts, doubts, expectations, terminal, units
 from scoring.output.table import NOT_RUN, UNDECIDED, shorten
 from scoring.output.text import one_line, printable
 from scoring.record import CaseResult, Evidence, Record, Status
@@ -48,6 +48,7 @@ def page(
     record's id, a file beside this one that shows its machine code."""
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="minutes")
     shown = current(records)
+    records_by_age = sorted(records, key=lambda record: record.created, reverse=True)
     timed = [record for record in shown if terminal.is_timed(record)]
     series = {key: number for number, key in enumerate(dict.fromkeys((r.problem, r.kernel) for r in timed))}
     boards = _grouped(timed, lambda r: (r.problem, r.gpu, r.evidence))
@@ -67,6 +68,8 @@ def page(
             entry.get(column[0]) is not None for record in shown for entry in record.usage)],
         timed=[(record, circumstances(record)) for record in timed],
         machines=_machines(shown),
+        expected=list(dict.fromkeys(row for record in shown for row in expectations.rows(
+            record.problem, record.kernel, record.facts.expect, records_by_age))),
         peaks_sources=sorted({r.facts.peaks_source for r in shown if r.facts.peaks_source}),
     )
 

@@ -8,13 +8,12 @@ pass for a workflow command. A modelled time always says so.
 
 from __future__ import annotations
 
-import fnmatch
 import math
 import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scoring.output import race, units
+from scoring.output import expectations, race, units
 from scoring.output.doubts import doubts, interval, unconfirmed
 from scoring.output.table import NOT_RUN, UNDECIDED, WIDTH, Column, Style, draw, markdown, shorten, total_width
 from scoring.output.text import one_line, printable
@@ -41,7 +40,11 @@ def table(
     brief = len(idle) > 1 or (len(records) == 1 and bool(records[0].device))
     ran = [record for record in records if not is_idle(record)] if brief else records
     parts = [part for record in ran for part in (cases(record, style), race.table(record, title_of(record), style))]
-    parts += [usage(records, style), failures(records, style), summary(ran, style)]
+    wanted = dict.fromkeys(
+        row for record in idle
+        for row in expectations.rows(record.problem, record.kernel, record.facts.expect, ()))
+    parts += [usage(records, style), expectations.table(list(wanted), style), failures(records, style)]
+    parts.append(summary(ran, style))
     parts.append("\n".join(filter(None, (absences(records), verdict(records)))))
     return "\n\n".join(part for part in parts if part)
 
@@ -284,7 +287,8 @@ def cases(record: Record, style: Style) -> str:
     results = [result for result in results if result not in quiet]
     names, common = [one_line(result.case.name) for result in results], ""
     time = "time (modelled)" if modelled else "time"
-    wanted = [expected(record, result.case) for result in results]
+    where = "" if record.facts.emulated else record.gpu
+    wanted = [expectations.of_case(record.facts.expect, result.case, where) for result in results]
     columns = _case_columns(results, names, time, wanted, style.verbose)
     if total_width(columns) > style.width:
         names, common = distinct_names([result.case for result in results])
@@ -294,17 +298,6 @@ def cases(record: Record, style: Style) -> str:
         lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
     lines += [*doubts(results), *_peer_notes(results)]
     return f"{style.heading(f'{heading} · {common}' if common else heading)}\n" + "\n".join(lines)
-
-
-def expected(record: Record, case: Case) -> str:
-    """What the kernel's ``expect`` lines say of a case, with the GPU where that is another one; "" if nothing."""
-    found = []
-    for line in record.facts.expect:
-        pattern, _, text = line.partition(" ")
-        figure, _, gpu = text.partition("@")
-        if fnmatch.fnmatch(case.name, pattern):
-            found.append(figure if gpu.lower() == record.gpu.lower() else f"{figure} on {gpu}")
-    return one_line(", ".join(found))
 
 
 def _peer_notes(results: Sequence[CaseResult]) -> list[str]:

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""``list``: problems with their cases, kernels with their archs, backends. Reads text only, so it answers at once.
+"""``list``: problems with their cases, kernels with their archs, backends. Reads text, and the records of
+kernels of which somebody expects something, so it answers at once.
 
 A file that is wrong is named, and everything else is listed.
 """
@@ -17,12 +18,14 @@ import backends
 from backends.errors import SourceError
 from backends.source import KernelSource, by_step, kernels
 from scoring.config.load import locate_files
-from scoring.output import coverage
+from scoring.output import coverage, expectations
+from scoring.output.table import Style
 from scoring.output.text import one_line
 from scoring.popcorn.task import TaskError
 from scoring.problem import Problem, ProblemError, discover
-from scoring.record import ExitCode
+from scoring.record import ExitCode, Record
 from scoring.run.select import problem_names
+from scoring.store.store import Store, StoreError
 
 _WIDTH = 70             # columns of a description, where the terminal has them
 _NARROWEST = 16
@@ -54,11 +57,21 @@ def run(options: argparse.Namespace) -> int:
                 except SourceError as error:
                     broken.append(str(error))
     rows.sort(key=lambda row: (list(languages).index(row[0]), row[1].problem, by_step(row[1])))
+    wanted = [(f"{backend}/{source.variant}", source) for backend, source in rows if source.expect]
+    records: list[Record] = []
+    if wanted and not options.json:
+        try:
+            records = Store(settings.kept).records(problem=sorted({source.problem for _kernel, source in wanted}))
+        except StoreError as error:
+            broken.append(str(error))
     if options.json:
         print(json.dumps(_document(found, rows, list(languages), broken)))
     else:
         if names:
             print(_tables(found, rows))
+        if wanted:
+            print("\n" + expectations.table([row for kernel, source in wanted for row in expectations.rows(
+                source.problem, kernel, source.expect, records)], Style(width=10_000)))
         for line in broken:
             print(f"error: {line}", file=sys.stderr)
     if broken:
@@ -83,7 +96,7 @@ def _document(
         ],
         "kernels": [
             {"backend": backend, "problem": s.problem, "variant": s.variant, "arches": list(s.arches),
-             "summary": s.summary, "step": str(s.step or ""), "flags": list(s.flags),
+             "summary": s.summary, "step": str(s.step or ""), "flags": list(s.flags), "expect": list(s.expect),
              "tunables": {k: list(v) for k, v in s.tunables.items()}} for backend, s in rows
         ],
         "backends": names, "errors": broken,
@@ -91,7 +104,7 @@ def _document(
 
 
 def _tables(found: dict[str, Problem], rows: Sequence[tuple[str, KernelSource]]) -> str:
-    from scoring.output.table import Column, Style, draw, total_width, width_of
+    from scoring.output.table import Column, draw, total_width, width_of
 
     style = Style(width=10_000)      # nothing is left out: there is no other place to look it up
 

@@ -14,6 +14,7 @@ _LAYER = "tests/problems/test_layer.py"
 _FP8 = "tests/problems/test_flash_fp8.py"
 _COUNTS = "tests/problems/test_counts.py"
 _EXPERTS = "tests/problems/test_experts.py"
+_LAYERS = "tests/problems/test_layers.py"
 _SEQUENCES = "tests/problems/test_tasks.py"
 
 GROUPS = (
@@ -206,6 +207,28 @@ GROUPS = (
         ("weights of the chosen alone", 'if config.get("normalised", False):', 'if True:'),
         ("the shared expert counts half", "one = torch.ones_like(p[:, :1])", "one = torch.ones_like(p[:, :1]) / 2"),
         ("a sum of the largest alone", "value[token] += (low + high) / 2", "value[token] += high"),
+    )),
+    Group("problems/linear_cross_entropy/reference.py", (_LAYERS, _PINS), (
+        ("output bound times four", '"output": 2.0', '"output": 8.0'),
+        ("weights bound times four", '"weights": 5.0', '"weights": 20.0'),
+        ("sums bound times four", '"sums": 2.0**-20', '"sums": 2.0**-18'),
+        ("loss bound times four", '"loss": 2.0**-14', '"loss": 2.0**-12'),
+        ("ignored tokens have gradients", "return p.masked_fill_(ignored, 0.0), a.masked_fill_(ignored, 0.0)",
+         "return p, a"),
+        ("a mean over ignored tokens as well", "count = int(counted.sum())", "count = len(x)"),
+        ("gradients without smoothing", "a = p - smoothing / len(w)", "a = p + 0"),
+        ("a loss without smoothing", "lse[part] - (1 - smoothing) * hit - smoothing * z.mean(1)",
+         "lse[part] - (1 - smoothing) * hit"),
+    )),
+    Group("problems/hadamard_quantize/reference.py", (_LAYERS, _PINS), (
+        ("a neighbour's step times four", '"step": 2.5', '"step": 10.0'),
+        ("ties four times as wide", '"tie": 2.0**-14', '"tie": 2.0**-12'),
+        ("sums bound times four", '"sums": 2.0**-20', '"sums": 2.0**-18'),
+        ("scale bound times four", '"scale": 2.0**-21', '"scale": 2.0**-19'),
+        ("a rotation without signs", "(x.double() * signs.double())", "x.double()"),
+        ("a rotation that is not orthonormal", "size**-0.5", "size**-0.25"),
+        ("a block's scale from its smallest row", ".unflatten(2, (-1, BLOCK)).amax(3)",
+         ".unflatten(2, (-1, BLOCK)).amin(3)"),
     )),
     Group("problems/attention_sequences.py", (_COUNTS, _REFERENCES, _SEQUENCES), (
         ("no sequence without queries", "(0, 5), (5, 0),", "(1, 5), (5, 1),"),
