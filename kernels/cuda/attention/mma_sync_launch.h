@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 
 #include "attention/mma_sync_forward.h"
 #include "ceil_div.h"
@@ -67,9 +68,10 @@ struct Plan {
               SplitWorkspace::capacity(workspace_bytes, rows, Tile::kHeadDim), cost)) {}
 };
 
-template <typename Tile, auto kKernel = flash_forward<Tile>>
-int launch(typename Tile::Arguments a, const Plan<Tile>& plan, void* workspace, void* queue) {
-    const auto kernel = kKernel;
+// The kernel is a parameter of the function, not of the template: nvcc 13.0 makes no code for one that is named there alone.
+template <typename Tile, typename Arguments>
+int launch_kernel(
+    void (*kernel)(Arguments), std::remove_const_t<Arguments> a, const Plan<Tile>& plan, void* workspace, void* queue) {
     const cudaError_t status =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Tile::kSharedBytes);
     if (status != cudaSuccess) return status;
@@ -85,6 +87,11 @@ int launch(typename Tile::Arguments a, const Plan<Tile>& plan, void* workspace, 
     const CombineArguments<UniformSplits> merge = {
         {a.splits, plan.rows}, a.parts, a.o, a.lse, plan.rows, a.seqlen_q, a.heads_q, 1};
     return launch_combine<typename Tile::Element, Tile::kHeadDim>(merge, a.splits, queue);
+}
+
+template <typename Tile>
+int launch(const ForwardArguments& a, const Plan<Tile>& plan, void* workspace, void* queue) {
+    return launch_kernel<Tile>(flash_forward<Tile>, a, plan, workspace, queue);
 }
 
 /// log2 of how many heads share a tile of `rows` rows: as many as take the fewest tiles.

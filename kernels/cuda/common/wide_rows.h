@@ -65,9 +65,9 @@ struct WideRows {
         return offset(lane % 8 + lane / 16 * 8, lane / 8 % 2 * 16);
     }
 
-    /// Issue the copy of `kRows` rows by all `kThreads` threads, eight to a 128-byte group (four to a row of 64). `source` is row 0 of the tile,
-    /// rows are `source_pitch` bytes apart; rows from `valid_rows` on are not read and become zero. Of a row kGroups 128-byte groups
-    /// come, from kFirstGroup on; `source` begins with that one.
+    /// Issue the copy of `kRows` rows by all `kThreads` threads, eight to a 128-byte group (four to a row of 64 bytes).
+    /// `source` is row 0 of the tile, rows are `source_pitch` bytes apart; rows from `valid_rows` on are not read and become
+    /// zero. Of a row kGroups 128-byte groups come, from kFirstGroup on; `source` begins with that one.
     template <int kRows, int kThreads, int kFirstGroup = 0, int kGroups = kPitch / (16 * kRowChunks)>
     static __device__ __forceinline__ void copy_async(
         uint32_t tile, const uint8_t* source, uint32_t source_pitch, int valid_rows) {

@@ -45,7 +45,7 @@ namespace {
 
 template <class Tile>
 int launch_codes(const Fp8ForwardArguments& a, const Plan<Tile>& plan, void* workspace, void* queue) {
-    return launch<Tile, fp8_forward<Tile>>(a, plan, workspace, queue);
+    return launch_kernel<Tile>(fp8_forward<Tile>, a, plan, workspace, queue);
 }
 
 /// Whole tiles, or those for few queries: where more rows than theirs would be empty, or where they all run at once and

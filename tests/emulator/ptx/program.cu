@@ -127,14 +127,14 @@ struct Array {
 };
 
 // The host has no variable of the device, so the texts are given.
-#define PRINT(TEXT, NAME, POINTER)                                                                                         \
-    printf(TEXT);                                                                                                          \
-    printf("[%d %5i %-6d| %+d %05d % d]\n", -7, 42, 43, 44, -45, 46);                                                      \
-    printf("[%u %o %#x %X %hhd %hu]\n", 4000000000u, 64u, 255u, 48879u, 300, 70000);                                       \
-    printf("[%ld %lld %llu %#llx %zu]\n", -(1l << 40), -(1ll << 50), ~0ull, 1ull << 63, sizeof(double));                   \
-    printf("[%f %.2f %10.3e %G %g %a]\n", 1.5, -2.345, 12345.678, 1e-10, 0.0001f, 0.1);                                    \
-    printf("[%c%c %s %.3s %8s %-8s| %%]\n", 'o', 'k', NAME, NAME, NAME, "local");                                          \
-    printf("[%*d %-*.*f| %p %p]\n", 6, 42, 9, 2, 3.14159, POINTER, reinterpret_cast<const void*>(0x1000));                 \
+#define PRINT(TEXT, NAME, POINTER)                                                                         \
+    printf(TEXT);                                                                                          \
+    printf("[%d %5i %-6d| %+d %05d % d]\n", -7, 42, 43, 44, -45, 46);                                      \
+    printf("[%u %o %#x %X %hhd %hu]\n", 4000000000u, 64u, 255u, 48879u, 300, 70000);                       \
+    printf("[%ld %lld %llu %#llx %zu]\n", -(1l << 40), -(1ll << 50), ~0ull, 1ull << 63, sizeof(double));   \
+    printf("[%f %.2f %10.3e %G %g %a]\n", 1.5, -2.345, 12345.678, 1e-10, 0.0001f, 0.1);                    \
+    printf("[%c%c %s %.3s %8s %-8s| %%]\n", 'o', 'k', NAME, NAME, NAME, "local");                          \
+    printf("[%*d %-*.*f| %p %p]\n", 6, 42, 9, 2, 3.14159, POINTER, reinterpret_cast<const void*>(0x1000)); \
     printf("[%d %lf %d %lld %s %c]\n", 1, 2.0, 3, 4ll, "five", '6')
 
 __constant__ char kName[8];
