@@ -58,8 +58,13 @@ def problem_of(name: str) -> Problem:
 
 
 @cache
-def available(name: str) -> Availability:
+def probed(name: str, _chosen: tuple[bool | None, ...]) -> Availability:
     return backends.get(name).probe()
+
+
+def available(name: str) -> Availability:
+    """What is here now: with a device emulated on demand, it is another than without."""
+    return probed(name, tuple(_emulated._chosen))
 
 
 def targets_of(cell: Cell) -> list[Target]:
@@ -276,7 +281,7 @@ def check_emulated(
     """``check_case`` on an emulated NVIDIA GPU."""
     monkeypatch.setattr(_emulated, "_chosen", [True])
     cuda = backends.get("cuda")
-    found = cuda.probe()
+    found = available("cuda")
     if not found.can_compile:
         pytest.skip("; ".join(found.reasons))
     (place,) = targets.places(SETTINGS, cuda, found, gpu)

@@ -31,9 +31,9 @@ __global__ void contraction_kernel(
 #pragma unroll
     for (int i = 6; i >= 0; --i) value = value * left[0] + coefficients[i];
     values[row] = value;
-    // Two products, not one that is used twice: the compiler's first half (to PTX, which emulators run) can fuse the second.
-    const float product = hidden(left[0] * right[0]);
-    residuals[row] = hidden(left[0]) * right[0] - product;
+    // Two products, not one that is used twice, and a sum: the compiler's first half (to PTX, which emulators run) fuses that.
+    const float negative = hidden(-(left[0] * right[0]));
+    residuals[row] = hidden(left[0]) * right[0] + negative;
 }
 
 extern "C" int fma_contraction(

@@ -224,6 +224,8 @@ Flow product(Warp& w, const Op& op) {
         }
     }
     spread(w, {m * n, Half ? 2u : 4u}, d, op.operand[0], sums);
+    // A product needs what all lanes have loaded: what they read before, others may overwrite behind it.
+    if (Checks* const checks = w.block->checks()) checks->sync_warp(w);
     return Flow::Next;
 }
 
