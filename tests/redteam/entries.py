@@ -133,12 +133,11 @@ def entries(root: Path = HERE) -> list[Entry]:
 
 
 def sample(found: Iterable[Entry], each: int) -> set[str]:
-    """Names of ``each`` entries of every class, spread over its files, and of all ``commands``."""
+    """Names of ``each`` entries of every class, spread over its files."""
     classes: dict[str, list[str]] = {}
     for entry in found:
         classes.setdefault(entry.kind, []).append(entry.name)
-    return {name for kind, names in classes.items()
-            for name in (names if kind == "commands" else names[:: -(-len(names) // each)])}
+    return {name for names in classes.values() for name in names[:: -(-len(names) // each)]}
 
 
 def decide(entry: Entry, trials: Sequence[Trial]) -> Outcome:

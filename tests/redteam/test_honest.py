@@ -8,7 +8,7 @@ import pytest
 from tests.redteam.entries import entries, sample
 
 HONEST = [e for e in entries() if e.honest and e.runs_on("cpu")]
-QUICK = sample(HONEST, 8)       # a judgement takes seconds: `make sweep` has all of them
+QUICK = sample(HONEST, 5)       # a judgement takes seconds: `make sweep` has all of them
 
 
 @pytest.mark.parametrize("entry", [

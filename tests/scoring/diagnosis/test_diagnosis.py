@@ -72,7 +72,7 @@ def looks(found: explain.Diagnosis) -> list[str]:
 MUTANTS = [(name, mutant) for name in NAMES for mutant in problem(name).mutants.MUTANTS]
 
 
-@pytest.mark.sampled(80)
+@pytest.mark.sampled(40)
 @pytest.mark.parametrize(("name", "mutant"), MUTANTS)
 def test_every_mutant_is_named(name: str, mutant: str) -> None:
     """By its own name, or by that of another one that gives the same answer here."""
