@@ -47,6 +47,7 @@ def test_steps_of_a_ladder_on_l4(step: str, shared: int, occupancy: float) -> No
     assert not document["occupancy_is_bound"]
 
 
+@pytest.mark.slow
 def test_clusters_tensor_maps_and_plans_need_no_gpu() -> None:
     """Hopper's GEMM: every instance that a case chooses is launched, with the shared memory of its ring."""
     found = launched(load_config({}, None), ROOT / "kernels/cuda/amd_fp8_mm/wgmma_tma.cu", "H100")

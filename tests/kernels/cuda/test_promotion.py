@@ -124,6 +124,7 @@ def accepted_when_short(kernels: Any, device: str) -> None:
         assert passed, message
 
 
+@pytest.mark.slow
 @emulated
 def test_without_promotion_a_long_k_is_refused_on_the_host(host):
     refused_when_long(host, "cpu")

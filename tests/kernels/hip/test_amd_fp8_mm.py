@@ -40,6 +40,7 @@ def test_tiles_that_stick_out(hip_kernel: Builder, m: int, n: int) -> None:
     gemm_cases.check(product, run(hip_kernel("amd_fp8_mm"), product))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rows", [128, 256])
 def test_calls_give_the_same_bits(hip_kernel: Builder, rows: int) -> None:
     product = gemm_cases.make_product(160, 192, 384)

@@ -37,6 +37,7 @@ def test_tails_of_m_and_n(hip_kernel: Builder, m: int, n: int) -> None:
     gemm_cases.check(product, run(hip_kernel("fp8_gemm"), product))
 
 
+@pytest.mark.sampled(1)
 @pytest.mark.parametrize("rows", [128, 256])
 def test_calls_give_the_same_bits(hip_kernel: Builder, rows: int) -> None:
     product = gemm_cases.make_product(150, 192, 384)

@@ -80,6 +80,7 @@ def test_a_run_elsewhere_is_kept_here_with_its_machine(main, machine, python, mo
     assert HERE in main("leaderboard")[1]
 
 
+@pytest.mark.slow
 @pytest.mark.toolchain("cpu")
 def test_a_lost_connection_costs_nothing(main, machine, python, monkeypatch, tmp_path):
     """The first connection that follows breaks and is made again; the second one breaks for good; then --resume."""

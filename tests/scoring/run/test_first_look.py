@@ -69,6 +69,7 @@ def test_a_first_look_is_short_and_has_a_score(checkout, monkeypatch, capsys):
     assert entry.workload.startswith("small-")
 
 
+@pytest.mark.slow
 def test_everything_has_the_small_cases_on_top_and_the_same_board(checkout, capsys):
     for flags in ([], ["--all"]):
         assert cli.main(["--config", str(checkout), "run", "--kernel", "honest", "--json", *flags]) == 0

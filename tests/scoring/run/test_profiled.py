@@ -105,6 +105,7 @@ def test_rocprofv3_counts_in_several_calls(measure, tmp_path):
     assert "OccupancyPercent" in keep.read_text()
 
 
+@pytest.mark.slow
 def test_rocprofv3_without_counters_is_no_table(measure):
     with pytest.raises(SelectionError, match="rocprofv3 counted nothing: no device") as told:
         measure("rocprofv3", script="#!{python}\nimport subprocess, sys\nw = sys.argv\n"
