@@ -210,6 +210,7 @@ def compile_cuda(kernel: KernelSource, folder: Path, *more: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.toolchain
 @pytest.mark.parametrize("path", [*kernels(TREE, "cuda"), *real_kernels("cuda")])
 def test_packed_cuda_kernels_compile(path: Path, tmp_path: Path) -> None:

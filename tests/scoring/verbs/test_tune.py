@@ -245,6 +245,7 @@ def test_values_are_compared_and_wrong_ones_told(tune, tmp_path):
     assert not (tmp_path / "records.db").exists(), "tuning keeps nothing"
 
 
+@pytest.mark.slow
 def test_json_is_one_document_per_kernel(tune):
     code, out, err = tune("--json", "-D", "FACTOR=1", "--seed", "5")
     assert (code, err) == (0, "")
