@@ -227,8 +227,6 @@ def check_on(place: targets.Place, cell: Cell, case: Case, bench: Bench) -> None
     except WorkerFailure as failure:
         if failure.status is Status.UNSUPPORTED:
             pytest.xfail(f"declines {case.name}: {failure}")
-        if place.device.emulated and "' is not supported" in str(failure):
-            pytest.xfail(str(failure).splitlines()[-1])        # an instruction that the emulator lacks
         bench.close()
         pytest.fail(str(failure))
     assert verdict.passed, verdict.message

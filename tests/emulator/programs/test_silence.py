@@ -18,6 +18,8 @@ pytestmark = pytest.mark.toolchain("rocm")
 FOUND = {"unaligned": {"misaligned"}}
 PROGRAMS = [*(f"triton {name}" for name in running.triton_names()),
             *(f"hip {name} {level}" for name in running.hip_names() for level in running.LEVELS)]
+
+
 @pytest.mark.sampled(50)
 @pytest.mark.parametrize("program", PROGRAMS)
 def test_checks_are_silent(program: str, run_checked: Run) -> None:

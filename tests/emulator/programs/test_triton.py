@@ -12,6 +12,7 @@ running = pytest.importorskip("tests.emulator.programs.running")
 
 pytestmark = pytest.mark.toolchain("rocm")
 
+
 @pytest.mark.sampled(12)        # more of them run with checks on (test_silence.py)
 @pytest.mark.parametrize("program", [f"triton {name}" for name in running.triton_names()])
 def test_program(program: str, run: Run) -> None:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Most of this folder is slow: minutes of g++ and nvcc. tests/test_matrix.py runs each kernel on an emulated GPU.
 
-``make test`` keeps what is quick, and one kernel for each way of testing: on the host, and as ptxas makes it.
+``make test`` keeps what is quick, and one family as ptxas makes it.
 """
 
 from __future__ import annotations
