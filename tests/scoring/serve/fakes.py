@@ -7,6 +7,7 @@ import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from scoring.record import Case, CaseResult, Evidence, Facts, Mode, Record, Stats, Status
@@ -33,7 +34,7 @@ def record(seconds: float | None = 2e-6, mode: str = "leaderboard", message: str
 
 
 class Fake:
-    """Reads the submission's first line as ``# seconds``, ``# fail TEXT``, ``# die``, ``# wait SECONDS`` or so."""
+    """Reads the submission's first line as ``# seconds``, ``# fail TEXT``, ``# wait SECONDS``, ``# until FILE`` or so."""
 
     def __init__(self, config: str | None = None):
         self.judged: list[int] = []
@@ -45,9 +46,9 @@ class Fake:
         word, _, rest = str(job["source"]).partition("\n")[0].removeprefix("#").strip().partition(" ")
         if word == "die":
             raise JudgeDied("the judge's process ended (signal 9)")
-        if word == "wait":
-            until = time.monotonic() + float(rest)
-            while time.monotonic() < until:
+        if word in ("wait", "until"):
+            end = time.monotonic() + (float(rest) if word == "wait" else 600)
+            while time.monotonic() < end and not (word == "until" and Path(rest).exists()):
                 if not tick("waiting"):
                     raise Lost
                 time.sleep(0.02)

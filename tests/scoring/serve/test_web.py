@@ -281,25 +281,27 @@ def _check(page: Any, width: int, path: str) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_a_dropped_file_is_judged_before_ones_eyes(contest, chromium):
+def test_a_dropped_file_is_judged_before_ones_eyes(contest, chromium, tmp_path):
     database, token = contest
+    seen = tmp_path / "seen"
     with served(database) as base:
         page = window(chromium)
         page.goto(f"{base}/login")
         page.get_by_label("Token", exact=True).fill(token)
         page.keyboard.press("Enter")
         page.wait_for_url("**/submit")
-        page.evaluate("""() => {
+        page.evaluate("""source => {
             const data = new DataTransfer();
-            data.items.add(new File(["# wait 1.5\\n"], "dropped.py"));
+            data.items.add(new File([source], "dropped.py"));
             const drop = document.querySelector("[data-drop]");
             drop.dispatchEvent(new DragEvent("drop", {dataTransfer: data, bubbles: true, cancelable: true}));
-        }""")
+        }""", f"# until {seen}\n")
         assert "dropped.py" in page.locator("[data-name]").inner_text()
         page.get_by_label("leaderboard", exact=True).check()
         page.get_by_role("button", name="Submit").click()
         page.wait_for_url("**/entries/7")
         page.get_by_text("waiting").wait_for()
+        seen.touch()
         page.get_by_text("succeeded").wait_for()      # the page loads itself again
         assert "rank 1" in page.locator("main").inner_text()
         still = window(chromium, java_script_enabled=False)
