@@ -89,7 +89,7 @@ def always(_text: str) -> bool:
     return True
 
 
-def test_a_killed_node_costs_an_attempt_and_no_submission(nodes, executor, local: Database):
+def test_a_killed_node_costs_an_attempt_and_no_submission(nodes, executor, local: Database, tmp_path):
     """Also: what a cluster has, cancelling, and a judge that dies by itself."""
     assert {gpu: found.count for gpu, found in cluster.devices(executor._ray).items()} == {"CPU": 2}
     assert executor.run(job("# 1"), always)["event"] == "done"
@@ -100,13 +100,15 @@ def test_a_killed_node_costs_an_attempt_and_no_submission(nodes, executor, local
 
     add_board(local)
     who, _ = add_account(local, "ann")
-    number = submit(local, who, "# wait 6")
+    seen = tmp_path / "seen"
+    number = submit(local, who, f"# until {seen}")
     worker = Loop(local, {"CPU": "a device"}, executor, 5.0)
     thread = threading.Thread(target=lambda: [worker.step() for _ in range(2)])
     thread.start()
     first = wait_for(lambda: place(local, number))
     nodes.kill(first)
     assert wait_for(lambda: place(local, number).replace(first, "")), "on the other node"
+    seen.touch()
     thread.join(120)
     assert not thread.is_alive()
     with local.read() as session:
