@@ -34,7 +34,7 @@ def record(seconds: float | None = 2e-6, mode: str = "leaderboard", message: str
 
 
 class Fake:
-    """Reads the submission's first line as ``# seconds``, ``# fail TEXT``, ``# wait SECONDS``, ``# until FILE`` or so."""
+    """Does what the submission's first line says: ``# SECONDS``, ``# fail TEXT``, ``# until FILE``, ``# die`` or so."""
 
     def __init__(self, config: str | None = None):
         self.judged: list[int] = []
