@@ -151,7 +151,7 @@ def parser() -> argparse.ArgumentParser:
     importing = verb("import", "keep records that another machine has made")
     importing.add_argument("files", nargs="+", metavar="FILE", help="records.jsonl of a bundle, or - for stdin")
     importing.add_argument("--host", metavar="NAME", help="the machine that made them (default: what it calls itself)")
-    profile = verb("profile", "one checked call, and what a profiler or the emulated MI300X counted: limits, conflicts",
+    profile = verb("profile", "one checked call, and what a profiler or an emulated GPU counted: limits, conflicts",
                    "problem", "kernel", "gpu")
     profile.add_argument("--case", action="append", metavar="GLOB",
                          help="only cases whose name matches, or another shape by all its parameters; repeatable")

@@ -19,10 +19,11 @@ from typing import Any
 CHECKS = (
     "bounds", "misaligned", "uninitialised", "lds-race", "waitcnt", "barrier", "hazard", "global-race",
 )
-# Of emulated NVIDIA GPUs. The first four end a launch and are always on.
+# Of emulated NVIDIA GPUs. The first four end a launch and are always on. The last one is an advisory, which only its
+# name switches on.
 CUDA_CHECKS = (
     "bounds", "misaligned", "barrier", "mbarrier", "shared-race", "proxy-fence", "in-flight", "uninitialised",
-    "cluster", "grid-order", "collective",
+    "cluster", "grid-order", "collective", "global-race", "proxy-read",
 )
 _KNOWN = tuple(dict.fromkeys(CHECKS + CUDA_CHECKS))
 EMULATED = "emulated"      # what limits.case_gflop calls an emulated device, whichever backend it belongs to

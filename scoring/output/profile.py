@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What an emulated device counted in one call, as tables: where the time goes, and which source lines waste it.
 
-Counts are exact but for L1 misses; times, and what follows from them, are modelled (docs/emulator_model.md).
+Counts are exact but for L1 misses; times, and what follows from them, are modelled (docs/emulator_model.md). NVIDIA's
+emulated GPUs have counts alone: ``counted``.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from scoring.output import units
+from scoring.output import counted, units
 from scoring.output.table import Column, Style, draw, shorten
 from scoring.output.text import one_line
 from scoring.record import SCHEMA, CaseResult, Record
@@ -33,15 +34,25 @@ class Symbols:
 
 def document(record: Record, symbols: Symbols) -> dict[str, Any]:
     """A JSON-ready dict: per case and launch what is in the tables, beside the device's own counters."""
+    figures = summary if is_modelled(record) else counted.summary
     return {
         "schema": SCHEMA, "problem": record.problem, "kernel": record.kernel, "gpu": record.gpu,
-        "device": record.device, "tool": "emulator", "evidence": "modelled",
+        "device": record.device, "tool": "emulator", "evidence": _evidence(record),
         "cases": [{"case": dict(result.case.params), "group": result.case.group, "status": str(result.status),
-                   "launches": [{"name": symbols.names.get(launch["kernel"], launch["kernel"]), **summary(launch),
+                   "launches": [{"name": symbols.names.get(launch["kernel"], launch["kernel"]), **figures(launch),
                                  "lines": lines(launch, symbols), "counters": dict(launch)}
                                 for launch in result.counters]}
                   for result in record.cases],
     }
+
+
+def is_modelled(record: Record) -> bool:
+    """Whether the emulated device has a model of its times."""
+    return record.backend != "cuda"
+
+
+def _evidence(record: Record) -> str:
+    return "modelled" if is_modelled(record) else "emulated"
 
 
 def summary(launch: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,29 +74,33 @@ def summary(launch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def lines(launch: Mapping[str, Any], symbols: Symbols) -> list[dict[str, Any]]:
-    """Source lines with LDS bank conflicts, or whose loads and stores waste parts of cache lines; largest loss first.
+    """Source lines with bank conflicts, or whose loads and stores waste parts of cache lines or of sectors; largest
+    loss first.
 
     ``place`` is the line of the kernel and ``inside`` the line of the function that was called there, "" if none was.
     """
     found: dict[tuple[str, ...], dict[str, Any]] = {}
-    for kind, entries in (("conflict", launch["lds"]["conflicts"]), ("uncoalesced", launch["global"]["uncoalesced"])):
+    banks = launch["lds"] if "lds" in launch else launch["shared"]
+    for kind, entries in (("conflict", banks["conflicts"]), ("uncoalesced", launch["global"]["uncoalesced"])):
         for each in entries:
             own = f"{each['file']}:{each['line']}"
-            around = symbols.places.get((launch["kernel"], each["pc"]), [own])
+            around = symbols.places.get((launch["kernel"], each.get("pc", -1)), [own])
             outer, inside = around[-1], own if around[-1] != own else ""
             place = found.setdefault((kind, outer, inside), {
                 "kind": kind, "place": outer, "inside": inside, "instruction": each["instruction"], "executed": 0,
                 "lost": 0})
             place["executed"] += each["executed"]
             place["lost"] += (each["cycles"] - each["conflict_free_cycles"] if kind == "conflict"
-                              else each["line_bytes"] - each["requested_bytes"])
+                              else each.get("line_bytes", each.get("sector_bytes", 0)) - each["requested_bytes"])
     return sorted(found.values(), key=lambda place: (place["kind"], -place["lost"]))
 
 
 def report(record: Record, symbols: Symbols, style: Style) -> str:
     """Every case of a record: a table of its launches, then the lines that lose time."""
-    blocks = [style.heading(one_line(f"{record.problem} · {record.kernel} · {record.gpu} (emulated) · modelled"))]
-    blocks += ["\n\n".join(_case(result, symbols, style)) for result in record.cases if result.counters]
+    says = " · modelled" if is_modelled(record) else ""
+    blocks = [style.heading(one_line(f"{record.problem} · {record.kernel} · {record.gpu} (emulated){says}"))]
+    blocks += ["\n\n".join(_case(result, symbols, style, is_modelled(record)))
+               for result in record.cases if result.counters]
     return "\n\n".join(blocks)
 
 
@@ -94,34 +109,40 @@ def _doubt(launch: Mapping[str, Any]) -> str:
     return f"± {units.percent(band)}, " if isinstance(band, float) else ""
 
 
-def _case(result: CaseResult, symbols: Symbols, style: Style) -> Iterator[str]:
+def _rows(launch: Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    found = summary(launch)
+    return [
+        ("modelled time", units.time(found["modelled_seconds"]),
+         f"{_doubt(launch)}limited by {found['limited_by']}"),
+        *([("SCRATCH", units.size(launch["resources"]["scratch_bytes"]) + " a lane",
+            "the time describes this compiler")] if launch["resources"]["scratch_bytes"] else []),
+        ("of it, the launch", units.time(found["launch_seconds"]), ""),
+        *((text, units.percent(found["busy"][key.removesuffix("_us")]), "busy") for key, text in _PARTS),
+        ("occupancy", units.percent(found["occupancy"]), f"limited by {found['occupancy_limit']}"),
+        ("matrix products", units.rate(found["mfma_flops_per_second"], "FLOP/s"), "") if launch["mfma_flops"] else
+        ("matrix products", "none", ""),
+        ("HBM", units.rate(found["hbm_bytes_per_second"], "B/s"),
+         f"{units.size(found['hbm_bytes'])} moved at least"),
+        ("LDS bank conflicts", units.percent(found["lds_conflict_fraction"]), "of LDS cycles"),
+        ("used of cache lines", units.percent(found["coalesced_fraction"]), "of the bytes they hold"),
+    ]
+
+
+def _case(result: CaseResult, symbols: Symbols, style: Style, modelled: bool) -> Iterator[str]:
     yield style.paint("strong", one_line(result.case.name))
+    banks = "LDS bank conflicts" if modelled else "bank conflicts"
     for launch in result.counters:
-        found = summary(launch)
         name = shorten(one_line(symbols.names.get(launch["kernel"], launch["kernel"])), _NAME)
-        rows = [
-            ("modelled time", units.time(found["modelled_seconds"]),
-             f"{_doubt(launch)}limited by {found['limited_by']}"),
-            *([("SCRATCH", units.size(launch["resources"]["scratch_bytes"]) + " a lane",
-                "the time describes this compiler")] if launch["resources"]["scratch_bytes"] else []),
-            ("of it, the launch", units.time(found["launch_seconds"]), ""),
-            *((text, units.percent(found["busy"][key.removesuffix("_us")]), "busy") for key, text in _PARTS),
-            ("occupancy", units.percent(found["occupancy"]), f"limited by {found['occupancy_limit']}"),
-            ("matrix products", units.rate(found["mfma_flops_per_second"], "FLOP/s"), "") if launch["mfma_flops"] else
-            ("matrix products", "none", ""),
-            ("HBM", units.rate(found["hbm_bytes_per_second"], "B/s"),
-             f"{units.size(found['hbm_bytes'])} moved at least"),
-            ("LDS bank conflicts", units.percent(found["lds_conflict_fraction"]), "of LDS cycles"),
-            ("used of cache lines", units.percent(found["coalesced_fraction"]), "of the bytes they hold"),
-        ]
+        rows = _rows(launch) if modelled else counted.rows(launch)
         yield f"{name}, {launch['workgroups']} workgroups of {_threads(launch['block'])}\n" + draw([
-            Column("", [row[0] for row in rows], right=False), Column("modelled", [row[1] for row in rows]),
+            Column("", [one_line(row[0]) for row in rows], right=False),
+            Column("modelled" if modelled else "emulated", [row[1] for row in rows]),
             Column("", [row[2] for row in rows], right=False)], style)
         if told := lines(launch, symbols):
             yield draw([
                 Column("line", [one_line(each["place"]) for each in told], right=False),
                 Column("inside", [one_line(each["inside"]) for each in told], right=False),
-                Column("what", ["LDS bank conflicts" if each["kind"] == "conflict" else "uncoalesced" for each in told],
+                Column("what", [banks if each["kind"] == "conflict" else "uncoalesced" for each in told],
                        right=False),
                 Column("lost", [f"{each['lost']} cycles" if each["kind"] == "conflict" else units.size(each["lost"])
                                 for each in told]),

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``profile``: one checked call of each selected case, and what a profiler says about it.
 
-On the emulated MI300X the emulator's own counters, which are modelled; on a real device ncu, rocprofv3 or torch's.
+On an emulated device the emulator's own counters, which are modelled on the MI300X and counted alone on NVIDIA's; on a
+real device ncu, rocprofv3 or torch's.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from scoring.output import measured, profile, terminal
 from scoring.output.table import Style, use_color, width_of
 from scoring.record import ExitCode, Mode, Record, Status
 from scoring.run.checkpoint import Keeper
-from scoring.run.plan import cases_of, kernel_plan
+from scoring.run.plan import Plan, cases_of, kernel_plan
 from scoring.run.select import SelectionError
 from scoring.run.targets import Candidate
 from scoring.sandbox import cleanup
@@ -51,8 +52,6 @@ def _tool(options: argparse.Namespace) -> str:
         devices = backend.probe().devices
         if any(not device.emulated for device in devices):
             return tool
-        if options.gpu is not None and name == "cuda":
-            return tool              # which then says that there is no such device
     return "emulator"
 
 
@@ -72,10 +71,7 @@ def _emulated(options: argparse.Namespace) -> int:
     backends.use_emulator(True)
     cleanup.clean()
     running.check_isolation(settings)
-    try:
-        plan = kernel_plan(settings, options)
-    except SelectionError as error:
-        raise _elsewhere(options) or error from error
+    plan = _emulated_plan(settings, options)
     keeper = Keeper(None)
     try:
         running.carry_out(plan, options, keeper, keeper.take)
@@ -84,17 +80,16 @@ def _emulated(options: argparse.Namespace) -> int:
     return running.exit_code(keeper.records, True, build_only=False)
 
 
-def _elsewhere(options: argparse.Namespace) -> SelectionError | None:
-    """What to say of a selection that the emulator cannot run and a CUDA device could."""
-    options.backend, options.emulate = ["cuda"], False
-    backends.use_emulator(False)
+def _emulated_plan(settings: Config, options: argparse.Namespace) -> Plan:
+    """On the emulated MI300X; what it has no kernel of, on NVIDIA's emulated GPUs. Raises ``SelectionError``."""
     try:
-        with kernel_plan(running.settings_of(options), options):
-            pass
-    except (SelectionError, BackendError):
-        return None
-    return SelectionError("profile counts HIP kernels on the emulated MI300X; a CUDA kernel needs an NVIDIA GPU, and "
-                          "here is none", ExitCode.UNAVAILABLE)
+        return kernel_plan(settings, options)
+    except SelectionError as error:
+        options.backend = ["cuda"]
+        try:
+            return kernel_plan(running.settings_of(options), options)
+        except SelectionError:
+            raise error from None
 
 
 def _measured(options: argparse.Namespace, tool: str) -> int:
@@ -110,7 +105,7 @@ def _measured(options: argparse.Namespace, tool: str) -> int:
     able = [each for each in candidates if each.place.device is not None]
     if not able:
         raise SelectionError(f"--tool {tool} measures on a real device, and {_reason(candidates)}; --tool "
-                             "emulator counts HIP kernels on the emulated MI300X", ExitCode.UNAVAILABLE)
+                             "emulator counts on an emulated one", ExitCode.UNAVAILABLE)
     profiled.require(tool)
     found = [_of(settings, candidate, tool, options) for candidate in able]
     style = Style(color=use_color(sys.stdout), width=width_of(sys.stdout))
@@ -165,6 +160,8 @@ def _show(records: Sequence[Record], candidates: Sequence[Candidate], options: a
 def _symbols(record: Record, candidate: Candidate) -> profile.Symbols:
     """From the build that ran, which the cache has; nothing where it cannot be read."""
     kernels = {launch["kernel"] for result in record.cases for launch in result.counters}
+    if not profile.is_modelled(record):      # it ran PTX, whose counters have their lines
+        return profile.Symbols(files.short_names(sorted(kernels)))
     try:
         binary = candidate.place.backend.compile(candidate.source, candidate.place.target, candidate.defines)
         found = files.of_binary(binary, candidate.source.text, record.kernel).functions

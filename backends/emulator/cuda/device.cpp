@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "api.h"
+#include "graph.h"
 #include "gfx942/memory.h"
 #include "ptx/checks/checks.h"
 
@@ -210,6 +211,7 @@ constexpr Name kNames[] = {
     {kUnsupportedPtxVersion, "cudaErrorUnsupportedPtxVersion",
      "the provided PTX was compiled with an unsupported toolchain"},
     {kInvalidResourceHandle, "cudaErrorInvalidResourceHandle", "invalid resource handle"},
+    {kIllegalState, "cudaErrorIllegalState", "the operation cannot be performed in the present state"},
     {kSymbolNotFound, "cudaErrorSymbolNotFound", "named symbol not found"},
     {kNotReady, "cudaErrorNotReady", "device not ready"},
     {kIllegalAddress, "cudaErrorIllegalAddress", "an illegal memory access was encountered"},
@@ -218,6 +220,21 @@ constexpr Name kNames[] = {
     {kMisalignedAddress, "cudaErrorMisalignedAddress", "misaligned address"},
     {kLaunchFailure, "cudaErrorLaunchFailure", "unspecified launch failure"},
     {kNotSupported, "cudaErrorNotSupported", "operation not supported"},
+    {kCaptureUnsupported, "cudaErrorStreamCaptureUnsupported", "operation not permitted when stream is capturing"},
+    {kCaptureInvalidated, "cudaErrorStreamCaptureInvalidated",
+     "operation failed due to a previous error during capture"},
+    {kCaptureMerge, "cudaErrorStreamCaptureMerge", "operation would result in a merge of separate capture sequences"},
+    {kCaptureUnmatched, "cudaErrorStreamCaptureUnmatched", "capture was not ended in the same stream as it began"},
+    {kCaptureUnjoined, "cudaErrorStreamCaptureUnjoined", "capturing stream has unjoined work"},
+    {kCaptureIsolation, "cudaErrorStreamCaptureIsolation", "dependency created on uncaptured work in another stream"},
+    {kCaptureImplicit, "cudaErrorStreamCaptureImplicit",
+     "operation would make the legacy stream depend on a capturing blocking stream"},
+    {kCapturedEvent, "cudaErrorCapturedEvent",
+     "operation not permitted on an event last recorded in a capturing stream"},
+    {kCaptureWrongThread, "cudaErrorStreamCaptureWrongThread",
+     "attempt to terminate a thread-local capture sequence from another thread"},
+    {kGraphUpdateFailure, "cudaErrorGraphExecUpdateFailure",
+     "the graph update was not performed because it included changes which violated constraints"},
 };
 
 const Name* named(int error) {
@@ -287,7 +304,10 @@ API int cudaDeviceGetAttribute(int* value, int which, int device) {
     *value = attribute(*options().gpu, which);
     return kSuccess;
 }
-API int cudaDeviceSynchronize() { return launch_failed(); }
+API int cudaDeviceSynchronize() {
+    if (const int error = none_captured("cudaDeviceSynchronize")) return error;
+    return launch_failed();
+}
 API int cudaDeviceReset() { return kSuccess; }
 API int cudaRuntimeGetVersion(int* version) {
     *version = WARPWAVE_CUDA_MAJOR * 1000;

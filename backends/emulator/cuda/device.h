@@ -30,7 +30,7 @@ struct Options {
     const Gpu* gpu = nullptr;
     unsigned threads = 1;
     ptx::Schedule schedule;
-    unsigned checks = 127;  // ptx::Check: those that are no faults
+    unsigned checks = 255;  // ptx::Check: those that are no faults
     bool counters = false;
     bool report = false;  // findings go to stderr
     std::string log;      // a file that gets them, too, as a JSON object a line; "": none
@@ -53,6 +53,7 @@ enum Error : int {
     kInvalidPtx = 218,
     kUnsupportedPtxVersion = 222,
     kInvalidResourceHandle = 400,
+    kIllegalState = 401,
     kSymbolNotFound = 500,
     kNotReady = 600,
     kIllegalAddress = 700,
@@ -61,6 +62,16 @@ enum Error : int {
     kMisalignedAddress = 716,
     kLaunchFailure = 719,
     kNotSupported = 801,
+    kCaptureUnsupported = 900,
+    kCaptureInvalidated = 901,
+    kCaptureMerge = 902,
+    kCaptureUnmatched = 903,
+    kCaptureUnjoined = 904,
+    kCaptureIsolation = 905,
+    kCaptureImplicit = 906,
+    kCapturedEvent = 907,
+    kCaptureWrongThread = 908,
+    kGraphUpdateFailure = 910,
 };
 
 /// The error becomes the thread's last one; `message` is kept for warpwave_emulator_take_message.

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device.h"
+#include "graph.h"
 #include "gfx942/memory.h"
 #include "library.h"
 #include "ptx/tensor_map.h"
@@ -29,6 +30,18 @@ struct Modules {
 Modules& modules() {
     static Modules* const instance = new Modules;
     return *instance;
+}
+
+/// Now, or as a node if the stream is captured.
+int launched(const Function& kernel, const Geometry& geometry, void** arguments, void** extra) {
+    // CU_LAUNCH_PARAM_BUFFER_POINTER is 1, _SIZE 2, _END 0.
+    const void* packed = nullptr;
+    for (; extra && *extra; extra += 2)
+        if (*extra == reinterpret_cast<void*>(1)) packed = extra[1];
+    int error = kSuccess;
+    const auto work = [&] { return KernelWork(*kernel.library, kernel.name, geometry, arguments, packed); };
+    if (captured(geometry.stream, work, error)) return error;
+    return launch(*kernel.library, kernel.name, geometry, arguments, packed);
 }
 
 constexpr uint32_t kFatBinary = 0x466243b1;
@@ -141,13 +154,10 @@ API int cuFuncSetAttribute(void* function, int attribute, int value) {
 API int cuFuncSetCacheConfig(void*, int) { return kSuccess; }
 API int cuLaunchKernel(
     void* function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared,
-    void*, void** arguments, void** extra) {
-    const auto& kernel = *static_cast<const Function*>(function);
-    const void* packed = nullptr;
-    // CU_LAUNCH_PARAM_BUFFER_POINTER is 1, _SIZE 2, _END 0.
-    for (; extra && *extra; extra += 2)
-        if (*extra == reinterpret_cast<void*>(1)) packed = extra[1];
-    return launch(*kernel.library, kernel.name, {{gx, gy, gz}, {bx, by, bz}, {1, 1, 1}, shared}, arguments, packed);
+    void* stream, void** arguments, void** extra) {
+    return launched(
+        *static_cast<const Function*>(function), {{gx, gy, gz}, {bx, by, bz}, {1, 1, 1}, shared, stream}, arguments,
+        extra);
 }
 
 /// CUlaunchConfig.
@@ -159,13 +169,9 @@ struct DriverConfig {
     unsigned attribute_count;
 };
 API int cuLaunchKernelEx(const DriverConfig* config, void* function, void** arguments, void** extra) {
-    const auto& kernel = *static_cast<const Function*>(function);
-    const void* packed = nullptr;
-    for (; extra && *extra; extra += 2)
-        if (*extra == reinterpret_cast<void*>(1)) packed = extra[1];
     Geometry geometry{config->grid, config->block, {1, 1, 1}, config->shared, config->stream};
     take(geometry, config->attributes, config->attribute_count);
-    return launch(*kernel.library, kernel.name, geometry, arguments, packed);
+    return launched(*static_cast<const Function*>(function), geometry, arguments, extra);
 }
 
 API int cuMemAlloc_v2(uint64_t* address, size_t bytes) {

@@ -11,6 +11,7 @@
 #include "fatbin.h"
 #include "gfx942/memory.h"
 #include "json.h"
+#include "ptx/counters/report.h"
 #include "ptx/run.h"
 
 namespace emu::cuda {
@@ -169,6 +170,7 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
         const ptx::Ranges memory(std::move(ranges));
         launch.memory = &memory;
         launch.checks = options().checks;
+        launch.counters = options().counters;
         ptx::Written before;
         if (geometry.early && launch.checks & ptx::kGridOrder) {
             const std::lock_guard guard(g_written);
@@ -190,9 +192,7 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
             return fail(outcome.cuda_error, outcome.message);
         }
         if (options().counters) {
-            json::Value value = json::object();
-            value.set("kernel", name).set("instructions", outcome.executed);
-            keep_counters(value.text());
+            keep_counters(ptx::counted(launch, outcome.tally));
         }
         return kSuccess;
     } catch (const LaunchError& error) {

@@ -59,6 +59,9 @@ int launch(
     Library& library, const std::string& name, const Geometry& geometry, void** arguments,
     const void* packed = nullptr);
 
+/// The library and name of the kernel that is registered at a host function's address; null if none is.
+Library* kernel_at(const void* function, std::string& name);
+
 /// Dynamic shared memory that a kernel may have from now on.
 int set_shared_limit(Library& library, const std::string& name, int bytes);
 

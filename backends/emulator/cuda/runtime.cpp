@@ -8,6 +8,7 @@
 #include <string>
 
 #include "device.h"
+#include "graph.h"
 #include "library.h"
 
 namespace emu::cuda {
@@ -40,6 +41,13 @@ Known* kernel_at(const void* function) {
 int launched(const void* function, const Geometry& geometry, void** arguments) {
     const Known* const known = kernel_at(function);
     if (!known) return fail(kInvalidDeviceFunction, "no kernel is registered at that address");
+    int error = kSuccess;
+    const auto work = [&] {
+        KernelWork each(*known->library, known->name, geometry, arguments, nullptr);
+        each.function = function;
+        return each;
+    };
+    if (captured(geometry.stream, work, error)) return error;
     return launch(*known->library, known->name, geometry, arguments);
 }
 
@@ -52,6 +60,14 @@ struct Configuration {
 thread_local Configuration g_configuration;
 
 }  // namespace
+
+Library* kernel_at(const void* function, std::string& name) {
+    const Known* const known = kernel_at(function);
+    if (!known) return nullptr;
+    name = known->name;
+    return known->library;
+}
+
 }  // namespace emu::cuda
 
 using namespace emu::cuda;

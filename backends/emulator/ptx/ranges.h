@@ -34,6 +34,8 @@ public:
     }
 
     size_t number(const Range* range) const { return static_cast<size_t>(range - list_.data()); }
+    size_t count() const { return list_.size(); }
+    const Range& at(size_t number) const { return list_[number]; }
 
 private:
     std::vector<Range> list_;

@@ -87,7 +87,8 @@ class Runner {
 public:
     /// `dice`: of a random schedule, else null.
     Runner(Warp& warp, const Program& program, Dice* dice)
-        : w_(warp), program_(program), checks_(program.watched ? warp.block->checks() : nullptr), dice_(dice) {}
+        : w_(warp), program_(program), checks_(program.watched ? warp.block->checks() : nullptr),
+          counts_(warp.block->cluster->tally ? warp.block->cluster->tally->executed.data() : nullptr), dice_(dice) {}
 
     State run(bool& moved) {
         bool went = false;
@@ -128,6 +129,7 @@ private:
                     if (op.watched >= 0 && checks_) checks_->registers(w_, op);
                     const Flow flow = op.run(w_, op);
                     w_.lasting += op.lasting;
+                    if (counts_ && flow != Flow::Again) ++counts_[op.statement];
                     if (flow == Flow::Next) {
                         ++pc;
                         ++w_.executed;
@@ -300,6 +302,7 @@ private:
     Warp& w_;
     const Program& program_;
     Checks* const checks_;  // of registers: null for a program without wgmma
+    u64* const counts_;     // of the program's instructions, or null
     Dice* const dice_;
     u32 ahead_ = 0;  // instructions that a split runs though others are behind it
     bool forced_ = false;
@@ -407,7 +410,7 @@ void begin(Block& block, Resident::Memory& memory, const Launch& launch) {
     }
 }
 
-void begin(Resident& resident, const Launch& launch, u64 number, Report& report) {
+void begin(Resident& resident, const Launch& launch, u64 number, Report& report, GlobalShadow* shadow) {
     const u32* const size = launch.cluster;
     const u32 count = size[0] * size[1] * size[2];
     const u32 clusters[2] = {launch.grid[0] / size[0], launch.grid[1] / size[1]};
@@ -429,8 +432,8 @@ void begin(Resident& resident, const Launch& launch, u64 number, Report& report)
         begin(block, resident.memory[rank], launch);
     }
     if (launch.checks) {
-        if (!cluster.checks) cluster.checks = std::make_unique<Checks>(launch.checks, report, *launch.program);
-        cluster.checks->reset(cluster);
+        if (!cluster.checks) cluster.checks = std::make_unique<Checks>(launch.checks, report, *launch.program, shadow);
+        cluster.checks->reset(cluster, number);
     }
     cluster.handed = Handed{};
     cluster.dice = Dice(Dice(launch.schedule.seed).next() + number);
@@ -445,6 +448,8 @@ public:
                   (launch.grid[2] / launch.cluster[2]);
         // A random order is that of its seed only where no other thread decides.
         threads_ = random() ? 1 : static_cast<unsigned>(std::min<u64>(std::max(1u, threads), blocks_));
+        if (launch.checks & kGlobalRace) shadow_ = std::make_unique<GlobalShadow>(*launch.memory);
+        if (launch.counters) outcome_.tally = Tally(launch.program->ops.size());
     }
 
     Outcome operator()() {
@@ -462,12 +467,13 @@ private:
 
     void work() {
         std::vector<std::unique_ptr<Resident>> residents;
+        Tally tally(launch_.counters ? launch_.program->ops.size() : 0);
         for (;;) {
             bool moved = false;
             if (random()) dice_.shuffle(residents);
             for (auto& resident : residents)
                 if (resident->live && !failed_) moved |= advance(*resident);
-            if (failed_) return collect(residents);
+            if (failed_) return collect(residents, tally);
             const auto live = std::count_if(residents.begin(), residents.end(), [](const auto& r) { return r->live; });
             const bool any = live > 0;
             if (!any || !moved || (random() && live < kMixed && next_ < blocks_)) {
@@ -479,9 +485,10 @@ private:
                     for (auto& each : residents)
                         if (!each->live) place = each.get();
                     if (!place) place = residents.emplace_back(std::make_unique<Resident>()).get();
-                    begin(*place, launch_, number, report_);
+                    place->cluster.tally = launch_.counters ? &tally : nullptr;
+                    begin(*place, launch_, number, report_, shadow_.get());
                 } else if (!any) {
-                    return collect(residents);
+                    return collect(residents, tally);
                 } else {
                     std::this_thread::yield();
                 }
@@ -489,9 +496,10 @@ private:
         }
     }
 
-    /// What a thread's clusters have written, once it is done with them.
-    void collect(const std::vector<std::unique_ptr<Resident>>& residents) {
+    /// What a thread's clusters have written and what was counted of them, once it is done with them.
+    void collect(const std::vector<std::unique_ptr<Resident>>& residents, const Tally& tally) {
         const std::lock_guard lock(mutex_);
+        outcome_.tally.add(tally);
         for (const auto& each : residents)
             if (const Checks* const checks = each->cluster.checks.get())
                 for (size_t i = 0; i < checks->written.parts.size(); ++i)
@@ -547,6 +555,9 @@ private:
             if (!live) {
                 for (const Block& block : cluster.blocks)
                     for (const Warp& warp : block.warps) executed_ += warp.executed;
+                if (cluster.tally)
+                    for (const Block& block : cluster.blocks)
+                        ++cluster.tally->blocks, cluster.tally->warps += block.warps.size();
                 resident.live = false;
                 return true;
             }
@@ -623,6 +634,7 @@ private:
     std::mutex mutex_;
     Outcome outcome_;
     Report report_;
+    std::unique_ptr<GlobalShadow> shadow_;
 };
 
 }  // namespace

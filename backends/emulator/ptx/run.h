@@ -21,6 +21,7 @@ struct Outcome {
     u64 executed = 0;  // instructions of warps
     std::vector<Found> found;
     Written written;
+    Tally tally;  // if the launch wants counters
 };
 
 /// All blocks, `threads` at a time.

@@ -21,6 +21,7 @@ std::string encode_tiled(
     map.base = address;
     map.element_bytes = static_cast<u8>(element);
     map.rank = static_cast<u8>(rank);
+    map.type = static_cast<u16>(type);
     map.swizzle = kSwizzles[swizzle];
     map.fill_nan = static_cast<u8>(fill);
     for (u32 i = 0; i < rank; ++i) {

@@ -15,7 +15,7 @@ struct TensorMap {
     u8 element_bytes, rank, swizzle, fill_nan;  // swizzle: bytes of the pattern's rows, 0 (none), 32, 64 or 128
     u32 dims[5];
     u16 box[5];
-    u16 unused;
+    u16 type;        // CUtensorMapDataType
     u64 strides[4];  // bytes, of dimensions 1 to 4
     u64 pad[5];
 };

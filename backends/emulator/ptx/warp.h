@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "checks/checks.h"
+#include "counters/tally.h"
 #include "program.h"
 #include "ranges.h"
 #include "schedule.h"
@@ -148,7 +149,8 @@ struct Launch {
     u32 multiprocessors = 58;
     u64 serial = 0;
     const Ranges* memory = nullptr;
-    u32 checks = 0;                   // of Check
+    u32 checks = 0;  // of Check
+    bool counters = false;
     const Written* before = nullptr;  // by the launch that may still run when this one begins; null: none may
     u32 threads() const { return block[0] * block[1] * block[2]; }
 };
@@ -187,6 +189,7 @@ struct Cluster {
     std::unique_ptr<Checks> checks;  // null: none are wanted
     Handed handed;                   // by barrier.cluster
     Dice dice;                       // of a random schedule
+    Tally* tally = nullptr;          // null: nothing is counted
     /// Whether an asynchronous copy that is issued now takes place now.
     bool at_once();
     /// Now, or later, when nobody can go on without it.

@@ -5,7 +5,8 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ class Cuda:
     """The library, as one of its GPUs: ``L4``, ``H100`` or ``H200``."""
 
     def __init__(self) -> None:
-        self._library = library = ctypes.CDLL(str(built(lambda: build.cuda_library(13))))
+        self.library = library = ctypes.CDLL(str(built(lambda: build.cuda_library(13))))
         for name in ("findings", "counters", "message"):
             getattr(library, f"warpwave_emulator_take_{name}").restype = ctypes.c_void_p
         library.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
@@ -52,14 +53,23 @@ class Cuda:
 
     def set(self, **options: object) -> None:
         for name, value in options.items():
-            assert self._library.warpwave_emulator_set(name.encode(), str(value).encode()) == 0
+            assert self.library.warpwave_emulator_set(name.encode(), str(value).encode()) == 0
 
     def taken(self, what: str) -> str:
-        pointer = getattr(self._library, f"warpwave_emulator_take_{what}")()
+        pointer = getattr(self.library, f"warpwave_emulator_take_{what}")()
         try:
             return ctypes.string_at(pointer).decode()
         finally:
-            self._library.warpwave_emulator_free(pointer)
+            self.library.warpwave_emulator_free(pointer)
+
+    @contextmanager
+    def known(self, array: Array) -> Iterator[None]:
+        """Within: the array is memory that kernels may access."""
+        self.library.warpwave_emulator_register(array.ctypes.data, array.nbytes, b"an array")
+        try:
+            yield
+        finally:
+            self.library.warpwave_emulator_unregister(array.ctypes.data)
 
     def launch(
         self, text: str, arguments: Sequence[Array | int], *, grid: int = 1, block: int = 32, shared: int = 0,
@@ -68,14 +78,14 @@ class Cuda:
         """One launch of kernel ``name`` of PTX ``text``, whose header is added. Arrays are known memory; integers are
         .u32. ``early``: it may begin before the launch before it has ended. Raises ``Refused``."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self._check(self._library.cuModuleLoadData(
+        self._check(self.library.cuModuleLoadData(
             ctypes.byref(module), (HEADER.format(target=target) + text).encode()))
         try:
-            self._check(self._library.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
+            self._check(self.library.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
             values: list[Any] = []
             for each in arguments:
                 if isinstance(each, np.ndarray):
-                    self._library.warpwave_emulator_register(each.ctypes.data, each.nbytes, b"an array")
+                    self.library.warpwave_emulator_register(each.ctypes.data, each.nbytes, b"an array")
                     values.append(ctypes.c_uint64(each.ctypes.data))
                 else:
                     values.append(ctypes.c_uint32(each))
@@ -83,13 +93,13 @@ class Cuda:
                 *(ctypes.cast(ctypes.byref(value), ctypes.c_void_p) for value in values))
             programmatic = Attribute(6, (ctypes.c_uint32 * 16)(1))
             config = Config((grid, 1, 1), (block, 1, 1), shared, None, ctypes.pointer(programmatic), int(early))
-            code = self._library.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
+            code = self.library.cuLaunchKernelEx(ctypes.byref(config), function, pointers, None)
             for each in arguments:
                 if isinstance(each, np.ndarray):
-                    self._library.warpwave_emulator_unregister(each.ctypes.data)
+                    self.library.warpwave_emulator_unregister(each.ctypes.data)
             self._check(code)
         finally:
-            self._library.cuModuleUnload(module)
+            self.library.cuModuleUnload(module)
 
     def _check(self, code: int) -> None:
         if code:

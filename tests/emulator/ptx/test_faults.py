@@ -35,6 +35,15 @@ cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0],
 WAIT: bar.warp.sync 0xffffffff;
 AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r5], 0; @!%p1 bra AGAIN;
 ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4; ret; }"""
+# A bulk copy brings the words in; another one brings zeros, when all have read the first.
+AGAIN = BULK.replace("WAIT: bar.warp.sync 0xffffffff;", "WAIT: bar.sync 0;").replace(
+    "ld.shared.u32 %r4, [%r3]; st", """bar.sync 0; @%p0 bra READ;
+mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 128;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0+128], 128, [%r5];
+READ: ld.shared.u32 %r4, [%r3]; st""").replace("[%rd0+128]", "[%rd5]").replace(
+    "mov.u32 %r1, dynamic;", "mov.u32 %r1, dynamic; add.s64 %rd5, %rd0, 128;")
+IN_TURN = AGAIN.replace("READ: ld.shared.u32 %r4, [%r3];", "READ:").replace(
+    "bar.sync 0; @%p0 bra READ;", "ld.shared.u32 %r4, [%r3]; bar.sync 0; @%p0 bra READ;")
 # A bulk copy out of shared memory.
 STORE = HEAD + """ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4; fence.proxy.async; bar.warp.sync 0xffffffff;
 setp.ne.u32 %p0, %r0, 0; @%p0 bra END;

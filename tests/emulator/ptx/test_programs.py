@@ -90,3 +90,23 @@ def test_a_program_without_a_shared_runtime_is_told_how_to_build(capsys: pytest.
     assert "build it with nvcc -cudart shared" in capsys.readouterr().err
     assert command.main(["emulate", "--gpu", "B200", "--", "/bin/true"]) == 2
     assert "no emulated B200; there are MI300, H100, H200, L4" in capsys.readouterr().err
+
+
+@pytest.fixture(scope="module")
+def graphs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return compiled(PROGRAM.with_name("graphs.cu"), tmp_path_factory.mktemp("graphs"))
+
+
+def test_graphs_and_captured_streams(graphs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["emulate", "--gpu", "L4", "--", str(graphs)]) == 0
+    printed = capfd.readouterr().out.splitlines()
+    assert len(printed) == 24
+    assert [line for line in printed if not line.endswith(": ok")] == []
+
+
+def test_a_fault_in_a_graph_is_told_when_it_is_launched(graphs: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert command.main(["emulate", "--gpu", "L4", "--", str(graphs), "behind"]) == 1
+    out, err = capfd.readouterr()
+    assert out.splitlines() == ["captured", "cudaErrorIllegalAddress"]
+    assert "bounds" in err
+    assert "graphs.cu" in err

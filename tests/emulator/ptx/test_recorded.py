@@ -14,7 +14,7 @@ from tests.emulator.ptx.driver import Array, Cuda
 RECORDED = recorded.load()
 ELEMENTS = sorted(name for name, entry in RECORDED.items() if "shape" not in entry)
 WARP = sorted(name for name in RECORDED if name.startswith("mma"))
-WARPGROUP = sorted(name for name in RECORDED if name.startswith("wgmma") and "s32" not in name)
+WARPGROUP = sorted(name for name in RECORDED if name.startswith("wgmma"))
 LANE = np.arange(32)
 # Special functions: the hardware's tables are not public. The emulator computes them exactly; the largest differences
 # seen in all recordings, as (units in the last place, absolute).

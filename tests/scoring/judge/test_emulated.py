@@ -348,9 +348,12 @@ def test_cuda_kernels_run_on_emulated_gpus_and_have_no_time(main, cuda_emulator)
     assert found["facts"]["checks"] == "none"        # as for the other emulated device outside of test mode
     assert found["cases"][0]["stats"] is None
     assert found["score"] is None
+    (counted,) = found["cases"][0]["counters"]
+    assert (counted["evidence"], counted["block"], counted["global"]["written_bytes"]) == ("emulated", [64, 1, 1], 256)
     code, out, _err = main(*run, "--kernel", "honest", "--sanitize", "racecheck", "--json")
     assert code == ExitCode.OK
-    assert json.loads(out.splitlines()[0])["facts"]["checks"] == "shared-race,proxy-fence,in-flight,grid-order"
+    assert json.loads(out.splitlines()[0])["facts"]["checks"] == (
+        "global-race,shared-race,proxy-fence,in-flight,grid-order")
     code, out, _err = main(*run, "--kernel", "overrun", "--schedule", "random:7")
     assert code == ExitCode.FAILED
     assert "kernels/cuda/toy/overrun.cu:8" in out
@@ -362,6 +365,24 @@ def test_cuda_kernels_run_on_emulated_gpus_and_have_no_time(main, cuda_emulator)
     code, _out, err = main(*run, "--schedule", "random")
     assert code == ExitCode.USAGE
     assert "--schedule: no schedule 'random'; there are eager, late and random:SEED" in err
+
+
+def test_profile_counts_cuda_kernels_on_emulated_gpus(main, cuda_emulator):
+    """64 numbers are read and written by two warps, and nothing says how long that takes."""
+    profile = ("profile", "--kernel", "cuda/honest", "--gpu", "L4", "--case", "n=64")
+    code, out, _err = main(*profile, "--json")
+    assert code == ExitCode.OK
+    found = json.loads(out)
+    assert (found["tool"], found["evidence"], found["device"]) == ("emulator", "emulated", "NVIDIA L4 (emulated)")
+    (launch,) = found["cases"][0]["launches"]
+    assert (launch["global_bytes"], launch["coalesced_fraction"], launch["lines"]) == (512, 1.0, [])
+    assert "modelled" not in out
+    code, out, _err = main(*profile)
+    assert code == ExitCode.OK
+    assert out.splitlines()[0].endswith("L4 (emulated)")
+    assert "512 B" in out
+    assert "modelled" not in out
+    assert " µs" not in out
 
 
 def test_the_emulator_can_be_refused(main, monkeypatch):

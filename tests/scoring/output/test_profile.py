@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Counters of an emulated launch as tables: which share of the time, and which source line loses what."""
+"""Counters of an emulated launch as tables: which share of the time, and which source line loses what. Of NVIDIA's
+emulated GPUs: what was counted, and no time."""
 
 from __future__ import annotations
 
-from scoring.output import profile
+from dataclasses import replace
+
+from scoring.output import counted, profile
 from scoring.output.table import Style
 from scoring.record import Case, CaseResult, Evidence, Mode, Record, Status
 
@@ -54,3 +57,39 @@ def test_every_table_says_that_it_is_modelled():
     assert "limited by lds" in text
     assert "k.hip:20" in text
     assert profile.document(RECORD, SYMBOLS)["evidence"] == "modelled"
+
+
+COUNTED = {
+    "kernel": KERNEL, "block": [128, 1, 1], "workgroups": 2, "instructions": 1000, "tensor_flops": 2_000_000_000,
+    "classes": {"tensor": 100, "integer": 600, "shared_load": 300, "float": 0}, "evidence": "emulated",
+    "tensor": [{"instruction": "wgmma.m64n8k16", "executed": 100, "flops": 2_000_000_000}],
+    "shared": {"bytes": 1024, "tensor_bytes": 2048, "bulk_bytes": 4096, "cycles": 400, "conflict_free_cycles": 300,
+               "conflict_cycles": 100, "conflicts": [
+                   {"instruction": "ld.shared.v4.u32", "file": "k.cu", "line": 7, "ptx_line": 70, "executed": 4,
+                    "cycles": 180, "conflict_free_cycles": 80}]},
+    "global": {"requested_bytes": 1000, "read_bytes": 600, "written_bytes": 400, "atomic_bytes": 0, "sectors": 125,
+               "sector_bytes": 4000, "uncoalesced": [
+                   {"instruction": "ld.global.u32", "file": "k.cu", "line": 9, "ptx_line": 90, "executed": 2,
+                    "lanes": 64, "requested_bytes": 256, "sector_bytes": 2048}]},
+    "bulk": {"copies": 3, "read_bytes": 3000, "written_bytes": 1000},
+}
+
+
+def test_what_is_counted_alone_has_no_time():
+    found = counted.summary(COUNTED)
+    assert (found["bank_conflict_fraction"], found["coalesced_fraction"]) == (0.25, 0.25)
+    assert (found["global_bytes"], found["bulk_bytes"], found["shared_bytes"]) == (5000, 4000, 7168)
+    assert not any("second" in key for key in found)
+    assert [(each["kind"], each["place"], each["lost"]) for each in profile.lines(COUNTED, profile.Symbols())] == [
+        ("conflict", "k.cu:7", 100), ("uncoalesced", "k.cu:9", 1792)]
+
+
+def test_its_tables_say_that_it_is_emulated():
+    record = replace(RECORD, backend="cuda", gpu="H100", cases=(replace(RECORD.cases[0], counters=(COUNTED,)),))
+    text = profile.report(record, SYMBOLS, Style(width=200))
+    assert text.splitlines()[0].endswith("H100 (emulated)")
+    assert "modelled" not in text
+    for words in ("60%", "2 GFLOP", "3.906 KiB by bulk copies", "bank conflicts", "k.cu:9"):
+        assert words in text, text
+    found = profile.document(record, SYMBOLS)
+    assert (found["evidence"], found["cases"][0]["launches"][0]["tensor_flops"]) == ("emulated", 2_000_000_000)

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "clock.h"
+#include "global.h"
 
 namespace emu::ptx {
 
@@ -35,12 +36,14 @@ enum Check : u32 {
     kCluster = 16,
     kGridOrder = 32,
     kCollective = 64,
-    kAllChecks = 127,
+    kGlobalRace = 128,
+    kAllChecks = 255,
+    kProxyRead = 256,  // advisory: only if it is named
 };
 constexpr std::pair<const char*, u32> kCheckNames[] = {
     {"shared-race", kSharedRace},      {"proxy-fence", kProxyFence}, {"in-flight", kInFlight},
     {"uninitialised", kUninitialised}, {"cluster", kCluster},        {"grid-order", kGridOrder},
-    {"collective", kCollective},
+    {"collective", kCollective},       {"global-race", kGlobalRace}, {"proxy-read", kProxyRead},
 };
 
 /// Where something was found, and how often.
@@ -110,11 +113,12 @@ struct Shadow {
 
 class Checks {
 public:
-    Checks(u32 enabled, Report& report, const Program& program)
-        : enabled_(enabled), report_(report), program_(program) {}
+    /// `shadow`: of global memory; null if nobody asks for it.
+    Checks(u32 enabled, Report& report, const Program& program, GlobalShadow* shadow)
+        : enabled_(enabled), report_(report), program_(program), shadow_(shadow) {}
 
-    /// A cluster begins.
-    void reset(const Cluster&);
+    /// Cluster `number` begins.
+    void reset(const Cluster&, u64 number);
     bool wants(u32 check) const { return enabled_ & check; }
 
     // ---- accesses. `w.op` is the instruction.
@@ -138,13 +142,27 @@ public:
     void remote(Warp& w, const Block& target);
     void global_read(Warp& w, int lane, u64 begin, u64 end);
     void global_write(Warp& w, u64 begin, u64 end, size_t range);
+    struct GlobalAccess {
+        bool writes = false, async = false, strong = false;
+        u16 who = 0;
+        u32 time = 0;
+    };
+    bool watches_global() const { return shadow_ != nullptr; }
+    /// Whether global memory that a launch only reads need not be told.
+    bool watches_reads(size_t range) const { return shadow_ && shadow_->touched(range); }
+    /// By lanes that know the same; memory of one allocation.
+    void global_touch(Warp& w, u32 lanes, u64 begin, u64 end, size_t range, GlobalAccess);
+    /// By a bulk copy of a lane. `strong`: a reduction.
+    void global_bulk(Warp& w, int lane, u64 begin, u64 end, size_t range, bool writes, bool strong = false);
+    /// The cluster may know from now on what others have done.
+    void acquired() { acquired_ = true; }
 
     // ---- orders
 
     void release(Warp& w, u32 lanes, Clock& into);
     void acquire(Warp& w, u32 lanes, const Clock& from);
     void sync_warp(Warp& w);
-    void fence_proxy(Warp& w, u32 lanes);
+    void fence_proxy(Warp& w, u32 lanes, bool shared, bool global);
     /// Asynchronous work of `actor` up to `time` is known to be done.
     void done(Warp& w, u32 lanes, u32 actor, u32 time);
     /// An atomic, or an access with acquire or release: those of one address hand on what they know.
@@ -153,6 +171,8 @@ public:
     u32 products_actor(const Warp& w) const;
     u32 copies_actor(const Warp& w) const;
     u32 stores_actor(const Warp& w, int lane);
+    /// The same bulk stores, of which it is known that they have written.
+    u32 stores_written_actor(const Warp& w, int lane);
     u32 new_actor(const Block& block);
 
     // ---- registers
@@ -188,7 +208,10 @@ private:
     Entry own(const Warp& w, const State& s, u32 lanes) const;
     void record(Block& block, u32 granule, const Cell& mine, Warp& w, const Clock& clock, Needs* needs = nullptr);
     static bool ordered(const Cell& old, const Cell& mine, u32 me, const Entries& known);
-    void race(Warp& w, const Block& block, u32 granule, const Cell& old, const Cell& mine, bool fence);
+    void race(Warp& w, const Block& block, u32 granule, const Cell& old, const Cell& mine, u32 check);
+    bool follows(const WordWrite& old, u32 me, const Clock& clock, bool async, u8 flags, bool& fence) const;
+    void global(Warp& w, u32 lanes, u64 begin, u64 end, size_t range, GlobalAccess);
+    void global_found(Warp& w, u64 at, const WordWrite& old, const GlobalAccess& mine, bool fence);
     std::string words(const Cell& old) const;
     std::string statement(u32 op) const;
     void region(Warp& w, Block& block, u32 offset, u64 bytes, Cell cell, int lane);
@@ -197,11 +220,14 @@ private:
     u32 enabled_;
     Report& report_;
     const Program& program_;
+    GlobalShadow* shadow_;
+    u32 cluster_ = 0;        // its number plus 1
+    bool acquired_ = false;  // it may know something of other clusters
     std::vector<State> states_;
     std::vector<Shadow> shadows_;  // by rank
     std::vector<Actor> actors_;
     std::unordered_map<u64, Clock> strong_;
-    std::map<std::pair<u32, int>, u32> stores_;
+    std::map<std::pair<u32, int>, u32> stores_, stores_written_;
     u32 warps_ = 0, blocks_ = 0;
     u32 grid_ = 0;  // the actor of the grid before this one
 };

@@ -40,12 +40,14 @@ inline Entry& entry(Entries& all, u32 actor) {
     return all[actor];
 }
 
-/// `fenced`: of what is known, what a fence.proxy.async stands behind, so that the async proxy sees it.
+/// `fenced`: of what is known, what a fence.proxy.async for shared memory stands behind, so that the async proxy sees it;
+/// `fenced_global`: likewise for global memory.
 struct Clock {
-    Entries known, fenced;
+    Entries known, fenced, fenced_global;
     void join(const Clock& other) {
         ptx::join(known, other.known);
         ptx::join(fenced, other.fenced);
+        ptx::join(fenced_global, other.fenced_global);
     }
 };
 

@@ -5,10 +5,13 @@
 
 namespace emu::ptx {
 
-void Checks::reset(const Cluster& cluster) {
+void Checks::reset(const Cluster& cluster, u64 number) {
     actors_.clear();
     strong_.clear();
     stores_.clear();
+    stores_written_.clear();
+    cluster_ = static_cast<u32>(number) + 1;
+    acquired_ = false;
     blocks_ = static_cast<u32>(cluster.blocks.size());
     warps_ = static_cast<u32>(cluster.blocks[0].warps.size());
     for (u32 rank = 0; rank < blocks_; ++rank)
@@ -35,6 +38,11 @@ u32 Checks::copies_actor(const Warp& w) const { return blocks_ * warps_ + actor(
 u32 Checks::products_actor(const Warp& w) const { return 2 * blocks_ * warps_ + w.block->rank * warps_ + w.index / 4; }
 u32 Checks::stores_actor(const Warp& w, int lane) {
     const auto [known, fresh] = stores_.try_emplace({actor(w), lane}, static_cast<u32>(actors_.size()));
+    if (fresh) actors_.push_back({Actor::Kind::Stores, w.block->rank, w.index});
+    return known->second;
+}
+u32 Checks::stores_written_actor(const Warp& w, int lane) {
+    const auto [known, fresh] = stores_written_.try_emplace({actor(w), lane}, static_cast<u32>(actors_.size()));
     if (fresh) actors_.push_back({Actor::Kind::Stores, w.block->rank, w.index});
     return known->second;
 }
@@ -87,15 +95,18 @@ void Checks::sync_warp(Warp& w) {
     ++s.time;
 }
 
-void Checks::fence_proxy(Warp& w, u32 lanes) {
+void Checks::fence_proxy(Warp& w, u32 lanes, bool shared, bool global) {
     State& s = state(w);
     const bool all = (lanes & w.alive) == w.alive;
     const Entry mine = own(w, s, lanes);
     for (Clock* const clock : {&s.clock, &s.subset}) {
         const bool subset = clock == &s.subset;
         if (subset ? !(lanes & s.subset_lanes) : !all && (lanes & s.subset_lanes)) continue;
-        join(clock->fenced, clock->known);
-        entry(clock->fenced, actor(w)).join(mine);
+        for (Entries* const fenced : {shared ? &clock->fenced : nullptr, global ? &clock->fenced_global : nullptr}) {
+            if (!fenced) continue;
+            join(*fenced, clock->known);
+            entry(*fenced, actor(w)).join(mine);
+        }
     }
     ++s.time;
 }

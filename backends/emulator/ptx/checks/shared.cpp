@@ -65,10 +65,9 @@ void Checks::record(Block& block, u32 granule, const Cell& mine, Warp& w, const 
                 if (std::find(needs->rbegin(), needs->rend(), need) == needs->rend()) needs->push_back(need);
             }
             const bool in_order = ordered(old, mine, me, clock.known);
-            if (!in_order) race(w, block, granule, old, mine, false);
-            else if (
-                (mine.kind & kAsync) && (old.kind & (kAsync | kWrite)) == kWrite && !covered(old, mine, clock.fenced))
-                race(w, block, granule, old, mine, true);
+            if (!in_order) race(w, block, granule, old, mine, kSharedRace);
+            else if ((mine.kind & kAsync) && !(old.kind & kAsync) && !covered(old, mine, clock.fenced))
+                race(w, block, granule, old, mine, old.kind & kWrite ? kProxyFence : kProxyRead);
             if (writes) {
                 old.mask &= static_cast<u16>(~mine.mask);
                 drop = !old.mask;
@@ -198,7 +197,7 @@ void Checks::product_needs(Warp& w, const Needs& needs) {
         Cell old = mine;
         old.who = who, old.time = time, old.kind = kWrite;
         old.op = ~u32{0};
-        race(w, *w.block, 0, old, mine, false);
+        race(w, *w.block, 0, old, mine, kSharedRace);
     }
 }
 
@@ -221,7 +220,7 @@ void Checks::used(Warp& w, int lane, const Block& block, u32 offset) {
     for (u32 i = 0; i < shadow.counts[offset >> 4]; ++i) {
         const Cell& old = shadow.granules[offset >> 4].cells[i];
         if ((old.mask & mine.mask) && (old.kind & kWrite) && !ordered(old, mine, mine.who, clock.known))
-            race(w, block, offset >> 4, old, mine, false);
+            race(w, block, offset >> 4, old, mine, kSharedRace);
     }
 }
 
@@ -284,8 +283,7 @@ std::string Checks::words(const Cell& old) const {
     }
 }
 
-void Checks::race(Warp& w, const Block& block, u32 granule, const Cell& old, const Cell& mine, bool fence) {
-    const u32 check = fence ? kProxyFence : kSharedRace;
+void Checks::race(Warp& w, const Block& block, u32 granule, const Cell& old, const Cell& mine, u32 check) {
     if (!wants(check) || report_.again(check, mine.op, old.op)) return;
     const u32 both = old.mask & mine.mask;
     const auto at = granule * 16 + static_cast<u32>(both ? std::countr_zero(both) : 0);
@@ -297,7 +295,10 @@ void Checks::race(Warp& w, const Block& block, u32 granule, const Cell& old, con
     else text += " byte " + std::to_string(at) + " of shared memory";
     if (&block != w.block) text += " of block " + std::to_string(block.rank) + " of the cluster";
     text += ", which " + words(old);
-    text += fence ? "; no fence.proxy.async stands between" : "; no barrier or wait orders them";
+    const char* const section = a.kind == Actor::Kind::Products ? "9.7.15.4" : "9.7.9.25.2";
+    if (check == kSharedRace) text += "; no barrier or wait orders them";
+    else text += std::string("; no fence.proxy.async stands between (PTX ISA 9.0, ") + section + ")";
+    if (check == kProxyRead) text += "; advisory: the manual's text asks for it (8.6), its examples often have none";
     found(w, check, text, old.op);
 }
 

@@ -4,10 +4,12 @@
 // A copy into shared memory takes place when nobody of the cluster can go on without it, so that a wait that is missing
 // shows. One out of shared memory takes place when its thread waits for it, or ends.
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "../tensor_map.h"
 #include "forms.h"
+#include "reduce.h"
 
 namespace emu::ptx {
 namespace {
@@ -249,6 +251,10 @@ struct Box {
     }
 };
 
+void add_up(const Warp& w, const Op& op, u64 in_shared, u64 inside) {
+    if (Tally* const tally = w.block->cluster->tally) tally->bulk(op.statement, in_shared, inside);
+}
+
 u32 fill_byte(const TensorMap& map) { return map.fill_nan ? 0xff : 0; }
 
 /// For each row of a box: its place among the rows in shared memory, and the bytes of it that lie in the tensor, from `from` on
@@ -276,8 +282,24 @@ void each_row(const Box& box, Function function) {
     }
 }
 
+/// The operation of cp.reduce; none: a copy.
+using Reduction = std::optional<Atomic>;
+Reduction reduction_of(const Builder& b) {
+    constexpr std::pair<const char*, Atomic> kNames[] = {
+        {"add", Atomic::Add}, {"min", Atomic::Min}, {"max", Atomic::Max}, {"inc", Atomic::Inc},
+        {"dec", Atomic::Dec}, {"and", Atomic::And}, {"or", Atomic::Or},   {"xor", Atomic::Xor}};
+    for (const auto& [name, kind] : kNames)
+        if (b.has(name)) return kind;
+    throw SourceError("no operation of a reduction");
+}
+std::string_view element_type(const TensorMap& map) {
+    constexpr std::string_view kTypes[] = {"u8",  "u16", "u32",  "s32", "u64", "s64", "f16",
+                                           "f32", "f64", "bf16", "f32", "f32", "f32"};
+    return kTypes[map.type];
+}
+
 /// Moves the box between global memory and `shared`, where its rows lie behind each other at `offset`.
-void move_box(const Box& box, u8* shared, u32 offset, bool out) {
+void move_box(const Box& box, u8* shared, u32 offset, bool out, Reduction reduction = {}) {
     const u32 row_bytes = box.map.box[0] * box.map.element_bytes;
     each_row(box, [&](u32 row, u64 global, i64 from, i64 to) {
         for (u32 byte = 0; byte < row_bytes; byte += 16) {
@@ -287,7 +309,8 @@ void move_box(const Box& box, u8* shared, u32 offset, bool out) {
             if (low >= high) continue;
             u8* const there = reinterpret_cast<u8*>(global + static_cast<u64>(low));
             u8* const here = place + (low - byte);
-            if (out) std::memcpy(there, here, static_cast<size_t>(high - low));
+            if (reduction) reduce(there, here, static_cast<u64>(high - low), *reduction, element_type(box.map));
+            else if (out) std::memcpy(there, here, static_cast<size_t>(high - low));
             else std::memcpy(here, there, static_cast<size_t>(high - low));
         }
     });
@@ -311,15 +334,30 @@ Box box_of(Warp& w, const Op& op, int lane) {
     return box;
 }
 
-/// Tells the checks of a box's global memory.
-void note_box(Warp& w, Checks& checks, int lane, const Box& box, bool writes) {
-    if (!writes && !w.block->launch->before) return;
+/// Bytes of the box that lie in the tensor.
+u64 bytes_inside(const Box& box) {
+    u64 bytes = 0;
+    each_row(box, [&](u32, u64, i64 from, i64 to) { bytes += static_cast<u64>(to - from); });
+    return bytes;
+}
+
+/// Tells the checks of global memory that a bulk copy reads or writes.
+void note_bytes(Warp& w, Checks& checks, int lane, u64 begin, u64 end, bool writes, bool reduces = false) {
+    const Ranges& memory = *w.block->launch->memory;
+    w.range = memory.find(begin, end - begin, w.range);
+    const size_t range = memory.number(w.range);
+    if (writes) checks.global_write(w, begin, end, range);
+    else checks.global_read(w, lane, begin, end);
+    if (writes || checks.watches_reads(range)) checks.global_bulk(w, lane, begin, end, range, writes, reduces);
+}
+
+/// Of a box.
+void note_box(Warp& w, Checks& checks, int lane, const Box& box, bool writes, bool reduces = false) {
+    if (!writes && !w.block->launch->before && !checks.watches_global()) return;
     each_row(box, [&](u32, u64 global, i64 from, i64 to) {
-        if (from >= to) return;
-        const u64 begin = global + static_cast<u64>(from), end = global + static_cast<u64>(to);
-        const Ranges& memory = *w.block->launch->memory;
-        if (writes) checks.global_write(w, begin, end, memory.number(memory.find(begin, end - begin, w.range)));
-        else checks.global_read(w, lane, begin, end);
+        if (from < to)
+            note_bytes(
+                w, checks, lane, global + static_cast<u64>(from), global + static_cast<u64>(to), writes, reduces);
     });
 }
 
@@ -352,6 +390,8 @@ Flow load_box(Warp& w, const Op& op) {
         if (Checks* const checks = w.block->checks()) note_box(w, *checks, lane, box, false);
         u32 ranks = 1u << place.block->rank;
         if (op.immediate) ranks = w.lanes<u32>(op.operand[3])[lane] & 0xffff;
+        if (w.block->cluster->tally)
+            add_up(w, op, box.bytes() * static_cast<u64>(std::popcount(ranks)), bytes_inside(box));
         for (u32 rank = 0; rank < 16; ++rank) {
             if (!(ranks >> rank & 1)) continue;
             if (rank >= cluster.blocks.size())
@@ -384,18 +424,25 @@ void keep_store(Warp& w, int lane, std::function<void()> run) {
     else w.stores.push_back({w.stores_committed[lane], static_cast<u8>(lane), std::move(run)});
 }
 
-/// [map, {coordinates}], [shared]
+/// [map, {coordinates}], [shared]; op.target: a reduction's Atomic, or -1
 Flow store_box(Warp& w, const Op& op) {
     const Address from = address_of(w, op, 0);
+    const Reduction reduction = op.target < 0 ? Reduction{} : static_cast<Atomic>(op.target);
     each_lane(w.mask, [&](int lane) {
         const Box box = box_of(w, op, lane);
+        if (reduction && !reduce(nullptr, nullptr, 0, *reduction, element_type(box.map)))
+            throw Fault(
+                "tensor-map", "a reduction that the emulator does not have for tensors of type " +
+                                  std::string(element_type(box.map)));
         check_shared_box(w, lane, from[lane], box);
         const SharedPlace place = shared_place(w, from[lane]);
         if (Checks* const checks = w.block->checks()) {
             checks->bulk_read(w, lane, *place.block, place.offset, box.bytes());
-            note_box(w, *checks, lane, box, true);
+            note_box(w, *checks, lane, box, true, reduction.has_value());
         }
-        keep_store(w, lane, [box, place] { move_box(box, place.block->shared, place.offset, true); });
+        if (w.block->cluster->tally) add_up(w, op, box.bytes(), bytes_inside(box));
+        keep_store(
+            w, lane, [box, place, reduction] { move_box(box, place.block->shared, place.offset, true, reduction); });
     });
     return Flow::Next;
 }
@@ -423,11 +470,12 @@ Flow load_bytes(Warp& w, const Op& op) {
                 const SharedPlace there = shared_place(w, from[lane]);
                 checks->bulk_read(w, lane, *there.block, there.offset, bytes, &announced);
             } else {
-                checks->global_read(w, lane, from[lane], from[lane] + bytes);
+                note_bytes(w, *checks, lane, from[lane], from[lane] + bytes, false);
             }
             const SharedPlace here = shared_place(w, to[lane]);
             checks->bulk_write(w, lane, *here.block, here.offset, bytes, announced);
         }
+        add_up(w, op, bytes, FromShared ? 0 : bytes);
         w.block->cluster->later(w, op, [target, source, bytes, signal] {
             std::memcpy(target, source, bytes);
             const auto found = signal.block->mbarriers.find(signal.offset);
@@ -439,10 +487,11 @@ Flow load_bytes(Warp& w, const Op& op) {
     return Flow::Next;
 }
 
-/// [global], [shared], size
-template <bool Add>
+/// [global], [shared], size; op.target: a reduction's Atomic, or -1
 Flow store_bytes(Warp& w, const Op& op) {
     const Address to = address_of(w, op, 0), from = address_of(w, op, 1);
+    const Reduction reduction = op.target < 0 ? Reduction{} : static_cast<Atomic>(op.target);
+    const std::string_view type = w.block->launch->program->function->statements[op.statement].words.back();
     const u32* const size = w.lanes<u32>(op.operand[2]);
     each_lane(w.mask, [&](int lane) {
         const u32 bytes = size[lane];
@@ -453,23 +502,13 @@ Flow store_bytes(Warp& w, const Op& op) {
         const u8* const source = shared_memory(w, lane, from[lane], bytes, 16);
         if (Checks* const checks = w.block->checks()) {
             const SharedPlace place = shared_place(w, from[lane]);
-            const Ranges& memory = *w.block->launch->memory;
             checks->bulk_read(w, lane, *place.block, place.offset, bytes);
-            checks->global_write(w, to[lane], to[lane] + bytes, memory.number(memory.find(to[lane], bytes, w.range)));
+            note_bytes(w, *checks, lane, to[lane], to[lane] + bytes, true, reduction.has_value());
         }
-        keep_store(w, lane, [target, source, bytes] {
-            if constexpr (Add) {
-                for (u32 i = 0; i < bytes; i += 4) {
-                    f32 value;
-                    std::memcpy(&value, source + i, 4);
-                    std::atomic_ref<f32> cell(*reinterpret_cast<f32*>(target + i));
-                    f32 old = cell.load();
-                    while (!cell.compare_exchange_weak(old, old + value)) {
-                    }
-                }
-            } else {
-                std::memcpy(target, source, bytes);
-            }
+        add_up(w, op, bytes, bytes);
+        keep_store(w, lane, [target, source, bytes, reduction, type] {
+            if (reduction) reduce(target, source, bytes, *reduction, type);
+            else std::memcpy(target, source, bytes);
         });
     });
     return Flow::Next;
@@ -484,7 +523,10 @@ Flow wait_stores(Warp& w, const Op& op) {
     if (Checks* const checks = w.block->checks())
         each_lane(w.mask, [&](int lane) {
             const u32 groups = w.stores_committed[lane], kept = static_cast<u32>(op.immediate);
-            if (groups > kept) checks->done(w, 1u << lane, checks->stores_actor(w, lane), groups - kept);
+            if (groups <= kept) return;
+            checks->done(w, 1u << lane, checks->stores_actor(w, lane), groups - kept);
+            // .read waits until shared memory has been read, and no longer.
+            if (!op.extra) checks->done(w, 1u << lane, checks->stores_written_actor(w, lane), groups - kept);
         });
     return Flow::Next;
 }
@@ -504,8 +546,9 @@ bool decode_tensor(Builder& b) {
         b.op.run = nothing;
         return true;
     }
-    if (b.has("global") && b.has("bulk_group") && !b.has("reduce")) {
+    if (b.has("global") && b.has("bulk_group")) {
         b.op.run = store_box;
+        if (b.has("reduce")) b.op.target = static_cast<i32>(*reduction_of(b));
         if (!map_operand(b, b.operand(0))) return false;
         address(b, b.operand(1), 0);
         return true;
@@ -549,6 +592,7 @@ bool decode_bulk(Builder& b) {
     }
     if (b.has("wait_group")) {
         b.op.run = wait_stores;
+        b.op.extra = b.has("read");
         if (b.operand(0).kind != Operand::Kind::Number) return false;
         b.op.immediate = static_cast<i64>(b.operand(0).value);
         return true;
@@ -560,6 +604,7 @@ bool decode_bulk(Builder& b) {
     }
     if (b.has("multicast::cluster")) return false;
     if (b.has("mbarrier::complete_tx::bytes")) {
+        if (b.has("reduce")) return false;  // into another block's shared memory
         const bool from_shared = b.word(b.words() - 2) == "shared::cta";
         b.op.run = from_shared ? load_bytes<true> : load_bytes<false>;
         address(b, b.operand(0), 0);
@@ -568,9 +613,12 @@ bool decode_bulk(Builder& b) {
         address(b, b.operand(3), 3);
         return true;
     }
-    const bool reduce = b.word(0) == "cp" && b.has("reduce");
-    if (!b.has("bulk_group") || (reduce && (!b.has("add") || b.type() != "f32"))) return false;
-    b.op.run = reduce ? store_bytes<true> : store_bytes<false>;
+    if (!b.has("bulk_group")) return false;
+    if (b.has("reduce")) {
+        b.op.target = static_cast<i32>(*reduction_of(b));
+        if (!reduce(nullptr, nullptr, 0, static_cast<Atomic>(b.op.target), b.type())) return false;
+    }
+    b.op.run = store_bytes;
     address(b, b.operand(0), 0);
     address(b, b.operand(1), 1);
     b.op.operand[2] = b.offset(2, 4);

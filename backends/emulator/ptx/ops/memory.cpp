@@ -4,6 +4,7 @@
 
 #include "forms.h"
 #include "half.h"
+#include "reduce.h"
 
 namespace emu::ptx {
 
@@ -107,7 +108,9 @@ Memory memory_of(const Builder& b) {
 
 /// The address of a lane: op.operand[1] holds 64-bit addresses, or 32-bit ones (op.extra's bit 8).
 constexpr u32 kNarrow = 1u << 8;
-constexpr u32 kKindShift = 24;  // above: the access's Kind
+constexpr u32 kConstant = 1u << 12;
+constexpr u32 kReturns = 1u << 9;  // of an atomic: its result is asked for
+constexpr u32 kKindShift = 24;     // above: the access's Kind
 
 struct LaneAddress {
     const u64* wide;
@@ -131,12 +134,58 @@ void address_operand(Builder& b, size_t i, size_t slot, bool shared) {
     if (narrow) b.op.extra |= kNarrow;
 }
 
+/// Counts an access. Constants come from a cache of their own.
+template <Memory kMemory>
+void add_up(const Warp& w, const Op& op, const LaneAddress& address, u32 bytes, bool serial = false) {
+    Tally* const tally = w.block->cluster->tally;
+    if (!tally || op.extra & kConstant) return;
+    u64 at[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) at[lane] = address[lane];
+    constexpr Reach kReach = kMemory == shared_memory   ? Reach::Shared
+                             : kMemory == global_memory ? Reach::Global
+                             : kMemory == local_memory  ? Reach::Local
+                                                        : Reach::Generic;
+    tally->access(op.statement, kReach, at, w.mask, bytes, serial);
+}
+
+/// Lanes of a warp that access global memory one behind the other, told together.
+class GlobalRun {
+public:
+    GlobalRun(Warp& w, Checks& checks, u8 kind) : w_(w), checks_(checks) {
+        access_.writes = kind & kWrite, access_.strong = kind & kStrong;
+    }
+    void add(u64 begin, u64 end, size_t range) {
+        if (begin == end_ && range == range_) {
+            end_ = end;
+            return;
+        }
+        flush();
+        begin_ = begin, end_ = end, range_ = range;
+    }
+    void flush() {
+        if (end_) checks_.global_touch(w_, w_.mask, begin_, end_, range_, access_);
+        end_ = 0;
+    }
+
+private:
+    Warp& w_;
+    Checks& checks_;
+    Checks::GlobalAccess access_;
+    u64 begin_ = 0, end_ = 0;
+    size_t range_ = 0;
+};
+
 /// Tells the checks of an access that has been found to be valid.
 template <Memory kMemory>
 void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind) {
     Checks* const checks = w.block->checks();
     if (kMemory == local_memory || !checks) return;
-    if (kMemory == global_memory && kind == kRead && !w.block->launch->before) return;
+    const Ranges& memory = *w.block->launch->memory;
+    if (kMemory == global_memory && kind == kRead && !w.block->launch->before &&
+        !checks->watches_reads(memory.number(w.range)))
+        return;
+    const bool watches = checks->watches_global();
+    GlobalRun run(w, *checks, kind);
     u32 at[kLanes], shared = 0;
     each_lane(w.mask, [&](int lane) {
         const u64 where = address[lane];
@@ -144,14 +193,14 @@ void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind) {
             at[lane] = static_cast<u32>(where);
             shared |= 1u << lane;
         } else if (kMemory == global_memory || !(where & kWindow)) {
-            if (kind & kWrite) {
-                const Ranges::Range* const range = w.range = w.block->launch->memory->find(where, bytes, w.range);
-                checks->global_write(w, where, where + bytes, w.block->launch->memory->number(range));
-            } else if (w.block->launch->before) {
-                checks->global_read(w, lane, where, where + bytes);
-            }
+            w.range = memory.find(where, bytes, w.range);
+            const size_t range = memory.number(w.range);
+            if (kind & kWrite) checks->global_write(w, where, where + bytes, range);
+            else if (w.block->launch->before) checks->global_read(w, lane, where, where + bytes);
+            if (watches) run.add(where, where + bytes, range);
         }
     });
+    run.flush();
     if (shared) checks->touch(w, at, shared, bytes, kind);
     if (!(kind & kHands)) return;
     const u64 first = address[std::countr_zero(w.mask)];
@@ -159,6 +208,8 @@ void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind) {
     each_lane(w.mask, [&](int lane) { uniform &= address[lane] == first; });
     if (uniform) checks->strong(w, w.mask, first);
     else each_lane(w.mask, [&](int lane) { checks->strong(w, 1u << lane, address[lane]); });
+    // What only writes learns nothing.
+    if (!shared && (!(kind & kWrite) || w.op->extra & kReturns)) checks->acquired();
 }
 
 struct Element {
@@ -196,6 +247,7 @@ Flow load(Warp& w, const Op& op) {
             else values[i][lane] = static_cast<R>(value);
         }
     });
+    add_up<kMemory>(w, op, address, bytes);
     note<kMemory>(w, address, bytes, static_cast<u8>(op.extra >> kKindShift));
     for (u32 i = 0; i < count; ++i) {
         R* const to = reinterpret_cast<R*>(w.to(list[i]));
@@ -222,6 +274,7 @@ Flow store(Warp& w, const Op& op) {
             std::memcpy(to + i * kBytes, &value, kBytes);
         }
     });
+    add_up<kMemory>(w, op, address, bytes);
     note<kMemory>(w, address, bytes, static_cast<u8>(op.extra >> kKindShift));
     return Flow::Next;
 }
@@ -307,6 +360,7 @@ bool decode_ld(Builder& b) {
     if (is_parameter(b, b.operand(1))) return move_parameter(b, b.operand(0), b.operand(1).parts[0], b.operand(1));
     const u32 bytes = register_bytes(b, b.operand(0), e.bytes);
     const Memory memory = memory_of(b);
+    if (b.has("const")) b.op.extra |= kConstant;
     address_operand(b, 1, 1, memory == shared_memory);
     b.op.run = in_space(memory, [&]<Memory kMemory>() { return load_handler<kMemory>(e, bytes); });
     b.op.extra |= (is_strong(b) ? u32{kRead | kStrong | kHands} : u32{kRead}) << kKindShift;
@@ -328,8 +382,6 @@ bool decode_st(Builder& b) {
 }
 
 // ---- atom, red
-
-enum class Atomic : u8 { Add, Min, Max, And, Or, Xor, Exch, Cas, Inc, Dec };
 
 /// The next value of a word, from the old one and the operands. Floats are rounded as their own instructions do.
 template <class Word>
@@ -387,12 +439,30 @@ Word Update<Word>::operator()(Word old, Word a, Word b) const {
     }
 }
 
+template <class Word>
+void update(u8* where, Word given, const Update<Word>& next) {
+    std::atomic_ref<Word> cell(*reinterpret_cast<Word*>(where));
+    Word value = cell.load();
+    while (!cell.compare_exchange_weak(value, next(value, given, given))) {
+    }
+}
+
+template <class Word>
+void reduce_words(u8* to, const u8* from, u64 bytes, Atomic kind, std::string_view type) {
+    const Update<Word> next{kind, type, false};
+    for (u64 at = 0; at < bytes; at += sizeof(Word)) {
+        Word given;
+        std::memcpy(&given, from + at, sizeof given);
+        update(to + at, given, next);
+    }
+}
+
 constexpr std::pair<const char*, Atomic> kAtomics[] = {
     {"add", Atomic::Add}, {"min", Atomic::Min},   {"max", Atomic::Max}, {"and", Atomic::And}, {"or", Atomic::Or},
     {"xor", Atomic::Xor}, {"exch", Atomic::Exch}, {"cas", Atomic::Cas}, {"inc", Atomic::Inc}, {"dec", Atomic::Dec}};
 
 // op.extra: kind, kNarrow, kReturns, space; the type's name is the statement's.
-constexpr u32 kReturns = 1u << 9, kSharedSpace = 1u << 10, kGlobalSpace = 1u << 11;
+constexpr u32 kSharedSpace = 1u << 10, kGlobalSpace = 1u << 11;
 
 template <class Word, class Register>
 Flow atomic(Warp& w, const Op& op) {
@@ -415,9 +485,13 @@ Flow atomic(Warp& w, const Op& op) {
         old[lane] = value;
     });
     const auto kind = static_cast<u8>(op.extra >> kKindShift);
-    if (op.extra & kSharedSpace) note<shared_memory>(w, address, sizeof(Word), kind);
-    else if (global) note<global_memory>(w, address, sizeof(Word), kind);
-    else note<generic_memory>(w, address, sizeof(Word), kind);
+    const auto tell = [&]<Memory kMemory>() {
+        add_up<kMemory>(w, op, address, sizeof(Word), true);
+        note<kMemory>(w, address, sizeof(Word), kind);
+    };
+    if (op.extra & kSharedSpace) tell.template operator()<shared_memory>();
+    else if (global) tell.template operator()<global_memory>();
+    else tell.template operator()<generic_memory>();
     if (op.extra & kReturns) {
         auto* const to = reinterpret_cast<Register*>(w.to(op.operand[0]));
         each_lane(w.mask, [&](int lane) { to[lane] = old[lane]; });
@@ -474,9 +548,21 @@ Flow copy_async(Warp& w, const Op& op) {
         if (w.block->cluster->at_once()) carry_out(w, copy);
         else w.copies.push_back(copy);
         if (checks && given && w.block->launch->before) checks->global_read(w, lane, source, source + given);
+        if (checks && given) {
+            const size_t range = w.block->launch->memory->number(w.range);
+            if (checks->watches_reads(range)) checks->global_touch(w, 1u << lane, source, source + given, range, {});
+        }
         at[lane] = static_cast<u32>(target);
     });
     if (checks) checks->copy_async(w, at, w.mask, bytes);
+    if (Tally* const tally = w.block->cluster->tally) {
+        u64 there[kLanes], here[kLanes];
+        u32 given = 0;
+        for (int lane = 0; lane < kLanes; ++lane) here[lane] = to[lane], there[lane] = from[lane] + op.list;
+        each_lane(w.mask & ~ignored, [&](int lane) { given |= u32{read[lane] != 0} << lane; });
+        tally->access(op.statement, Reach::Shared, here, w.mask, bytes, false);
+        tally->access(op.statement, Reach::Global, there, given, bytes, false);
+    }
     return Flow::Next;
 }
 
@@ -506,6 +592,18 @@ Flow wait_all(Warp& w, const Op&) {
 }  // namespace
 
 bool decode_bulk(Builder&);  // bulk.cpp
+
+bool reduce(u8* to, const u8* from, u64 bytes, Atomic kind, std::string_view type) {
+    const bool is_float = type.find('f') != std::string_view::npos, short_float = type == "f16" || type == "bf16";
+    if (is_float && (kind != Atomic::Add || type.ends_with("x2"))) return false;
+    if ((kind == Atomic::Inc || kind == Atomic::Dec) && type != "u32") return false;
+    const int size = type_bytes(type);
+    if (size == 8) reduce_words<u64>(to, from, bytes, kind, type);
+    else if (size == 4) reduce_words<u32>(to, from, bytes, kind, type);
+    else if (short_float) reduce_words<u16>(to, from, bytes, kind, type);
+    else return false;
+    return true;
+}
 
 namespace {
 
@@ -557,6 +655,12 @@ bool decode_cp(Builder& b) {
 
 void note_rows(Warp& w, const Op& op, const LaneAddress& address, u8 kind) {
     Checks* const checks = w.block->checks();
+    if (Tally* const tally = w.block->cluster->tally) {
+        u64 rows[kLanes];
+        for (int lane = 0; lane < kLanes; ++lane) rows[lane] = address[lane];
+        tally->access(
+            op.statement, Reach::Shared, rows, op.count == 4 ? kAllLanes : (1u << 8 * op.count) - 1, 16, false);
+    }
     if (!checks) return;
     u32 at[kLanes];
     for (u32 lane = 0; lane < 8 * op.count; ++lane) {

@@ -152,9 +152,9 @@ bool decode_isspacep(Builder& b) {
 }
 
 Flow nothing(Warp&, const Op&) { return Flow::Next; }
-// fence.proxy.async: what the thread knows of, the async proxy sees. Its .global form says nothing about shared memory.
-Flow fence_proxy(Warp& w, const Op&) {
-    if (Checks* const checks = w.block->checks()) checks->fence_proxy(w, w.mask);
+// fence.proxy.async: what the thread knows of, the async proxy sees; in one space of memory if it names one.
+Flow fence_proxy(Warp& w, const Op& op) {
+    if (Checks* const checks = w.block->checks()) checks->fence_proxy(w, w.mask, op.extra & 1, op.extra & 2);
     return Flow::Next;
 }
 Flow grid_wait(Warp& w, const Op&) {
@@ -164,7 +164,10 @@ Flow grid_wait(Warp& w, const Op&) {
 bool decode_fence(Builder& b) {
     const bool proxy =
         b.has("proxy") && (b.has("async") || b.has("async::shared::cta") || b.has("async::shared::cluster"));
-    b.op.run = proxy && !b.has("global") ? fence_proxy : nothing;
+    b.op.run = proxy ? fence_proxy : nothing;
+    const bool shared = b.has("shared::cta") || b.has("shared::cluster") || b.has("async::shared::cta") ||
+                        b.has("async::shared::cluster");
+    b.op.extra = b.has("global") ? 2 : shared ? 1 : 3;
     return true;
 }
 // Grids run one after the other.

@@ -16,7 +16,7 @@ namespace {
 
 // Op: list = D, then A's registers. operand[0] = how many registers D has, [1] = A's descriptor, or -1 - count of registers,
 // [2] = B's descriptor, [3] = the predicate scale-d. extra: bits below; immediate = N.
-constexpr u32 kNegateA = 1, kNegateB = 2, kTransposedA = 4, kTransposedB = 8, kARegisters = 16;
+constexpr u32 kNegateA = 1, kNegateB = 2, kTransposedA = 4, kTransposedB = 8, kARegisters = 16, kSaturates = 32;
 constexpr int kMostColumns = 256;
 
 struct Descriptor {
@@ -36,16 +36,20 @@ struct Descriptor {
     /// The same of eight rows from `row` on, at number `k`. MN-major: rows are contiguous.
     u32 address_transposed(u32 row, u32 k) const {
         const u32 per_row = row_bytes ? row_bytes / 2 : 8;
-        if (!row_bytes) return start + row / 8 * leading + k / 8 * stride + k % 8 * 16;
+        // Without swizzle the two offsets change places (9.7.15.5.1.2.1: leading from 8 numbers along K to the next 8).
+        if (!row_bytes) return start + row / 8 * stride + k / 8 * leading + k % 8 * 16;
         return swizzled(
             start + row / per_row * leading + k / 8 * stride + k % 8 * row_bytes + row % per_row * 2, row_bytes);
     }
 };
 
-/// `count` rows from `first`, as numbers[k][row] through `put`.
-template <Format kFormat, class Put>
+constexpr u32 bytes_of(Format format) {
+    return format == Format::TF32 ? 4 : format == Format::E4M3 || format == Format::E5M2 ? 1 : 2;
+}
+
+/// `count` rows from `first` of numbers of `kBytes`, as numbers[k][row] through `put`.
+template <u32 kBytes, class Put>
 void read_matrix(Warp& w, u64 word, u32 first, u32 count, bool transposed, Checks::Needs* needs, Put put) {
-    constexpr u32 kBytes = kFormat == Format::TF32 ? 4 : kFormat == Format::E4M3 || kFormat == Format::E5M2 ? 1 : 2;
     constexpr u32 kPer = 16 / kBytes;
     const Descriptor descriptor(word);
     Checks* const checks = w.block->checks();
@@ -91,6 +95,7 @@ struct Right {
         u64 number = ~u64{0}, word = 0;
         Checks::Needs needs;
         Columns tiles[kMostColumns / 8];
+        u8 bytes[kMostColumns][32];  // of integers, in place of tiles
     };
     Entry entries[kKept];
 };
@@ -103,10 +108,36 @@ Right& right_of(const Warp& w) {
     return *static_cast<Right*>(all[group].get());
 }
 
+/// B of the product that the warp issues; `read` decodes it for the first warp of its warpgroup.
+template <class Read>
+Right::Entry& right_matrix(Warp& w, u64 word, Read read) {
+    Right::Entry& right = right_of(w).entries[w.products % Right::kKept];
+    if (right.number != w.products) {
+        right.number = w.products;
+        right.word = word;
+        right.needs.clear();
+        read(right);
+    } else if (Checks* const checks = w.block->checks()) {
+        checks->product_needs(w, right.needs);
+        if (right.word != word) checks->found(w, kCollective, "the warps of a warpgroup give unlike descriptors of B");
+    }
+    return right;
+}
+
+/// Words of A in registers: row and number of the word along K.
+template <class Put>
+void read_registers(const Warp& w, const i32* a, Put put) {
+    for (int j = 0; j < 4; ++j) {
+        const u32* const words = w.lanes<u32>(a[j]);
+        for (int lane = 0; lane < kLanes; ++lane)
+            put(static_cast<u32>(lane / 4 + 8 * (j % 2)), static_cast<u32>(lane % 4 + 4 * (j / 2)), words[lane]);
+    }
+}
+
 template <Format kA, Format kB, bool Half>
 Flow product(Warp& w, const Op& op) {
     thread_local Left left;
-    constexpr int kBytes = kA == Format::TF32 ? 4 : kA == Format::E4M3 || kA == Format::E5M2 ? 1 : 2;
+    constexpr u32 kBytes = bytes_of(kA);
     constexpr int kNumbers = 32 / kBytes;
     const i32* const d = w.block->launch->program->lists.data() + op.list;
     const auto columns = static_cast<u32>(op.immediate);
@@ -120,44 +151,28 @@ Flow product(Warp& w, const Op& op) {
         left.rows.special |= n.special;
     };
     if (op.extra & kARegisters) {
-        const i32* const a = d + op.operand[0];
-        constexpr int kPer = 4 / kBytes;
-        for (int j = 0; j < 4; ++j) {
-            const u32* const words = w.lanes<u32>(a[j]);
-            for (int lane = 0; lane < kLanes; ++lane)
-                for (int e = 0; e < kPer; ++e) {
-                    const u32 word =
-                        kBytes == 4 ? words[lane] : words[lane] >> (8 * kBytes * e) & ((1u << (8 * kBytes % 32)) - 1);
-                    put_a(
-                        static_cast<u32>((lane % 4 + 4 * (j / 2)) * kPer + e), static_cast<u32>(lane / 4 + 8 * (j % 2)),
-                        word);
-                }
-        }
+        constexpr u32 kPer = 4 / kBytes, kOne = kBytes == 4 ? ~0u : (1u << (8 * kBytes % 32)) - 1;
+        read_registers(w, d + op.operand[0], [&](u32 row, u32 number, u32 word) {
+            for (u32 e = 0; e < kPer; ++e) put_a(number * kPer + e, row, word >> (8 * kBytes * e) & kOne);
+        });
     } else {
-        read_matrix<kA>(
+        read_matrix<kBytes>(
             w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, op.extra & kTransposedA, nullptr, put_a);
     }
     left.rows.spread(left.value, left.exponent, kNumbers);
     const u64 b_word = w.lanes<u64>(op.operand[2])[lowest];
-    Right::Entry& right = right_of(w).entries[w.products % Right::kKept];
-    if (right.number != w.products) {
-        right.number = w.products;
-        right.word = b_word;
-        right.needs.clear();
-        for (u32 tile = 0; tile < columns / 8; ++tile) right.tiles[tile].special = false;
-        read_matrix<kB>(w, b_word, 0, columns, op.extra & kTransposedB, &right.needs, [&](u32 k, u32 row, u32 word) {
+    Right::Entry& right = right_matrix(w, b_word, [&](Right::Entry& fresh) {
+        for (u32 tile = 0; tile < columns / 8; ++tile) fresh.tiles[tile].special = false;
+        read_matrix<kBytes>(
+            w, b_word, 0, columns, op.extra & kTransposedB, &fresh.needs, [&](u32 k, u32 row, u32 word) {
             const Number n = number_as<kB>(word);
-            Columns& tile = right.tiles[row / 8];
+            Columns& tile = fresh.tiles[row / 8];
             const int place = Columns::place(static_cast<int>(row % 8));
             tile.value[k][place] = sign_b * n.value;
             tile.exponent[k][place] = n.exponent;
             tile.special |= n.special;
         });
-    } else if (Checks* const checks = w.block->checks()) {
-        checks->product_needs(w, right.needs);
-        if (right.word != b_word)
-            checks->found(w, kCollective, "the warps of a warpgroup give unlike descriptors of B");
-    }
+    });
     const bool add = w.predicate(op.operand[3]) >> lowest & 1;
     constexpr bool kShort = kBytes == 1;
     const Rule rule{kShort ? 13 : 25, Half ? Result::F16 : kShort ? Result::F32Short : Result::F32};
@@ -184,6 +199,54 @@ Flow product(Warp& w, const Op& op) {
             for (u32 i = 0; i < 4; ++i) w.put<f32v>(d[4 * tile + i], values[i]);
         }
     }
+    ++w.products;
+    return Flow::Next;
+}
+
+enum class Integer : u8 { Signed, Unsigned, Bits };
+
+/// Bytes, or 256 bits along K: sums modulo 2^32, or clamped once at the end.
+template <Integer kA, Integer kB>
+Flow integer_product(Warp& w, const Op& op) {
+    const auto value = []<Integer kType>(u8 byte) {
+        return kType == Integer::Signed ? static_cast<i32>(static_cast<i8>(byte)) : static_cast<i32>(byte);
+    };
+    const i32* const d = w.block->launch->program->lists.data() + op.list;
+    const auto columns = static_cast<u32>(op.immediate);
+    const int lowest = std::countr_zero(w.mask);
+    u8 left[16][32];
+    if (op.extra & kARegisters)
+        read_registers(w, d + op.operand[0], [&](u32 row, u32 number, u32 word) {
+            std::memcpy(&left[row][4 * number], &word, 4);
+        });
+    else
+        read_matrix<1>(
+            w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, false, nullptr,
+            [&](u32 k, u32 row, u32 byte) { left[row][k] = static_cast<u8>(byte); });
+    const u64 b_word = w.lanes<u64>(op.operand[2])[lowest];
+    const Right::Entry& right = right_matrix(w, b_word, [&](Right::Entry& fresh) {
+        read_matrix<1>(w, b_word, 0, columns, false, &fresh.needs, [&](u32 k, u32 row, u32 byte) {
+            fresh.bytes[row][k] = static_cast<u8>(byte);
+        });
+    });
+    const bool add = w.predicate(op.operand[3]) >> lowest & 1;
+    for (u32 tile = 0; tile < columns / 8; ++tile)
+        for (u32 i = 0; i < 4; ++i) {
+            i32v result = add ? w.get<i32v>(d[4 * tile + i]) : i32v(0);
+            for (u32 lane = 0; lane < kLanes; ++lane) {
+                const u8 *const a = left[lane / 4 + 8 * (i / 2)], *const b =
+                                                                      right.bytes[8 * tile + 2 * (lane % 4) + i % 2];
+                i32 sum = 0;
+                for (int k = 0; k < 32; ++k)
+                    sum += kA == Integer::Bits
+                               ? std::popcount(static_cast<u8>(a[k] & b[k]))
+                               : value.template operator()<kA>(a[k]) * value.template operator()<kB>(b[k]);
+                const i64 total = i64{result[lane]} + sum;
+                result[lane] =
+                    static_cast<i32>(op.extra & kSaturates ? std::clamp<i64>(total, INT32_MIN, INT32_MAX) : total);
+            }
+            w.put<i32v>(d[4 * tile + i], result);
+        }
     ++w.products;
     return Flow::Next;
 }
@@ -228,7 +291,47 @@ Handler handler_of(std::string_view d, std::string_view a, std::string_view b) {
     return nullptr;
 }
 
+Handler integer_handler(std::string_view a, std::string_view b) {
+    using enum Integer;
+    if (a == "s8")
+        return b == "s8" ? integer_product<Signed, Signed> : b == "u8" ? integer_product<Signed, Unsigned> : nullptr;
+    if (a == "u8")
+        return b == "s8"   ? integer_product<Unsigned, Signed>
+               : b == "u8" ? integer_product<Unsigned, Unsigned>
+                           : nullptr;
+    return nullptr;
+}
+
 bool flag(const Operand& operand) { return operand.kind == Operand::Kind::Number && operand.value == 1; }
+
+/// D, then the registers of A if it is in some; B and scale-d.
+bool matrix_operands(Builder& b, size_t registers) {
+    Operand all = b.operand(0);
+    if (all.kind != Operand::Kind::List || all.parts.size() != registers) return false;
+    b.op.operand[0] = static_cast<i32>(registers);
+    if (b.operand(1).kind == Operand::Kind::List) {
+        b.op.extra |= kARegisters;
+        if (b.operand(1).parts.size() != 4) return false;
+        all.parts.insert(all.parts.end(), b.operand(1).parts.begin(), b.operand(1).parts.end());
+    } else {
+        b.op.operand[1] = b.offset(1, 8);
+    }
+    b.list(all, 4, false);
+    b.op.operand[2] = b.offset(2, 8);
+    b.op.operand[3] = b.offset(3, 0);
+    return true;
+}
+
+// wgmma.mma_async.sync.aligned.m64nNk32.s32.a.b{.satfinite} D, A, B, scale-d; of bits .m64nNk256.s32.b1.b1.and.popc
+bool decode_integers(Builder& b, int n) {
+    std::vector<std::string> words(b.statement->words.begin() + 5, b.statement->words.end());
+    if (std::erase(words, "satfinite")) b.op.extra |= kSaturates;
+    if (b.operands() != 4 || (n > 32 && n % 16) || words.size() < 3 || words[0] != "s32") return false;
+    if (words[1] != "b1") b.op.run = words.size() == 3 ? integer_handler(words[1], words[2]) : nullptr;
+    else if (words == std::vector<std::string>{"s32", "b1", "b1", "and", "popc"})
+        b.op.run = integer_product<Integer::Bits, Integer::Bits>;
+    return b.op.run && matrix_operands(b, static_cast<size_t>(n) / 2);
+}
 
 // wgmma.mma_async.sync.aligned.m64nNk16.d.a.b D, A, B, scale-d, imm-scale-a, imm-scale-b{, imm-trans-a, imm-trans-b}
 bool decode_wgmma(Builder& b) {
@@ -247,27 +350,15 @@ bool decode_wgmma(Builder& b) {
         b.op.immediate = static_cast<i64>(b.operand(0).value);
         return b.operand(0).kind == Operand::Kind::Number;
     }
-    if (what != "mma_async" || b.words() != 8 || b.operands() < 6) return false;
     int n = 0, k = 0;
-    if (std::sscanf(b.word(4).c_str(), "m64n%dk%d", &n, &k) != 2 || n % 8 || n > kMostColumns) return false;
+    if (what != "mma_async" || b.words() < 8 || std::sscanf(b.word(4).c_str(), "m64n%dk%d", &n, &k) != 2) return false;
+    if (n < 8 || n % 8 || n > kMostColumns) return false;
+    b.op.immediate = n;
+    if (b.has("s32")) return decode_integers(b, n);
+    if (b.words() != 8 || b.operands() < 6) return false;
     const std::string &d = b.word(5), &a = b.word(6);
     b.op.run = handler_of(d, a, b.word(7));
-    if (!b.op.run) return false;
-    b.op.immediate = n;
-    Operand all = b.operand(0);
-    if (all.kind != Operand::Kind::List) return false;
-    b.op.operand[0] = static_cast<i32>(all.parts.size());
-    if (all.parts.size() != static_cast<size_t>(n) / (d == "f16" ? 4 : 2)) return false;
-    if (b.operand(1).kind == Operand::Kind::List) {
-        b.op.extra |= kARegisters;
-        if (b.operand(1).parts.size() != 4) return false;
-        all.parts.insert(all.parts.end(), b.operand(1).parts.begin(), b.operand(1).parts.end());
-    } else {
-        b.op.operand[1] = b.offset(1, 8);
-    }
-    b.list(all, 4, false);
-    b.op.operand[2] = b.offset(2, 8);
-    b.op.operand[3] = b.offset(3, 0);
+    if (!b.op.run || !matrix_operands(b, static_cast<size_t>(n) / (d == "f16" ? 4 : 2))) return false;
     const auto minus = [&](size_t i) { return b.operand(i).value == ~u64{0}; };
     if (minus(4)) b.op.extra |= kNegateA;
     if (minus(5)) b.op.extra |= kNegateB;

@@ -87,6 +87,8 @@ u8* line_memory(Warp& w, const Place& p, int number, u8 kind) {
     const u64 where = p.line(number);
     const u32 bytes = static_cast<u32>(p.length()) * p.bytes;
     u8* const memory = kMemory(w, lane, where, bytes, number ? 16 : 32);
+    if (Tally* const tally = w.block->cluster->tally)
+        tally->row(w.op->statement, kMemory == shared_memory || (where & kWindow) == kSharedWindow, where, bytes);
     Checks* const checks = w.block->checks();
     if (!checks) return memory;
     if (kMemory == shared_memory || (where & kWindow) == kSharedWindow) {
@@ -95,12 +97,13 @@ u8* line_memory(Warp& w, const Place& p, int number, u8 kind) {
         for (u32 i = 0; i < pieces; ++i) at[i] = static_cast<u32>(where) + 16 * i;
         checks->touch(w, at, (1u << pieces) - 1, 16, kind | kRows);
     } else if (!(where & kWindow)) {
-        if (kind == kWrite) {
-            const Ranges::Range* const range = w.block->launch->memory->find(where, bytes, w.range);
-            checks->global_write(w, where, where + bytes, w.block->launch->memory->number(range));
-        } else if (w.block->launch->before) {
-            checks->global_read(w, lane, where, where + bytes);
-        }
+        const size_t range =
+            w.block->launch->memory->number(w.range = w.block->launch->memory->find(where, bytes, w.range));
+        if (kind == kWrite) checks->global_write(w, where, where + bytes, range);
+        else if (w.block->launch->before) checks->global_read(w, lane, where, where + bytes);
+        Checks::GlobalAccess access;
+        access.writes = kind == kWrite;
+        if (checks->watches_global()) checks->global_touch(w, w.mask, where, where + bytes, range, access);
     }
     return memory;
 }

@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: MIT
+"""Reductions by bulk copies: of bytes in a row and of boxes of tensors, element by element."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+
+import numpy as np
+import pytest
+
+from tests.emulator.ptx.driver import Array, Cuda, Refused
+from tests.emulator.ptx.test_faults import HEAD, STORE
+
+OPERATIONS = {
+    "add.u32": (np.uint32, np.add), "add.s32": (np.int32, np.add), "min.s32": (np.int32, np.minimum),
+    "max.u32": (np.uint32, np.maximum), "and.b32": (np.uint32, np.bitwise_and), "or.b32": (np.uint32, np.bitwise_or),
+    "xor.b64": (np.uint64, np.bitwise_xor), "add.u64": (np.uint64, np.add), "min.u64": (np.uint64, np.minimum),
+    "inc.u32": (np.uint32, lambda old, most: np.where(old >= most, 0, old + 1).astype(np.uint32)),
+    "dec.u32": (np.uint32, lambda old, most: np.where((old == 0) | (old > most), most, old - 1).astype(np.uint32)),
+    "add.f32": (np.float32, np.add), "add.noftz.f16": (np.float16, np.add), "add.f64": (np.float64, np.add),
+}
+COPY = "cp.async.bulk.global.shared::cta.bulk_group"
+
+
+def numbers(kind: type, seed: int) -> Array:
+    """128 bytes of them; floats are small integers, whose sums are exact."""
+    random = np.random.default_rng(seed)
+    if np.issubdtype(kind, np.floating):
+        return random.integers(-9, 10, 128 // np.dtype(kind).itemsize).astype(kind)
+    return random.integers(0, 256, 128).astype(np.uint8).view(kind)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_bytes_in_a_row(cuda: Cuda, name: str) -> None:
+    kind, wanted = OPERATIONS[name]
+    given, old = numbers(kind, 1), numbers(kind, 2)
+    old[:4] = given[:4]
+    out = old.copy()
+    kernel = STORE.replace(COPY, f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{name}")
+    cuda.launch(kernel, [given.view(np.uint32), out], shared=4096)
+    assert json.loads(cuda.taken("findings")) == []
+    with np.errstate(over="ignore"):
+        assert np.array_equal(out, wanted(old, given))
+
+
+@pytest.mark.parametrize("name", ["min.f16", "add.bf16x2", "cas.b32"])
+def test_what_there_is_none_of_is_refused(cuda: Cuda, name: str) -> None:
+    kernel = STORE.replace(COPY, f"cp.reduce.async.bulk.global.shared::cta.bulk_group.{name}")
+    with pytest.raises(Refused, match="is not supported"):
+        cuda.launch(kernel, [np.zeros(32, np.uint32), np.zeros(32, np.uint32)], shared=4096)
+
+
+def test_two_blocks_add_to_one_row(cuda: Cuda) -> None:
+    """Reductions of one word need no order."""
+    given, out = np.arange(32, dtype=np.uint32), np.zeros(32, np.uint32)
+    kernel = STORE.replace(COPY, "cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32")
+    cuda.launch(kernel, [given, out], shared=4096, grid=8)
+    assert np.array_equal(out, 8 * given)
+    assert json.loads(cuda.taken("findings")) == []
+
+
+BOX = HEAD.replace(".param .u64 pout)", ".param .u64 pmap)").replace("[pout]", "[pmap]") + """
+ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4; fence.proxy.async; bar.warp.sync 0xffffffff;
+setp.ne.u32 %p0, %r0, 0; @%p0 bra END; mov.u32 %r5, 4; mov.u32 %r6, 2;
+OPCODE [%rd1, {%r5, %r6}], [%r1]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; END: ret; }"""
+
+
+def tensor_map(cuda: Cuda, tensor: Array, kind: int, box: tuple[int, int]) -> Array:
+    """Of a matrix: 128 bytes that start at a multiple of 64."""
+    whole = np.zeros(192, np.uint8)
+    at = -whole.ctypes.data % 64
+    rows, columns = tensor.shape
+    dims, strides = (ctypes.c_uint64 * 2)(columns, rows), (ctypes.c_uint64 * 1)(tensor.strides[0])
+    sizes, steps = (ctypes.c_uint32 * 2)(*box), (ctypes.c_uint32 * 2)(1, 1)
+    assert cuda.library.cuTensorMapEncodeTiled(
+        ctypes.c_void_p(whole.ctypes.data + at), kind, 2, ctypes.c_void_p(tensor.ctypes.data), dims, strides, sizes,
+        steps, 0, 0, 0, 0) == 0
+    return whole[at:at + 128]
+
+
+@pytest.mark.parametrize(("opcode", "wanted"), [
+    ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group", np.add),
+    ("cp.reduce.async.bulk.tensor.2d.global.shared::cta.max.tile.bulk_group", np.maximum),
+    ("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group", lambda _old, given: given),
+])
+def test_a_box_that_hangs_over_the_edge(cuda: Cuda, opcode: str, wanted: np.ufunc) -> None:
+    """Columns 4 to 11 of 8, rows 2 to 5 of 5: what lies outside of the tensor is left out."""
+    storage = np.zeros(5 * 8 + 4, np.uint32)
+    at = -storage.ctypes.data % 16 // 4
+    old = storage[at:at + 40].reshape(5, 8)
+    old[:] = np.random.default_rng(1).integers(0, 100, (5, 8))
+    given = np.random.default_rng(2).integers(0, 100, 32).astype(np.uint32)
+    right = old.copy()
+    right[2:, 4:] = wanted(old[2:, 4:], given.reshape(4, 8)[:3, :4])
+    described = tensor_map(cuda, old, 2, (8, 4))
+    with cuda.known(old):
+        cuda.launch(BOX.replace("OPCODE", opcode), [given, described], shared=4096)
+    assert np.array_equal(old, right)
+    assert json.loads(cuda.taken("findings")) == []
+
+
+def test_a_reduction_that_the_tensor_s_type_has_not(cuda: Cuda) -> None:
+    tensor = np.zeros((4, 16), np.uint8)
+    described = tensor_map(cuda, tensor, 0, (16, 4))
+    with cuda.known(tensor), pytest.raises(Refused, match="reduction") as refused:
+        cuda.launch(BOX.replace("OPCODE", "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"),
+                    [np.zeros(32, np.uint32), described], shared=4096)
+    assert [each["check"] for each in refused.value.findings] == ["tensor-map"]
