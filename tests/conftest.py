@@ -57,8 +57,8 @@ def belongs_to(item: pytest.Item) -> set[str]:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config: pytest.Config) -> int:
-    """``-n auto``: one more than there are cores, since judgements and sandboxes wait as much as they compute."""
-    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) + 1
+    """``-n auto``: twice the cores, since judgements and sandboxes wait as much as they compute."""
+    return (len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1) * 2
 
 
 @pytest.hookimpl(optionalhook=True)

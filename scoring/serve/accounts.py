@@ -10,7 +10,7 @@ import secrets
 import time
 from collections.abc import Sequence
 
-from sqlalchemy import bindparam, delete, or_, select
+from sqlalchemy import bindparam, delete, insert, or_, select
 from sqlalchemy.orm import Session
 
 from scoring.serve.errors import Refused
@@ -127,4 +127,4 @@ def find(session: Session, who: str) -> Account:
 
 def log(session: Session, actor: str, action: str, detail: str) -> None:
     """One line of the audit log."""
-    session.add(Audit(at=time.time(), actor=actor, action=action, detail=detail[:500]))
+    session.execute(insert(Audit), {"at": time.time(), "actor": actor, "action": action, "detail": detail[:500]})

@@ -6,7 +6,7 @@ from __future__ import annotations
 import hashlib
 import time
 
-from sqlalchemy import func, select
+from sqlalchemy import bindparam, func, insert, select
 from sqlalchemy.orm import Session
 
 from scoring.config.schema import Serve
@@ -19,6 +19,19 @@ from scoring.serve.storage import models
 from scoring.serve.storage.models import Account, Board, Member, RateLimit, Setting, Source, Submission
 
 HOUR = 3600.0
+
+# Every submission asks these: made once, since SQLAlchemy takes longer to make them than the database to answer.
+_KNOWN_SOURCE = select(Source.digest).where(Source.digest == bindparam("digest"))
+_HOLD = select(Account.id).where(Account.id == bindparam("account")).with_for_update()
+_STOPPED = select(Setting.name).where(Setting.name == "accepting", Setting.value == "no")
+_MINE = select(func.count()).select_from(Submission).where(Submission.account_id == bindparam("account"))
+_LIMITS = select(
+    _STOPPED.scalar_subquery().is_not(None),
+    _MINE.where(Submission.status.in_(models.OPEN)).scalar_subquery(),
+    select(RateLimit.per_hour).where(RateLimit.board_id == bindparam("board"),
+                                     RateLimit.category == bindparam("category")).scalar_subquery(),
+    _MINE.where(Submission.board_id == bindparam("board"), (Submission.mode == "leaderboard") == bindparam("ranked"),
+                Submission.created > bindparam("since")).scalar_subquery())
 
 
 def find_board(session: Session, name: str, account: Account | None, organiser: bool = False) -> Board:
@@ -52,9 +65,8 @@ def accept(
     if not organiser:
         _check_permission(session, settings, account, board, mode)
     digest = hashlib.sha256(content).hexdigest()
-    if session.get(Source, digest) is None:
-        session.add(Source(digest=digest, content=content))
-        session.flush()
+    if session.scalar(_KNOWN_SOURCE, {"digest": digest}) is None:
+        session.execute(insert(Source), {"digest": digest, "content": content})
     row = Submission(
         board_id=board.id, account_id=account.id, gpu=gpu, mode=mode, file_name=plain_name(file_name),
         source_digest=digest, created=time.time())
@@ -96,22 +108,20 @@ def _check_permission(session: Session, settings: Serve, account: Account, board
         raise Refused(403, "this account is banned")
     if not account.active:
         raise Refused(403, "this account waits for an invite: popcorn-cli join CODE")
-    if not accepting(session):
+    # Whoever submits holds this row until the end, so that two requests at once cannot pass the limits together.
+    session.execute(_HOLD, {"account": account.id})
+    ranked = mode == "leaderboard"
+    stopped, waiting, per_hour, recent = session.execute(_LIMITS, {
+        "account": account.id, "board": board.id, "ranked": ranked, "since": time.time() - HOUR,
+        "category": "leaderboard" if ranked else "test"}).one()
+    if stopped:
         raise Refused(503, "submissions are stopped for the moment")
     if board.deadline is not None and time.time() > board.deadline:
         raise Refused(400, f"the deadline of {board.name} has passed")
-    # Whoever submits holds this row until the end, so that two requests at once cannot pass the limits together.
-    session.scalar(select(Account.id).where(Account.id == account.id).with_for_update())
-    mine = select(func.count()).select_from(Submission).where(Submission.account_id == account.id)
-    waiting = session.scalar(mine.where(Submission.status.in_(models.OPEN))) or 0
     if waiting >= settings.queued_per_person:
         raise Refused(429, f"you have {waiting} submissions in the queue; wait for one to finish")
-    category = "leaderboard" if mode == "leaderboard" else "test"
-    limit = session.get(RateLimit, (board.id, category))
-    per_hour = limit.per_hour if limit is not None else settings.submissions_per_hour
-    ranked = Submission.mode == "leaderboard" if category == "leaderboard" else Submission.mode != "leaderboard"
-    recent = session.scalar(mine.where(
-        Submission.board_id == board.id, ranked, Submission.created > time.time() - HOUR)) or 0
+    if per_hour is None:
+        per_hour = settings.submissions_per_hour
     if recent >= per_hour:
         raise Refused(429, f"{per_hour} submissions of this kind are accepted in an hour on {board.name}; try later")
 

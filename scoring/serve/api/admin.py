@@ -135,7 +135,7 @@ def submission(request: Request, number: Number) -> dict[str, Any]:
     """Anybody's submission."""
     service = service_of(request)
     with service.database.read() as session:
-        return views.detailed(session, _submission(session, number), service.settings.lease_seconds)
+        return views.detailed(session, number, None, service.settings.lease_seconds)
 
 
 @router.delete("/submissions/{number}")

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import secrets
+from collections.abc import AsyncIterator
 from typing import Any
 
+from anyio import to_thread
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, Response
@@ -29,12 +32,22 @@ ERRORS: dict[int | str, dict[str, Any]] = {
                        (422, "not as the schema says"), (429, "too often"), (503, "stopped"))}
 
 
+THREADS = 3      # that answer requests
+
+
+@contextlib.asynccontextmanager
+async def _few_threads(_app: FastAPI) -> AsyncIterator[None]:
+    """Requests are answered by few threads: 40 of them, as by default, only take the interpreter from one another."""
+    to_thread.current_default_thread_limiter().total_tokens = THREADS
+    yield
+
+
 def create_app(service: Service, pages: bool = True) -> FastAPI:
     """The server's application; without ``pages`` its API alone."""
     app = FastAPI(
         title=f"{service.title} contest", version="1", docs_url=None, redoc_url=None, responses=ERRORS,
         description="Submit kernels, have them judged, read the leaderboards. popcorn-cli speaks this.",
-        generate_unique_id_function=_operation)
+        generate_unique_id_function=_operation, lifespan=_few_threads)
     app.state.service = service
     app.add_exception_handler(Refused, _refused)
     app.add_exception_handler(HTTPException, _http_error)

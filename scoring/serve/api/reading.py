@@ -62,8 +62,7 @@ def ranking(
     """The best of each person, best first. Scores of another evidence, protocol or workload have ranks of their own."""
     with service_of(request).database.read() as session:
         board = find_board(session, leaderboard, who_if_any(session, cli_id, web_id))
-        groups = standings.ranked(standings.scored(session, board, gpu))
-        rows = [row for group in groups for row in group]
+        rows = [row for group in standings.leading(session, board, gpu) for row in group]
         return [views.standing(row, board.name, gpu) for row in rows[offset:offset + limit]]
 
 
@@ -100,5 +99,4 @@ def own_one(request: Request, number: Number, cli_id: CliId = None, web_id: WebI
     """One of the caller's submissions: its source, its state, and its runs."""
     service = service_of(request)
     with service.database.read() as session:
-        row = views.find_own(session, number, who(session, cli_id, web_id))
-        return views.detailed(session, row, service.settings.lease_seconds)
+        return views.detailed(session, number, who(session, cli_id, web_id), service.settings.lease_seconds)

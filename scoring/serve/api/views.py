@@ -7,12 +7,13 @@ import datetime
 import json
 from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import bindparam, select
 from sqlalchemy.orm import Session
 
 from scoring.popcorn.cases import format_case
 from scoring.record import Case, CaseResult, Record, Status
 from scoring.serve import queue
+from scoring.serve.errors import Refused
 from scoring.serve.standings import Standing
 from scoring.serve.storage import models
 from scoring.serve.storage.models import Account, Board, Lease, Result, Source, Submission
@@ -20,6 +21,12 @@ from scoring.serve.storage.models import Account, Board, Lease, Result, Source, 
 # What popcorn-cli knows of a job's state: whatever is neither of these it only shows.
 _STATES = {models.QUEUED: "pending", models.RUNNING: "running", models.SUCCEEDED: "succeeded", models.FAILED: "failed",
            models.TIMED_OUT: "timed_out", models.CANCELLED: "failed"}
+
+# A poll asks for all this at once: made once, since SQLAlchemy takes longer to make it than the database to answer.
+_WHOLE = (select(Submission, Result, Lease.expires, Board.name, Source.content)
+          .join(Board, Board.id == Submission.board_id).join(Source, Source.digest == Submission.source_digest)
+          .outerjoin(Result, Result.submission_id == Submission.id)
+          .outerjoin(Lease, Lease.submission_id == Submission.id).where(Submission.id == bindparam("number")))
 
 
 def moment(seconds: float | None) -> str | None:
@@ -58,21 +65,23 @@ def record_of(result: Result | None) -> Record | None:
     return Record.from_json(json.loads(result.record)) if result is not None and result.record else None
 
 
-def detailed(session: Session, row: Submission, lease_seconds: float) -> dict[str, Any]:
-    """A submission as its owner polls it."""
-    result = session.get(Result, row.id)
-    where = session.get_one(Board, row.board_id)
-    lease = session.get(Lease, row.id)
+def detailed(session: Session, number: int, account: Account | None, lease_seconds: float) -> dict[str, Any]:
+    """A submission as its owner polls it, or the organiser (None). Raises ``Refused``: 404 for none, 403 for somebody
+    else's."""
+    found = session.execute(_WHOLE, {"number": number}).one_or_none()
+    row = own(None if found is None else found[0], number, account)
+    assert found is not None
+    _, result, expires, board_name, content = found
     status, error = _STATES[row.status], result.error if result is not None and result.error else None
     if row.status == models.CANCELLED:
         error = f"cancelled: {error}"
     return {
-        "id": row.id, "leaderboard_id": row.board_id, "leaderboard_name": where.name, "file_name": row.file_name,
+        "id": row.id, "leaderboard_id": row.board_id, "leaderboard_name": board_name, "file_name": row.file_name,
         "user_id": str(row.account_id), "submission_time": moment(row.created), "done": result is not None,
-        "code": session.get_one(Source, row.source_digest).content.decode(), "mode": row.mode, "gpu": row.gpu,
+        "code": content.decode(), "mode": row.mode, "gpu": row.gpu,
         "runs": runs(row, result),
         "job": {"status": status, "error": error, "progress": row.progress, "attempts": row.attempts,
-                "last_heartbeat": moment(lease.expires - lease_seconds) if lease is not None else None},
+                "last_heartbeat": moment(expires - lease_seconds) if expires is not None else None},
         "runner_queue": queue.state_of(session, row.gpu, lease_seconds) if result is None else None,
     }
 
@@ -123,11 +132,13 @@ def case_name(params: dict[str, Any]) -> str:
 
 def find_own(session: Session, number: int, account: Account) -> Submission:
     """A submission of the account. Raises ``Refused``: 404 for none, 403 for somebody else's."""
-    from scoring.serve.errors import Refused
+    return own(session.scalar(select(Submission).where(Submission.id == number)), number, account)
 
-    row = session.scalar(select(Submission).where(Submission.id == number))
+
+def own(row: Submission | None, number: int, account: Account | None) -> Submission:
+    """``row``, if it is there and the account's; the organiser (None) may see each. Raises ``Refused``."""
     if row is None:
         raise Refused(404, f"no submission {number}")
-    if row.account_id != account.id:
+    if account is not None and row.account_id != account.id:
         raise Refused(403, f"submission {number} is somebody else's")
     return row

@@ -41,7 +41,7 @@ def index(request: Request) -> Response:
 
 
 def _card(session: Session, board: Board, gpu: str, lease_seconds: float) -> dict[str, Any]:
-    groups = standings.ranked(standings.scored(session, board, gpu))
+    groups = standings.leading(session, board, gpu)
     return {"board": board, "gpu": gpu, "best": groups[0][0] if groups else None,
             "people": len(groups[0]) if groups else 0, "queue": queue.state_of(session, gpu, lease_seconds),
             "over": board.deadline is not None and board.deadline < time.time()}
@@ -65,7 +65,7 @@ def board_page(request: Request, name: Name, gpu: Name) -> Response:
             raise Refused(404, "this leaderboard has no such GPU")
         found = standings.scored(session, board, gpu)
         groups = [{"rows": rows, "plot": charts.progress([row for row in found if row.group == rows[0].group])}
-                  for rows in standings.ranked(found)]
+                  for rows in standings.leading(session, board, gpu)]
         return render(
             request, "board.html.j2", viewer, board=board, gpu=gpu, groups=groups, case_name=views.case_name,
             queue=queue.state_of(session, gpu, service.settings.lease_seconds),
@@ -93,11 +93,10 @@ def person(request: Request, name: Name) -> Response:
 
 def _place(session: Session, board: Board, gpu: str, account: Account) -> dict[str, Any] | None:
     """Somebody's best on a board and GPU, among what was compared last."""
-    found = standings.scored(session, board, gpu)
-    for rows in standings.ranked(found):
+    for rows in standings.leading(session, board, gpu):
         for row in rows:
             if row.account == account.id:
-                mine = [each for each in found if each.account == account.id and each.group == row.group]
+                mine = [each for each in standings.scored(session, board, gpu, account.id) if each.group == row.group]
                 return {"board": board, "gpu": gpu, "row": row, "of": len(rows), "plot": charts.progress(mine)}
     return None
 
@@ -111,7 +110,7 @@ def entry(request: Request, number: Number) -> Response:
         result = session.get(Result, number)
         record = views.record_of(result)
         text = session.get_one(Source, row.source_digest).content.decode() if own else ""
-        place = next((each for rows in standings.ranked(standings.scored(session, board, row.gpu)) for each in rows
+        place = next((each for rows in standings.leading(session, board, row.gpu) for each in rows
                       if each.submission == number), None)
         return render(
             request, "entry.html.j2", viewer, row=row, board=board, own=own, result=result, record=record, place=place,

@@ -7,12 +7,13 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 
 class Judge:
-    """Tells its node, waits or dies where the submission's first line says so, and answers with the record that was
-    given in place of a settings file."""
+    """Tells its node, and waits (``# until FILE``) or dies where the submission's first line says so. It answers with
+    the record that was given in place of a settings file."""
 
     def __init__(self, config: str | None):
         self._record = json.loads(config or "{}")
@@ -21,8 +22,7 @@ class Judge:
         import ray
 
         word, _, rest = str(job["source"]).partition("\n")[0].removeprefix("#").strip().partition(" ")
-        until = time.monotonic() + (float(rest) if word == "wait" else 0.0)
-        while time.monotonic() < until:
+        while word == "until" and not Path(rest).exists():
             yield {"event": "progress", "text": f"on {ray.get_runtime_context().get_node_id()}"}
             time.sleep(0.1)
         if word == "die":

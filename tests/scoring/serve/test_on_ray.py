@@ -91,16 +91,16 @@ def always(_text: str) -> bool:
 
 def test_a_killed_node_costs_an_attempt_and_no_submission(nodes, executor, local: Database, tmp_path):
     """Also: what a cluster has, cancelling, and a judge that dies by itself."""
+    seen = tmp_path / "seen"
     assert {gpu: found.count for gpu, found in cluster.devices(executor._ray).items()} == {"CPU": 2}
     assert executor.run(job("# 1"), always)["event"] == "done"
     with pytest.raises(JudgeDied, match="node ended"):
         executor.run(job("# die"), always)
     with pytest.raises(Lost):
-        executor.run(job("# wait 600"), lambda text: not text.startswith("on "))
+        executor.run(job(f"# until {seen}"), lambda text: not text.startswith("on "))
 
     add_board(local)
     who, _ = add_account(local, "ann")
-    seen = tmp_path / "seen"
     number = submit(local, who, f"# until {seen}")
     worker = Loop(local, {"CPU": "a device"}, executor, 5.0)
     thread = threading.Thread(target=lambda: [worker.step() for _ in range(2)])

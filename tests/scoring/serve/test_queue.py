@@ -58,7 +58,7 @@ def test_a_submission_is_leased_judged_and_finished_once(database):
         assert session.scalar(select(func.count()).select_from(Result)) == 3
         assert session.scalar(select(func.count()).select_from(Lease)) == 0
         board = session.scalars(select(Board)).one()
-        ((best,),) = standings.ranked(standings.scored(session, board, "CPU"))
+        ((best,),) = standings.leading(session, board, "CPU")
     assert (best.rank, best.submission, best.score) == (1, numbers[1], 2e-6)
     assert best.low is not None
     assert best.high is not None
@@ -266,7 +266,7 @@ def test_ranks_keep_apart_what_does_not_compare(database):
         queue.finish(session, taken, outcome)
         session.get_one(Account, eve).banned = True
     with database.read() as session:
-        newest, older = standings.ranked(standings.scored(session, session.scalars(select(Board)).one(), "CPU"))
+        newest, older = standings.leading(session, session.scalars(select(Board)).one(), "CPU")
     assert [(row.rank, row.submission) for row in newest] == [(1, modelled)]
     assert [(row.rank, row.name, row.score) for row in older] == [(1, "bob", 1e-6), (2, "ann", 3e-6)]
 
