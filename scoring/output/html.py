@@ -17,9 +17,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from scoring.output import charts, doubts, expectations, terminal, units
+from scoring.output import case_columns, charts, doubts, expectations, terminal, units
 from scoring.output.table import NOT_RUN, UNDECIDED, shorten
-from scoring.output.text import one_line, printable
+from scoring.output.text import first_line, one_line, printable
 from scoring.record import CaseResult, Evidence, Record, Status
 from scoring.store.store import workload
 
@@ -132,7 +132,7 @@ def environment() -> Environment:
         percent=units.percent, size=units.size, ratio=units.ratio, minute=terminal.minute,
         flops=lambda tflops: "" if tflops is None else units.rate(tflops * 1e12, "FLOP/s"),
         bandwidth=lambda gbps: "" if gbps is None else units.rate(gbps * 1e9, "B/s"),
-        shorten=shorten, first=terminal.first_line, rest=_rest)
+        shorten=shorten, first=first_line, rest=_rest)
     environment.globals.update(
         target_of=terminal.target_of, interval=doubts.interval, unconfirmed=doubts.unconfirmed,
         passed_of=terminal.passed_of, colors=COLORS, shapes=SHAPES)
@@ -172,7 +172,7 @@ def _board(group: Sequence[Record], series: Mapping[tuple[str, str], int]) -> di
         for result in record.cases:
             if result.stats:
                 cases.setdefault(result.case.name, []).append((record, result))
-    names, common = terminal.distinct_names([found[0][1].case for found in cases.values()])
+    names, common = case_columns.distinct_names([found[0][1].case for found in cases.values()])
     bars = []
     for name, found in zip(names, cases.values(), strict=True):
         entries = [(series[record.problem, record.kernel], one_line(record.kernel), result.stats, result)
@@ -192,7 +192,7 @@ def _board(group: Sequence[Record], series: Mapping[tuple[str, str], int]) -> di
         "doubts": doubts.doubts([result for found in cases.values() for _, result in found]),
         "beside": one_line(beside.kernel) if beside and len(group) > 1 else "",
         "notes": list(dict.fromkeys(
-            terminal.first_line(f"{name}: {text}") for r in group for result in r.cases
+            first_line(f"{name}: {text}") for r in group for result in r.cases
             for name, text in dict(result.environment.get("peer_notes") or {}).items()))}
 
 

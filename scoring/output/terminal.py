@@ -13,11 +13,11 @@ import shlex
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from scoring.output import expectations, race, units
-from scoring.output.doubts import doubts, interval, unconfirmed
+from scoring.output import case_columns, expectations, race, units
+from scoring.output.doubts import doubts
 from scoring.output.table import NOT_RUN, UNDECIDED, WIDTH, Column, Style, draw, markdown, shorten, total_width
 from scoring.output.text import one_line, printable
-from scoring.record import NOT_ASKED, Case, CaseResult, Evidence, Record, Stats, Status
+from scoring.record import NOT_ASKED, CaseResult, Evidence, Record, Status
 
 if TYPE_CHECKING:
     from scoring.store.store import LeaderboardRow
@@ -62,7 +62,7 @@ def summary(records: Sequence[Record], style: Style | None = None) -> str:
         Column("score", [units.time(record.score) for record in records]),
         Column("over", ["small cases" if record.score and is_small(record) else "" for record in records],
                right=False, optional=6),
-        _rates([overall(record, "tflops") for record in records], "FLOP/s", 1e12, 4),
+        case_columns.rates([overall(record, "tflops") for record in records], "FLOP/s", 1e12, 4),
         Column("roofline", [units.percent(overall(record, "roofline_fraction")) for record in records]),
         Column("best peer", [best_peer(record) for record in records], right=False, optional=1),
         Column("evidence", [record.evidence if is_timed(record) else "" for record in records], right=False),
@@ -289,104 +289,22 @@ def cases(record: Record, style: Style) -> str:
     time = "time (modelled)" if modelled else "time"
     where = "" if record.facts.emulated else record.gpu
     wanted = [expectations.of_case(record.facts.expect, result.case, where) for result in results]
-    columns = _case_columns(results, names, time, wanted, style.verbose)
+    columns = case_columns.columns(results, names, time, wanted, style.verbose)
     if total_width(columns) > style.width:
-        names, common = distinct_names([result.case for result in results])
-        columns = _case_columns(results, names, time, wanted, style.verbose)
-    lines = [draw(columns, style), *_single_calls(results, names, style), *_warm_calls(results, names, style)]
+        names, common = case_columns.distinct_names([result.case for result in results])
+        columns = case_columns.columns(results, names, time, wanted, style.verbose)
+    lines = [draw(columns, style), *case_columns.single_calls(results, names, style),
+             *case_columns.warm_calls(results, names, style)]
     if quiet:
         lines.append(f"and {units.plural(len(quiet), 'test case')} checked and not timed, all PASSED")
-    lines += [*doubts(results), *_peer_notes(results)]
+    lines += [*doubts(results), *case_columns.peer_notes(results)]
     return f"{style.heading(f'{heading} · {common}' if common else heading)}\n" + "\n".join(lines)
-
-
-def _peer_notes(results: Sequence[CaseResult]) -> list[str]:
-    """Why a peer has no time: one line per peer and reason."""
-    found: dict[tuple[str, str], int] = {}
-    for result in results:
-        for peer, reason in (result.environment.get("peer_notes") or {}).items():
-            key = (one_line(str(peer)), shorten(first_line(str(reason)), 100))
-            found[key] = found.get(key, 0) + 1
-    return [f"no time of {peer} in {units.plural(count, 'case')}: {reason}" for (peer, reason), count in found.items()]
-
-
-def _single_calls(results: Sequence[CaseResult], names: Sequence[str], style: Style) -> list[str]:
-    """A table of the single calls, where they were asked for."""
-    found = [(name, result.calls) for name, result in zip(names, results, strict=True) if result.calls]
-    if not found:
-        return []
-    drawn = draw([
-        Column("single calls", [name for name, _ in found], right=False),
-        Column("calls", [str(stats.runs) for _, stats in found]),
-        Column("p50", [units.time(stats.median) for _, stats in found]),
-        *_spread([stats for _, stats in found]),
-    ], style)
-    return ["", drawn]
-
-
-def _warm_calls(results: Sequence[CaseResult], names: Sequence[str], style: Style) -> list[str]:
-    """A table of the calls that repeat one slot beside the time, where they were asked for."""
-    found = [(name, r, r.warm, r.stats) for name, r in zip(names, results, strict=True) if r.warm and r.stats]
-    if not found:
-        return []
-    drawn = draw([
-        Column("warm", [name for name, *_ in found], right=False),
-        Column("cold", [units.time(stats.median) for *_, stats in found]),
-        Column("warm", [units.time(warm.median) for _, _, warm, _ in found]),
-        Column("cold/warm", [f"{stats.median / warm.median:.2f}" for _, _, warm, stats in found]),
-        Column("GB/s warm", [f"{r.bytes_moved / warm.median / 1e9:.4g}" for _, r, warm, _ in found]),
-        Column("", [_beyond(r, warm) for _, r, warm, _ in found], right=False),
-    ], style)
-    return ["", drawn]
-
-
-def _beyond(result: CaseResult, warm: Stats) -> str:
-    """What a warm time that no memory allows says."""
-    limit = result.roofline_seconds if result.bound == "bytes" else None
-    return "faster than memory: read from the cache" if limit and warm.median < limit else ""
-
-
-def _spread(stats: Sequence[Stats | None]) -> list[Column]:
-    """Minimum, percentiles and maximum of every row."""
-    return [Column(header, [units.time(getattr(each, name)) if each and each.runs > 1 else "" for each in stats])
-            for header, name in (("min", "best"), ("p10", "p10"), ("p90", "p90"), ("max", "worst"))]
 
 
 def _wrong(result: CaseResult) -> list[str]:
     """The first wrong elements, one line each."""
     return ["    " + one_line(f"{entry['output']} {entry['index']}: got {entry['got']}, expected {entry['expected']} "
                               f"± {entry['bound']}") for entry in result.wrong]
-
-
-def _case_columns(
-    results: Sequence[CaseResult], names: Sequence[str], time: str, wanted: Sequence[str], verbose: bool = False,
-) -> list[Column]:
-    peers = list(dict.fromkeys(name for result in results for name in result.peers))
-    untimed = not any(result.stats for result in results)
-    notes = [one_line(result.message) if untimed and result.status is Status.PASSED else "" for result in results]
-    bounds = [one_line(result.bound) if result.stats else "" for result in results]
-    return [
-        Column("case", names, right=False),
-        Column("status", [str(result.status) for result in results], right=False),
-        Column(time, [units.time(result.stats.median) if result.stats else "" for result in results]),
-        Column("±CI", [interval(result.stats) for result in results]),
-        Column("expected", wanted, optional=97),
-        *(_spread([result.stats for result in results]) if verbose else ()),
-        Column("claimed", [unconfirmed(result) for result in results], optional=94),
-        _rates([result.tflops for result in results], "FLOP/s", 1e12, 95),
-        _rates([result.gbps for result in results], "B/s", 1e9, 96),
-        Column("roofline", [units.percent(result.roofline_fraction) for result in results]),
-        Column("bound", bounds, right=False, optional=99),
-        *(Column(f"vs {shorten(one_line(peer), 24)}", [_against(result, peer) for result in results], optional=number)
-          for number, peer in enumerate(peers, start=2)),
-        Column("note", [shorten(note, 60) for note in notes], right=False, optional=98),
-    ]
-
-
-def _rates(values: Sequence[float | None], unit: str, usual: float, optional: int) -> Column:
-    """A column of rates that are given in ``usual`` per second."""
-    header, cells = units.rates([None if value is None else value * usual for value in values], unit, usual)
-    return Column(header, cells, optional=optional)
 
 
 def _identity(records: Sequence[Record]) -> list[Column]:
@@ -422,13 +340,6 @@ def is_timed(record: Record) -> bool:
     return any(result.stats for result in record.cases)
 
 
-def _against(result: CaseResult, peer: str) -> str:
-    if result.stats is None or peer not in result.peers:
-        return ""
-    median = result.peers[peer].median
-    return f"{units.time(median)} {units.ratio(median / result.stats.median):>6}"
-
-
 def best_peer(record: Record) -> str:
     """The peer that is hardest to beat over all cases, with the geometric mean of the speed-ups over it."""
     timed = [result for result in record.cases if result.stats and not record.unjudged]
@@ -446,17 +357,6 @@ def geomean(values: Iterable[float | None]) -> float | None:
     return math.exp(math.fsum(map(math.log, known)) / len(known)) if known else None
 
 
-def distinct_names(cases: Sequence[Case]) -> tuple[list[str], str]:
-    """Names of cases without the parameters that all of them share, and those."""
-    shared = dict(cases[0].params) if len(cases) > 1 else {}
-    for case in cases[1:]:
-        shared = {key: value for key, value in shared.items() if case.params.get(key) == value}
-    names = [Case({key: value for key, value in case.params.items() if key not in shared}).name for case in cases]
-    if not all(names):                                    # all the same: then the parameters are their names
-        return [one_line(case.name) for case in cases], ""
-    return [one_line(name) for name in names], one_line(Case(shared).name)
-
-
 def _repeat(record: Record, result: CaseResult) -> list[str]:
     """The command line that runs a failed case again with the same inputs, where the record tells how it was made."""
     arguments = record.facts.repeat
@@ -471,11 +371,6 @@ def _gutter(message: str, indent: str) -> list[str]:
     more = len(lines) - _MESSAGE_LINES
     return [f"{indent}| {line}" for line in lines[:_MESSAGE_LINES]] + (
         [f"{indent}| … {units.plural(more, 'more line')}"] if more > 0 else [])
-
-
-def first_line(message: str) -> str:
-    """What a message says in one line; the rest of it is detail."""
-    return one_line(message.strip().partition("\n")[0])
 
 
 def minute(created: str) -> str:

@@ -70,3 +70,8 @@ def _visible(char: str, keep: str) -> str:
 def one_line(text: str) -> str:
     """``printable`` text on one line: for names and table cells."""
     return printable(" ".join(text.split()), keep="")
+
+
+def first_line(message: str) -> str:
+    """What a message says in one line; the rest of it is detail."""
+    return one_line(message.strip().partition("\n")[0])
