@@ -7,7 +7,6 @@ Everything is compiled before the first step (``run.build``), so that no compile
 from __future__ import annotations
 
 import argparse
-import fnmatch
 import hashlib
 import sys
 import tempfile
@@ -33,7 +32,7 @@ from scoring.run.build import builds_of, compile_all
 from scoring.run.checkpoint import Keeper
 from scoring.run.job import cases_for, make_kernel_job, make_submission_job, read_submission, with_tensors
 from scoring.run.progress import Progress
-from scoring.run.select import SelectionError, explain_empty, uncompilable
+from scoring.run.select import SelectionError, cases_of, explain_empty, uncompilable
 from scoring.sandbox import cleanup
 
 Steps = Generator[tuple[str, Callable[[Keeper], Record]], None, None]       # (what it is, how to make it)
@@ -385,42 +384,6 @@ def _narrow(found: dict[str, Availability], wanted: str) -> dict[str, Availabili
 
 def _knows(backend: str, gpu: str) -> bool:
     return any(gpu.lower() in (t.gpu.lower(), t.arch.lower()) for t in backends.get(backend).targets())
-
-
-def cases_of(problem: Problem, patterns: Sequence[str] | None, group: str = "benchmarks") -> list[Case]:
-    """The problem's cases, or those whose name matches a pattern, or one that is not listed, by all its parameters.
-
-    Small cases of all devices are among them.
-    """
-    known = [*problem.cases, *(case for small in problem.small.values() for case in small)]
-    if not patterns:
-        return known
-    found = [case for case in known if any(fnmatch.fnmatch(case.name, pattern) for pattern in patterns)]
-    unlisted = (_unlisted(problem, pattern, group) for pattern in patterns)
-    return found + [case for case in unlisted if case is not None and case.name not in {each.name for each in found}]
-
-
-def _unlisted(problem: Problem, text: str, group: str) -> Case | None:
-    """A case with every parameter of a listed one and values of the same kinds; None for any other text."""
-    given = dict(part.partition("=")[::2] for part in text.split(",")) if not set(text) & set("*?[") else {}
-    for listed in problem.cases:
-        params = listed.params
-        if given.keys() != params.keys():
-            continue
-        values = {name: _value(params[name], given[name]) for name in params}
-        if None not in values.values():
-            return Case({name: value for name, value in values.items() if value is not None}, group)
-    return None
-
-
-def _value(like: object, text: str) -> int | str | list[int] | None:
-    """``text`` as a value of the same kind as ``like``; None if it is of another."""
-    if isinstance(like, str):
-        return text
-    if isinstance(like, list):
-        parts = text.split("+")
-        return [int(part) for part in parts] if all(part.isdecimal() for part in parts) else None
-    return int(text) if text.isdecimal() else None
 
 
 def _defines(given: Sequence[tuple[str, str]] | None) -> dict[str, str]:

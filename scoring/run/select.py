@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which problems and kernels a pattern means, and why a selection is empty.
+"""Which problems, kernels and cases a pattern means, and why a selection is empty.
 
 Reads names and paths, and kernel files only to explain, so that ``list`` answers at once.
 """
@@ -10,11 +10,15 @@ import difflib
 import fnmatch
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import backends
 from backends.errors import SourceError
 from backends.source import KernelSource, kernels
 from scoring.record import Case
+
+if TYPE_CHECKING:
+    from scoring.problem import Problem
 
 _SHOWN = 6       # names of a list that is longer
 
@@ -122,3 +126,39 @@ def _kernels(found: Sequence[tuple[str, Path]]) -> str:
 def _listed(names: Sequence[str], gap: str = ", ") -> str:
     names = list(dict.fromkeys(names))
     return gap.join(names[:_SHOWN]) + (f", … ({len(names)} in all)" if len(names) > _SHOWN else "")
+
+
+def cases_of(problem: Problem, patterns: Sequence[str] | None, group: str = "benchmarks") -> list[Case]:
+    """The problem's cases, or those whose name matches a pattern, or one that is not listed, by all its parameters.
+
+    Small cases of all devices are among them.
+    """
+    known = [*problem.cases, *(case for small in problem.small.values() for case in small)]
+    if not patterns:
+        return known
+    found = [case for case in known if any(fnmatch.fnmatch(case.name, pattern) for pattern in patterns)]
+    unlisted = (_unlisted(problem, pattern, group) for pattern in patterns)
+    return found + [case for case in unlisted if case is not None and case.name not in {each.name for each in found}]
+
+
+def _unlisted(problem: Problem, text: str, group: str) -> Case | None:
+    """A case with every parameter of a listed one and values of the same kinds; None for any other text."""
+    given = dict(part.partition("=")[::2] for part in text.split(",")) if not set(text) & set("*?[") else {}
+    for listed in problem.cases:
+        params = listed.params
+        if given.keys() != params.keys():
+            continue
+        values = {name: _value(params[name], given[name]) for name in params}
+        if None not in values.values():
+            return Case({name: value for name, value in values.items() if value is not None}, group)
+    return None
+
+
+def _value(like: object, text: str) -> int | str | list[int] | None:
+    """``text`` as a value of the same kind as ``like``; None if it is of another."""
+    if isinstance(like, str):
+        return text
+    if isinstance(like, list):
+        parts = text.split("+")
+        return [int(part) for part in parts] if all(part.isdecimal() for part in parts) else None
+    return int(text) if text.isdecimal() else None

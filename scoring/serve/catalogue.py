@@ -22,8 +22,7 @@ from scoring.config.schema import ServeProblem
 from scoring.ipc.emulator import EMULATED
 from scoring.problem import Problem, ProblemError, discover
 from scoring.record import Case, ExitCode
-from scoring.run.plan import cases_of
-from scoring.run.select import SelectionError
+from scoring.run.select import SelectionError, cases_of
 from scoring.serve.storage.models import Board
 
 

@@ -22,8 +22,8 @@ from scoring.output import measured, profile, terminal
 from scoring.output.table import Style, use_color, width_of
 from scoring.record import ExitCode, Mode, Record, Status
 from scoring.run.checkpoint import Keeper
-from scoring.run.plan import Plan, cases_of, kernel_plan
-from scoring.run.select import SelectionError
+from scoring.run.plan import Plan, kernel_plan
+from scoring.run.select import SelectionError, cases_of
 from scoring.run.targets import Candidate
 from scoring.sandbox import cleanup
 from scoring.verbs import run as running
