@@ -87,6 +87,11 @@ void apply(Options& options, const std::string& option, const std::string& value
         const long number = std::strtol(value.c_str(), nullptr, 10);
         options.threads =
             number > 0 ? static_cast<unsigned>(number) : std::max(1u, std::thread::hardware_concurrency());
+    } else if (option == "multiprocessors") {
+        const long number = std::strtol(value.c_str(), nullptr, 10);
+        if (number < 0 || number > 1024)
+            throw std::invalid_argument("multiprocessors is 1 to 1024, or 0 for the GPU's own, not '" + value + "'");
+        options.told_multiprocessors = static_cast<int>(number);
     } else if (option == "schedule") {
         options.schedule = schedule_of(value);
     } else if (option == "counters") {
@@ -99,7 +104,8 @@ void apply(Options& options, const std::string& option, const std::string& value
         options.checks = checks_of(value);
     } else if (option != "strict") {
         throw std::invalid_argument(
-            "no option '" + option + "'; there are gpu, threads, schedule, counters, report, log, checks, strict");
+            "no option '" + option +
+            "'; there are gpu, multiprocessors, threads, schedule, counters, report, log, checks, strict");
     }
 }
 
@@ -244,7 +250,8 @@ const Name* named(int error) {
 }
 
 // Attributes by number. Source: CUDA Runtime API, cudaDeviceAttr.
-int attribute(const Gpu& gpu, int which) {
+int attribute(const Options& options, int which) {
+    const Gpu& gpu = *options.gpu;
     switch (which) {
         case 1: return 1024;  // MaxThreadsPerBlock
         case 2:
@@ -259,7 +266,7 @@ int attribute(const Gpu& gpu, int which) {
         case 11: return 2147483647;                      // MaxPitch
         case 12: return 65536;                           // MaxRegistersPerBlock
         case 13: return gpu.clock_khz;                   // ClockRate
-        case 16: return gpu.multiprocessors;             // MultiProcessorCount
+        case 16: return options.multiprocessors();       // MultiProcessorCount
         case 31: return 1;                               // ConcurrentKernels
         case 36: return gpu.memory_clock_khz;            // MemoryClockRate
         case 37: return gpu.bus_bits;                    // GlobalMemoryBusWidth
@@ -301,7 +308,7 @@ API int cudaGetDeviceCount(int* count) {
 }
 API int cudaDeviceGetAttribute(int* value, int which, int device) {
     if (device != 0) return fail(101);
-    *value = attribute(*options().gpu, which);
+    *value = attribute(options(), which);
     return kSuccess;
 }
 API int cudaDeviceSynchronize() {

@@ -28,12 +28,15 @@ struct Gpu {
 
 struct Options {
     const Gpu* gpu = nullptr;
+    int told_multiprocessors = 0;  // 0: as many as the GPU has
     unsigned threads = 1;
     ptx::Schedule schedule;
     unsigned checks = 255;  // ptx::Check: those that are no faults
     bool counters = false;
     bool report = false;  // findings go to stderr
     std::string log;      // a file that gets them, too, as a JSON object a line; "": none
+
+    int multiprocessors() const { return told_multiprocessors ? told_multiprocessors : gpu->multiprocessors; }
 };
 
 const Options& options();

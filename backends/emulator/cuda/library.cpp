@@ -112,7 +112,7 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
         launch.program = &program;
         launch.serial = ++serial;
         launch.schedule = options().schedule;
-        launch.multiprocessors = static_cast<u32>(gpu.multiprocessors);
+        launch.multiprocessors = static_cast<u32>(options().multiprocessors());
         const Dim3 sizes[2] = {grid, block};
         for (int i = 0; i < 2; ++i) {
             u32* const to = i ? launch.block : launch.grid;

@@ -141,7 +141,7 @@ API int cudaOccupancyMaxActiveClusters(int* count, const void*, const LaunchConf
     for (unsigned i = 0; i < config->attribute_count; ++i)
         if (const LaunchAttribute& each = config->attributes[i]; each.id == kAttributeClusterDimension)
             blocks = each.value[0] * each.value[1] * each.value[2];
-    *count = options().gpu->multiprocessors / static_cast<int>(std::max(1u, blocks));
+    *count = options().multiprocessors() / static_cast<int>(std::max(1u, blocks));
     return kSuccess;
 }
 API int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, const void*, int threads, size_t shared) {

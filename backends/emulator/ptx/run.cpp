@@ -567,25 +567,35 @@ private:
                     if (!may_go_on || ++cluster.idle > kIdle) deadlock(cluster);
                     return moved_ever;
                 }
-                const auto chosen = cluster.pending.begin() +
-                                    static_cast<std::ptrdiff_t>(dice ? dice->below(cluster.pending.size()) : size_t{0});
-                const Cluster::Pending next = std::move(*chosen);
-                cluster.pending.erase(chosen);
-                try {
-                    next.work();
-                } catch (const Fault& fault) {
-                    fail(*next.warp->block, *next.warp, next.op, fault);
-                    return true;
-                }
+                if (!land(cluster, dice)) return true;
                 moved_ever = true;
             }
         }
-        // It has had its turn: it may wait for a block that has not begun.
-        if (!dice) return false;
+        // It has had its turn: what only reads may wait for a copy, or for a block that has not begun.
+        if (!dice) {
+            if (cluster.pending.empty()) return false;
+            land(cluster, dice);
+            return true;
+        }
         resident.turns += turns;
         if (resident.turns < kRandomTurns) return moved_ever;
         resident.turns = 0;
         return false;
+    }
+
+    /// Carries out an asynchronous copy, the oldest unless it is random; whether that went well.
+    bool land(Cluster& cluster, Dice* dice) {
+        const auto chosen = cluster.pending.begin() +
+                            static_cast<std::ptrdiff_t>(dice ? dice->below(cluster.pending.size()) : size_t{0});
+        const Cluster::Pending next = std::move(*chosen);
+        cluster.pending.erase(chosen);
+        try {
+            next.work();
+        } catch (const Fault& fault) {
+            fail(*next.warp->block, *next.warp, next.op, fault);
+            return false;
+        }
+        return true;
     }
 
     void deadlock(Cluster& cluster) {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import ctypes
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -54,6 +54,23 @@ class Cuda:
     def set(self, **options: object) -> None:
         for name, value in options.items():
             assert self.library.warpwave_emulator_set(name.encode(), str(value).encode()) == 0
+
+    def attribute(self, number: int) -> int:
+        """A cudaDeviceAttr."""
+        value = ctypes.c_int()
+        self._check(self.library.cudaDeviceGetAttribute(ctypes.byref(value), number, 0))
+        return value.value
+
+    @contextmanager
+    def memory(self, arrays: Mapping[str, tuple[int, int]]) -> Iterator[None]:
+        """Within: (address, bytes) are known memory under their names."""
+        for name, (address, size) in arrays.items():
+            self.library.warpwave_emulator_register(address, size, name.encode())
+        try:
+            yield
+        finally:
+            for address, _size in arrays.values():
+                self.library.warpwave_emulator_unregister(address)
 
     def taken(self, what: str) -> str:
         pointer = getattr(self.library, f"warpwave_emulator_take_{what}")()

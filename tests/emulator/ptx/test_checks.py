@@ -211,7 +211,9 @@ def test_a_check_is_silent_that_is_not_wanted(cuda: Cuda) -> None:
 
 def test_a_grid_that_reads_before_the_one_before_it_has_ended(cuda: Cuda) -> None:
     first, second, third = np.arange(1, 33, dtype=np.uint32), np.zeros(32, np.uint32), np.zeros(32, np.uint32)
-    for text, wanted in ((EARLY, []), (EARLY.replace("griddepcontrol.wait;", ""), ["grid-order"])):
+    early = EARLY.replace("griddepcontrol.wait;", "")
+    looks = early.replace("ld.global", "ld.relaxed.gpu.global")      # meant to see what another grid may still write
+    for text, wanted in ((EARLY, []), (early, ["grid-order"]), (looks, [])):
         cuda.launch(EARLY, [first, second])
         cuda.launch(text, [second, third], early=True)
         assert [each["check"] for each in json.loads(cuda.taken("findings"))] == wanted

@@ -75,6 +75,8 @@ FAULTS = {
     "a load behind an array": Fault(BETWEEN, "%r4, [%rd3]", "%r4, [%rd3+4096]", "bounds", 64),
     "a store before an array": Fault(BETWEEN, "[%rd4+-128], %r4", "[%rd4+-4096], %r4", "bounds", 64),
     "a load that is not aligned": Fault(BETWEEN, "%r4, [%rd3]", "%r4, [%rd3+2]", "misaligned", 64),
+    "a copy from behind an array": Fault(THROUGH, "[%r3], [%rd3], 4", "[%r3], [%rd3+4096], 4", "bounds"),
+    "a copy that is not aligned": Fault(THROUGH, "[%r3], [%rd3], 4", "[%r3], [%rd3+2], 4", "misaligned"),
     "shared memory behind the block's": Fault(THROUGH, "%r4, [%r3]", "%r4, [%r3+4096]", "bounds"),
     "shared memory that is not aligned": Fault(THROUGH, "%r4, [%r3]", "%r4, [%r3+1]", "misaligned"),
     "no wait for cp.async": Fault(THROUGH, "cp.async.wait_group 0;", "cp.async.wait_group 1;"),

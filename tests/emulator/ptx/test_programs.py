@@ -7,11 +7,13 @@ import json
 import subprocess
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from backends import __main__ as command
 from backends.cuda import find_nvcc, require_host_compiler
 from backends.errors import ToolchainMissing
+from tests.emulator.ptx.driver import Cuda
 
 PROGRAM = Path(__file__).with_name("program.cu")
 PARTS = ["saxpy", "sum", "collatz", "sorted", "halves", "tile", "locked", "meeting"]
@@ -41,6 +43,22 @@ def test_a_program_runs(
     assert command.main(["emulate", "--gpu", gpu, "--", str(program)]) == 0
     printed = capfd.readouterr().out.splitlines()
     assert printed == [f"multiprocessors: {multiprocessors}", *(f"{part}: ok" for part in PARTS), "last: cudaSuccess"]
+
+
+def test_a_gpu_may_have_other_multiprocessors(cuda: Cuda) -> None:
+    numbers = np.zeros(1, np.uint32)
+    text = """.visible .entry k(.param .u64 pout) { .reg .b32 %r<2>; .reg .b64 %rd<2>;
+ld.param.u64 %rd0, [pout]; mov.u32 %r0, %nsmid; st.global.u32 [%rd0], %r0; ret; }"""
+    cuda.set(multiprocessors=8)
+    try:
+        assert cuda.attribute(16) == 8
+        cuda.launch(text, [numbers])
+        assert numbers[0] == 8
+    finally:
+        cuda.set(multiprocessors=0)
+    assert cuda.attribute(16) == 132
+    with pytest.raises(AssertionError):
+        cuda.set(multiprocessors=1025)
 
 
 def test_products_of_fragments(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

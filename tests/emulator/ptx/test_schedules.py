@@ -10,7 +10,7 @@ import pytest
 
 from tests.emulator.ptx.driver import Cuda, Refused
 from tests.emulator.ptx.test_checks import ELECTED, EXCHANGE
-from tests.emulator.ptx.test_faults import AGAIN, BETWEEN, BULK, FAULTS, IN_TURN, STORE, THROUGH, run
+from tests.emulator.ptx.test_faults import AGAIN, BETWEEN, BULK, FAULTS, HEAD, IN_TURN, STORE, THROUGH, run
 
 # Each of eight blocks adds 200 to one word of global memory.
 COUNT = """.visible .entry k(.param .u64 pcount) { .reg .pred %p<2>; .reg .b32 %r<8>; .reg .b64 %rd<4>;
@@ -29,6 +29,28 @@ def counted(cuda: Cuda, kernel: str, schedule: str) -> int:
     found = {each["check"] for each in json.loads(cuda.taken("findings"))}
     assert found == ({"global-race"} if kernel == LOST else set())
     return int(count[0])
+
+
+# A warp looks at a word of global memory until the other one, which waits for a bulk copy, has set it.
+LOOKING = HEAD + """add.u32 %r5, %r1, 1024; setp.eq.u32 %p0, %r0, 32; @!%p0 bra BEGIN;
+mbarrier.init.shared::cta.b64 [%r5], 1; fence.mbarrier_init.release.cluster; fence.proxy.async;
+BEGIN: bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra COPY;
+LOOK: ld.acquire.gpu.global.u32 %r4, [%rd1+128]; setp.eq.u32 %p2, %r4, 0; @%p2 bra LOOK; bra END;
+COPY: @!%p0 bra WAIT; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 128;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0], 128, [%r5];
+WAIT: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0; @!%p2 bra WAIT;
+ld.shared.u32 %r4, [%r3+-128]; st.global.u32 [%rd4+-128], %r4; bar.warp.sync 0xffffffff;
+@!%p0 bra END; st.release.gpu.global.u32 [%rd1+128], 1;
+END: ret; }"""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("schedule", ["late", "eager", *RANDOM])
+def test_a_copy_lands_though_another_warp_goes_on_looking(cuda: Cuda, schedule: str) -> None:
+    given, out = np.arange(1, 33, dtype=np.uint32), np.zeros(64, np.uint32)
+    cuda.set(schedule=schedule)
+    cuda.launch(LOOKING, [given, out], block=64, shared=2048)
+    assert np.array_equal(out[:32], given)
 
 
 def test_an_update_that_is_lost_shows_at_random_alone(cuda: Cuda) -> None:

@@ -196,7 +196,7 @@ void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind) {
             w.range = memory.find(where, bytes, w.range);
             const size_t range = memory.number(w.range);
             if (kind & kWrite) checks->global_write(w, where, where + bytes, range);
-            else if (w.block->launch->before) checks->global_read(w, lane, where, where + bytes);
+            else if (w.block->launch->before && !(kind & kStrong)) checks->global_read(w, lane, where, where + bytes);
             if (watches) run.add(where, where + bytes, range);
         }
     });
