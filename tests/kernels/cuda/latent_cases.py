@@ -1,13 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""Cases of MLA decode for the tests of its kernels on the host."""
+"""Cases of MLA decode for the tests of its kernels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-
-from tests.kernels.cuda.host_kernel import HostKernel
 
 
 def case(batch: int, hq: int, sk: int, lens: str = "uniform", sq: int = 1, causal: int = 0) -> dict[str, Any]:
@@ -19,7 +17,7 @@ def name(value: Any) -> str:
     return "-".join(map(str, value.values())) if isinstance(value, dict) else str(value)
 
 
-def check_late_scale(mla: HostKernel, heads: int) -> None:
+def check_late_scale(mla: Any, heads: int) -> None:
     """Of a cache in FP8: the largest scale comes late, in one group only, and is 2^20 times those before."""
     size = case(1, heads, 300)
     q, cache, *rest = mla.reference.generate_input(**size, seed=3, device="cpu")

@@ -1,50 +1,41 @@
 # SPDX-License-Identifier: MIT
-"""The mma_sync attention kernels compute the right thing, run on the host thread by thread, for each target."""
+"""The mma_sync attention kernels compute the right thing on emulated GPUs of each target."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tests.kernels.cuda import faults
-from tests.kernels.cuda.faults import Fault
-from tests.kernels.cuda.host_kernel import BACKWARD, FORWARD, HostKernel, emulated
+from tests.kernels.cuda import planting
+from tests.kernels.cuda.emulated import EmulatedKernel
 from tests.kernels.cuda.latent_cases import case as mla_case
+from tests.kernels.cuda.planting import Fault
 
-pytestmark = emulated
-# Opposite times of copies and orders of warps: no result may depend on either.
-TIMINGS = ({"eager": False, "order": FORWARD}, {"eager": True, "order": BACKWARD})
-
-
-class Kernel(HostKernel):
-    """Calls have the first of the timings unless they say another."""
-
-    def run(self, case, data, **options):
-        return super().run(case, data, **(TIMINGS[0] | options))
+ARCHES = ("sm_89", "sm_90a")
 
 
-def built(problem, folder, arch, **options):
-    return Kernel(f"{problem}/mma_sync", folder, arch=arch, **options)
+def built(problem, arch, root=None):
+    return EmulatedKernel(f"{problem}/mma_sync", arch=arch, root=root)
 
 
-@pytest.fixture(scope="module", params=[89, 90], ids=["sm_89", "sm_90"])
-def flash(request, tmp_path_factory):
-    return built("flash_attention", tmp_path_factory.mktemp("emulated"), request.param)
+@pytest.fixture(scope="module", params=ARCHES)
+def flash(request):
+    return built("flash_attention", request.param)
 
 
 @pytest.fixture(scope="module")
-def varlen(tmp_path_factory):
-    return built("flash_attention_varlen", tmp_path_factory.mktemp("emulated"), 90)
+def varlen():
+    return built("flash_attention_varlen", "sm_90a")
 
 
 @pytest.fixture(scope="module")
-def backward(tmp_path_factory):
-    return built("flash_attention_bwd", tmp_path_factory.mktemp("emulated"), 89)      # one build serves both
+def backward():
+    return built("flash_attention_bwd", "sm_89")
 
 
-@pytest.fixture(scope="module", params=[89, 90], ids=["sm_89", "sm_90"])
-def mla(request, tmp_path_factory):
-    return built("mla_decode", tmp_path_factory.mktemp("emulated"), request.param)
+@pytest.fixture(scope="module", params=ARCHES)
+def mla(request):
+    return built("mla_decode", request.param)
 
 
 def flash_case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -81,7 +72,7 @@ def test_heads_that_share_keys_share_tiles(flash, case):
 
 
 def test_parts_of_shared_tiles_are_merged(flash):
-    flash.check(flash_case(1, 3, 1500, 4, 1, 64, 1), workspace_bytes=1 << 18, processors=64)
+    flash.check(flash_case(1, 3, 1500, 4, 1, 64, 1), workspace_bytes=1 << 18, multiprocessors=58)
     assert flash.used_workspace
 
 
@@ -94,7 +85,7 @@ def test_parts_of_shared_tiles_are_merged(flash):
     flash_case(1, 65, 140, 1, 1, 256, 0),
 ], ids=lambda case: "-".join(map(str, case.values())))
 def test_flash_attention_in_whole_tiles_matches_the_reference(flash, case):
-    flash.check(case, processors=1)                 # too few for tiles of few queries
+    flash.check(case, multiprocessors=1)                 # too few for tiles of few queries
 
 
 @pytest.mark.parametrize("case", [
@@ -105,8 +96,8 @@ def test_flash_attention_in_whole_tiles_matches_the_reference(flash, case):
 ], ids=lambda case: "-".join(map(str, case.values())))
 def test_flash_attention_merges_split_keys(flash, case):
     part = case["batch"] * case["sq"] * case["hq"] * (case["dim"] + 1) * 4
-    flash.check(case, workspace_bytes=2 * part + 4, processors=64)
-    flash.check(case, workspace_bytes=16 * part, processors=64)
+    flash.check(case, workspace_bytes=2 * part + 4, multiprocessors=58)
+    flash.check(case, workspace_bytes=16 * part, multiprocessors=58)
     assert flash.used_workspace
 
 
@@ -122,10 +113,7 @@ def test_packed_sequences_match_the_reference(varlen, case):
 
 
 def test_flash_attention_gives_the_same_bits_however_copies_and_warps_are_timed(flash):
-    case = flash_case(1, 130, 150, 1, 1, 64, 1)
-    data = flash.reference.generate_input(**case, seed=5, device="cpu")
-    late, early = (flash.run(case, data, **timing) for timing in TIMINGS)
-    assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+    flash.same_in_every_schedule(flash_case(1, 130, 150, 1, 1, 64, 1))
 
 
 def test_rows_without_keys_are_exact(flash):
@@ -151,21 +139,19 @@ def test_mla_decode_matches_the_reference(mla, case):
     (mla_case(4, 16, 600, "mixed"), 8),             # chunks cut requests, an empty one among them
     (mla_case(40, 16, 130, "mixed"), 8),            # chunks of many requests, more than a warp has lanes
     (mla_case(3, 16, 300, "mixed", 2, 1), 16),
-    (mla_case(1, 64, 400, "uniform"), 64),          # more blocks than the line has chunks
+    (mla_case(1, 64, 400, "uniform"), 58),          # more blocks than the line has chunks
     (mla_case(2, 128, 260, "ragged"), 24),          # several row tiles per group
 ], ids=lambda value: "-".join(map(str, value.values())) if isinstance(value, dict) else str(value))
 def test_mla_decode_cuts_the_line_of_tokens(mla, case, processors):
     part = case["sq"] * case["hq"] * 513 * 4
-    mla.check(case, workspace_bytes=(case["batch"] + 3) * part + 4, processors=processors)
-    mla.check(case, workspace_bytes=(case["batch"] + 2 * processors) * part, processors=processors)
+    mla.check(case, workspace_bytes=(case["batch"] + 3) * part + 4, multiprocessors=processors)
+    mla.check(case, workspace_bytes=(case["batch"] + 2 * processors) * part, multiprocessors=processors)
     assert mla.used_workspace
 
 
 def test_mla_decode_gives_the_same_bits_however_copies_and_warps_are_timed(mla):
     for case in (mla_case(2, 16, 260), mla_case(1, 64, 260)):
-        data = mla.reference.generate_input(**case, seed=5, device="cpu")
-        late, early = (mla.run(case, data, **timing) for timing in TIMINGS)
-        assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+        mla.same_in_every_schedule(case)
 
 
 @pytest.mark.parametrize("case", [
@@ -183,10 +169,7 @@ def test_flash_attention_bwd_matches_the_reference(backward, case):
 
 
 def test_flash_attention_bwd_gives_the_same_bits_however_copies_and_warps_are_timed(backward):
-    case = flash_case(1, 130, 150, 2, 1, 64, 1)
-    data = backward.reference.generate_input(**case, seed=3, device="cpu")
-    late, early = (backward.run(case, data, workspace_bytes=1 << 16, **timing) for timing in TIMINGS)
-    assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+    backward.same_in_every_schedule(flash_case(1, 130, 150, 2, 1, 64, 1), workspace_bytes=1 << 16)
 
 
 @pytest.mark.parametrize("half", [0, 1])
@@ -205,14 +188,14 @@ FAULTS = {   # of each kernel: faults that the runs above must be able to see
     "flash_attention": {
         "copies overwrite a stage in use": Fault(
             "attention/mma_sync_forward.h", "__syncthreads();  // the step's tiles are there",
-            "if (FAULT) __syncwarp(); else __syncthreads();  // the step's tiles are there"),
+            "if (FAULT) __syncwarp(); else __syncthreads();  // the step's tiles are there", "shared-race"),
         "mask one key late": Fault(
             "attention/mma_sync_forward.h", "+ 1 + keys - queries", "+ 1 + FAULT + keys - queries"),
     },
     "flash_attention_varlen": {
         "a row of the next sequence is written": Fault(
             "attention/varlen.h", "(tile.queries << pack) - tile.first_row)",
-            "(tile.queries << pack) - tile.first_row + FAULT)"),
+            "(tile.queries << pack) - tile.first_row + FAULT)", "bounds"),
     },
     "flash_attention_bwd": {
         "gradients of keys: mask one key late": Fault(
@@ -227,30 +210,19 @@ FAULTS = {   # of each kernel: faults that the runs above must be able to see
             "FAULT ? Tile::kTokens : length - step * Tile::kTokens;"),
         "softmax before all parts of the scores": Fault(
             "mla/mma_sync.h", "__syncthreads();  // all parts",
-            "if (FAULT) __syncwarp(); else __syncthreads();  // all parts"),
+            "if (FAULT) __syncwarp(); else __syncthreads();  // all parts", "uninitialised"),
     },
 }
 
 
-def planted(problem, kernels, folder):
-    kernel = built(problem, folder, 90, kernels=kernels)
+def planted(problem, root):
+    kernel = built(problem, "sm_90a", root)
     case = {"mla_decode": mla_case(2, 16, 100, "ragged"), "flash_attention_varlen": varlen_case(
         3, 90, 100, "tail", 1, 1, 64, 1)}.get(problem, flash_case(1, 40, 200, 1, 1, 64, 1))
-
-    def check(_fault):
-        for timing in TIMINGS:
-            kernel.check(case, workspace_bytes=1 << 10 if problem[-3:] in ("bwd", "len") else 0, **timing)
-
-    return kernel.library, check
+    return kernel, lambda _fault: kernel.check(case, workspace_bytes=1 << 10 if problem[-3:] in ("bwd", "len") else 0)
 
 
-@pytest.fixture(scope="module", params=FAULTS)
-def outcomes(request, tmp_path_factory):
-    problem = request.param
-    return problem, faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS[problem], planted, problem)
-
-
-def test_the_emulation_notices(outcomes):
-    """A check of the checks: each fault gives a wrong result, or the emulation ends it."""
-    problem, found = outcomes
-    assert found == {faults.NONE: "passed", **dict.fromkeys(FAULTS[problem], "refused")}
+@pytest.mark.parametrize("problem", FAULTS)
+def test_faults_are_noticed(tmp_path, problem):
+    """A check of the checks."""
+    planting.noticed(planting.outcomes(tmp_path, FAULTS[problem], planted, problem), FAULTS[problem])
