@@ -1,81 +1,230 @@
 # SPDX-License-Identifier: MIT
-"""Sweeps the HIP programs of a checkout: builds each folder that has a Makefile, runs its program on the emulated
-MI300X with all checks, and prints a row per program.
+"""Sweeps HIP programs that others wrote: builds each with ``warpwave-hipcc``, runs it on the emulated MI300X with all
+checks, and keeps what became of it.
 
-``python benchmarks/tools/hip_programs.py CHECKOUT/HIP-Basic [NAME…]`` for ROCm/rocm-examples. ``--variable NAME=VALUE``
-sets what the Makefiles of other collections call the compiler. Nothing of a checkout belongs into this repository.
+``python benchmarks/tools/hip_programs.py CHECKOUT… [--only NAME…] [--log FILE]`` for checkouts of ROCm/rocm-examples,
+ROCm/hip-tests and zjin-lcf/HeCBench. A program that the log has is not run again. ``--table`` prints the log as it
+stands in benchmarks/emulator.md. Nothing of a checkout belongs into this repository; ``hip_programs.txt`` has the
+arguments that make HeCBench's programs small enough, and HeCBench's programs that it does not name are left out.
 """
 
 from __future__ import annotations
 
 import argparse
+import collections
+import dataclasses
 import json
 import os
 import re
+import resource
+import shlex
+import signal
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from backends.emulator import build
+from backends.emulator.emulate import FOUND
 
-SECONDS = 120
+ROOT = Path(__file__).resolve().parents[2]
+SMALL = Path(__file__).with_suffix(".txt")
+BUILD_SECONDS, LIMIT = 300, 60.0
+# What a program prints about its own results.
+_GOOD = re.compile(r"\bpass(?:ed)?\b|success|\bcorrect|\bok\b|verified|no errors? found|\b0 errors", re.I)
+_BAD = re.compile(r"\bfail|mismatch|incorrect|not correct|\bwrong\b|errors? (?:at|in|found)\b", re.I)
+_LACKS = re.compile(r"warpwave(?: emulator|-hipcc): (.*)")
+_MISSING = re.compile(r"(?:fatal )?error: (.*)|\*\*\* (.*)|cannot find (-l\S+)")
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """``builds``: commands to run in ``folder``; ``run``: the program and its arguments, from there."""
+
+    collection: str
+    name: str
+    folder: Path
+    builds: tuple[tuple[str, ...], ...]
+    run: tuple[str, ...]
+
+
+# --- what there is in a checkout --------------------------------------------------------------------------------------
+
+def programs(checkout: Path, prefix: Path) -> Iterator[Program]:
+    """Of the collection that the checkout's folders show it to be."""
+    if (checkout / "HIP-Basic").is_dir():
+        yield from _examples(checkout, prefix)
+    elif (checkout / "samples").is_dir():
+        yield from _samples(checkout / "samples", prefix)
+    elif (checkout / "src").is_dir():
+        yield from _hecbench(checkout / "src", prefix)
+    else:
+        raise SystemExit(f"{checkout} is no checkout of rocm-examples, hip-tests or HeCBench")
+
+
+def _make(prefix: Path, *more: str) -> tuple[str, ...]:
+    hipcc = f"{prefix}/bin/hipcc"
+    return ("make", "-B", f"ROCM_INSTALL_DIR={prefix}", f"ROCM_PATH={prefix}", f"HIPCXX={hipcc}", f"HIPCC={hipcc}",
+            f"CC={hipcc}" if "CC" in more else "CXX=c++", *(word for word in more if word != "CC"))
+
+
+def _examples(checkout: Path, prefix: Path) -> Iterator[Program]:
+    for makefile in sorted(checkout.rglob("Makefile")):
+        if name := re.search(r"^EXAMPLE\s*:?=\s*(\S+)", makefile.read_text(), re.M):
+            folder = makefile.parent
+            yield Program("rocm-examples", str(folder.relative_to(checkout)), folder, (_make(prefix),),
+                          (f"./{name[1]}",))
+
+
+def _samples(samples: Path, prefix: Path) -> Iterator[Program]:
+    """One program a source that has a ``main``, with the code objects that its CMakeLists.txt makes beside it."""
+    hipcc = f"{prefix}/bin/hipcc"
+    for lists in sorted(samples.rglob("CMakeLists.txt")):
+        folder, text = lists.parent, lists.read_text()
+        modules = [(hipcc, "--genco", source, "-o", out)
+                   for source, out in re.findall(r"--genco[^\n]*?/(\w+\.cpp) -o (\S+)", text)]
+        sources = [path for path in sorted(folder.iterdir()) if path.suffix in (".cpp", ".hip")]
+        mains = [path for path in sources if re.search(r"\bmain\s*\(", path.read_text(errors="replace"))]
+        for path in mains:
+            others = [each.name for each in sources if each not in mains] if "static_library" in str(folder) else []
+            words = (hipcc, "-fgpu-rdc", path.name, *others) if others else (hipcc, path.name)
+            yield Program("hip-tests", f"{folder.name}/{path.stem}", folder,
+                          (*modules, (*words, "-I../../common", "-lpthread", "-o", "program")), ("./program",))
+
+
+def _hecbench(src: Path, prefix: Path) -> Iterator[Program]:
+    for line in SMALL.read_text().splitlines():
+        if line and not line.startswith("#"):
+            name, *arguments = shlex.split(line)
+            folder = src / f"{name}-hip"
+            if folder.is_dir():
+                yield Program("HeCBench", name, folder, (_make(prefix, "CC", "main"),), ("./main", *arguments))
+
+
+# --- one program ------------------------------------------------------------------------------------------------------
+
+def judged(program: Program, limit: float) -> dict[str, Any]:
+    """The log's entry: result (right, ran, findings, wrong, lacks, slow), reason, findings, seconds, arguments."""
+    entry: dict[str, Any] = {"collection": program.collection, "name": program.name, "arguments": list(program.run[1:])}
+    for command in program.builds:
+        code, text, _, _ = _run(command, program.folder, BUILD_SECONDS)
+        if code:
+            found = re.search(r"warpwave-hipcc: (.*)", text) or _MISSING.search(text)
+            why = next(filter(None, found.groups()), "") if found else "does not build"
+            return {**entry, "result": "lacks", "reason": why[:200]}
+    with tempfile.NamedTemporaryFile(mode="r") as log:
+        environment = {"WARPWAVE_EMULATOR": f"checks=all,log={log.name}"}
+        code, text, wall, cpu = _run(program.run, program.folder, limit, environment)
+        findings = [json.loads(line) for line in log if line.strip()]
+    entry |= {"seconds": round(wall, 1), "cpu": round(cpu, 1), "tail": text[-1500:]}
+    entry["findings"] = [{"check": each["check"], "at": f"{Path(each['file']).name}:{each['line']}",
+                          "text": each["message"]} for each in findings]
+    return {**entry, **_verdict(code, text, findings)}
+
+
+def _verdict(code: int | None, text: str, findings: list[dict[str, Any]]) -> dict[str, str]:
+    # The emulator's own lines say nothing of the program's results.
+    own = "\n".join(line for line in text.splitlines() if not line.startswith(("=========", "warpwave emulator:")))
+    unsupported = [each[1] for each in _LACKS.finditer(text) if "not supported" in each[1] or "unsupported" in each[1]]
+    if code is None:
+        return {"result": "slow", "reason": "not done in time"}
+    if unsupported:
+        return {"result": "lacks", "reason": unsupported[0][:200]}
+    said, failed = _BAD.search(own), code not in (0, FOUND if findings else 0)
+    if findings:
+        return {"result": "findings", "reason": f"{len(findings)}" + (", and a wrong result" if said or failed else "")}
+    if failed or said:
+        return {"result": "wrong", "reason": f"exit {code}" + (f": {said[0]}" if said else "")}
+    return {"result": "right" if _GOOD.search(own) else "ran", "reason": ""}
+
+
+def _run(
+    words: tuple[str, ...], folder: Path, seconds: float, more: dict[str, str] | None = None
+) -> tuple[int | None, str, float, float]:
+    """Exit status (None: not done in time), what it printed, wall and CPU seconds."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), **(more or {})}
+    before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
+    child = subprocess.Popen(words, cwd=folder, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                             stderr=subprocess.STDOUT, text=True, errors="replace", start_new_session=True)
+    code: int | None
+    try:
+        text, _ = child.communicate(timeout=seconds)
+        code = child.returncode
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        text, _ = child.communicate()
+        code = None
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    return code, text, time.monotonic() - started, cpu
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+_RESULTS = ("right", "ran", "findings", "wrong", "lacks", "slow")
+
+
+def table(entries: list[dict[str, Any]]) -> str:
+    """Counts by collection, then the names: what lacks something with what it is, findings with where they are."""
+    lines = ["| collection | tried | " + " | ".join(_RESULTS) + " |", "|---" * (len(_RESULTS) + 2) + "|"]
+    for collection in [*sorted({each["collection"] for each in entries}), "all"]:
+        of = [each for each in entries if collection in ("all", each["collection"])]
+        counts = collections.Counter(each["result"] for each in of)
+        lines.append(f"| {collection} | {len(of)} | " + " | ".join(str(counts[name]) for name in _RESULTS) + " |")
+    lines += ["", "| result | programs |", "|---|---|"]
+    for result in _RESULTS:
+        of = sorted((each for each in entries if each["result"] == result), key=lambda each: str(each["name"]))
+        if of:
+            lines.append(f"| {result} | {', '.join(_named(each) for each in of)} |")
+    return "\n".join(lines)
+
+
+def _named(entry: dict[str, Any]) -> str:
+    name = str(entry["name"]).removeprefix("HIP-Basic/")
+    if entry["result"] == "findings":
+        places = sorted({f"{each['check']} at {each['at']}" for each in entry["findings"]})
+        more = "; …" if len(places) > 3 else ""
+        return f"{name} ({'; '.join(places[:3])}{more}{entry['reason'].lstrip('0123456789')})"
+    return f"{name} ({entry['reason']})" if entry["reason"] and entry["result"] != "slow" else name
+
+
+def read(log: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("names", nargs="*", help="of programs; default: all")
-    parser.add_argument("--variable", action="append", default=[], metavar="NAME=VALUE")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("checkouts", nargs="*", type=Path)
+    parser.add_argument("--only", nargs="*", default=[], metavar="NAME")
+    parser.add_argument("--log", type=Path, default=Path("hip_programs.jsonl"))
+    parser.add_argument("--limit", type=float, default=LIMIT, metavar="SECONDS", help="of one run")
+    parser.add_argument("--budget", type=float, default=float("inf"), metavar="SECONDS", help="CPU time of the sweep")
+    parser.add_argument("--table", action="store_true", help="print the log's table and run nothing")
     options = parser.parse_args()
+    if options.table:
+        print(table(read(options.log)))
+        return 0
     prefix = build.prefix(report=lambda line: print(line, file=sys.stderr))
-    variables = [f"ROCM_INSTALL_DIR={prefix}", f"ROCM_PATH={prefix}", f"HIPCXX={prefix}/bin/hipcc",
-                 f"HIPCC={prefix}/bin/hipcc", *options.variable]
-    print("| program | result | seconds | findings |\n|---|---|---|---|")
-    for makefile in sorted(options.folder.glob("*/Makefile")):
-        if not options.names or makefile.parent.name in options.names:
-            print(row(makefile.parent, variables), flush=True)
+    done = {(each["collection"], each["name"]) for each in read(options.log)}
+    for checkout in options.checkouts:
+        for program in programs(checkout.resolve(), prefix):
+            if (program.collection, program.name) in done or (options.only and program.name not in options.only):
+                continue
+            usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if usage.ru_utime + usage.ru_stime > options.budget:
+                print("the budget is used up; the same command goes on from here", file=sys.stderr)
+                return 0
+            entry = judged(program, options.limit)
+            with options.log.open("a") as log:
+                log.write(json.dumps(entry) + "\n")
+            print(f"{program.collection} {program.name}: {entry['result']} {entry['reason']} "
+                  f"({entry.get('cpu', 0)} s)", flush=True)
     return 0
-
-
-def row(folder: Path, variables: list[str]) -> str:
-    """One line of the table."""
-    before = set(folder.iterdir())
-    made = quietly(["make", "-B", "-C", str(folder), *variables])
-    if made is None or made.returncode:
-        log = "" if made is None else made.stdout
-        why = re.search(r"warpwave-hipcc: .*|(?:fatal )?error: .*|\*\*\* .*", log)
-        return f"| {folder.name} | does not build: {why[0][:120] if why else 'no reason given'} | – | – |"
-    programs = [path for path in folder.iterdir() if path.is_file() and os.access(path, os.X_OK) and
-                path.read_bytes().startswith(b"\x7fELF") and (path not in before or not path.suffix)]
-    if not programs:
-        return f"| {folder.name} | makes no program | – | – |"
-    started = time.monotonic()
-    run = quietly([sys.executable, "-m", "backends", "emulate", "--json", "--", str(programs[0])], folder)
-    seconds = time.monotonic() - started
-    if run is None:
-        return f"| {folder.name} | not done after {SECONDS} s | – | – |"
-    try:
-        found = json.loads(run.stdout[run.stdout.index("{\n"):])
-    except ValueError:
-        return f"| {folder.name} | {run.stdout.strip()[-100:]} | – | – |"
-    findings = "; ".join(f"{each['check']} at {Path(each['file']).name}:{each['line']}" for each in found["findings"])
-    said = re.search(r"warpwave emulator: (.*)", run.stderr)
-    result = "right" if found["status"] == 0 else f"exit {found['status']}"
-    return f"| {folder.name} | {result}{': ' + said[1][:120] if said else ''} | {seconds:.1f} | {findings or 'none'} |"
-
-
-def quietly(words: list[str], folder: Path | None = None) -> subprocess.CompletedProcess[str] | None:
-    """None: not done in time."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    try:
-        both = subprocess.STDOUT if words[0] == "make" else subprocess.PIPE
-        return subprocess.run(words, cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=both, text=True,
-                              errors="replace", timeout=SECONDS, check=False)
-    except subprocess.TimeoutExpired:
-        return None
 
 
 if __name__ == "__main__":

@@ -157,6 +157,11 @@ def test_several_devices_reach_each_other(tmp_path: Path) -> None:
     assert native.run(program, options="") == (0, "1 devices\n", "")
 
 
+def test_graphs(tmp_path: Path) -> None:
+    program = native.compile_program(tmp_path / "graphs", "graphs.hip", "-O2")
+    assert native.run(program, options="") == (0, "1212 3\n68\n7 74\n", "")
+
+
 @pytest.mark.slow
 def test_cooperative_groups(tmp_path: Path) -> None:
     program = native.compile_program(tmp_path / "groups", "groups.hip", "-O2")

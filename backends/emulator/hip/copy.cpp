@@ -3,6 +3,7 @@
 
 #include <cstring>
 
+#include "hip/graph.h"
 #include "hip/memory.h"
 #include "hip/queue.h"
 #include "recorded.h"
@@ -22,6 +23,8 @@ hipError_t copy(
     return device_api(name, [&] {
         require_queue(queue);
         require_kind(kind);
+        if (captured(queue, hipGraphNodeTypeMemcpy, [=] { return copy(name, to, from, size, kind); }))
+            return hipSuccess;
         require_range(to, size, "destination");
         require_range(from, size, "source");
         recorded::copy(to, from, size);
@@ -62,6 +65,8 @@ hipError_t copy_2d(
     return device_api(name, [&] {
         require_queue(queue);
         require_kind(kind);
+        const auto later = [=] { return copy_2d(name, to, to_pitch, from, from_pitch, width, height, kind, nullptr); };
+        if (captured(queue, hipGraphNodeTypeMemcpy, later)) return hipSuccess;
         copy_box(
             {static_cast<char*>(to), to_pitch, height}, {static_cast<const char*>(from), from_pitch, height}, width,
             height, 1);
@@ -76,6 +81,8 @@ hipError_t copy_3d(const char* name, const hipMemcpy3DParms* p, hipStream_t queu
     return device_api(name, [&] {
         require(p != nullptr);
         require_queue(queue);
+        if (captured(queue, hipGraphNodeTypeMemcpy, [name, p = *p] { return copy_3d(name, &p, nullptr); }))
+            return hipSuccess;
         if (p->srcArray || p->dstArray) refuse_array();
         require_kind(p->kind);
         auto box = [](const hipPitchedPtr& memory, const hipPos& at) {

@@ -8,6 +8,7 @@
 #include <optional>
 #include <unordered_map>
 
+#include "hip/graph.h"
 #include "hip/queue.h"
 
 using Clock = std::chrono::steady_clock;
@@ -53,7 +54,7 @@ hipError_t record_on(const char* name, hipEvent_t event, hipStream_t queue) {
     return device_api(name, [&] {
         require_queue(queue);
         require(event != nullptr, hipErrorInvalidHandle);
-        record_event(event);
+        if (!capture_event(queue, event)) record_event(event);
         return hipSuccess;
     });
 }
@@ -107,8 +108,11 @@ EMU_API hipError_t hipEventQuery(hipEvent_t event) { return wait("hipEventQuery"
 EMU_API hipError_t hipStreamWaitEvent(hipStream_t queue, hipEvent_t event, unsigned) {
     return device_api("hipStreamWaitEvent", [&] {
         require_queue(queue);
-        std::lock_guard lock(events().mutex);
-        static_cast<void>(checked(event));
+        {
+            std::lock_guard lock(events().mutex);
+            static_cast<void>(checked(event));
+        }
+        capture_wait(queue, event);
         return hipSuccess;
     });
 }

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "hip/graph.h"
 #include "hip/memory.h"
 #include "hip/queue.h"
 #include "recorded.h"
@@ -28,6 +29,7 @@ template <class T>
 hipError_t fill(const char* name, void* to, T value, size_t count, hipStream_t queue = nullptr) {
     return device_api(name, [&] {
         require_queue(queue);
+        if (captured(queue, hipGraphNodeTypeMemset, [=] { return fill(name, to, value, count); })) return hipSuccess;
         require(count <= SIZE_MAX / sizeof(T));
         require_range(to, count * sizeof(T), "destination");
         if (count) fill_row(to, value, count);
@@ -43,6 +45,8 @@ hipError_t fill_box(
     hipStream_t queue) {
     return device_api(name, [&] {
         require_queue(queue);
+        const auto later = [=] { return fill_box(name, to, pitch, rows, value, width, height, depth, nullptr); };
+        if (captured(queue, hipGraphNodeTypeMemset, later)) return hipSuccess;
         if (width == 0 || height == 0 || depth == 0) return hipSuccess;
         size_t bytes = width * sizeof(T);
         require((height == 1 && depth == 1) || pitch >= bytes, hipErrorInvalidPitchValue);

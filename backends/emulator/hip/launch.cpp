@@ -6,6 +6,7 @@
 #include <cstring>
 #include <vector>
 
+#include "hip/graph.h"
 #include "hip/module.h"
 #include "hip/properties.h"
 #include "hip/queue.h"
@@ -102,23 +103,46 @@ bool is_fault(hipError_t code) {
            code == hipErrorAssert;
 }
 
+void launch_now(const ihipModuleSymbol_t& function, const Shape& shape, std::vector<uint8_t> arguments) {
+    LaunchResult result = emu::launch(
+        *function.kernel, shape.grid, shape.block, static_cast<uint32_t>(shape.dynamic_lds), arguments.data(),
+        arguments.size());
+    if (result.ok) return;
+    auto code = static_cast<hipError_t>(result.hip_error);
+    if (is_fault(code)) set_device_fault(code);
+    throw ApiError(code, result.message);
+}
+
+// What a launch is, checked, with its arguments.
+Work work_of(const ihipModuleSymbol_t& function, const Shape& shape, void** parameters, void** extra) {
+    require(parameters == nullptr || extra == nullptr);
+    check(function, shape);
+    const loader::KernelInfo& info = function.info();
+    std::vector<uint8_t> arguments = extra ? unpack(info, extra) : pack(info, parameters);
+    return [&function, shape, arguments = std::move(arguments)] {
+        return device_api("hipGraphLaunch", [&] {
+            launch_now(function, shape, arguments);
+            return hipSuccess;
+        });
+    };
+}
+
 void launch(
     const ihipModuleSymbol_t& function, const Shape& shape, hipStream_t queue, void** parameters, void** extra,
     hipEvent_t start = nullptr, hipEvent_t stop = nullptr) {
     require_queue(queue);
+    if (is_captured(queue)) {
+        require(!start && !stop, hipErrorStreamCaptureUnsupported);
+        captured(queue, hipGraphNodeTypeKernel, work_of(function, shape, parameters, extra));
+        return;
+    }
     require(parameters == nullptr || extra == nullptr);
     check(function, shape);
     const loader::KernelInfo& info = function.info();
     std::vector<uint8_t> arguments = extra ? unpack(info, extra) : pack(info, parameters);
     record_event(start);
-    LaunchResult result = emu::launch(
-        *function.kernel, shape.grid, shape.block, static_cast<uint32_t>(shape.dynamic_lds), arguments.data(),
-        arguments.size());
+    launch_now(function, shape, std::move(arguments));
     record_event(stop);
-    if (result.ok) return;
-    auto code = static_cast<hipError_t>(result.hip_error);
-    if (is_fault(code)) set_device_fault(code);
-    throw ApiError(code, result.message);
 }
 
 Dim dim(const dim3& from) { return {from.x, from.y, from.z}; }
@@ -159,6 +183,15 @@ struct Configuration {
 thread_local std::vector<Configuration> configurations;
 
 }  // namespace
+
+namespace emu {
+
+Work prepare(const hipKernelNodeParams& p) {
+    const Shape shape{dim(p.gridDim), dim(p.blockDim), p.sharedMemBytes};
+    return work_of(function_of(p.func), shape, p.kernelParams, p.extra);
+}
+
+}  // namespace emu
 
 EMU_API hipError_t __hipPushCallConfiguration(dim3 grid, dim3 block, size_t lds, hipStream_t queue) {
     return api("__hipPushCallConfiguration", [&] {

@@ -9,6 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "hip/graph.h"
 #include "hip/memory.h"
 
 struct ihipStream_t {
@@ -211,8 +212,11 @@ EMU_API hipError_t hipLaunchHostFunc(hipStream_t queue, hipHostFn_t function, vo
     return device_api("hipLaunchHostFunc", [&] {
         require(function != nullptr);
         require_queue(queue);
-        function(data);
-        return hipSuccess;
+        const auto work = [=] {
+            function(data);
+            return hipSuccess;
+        };
+        return captured(queue, hipGraphNodeTypeHost, work) ? hipSuccess : work();
     });
 }
 
@@ -240,39 +244,4 @@ EMU_API hipError_t hipStreamWriteValue32(hipStream_t queue, void* pointer, uint3
 
 EMU_API hipError_t hipStreamWriteValue64(hipStream_t queue, void* pointer, uint64_t value, unsigned) {
     return write_value("hipStreamWriteValue64", queue, pointer, value);
-}
-
-// Nothing is ever being captured into a graph.
-
-EMU_API hipError_t hipStreamIsCapturing(hipStream_t queue, hipStreamCaptureStatus* status) {
-    return api("hipStreamIsCapturing", [&] {
-        require(status != nullptr);
-        require_queue(queue);
-        *status = hipStreamCaptureStatusNone;
-        return hipSuccess;
-    });
-}
-
-EMU_API hipError_t hipStreamGetCaptureInfo(hipStream_t queue, hipStreamCaptureStatus* status, unsigned long long* id) {
-    if (id) *id = 0;
-    return hipStreamIsCapturing(queue, status);
-}
-
-EMU_API hipError_t hipThreadExchangeStreamCaptureMode(hipStreamCaptureMode* mode) {
-    return api("hipThreadExchangeStreamCaptureMode", [&] {
-        thread_local hipStreamCaptureMode current = hipStreamCaptureModeGlobal;
-        require(mode != nullptr);
-        std::swap(current, *mode);
-        return hipSuccess;
-    });
-}
-
-EMU_API hipError_t hipStreamGetCaptureInfo_v2(
-    hipStream_t queue, hipStreamCaptureStatus* status, unsigned long long* id, hipGraph_t* graph,
-    const hipGraphNode_t** dependencies, size_t* count) {
-    if (id) *id = 0;
-    if (graph) *graph = nullptr;
-    if (dependencies) *dependencies = nullptr;
-    if (count) *count = 0;
-    return hipStreamIsCapturing(queue, status);
 }

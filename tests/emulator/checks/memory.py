@@ -67,6 +67,16 @@ BOUNDS = [
         "^write of 4 bytes",
         lane=63,
     ),
+    # Stride, cache swizzle and swizzle enable, as HipKittens sets them on gfx942: addresses are linear all the same.
+    _offsets(
+        "cache_swizzled_write_beyond",
+        1028,
+        1024,
+        _RESOURCE.replace("{records}", "{x}")
+        + "s_or_b32 s13, s13, 0xc0400000\nv_add_u32 v2, 772, v1\nbuffer_store_dword v3, v2, s[12:15], 0 offen // !",
+        "^write of 4 bytes .*; 1 lane",
+        lane=63,
+    ),
     Case(
         "freed",
         "bounds",

@@ -31,8 +31,6 @@ void complain(Wave& w, const Op& op, u64 skipped) {
 
 }  // namespace
 
-void begin(BarrierWave&, const Wave&) {}
-
 namespace barrier {
 
 void before(Wave& w, const Op& op) {

@@ -12,7 +12,6 @@ struct BarrierWave {
     u64 present = 0;
 };
 
-void begin(BarrierWave&, const Wave&);
 namespace barrier {
 void before(Wave&, const Op&);
 void on_hang(Wave&);

@@ -16,59 +16,7 @@ bool begins_any(const char* name, Prefixes... prefixes) {
     return (begins(name, prefixes) || ...);
 }
 
-bool same_register(const Op& op) {
-    return op.src[0].kind == op.src[1].kind && op.src[0].index == op.src[1].index &&
-           (op.src[0].kind == Operand::Vector || op.src[0].kind == Operand::Scalar);
-}
-
-Rule scalar_rule(const Op& op, const char* name) {
-    if (begins_any(name, "s_getpc", "s_getreg", "s_swappc")) return kDefinedScalar;
-    if (begins(name, "s_xor") && same_register(op)) return kDefinedScalar;
-    if (begins(name, "s_cselect")) return kSelect;
-    if (begins(name, "s_cmov")) return kMoveIf;
-    if (begins_any(
-            name, "s_and_", "s_andn", "s_or_", "s_orn", "s_xor_", "s_nand_", "s_nor_", "s_xnor_", "s_not_", "s_mov_"))
-        return kBits;
-    if (begins_any(
-            name, "s_mov", "s_mul", "s_brev", "s_ff", "s_flbit", "s_sext", "s_bitset", "s_bfm", "s_pack", "s_set"))
-        return kScalarQuiet;
-    return kScalar;
-}
-
-Rule vector_rule(const Op& op, const char* name) {
-    if (same_register(op) && begins_any(name, "v_xor_b32", "v_sub_u32", "v_sub_co_u32")) return kFresh;
-    if (begins(name, "v_cndmask_b32")) return kChoose;
-    if (begins(name, "v_bfi_b32")) return kInsert;
-    if (begins_any(name, "v_perm_b32", "v_pack_b32_f16")) return kEither;
-    if (begins_any(name, "v_readlane", "v_readfirstlane")) return kReadLane;
-    if (begins(name, "v_writelane")) return kWriteLane;
-    if (begins_any(name, "v_mad_u64_u32", "v_mad_i64_i32", "v_lshl_add_u64")) return kWide;
-    if (begins(name, "v_lshlrev_b64")) return kShiftLeft;
-    if (begins_any(name, "v_lshrrev_b64", "v_ashrrev_i64")) return kShiftRight;
-    if (op.src[0].type == Type::PF32 || op.src[0].type == Type::PB32) return kPairs;
-    return kVector;
-}
-
 }  // namespace
-
-Rule rule_of(const Op& op) {
-    if (!op.inst.row) return kNothing;
-    const char* const name = op.inst.row->name;
-    switch (op.inst.row->format) {
-        case Format::Sop1:
-        case Format::Sop2:
-        case Format::Sopk:
-        case Format::Sopc: return scalar_rule(op, name);
-        case Format::Sopp:
-            return begins_any(name, "s_cbranch_scc", "s_cbranch_vcc", "s_cbranch_exec") ? kBranch : kNothing;
-        case Format::Smem: return kScalarMemory;
-        case Format::Mai: return begins_any(name, "v_mfma", "v_smfmac") ? kMatrix : kVector;
-        default: break;
-    }
-    if (op.inst.row->format >= Format::Ds)
-        return begins_any(name, "ds_swizzle", "ds_bpermute", "ds_permute") ? kPermute : kMemory;
-    return op.dst.kind == Operand::Absent ? kNothing : vector_rule(op, name);
-}
 
 // --- reading and writing the shadow -----------------------------------------------------------------------------------
 

@@ -4,38 +4,10 @@
 // conjunction of its sources for what was computed; half of a register counts for all of it.
 #pragma once
 
+#include "flow.h"
 #include "uninitialised.h"
 
 namespace emu::checks::definedness {
-
-// How a result depends on its sources.
-enum Rule : u8 {
-    kNothing,
-    kDefinedScalar,
-    kScalar,
-    kScalarQuiet /* leaves SCC alone */,
-    kBits,
-    kSelect,
-    kMoveIf,
-    kBranch,
-    kVector,
-    kFresh /* defined whatever the sources are */,
-    kChoose,
-    kInsert,
-    kEither /* parts of several registers */,
-    kPairs,
-    kWide,
-    kShiftLeft,
-    kShiftRight,
-    kReadLane,
-    kWriteLane,
-    kMatrix,
-    kMemory,
-    kScalarMemory,
-    kPermute,
-};
-
-Rule rule_of(const Op&);
 
 struct Defined {
     u64 lanes = kAllLanes;
@@ -59,5 +31,31 @@ void scalar_after(UninitialisedWave&, const Op&);
 
 /// All others that have a vector result or read lanes, after they ran.
 void vector_after(Wave&, const Op&, Rule);
+
+// --- the quick way ----------------------------------------------------------------------------------------------------
+
+/// Whether all that the operation reads in `lanes` is defined.
+inline bool all_defined(const UninitialisedWave& state, const Flow& flow, u64 lanes) {
+    u64 undefined = 0;
+    u32 bits = ~u32{0};
+    for (const Run& run : flow.vectors)
+        for (unsigned i = run.first; i < run.end(); ++i) undefined |= ~state.vgpr[i];
+    for (const Run& run : flow.scalars)
+        for (unsigned i = run.first; i < run.end(); ++i) bits &= state.sgpr[i];
+    return !(undefined & lanes) && bits == ~u32{0} && (!flow.reads_scc || state.scc);
+}
+
+/// Its results become defined, vector registers in `lanes`.
+inline void define_results(UninitialisedWave& state, const Flow& flow, u64 lanes) {
+    for (const Run& run : flow.results)
+        for (unsigned i = run.first; i < run.end(); ++i) state.vgpr[i] |= lanes;
+    for (const Run& run : flow.scalar_results) {
+        for (unsigned i = run.first; i < run.end(); ++i) {
+            state.sgpr[i] = ~u32{0};
+            state.sgpr_origin[i] = 0;
+        }
+    }
+    if (flow.writes_scc) state.scc = true;
+}
 
 }  // namespace emu::checks::definedness

@@ -9,7 +9,9 @@
 // how compilers make atomic ones, and count as such; plain reads do not race with compare-and-swap.
 #include "global_race.h"
 
+#include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
@@ -23,44 +25,111 @@
 
 namespace emu::checks {
 
-/// Whoever wrote and whoever read a dword last: see Side. Shared by threads, so read and written atomically.
-struct GlobalCell {
-    u64 writer, reader;
-};
-
 namespace {
 
 constexpr int kPageBits = 16;
-constexpr u64 kPageBytes = u64{1} << kPageBits;
+constexpr u64 kPageBytes = u64{1} << kPageBits, kPageDwords = kPageBytes / 4, kPart = kPageDwords / 64;
 
 // 0: nobody. Otherwise the workgroup's number plus one in bits 0-23, its events before the access in 24-39, the operation in
 // 40-57, which bytes of the dword in 58-61, whether it was atomic, and whether others did it, too, that are not recorded.
 using Side = u64;
 constexpr int kEvent = 24, kOp = 40, kBytes = 58;
 constexpr u64 kGroupMask = (u64{1} << 24) - 1, kMostEvents = 0xffff, kOpMask = (u64{1} << 18) - 1;
-constexpr Side kAtomicSide = Side{1} << 62, kOthers = Side{1} << 63;
+constexpr Side kAtomicSide = Side{1} << 62, kOthers = Side{1} << 63, kWholeDword = Side{15} << kBytes;
 
 u64 group_of(Side side) { return side & kGroupMask; }
 u64 event_of(Side side) { return side >> kEvent & kMostEvents; }
 u32 op_of(Side side) { return static_cast<u32>(side >> kOp & kOpMask); }
 bool same_bytes(Side a, Side b) { return (a & b) >> kBytes & 15; }
 
+// Vectors of it are loaded and stored at once: on all CPUs of today each element of theirs by itself is whole.
+u64v load_row(const u64* from) {
+    u64v row;
+    std::memcpy(&row, from, sizeof row);
+    return row;
+}
+void store_row(u64* to, u64v row) { std::memcpy(to, &row, sizeof row); }
+
+u64 parts(u64 first, u64 count) { return u64{1} << first / kPart | u64{1} << (first + count - 1) / kPart; }
+bool any(const std::atomic<u64>& flags, u64 parts) { return flags.load(std::memory_order_relaxed) & parts; }
+void set(std::atomic<u64>& flags, u64 parts) {
+    if (parts & ~flags.load(std::memory_order_relaxed)) flags.fetch_or(parts, std::memory_order_relaxed);
+}
+
 u64 get(const u64& place) { return __atomic_load_n(&place, __ATOMIC_RELAXED); }
 void put(u64& place, u64 value) { __atomic_store_n(&place, value, __ATOMIC_RELAXED); }
 
 }  // namespace
 
+/// Whoever wrote and whoever read each dword last: see Side. Shared by threads, so read and written atomically.
+struct GlobalPage {
+    u64 writer[kPageDwords], reader[kPageDwords];
+    std::atomic<u64> written, read;  // one bit for each kPart dwords: any of them
+};
+
+namespace {
+
+/// Pages of launches that are over. The system gives memory dearly, and programs launch often.
+class SparePages {
+public:
+    using Page = std::unique_ptr<GlobalPage, decltype(&std::free)>;
+
+    /// A page of zeros, or null.
+    Page take() {
+        {
+            const std::lock_guard lock(mutex_);
+            if (!pages_.empty()) {
+                Page page = std::move(pages_.back());
+                pages_.pop_back();
+                return page;
+            }
+        }
+        return {static_cast<GlobalPage*>(std::calloc(1, sizeof(GlobalPage))), &std::free};
+    }
+
+    void give(Page page) {
+        {
+            const std::lock_guard lock(mutex_);
+            if (pages_.size() >= kMost) return;
+        }
+        for (u64 parts = page->written.exchange(0); parts; parts &= parts - 1)
+            std::fill_n(page->writer + kPart * static_cast<u64>(std::countr_zero(parts)), kPart, 0);
+        for (u64 parts = page->read.exchange(0); parts; parts &= parts - 1)
+            std::fill_n(page->reader + kPart * static_cast<u64>(std::countr_zero(parts)), kPart, 0);
+        const std::lock_guard lock(mutex_);
+        pages_.push_back(std::move(page));
+    }
+
+private:
+    static constexpr size_t kMost = 256;  // 64 MB, and what threads add at once
+    std::mutex mutex_;
+    std::vector<Page> pages_;
+};
+
+// Never destroyed: launches may end while static objects go away.
+SparePages& spare_pages() {
+    static SparePages* const instance = new SparePages;
+    return *instance;
+}
+
+}  // namespace
+
 struct GlobalShadow {
     std::mutex mutex;
-    std::unordered_map<u64, std::unique_ptr<GlobalCell[], decltype(&std::free)>> pages;
+    std::unordered_map<u64, SparePages::Page> pages;
     std::atomic<u64> clock{1};
     std::mutex events_mutex;
     std::unordered_map<u64, std::vector<u64>> events;  // by workgroup + 1: when it released, or never (an acquire)
 
-    GlobalCell* page(u64 number) {
+    ~GlobalShadow() {
+        for (auto& [number, page] : pages)
+            if (page) spare_pages().give(std::move(page));
+    }
+
+    GlobalPage* page(u64 number) {
         const std::lock_guard lock(mutex);
         const auto [place, fresh] = pages.try_emplace(number, nullptr, &std::free);
-        if (fresh) place->second.reset(static_cast<GlobalCell*>(std::calloc(kPageBytes / 4, sizeof(GlobalCell))));
+        if (fresh) place->second = spare_pages().take();
         if (!place->second)
             throw KernelFault("no memory to watch for races between workgroups: checks=all+-global-race does without");
         return place->second.get();
@@ -112,17 +181,35 @@ public:
 
     void lane(int lane, u64 address, u32 bytes) {
         if ((address | bytes) % 4 == 0 && address % kPageBytes + bytes <= kPageBytes) [[likely]] {
-            GlobalCell* const cells = page(address / kPageBytes) + address % kPageBytes / 4;
-            const Side mine = mine_ | Side{15} << kBytes;
-            for (u32 i = 0; i < bytes / 4; ++i) touch(cells[i], mine, lane, address + 4 * i);
+            GlobalPage& page = this->page(address / kPageBytes);
+            const Side mine = mine_ | kWholeDword;
+            for (u32 i = 0; i < bytes / 4; ++i) touch(page, address % kPageBytes / 4 + i, mine, lane, address + 4 * i);
             return;
         }
         for (u64 at = address; at < address + bytes;) {
             const u64 end = std::min(address + bytes, (at | 3) + 1);
             const u64 which = ((u64{1} << (end - at)) - 1) << at % 4;
-            touch(page(at / kPageBytes)[at % kPageBytes / 4], mine_ | which << kBytes, lane, at);
+            touch(page(at / kPageBytes), at % kPageBytes / 4, mine_ | which << kBytes, lane, at);
             at = end;
         }
+    }
+
+    /// All lanes, if they access `bytes` bytes each, side by side, in one page. False: they do not.
+    bool row(const u64* address, u32 bytes) {
+        const u64 first = address[0], size = u64{bytes} * kLanes;
+        if ((first | bytes) % 4 || first % kPageBytes + size > kPageBytes) return false;
+        u64 differs = 0;
+        for (u64 lane = 0; lane < kLanes; ++lane) differs |= address[lane] ^ (first + lane * bytes);
+        if (differs) return false;
+        GlobalPage& page = this->page(first / kPageBytes);
+        for (u64 at = 0; at < size; at += 4 * kLanes) {
+            const u64 index = (first + at) % kPageBytes / 4;
+            if (write_ ? write_row(page, index) : read_row(page, index)) [[likely]]
+                continue;
+            for (u64 i = 0; i < kLanes; ++i)
+                touch(page, index + i, mine_ | kWholeDword, static_cast<int>((at + 4 * i) / bytes), first + at + 4 * i);
+        }
+        return true;
     }
 
     void judge(const GlobalRaceGroup::Doubt& doubt) {
@@ -144,28 +231,75 @@ public:
     }
 
 private:
-    GlobalCell* page(u64 number) {
+    GlobalPage& page(u64 number) {
         GlobalRaceGroup::Page& place = state_.pages[number % state_.pages.size()];
         if (place.number != number) [[unlikely]]
             place = {number, shadow_.page(number)};
-        return place.cells;
+        return *place.page;
     }
 
-    void touch(GlobalCell& cell, Side mine, int lane, u64 address) {
-        if (write_) return touch_write(cell, mine, lane, address);
-        const Side reader = get(cell.reader);
-        if ((reader & ~kOthers) != mine) put(cell.reader, reader ? after_reader(reader, mine) : mine);
-        const Side writer = get(cell.writer);
+    // 64 dwords at once, as touch() does it. False, and nothing done: some of them need a closer look.
+    bool read_row(GlobalPage& page, u64 index) {
+        if (any(page.written, parts(index, kLanes))) {
+            const u64v writer = load_row(page.writer + index);
+            if (to_mask((writer != 0) & ((writer & kGroupMask) != group_of(mine_)))) return false;
+        }
+        const Side mine = mine_ | kWholeDword;
+        const u64v reader = load_row(page.reader + index);
+        const i64v other = (reader != 0) & ((reader & kGroupMask) != group_of(mine));
+        if (state_.acquired && to_mask(other)) return false;  // whether they are ordered is known one by one
+        const u64v keeps =
+            __builtin_bit_cast(u64v, ((reader ^ mine) & (kMostEvents << kEvent)) == 0) & kOthers & reader;
+        const u64v now = mine | keeps | (__builtin_bit_cast(u64v, other) & kOthers);
+        if (to_mask((reader & ~kOthers) != mine)) {
+            const u64v same = __builtin_bit_cast(u64v, (reader & ~kOthers) == mine);
+            set(page.read, parts(index, kLanes));
+            store_row(page.reader + index, (reader & same) | (now & ~same));
+        }
+        return true;
+    }
+
+    bool write_row(GlobalPage& page, u64 index) {
+        const Side mine = mine_ | kWholeDword;
+        if (any(page.read, parts(index, kLanes))) {
+            const u64v reader = load_row(page.reader + index);
+            if (to_mask((reader != 0) & (((reader & kGroupMask) != group_of(mine)) | ((reader & kOthers) != 0))))
+                return false;
+        }
+        u64v now = mine;
+        if (any(page.written, parts(index, kLanes))) {
+            const u64v writer = load_row(page.writer + index);
+            if (to_mask((writer != 0) & ((writer & kGroupMask) != group_of(mine)))) return false;
+            const u64v same_event = __builtin_bit_cast(u64v, ((writer ^ mine) & (kMostEvents << kEvent)) == 0);
+            now |= writer & (kOthers | (same_event & kWholeDword));
+        }
+        set(page.written, parts(index, kLanes));
+        store_row(page.writer + index, now);
+        return true;
+    }
+
+    void touch(GlobalPage& page, u64 index, Side mine, int lane, u64 address) {
+        if (write_) return touch_write(page, index, mine, lane, address);
+        u64& place = page.reader[index];
+        const Side reader = get(place);
+        if ((reader & ~kOthers) != mine) {
+            set(page.read, parts(index, 1));
+            put(place, reader ? after_reader(reader, mine) : mine);
+        }
+        if (!any(page.written, parts(index, 1))) return;
+        const Side writer = get(page.writer[index]);
         if (writer && group_of(writer) != group_of(mine)) [[unlikely]]
             meet(writer, mine, true, lane, address);
     }
 
-    void touch_write(GlobalCell& cell, Side mine, int lane, u64 address) {
-        const Side writer = get(cell.writer), reader = get(cell.reader);
+    void touch_write(GlobalPage& page, u64 index, Side mine, int lane, u64 address) {
+        u64& place = page.writer[index];
+        const Side writer = get(place);
+        const Side reader = any(page.read, parts(index, 1)) ? get(page.reader[index]) : 0;
         Side now = mine;
         if (writer) {
             if (group_of(writer) == group_of(mine)) {
-                now |= writer & (kOthers | (event_of(writer) == event_of(mine) ? Side{15} << kBytes : 0));
+                now |= writer & (kOthers | (event_of(writer) == event_of(mine) ? kWholeDword : 0));
             } else if (writer & kOthers || !same_bytes(writer, mine)) {
                 now |= kOthers;
             } else if ((writer | mine) & kAtomicSide) {
@@ -175,7 +309,8 @@ private:
                 state_.doubts.push_back({address, writer, lane, content(address)});
             }
         }
-        put(cell.writer, now);
+        set(page.written, parts(index, 1));
+        put(place, now);
         if (!reader || now & kOthers) return;
         if (group_of(reader) != group_of(mine)) meet(reader, mine, false, lane, address);
         else if (reader & kOthers && event_of(reader) == event_of(mine) && !compare_loop(reader, false))
@@ -242,6 +377,12 @@ void begin(GlobalRaceLaunch& state, const Launch& launch) {
         state.shadow = std::make_shared<GlobalShadow>();
 }
 
+void begin(GlobalRaceGroup& state) {
+    state.acquired = state.events = 0;
+    state.pages.fill({});
+    state.doubts.clear();
+}
+
 namespace {
 
 void event(Wave& w, bool release) {
@@ -263,6 +404,7 @@ namespace global_race {
 void on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
     if (!launch_of(w).global_race.shadow) return;
     Visit visit(w, op, kind);
+    if (lanes == kAllLanes && visit.row(address, bytes)) return visit.finish();
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
         visit.lane(lane, address[lane], bytes);

@@ -15,7 +15,7 @@ enum class AccessKind : u8;
 namespace emu::checks {
 
 struct GlobalShadow;  // in global_race.cpp
-struct GlobalCell;
+struct GlobalPage;
 
 struct GlobalRaceLaunch {
     std::shared_ptr<GlobalShadow> shadow;  // null: only one workgroup
@@ -24,7 +24,7 @@ struct GlobalRaceLaunch {
 struct GlobalRaceGroup {
     struct Page {
         u64 number = ~u64{0};
-        GlobalCell* cells = nullptr;
+        GlobalPage* page = nullptr;
     };
     u64 acquired = 0;  // when it last acquired; 0: never
     u64 events = 0;    // releases and acquires so far
@@ -38,6 +38,7 @@ struct GlobalRaceGroup {
 };
 
 void begin(GlobalRaceLaunch&, const Launch&);
+void begin(GlobalRaceGroup&);
 namespace global_race {
 void on_global(Wave&, const Op&, const u64* address, u64 lanes, u32 bytes, AccessKind);
 void on_scalar(Wave&, const Op&, u64 address, u32 bytes, AccessKind);

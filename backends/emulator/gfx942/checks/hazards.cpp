@@ -15,9 +15,27 @@ u64 mix(u64 a, u64 b) {
     return x ^ x >> 32;
 }
 
+u64 key_of(u64 way, u32 index) { return mix(way, index + 1); }
+
+// Operations that follow each other are neighbours in both tables.
+std::atomic<u64>& place_of(HazardTable& table, u64 way, u32 index) {
+    return table.seen[((way >> 8) + index) & (table.seen.size() - 1)];
+}
+
+bool keeps_all(HazardTable& table, u64 way, u32 index) {
+    if (!way) return table.straight[index].load(std::memory_order_relaxed);
+    return place_of(table, way, index).load(std::memory_order_relaxed) == key_of(way, index);
+}
+
+void note(HazardTable& table, u64 way, u32 index) {
+    if (!way) table.straight[index].store(1, std::memory_order_relaxed);
+    else place_of(table, way, index).store(key_of(way, index), std::memory_order_relaxed);
+}
+
 void examine(Wave& w, const Op& op) {
     const HazardWave& state = w.shadow->hazards;
-    const Launch& launch = *w.group->launch;
+    LaunchShadow& shadow = launch_of(w);
+    const Launch& launch = *shadow.launch;
     const Op* recent[kHazardWindow];
     u32 classes[kHazardWindow];
     const size_t count = std::min<size_t>(state.count, kHazardWindow);
@@ -27,7 +45,11 @@ void examine(Wave& w, const Op& op) {
         classes[i] = w.shadow->facts[index].hazard;
     }
     const Hazard hazard = find_hazard(op, w.shadow->facts[op.index].hazard, recent, classes, count);
-    if (!hazard.required) return;
+    if (!hazard.required) return note(shadow.plan->hazards, state.way, op.index);
+    {
+        const std::lock_guard lock(shadow.mutex);
+        if (!shadow.hazards.reported.insert(key_of(state.way, op.index)).second) return;
+    }
     report(
         w, op, kHazard, -1,
         hazard.text + ": " + std::to_string(hazard.required) + " wait state" + (hazard.required == 1 ? "" : "s") +
@@ -37,32 +59,9 @@ void examine(Wave& w, const Op& op) {
             where(launch, hazard.earlier->index));
 }
 
-// Operations that follow each other are neighbours in both tables.
-bool judged(HazardTable& table, u64 way, u32 index) {
-    if (!way) {
-        std::atomic<u8>& place = table.straight[index];
-        if (place.load(std::memory_order_relaxed)) [[likely]]
-            return true;
-        place.store(1, std::memory_order_relaxed);
-        return false;
-    }
-    const u64 key = mix(way, index + 1);
-    std::atomic<u64>& place = table.seen[((way >> 8) + index) & (table.seen.size() - 1)];
-    if (place.load(std::memory_order_relaxed) == key) [[likely]]
-        return true;
-    place.store(key, std::memory_order_relaxed);
-    return false;
-}
-
 }  // namespace
 
-void begin(HazardTable& table, const Launch& launch) {
-    const size_t count = launch.program->ops.size();
-    table.straight = std::vector<std::atomic<u8>>(count);
-    table.seen = std::vector<std::atomic<u64>>(std::bit_ceil(count * kSlotsPerOp));
-}
-
-void begin(HazardWave&, const Wave&) {}
+HazardTable::HazardTable(size_t operations) : straight(operations), seen(std::bit_ceil(operations * kSlotsPerOp)) {}
 
 namespace hazards {
 
@@ -76,7 +75,7 @@ void before(Wave& w, const Op& op) {
         state.run = 0;
     }
     state.previous = index;
-    if (!judged(launch_of(w).hazards, state.way, index)) [[unlikely]]
+    if (!keeps_all(*w.shadow->hazard_table, state.way, index)) [[unlikely]]
         examine(w, op);
     state.history[state.count++ % state.history.size()] = index;
 }

@@ -2,12 +2,13 @@
 // Wait states that software must leave between instructions, since the hardware does not: hazard_rules.cpp has the rules.
 //
 // Whether an operation keeps them depends only on the few operations that its wave ran before it. So each sequence is judged
-// once per launch: a table remembers which ones have been, by a hash of the way that led there.
+// once: tables remember which ones have been, by a hash of the way that led there.
 #pragma once
 
 #include <array>
 #include <atomic>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "../wave.h"
@@ -17,9 +18,16 @@ namespace emu::checks {
 // Operations: no rule asks for more than 19 wait states, and each operation is one or more.
 constexpr u32 kHazardWindow = 20;
 
+/// Of a program: sequences that break no rule.
 struct HazardTable {
-    std::vector<std::atomic<u8>> straight;  // by operation: judged after the kHazardWindow before it
+    explicit HazardTable(size_t operations);
+    std::vector<std::atomic<u8>> straight;  // by operation: after the kHazardWindow before it
     std::vector<std::atomic<u64>> seen;     // after a jump; a power of two
+};
+
+/// Sequences that break one, which each launch reports. Under the launch's lock.
+struct HazardLaunch {
+    std::unordered_set<u64> reported;
 };
 
 struct HazardWave {
@@ -39,8 +47,6 @@ struct Hazard {
 /// The rule that is broken by most when `op` runs after `recent` (newest first); `required` is 0 if none is.
 Hazard find_hazard(const Op& op, u32 classes, const Op* const* recent, const u32* recent_classes, size_t count);
 
-void begin(HazardTable&, const Launch&);
-void begin(HazardWave&, const Wave&);
 namespace hazards {
 void before(Wave&, const Op&);
 }  // namespace hazards

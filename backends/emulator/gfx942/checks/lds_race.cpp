@@ -83,10 +83,43 @@ u64 content(const Wave& w, const LdsRaceGroup& state, size_t cell) {
     return value;
 }
 
+// Most accesses meet cells that no other wave has touched since the barrier, or only read like this one: done here. The lanes
+// of all others are returned. Each lane has one cell.
+template <bool kWrite>
+u64 touch_own(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes) {
+    const u64 mine = kWrite ? access.writer | (access.atomic ? kAtomicWrite : 0) : access.reader;
+    const u64 others =
+        kWrite ? (kReadersMask & ~access.reader) | kWritersMask | kAtomicWrite : kWritersMask & ~access.writer;
+    const u32 within = (1u << state.grain_shift) - 1;
+    u64 left = 0;
+    for (u64 rest = lanes; rest; rest &= rest - 1) {
+        const int lane = std::countr_zero(rest);
+        Cell& cell = state.cells[address[lane] >> state.grain_shift];
+        const u64 seen = cell.state, met = seen & others;
+        if (address[lane] & within) {
+            left |= u64{1} << lane;
+        } else if ((seen & kEpoch) != access.epoch) {
+            begin_epoch(cell, access);
+        } else if (met && (!kWrite || met != mine)) {
+            left |= u64{1} << lane;
+        } else if (kWrite) {
+            cell.state = seen | mine;
+            cell.write_op = access.op;
+        } else if (!(seen & mine)) {
+            cell.state = seen | mine;
+            cell.read_op = access.op;
+        }
+    }
+    return left;
+}
+
 void record(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
     LdsRaceGroup& state = w.group->shadow->lds_race;
     const Access access = access_of(w, op, kind);
     const u32 shift = state.grain_shift;
+    if (bytes >> shift == 1)
+        lanes = access.write ? touch_own<true>(state, access, address, lanes)
+                             : touch_own<false>(state, access, address, lanes);
     bool said = false;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
@@ -138,7 +171,7 @@ bool same_place(const Open& open, const u32* address, u64 lanes, u32 bytes, int&
 
 void check_own_loads(Wave& w, const Op& op, const Open& mine) {
     const LdsRaceGroup::Queues& queues = w.group->shadow->lds_race.waves[w.id];
-    for (const Open& open : queues.vm.open) {
+    for (const Open& open : queues.vm) {
         int lane = 0;
         if (mine.high <= open.low || open.high <= mine.low ||
             !same_place(open, mine.address, mine.lanes, mine.bytes, lane))
@@ -156,32 +189,38 @@ void check_own_loads(Wave& w, const Op& op, const Open& mine) {
     }
 }
 
-Open describe(const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind, u64 sequence) {
-    Open open{&op, lanes, sequence, bytes, ~u32{0}, 0, kind, {}};
+// [low, high) of all lanes is only asked for beside loads from memory to LDS.
+void describe(
+    Open& open, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind, u64 sequence, bool range) {
+    open.op = &op;
+    open.lanes = lanes;
+    open.sequence = sequence;
+    open.bytes = bytes;
+    open.kind = kind;
     std::copy(address, address + kLanes, open.address);
+    if (!range) return;
     if (lanes == kAllLanes) {
         const u32v all = load<u32v>(open.address);
         open.low = __builtin_reduce_min(all);
         open.high = __builtin_reduce_max(all) + bytes;
-        return open;
+        return;
     }
+    open.low = ~u32{0};
+    open.high = 0;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         open.low = std::min(open.low, address[std::countr_zero(rest)]);
         open.high = std::max(open.high, address[std::countr_zero(rest)] + bytes);
     }
-    return open;
 }
 
 void settle(Queue& queue, u32 left) {
     if (!left) {
-        queue.open.clear();
+        queue.clear();
         queue.any_order = 0;
         return;
     }
     if (queue.any_order) return;
-    const auto waiting = std::find_if(
-        queue.open.begin(), queue.open.end(), [&](const Open& open) { return open.sequence + left > queue.issued; });
-    queue.open.erase(queue.open.begin(), waiting);
+    while (!queue.empty() && queue.begin()->sequence + left <= queue.issued) queue.drop_first();
 }
 
 void count(Queue& queue, bool any_order) {
@@ -193,8 +232,13 @@ void count(Queue& queue, bool any_order) {
 
 void begin(LdsRaceGroup& state, const Workgroup& group, u32 grain) {
     state.grain_shift = static_cast<u32>(std::countr_zero(grain));
-    state.cells.resize((group.lds_bytes + grain - 1) >> state.grain_shift);
+    state.cells.assign((group.lds_bytes + grain - 1) >> state.grain_shift, {});
     state.waves.resize(group.waves.size());
+    for (LdsRaceGroup::Queues& queues : state.waves) {
+        queues.vm.reset();
+        queues.lgkm.reset();
+    }
+    state.doubts.clear();
 }
 
 namespace lds_race {
@@ -206,13 +250,14 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
     LdsRaceGroup::Queues& queues = state.waves[w.id];
     const bool dma = w.shadow->facts[op.index].what & kLdsDma;
     const bool alone = w.group->waves.size() == 1;
-    if (alone && !dma && queues.vm.open.empty()) return;
+    const bool meets_dma = !dma && !queues.vm.empty();
+    if (alone && !dma && !meets_dma) return;
     Queue& queue = dma ? queues.vm : queues.lgkm;
-    const Open open = describe(op, address, lanes, bytes, kind, queue.issued + 1);
-    if (!dma && !queues.vm.open.empty()) check_own_loads(w, op, open);
+    if (queue.size() == kMostOpen) queue.drop_first();
+    Open& open = queue.add();
+    describe(open, op, address, lanes, bytes, kind, queue.issued + 1, dma || meets_dma);
+    if (meets_dma) check_own_loads(w, op, open);
     if (!alone) record(w, op, address, lanes, bytes, kind);
-    if (queue.open.size() == kMostOpen) queue.open.erase(queue.open.begin());
-    queue.open.push_back(open);
 }
 
 void before(Wave& w, const Op& op) {
@@ -236,7 +281,7 @@ void at_barrier(Workgroup& group) {
     LdsRaceGroup& state = group.shadow->lds_race;
     for (Wave& wave : group.waves) {
         for (const Queue* queue : {&state.waves[wave.id].vm, &state.waves[wave.id].lgkm}) {
-            for (const Open& open : queue->open) {
+            for (const Open& open : *queue) {
                 const Access access = access_of(wave, *open.op, open.kind);
                 for (u64 rest = open.lanes; rest; rest &= rest - 1) {
                     const u32 at = open.address[std::countr_zero(rest)];

@@ -3,6 +3,7 @@
 // and a wave at a place where its own load from memory to LDS is still under way.
 #pragma once
 
+#include <algorithm>
 #include <vector>
 
 #include "../wave.h"
@@ -19,15 +20,44 @@ struct LdsRaceGroup {
         u32 write_op = 0, read_op = 0;
     };
     struct Open {  // issued, and perhaps not done
-        const Op* op;
-        u64 lanes, sequence;   // which of the instructions that its counter counts
-        u32 bytes, low, high;  // all of it lies in [low, high)
-        AccessKind kind;
+        const Op* op = nullptr;
+        u64 lanes = 0, sequence = 0;       // which of the instructions that its counter counts
+        u32 bytes = 0, low = 0, high = 0;  // all of it lies in [low, high)
+        AccessKind kind{};
         alignas(64) u32 address[kLanes];
     };
-    struct Queue {
+    /// The oldest come first. Places are used again, since accesses come and go all the time.
+    class Queue {
+    public:
         u64 issued = 0, any_order = 0;  // the last instruction that comes back in any order; 0: none is under way
-        std::vector<Open> open;
+
+        const Open* begin() const { return open_.data() + first_; }
+        const Open* end() const { return open_.data() + end_; }
+        size_t size() const { return end_ - first_; }
+        bool empty() const { return end_ == first_; }
+        void clear() { first_ = end_ = 0; }
+        void reset() {
+            clear();
+            issued = any_order = 0;
+        }
+        void drop_first() {
+            if (++first_ == end_) clear();
+        }
+        /// A place at the end, which is as its last user left it.
+        Open& add() {
+            if (end_ == open_.size() && first_ >= end_ / 2 && first_) {
+                std::move(open_.begin() + static_cast<long>(first_), open_.end(), open_.begin());
+                end_ -= first_;
+                first_ = 0;
+            } else if (end_ == open_.size()) {
+                open_.emplace_back();
+            }
+            return open_[end_++];
+        }
+
+    private:
+        std::vector<Open> open_;
+        size_t first_ = 0, end_ = 0;
     };
     struct Queues {
         Queue vm, lgkm;

@@ -89,9 +89,10 @@ const Plan& plan_of(const Program& program) {
     static std::mutex mutex;
     const std::lock_guard lock(mutex);
     if (!program.plan) {
-        auto plan = std::make_shared<Plan>();
+        auto plan = std::make_shared<Plan>(program.ops.size());
         for (const Op& op : program.ops) {
             plan->facts.push_back(facts_of(op));
+            plan->flows.push_back(definedness::flow_of(op, std::max(program.vgprs, 1u)));
             if (plan->facts.back().what & kMemoryOp && moves_pieces(program.ops, op.index))
                 plan->facts.back().what |= kPieces;
             plan->lds_grain = std::min(plan->lds_grain, grain_of(op));

@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "../wave.h"
+#include "flow.h"
+#include "hazards.h"
 
 namespace emu::checks {
 
@@ -36,8 +38,12 @@ struct Facts {
 };
 
 struct Plan {
-    std::vector<Facts> facts;  // by operation
-    u32 lds_grain = 4;         // bytes of the narrowest access to LDS that the program has, at most a dword
+    explicit Plan(size_t operations) : hazards(operations) {}
+
+    std::vector<Facts> facts;              // by operation
+    std::vector<definedness::Flow> flows;  // likewise
+    u32 lds_grain = 4;                     // bytes of the narrowest access to LDS that the program has, at most a dword
+    mutable HazardTable hazards;           // what has been found out about it
 };
 
 /// The program's plan, made when it is first asked for.

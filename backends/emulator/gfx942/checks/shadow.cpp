@@ -43,28 +43,55 @@ std::shared_ptr<LaunchShadow> begin_launch(const Launch& launch, u32 enabled) {
     shadow->enabled = enabled;
     shadow->plan = &plan_of(*launch.program);
     if (enabled & kGlobalRace) begin(shadow->global_race, launch);
-    if (enabled & kHazard) begin(shadow->hazards, launch);
-    if (enabled & kUninitialised) begin(shadow->uninitialised, launch);
     return shadow;
 }
 
+namespace {
+
+// Shadows of workgroups that have ended, for the next ones of this CPU thread: their memory is most of what one costs.
+constexpr size_t kSpares = 8;
+thread_local std::vector<std::unique_ptr<GroupShadow>> spares;
+
+std::shared_ptr<GroupShadow> fresh_shadow() {
+    std::unique_ptr<GroupShadow> shadow;
+    if (spares.empty()) {
+        shadow = std::make_unique<GroupShadow>();
+    } else {
+        shadow = std::move(spares.back());
+        spares.pop_back();
+    }
+    return {shadow.release(), [](GroupShadow* ended) {
+        std::unique_ptr<GroupShadow> owner(ended);
+        if (spares.size() < kSpares) spares.push_back(std::move(owner));
+    }};
+}
+
+}  // namespace
+
 std::shared_ptr<GroupShadow> begin_group(Workgroup& group) {
-    auto shadow = std::make_shared<GroupShadow>();
+    std::shared_ptr<GroupShadow> shadow = fresh_shadow();
     shadow->launch = group.launch->shadow;
+    const Plan& plan = *shadow->launch->plan;
     const u32 enabled = shadow->launch->enabled;
     group.shadow = shadow.get();
-    if (enabled & kLdsRace) begin(shadow->lds_race, group, shadow->launch->plan->lds_grain);
+    shadow->bounds = {};
+    if (enabled & kLdsRace) begin(shadow->lds_race, group, plan.lds_grain);
     if (enabled & kUninitialised) begin(shadow->uninitialised, group);
+    if (enabled & kGlobalRace) begin(shadow->global_race);
+    shadow->waves.resize(group.waves.size());
     for (Wave& wave : group.waves) {
-        shadow->waves.push_back(std::make_unique<WaveShadow>());
-        wave.shadow = shadow->waves.back().get();
+        std::unique_ptr<WaveShadow>& place = shadow->waves[wave.id];
+        if (!place) place = std::make_unique<WaveShadow>();
+        wave.shadow = place.get();
         wave.shadow->group = shadow.get();
-        wave.shadow->facts = shadow->launch->plan->facts.data();
+        wave.shadow->facts = plan.facts.data();
+        wave.shadow->flows = plan.flows.data();
+        wave.shadow->hazard_table = &plan.hazards;
         wave.shadow->enabled = enabled;
         if (enabled & kUninitialised) begin(wave.shadow->uninitialised, wave);
-        if (enabled & kWaitcnt) begin(wave.shadow->waitcnt, wave);
-        if (enabled & kHazard) begin(wave.shadow->hazards, wave);
-        if (enabled & kBarrier) begin(wave.shadow->barrier, wave);
+        if (enabled & kWaitcnt) begin(wave.shadow->waitcnt);
+        if (enabled & kHazard) wave.shadow->hazards = {};
+        if (enabled & kBarrier) wave.shadow->barrier = {};
     }
     return shadow;
 }

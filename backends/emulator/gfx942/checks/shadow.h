@@ -26,8 +26,7 @@ struct LaunchShadow {
     std::mutex mutex;                                 // of findings
     std::map<std::pair<u32, u32>, Finding> findings;  // by check and operation: the first one, and how often
     GlobalRaceLaunch global_race;
-    HazardTable hazards;
-    UninitialisedLaunch uninitialised;
+    HazardLaunch hazards;
 
     bool on(Check check) const { return enabled & check; }
 };
@@ -52,7 +51,9 @@ struct GroupShadow {
 
 struct WaveShadow {
     GroupShadow* group = nullptr;
-    const Facts* facts = nullptr;  // by operation
+    const Facts* facts = nullptr;              // by operation
+    const definedness::Flow* flows = nullptr;  // likewise
+    HazardTable* hazard_table = nullptr;
     u32 enabled = 0;
     UninitialisedWave uninitialised;
     WaitcntWave waitcnt;

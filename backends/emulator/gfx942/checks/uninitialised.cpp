@@ -51,21 +51,42 @@ void check_branch(Wave& w, const Op& op) {
     complain(w, op, value, kAllLanes, "what the branch depends on");
 }
 
-// One byte a byte: lanes of `lanes` that find a 0 among theirs, by dword.
+constexpr u32 kFourWritten = 0x01010101;  // of a shadow that has one byte a byte
+
+bool is_written(const u8* shadow, u32 bytes) {
+    if (bytes != 4) return !std::memchr(shadow, 0, bytes);
+    u32 four;
+    std::memcpy(&four, shadow, sizeof four);
+    return four == kFourWritten;
+}
+
+/// The lane finds what nobody wrote, by dword.
 void note_undefined(UninitialisedWave& state, int lane, const u8* shadow, u32 bytes) {
     for (u32 at = 0; at < bytes; at += 4) {
         const u32 dword = state.dwords_read + at / 4;
-        if (dword < std::size(state.undefined) && std::memchr(shadow + at, 0, std::min(4u, bytes - at)))
+        if (dword < std::size(state.undefined) && !is_written(shadow + at, std::min(4u, bytes - at)))
             state.undefined[dword] |= u64{1} << lane;
     }
 }
 
-}  // namespace
-
-void begin(UninitialisedLaunch& state, const Launch& launch) {
-    state.rules.reserve(launch.program->ops.size());
-    for (const Op& op : launch.program->ops) state.rules.push_back(rule_of(op));
+/// The lane writes something that is defined, or not, by dword.
+void mark(u8* shadow, u32 bytes, const u64* defined, int lane) {
+    for (u32 at = 0; at < bytes; at += 4) {
+        const u32 four = defined[std::min<u32>(at / 4, 3)] >> lane & 1 ? kFourWritten : 0;
+        std::memcpy(shadow + at, &four, std::min(4u, bytes - at));
+    }
 }
+
+/// True if all that lies between the first and the last byte that the lanes access was written: no more than that is known.
+bool all_written(const std::vector<u8>& written, const u32* address, u64 lanes, u32 bytes) {
+    constexpr u32 kFar = 2048;  // then a look at each lane's bytes costs less
+    if (lanes != kAllLanes) return false;
+    const u32v all = load<u32v>(address);
+    const u32 low = __builtin_reduce_min(all), size = __builtin_reduce_max(all) - low + bytes;
+    return size <= kFar && !std::memchr(written.data() + low, 0, size);
+}
+
+}  // namespace
 
 void begin(UninitialisedGroup& state, const Workgroup& group) { state.lds.assign(group.lds_bytes, 0); }
 
@@ -75,6 +96,8 @@ void begin(UninitialisedWave& state, const Wave& wave) {
     if (wave.vgpr_count) state.vgpr[0] = kAllLanes;
     for (unsigned i = 0; i < 128; ++i) state.sgpr[i] = wave.sgpr[i] != kPoison ? ~u32{0} : 0;
     state.sgpr[kVcc] = state.sgpr[kVcc + 1] = 0;
+    std::fill(std::begin(state.sgpr_origin), std::end(state.sgpr_origin), 0);
+    state.scc = false;
     state.scratch.assign(size_t{wave.group->launch->scratch_bytes} * kLanes, 0);
 }
 
@@ -82,7 +105,21 @@ namespace uninitialised {
 
 void before(Wave& w, const Op& op) {
     UninitialisedWave& state = w.shadow->uninitialised;
-    switch (const Rule rule = static_cast<Rule>(launch_of(w).uninitialised.rules[op.index])) {
+    const Flow& flow = w.shadow->flows[op.index];
+    const Rule rule = flow.rule;
+    const u64 exec = w.exec(), lanes = flow.all_lanes ? kAllLanes : exec;
+    const bool quick = flow.quick && all_defined(state, flow, lanes);
+    if (rule == kMemory || rule == kPermute) {
+        std::fill(std::begin(state.undefined), std::end(state.undefined), 0);
+        state.dwords_read = 0;
+        state.settled = false;
+        if (!quick) check_address(w, op, exec);
+        return;
+    }
+    state.settled = quick || rule == kNothing || rule == kBranch;
+    if (quick) [[likely]]
+        return define_results(state, flow, lanes);
+    switch (rule) {
         case kBranch: return check_branch(w, op);
         case kScalar:
         case kScalarQuiet:
@@ -90,20 +127,16 @@ void before(Wave& w, const Op& op) {
         case kSelect:
         case kMoveIf: return scalar_before(w, op, rule);
         case kScalarMemory: return check_address(w, op, kAllLanes);
-        case kMemory:
-        case kPermute:
-            std::fill(std::begin(state.undefined), std::end(state.undefined), 0);
-            state.dwords_read = 0;
-            return check_address(w, op, w.exec());
         default: return;
     }
 }
 
 void after(Wave& w, const Op& op) {
     UninitialisedWave& state = w.shadow->uninitialised;
-    switch (const Rule rule = static_cast<Rule>(launch_of(w).uninitialised.rules[op.index])) {
-        case kNothing:
-        case kBranch: return;
+    if (state.settled) [[likely]]
+        return;
+    const Flow& flow = w.shadow->flows[op.index];
+    switch (flow.rule) {
         case kDefinedScalar:
         case kScalarMemory:
             if (op.dst.kind == Operand::Scalar) define_bits(state, op.dst.index, op.dst.dwords, kAllLanes, 0);
@@ -113,7 +146,11 @@ void after(Wave& w, const Op& op) {
         case kBits:
         case kSelect:
         case kMoveIf: return scalar_after(state, op);
-        default: return vector_after(w, op, rule);
+        case kMemory:
+            if (!(state.undefined[0] | state.undefined[1] | state.undefined[2] | state.undefined[3]) && flow.quick)
+                return define_results(state, flow, w.exec());
+            [[fallthrough]];
+        default: return vector_after(w, op, flow.rule);
     }
 }
 
@@ -138,15 +175,19 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
         meet(value, state, data, i, 1);
         defined[i] = value.lanes;
     }
-    for (u64 rest = lanes; rest; rest &= rest - 1) {
-        const int lane = std::countr_zero(rest);
-        const u32 first = address[lane];
-        if (first + bytes > written.size() || first + bytes < first) continue;
-        if (kind != AccessKind::Write) note_undefined(state, lane, written.data() + first, bytes);
-        for (u32 at = 0; overwrites && at < bytes; at += 4)
-            std::memset(
-                written.data() + first + at, static_cast<int>(defined[std::min<u32>(at / 4, 3)] >> lane & 1),
-                std::min(4u, bytes - at));
+    lanes = lanes_within(address, lanes, bytes, static_cast<u32>(written.size()));
+    if (kind != AccessKind::Write && !all_written(written, address, lanes, bytes)) {
+        for (u64 rest = lanes; rest; rest &= rest - 1) {
+            const int lane = std::countr_zero(rest);
+            note_undefined(state, lane, written.data() + address[lane], bytes);
+            if (overwrites)
+                mark(written.data() + address[lane], bytes, defined, lane);  // the next lane may meet it there
+        }
+    } else if (overwrites) {
+        for (u64 rest = lanes; rest; rest &= rest - 1) {
+            const int lane = std::countr_zero(rest);
+            mark(written.data() + address[lane], bytes, defined, lane);
+        }
     }
     if (op.inst.format == Format::Ds)
         state.dwords_read += (bytes + 3) / 4;  // the second address has the next registers
@@ -155,6 +196,12 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
 void on_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
     UninitialisedWave& state = w.shadow->uninitialised;
     const size_t each = w.group->launch->scratch_bytes;
+    u64 defined[4] = {kAllLanes, kAllLanes, kAllLanes, kAllLanes};
+    for (unsigned i = 0; kind != AccessKind::Read && i < std::size(defined) && 4 * i < bytes; ++i) {
+        Defined data;
+        meet(data, state, op.vdata, i, 1);
+        defined[i] = data.lanes;
+    }
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
         if (u64{offset[lane]} + bytes > each) continue;
@@ -163,11 +210,7 @@ void on_scratch(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, 
             note_undefined(state, lane, shadow, bytes);
             continue;
         }
-        for (u32 at = 0; at < bytes; at += 4) {
-            Defined data;
-            meet(data, state, op.vdata, at / 4, 1);
-            std::memset(shadow + at, static_cast<int>(data.lanes >> lane & 1), std::min(4u, bytes - at));
-        }
+        mark(shadow, bytes, defined, lane);
     }
 }
 

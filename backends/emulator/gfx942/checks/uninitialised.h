@@ -15,10 +15,6 @@ enum class AccessKind : u8;
 
 namespace emu::checks {
 
-struct UninitialisedLaunch {
-    std::vector<u8> rules;  // by operation: definedness::Rule
-};
-
 struct UninitialisedGroup {
     std::vector<u8> lds;  // one byte a byte of LDS: 1 = defined
 };
@@ -31,6 +27,7 @@ struct UninitialisedWave {
     bool scc = false;
     std::vector<u8> scratch;  // one byte a byte of each lane's scratch memory, lane after lane: 1 = defined
     // of the instruction that runs
+    bool settled = false;   // there is nothing left to do after it
     u64 undefined[4] = {};  // by dword of what it reads from LDS or scratch: lanes whose bytes nobody wrote
     u32 dwords_read = 0;
     u64 result = 0, exec = 0;  // bits of a scalar result, and of the EXEC it writes, that are defined
@@ -39,7 +36,6 @@ struct UninitialisedWave {
     bool result_scc = false;
 };
 
-void begin(UninitialisedLaunch&, const Launch&);
 void begin(UninitialisedGroup&, const Workgroup&);
 void begin(UninitialisedWave&, const Wave&);
 namespace uninitialised {

@@ -104,7 +104,12 @@ void issue(WaitcntWave& state, std::vector<Pending>& queue, const Pending& pendi
 
 }  // namespace
 
-void begin(WaitcntWave&, const Wave&) {}
+void begin(WaitcntWave& state) {
+    state.vm.clear();
+    state.lgkm.clear();
+    std::fill(std::begin(state.vgpr), std::end(state.vgpr), 0);
+    std::fill(std::begin(state.sgpr), std::end(state.sgpr), 0);
+}
 
 namespace waitcnt {
 

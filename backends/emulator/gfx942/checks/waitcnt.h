@@ -19,7 +19,7 @@ struct WaitcntWave {
     u64 vgpr[16] = {}, sgpr[2] = {};  // one bit a register: a load into it is under way
 };
 
-void begin(WaitcntWave&, const Wave&);
+void begin(WaitcntWave&);
 namespace waitcnt {
 void before(Wave&, const Op&);
 void after(Wave&, const Op&);

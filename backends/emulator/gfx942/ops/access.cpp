@@ -40,9 +40,7 @@ void to_scratch(const Wave& w, const u32* offset, u64 lanes, u64* address) {
 
 u64 lanes_within_each(const u32* address, u64 lanes, u32 bytes, u32 size) {
     if (size < bytes) return 0;
-    u64 mask = 0;
-    for (int lane = 0; lane < kLanes; ++lane) mask |= u64{address[lane] <= size - bytes} << lane;
-    return mask & lanes;
+    return to_mask(load<u32v>(address) <= size - bytes) & lanes;
 }
 
 u64 scratch_lanes(Wave& w, const Op& op, const u32* offset, u64 lanes, u32 bytes, AccessKind kind) {
