@@ -12,7 +12,7 @@
 namespace emu::checks {
 namespace {
 
-using Cell = LdsRaceGroup::Cell;
+using Cells = LdsRaceGroup::Cells;
 using Open = LdsRaceGroup::Open;
 using Queue = LdsRaceGroup::Queue;
 constexpr size_t kMostOpen = 64;  // more than either counter counts
@@ -31,32 +31,36 @@ struct Access {
 
 enum class Verdict { Fine, Race, Doubtful };
 
-void begin_epoch(Cell& cell, const Access& access) {
-    cell.state = access.epoch | (access.write ? access.writer | (access.atomic ? kAtomicWrite : 0) : access.reader);
-    (access.write ? cell.write_op : cell.read_op) = access.op;
+u64 fresh_state(const Access& access) {
+    return access.epoch | (access.write ? access.writer | (access.atomic ? kAtomicWrite : 0) : access.reader);
+}
+
+void begin_epoch(Cells& cells, size_t cell, const Access& access) {
+    cells.state[cell] = fresh_state(access);
+    (access.write ? cells.write_op : cells.read_op)[cell] = access.op;
 }
 
 /// Whether it races with what the cell has seen. If it does not, the cell has seen it now.
-inline Verdict touch(Cell& cell, const Access& access) {
-    const u64 state = cell.state;
+Verdict touch(Cells& cells, size_t cell, const Access& access) {
+    const u64 state = cells.state[cell];
     if ((state & kEpoch) != access.epoch) {
-        begin_epoch(cell, access);
+        begin_epoch(cells, cell, access);
         return Verdict::Fine;
     }
     const u64 others = state & kWritersMask & ~access.writer;
     if (!access.write) {
         if (others && !(state & access.writer)) return Verdict::Race;
         if (state & access.reader) return Verdict::Fine;
-        cell.state = state | access.reader;
-        cell.read_op = access.op;
+        cells.state[cell] = state | access.reader;
+        cells.read_op[cell] = access.op;
         return Verdict::Fine;
     }
     if (state & kReadersMask & ~access.reader) return Verdict::Race;
     const bool atomics = access.atomic && (state & kAtomicWrite);
     if (others && !atomics) return access.atomic || state & kAtomicWrite ? Verdict::Race : Verdict::Doubtful;
     const bool atomic = access.atomic && (atomics || !(state & kWritersMask));
-    cell.state = (state & ~(others | kAtomicWrite)) | access.writer | (atomic ? kAtomicWrite : 0);
-    cell.write_op = access.op;
+    cells.state[cell] = (state & ~(others | kAtomicWrite)) | access.writer | (atomic ? kAtomicWrite : 0);
+    cells.write_op[cell] = access.op;
     return Verdict::Fine;
 }
 
@@ -65,16 +69,17 @@ Access access_of(const Wave& w, const Op& op, AccessKind kind) {
             kind != AccessKind::Read,   kind == AccessKind::Atomic,  op.index};
 }
 
-void complain(Wave& w, const Op& op, const Access& access, int lane, u32 at, const Cell& cell) {
+void complain(Wave& w, const Op& op, const Access& access, int lane, u32 at, size_t cell) {
+    const Cells& cells = w.group->shadow->lds_race.cells;
     if (repeated(w, op, kLdsRace)) return;
-    const u64 writers = (cell.state & kWritersMask & ~access.writer) >> kWriters;
-    const u64 readers = (cell.state & kReadersMask & ~access.reader) >> kReaders;
+    const u64 writers = (cells.state[cell] & kWritersMask & ~access.writer) >> kWriters;
+    const u64 readers = (cells.state[cell] & kReadersMask & ~access.reader) >> kReaders;
     const int who = std::countr_zero(writers ? writers : readers);
     report(
         w, op, kLdsRace, lane,
         std::string(access.write ? "write" : "read") + " of LDS byte " + std::to_string(at) + ", which wave " +
             std::to_string(who) + " " + (writers ? "wrote" : "read") + " with no barrier between",
-        "", "the other: " + where(*w.group->launch, writers ? cell.write_op : cell.read_op));
+        "", "the other: " + where(*w.group->launch, writers ? cells.write_op[cell] : cells.read_op[cell]));
 }
 
 u64 content(const Wave& w, const LdsRaceGroup& state, size_t cell) {
@@ -83,32 +88,72 @@ u64 content(const Wave& w, const LdsRaceGroup& state, size_t cell) {
     return value;
 }
 
+// Lanes of a read whose cell their wave has read before, and no other wave has written, since the barrier: all is known then.
+u64 read_before(const Cells& cells, const Access& access, const u32* address, u32 offset, u32 shift) {
+    alignas(64) u64 state[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) state[lane] = cells.state[(address[lane] + offset) >> shift];
+    const u64 decides = (kWritersMask & ~access.writer) | access.reader | kEpoch;
+    u64v all;
+    std::memcpy(&all, state, sizeof all);
+    return to_mask((all & decides) == (access.epoch | access.reader));
+}
+
+// A write of all lanes side by side to cells that nobody has touched since the barrier. False, and nothing done: it is none.
+bool write_row(LdsRaceGroup& state, const Access& access, const u32* address) {
+    const u32 first = address[0], grain = 1u << state.grain_shift;
+    u32 differs = 0;
+    for (u32 lane = 0; lane < kLanes; ++lane) differs |= address[lane] ^ (first + grain * lane);
+    if (differs) return false;
+    const size_t cell = first >> state.grain_shift;
+    u64v all;
+    std::memcpy(&all, &state.cells.state[cell], sizeof all);
+    if (to_mask((all & kEpoch) == access.epoch)) return false;
+    std::fill_n(state.cells.state.begin() + static_cast<long>(cell), kLanes, fresh_state(access));
+    std::fill_n(state.cells.write_op.begin() + static_cast<long>(cell), kLanes, access.op);
+    return true;
+}
+
 // Most accesses meet cells that no other wave has touched since the barrier, or only read like this one: done here. The lanes
-// of all others are returned. Each lane has one cell.
+// of all others are returned. Each lane has the one cell that begins `offset` bytes behind its address.
 template <bool kWrite>
-u64 touch_own(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes) {
+u64 touch_own(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes, u32 offset) {
     const u64 mine = kWrite ? access.writer | (access.atomic ? kAtomicWrite : 0) : access.reader;
     const u64 others =
         kWrite ? (kReadersMask & ~access.reader) | kWritersMask | kAtomicWrite : kWritersMask & ~access.writer;
-    const u32 within = (1u << state.grain_shift) - 1;
+    Cells& cells = state.cells;
     u64 left = 0;
     for (u64 rest = lanes; rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
-        Cell& cell = state.cells[address[lane] >> state.grain_shift];
-        const u64 seen = cell.state, met = seen & others;
-        if (address[lane] & within) {
-            left |= u64{1} << lane;
-        } else if ((seen & kEpoch) != access.epoch) {
-            begin_epoch(cell, access);
+        const size_t cell = (address[lane] + offset) >> state.grain_shift;
+        const u64 seen = cells.state[cell], met = seen & others;
+        if ((seen & kEpoch) != access.epoch) {
+            begin_epoch(cells, cell, access);
         } else if (met && (!kWrite || met != mine)) {
             left |= u64{1} << lane;
         } else if (kWrite) {
-            cell.state = seen | mine;
-            cell.write_op = access.op;
+            cells.state[cell] = seen | mine;
+            cells.write_op[cell] = access.op;
         } else if (!(seen & mine)) {
-            cell.state = seen | mine;
-            cell.read_op = access.op;
+            cells.state[cell] = seen | mine;
+            cells.read_op[cell] = access.op;
         }
+    }
+    return left;
+}
+
+/// Lanes that need a closer look.
+u64 touch_quickly(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes, u32 bytes) {
+    const u32 grain = 1u << state.grain_shift;
+    if (bytes % grain || to_mask((load<u32v>(address) & (grain - 1)) != 0) & lanes) return lanes;
+    if (access.write && bytes == grain && lanes == kAllLanes && write_row(state, access, address)) return 0;
+    u64 left = 0;
+    for (u32 offset = 0; offset < bytes; offset += grain) {
+        u64 rest = lanes;
+        if (!access.write && lanes == kAllLanes)
+            rest = ~read_before(state.cells, access, address, offset, state.grain_shift);
+        if (!rest) continue;
+        left |= access.write ? touch_own<true>(state, access, address, rest, offset)
+                             : touch_own<false>(state, access, address, rest, offset);
     }
     return left;
 }
@@ -117,16 +162,12 @@ void record(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
     LdsRaceGroup& state = w.group->shadow->lds_race;
     const Access access = access_of(w, op, kind);
     const u32 shift = state.grain_shift;
-    if (bytes >> shift == 1)
-        lanes = access.write ? touch_own<true>(state, access, address, lanes)
-                             : touch_own<false>(state, access, address, lanes);
     bool said = false;
-    for (u64 rest = lanes; rest; rest &= rest - 1) {
+    for (u64 rest = touch_quickly(state, access, address, lanes, bytes); rest; rest &= rest - 1) {
         const int lane = std::countr_zero(rest);
         const size_t first = address[lane] >> shift, last = (address[lane] + bytes - 1) >> shift;
         for (size_t i = first; i <= last; ++i) {
-            Cell& cell = state.cells[i];
-            const Verdict verdict = touch(cell, access);
+            const Verdict verdict = touch(state.cells, i, access);
             if (verdict == Verdict::Fine) [[likely]]
                 continue;
             const u32 at = std::max<u32>(address[lane], static_cast<u32>(i << shift));
@@ -134,9 +175,9 @@ void record(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
                 state.doubts.push_back({static_cast<u32>(i), at, lane, content(w, state, i)});
                 continue;
             }
-            if (!said) complain(w, op, access, lane, at, cell);
+            if (!said) complain(w, op, access, lane, at, i);
             said = true;
-            begin_epoch(cell, access);  // say it once for this pair
+            begin_epoch(state.cells, i, access);  // say it once for this pair
         }
     }
 }
@@ -146,14 +187,13 @@ void resolve_doubts(Wave& w, const Op& op) {
     const Access access = access_of(w, op, AccessKind::Write);
     bool said = false;
     for (const LdsRaceGroup::Doubt& doubt : state.doubts) {
-        Cell& cell = state.cells[doubt.cell];
         if (content(w, state, doubt.cell) == doubt.before) {
-            cell.state |= access.writer;
+            state.cells.state[doubt.cell] |= access.writer;
             continue;
         }
-        if (!said) complain(w, op, access, doubt.lane, doubt.address, cell);
+        if (!said) complain(w, op, access, doubt.lane, doubt.address, doubt.cell);
         said = true;
-        begin_epoch(cell, access);
+        begin_epoch(state.cells, doubt.cell, access);
     }
     state.doubts.clear();
 }
@@ -232,7 +272,7 @@ void count(Queue& queue, bool any_order) {
 
 void begin(LdsRaceGroup& state, const Workgroup& group, u32 grain) {
     state.grain_shift = static_cast<u32>(std::countr_zero(grain));
-    state.cells.assign((group.lds_bytes + grain - 1) >> state.grain_shift, {});
+    state.cells.assign((group.lds_bytes + grain - 1) >> state.grain_shift);
     state.waves.resize(group.waves.size());
     for (LdsRaceGroup::Queues& queues : state.waves) {
         queues.vm.reset();
@@ -245,7 +285,6 @@ namespace lds_race {
 
 void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
     LdsRaceGroup& state = w.group->shadow->lds_race;
-    lanes = lanes_within(address, lanes, bytes, w.group->lds_bytes);
     if (!lanes) return;
     LdsRaceGroup::Queues& queues = state.waves[w.id];
     const bool dma = w.shadow->facts[op.index].what & kLdsDma;
@@ -286,7 +325,7 @@ void at_barrier(Workgroup& group) {
                 for (u64 rest = open.lanes; rest; rest &= rest - 1) {
                     const u32 at = open.address[std::countr_zero(rest)];
                     for (size_t i = at >> state.grain_shift; i <= (at + open.bytes - 1) >> state.grain_shift; ++i)
-                        if (touch(state.cells[i], access) != Verdict::Fine) begin_epoch(state.cells[i], access);
+                        if (touch(state.cells, i, access) != Verdict::Fine) begin_epoch(state.cells, i, access);
                 }
             }
         }

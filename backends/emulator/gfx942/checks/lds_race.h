@@ -15,9 +15,15 @@ enum class AccessKind : u8;
 namespace emu::checks {
 
 struct LdsRaceGroup {
-    struct Cell {
-        u64 state = 0;  // what touched it since which barrier: see Touched in lds_race.cpp
-        u32 write_op = 0, read_op = 0;
+    /// One a dword of LDS, or less: side by side, so that 64 of them are looked at together.
+    struct Cells {
+        std::vector<u64> state;  // what touched it since which barrier: see lds_race.cpp
+        std::vector<u32> write_op, read_op;
+        void assign(size_t count) {
+            state.assign(count, 0);
+            write_op.resize(count);
+            read_op.resize(count);
+        }
     };
     struct Open {  // issued, and perhaps not done
         const Op* op = nullptr;
@@ -67,7 +73,7 @@ struct LdsRaceGroup {
         int lane;
         u64 before;  // what the cell held
     };
-    std::vector<Cell> cells;
+    Cells cells;
     u32 grain_shift = 2;  // bytes of a cell, as a power of two
     std::vector<Queues> waves;
     std::vector<Doubt> doubts;  // of the instruction that runs

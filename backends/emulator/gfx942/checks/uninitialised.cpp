@@ -175,7 +175,6 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
         meet(value, state, data, i, 1);
         defined[i] = value.lanes;
     }
-    lanes = lanes_within(address, lanes, bytes, static_cast<u32>(written.size()));
     if (kind != AccessKind::Write && !all_written(written, address, lanes, bytes)) {
         for (u64 rest = lanes; rest; rest &= rest - 1) {
             const int lane = std::countr_zero(rest);
