@@ -7,7 +7,7 @@ from the user's cache, so a second run compiles only what changed.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -40,6 +40,7 @@ class Cell(NamedTuple):
     kernel: str
     path: Path
     root: Path = ROOT
+    defines: tuple[tuple[str, str], ...] = ()      # tunables that have another value than the file's first
 
 
 CELLS = [
@@ -82,7 +83,7 @@ def compiled(cell: Cell, target: Target) -> Binary:
     found = available(cell.backend)
     if not found.can_compile:
         pytest.skip("; ".join(found.reasons) or f"no compiler for {cell.backend}")
-    return backends.get(cell.backend).compile(KernelSource.read(cell.path, cell.root), target)
+    return backends.get(cell.backend).compile(KernelSource.read(cell.path, cell.root), target, dict(cell.defines))
 
 
 def test_the_matrix_is_not_empty():
@@ -234,18 +235,23 @@ def check_on(place: targets.Place, cell: Cell, case: Case, bench: Bench) -> None
 
 # NVIDIA's GPUs, emulated ----------------------------------------------------------------------------------------------
 
-def emulated_runs(cells: Sequence[Cell]) -> Iterator[Any]:
-    """Every CUDA kernel's cases on the emulated GPUs it is for; slow are all but its smallest on the first of them."""
+def emulated_runs(
+    cells: Sequence[Cell], takes: Callable[[Cell, Case], bool] = lambda cell, case: True) -> Iterator[Any]:
+    """Every CUDA kernel's cases on the emulated GPUs it is for; slow are all but its smallest on the first of them.
+
+    ``takes``: whether a kernel does not decline a case; the smallest is of those.
+    """
     gpus = {device.arch: device.gpu for device in _emulated.CUDA_DEVICES}
     for cell in cells:
         if cell.backend != "cuda":
             continue
         problem = problem_of(cell.problem)
         cases = sorted(problem.tests, key=lambda case: float(problem.binding.flops(case.params)))
+        smallest = next(case for case in cases if takes(cell, case))
         first, *others = [gpus[target.arch] for target in targets_of(cell)]
         for gpu in (first, *others):
             for case in cases:
-                quick = case is cases[0] and gpu == first
+                quick = case is smallest and gpu == first
                 yield pytest.param(cell, gpu, case, marks=() if quick else pytest.mark.slow,
                                    id=f"{cell.problem}-{cell.kernel}-{gpu}-{case.name}")
 

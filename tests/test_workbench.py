@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,6 +25,7 @@ from tests.test_matrix import (
     check_emulated,
     emulated_benches,
     emulated_runs,
+    problem_of,
     runs,
 )
 
@@ -35,8 +37,40 @@ CELLS = [
 ]
 
 
+# Of kernels that differ by a template's argument or a step, those that `make test` compiles and runs: to compile all of
+# them for the first time takes many minutes. Of a problem that is not here all are taken.
+KEPT = {
+    ("cuda", "flash_attention"): {"4c_producer_warps", "9_cluster"},
+    ("cuda", "fp8_gemm"): {"3_tma", "6_pairs"},
+    ("cuda", "gelu"): {"2_vector"},
+    ("cuda", "gemv"): {"2_split"},
+    ("cuda", "rmsnorm"): {"4_vector"},
+    ("cuda", "sgemm"): {"5_columns", "9_double_buffer"},
+    ("cuda", "wgmma_tile"): {"a_registers", "swizzle_32"},
+    ("rocm", "flash_attention"): {"3_mfma_both", "6_registers"},
+    ("rocm", "gelu"): {"2_vector"},
+    ("rocm", "gemv"): {"2_split"},
+    ("rocm", "rmsnorm"): {"4_vector"},
+    ("rocm", "sgemm"): {"5_columns", "8_transposed_a"},
+}
+
+
+def kept(params: Iterable[Any]) -> Iterator[Any]:
+    """Those of kernels that are not in ``KEPT`` become slow."""
+    for param in params:
+        (cell,) = (value for value in param.values if isinstance(value, Cell))
+        slow = cell.kernel not in KEPT.get((cell.backend, cell.problem), {cell.kernel})
+        yield pytest.param(*param.values, id=param.id, marks=[*param.marks, *[pytest.mark.slow] * slow])
+
+
+def test_what_make_test_takes_of_a_series_exists() -> None:
+    for (backend, problem), names in KEPT.items():
+        there = {cell.kernel for cell in CELLS if (cell.backend, cell.problem) == (backend, problem)}
+        assert names < there
+
+
 @pytest.mark.toolchain
-@pytest.mark.parametrize(("backend", "cell", "target"), list(builds(CELLS, ["fma_contraction"])))
+@pytest.mark.parametrize(("backend", "cell", "target"), list(kept(builds(CELLS, ["fma_contraction"]))))
 def test_experiment_compiles(backend: str, cell: Cell, target: Target) -> None:
     check_build(backend, cell, target)
 
@@ -51,7 +85,7 @@ def benches() -> Iterator[dict[str, Bench]]:
 
 @pytest.mark.device
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("backend", "cell", "case"), list(runs(CELLS, most=1e8)))
+@pytest.mark.parametrize(("backend", "cell", "case"), list(kept(runs(CELLS, most=1e8))))
 def test_experiment_is_right(backend: str, cell: Cell, case: Case, benches: dict[str, Bench]) -> None:
     check_case(backend, cell, case, benches)
 
@@ -61,9 +95,16 @@ def emulated_gpus() -> Iterator[dict[str, Bench]]:
     yield from emulated_benches()
 
 
+def takes(cell: Cell, case: Case) -> bool:
+    """Whether a CUDA kernel is for a case."""
+    if cell.problem == "fma_contraction":
+        return bool(case.params["contract"] == cell.kernel)
+    return True
+
+
 @pytest.mark.toolchain("cuda")
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize(("cell", "gpu", "case"), list(emulated_runs(CELLS)))
+@pytest.mark.parametrize(("cell", "gpu", "case"), list(kept(emulated_runs(CELLS, takes))))
 def test_experiment_is_right_on_an_emulated_gpu(
     cell: Cell, gpu: str, case: Case, emulated_gpus: dict[str, Bench], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -103,6 +144,45 @@ def test_steps_are_numbered_without_gaps_between_them_and_the_trees() -> None:
         assert sorted(numbers) == list(range(1, len(numbers) + 1)), problem
         assert all(source.variant.startswith(f"{source.step.number}{source.step.letter}_")
                    for source in sources if source.step)
+
+
+def test_steps_of_a_ladder_say_what_is_expected_of_them() -> None:
+    """Attention's and SGEMM's. HIP's attention has all of its steps; SGEMM's mirror has some."""
+    attention = "flash_attention"
+    for problem, backend, steps in ((attention, "cuda", 9), (attention, "hip", 6), ("sgemm", "cuda", 11)):
+        sources = [KernelSource.read(path, BENCH) for path in kernels(BENCH, backend, problem)]
+        assert len(sources) >= steps
+        assert all(source.step and source.expect for source in sources)
+    numbers = [source.step.number for path in kernels(BENCH, "hip", "flash_attention")
+               if (source := KernelSource.read(path, BENCH)).step]
+    assert numbers == list(range(1, 7))
+    mirrored = {path.stem for path in kernels(BENCH, "hip", "sgemm")}
+    assert mirrored == {"1_coalesced", "4_vector", "5_columns", "8_transposed_a", "9_double_buffer"}
+
+
+def test_a_ladders_page_names_every_step() -> None:
+    for problem in ("flash_attention", "sgemm"):
+        page = (BENCH / f"{problem.removeprefix('flash_')}.md").read_text()
+        cells = [cell for cell in CELLS if cell.problem == problem and cell.backend != "cpu"]
+        assert len(cells) > 10
+        assert not [cell.path.name for cell in cells if f"`{cell.kernel}" not in page]
+
+
+@pytest.mark.slow
+@pytest.mark.toolchain("cuda")
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("kernel", "defines"), [
+    ("4b_tiles", {"TILE": "9664", "STAGES": "1"}), ("4b_tiles", {"TILE": "6464", "STAGES": "2"}),
+    ("4b_tiles", {"TILE": "6464", "STAGES": "1"}), ("4c_producer_warps", {"LOADERS": "2"})], ids=str)
+def test_other_values_of_a_tunable_are_right(
+    kernel: str, defines: dict[str, str], emulated_gpus: dict[str, Bench], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tests above run a tunable's default alone."""
+    path = BENCH / f"kernels/cuda/flash_attention/{kernel}.cu"
+    cell = Cell("cuda", "flash_attention", kernel, path, BENCH, tuple(defines.items()))
+    for case in problem_of("flash_attention").tests:
+        if case.params["dim"] == 64 and case.params["sq"] in (113, 128, 17):
+            check_emulated(cell, "L4", case, emulated_gpus, monkeypatch)
 
 
 def test_list_shows_the_workbench_by_step(capsys: pytest.CaptureFixture[str]) -> None:

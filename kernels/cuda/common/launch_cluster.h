@@ -52,12 +52,12 @@ int clusters_at_a_time(void (*kernel)(Parameters...), int device, int threads, i
     return answer - 1;
 }
 
-/// Launch `blocks` blocks in clusters of `cluster`. With `early` the kernel may start before the previous one in the queue has
-/// ended, so it calls grid_dependency_wait (ptx/launch_dependency.h) before it touches global memory. Returns 0 or the runtime's
-/// error.
+/// Launch `blocks` blocks in clusters of `cluster` along x. With `early` the kernel may start before the previous one in the queue
+/// has ended, so it calls grid_dependency_wait (ptx/launch_dependency.h) before it touches global memory. Returns 0 or the
+/// runtime's error.
 template <class... Parameters>
 int launch_cluster(
-    void (*kernel)(Parameters...), int blocks, int threads, int cluster, size_t shared_bytes, bool early, void* queue,
+    void (*kernel)(Parameters...), dim3 blocks, int threads, int cluster, size_t shared_bytes, bool early, void* queue,
     const Parameters&... arguments) {
     cudaError_t error =
         cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes));
@@ -73,12 +73,7 @@ int launch_cluster(
     const int allowed = 1;
     std::memcpy(&attributes[1].val, &allowed, sizeof allowed);
     const cudaLaunchConfig_t config = {
-        dim3(static_cast<unsigned>(blocks)),
-        dim3(static_cast<unsigned>(threads)),
-        shared_bytes,
-        QueueHandle{queue},
-        attributes,
-        early ? 2u : 1u};
+        blocks, dim3(static_cast<unsigned>(threads)), shared_bytes, QueueHandle{queue}, attributes, early ? 2u : 1u};
     error = cudaLaunchKernelEx(&config, kernel, arguments...);
     return static_cast<int>(error);
 }

@@ -157,6 +157,17 @@ __device__ __forceinline__ void tma_load_5d(
         : "memory");
 }
 
+/// Load a box to the same place in every block of the cluster whose rank is a bit of `ranks`; each counts the bytes at its own
+/// barrier.
+__device__ __forceinline__ void tma_load_5d_multicast(
+    uint32_t shared, const TensorMap& map, uint32_t barrier, int x0, int x1, int x2, int x3, int x4, uint16_t ranks) {
+    asm volatile(
+        "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+        "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;\n" ::"r"(shared),
+        "l"(&map), "r"(barrier), "r"(x0), "r"(x1), "r"(x2), "r"(x3), "r"(x4), "h"(ranks)
+        : "memory");
+}
+
 /// Bring a box to L2: a hint, which nothing waits for.
 __device__ __forceinline__ void tma_prefetch_5d(const TensorMap& map, int x0, int x1, int x2, int x3, int x4) {
     asm volatile("cp.async.bulk.prefetch.tensor.5d.L2.global [%0, {%1, %2, %3, %4, %5}];\n" ::"l"(&map), "r"(x0),

@@ -9,14 +9,15 @@
 
 constexpr int kRows = 64, kTileKeys = 16;
 
-__global__ void __launch_bounds__(kRows) scalar_step(const Step p) {
+template <class T>
+__global__ void __launch_bounds__(kRows) scalar_step(const Step<T> p) {
     __shared__ float keys[kTileKeys][kHeadDim], values[kTileKeys][kHeadDim];
     const int row = blockIdx.x * kRows + threadIdx.x;
     const bool valid = row < p.queries;
     float query[kHeadDim], out[kHeadDim];
 #pragma unroll
     for (int c = 0; c < kHeadDim; ++c) {
-        query[c] = valid ? __bfloat162float(p.q[p.query_row(row) + c]) : 0.0f;
+        query[c] = valid ? to_float(p.q[p.query_row(row) + c]) : 0.0f;
         out[c] = 0.0f;
     }
     SoftmaxRow state;
@@ -25,8 +26,8 @@ __global__ void __launch_bounds__(kRows) scalar_step(const Step p) {
         for (int i = threadIdx.x; i < kTileKeys * kHeadDim; i += kRows) {
             const int j = first + i / kHeadDim;
             const bool inside = j < p.keys;
-            keys[i / kHeadDim][i % kHeadDim] = inside ? __bfloat162float(p.k[p.key_row(j) + i % kHeadDim]) : 0.0f;
-            values[i / kHeadDim][i % kHeadDim] = inside ? __bfloat162float(p.v[p.key_row(j) + i % kHeadDim]) : 0.0f;
+            keys[i / kHeadDim][i % kHeadDim] = inside ? to_float(p.k[p.key_row(j) + i % kHeadDim]) : 0.0f;
+            values[i / kHeadDim][i % kHeadDim] = inside ? to_float(p.v[p.key_row(j) + i % kHeadDim]) : 0.0f;
         }
         __syncthreads();
         float scores[kTileKeys], largest = -INFINITY;
@@ -52,7 +53,7 @@ __global__ void __launch_bounds__(kRows) scalar_step(const Step p) {
     }
     if (!valid) return;
 #pragma unroll
-    for (int c = 0; c < kHeadDim; ++c) p.o[p.query_row(row) + c] = __float2bfloat16(out[c] * state.inverse());
+    for (int c = 0; c < kHeadDim; ++c) p.o[p.query_row(row) + c] = rounded<T>(out[c] * state.inverse());
     p.store_lse(row, state);
 }
 

@@ -8,36 +8,43 @@
 // own a row: each takes half the exponentials and half the output columns.
 #include "wmma_tile.h"
 
+constexpr int kQueries = 64, kKeys = 64;
+
+template <class T>
 struct Memory {
-    __nv_bfloat16 query[kRows * kPitch], keys[kTileKeys * kPitch], values[kTileKeys * kPitch];
-    float scores[kRows * kWidePitch];
+    using Tile = WmmaTile<T, kQueries, kKeys>;
+    T query[kQueries * kPitch], keys[kKeys * kPitch], values[kKeys * kPitch];
+    float scores[kQueries * Tile::kScorePitch];
 };
 
-__global__ void __launch_bounds__(kThreads) wmma_scores_step(const Step p) {
+template <class T>
+__global__ void __launch_bounds__(2 * kQueries) wmma_scores_step(const Step<T> p) {
+    using Tile = WmmaTile<T, kQueries, kKeys>;
     extern __shared__ __align__(128) unsigned char raw[];
-    Memory& m = *reinterpret_cast<Memory*>(raw);
-    const int tile = blockIdx.x * kRows, own = threadIdx.x / 2, half = threadIdx.x % 2, row = tile + own;
+    Memory<T>& m = *reinterpret_cast<Memory<T>*>(raw);
+    const int tile = blockIdx.x * kQueries, own = threadIdx.x / 2, half = threadIdx.x % 2, row = tile + own;
     const bool valid = row < p.queries;
-    load_tile(m.query, p.q, p.queries - tile, [&](int r) { return p.query_row(tile + r); });
+    Tile::template load<kQueries>(m.query, p.q, p.queries - tile, [&](int r) { return p.query_row(tile + r); });
     float out[kHeadDim / 2] = {};
     SoftmaxRow state;
-    const int end = p.seen_by_tile(tile, kRows);
-    for (int first = 0; first < end; first += kTileKeys) {
+    const int end = p.seen_by_tile(tile, kQueries);
+    for (int first = 0; first < end; first += kKeys) {
+        const auto from = [&](int r) { return p.key_row(first + r); };
         __syncthreads();
-        load_tile(m.keys, p.k, p.keys - first, [&](int r) { return p.key_row(first + r); });
-        load_tile(m.values, p.v, p.keys - first, [&](int r) { return p.key_row(first + r); });
+        Tile::template load<kKeys>(m.keys, p.k, p.keys - first, from);
+        Tile::template load<kKeys>(m.values, p.v, p.keys - first, from);
         __syncthreads();
-        multiply_scores(m.scores, m.query, m.keys);
+        Tile::multiply_scores(m.scores, m.query, m.keys);
         __syncwarp();  // a warp's rows are its own
-        float* const scores = m.scores + own * kWidePitch;
-        const float correction = softmax_row(scores, state, half, valid ? p.seen(row) - first : 0, p.scale);
+        float* const scores = m.scores + own * Tile::kScorePitch;
+        const float correction = Tile::softmax(scores, state, half, valid ? p.seen(row) - first : 0, p.scale);
         __syncwarp();
 #pragma unroll
         for (int c = 0; c < kHeadDim / 2; ++c) out[c] *= correction;
-        for (int j = 0; j < kTileKeys; ++j) {
+        for (int j = 0; j < kKeys; ++j) {
 #pragma unroll
             for (int c = 0; c < kHeadDim / 2; ++c) {
-                out[c] += scores[j] * __bfloat162float(m.values[j * kPitch + half * (kHeadDim / 2) + c]);
+                out[c] += scores[j] * to_float(m.values[j * kPitch + half * (kHeadDim / 2) + c]);
             }
         }
     }
@@ -45,9 +52,9 @@ __global__ void __launch_bounds__(kThreads) wmma_scores_step(const Step p) {
     if (!valid) return;
 #pragma unroll
     for (int c = 0; c < kHeadDim / 2; ++c) {
-        p.o[p.query_row(row) + half * (kHeadDim / 2) + c] = __float2bfloat16(out[c] * state.inverse());
+        p.o[p.query_row(row) + half * (kHeadDim / 2) + c] = rounded<T>(out[c] * state.inverse());
     }
     if (half == 0) p.store_lse(row, state);
 }
 
-LADDER_STEP(wmma_scores_step, kRows, kThreads, sizeof(Memory))
+LADDER_STEP(wmma_scores_step, kQueries, 2 * kQueries, sizeof(Memory<T>))

@@ -16,8 +16,8 @@ constexpr int kQueryBytes = kRows * 128, kTileBytes = kTileKeys * 128;
 constexpr int kSharedBytes = kQueryBytes + 2 * kTileBytes + 1024;
 
 /// Rows of 128 bytes in the 128-byte swizzle; rows past `count` are zero.
-template <int kCount, class Row>
-__device__ void copy_rows(uint8_t* tile, const __nv_bfloat16* from, int count, Row row) {
+template <int kCount, class T, class Row>
+__device__ void copy_rows(uint8_t* tile, const T* from, int count, Row row) {
     for (int i = threadIdx.x; i < kCount * 8; i += kThreads) {
         const int r = i / 8, chunk = i % 8;
         uint4 bytes = make_uint4(0, 0, 0, 0);
@@ -26,7 +26,8 @@ __device__ void copy_rows(uint8_t* tile, const __nv_bfloat16* from, int count, R
     }
 }
 
-__global__ void __launch_bounds__(kThreads) wgmma_step(const Step p) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) wgmma_step(const Step<T> p) {
     uint8_t* raw = swizzled_shared();
     raw += (1024 - shared_address(raw) % 1024) % 1024;
     uint8_t *const query = raw, *const keys = raw + kQueryBytes, *const values = keys + kTileBytes;
@@ -42,12 +43,12 @@ __global__ void __launch_bounds__(kThreads) wgmma_step(const Step p) {
         copy_rows<kTileKeys>(values, p.v, p.keys - first, [&](int r) { return p.key_row(first + r); });
         fence_async_shared();  // wgmma reads shared memory as asynchronous copies do
         __syncthreads();
-        issue_scores<kTileKeys>(scores, shared_address(query), shared_address(keys));
+        issue_scores<T, kTileKeys>(scores, shared_address(query), shared_address(keys));
         wgmma_wait<0>();
         wgmma_results(scores);
         const int limits[2] = {p.seen(row) - first, p.seen(row + 8) - first};
-        softmax_step<kTileKeys>(scores, packed, out, rows, limits, lane, p.scale);
-        issue_output<kTileKeys>(out, packed, shared_address(values));
+        softmax_step<T, kTileKeys>(scores, packed, out, rows, limits, lane, p.scale);
+        issue_output<T, kTileKeys>(out, packed, shared_address(values));
         wgmma_wait<0>();
         wgmma_results(out);
         __syncthreads();

@@ -6,19 +6,18 @@
 //
 // One instruction of one thread brings a tile, swizzled, while the one before is multiplied. No warps are specialised: a barrier
 // per tile tells that thread that everyone has read a stage.
-#include "common/tensor_map.h"
 #include "ptx/ldst.h"
 #include "ptx/mbarrier.h"
 #include "ptx/tma.h"
+#include "tma_maps.h"
 #include "wgmma_rows.h"
 
 constexpr int kRows = 128, kTileKeys = 128, kThreads = 256, kStages = 2;
 constexpr int kQueryBytes = kRows * 128, kTileBytes = kTileKeys * 128;
 constexpr int kSharedBytes = kQueryBytes + 2 * kStages * kTileBytes + 1024;
 
-__global__ void __launch_bounds__(kThreads) tma_step(
-    const Step p, const __grid_constant__ TensorMap query_map, const __grid_constant__ TensorMap key_map,
-    const __grid_constant__ TensorMap value_map) {
+template <class T>
+__global__ void __launch_bounds__(kThreads) tma_step(const Step<T> p, const __grid_constant__ Maps maps) {
     __shared__ uint64_t full[kStages];
     uint32_t query = shared_address(swizzled_shared());
     query = (query + 1023) / 1024 * 1024;
@@ -26,7 +25,7 @@ __global__ void __launch_bounds__(kThreads) tma_step(
     const int tile = blockIdx.x * kRows, group = threadIdx.x / 128, warp = threadIdx.x / 32 % 4,
               lane = threadIdx.x % 32;
     const int row = tile + group * 64 + warp * 16 + lane / 4;
-    const int end = p.seen_by_tile(tile, kRows), key_head = p.head() / (p.heads / p.key_heads);
+    const int end = p.seen_by_tile(tile, kRows);
     if (threadIdx.x == 0) {
         for (int i = 0; i < kStages; ++i) mbarrier_init(shared_address(&full[i]), 1);
         mbarrier_fence_init();
@@ -37,9 +36,9 @@ __global__ void __launch_bounds__(kThreads) tma_step(
         if (first >= end) return;
         const uint32_t barrier = shared_address(&full[stage]), to = stages + stage * 2 * kTileBytes;
         mbarrier_arrive_expect(barrier, 2 * kTileBytes + (step == 0 ? kQueryBytes : 0));
-        if (step == 0) tma_load_5d(query, query_map, barrier, 0, tile, 0, p.head(), p.sequence());
-        tma_load_5d(to, key_map, barrier, 0, first, 0, key_head, p.sequence());
-        tma_load_5d(to + kTileBytes, value_map, barrier, 0, first, 0, key_head, p.sequence());
+        if (step == 0) tma_load_5d(query, maps.query, barrier, 0, tile, 0, p.head(), p.sequence());
+        tma_load_5d(to, maps.keys, barrier, 0, first, 0, p.key_head(), p.sequence());
+        tma_load_5d(to + kTileBytes, maps.values, barrier, 0, first, 0, p.key_head(), p.sequence());
     };
     if (threadIdx.x == 0) {
         for (int step = 0; step < kStages; ++step) fetch(step);
@@ -50,12 +49,12 @@ __global__ void __launch_bounds__(kThreads) tma_step(
     for (int step = 0; step * kTileKeys < end; ++step) {
         const uint32_t keys = stages + step % kStages * 2 * kTileBytes;
         mbarrier_wait(shared_address(&full[step % kStages]), step / kStages % 2);
-        issue_scores<kTileKeys>(scores, query + group * 64 * 128, keys);
+        issue_scores<T, kTileKeys>(scores, query + group * 64 * 128, keys);
         wgmma_wait<0>();
         wgmma_results(scores);
         const int first = step * kTileKeys, limits[2] = {p.seen(row) - first, p.seen(row + 8) - first};
-        softmax_step<kTileKeys>(scores, packed, out, rows, limits, lane, p.scale);
-        issue_output<kTileKeys>(out, packed, keys + kTileBytes);
+        softmax_step<T, kTileKeys>(scores, packed, out, rows, limits, lane, p.scale);
+        issue_output<T, kTileKeys>(out, packed, keys + kTileBytes);
         wgmma_wait<0>();
         wgmma_results(out);
         __syncthreads();  // both warpgroups have read this stage
@@ -64,21 +63,16 @@ __global__ void __launch_bounds__(kThreads) tma_step(
     store_rows(p, row, out, rows, lane);
 }
 
-extern "C" int flash_attention(
-    const void* q, const void* k, const void* v, void* o, float* lse, int batch, int seqlen_q, int seqlen_k,
-    int heads_q, int heads_k, int head_dim, int half, int causal, float softmax_scale, void*, size_t, void* queue) {
-    if (head_dim != kHeadDim || half != 0 || batch * heads_q > 65535) return kUnsupportedShape;
-    const Step p = {nullptr, nullptr, nullptr, static_cast<__nv_bfloat16*>(o), lse, batch, seqlen_q, seqlen_k,
-                    heads_q, heads_k, causal,  softmax_scale * kLog2E};
-    TensorMap query_map, key_map, value_map;
-    int error = encode_head_tensor_map(&query_map, {q, batch, seqlen_q, heads_q, kHeadDim}, kRows);
-    if (error == 0) error = encode_head_tensor_map(&key_map, {k, batch, seqlen_k, heads_k, kHeadDim}, kTileKeys);
-    if (error == 0) error = encode_head_tensor_map(&value_map, {v, batch, seqlen_k, heads_k, kHeadDim}, kTileKeys);
-    if (error != 0) return error;
+template <class T>
+int launch(const Call& call, void* queue) {
+    Maps maps;
+    if (const int error = encode(&maps, call, kRows, kTileKeys); error != 0) return error;
     const cudaError_t status =
-        cudaFuncSetAttribute(tma_step, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
+        cudaFuncSetAttribute(tma_step<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, kSharedBytes);
     if (status != cudaSuccess) return status;
-    const dim3 grid(ceil_div(seqlen_q, kRows), batch * heads_q);
-    LAUNCH(tma_step, grid, dim3(kThreads), kSharedBytes, queue)(p, query_map, key_map, value_map);
+    const dim3 grid(ceil_div(call.queries, kRows), call.batch * call.heads);
+    LAUNCH(tma_step<T>, grid, dim3(kThreads), kSharedBytes, queue)(call.step<T>(), maps);
     return LAUNCH_STATUS();
 }
+
+LADDER_ENTRY(launch)

@@ -8,7 +8,7 @@
 
 /// One step of the online softmax on a warpgroup's accumulators; `limits` are the keys of the tile that each row sees.
 /// Afterwards `packed` is the A operand of P V, and out has been corrected.
-template <int kKeys>
+template <class T, int kKeys>
 __device__ __forceinline__ void softmax_step(
     float (&scores)[kKeys / 2], uint32_t (&packed)[kKeys / 16][4], float (&out)[kHeadDim / 2], SoftmaxRow (&rows)[2],
     const int (&limits)[2], int lane, float scale) {
@@ -34,35 +34,38 @@ __device__ __forceinline__ void softmax_step(
         rows[i % 4 / 2].sum += scores[i];
     }
 #pragma unroll
-    for (int i = 0; i < kKeys / 4; ++i) packed[i / 4][i % 4] = Bf16::pack(scores[2 * i], scores[2 * i + 1]);
+    for (int i = 0; i < kKeys / 4; ++i) packed[i / 4][i % 4] = Element<T>::pack(scores[2 * i], scores[2 * i + 1]);
 #pragma unroll
     for (int i = 0; i < kHeadDim / 2; ++i) out[i] *= corrections[i % 4 / 2];
 }
 
 /// scores = Q K^T for 64 query rows; both operands as TMA's 128-byte swizzle leaves them.
-template <int kKeys>
+template <class T, int kKeys>
 __device__ __forceinline__ void issue_scores(float (&scores)[kKeys / 2], uint32_t query, uint32_t keys) {
     const uint64_t a = wgmma_operand(query), b = wgmma_operand(keys);
     wgmma_fence();
 #pragma unroll
-    for (int c = 0; c < kHeadDim / 16; ++c) Wgmma16<kKeys, Bf16>::product(scores, a + 2 * c, b + 2 * c, c > 0);
+    for (int c = 0; c < kHeadDim / 16; ++c) Wgmma16<kKeys, Element<T>>::product(scores, a + 2 * c, b + 2 * c, c > 0);
     wgmma_commit();
 }
 
 /// out += P V.
-template <int kKeys>
+template <class T, int kKeys>
 __device__ __forceinline__ void issue_output(
     float (&out)[kHeadDim / 2], const uint32_t (&packed)[kKeys / 16][4], uint32_t values) {
     const uint64_t b = wgmma_operand_transposed(values, kKeys * 128);
     wgmma_fence();
 #pragma unroll
-    for (int i = 0; i < kKeys / 16; ++i) Wgmma16<kHeadDim, Bf16, true>::product(out, packed[i], b + 128 * i, true);
+    for (int i = 0; i < kKeys / 16; ++i) {
+        Wgmma16<kHeadDim, Element<T>, true>::product(out, packed[i], b + 128 * i, true);
+    }
     wgmma_commit();
 }
 
 /// Write a thread's two rows, `first` and eight further on.
+template <class T>
 __device__ __forceinline__ void store_rows(
-    const Step& p, int first, const float (&out)[kHeadDim / 2], SoftmaxRow (&rows)[2], int lane) {
+    const Step<T>& p, int first, const float (&out)[kHeadDim / 2], SoftmaxRow (&rows)[2], int lane) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         rows[half].sum = quad_sum(rows[half].sum);
@@ -73,7 +76,7 @@ __device__ __forceinline__ void store_rows(
 #pragma unroll
         for (int i = 0; i < kHeadDim / 8; ++i) {
             const float* const pair = out + 4 * i + 2 * half;
-            to[4 * i + lane % 4] = Bf16::pack(pair[0] * inverse, pair[1] * inverse);
+            to[4 * i + lane % 4] = Element<T>::pack(pair[0] * inverse, pair[1] * inverse);
         }
         if (lane % 4 == 0) p.store_lse(row, rows[half]);
     }
