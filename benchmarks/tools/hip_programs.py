@@ -38,6 +38,7 @@ BUILD_SECONDS, LIMIT = 300, 60.0
 # What a program prints about its own results.
 _GOOD = re.compile(r"\bpass(?:ed)?\b|success|\bcorrect|\bok\b|verified|no errors? found|\b0 errors", re.I)
 _BAD = re.compile(r"\bfail|mismatch|incorrect|not correct|\bwrong\b|errors? (?:at|in|found)\b", re.I)
+_SKIPPED = re.compile(r".*\bskipp(?:ed|ing)\b.*|.*waiv(?:ed|ing)\b.*", re.I)      # what the device does not have
 _LACKS = re.compile(r"warpwave(?: emulator|-hipcc): (.*)")
 _MISSING = re.compile(r"(?:fatal )?error: (.*)|\*\*\* (.*)|cannot find (-l\S+)")
 
@@ -135,6 +136,8 @@ def _verdict(code: int | None, text: str, findings: list[dict[str, Any]]) -> dic
         return {"result": "slow", "reason": "not done in time"}
     if unsupported:
         return {"result": "lacks", "reason": unsupported[0][:200]}
+    if skipped := _SKIPPED.search(own):
+        return {"result": "lacks", "reason": skipped[0][:200]}
     said, failed = _BAD.search(own), code not in (0, FOUND if findings else 0)
     if findings:
         return {"result": "findings", "reason": f"{len(findings)}" + (", and a wrong result" if said or failed else "")}

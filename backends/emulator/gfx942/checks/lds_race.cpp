@@ -88,14 +88,26 @@ u64 content(const Wave& w, const LdsRaceGroup& state, size_t cell) {
     return value;
 }
 
-// Lanes of a read whose cell their wave has read before, and no other wave has written, since the barrier: all is known then.
-u64 read_before(const Cells& cells, const Access& access, const u32* address, u32 offset, u32 shift) {
-    alignas(64) u64 state[kLanes];
-    for (int lane = 0; lane < kLanes; ++lane) state[lane] = cells.state[(address[lane] + offset) >> shift];
-    const u64 decides = (kWritersMask & ~access.writer) | access.reader | kEpoch;
-    u64v all;
-    std::memcpy(&all, state, sizeof all);
-    return to_mask((all & decides) == (access.epoch | access.reader));
+// A read of all lanes, 64 cells at once. Done unless another wave has written to one of them since the barrier: then nothing is,
+// and false is the answer.
+bool read_all(Cells& cells, const Access& access, const u32* address, u32 offset, u32 shift) {
+    alignas(64) u64 words[kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) words[lane] = cells.state[(address[lane] + offset) >> shift];
+    const u64 mine = access.epoch | access.reader;
+    u64v seen;
+    std::memcpy(&seen, words, sizeof seen);
+    const i64v stale = (seen & kEpoch) != access.epoch;
+    if (to_mask(((seen & kWritersMask & ~access.writer) != 0) & ~stale)) return false;
+    const u64v now = (seen & ~__builtin_bit_cast(u64v, stale)) | mine;
+    const u64 changes = to_mask(now != seen);
+    std::memcpy(words, &now, sizeof now);
+    for (u64 rest = changes; rest; rest &= rest - 1) {
+        const int lane = std::countr_zero(rest);
+        const size_t cell = (address[lane] + offset) >> shift;
+        cells.state[cell] = words[lane];
+        cells.read_op[cell] = access.op;
+    }
+    return true;
 }
 
 // A write of all lanes side by side to cells that nobody has touched since the barrier. False, and nothing done: it is none.
@@ -148,12 +160,11 @@ u64 touch_quickly(LdsRaceGroup& state, const Access& access, const u32* address,
     if (access.write && bytes == grain && lanes == kAllLanes && write_row(state, access, address)) return 0;
     u64 left = 0;
     for (u32 offset = 0; offset < bytes; offset += grain) {
-        u64 rest = lanes;
-        if (!access.write && lanes == kAllLanes)
-            rest = ~read_before(state.cells, access, address, offset, state.grain_shift);
-        if (!rest) continue;
-        left |= access.write ? touch_own<true>(state, access, address, rest, offset)
-                             : touch_own<false>(state, access, address, rest, offset);
+        if (!access.write && lanes == kAllLanes && read_all(state.cells, access, address, offset, state.grain_shift))
+            [[likely]]
+            continue;
+        left |= access.write ? touch_own<true>(state, access, address, lanes, offset)
+                             : touch_own<false>(state, access, address, lanes, offset);
     }
     return left;
 }
