@@ -1,39 +1,37 @@
 # SPDX-License-Identifier: MIT
-"""The Hopper attention backward on the host: TMA, wgmma and mbarriers emulated, checked as the judge does."""
+"""The Hopper attention backward computes the right thing on an emulated H100."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tests.kernels.cuda import faults
-from tests.kernels.cuda.faults import Fault
-from tests.kernels.cuda.host_kernel import HostKernel, emulated
-
-pytestmark = emulated
+from tests.kernels.cuda import planting
+from tests.kernels.cuda.emulated import EmulatedKernel
+from tests.kernels.cuda.planting import Fault
 
 
-class Backward(HostKernel):
+class Backward(EmulatedKernel):
     """Calls have the workspace that the binding asks for, less ``short`` bytes, and one multiprocessor."""
 
-    def run(self, case, data, *, short=0, processors=1, eager=False):
+    def run(self, case, data, *, short=0, multiprocessors=1, schedule="late"):
         room = self.binding.workspace_bytes(case) - short
-        return super().run(case, data, workspace_bytes=room, processors=processors, eager=eager)
+        return super().run(case, data, workspace_bytes=room, multiprocessors=multiprocessors, schedule=schedule)
 
 
-def built(folder, defines, **options):
-    return Backward("flash_attention_bwd/wgmma_tma", folder, defines, **options)
-
-
-@pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    return built(tmp_path_factory.mktemp("emulated"), {"TENDED_KEYS": 100}, optimise="1")
+def built(defines, root=None):
+    return Backward("flash_attention_bwd/wgmma_tma", defines, root=root)
 
 
 @pytest.fixture(scope="module")
-def other(tmp_path_factory):
+def kernel():
+    return built({"TENDED_KEYS": 100})
+
+
+@pytest.fixture(scope="module")
+def other():
     """Additions in order."""
-    return built(tmp_path_factory.mktemp("other"), {"IN_ORDER": 1, "TENDED_KEYS": 100}, optimise="1")
+    return built({"IN_ORDER": 1, "TENDED_KEYS": 100})
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -44,17 +42,17 @@ def name(value):
     return "-".join(map(str, value.values()))
 
 
-@pytest.mark.parametrize(("size", "eager"), [
-    (case(2, 193, 130, 2, 1, 64, 0), False),      # tails on both sides, behind which another batch lies; grouped heads
-    (case(1, 520, 130, 1, 1, 64, 0), True),       # the ring wraps; each key tile begins at other queries
-    (case(1, 300, 300, 1, 1, 64, 1, 1), True),
-    (case(1, 270, 140, 1, 1, 128, 0, 1), True),
-    (case(1, 130, 250, 2, 1, 128, 1), False),     # bottom-right mask
-    (case(2, 300, 100, 1, 1, 128, 1), True),      # rows that see no key
-    (case(1, 1, 300, 2, 2, 64, 1), False),        # one query, which sees all keys
+@pytest.mark.parametrize(("size", "schedule"), [
+    (case(2, 193, 130, 2, 1, 64, 0), "late"),      # tails on both sides, behind which another batch lies; grouped heads
+    (case(1, 520, 130, 1, 1, 64, 0), "eager"),       # the ring wraps; each key tile begins at other queries
+    (case(1, 300, 300, 1, 1, 64, 1, 1), "eager"),
+    (case(1, 270, 140, 1, 1, 128, 0, 1), "eager"),
+    (case(1, 130, 250, 2, 1, 128, 1), "late"),     # bottom-right mask
+    (case(2, 300, 100, 1, 1, 128, 1), "eager"),      # rows that see no key
+    (case(1, 1, 300, 2, 2, 64, 1), "late"),        # one query, which sees all keys
 ], ids=str)
-def test_gradients_match_the_reference(kernel, size, eager):
-    kernel.check(size, eager=eager, processors=2)
+def test_gradients_match_the_reference(kernel, size, schedule):
+    kernel.check(size, schedule=schedule, multiprocessors=2)
 
 
 def test_small_weights_keep_their_bits_in_fp16(kernel):
@@ -72,9 +70,9 @@ def test_rows_without_keys_are_exact(kernel):
 
 
 def test_additions_in_order(other):
-    """The emulation runs one block after the other and fails where a block would have to wait for a later one."""
+    """On one multiprocessor: no block may wait for a later one."""
     for size in (case(1, 200, 300, 2, 1, 64, 0), case(1, 130, 390, 1, 1, 128, 1), case(1, 400, 270, 1, 1, 64, 1)):
-        other.check(size, eager=True)
+        other.check(size, schedule="eager")
     other.check(case(5, 40, 130, 2, 1, 64, 0))       # zeros and dq by the main kernel
     other.check(case(4, 200, 200, 2, 1, 64, 1))      # up, and in the last section down
 
@@ -82,8 +80,8 @@ def test_additions_in_order(other):
 def test_sums_are_tended_by_the_main_kernel(kernel):
     """Zeros ahead of the tiles that add to them, dq behind: more heads than the blocks take at a time."""
     kernel.check(case(7, 40, 130, 2, 1, 64, 0))
-    kernel.check(case(4, 100, 520, 2, 2, 128, 1), eager=True)
-    kernel.check(case(5, 40, 100, 1, 1, 64, 0), processors=2)
+    kernel.check(case(4, 100, 520, 2, 2, 128, 1), schedule="eager")
+    kernel.check(case(5, 40, 100, 1, 1, 64, 0), multiprocessors=2)
     kernel.check(case(6, 40, 70, 1, 1, 64, 0))       # zeros alone
 
 
@@ -108,7 +106,7 @@ def test_steep_scores(kernel, half):
 
 FAULTS = {
     "release": Fault(
-        "attention/backward_mainloop.h", "if (step > 0) release(memory.queries_empty(before));"),
+        "attention/backward_mainloop.h", "if (step > 0) release(memory.queries_empty(before));", shows="barrier"),
     "mask": Fault(
         "attention/backward_mainloop.h", "own - ahead - first_query", "own - ahead - first_query + FAULT"),
     "early": Fault(
@@ -116,21 +114,15 @@ FAULTS = {
 }
 
 
-def planted(kernels, folder):
-    kernel = built(folder, {"TENDED_KEYS": 1}, kernels=kernels)
+def planted(root):
+    kernel = built({"TENDED_KEYS": 1}, root)
 
     def check(fault):
         kernel.check(case(4, 40, 130, 1, 1, 64, 0) if fault == "early" else case(1, 260, 260, 1, 1, 128, 1))
 
-    return kernel.library, check
+    return kernel, check
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, planted)
-
-
-@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
-def test_the_emulation_notices_damage(outcomes, fault):
-    """A check of the checks: to keep a place, mask wrongly or write dq too early is a wrong result or a deadlock."""
-    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
+def test_faults_are_noticed(tmp_path):
+    """A check of the checks: to keep a place, mask wrongly or write dq too early does not pass."""
+    planting.noticed(planting.outcomes(tmp_path, FAULTS, planted), FAULTS)
