@@ -396,6 +396,7 @@ void begin(Block& block, Resident::Memory& memory, const Launch& launch) {
     block.warps.assign(warps, Warp{});
     block.mbarriers.clear();
     block.operands.clear();
+    block.steps.clear();
     std::fill(std::begin(block.barriers), std::end(block.barriers), Barrier{});
     for (u32 i = 0; i < warps; ++i) {
         Warp& warp = block.warps[i];

@@ -87,6 +87,7 @@ struct Warp {
     // wgmma: how many it has issued, and how many at each commit.
     u64 products = 0;
     std::deque<u64> product_groups;
+    size_t steps = 0;  // of its warpgroup that it has made, see Block::steps
 
     bool done() const { return splits.empty(); }
     const char* at(i32 offset) const { return offset >= 0 ? registers + offset : constants + (-1 - offset); }
@@ -165,6 +166,7 @@ struct Block {
     Cluster* cluster = nullptr;
     u32 rank = 0;                                 // in the cluster
     std::vector<std::shared_ptr<void>> operands;  // of wgmma, by warpgroup: what its warps have decoded
+    std::vector<std::vector<const Op*>> steps;    // the wgmma instructions of each warpgroup, by its first warp to come
     std::unordered_map<u32, Mbarrier> mbarriers;  // by the offset in shared memory
 
     /// Counts arrivals at a barrier, and opens it when all are there.

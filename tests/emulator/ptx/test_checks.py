@@ -133,6 +133,9 @@ FAULTS = {
     "matrices written again before the product has read them": Fault(
         PRODUCT, "wgmma.wait_group.sync.aligned 0;", "st.shared.u32 [%r6], 0; wgmma.wait_group.sync.aligned 0;",
         "shared-race", "a wgmma of warpgroup 0 may still read", 128),
+    "a warp that waits for a product alone": Fault(
+        PRODUCT, "wgmma.fence.sync.aligned;", "setp.ge.u32 %p1, %r0, 32; @%p1 bra GO; wgmma.wait_group.sync.aligned 0; "
+        "GO: wgmma.fence.sync.aligned;", "collective", "than another warp of its warpgroup makes here", 128),
     "memory that nobody has written": Fault(
         THROUGH, "ld.shared.u32 %r4, [%r3];", "ld.shared.u32 %r4, [%r3]; ld.shared.u32 %r6, [%r3+256];",
         "uninitialised", "that nobody has written"),

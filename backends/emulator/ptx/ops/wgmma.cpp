@@ -134,6 +134,24 @@ void read_registers(const Warp& w, const i32* a, Put put) {
     }
 }
 
+/// The warps of a warpgroup make the same wgmma instructions, in one order. PTX ISA 9.0, sections 9.7.15.5 and 9.7.15.7: .aligned
+/// means all threads of the warpgroup.
+void in_step(Warp& w, const Op& op) {
+    Checks* const checks = w.block->checks();
+    if (!checks || !checks->wants(kCollective)) return;
+    auto& groups = w.block->steps;
+    if (groups.size() <= w.index / 4) groups.resize(w.index / 4 + 1);
+    std::vector<const Op*>& steps = groups[w.index / 4];
+    if (w.steps == steps.size()) steps.push_back(&op);
+    const Op& other = *steps[w.steps++];
+    if (other.run != op.run || other.immediate != op.immediate)
+        checks->found(
+            w, kCollective,
+            "another wgmma instruction than another warp of its warpgroup makes here: " +
+                w.block->launch->program->function->statements[other.statement].text,
+            other.statement);
+}
+
 template <Format kA, Format kB, bool Half>
 Flow product(Warp& w, const Op& op) {
     thread_local Left left;
@@ -200,6 +218,7 @@ Flow product(Warp& w, const Op& op) {
         }
     }
     ++w.products;
+    in_step(w, op);
     return Flow::Next;
 }
 
@@ -248,10 +267,12 @@ Flow integer_product(Warp& w, const Op& op) {
             w.put<i32v>(d[4 * tile + i], result);
         }
     ++w.products;
+    in_step(w, op);
     return Flow::Next;
 }
 
-Flow commit(Warp& w, const Op&) {
+Flow commit(Warp& w, const Op& op) {
+    in_step(w, op);
     w.product_groups.push_back(w.products);
     return Flow::Next;
 }
@@ -265,9 +286,13 @@ Flow wait(Warp& w, const Op& op) {
         if (Checks* const checks = w.block->checks()) checks->products_done(w, w.product_groups.front());
         w.product_groups.pop_front();
     }
+    in_step(w, op);
     return Flow::Next;
 }
-Flow fence(Warp&, const Op&) { return Flow::Next; }
+Flow fence(Warp& w, const Op& op) {
+    in_step(w, op);
+    return Flow::Next;
+}
 
 template <Format kA, Format kB>
 Handler handler_of(bool half) {
