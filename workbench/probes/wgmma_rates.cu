@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
-// Cycles of wgmma.m64nNk16 in fp16 by where A comes from, how many products follow each other on the same sums, and warpgroups; of
-// wgmma.m64nNk32 in e4m3 with A from registers; and of what stands around products whose A is converted from e4m3 on the way.
+// Cycles of wgmma.m64nNk16 in fp16 by where A comes from, how many products follow each other on the same sums and before a wait,
+// and warpgroups; of wgmma.m64nNk32 in e4m3 with A from registers; and of what stands around products whose A is converted from
+// e4m3 on the way.
 //
 //   python benchmarks/race.py probe workbench/probes/wgmma_rates.cu
 #include <cstdio>
@@ -11,8 +12,8 @@
 
 constexpr int kRounds = 64, kProducts = 16;  // of a round, one commit group
 
-/// kChains sums in turns; kRegisters: A from registers.
-template <int kN, int kChains, bool kRegisters>
+/// kChains sums in turns; kRegisters: A from registers; kAtOnce products between two waits.
+template <int kN, int kChains, bool kRegisters, int kAtOnce>
 __global__ void __launch_bounds__(256, 1) rate(long long* cycles, float* out) {
     uint8_t* const memory = swizzled_shared();
     for (int i = threadIdx.x; i < 32768 / 4; i += blockDim.x) reinterpret_cast<uint32_t*>(memory)[i] = 0;
@@ -26,7 +27,7 @@ __global__ void __launch_bounds__(256, 1) rate(long long* cycles, float* out) {
     for (int round = 0; round < kRounds; ++round) {
         wgmma_fence();
 #pragma unroll
-        for (int i = 0; i < kProducts; ++i) {
+        for (int i = 0; i < kAtOnce; ++i) {
             if constexpr (kRegisters) Wgmma16<kN, Fp16>::product(sums[i % kChains], registers, b + 2 * (i % 4), true);
             else Wgmma16<kN, Fp16>::product(sums[i % kChains], a + 2 * (i % 4), b + 2 * (i % 4), true);
         }
@@ -169,16 +170,16 @@ void run_e4m3(long long* cycles, float* out) {
     }
 }
 
-template <int kN, int kChains, bool kRegisters>
+template <int kN, int kChains, bool kRegisters, int kAtOnce = kProducts>
 void run(long long* cycles, float* out) {
     for (int warpgroups = 1; warpgroups <= 2; ++warpgroups) {
         long long result = 0;
-        for (int i = 0; i < 2; ++i) rate<kN, kChains, kRegisters><<<1, 128 * warpgroups, 32768>>>(cycles, out);
+        for (int i = 0; i < 2; ++i) rate<kN, kChains, kRegisters, kAtOnce><<<1, 128 * warpgroups, 32768>>>(cycles, out);
         cudaMemcpy(&result, cycles, sizeof result, cudaMemcpyDeviceToHost);
         std::printf(
-            "n%d, %d sums, A in %s, %d warpgroups: %.1f cycles a product\n", kN, kChains,
-            kRegisters ? "registers" : "shared memory", warpgroups,
-            static_cast<double>(result) / (kRounds * kProducts * warpgroups));
+            "n%d, %d sums, A in %s, %d products and a wait, %d warpgroups: %.1f cycles a product\n", kN, kChains,
+            kRegisters ? "registers" : "shared memory", kAtOnce, warpgroups,
+            static_cast<double>(result) / (kRounds * kAtOnce * warpgroups));
     }
 }
 
@@ -196,6 +197,9 @@ int main() {
     run<64, 1, true>(cycles, out);
     run<64, 2, true>(cycles, out);
     run<64, 1, false>(cycles, out);
+    run<64, 1, false, 1>(cycles, out);
+    run<64, 1, false, 4>(cycles, out);
+    run<64, 4, false>(cycles, out);
     run<128, 1, true>(cycles, out);
     run_e4m3<16>(cycles, out);
     run_e4m3<32>(cycles, out);
