@@ -46,7 +46,7 @@ KEPT = {
     ("cuda", "gemv"): {"2_split"},
     ("cuda", "rmsnorm"): {"4_vector"},
     ("cuda", "sgemm"): {"5_columns", "9_double_buffer"},
-    ("cuda", "wgmma_tile"): {"a_registers", "swizzle_32"},
+    ("cuda", "wgmma_tile"): {"b_transposed_none", "cluster_2", "swizzle_32"},
     ("rocm", "flash_attention"): {"3_mfma_both", "6_registers"},
     ("rocm", "gelu"): {"2_vector"},
     ("rocm", "gemv"): {"2_split"},
@@ -99,6 +99,8 @@ def takes(cell: Cell, case: Case) -> bool:
     """Whether a CUDA kernel is for a case."""
     if cell.problem == "fma_contraction":
         return bool(case.params["contract"] == cell.kernel)
+    if cell.kernel.startswith("cluster_"):
+        return int(case.params["n"]) % (8 * int(cell.kernel.removeprefix("cluster_"))) == 0
     return True
 
 
@@ -161,7 +163,7 @@ def test_steps_of_a_ladder_say_what_is_expected_of_them() -> None:
 
 
 def test_a_ladders_page_names_every_step() -> None:
-    for problem in ("flash_attention", "sgemm"):
+    for problem in ("flash_attention", "sgemm", "wgmma_tile"):
         page = (BENCH / f"{problem.removeprefix('flash_')}.md").read_text()
         cells = [cell for cell in CELLS if cell.problem == problem and cell.backend != "cpu"]
         assert len(cells) > 10

@@ -4,6 +4,7 @@
     python workbench/layout.py half 64 --operand d       the 64 x n accumulators: thread and register of each element
     python workbench/layout.py half 64 --operand a       A in registers: thread, register and part of it
     python workbench/layout.py half 64 --operand shared  byte address of each 16-byte piece, in all four layouts
+    python workbench/layout.py half 64 --operand transposed  the same where N is contiguous, for one product of 16 bits
 
 The types are half, bfloat, tfloat (TF32) and eight (e4m3). Rows of shared memory are as long as the
 swizzle's name says; without one they are core matrices of eight rows by 16 bytes. Source: PTX ISA, wgmma fragments and
@@ -38,6 +39,17 @@ def place(swizzle: int, row: int, byte: int) -> int:
     return address ^ (address >> 7 & swizzle // 16 - 1) << 4
 
 
+def place_transposed(swizzle: int, row: int, k: int, rows: int, depth: int) -> int:
+    """Byte address of element ``k`` of a row of 16 bits, where rows are contiguous: ``depth`` k of ``rows`` rows.
+
+    The swizzle is 0 (core matrices of eight k by eight rows) or 128 (a k has 64 rows).
+    """
+    if swizzle == 0:
+        return k // 8 * rows * 16 + row // 8 * 128 + k % 8 * 16 + row % 8 * 2
+    address = row // 64 * depth * 128 + k * 128 + row % 64 * 2
+    return address ^ (address >> 7 & 7) << 4
+
+
 def table(kind: str, n: int, operand: str) -> list[str]:
     """The lines to print."""
     size = BYTES[kind]
@@ -49,6 +61,10 @@ def table(kind: str, n: int, operand: str) -> list[str]:
         cells = [[f"{thread}.{register}.{part // size}" for thread, register, part in (
             fragment(row, byte) for byte in range(0, 32, size))] for row in range(64)]
         title = f"thread.register.element of A[row][k], {32 // size} elements of K"
+    elif operand == "transposed":
+        cells = [["/".join(str(place_transposed(swizzle, row, k, n, 64)) for swizzle in (0, 128))
+                  for row in range(0, n, 8)] for k in range(16)]
+        title = "byte address of eight elements of B[k][row ...], swizzle 0/128"
     else:
         cells = [["/".join(str(place(swizzle, row, byte)) for swizzle in SWIZZLES) for byte in (0, 16)]
                  for row in range(n)]
@@ -61,8 +77,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("type", choices=BYTES)
     parser.add_argument("n", type=int, choices=range(8, 257, 8), metavar="N", help="8 to 256 in eights")
-    parser.add_argument("--operand", choices=("d", "a", "shared"), default="d")
+    parser.add_argument("--operand", choices=("d", "a", "shared", "transposed"), default="d")
     options = parser.parse_args(arguments)
+    if options.operand == "transposed" and BYTES[options.type] != 2:
+        parser.error("only operands of 16 bits may be transposed: half and bfloat")
     print("\n".join(table(options.type, options.n, options.operand)))
     return 0
 

@@ -14,6 +14,8 @@
 #define WARPWAVE_EIGHT(i) \
     "+f"(d[i]), "+f"(d[i + 1]), "+f"(d[i + 2]), "+f"(d[i + 3]), "+f"(d[i + 4]), "+f"(d[i + 5]), "+f"(d[i + 6]), "+f"(d[i + 7])
 
+#define WARPWAVE_NAMES_8 "%0, %1, %2, %3"
+#define WARPWAVE_VALUES_8 "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
 // The lists of N extend those of N - 16 by eight.
 #define WARPWAVE_NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7"
 #define WARPWAVE_VALUES_16 WARPWAVE_EIGHT(0)
@@ -88,7 +90,8 @@ __device__ __forceinline__ uint64_t wgmma_operand_32(uint32_t shared) {
 }
 
 /// The same without swizzle: core matrices of eight rows by 16 bytes, 128 bytes each, lie `along_k` bytes apart along K and
-/// `along_rows` along the rows.
+/// `along_rows` along the rows. Of a transposed operand, too: its core matrices are eight k by 16 bytes of rows. (In the
+/// swizzled layouts of a transposed operand the two offsets change places: PTX ISA, "Strides" of wgmma.)
 __device__ __forceinline__ uint64_t wgmma_operand_plain(uint32_t shared, uint32_t along_k, uint32_t along_rows) {
     return static_cast<uint64_t>(along_rows >> 4) << 32 | static_cast<uint64_t>(along_k >> 4) << 16 | (shared >> 4);
 }
@@ -145,6 +148,7 @@ struct Wgmma;
         }                                                                                                 \
     };
 
+WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 8, 4, 5, 6, 7, 8, 9)
 WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 16, 8, 9, 10, 11, 12, 13)
 WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 32, 16, 17, 18, 19, 20, 21)
 WARPWAVE_WGMMA(Wgmma, "k32.f32.e4m3.e4m3 ", 48, 24, 25, 26, 27, 28, 29)
@@ -188,7 +192,7 @@ __device__ __forceinline__ uint64_t wgmma_operand_transposed(uint32_t shared, ui
     return kSwizzle128 | kGroupPitch | static_cast<uint64_t>(box_pitch >> 4) << 16 | (shared >> 4);   // and leading offset
 }
 
-/// Products of kN columns, a multiple of 16 up to 256. Element is Bf16 or Fp16.
+/// Products of kN columns, 8 or a multiple of 16 up to 256. Element is Bf16 or Fp16.
 template <int kN, class Element, bool kBTransposed = false>
 struct Wgmma16;
 
@@ -220,6 +224,7 @@ struct Wgmma16;
     WARPWAVE_WGMMA_16BIT(N, Bf16, "bf16", __VA_ARGS__)       \
     WARPWAVE_WGMMA_16BIT(N, Fp16, "f16", __VA_ARGS__)
 
+WARPWAVE_WGMMA_16BIT_BOTH(8, 4, 5, 6, 7, 8, 9, 10)
 WARPWAVE_WGMMA_16BIT_BOTH(16, 8, 9, 10, 11, 12, 13, 14)
 WARPWAVE_WGMMA_16BIT_BOTH(32, 16, 17, 18, 19, 20, 21, 22)
 WARPWAVE_WGMMA_16BIT_BOTH(48, 24, 25, 26, 27, 28, 29, 30)
@@ -266,6 +271,7 @@ WARPWAVE_WGMMA_16BIT_OUTER(16, Fp16, "f16", 8, 9, 10)
 template <int kN>
 struct WgmmaTf32;
 
+WARPWAVE_WGMMA(WgmmaTf32, "k8.f32.tf32.tf32 ", 8, 4, 5, 6, 7, 8, 9)
 WARPWAVE_WGMMA(WgmmaTf32, "k8.f32.tf32.tf32 ", 16, 8, 9, 10, 11, 12, 13)
 WARPWAVE_WGMMA(WgmmaTf32, "k8.f32.tf32.tf32 ", 64, 32, 33, 34, 35, 36, 37)
 WARPWAVE_WGMMA(WgmmaTf32, "k8.f32.tf32.tf32 ", 256, 128, 129, 130, 131, 132, 133)

@@ -2,7 +2,8 @@
  * The ABI of problem wgmma_tile.
  *
  * c[r] = a[r] b[r]^T for `repeat` independent tiles, sums in fp32. type 0: fp16; 1: bf16; 2: fp32 with TF32's 10 fraction bits;
- * 3: fp8, e4m3 (e4m3fnuz on AMD GPUs). n is 16, 64 or 256; rows of a and b are multiples of 32 bytes.
+ * 3: fp8, e4m3 (e4m3fnuz on AMD GPUs). n is a multiple of 8 up to 256; rows of a and b are multiples of
+ * 32 bytes.
  *
  * Every output is poisoned on entry and must be written. Workspace contents are undefined on entry.
  * Returns 0, a KernelStatus (kernels/common/status.h, negative) or the vendor's error code (positive). */

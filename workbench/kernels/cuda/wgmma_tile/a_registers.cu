@@ -5,4 +5,8 @@
 // A does not pass through shared memory: 4 registers a thread and product.
 #include "tile.h"
 
-WGMMA_TILE(128, 1, true)
+struct Registers : Swizzled<128> {
+    static constexpr bool kRegisters = true;
+};
+
+WGMMA_TILE(ByThreads, Registers)

@@ -5,4 +5,4 @@
 // Four products per row; pieces change places with every row: what TMA leaves, and what kernels use.
 #include "tile.h"
 
-WGMMA_TILE(128, 1, false)
+WGMMA_TILE(ByThreads, Swizzled<128>)

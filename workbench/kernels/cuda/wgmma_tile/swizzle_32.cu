@@ -5,4 +5,4 @@
 // A row is one product long; pieces change places by the 128-byte line, that is every four rows.
 #include "tile.h"
 
-WGMMA_TILE(32, 1, false)
+WGMMA_TILE(ByThreads, Swizzled<32>)

@@ -5,4 +5,4 @@
 // Two products per row; pieces change places every two rows.
 #include "tile.h"
 
-WGMMA_TILE(64, 1, false)
+WGMMA_TILE(ByThreads, Swizzled<64>)

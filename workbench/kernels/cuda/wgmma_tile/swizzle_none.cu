@@ -6,4 +6,4 @@
 // copy.
 #include "tile.h"
 
-WGMMA_TILE(0, 1, false)
+WGMMA_TILE(ByThreads, Swizzled<0>)
