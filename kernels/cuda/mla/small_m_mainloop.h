@@ -189,14 +189,21 @@ struct SmallMConsumer {
             multiply_keys(scores, stage, parity, buffer);
             if (own + kStride >= pages) arrive(memory.query_empty(buffer));
             const int first_token = (piece.steps.begin + own) * Shape::kTokens;
+            const bool clears = first_token + Shape::kTokens > length;
             if (first_token + Shape::kTokens > least_limit) {
 #pragma unroll
                 for (int i = 0; i < 8; ++i) {
                     const int token = first_token + warp * 16 + lane / 4 + i / 2 % 2 * 8;
                     if (token >= length - hidden[slot_of(i)]) scores[i] = -INFINITY;
                 }
-                if (first_token + Shape::kTokens > length)
-                    clear_tokens<Shape>(memory, stage, length - first_token, warp * 32 + lane);
+                if (clears) {
+                    if constexpr (Shape::kRowTiles == 1) {
+                        clear_tokens<Shape>(memory, stage, length - first_token, warp * 32 + lane);
+                    } else {  // the other warpgroup multiplies the same keys and values
+                        named_barrier_sync(kSmallMBothBarrier, 256);
+                        if (group == 0) clear_tokens<Shape>(memory, stage, length - first_token, warp * 32 + lane);
+                    }
+                }
             }
             softmax(scores, rows, out);
             uint32_t p[4];
@@ -205,7 +212,8 @@ struct SmallMConsumer {
             stmatrix_x4_trans(
                 memory.probabilities(group) + Swizzle<8>::offset(lane / 16 * 8 + lane % 8, 2 * warp + lane / 8 % 2), p);
             fence_async_shared();
-            group_barrier();
+            if (Shape::kRowTiles == 2 && clears) named_barrier_sync(kSmallMBothBarrier, 256);
+            else group_barrier();
             multiply_values(out, stage);
         }
         tile += pages;
