@@ -25,6 +25,7 @@ _DIVIDED = ("tests/test_matrix.py", "tests/test_workbench.py")
 # What takes long must not be begun last.
 _LONG = (
     "tests/test_matrix.py", "tests/redteam/", "tests/test_workbench.py", "tests/kernels/cuda/",
+    "tests/scoring/verbs/test_tune.py", "tests/scoring/serve/", "tests/test_vendor.py", "tests/test_flavours.py",
     "tests/scoring/judge/", "tests/machine/")
 _FOLDERS = {"tests/kernels/cuda/": "cuda", "tests/kernels/hip/": "rocm", "tests/kernels/cpu/": "cpu"}
 
