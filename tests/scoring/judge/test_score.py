@@ -255,7 +255,7 @@ def test_a_kernel_that_does_not_compile(tmp_path, settings):
 def test_a_problem_that_fails_is_no_failure_of_the_kernel(tmp_path, settings):
     job = kernel_job(settings, "honest", [CASE])
 
-    for file in job.problem.path.iterdir():
+    for file in filter(Path.is_file, job.problem.path.iterdir()):
         text = file.read_text().replace("x, alpha, _ = data\n    values", "raise KeyError('lost')\n    values")
         text = text.replace("../../../../problems/utils.py", str(job.problem.utils.__file__))
         (tmp_path / file.name).write_text(text)
