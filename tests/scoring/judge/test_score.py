@@ -17,11 +17,11 @@ import pytest
 from backends.errors import CompileError
 from scoring.judge import timing
 from scoring.judge.job import Job, Limits
-from scoring.judge.score import rejected, score
+from scoring.judge.score import _score, rejected, score
 from scoring.judge.timing import TimingOptions
 from scoring.judge.worker_process import WorkerProcess
 from scoring.problem import Problem
-from scoring.record import Case, Mode, Record, Status, dumps
+from scoring.record import Case, CaseResult, Mode, Record, Stats, Status, dumps
 from scoring.store.store import Store
 from tests.scoring.harness import (
     DATA,
@@ -176,6 +176,14 @@ def test_what_fails_a_test_is_not_timed(tmp_path, settings):
     assert record.status is Status.INCORRECT_NUMERICAL
     assert record.score is None
     assert record.protocol == ""
+
+
+def test_a_run_that_failed_has_no_score_though_all_benchmarks_were_timed(settings):
+    job = kernel_job(settings, "honest", mode=Mode.BENCHMARK)
+    stats = Stats(9, 1e-3, 1e-3, 1e-3, 1e-3, 0.0, 0.0, 1e-3, 1e-3)
+    timed = [CaseResult(case, Status.PASSED, stats=stats) for case in job.problem.benchmarks]
+    assert _score(job, timed, Status.PASSED) == pytest.approx(1e-3)
+    assert _score(job, timed, Status.INCORRECT_NUMERICAL) is None, "another case was wrong"
 
 
 def test_a_part_of_the_benchmarks_makes_no_score(tmp_path, settings):
