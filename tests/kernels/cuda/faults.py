@@ -11,7 +11,6 @@ import ctypes
 import importlib
 import json
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -19,9 +18,10 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
+
+from tests.kernels.cuda.planting import pattern_of
 
 ROOT = Path(__file__).resolve().parents[3]
 NONE = "none"             # the name of the build's run without any fault
@@ -48,13 +48,6 @@ class Fault:
         switched = self.damaged if "FAULT" in self.damaged else statements
         return switched.replace("FAULT", f"(emulation_fault == {number})")
 
-    def pattern(self) -> re.Pattern[str]:
-        """Matches ``text`` however a formatter spreads its statements over lines."""
-        words = re.findall(r"^ +|\n *|\w+|[^\w\s]", self.text)
-        gaps = ["" if {" ", "\n"} & {*a, *b} else r"\s+" if (a[-1] + b[0]).isalnum() else r"\s*"
-                for a, b in pairwise(words)]
-        return re.compile("".join(re.escape(word) + gap for word, gap in zip(words, [*gaps, ""], strict=True)))
-
 
 def plant(folder: Path, faults: Mapping[str, Fault]) -> Path:
     """A copy of the kernels below ``folder`` with these faults, numbered from 1."""
@@ -64,7 +57,7 @@ def plant(folder: Path, faults: Mapping[str, Fault]) -> Path:
         found = 0
         for path in (kernels / "cuda").glob(fault.files):
             source = path.read_text()
-            damaged, count = fault.pattern().subn(lambda _: fault.planted(number), source)  # noqa: B023
+            damaged, count = pattern_of(fault.text).subn(lambda _: fault.planted(number), source)  # noqa: B023
             if count:
                 found += count
                 path.write_text('#include "fault.h"\n' + damaged)

@@ -64,12 +64,13 @@ class Fault:
         switched = self.damaged if "FAULT" in self.damaged else statements
         return switched.replace("FAULT", f"planted({number})")
 
-    def pattern(self) -> re.Pattern[str]:
-        """Matches ``text`` however a formatter spreads its statements over lines."""
-        words = re.findall(r"^ +|\n *|\w+|[^\w\s]", self.text)
-        gaps = ["" if {" ", "\n"} & {*a, *b} else r"\s+" if (a[-1] + b[0]).isalnum() else r"\s*"
-                for a, b in pairwise(words)]
-        return re.compile("".join(re.escape(word) + gap for word, gap in zip(words, [*gaps, ""], strict=True)))
+
+def pattern_of(text: str) -> re.Pattern[str]:
+    """Matches ``text`` however a formatter spreads its statements over lines."""
+    words = re.findall(r"^ +|\n *|\w+|[^\w\s]", text)
+    gaps = ["" if {" ", "\n"} & {*a, *b} else r"\s+" if (a[-1] + b[0]).isalnum() else r"\s*"
+            for a, b in pairwise(words)]
+    return re.compile("".join(re.escape(word) + gap for word, gap in zip(words, [*gaps, ""], strict=True)))
 
 
 def plant(folder: Path, faults: Mapping[str, Fault], home: Path = ROOT) -> Path:
@@ -80,7 +81,7 @@ def plant(folder: Path, faults: Mapping[str, Fault], home: Path = ROOT) -> Path:
         found = 0
         for path in kernels.glob(fault.files):
             source = path.read_text()
-            damaged, count = fault.pattern().subn(lambda _: fault.planted(number), source)  # noqa: B023
+            damaged, count = pattern_of(fault.text).subn(lambda _: fault.planted(number), source)  # noqa: B023
             if count:
                 found += count
                 path.write_text('#include "fault.h"\n' + damaged)

@@ -7,16 +7,6 @@
 #include "shadow.h"
 
 namespace emu::checks::definedness {
-namespace {
-
-bool begins(const char* name, const char* prefix) { return !std::strncmp(name, prefix, std::strlen(prefix)); }
-
-template <class... Prefixes>
-bool begins_any(const char* name, Prefixes... prefixes) {
-    return (begins(name, prefixes) || ...);
-}
-
-}  // namespace
 
 // --- reading and writing the shadow -----------------------------------------------------------------------------------
 

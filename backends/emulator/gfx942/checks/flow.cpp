@@ -7,13 +7,6 @@
 namespace emu::checks::definedness {
 namespace {
 
-bool begins(const char* name, const char* prefix) { return !std::strncmp(name, prefix, std::strlen(prefix)); }
-
-template <class... Prefixes>
-bool begins_any(const char* name, Prefixes... prefixes) {
-    return (begins(name, prefixes) || ...);
-}
-
 bool same_register(const Op& op) {
     return op.src[0].kind == op.src[1].kind && op.src[0].index == op.src[1].index &&
            (op.src[0].kind == Operand::Vector || op.src[0].kind == Operand::Scalar);

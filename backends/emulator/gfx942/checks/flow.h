@@ -4,10 +4,19 @@
 #pragma once
 
 #include <array>
+#include <cstring>
 
 #include "../wave.h"
 
 namespace emu::checks::definedness {
+
+inline bool begins(const char* name, const char* prefix) { return !std::strncmp(name, prefix, std::strlen(prefix)); }
+
+/// Of an instruction's name.
+template <class... Prefixes>
+bool begins_any(const char* name, Prefixes... prefixes) {
+    return (begins(name, prefixes) || ...);
+}
 
 // How a result depends on its sources.
 enum Rule : u8 {
