@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import gc
 import json
@@ -141,7 +142,10 @@ def test_processes_that_a_submission_started_end_with_it(tmp_path, settings, mon
     seen, close = [], WorkerProcess.close
 
     def closing(process: WorkerProcess) -> None:
-        seen.extend(pid for pid in workers(os.getpid()) if Path(f"/proc/{pid}/comm").read_text() == "sleep\n")
+        for pid in workers(os.getpid()):
+            with contextlib.suppress(OSError):          # it has just ended
+                if Path(f"/proc/{pid}/comm").read_text() == "sleep\n":
+                    seen.append(pid)
         close(process)
 
     monkeypatch.setattr(WorkerProcess, "close", closing)
