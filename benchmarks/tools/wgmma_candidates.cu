@@ -3,6 +3,9 @@
 #ifndef EARLY_START
 #define EARLY_START 2  // as wgmma_tma.cu has it
 #endif
+#ifndef HANDBACK_SYNC
+#define HANDBACK_SYNC 1
+#endif
 #define Shapes ShippedShapes
 #include "fp8_gemm/wgmma_tma.cu"
 #undef Shapes

@@ -4,6 +4,7 @@
 //!KERNEL tune COPIES=2,1
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune EARLY_COPIES=0,1
+//!KERNEL tune HANDBACK_SYNC=1,0
 //!KERNEL tune ROW_CHUNKS=4,8,2
 //
 //   producer loop  gemm/producer.h (produce_tiles, produce_scales)

@@ -2,6 +2,7 @@
 //!KERNEL summary TMA ring, wgmma on FP8, specialised warps, fp32 promotion per 128 of K, split K inside clusters
 //!KERNEL arch sm_90a
 //!KERNEL tune EARLY_START=2,1,0
+//!KERNEL tune HANDBACK_SYNC=1,0
 //
 //   producer loop  gemm/producer.h (produce_tiles, produce_scales)
 //   main loop      gemm/mainloop.h (WgmmaConsumer, PipelinedLoop)

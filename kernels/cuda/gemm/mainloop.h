@@ -21,6 +21,11 @@
 #include "ptx/thread.h"
 #include "ptx/wgmma.h"
 
+#ifndef HANDBACK_SYNC
+#error \
+    "HANDBACK_SYNC is a tunable of the kernel file: 1 has all lanes of a warp meet before PipelinedLoop hands a stage back"
+#endif
+
 namespace gemm {
 
 /// A consumer warpgroup's main loop along K.
@@ -201,7 +206,9 @@ struct PipelinedLoop {
         meanwhile(std::integral_constant<int, kSlice>());
         wgmma_wait<0>();
         wgmma_results(partial);
-        // All lanes read this stage's scales before products that all have waited for: no __syncwarp.
+        // One lane arrives for all that have read this stage's scales. That they issue wgmma and wait for it together orders
+        // none of their reads; bar.warp.sync does (PTX ISA 9.0, 9.7.13.2).
+        if (kLast && HANDBACK_SYNC != 0) __syncwarp();
         if (kLast && mine != 0) mbarrier_arrive_cluster(mine + at * 8);
         now.promote(sums.total[kSlice], partial, kSlice, runs);
         wgmma_results(sums.total[kSlice]);  // here, and not where the compiler would rather have the additions

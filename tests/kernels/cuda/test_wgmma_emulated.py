@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.cuda import faults
+from tests.kernels.cuda.emulated import EmulatedKernel, copied
 from tests.kernels.cuda.faults import Fault
 from tests.kernels.cuda.gemm_products import Product, ProductKernel
 from tests.kernels.cuda.host_kernel import emulated
@@ -91,6 +92,16 @@ def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
     assert kernel.chosen(129, 7168, 16384, 0, 132) != (12, 1)     # more tokens than were measured
     assert kernel.chosen(16, 2112, 7168, 0, 132) == (0, 2)
     assert kernel.chosen(16, 2112, 7168, 0, 114) != (0, 2)        # another GPU: the model's business
+
+
+def test_a_stage_is_handed_back_when_all_lanes_have_read_its_scales(tmp_path):
+    """By the pipelined loop; with HANDBACK_SYNC=0 only one lane's reads are known to be over."""
+    root = copied(tmp_path, ("fp8_gemm/wgmma_tma.cu", "MeasuredTable<Instances, kMeasuredProcessors, SmallMPlans>",
+                             "WgmmaTable<Persistent<128>>"))
+    case = {"m": 128, "n": 128, "k": 128 * 7}       # the ring has five stages
+    EmulatedKernel("fp8_gemm/wgmma_tma", {"HANDBACK_SYNC": 1}, root=root).check(case)
+    with pytest.raises(AssertionError, match=r"shared-race: writes .* which warp . has read"):
+        EmulatedKernel("fp8_gemm/wgmma_tma", {"HANDBACK_SYNC": 0}, root=root).check(case)
 
 
 FAULTS = {

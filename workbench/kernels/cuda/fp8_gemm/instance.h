@@ -5,6 +5,9 @@
 #ifndef EARLY_START
 #define EARLY_START 1
 #endif
+#ifndef HANDBACK_SYNC
+#define HANDBACK_SYNC 1
+#endif
 
 #include "gemm/wgmma_launch.h"
 #include "kernel.h"
