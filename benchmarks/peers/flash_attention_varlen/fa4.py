@@ -1,0 +1,13 @@
+# SPDX-License-Identifier: MIT
+# outputs: o
+"""FlashAttention-4 (CuTe DSL), where `flash_attn.cute` is installed; it also runs on Hopper and compiles when called."""
+
+from flash_attn.cute import flash_attn_varlen_func
+
+
+def custom_kernel(data):
+    q, k, v, starts_q, starts_k, longest_q, longest_k, causal, scale = data
+    o = flash_attn_varlen_func(
+        q, k, v, cu_seqlens_q=starts_q, cu_seqlens_k=starts_k, max_seqlen_q=longest_q, max_seqlen_k=longest_k,
+        softmax_scale=scale, causal=bool(causal))
+    return o[0] if isinstance(o, tuple) else o
