@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
 # outputs: o
-"""FlashAttention-4 (CuTe DSL), where `flash_attn.cute` is installed; it also runs on Hopper and compiles when called."""
+"""FlashAttention-4 (CuTe DSL), where `flash_attn.cute` is installed; it also runs on Hopper and compiles at first."""
 
 from flash_attn.cute import flash_attn_varlen_func
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -294,7 +295,34 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_backward(
 #error "TENDED_KEYS is a tunable of the kernel file: keys that a query sees, at least, for the main kernel to write dq"
 #endif
 
-/// Lay the workspace out: sums, shifts, deltas, turns, counts. Returns false if it is too small.
+/// How many halvings of the work of a tile of keys let blocks end soonest, by a count of steps (a tile of queries each). Few
+/// tiles, as a single key head has, leave multiprocessors idle. Parts cost additions in fp32, and a pass to round their sums.
+inline int choose_part_bits(const BackwardProblem& p, int queries, int keys, int head_dim, int multiprocessors) {
+    constexpr double kTileSteps = 1.75;    // between two tiles, measured at head dimension 128
+    constexpr double kPartSteps = 0.5;     // additions of a part
+    constexpr double kBytesPerStep = 8e6;  // of sums, written and read, in the 2.3 us of a step
+    const int all = p.key_heads_in_all(), most = ceil_div(p.queries, queries);
+    double longest = 0.0, total = 0.0;
+    for (int tile = 0; tile < p.tiles; ++tile) {
+        const int first = p.causal ? std::max(0, tile * keys - (p.keys - p.queries)) / queries : 0;
+        const double steps = static_cast<double>(std::max(0, most - first)) * p.group;
+        longest = std::max(longest, steps);
+        total += steps;
+    }
+    double best = 0.0;
+    int chosen = 0;
+    for (int bits = 0; bits <= kMostPartBits && most * p.group >> bits > 0; ++bits) {
+        const double tasks = static_cast<double>(all) * p.tiles * (1 << bits);
+        const double around = kTileSteps + (bits > 0 ? kPartSteps : 0.0), part = longest / (1 << bits) + around;
+        const double mean = (total * all + around * tasks) / multiprocessors;
+        double time = p.causal ? std::max(mean, part) : std::ceil(tasks / multiprocessors) * part;
+        if (bits > 0) time += 16.0 * all * p.tiles * keys * head_dim / kBytesPerStep;
+        if (bits == 0 || time < 0.93 * best) best = time, chosen = bits;
+    }
+    return chosen;
+}
+
+/// Lay the workspace out: sums, shifts, deltas, turns, counts, sums of keys. Returns false if it is too small.
 inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_dim) {
     const size_t lines = static_cast<size_t>(a.batch) * a.heads * p->rows;
     const uintptr_t start = (reinterpret_cast<uintptr_t>(a.workspace) + 127) / 128 * 128;
@@ -306,7 +334,12 @@ inline bool place_workspace(BackwardProblem* p, const BackwardCall& a, int head_
     p->chore = p->next + 1;
     p->added = p->chore + 1;
     p->cleared = p->added + static_cast<size_t>(a.batch) * a.key_heads;
-    const uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
+    uintptr_t end = reinterpret_cast<uintptr_t>(p->cleared + static_cast<size_t>(a.batch) * a.key_heads);
+    if (p->part_bits > 0) {
+        p->key_sums = reinterpret_cast<float*>((end + 15) / 16 * 16);
+        end = reinterpret_cast<uintptr_t>(
+            p->key_sums + static_cast<size_t>(a.batch) * a.key_heads * p->tiles * (2 * kKeyRows * head_dim));
+    }
     return a.workspace != nullptr && end - reinterpret_cast<uintptr_t>(a.workspace) <= a.workspace_bytes;
 }
 
@@ -331,7 +364,11 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     p.scale = a.softmax_scale * kLog2E;
     p.tiles = ceil_div(a.keys, Shape::kKeys);
     const long long lines = static_cast<long long>(a.batch) * a.heads * p.rows;
-    const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tiles,
+    constexpr bool kInOrder = kOrder == Order::kUp;
+    static_assert(Shape::kKeys == kKeyRows, "sums of keys");
+    p.part_bits = kInOrder ? 0 : choose_part_bits(p, Shape::kQueries, Shape::kKeys, kHeadDim, multiprocessors);
+    p.heads_apart = p.part_bits > 0 && p.group >> p.part_bits > 0;
+    const long long tasks = static_cast<long long>(a.batch) * a.key_heads * p.tasks_of_head(),
                     chores = lines / 32;  // at most, of both
     // Every block takes one number too many.
     if (std::max(tasks, chores) > 0x7fffff00LL || lines > 0x7fffffffLL) return kUnsupportedShape;
@@ -339,9 +376,8 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
     // A section gives every block a tile. At the end blocks end together if they take causal tiles of enough heads, the long
     // ones first. Where all tiles of a head take turns, blocks that end together begin with the same key tile of different
     // heads: of as many as there are blocks for. The last section's causal tiles take turns downwards.
-    constexpr bool kInOrder = kOrder == Order::kUp;
-    const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tiles);
-    const int enough = p.causal ? ceil_div(2 * multiprocessors, p.tiles) : round;
+    const int all = a.batch * a.key_heads, round = ceil_div(multiprocessors, p.tasks_of_head());
+    const int enough = p.causal ? ceil_div(2 * multiprocessors, p.tasks_of_head()) : round;
     p.section = std::min(all, kInOrder && !p.causal ? std::max(1, multiprocessors / p.tiles) : round);
     p.sections = 1 + std::max(0, all - enough) / p.section;
     p.last = all - p.first_head(p.sections - 1);
@@ -378,9 +414,10 @@ int launch_flash_backward(const BackwardCall& a, int multiprocessors, void* queu
         wgmma_flash_backward<Shape, kOrder>, multiprocessors, Shape::kThreads, 1, Shape::kSharedBytes, kEarly, queue,
         queries, out, keys, values, p);
     if (error != 0) return error;
+    const int query_blocks = (all * p.group - finished) * (p.rows / 128);
     return launch_cluster(
-        finish_rows<Element, kHeadDim>, (all * p.group - finished) * (p.rows / 128), 256, 1, 0, kEarly, queue, p,
-        finished);
+        finish_rows<Element, kHeadDim>, query_blocks + (p.part_bits > 0 ? 2 * all * p.tiles : 0), 256, 1, 0, kEarly,
+        queue, p, finished, query_blocks);
 }
 
 }  // namespace attention

@@ -13,6 +13,7 @@
 #include "common/quad.h"
 #include "common/ring.h"
 #include "common/swizzle.h"
+#include "ptx/atomic.h"
 #include "ptx/convert.h"
 #include "ptx/ldst.h"
 #include "ptx/math.h"
@@ -76,6 +77,20 @@ __device__ __forceinline__ void store_accumulators(
             }
         }
     }
+}
+
+/// Where the fp32 sums of a warp begin, of dv (which = 0) or dk (1) of a tile of keys: [head_dim / 2][32].
+template <int kHeadDim, int kWarps>
+__device__ __forceinline__ float* key_sums(const BackwardProblem& p, int head, int tile, int which, int warp) {
+    const size_t place = (static_cast<size_t>(head) * p.tiles + tile) * 2 + which;
+    return p.key_sums + (place * kWarps + warp) * (kHeadDim / 2 * 32);
+}
+
+/// Add accumulators to the sums of a tile whose parts several blocks have.
+template <int kCount>
+__device__ __forceinline__ void add_accumulators(const float (&d)[kCount], float* to, int lane) {
+#pragma unroll
+    for (int i = 0; i < kCount; ++i) add_anywhere(to + i * 32 + lane, d[i]);
 }
 
 /// All tiles of one key warpgroup. A step's scores are issued before dK takes the last step's weights, so that the exponentials
@@ -210,6 +225,14 @@ __device__ __forceinline__ void consume_keys(
             key_at.advance();
         }
 
+        if (kOrder != Order::kUp && p.part_bits > 0) {
+            if (steps == 0) continue;
+            const int own = group * 4 + warp;
+            float* const to = key_sums<Shape::kHeadDim, Shape::kKeyWarps>(p, tile.head, tile.number, 0, own);
+            add_accumulators(dv, to, lane);
+            add_accumulators(dk, to + Shape::kKeyWarps * (Shape::kHeadDim / 2 * 32), lane);
+            continue;
+        }
         const int batch = tile.head / p.key_heads, key_head = tile.head % p.key_heads;
         const size_t pitch = static_cast<size_t>(p.key_heads) * (Shape::kHeadDim * 2);
         const size_t to = (static_cast<size_t>(batch) * p.keys + key) * pitch + key_head * (Shape::kHeadDim * 2);

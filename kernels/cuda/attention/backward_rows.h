@@ -26,8 +26,10 @@ struct BackwardRows {
 };
 
 constexpr int kPrepareThreads = 256, kPrepareRows = 128;  // rows of one head
+constexpr int kKeyRows = 128;                             // of a tile of keys
 
-/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `zeroed` heads, for sums; counts.
+/// Shifts and deltas of 128 query rows of one head, zeros for their turns and, in the first `zeroed` heads, for sums; counts;
+/// zeros for the sums of keys.
 template <class Element, int kHeadDim>
 __global__ void __launch_bounds__(kPrepareThreads)
     prepare_rows(const __grid_constant__ BackwardRows rows, const __grid_constant__ BackwardProblem p, int zeroed) {
@@ -51,6 +53,13 @@ __global__ void __launch_bounds__(kPrepareThreads)
 #pragma unroll
         for (int i = 0; i < kPrepareRows * kHeadDim / 4 / kPrepareThreads; ++i) {
             sums[i * kPrepareThreads + thread] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        }
+    }
+    if (p.part_bits > 0) {
+        const size_t fours = static_cast<size_t>(p.key_heads_in_all()) * p.tiles * (kKeyRows * kHeadDim / 2);
+        for (size_t i = static_cast<size_t>(blockIdx.x) * kPrepareThreads + thread; i < fours;
+             i += static_cast<size_t>(gridDim.x) * kPrepareThreads) {
+            reinterpret_cast<float4*>(p.key_sums)[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
         }
     }
 #pragma unroll
@@ -141,7 +150,7 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
         } else {
             // 64 rows, of all heads
             const int slice = (turns ? rest / 2 : rest - zeroed) + max(0, section - 1) * size * pieces;
-            wait_for_count(p.added + slice / pieces, kAdders * p.tiles);
+            wait_for_count(p.added + slice / pieces, kAdders * p.tasks_of_head());
             const int head = slice / (p.rows / 64);  // a query head
             int row = slice * 64 - head * p.rows;
 #pragma unroll 1
@@ -153,14 +162,39 @@ __device__ __forceinline__ void tend_sums(const BackwardProblem& p) {
     }
 }
 
-/// dq of 128 query rows of one head per block, from query head `first_head` on: of the heads that the main kernel leaves out.
+/// Write dv (which = 0) or dk (1) of a tile of keys, scaled and rounded, from the sums that its parts left. Warp `warp` of the
+/// eight that have 16 keys each.
 template <class Element, int kHeadDim>
-__global__ void __launch_bounds__(256) finish_rows(const __grid_constant__ BackwardProblem p, int first_head) {
+__device__ __forceinline__ void write_keys(
+    const BackwardProblem& p, int head, int tile, int which, int warp, int lane) {
+    const float* const from = key_sums<kHeadDim, kKeyRows / 16>(p, head, tile, which, warp) + lane;
+    float sums[kHeadDim / 2];
+#pragma unroll
+    for (int i = 0; i < kHeadDim / 2; ++i) sums[i] = from[i * 32];
+    const int key = tile * kKeyRows + warp * 16 + lane / 4;
+    const size_t pitch = static_cast<size_t>(p.key_heads) * (kHeadDim * 2);
+    uint8_t* const to = (which == 0 ? p.dv : p.dk) + (static_cast<size_t>(head / p.key_heads) * p.keys + key) * pitch +
+                        head % p.key_heads * (kHeadDim * 2);
+    const float factor = which == 0 ? 1.0f / (1 << kShiftOfWeights<Element>) : p.softmax_scale;
+    store_accumulators<Element>(sums, factor, to, pitch, p.keys - key, lane);
+}
+
+/// dq of 128 query rows of one head per block, from query head `first_head` on: of the heads that the main kernel leaves out.
+/// From block `query_blocks` on: dv or dk of a tile of keys, where tiles came in parts.
+template <class Element, int kHeadDim>
+__global__ void __launch_bounds__(256)
+    finish_rows(const __grid_constant__ BackwardProblem p, int first_head, int query_blocks) {
     grid_dependency_wait();
     grid_dependency_release();
     const int blocks = p.rows / 128, block = static_cast<int>(blockIdx.x), thread = static_cast<int>(threadIdx.x);
-    write_queries<Element, kHeadDim>(
-        p, first_head + block / blocks, block % blocks * 128 + thread / 32 * 16, thread % 32);
+    if (block < query_blocks) {
+        write_queries<Element, kHeadDim>(
+            p, first_head + block / blocks, block % blocks * 128 + thread / 32 * 16, thread % 32);
+    } else {
+        const int place = (block - query_blocks) / 2;
+        write_keys<Element, kHeadDim>(
+            p, place / p.tiles, place % p.tiles, (block - query_blocks) % 2, thread / 32, thread % 32);
+    }
 }
 
 }  // namespace attention

@@ -68,6 +68,8 @@ struct BackwardShape {
     static_assert(kSharedBytes <= 227 * 1024, "what a block can have");
 };
 
+constexpr int kMostPartBits = 3;
+
 /// What the kernels need beside the tensor maps. Query rows are padded to `rows`, a multiple of 128, in what the workspace
 /// holds. A section is some key heads (of all batches) whose tiles are taken together, so that what they read stays in L2.
 struct BackwardProblem {
@@ -81,16 +83,20 @@ struct BackwardProblem {
     // [batch, key_heads]: threads that have added their part of a key tile to the sums, a warp's or a tile's.
     int* added;
     int* cleared;  // [batch, key_heads]: pieces of sums that the main kernel has set to zero
-    uint8_t* dq;   // [batch, queries, heads, head_dim]
-    uint8_t* dk;   // [batch, keys, key_heads, head_dim]
+    // [batch, key_heads, tiles][dv, dk][8 warps][head_dim / 2][32]: in fp32, as the accumulators, where tiles come in parts
+    float* key_sums;
+    uint8_t* dq;  // [batch, queries, heads, head_dim]
+    uint8_t* dk;  // [batch, keys, key_heads, head_dim]
     uint8_t* dv;
     int batch, queries, keys, heads, key_heads, group;  // group: query heads of a key head
     int rows;
     bool causal;
     float softmax_scale, scale;  // scale: softmax_scale * log2(e)
     int tiles;                   // of keys, of one head
+    int part_bits;               // a tile comes in 2^part_bits parts, which add up in key_sums
+    bool heads_apart;            // whether parts have different heads of the group, else different queries
     int sections, section;       // their number, and key heads of each but the last, which has the rest
-    int tasks;                   // tiles in all
+    int tasks;                   // tiles in all, or parts of them
     int last;                    // key heads of the last section
     int pieces, chores;          // of sums of one key head, 64 query rows each; of tend_sums, 0 if there are none
     bool tends;                  // whether the main kernel writes dq beside zeros
@@ -101,16 +107,27 @@ struct BackwardProblem {
     __host__ __device__ int first_head(int number) const {  // of section `number`
         return number < sections ? number * section : key_heads_in_all();
     }
+    __host__ __device__ int tasks_of_head() const { return tiles << part_bits; }
+    /// The first of `total` things that are not those of the parts before `part`. There are fewer than 2^26 tiles of queries.
+    __host__ __device__ int share(int total, int part) const { return total * part >> part_bits; }
+    /// The first query head of a group that is part `part`'s.
+    __host__ __device__ int group_head(int part) const { return heads_apart ? share(group, part) : 0; }
+    __host__ __device__ int group_heads(int part) const {
+        return heads_apart ? share(group, part + 1) - share(group, part) : group;
+    }
 };
 
-/// A tile of keys and the tiles of queries it meets, [first, last], of each of the group's heads.
+/// A tile of keys, or a part of its work, and the tiles of queries it meets, [first, last], of each of the part's heads.
 struct KeyTile {
     int head;    // batch * key_heads + key head; negative: no more work
     int number;  // of the tile among the head's
+    int part;
     int first, last;
 
     /// How many steps the tile takes.
-    __device__ __forceinline__ int steps(const BackwardProblem& p) const { return max(0, last - first + 1) * p.group; }
+    __device__ __forceinline__ int steps(const BackwardProblem& p) const {
+        return max(0, last - first + 1) * p.group_heads(part);
+    }
 };
 
 /// The order of a key tile's steps, which are all tiles of queries of one head, then those of the group's next head.
@@ -127,17 +144,24 @@ enum class Order {
 /// after the other, the first keys come first and go down from the last queries.
 template <Order kOrder>
 __device__ __forceinline__ KeyTile find_task(const BackwardProblem& p, int task, int queries, int keys) {
-    const int section = min(task / (p.section * p.tiles), p.sections - 1), first_head = p.first_head(section);
-    const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tiles;
+    const int section = min(task / (p.section * p.tasks_of_head()), p.sections - 1), first_head = p.first_head(section);
+    const int heads = p.first_head(section + 1) - first_head, rest = task - first_head * p.tasks_of_head();
     const bool by_heads = kOrder != Order::kUp && !p.causal;
-    const int divisor = by_heads ? p.tiles : heads, quotient = rest / divisor, remainder = rest - quotient * divisor;
+    const int divisor = by_heads ? p.tasks_of_head() : heads, quotient = rest / divisor,
+              remainder = rest - quotient * divisor, place = by_heads ? remainder : quotient;
     KeyTile t;
     t.head = first_head + (by_heads ? quotient : remainder);
-    t.number = by_heads ? remainder : quotient;
+    t.number = place >> p.part_bits;
+    t.part = place - (t.number << p.part_bits);
     if (kOrder == Order::kUp && p.causal && t.head < p.down) t.number = p.tiles - 1 - t.number;
     // Causal: query i sees keys j <= i + p.keys - p.queries.
     t.first = p.causal ? max(0, t.number * keys - (p.keys - p.queries)) / queries : 0;
     t.last = ceil_div(p.queries, queries) - 1;
+    if (p.part_bits > 0 && !p.heads_apart) {
+        const int first = t.first, count = max(0, t.last - first + 1);
+        t.first = first + p.share(count, t.part);
+        t.last = first + p.share(count, t.part + 1) - 1;
+    }
     return t;
 }
 
@@ -155,7 +179,7 @@ struct QueryOrder {
     int head, tile, begin;  // head: batch * heads + query head
 
     __device__ __forceinline__ QueryOrder(const BackwardProblem& p, const KeyTile& t)
-        : head(t.head * p.group), tile(kOrder == Order::kUp ? t.first : t.last), begin(tile) {
+        : head(t.head * p.group + p.group_head(t.part)), tile(kOrder == Order::kUp ? t.first : t.last), begin(tile) {
         if (kOrder == Order::kAround && p.around)
             begin = tile =
                 t.first + static_cast<int>(static_cast<long long>(t.number) * (t.last - t.first + 1) / p.tiles);
@@ -285,7 +309,7 @@ struct Board {
 
     __device__ __forceinline__ void write(const BackwardMemory<Shape>& memory, const KeyTile& t) {
         mbarrier_wait(memory.board_empty(at.stage()), at.parity() ^ 1);
-        *memory.board(at.stage()) = make_uint4(t.head, t.number, t.first, t.last);
+        *memory.board(at.stage()) = make_uint4(t.head, t.number * kParts + t.part, t.first, t.last);
         mbarrier_arrive(memory.board_full(at.stage()));
         at.advance();
     }
@@ -305,10 +329,15 @@ struct Board {
     }
 
 private:
+    static constexpr unsigned kParts =
+        1 << kMostPartBits;  // numbers of parts, and room for them beside a tile's number
+
     __device__ __forceinline__ KeyTile look(const BackwardMemory<Shape>& memory) const {
         mbarrier_wait(memory.board_full(at.stage()), at.parity());
         const uint4 x = *memory.board(at.stage());
-        return {static_cast<int>(x.x), static_cast<int>(x.y), static_cast<int>(x.z), static_cast<int>(x.w)};
+        return {
+            static_cast<int>(x.x), static_cast<int>(x.y / kParts), static_cast<int>(x.y % kParts),
+            static_cast<int>(x.z), static_cast<int>(x.w)};
     }
 };
 

@@ -21,7 +21,8 @@
 //
 // Tasks. Blocks are persistent and take tiles of keys from a counter, section by section: as many heads as give every block a
 // tile, so that what they read and add to stays in L2, and some more at the end, where causal tiles, the long ones first, let
-// blocks end together.
+// blocks end together. Where tiles are too few for the multiprocessors, as those of a single key head, a task is a part of a
+// tile's work, some heads of the group or some queries, and parts add dK and dV in fp32 in the workspace; `finish_rows` rounds.
 //
 // Overlap. The key warpgroups share nothing but the rings, so one's exponentials meet the other's products, and the next S is
 // issued before dK. dQ lags behind them by up to two steps. The next tile's queries load while the last one ends, and so do
@@ -33,7 +34,8 @@
 //      64        128 x 128          2 + 2       2 + 2          208, 64, 32               226 KB
 //     128        128 x 64           1 + 1       3 + 3          208, 64, 32               226 KB
 //
-// Sums. dQ is added in the order in which blocks come: results differ in the last bits from run to run. IN_ORDER makes them
+// Sums. dQ, and dK and dV of tiles in parts, are added in the order in which blocks come: results differ in the last bits
+// from run to run. IN_ORDER makes them
 // repeat: key tiles take turns at each tile of queries, and a thread that waits for them adds dQ. Causal tiles begin with the
 // last keys and go up, so that nobody waits long; the last section's begin with the first keys and go down, so that the
 // longest do not end last. STAGGERED lets the key tiles of a head begin at different queries (when not

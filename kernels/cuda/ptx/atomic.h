@@ -12,6 +12,11 @@ __device__ __forceinline__ unsigned long long fetch_add_wide(unsigned long long*
     return atomicAdd(number, value);
 }
 
+/// Add to a number in global memory that other blocks add to as well. Orders nothing, and nobody gets what stood there.
+__device__ __forceinline__ void add_anywhere(float* number, float value) {
+    asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;\n" ::"l"(number), "f"(value) : "memory");
+}
+
 // Numbers in global memory by which blocks of one launch agree on who does what, and when.
 
 /// The next number of a counter: every caller gets another.

@@ -8,6 +8,7 @@ import re
 import pytest
 
 from backends.machine.document import mix
+from backends.machine.loops import loops
 from tests.kernels.cuda.built import built, functions, has, views
 
 pytestmark = pytest.mark.toolchain
@@ -38,7 +39,9 @@ def test_every_instance_multiplies_by_wgmma_and_adds_by_tma(made):
         assert has(function, "UBLKRED")      # cp.reduce.async.bulk
         assert has(function, r"STSM\.16\.MT88\.4")
         assert "local" not in mix(function.code)
-        assert not has(function, r"REDG\.E\.ADD\.F32")
+        for loop in loops(function.code):    # threads add dk and dv where tiles come in parts: behind the steps
+            adds = any(re.match(r"REDG\.E\.ADD\.F32", each.opcode) for each in loop.code)
+            assert not (loop.innermost and adds), "a step adds dQ itself"
 
 
 def test_exponentials_stand_before_the_wait_for_dk(made):

@@ -85,6 +85,17 @@ def test_sums_are_tended_by_the_main_kernel(kernel):
     kernel.check(case(6, 40, 70, 1, 1, 64, 0))       # zeros alone
 
 
+@pytest.mark.parametrize(("size", "multiprocessors"), [
+    (case(1, 260, 130, 4, 1, 64, 0), 8),           # a head of the group each
+    (case(2, 70, 130, 3, 1, 128, 1, 1), 8),        # two heads and one; queries that see all keys
+    (case(1, 520, 260, 1, 1, 64, 1, 1), 9),        # no group: parts have different queries
+    (case(1, 100, 260, 1, 1, 128, 1), 16),         # more parts than tiles of queries: some are empty
+], ids=str)
+def test_tiles_in_parts_add_up(kernel, size, multiprocessors):
+    """Few tiles of keys for many multiprocessors: blocks share a tile's work, and dk and dv are sums of theirs."""
+    kernel.check(size, multiprocessors=multiprocessors)
+
+
 def test_a_small_workspace_is_refused(kernel):
     size = case(1, 64, 64, 1, 1, 64, 0)
     data = kernel.reference.generate_input(**size, seed=1, device="cpu")
@@ -110,7 +121,10 @@ FAULTS = {
     "mask": Fault(
         "attention/backward_mainloop.h", "own - ahead - first_query", "own - ahead - first_query + FAULT"),
     "early": Fault(
-        "attention/backward_rows.h", "wait_for_count(p.added + slice / pieces, kAdders * p.tiles);"),
+        "attention/backward_rows.h", "wait_for_count(p.added + slice / pieces, kAdders * p.tasks_of_head());"),
+    "parts": Fault(
+        "attention/backward_shape.h", "t.last = first + p.share(count, t.part + 1) - 1;",
+        "t.last = first + p.share(count, t.part + 1) - 1 + FAULT;"),
 }
 
 
@@ -118,7 +132,8 @@ def planted(root):
     kernel = built({"TENDED_KEYS": 1}, root)
 
     def check(fault):
-        kernel.check(case(4, 40, 130, 1, 1, 64, 0) if fault == "early" else case(1, 260, 260, 1, 1, 128, 1))
+        size = case(4, 40, 130, 1, 1, 64, 0) if fault == "early" else case(1, 260, 260, 1, 1, 128, 1)
+        kernel.check(size, multiprocessors=8 if fault == "parts" else 1)
 
     return kernel, check
 
