@@ -48,7 +48,9 @@ class Expectation:
 
     ``values`` (fp32 or fp64) and ``bound`` (same shape; the allowed absolute difference) cover the whole output of
     ``shape`` if ``index`` is None; otherwise they cover ``output[index]``. ``dtype`` is what the output must have.
-    ``values`` may hold infinities (then the output must hold the same ones) but never NaN.
+    ``values`` may hold infinities (then the output must hold the same ones) but never NaN. Where several answers are
+    right, ``values`` is the middle between the least and the largest, and ``width`` (same shape, a part of ``bound``)
+    how far it is from both: no error yet, so shares of the bound count from there.
     """
 
     name: str
@@ -57,6 +59,7 @@ class Expectation:
     dtype: torch.dtype
     shape: tuple[int, ...]
     index: tuple[Tensor, ...] | None = None
+    width: Tensor | None = None
 
     @property
     def is_grid(self) -> bool:
@@ -81,11 +84,12 @@ class Expectation:
 
 
 def examine(expectation: Expectation, output: Any) -> tuple[float, Mismatch | None]:
-    """Compare ``output`` with ``expectation``: (largest difference as a share of its bound, what is wrong or None).
+    """Compare ``output`` with ``expectation``: (largest error as a share of what is allowed, what is wrong or None).
 
-    In this order: shape, dtype, the same NaN and infinities, then ``|difference| <= bound`` for every element. NaN
-    compares as wrong. Raises ``ValueError`` if the expectation itself is not usable (NaN, or a bound that
-    is not finite), because a broken reference must not pass anything.
+    The error is the difference beyond ``width``, and what is allowed is the bound beyond it. In this order: shape,
+    dtype, the same NaN and infinities, then ``|difference| <= bound`` for every element. NaN compares as wrong. Raises
+    ``ValueError`` if the expectation itself is not usable (NaN, or a bound that is not finite), because a broken
+    reference must not pass anything.
     """
     name = expectation.name
     if not isinstance(output, Tensor):
@@ -104,7 +108,8 @@ def examine(expectation: Expectation, output: Any) -> tuple[float, Mismatch | No
         part = slice(start, start + rows)
         g, e = got[part].to(device=values.device, dtype=torch.float64), values[part].double()
         b = bound[part].double()
-        largest = _largest_share(g, e, b)
+        w = None if expectation.width is None else expectation.width[part].double()
+        largest = _largest_share(g, e, b, w)
         if largest is not None:
             report.largest = max(report.largest, largest)
             continue
@@ -113,21 +118,27 @@ def examine(expectation: Expectation, output: Any) -> tuple[float, Mismatch | No
             raise ValueError(f"{name}: the reference holds NaN or a bound that is not finite; the case is unusable")
         difference = torch.where(finite, (g - e).abs(), torch.where(g == e, 0.0, torch.inf))
         good = torch.where(finite, difference <= b, g == e)
-        share = torch.where(difference == 0, 0.0, difference / b)        # x/0 = inf: a zero bound allows nothing
+        share = _share(difference, b, w)
         report.add(start, good, torch.nan_to_num(share, nan=torch.inf), g, e, b)
     return report.largest, report.mismatch()
 
 
-def _largest_share(g: Tensor, e: Tensor, b: Tensor) -> float | None:
-    """The largest difference as a share of its bound if all is finite and within bounds, in few steps and with one
+def _share(difference: Tensor, b: Tensor, w: Tensor | None) -> Tensor:
+    """The error as a share of what is allowed; may write into ``difference``. x/0 = inf: nothing is allowed."""
+    if w is not None:
+        difference, b = difference.sub_(w).clamp_min_(0.0), b - w
+    return torch.where(difference == 0, 0.0, difference.div_(b))
+
+
+def _largest_share(g: Tensor, e: Tensor, b: Tensor, w: Tensor | None) -> float | None:
+    """The largest error as a share of what is allowed if all is finite and within bounds, in few steps and with one
     question to the device; None if anything is not, NaN included, since no comparison with NaN is true.
     """
     if not g.numel():
         return None
     difference = (g - e).abs_()
     good = ((difference <= b) & (b < torch.inf)).all()
-    largest = torch.where(difference == 0, 0.0, difference.div_(b)).max()       # x/0: a zero bound allows nothing
-    found = torch.stack([good.double(), largest]).tolist()
+    found = torch.stack([good.double(), _share(difference, b, w).max()]).tolist()
     return float(found[1]) if found[0] else None
 
 

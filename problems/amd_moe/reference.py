@@ -203,8 +203,8 @@ def expected(
 
     bound = UNIT * (BOUND["output"] * (value.abs() + width + size) + BOUND["carried"] * variance.sqrt_()) + width
     if index is None:
-        value, bound = value.view(x.shape), bound.view(x.shape)
-    return (Expectation("y", value, bound, torch.float16, tuple(x.shape), index),)
+        value, bound, width = value.view(x.shape), bound.view(x.shape), width.view(x.shape)
+    return (Expectation("y", value, bound, torch.float16, tuple(x.shape), index, width),)
 
 
 def _tokens(

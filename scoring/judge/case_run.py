@@ -247,7 +247,8 @@ class CaseRun:
     def _room_for(self, expectations: Sequence[Any] | None) -> bool:
         """Whether one more slot's expectations may be kept: a twentieth of the memory holds all of them."""
         kept = [each for slot in self.slots for each in slot.expected or ()]
-        size: int = sum(each.values.nbytes + each.bound.nbytes for each in (*kept, *(expectations or ())))
+        size: int = sum(part.nbytes for each in (*kept, *(expectations or ()))
+                        for part in (each.values, each.bound, each.width) if part is not None)
         return size <= self._expected_bytes()
 
     def _expected_bytes(self) -> int:

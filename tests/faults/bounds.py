@@ -35,6 +35,7 @@ GROUPS = (
         ("shapes are not compared", "if tuple(output.shape) != expectation.shape:", "if False:"),
         ("dtypes are not compared", "if output.dtype != expectation.dtype:", "if False:"),
         ("NaN has no share", "torch.nan_to_num(share, nan=torch.inf)", "torch.nan_to_num(share, nan=0.0)"),
+        ("the distance between right answers is an error", "    if w is not None:\n", "    if False:\n"),
         ("only the first chunk is compared", "for start in range(0, values.shape[0], rows):",
          "for start in range(0, min(rows, values.shape[0]), rows):"),
         ("the worst element is the first", "if self.worst is None or largest > self.largest:",
@@ -206,6 +207,7 @@ GROUPS = (
          "torch.arange(count, device=place) * size"),
         ("weights of the chosen alone", 'if config.get("normalised", False):', 'if True:'),
         ("the shared expert counts half", "one = torch.ones_like(p[:, :1])", "one = torch.ones_like(p[:, :1]) / 2"),
+        ("both choices are errors", "tuple(x.shape), index, width),)", "tuple(x.shape), index),)"),
         ("a sum of the largest alone", "value[token] += (low + high) / 2", "value[token] += high"),
     )),
     Group("problems/linear_cross_entropy/reference.py", (_LAYERS, _PINS), (

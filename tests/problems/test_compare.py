@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import pytest
@@ -37,6 +38,18 @@ def test_the_share_of_the_bound_is_that_of_the_worst_element() -> None:
     share, mismatch = utils.examine(expectation([1.0, 2.0], [0.25, 1.0]), torch.tensor([1.125, 2.75]))
     assert mismatch is None
     assert share == 0.75
+
+
+def test_between_answers_that_are_both_right_there_is_no_error() -> None:
+    """4 and 6 are right, with an error of 0.5: as much is refused as without a width, shares are of the 0.5."""
+    want = dataclasses.replace(expectation([5.0, 1.0], [1.5, 0.5]), width=torch.tensor([1.0, 0.0]))
+    for answer, share in ((6.0, 0.0), (5.5, 0.0), (4.0, 0.0), (6.25, 0.5), (3.5, 1.0)):
+        assert utils.examine(want, torch.tensor([answer, 1.0])) == (share, None)
+    share, mismatch = utils.examine(want, torch.tensor([6.25, 1.75]))
+    assert (share, mismatch.wrong) == (1.5, 1)
+    assert "[1]" in str(mismatch)
+    assert utils.examine(want, torch.tensor([6.75, 1.0]))[0] == 1.5
+    assert utils.compare(want, torch.tensor([NAN, 1.0])).wrong == 1
 
 
 def test_a_bound_of_zero_allows_only_the_value_itself() -> None:

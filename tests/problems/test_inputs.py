@@ -167,6 +167,18 @@ def test_amd_fp8_mm_is_standard_normal() -> None:
         assert abs(float(tensor.float().std()) - 1) < 0.05
 
 
+@pytest.mark.parametrize("name", ["flash_attention", "flash_attention_bwd"])
+def test_neighbouring_heads_and_batches_meet_steep_levels_in_unlike_orders(name: str) -> None:
+    """So one of them meets rising maxima, whichever end of the keys a kernel begins at."""
+    case = {"batch": 2, "sq": 9, "sk": 700, "hq": 4, "hk": 2, "dim": 128, "causal": 0, "half": 0, "steep": 1}
+    k = generate(name, case)[1]
+    level = k.float().mean(-1)                      # what is added to a key's columns; [batch, sk, hk]
+    step = 0.5 * float((level[0, :64, 0].mean() - level[0, 64:128, 0].mean()).abs())
+    for batch, head in ((0, 1), (1, 0)):
+        assert bool(((level[batch, :, head] - level[0, :, 0]).abs() > step).all())
+    assert bool(((level[1, :, 1] - level[0, :, 0]).abs() < 0.1 * step).all())
+
+
 def test_flash_attention_has_sharp_rows_among_normal_ones() -> None:
     case = {"batch": 2, "sq": 300, "sk": 100, "hq": 8, "hk": 2, "dim": 64, "causal": 0, "half": 1}
     q, k, v, causal, scale = generate("flash_attention", case)

@@ -36,8 +36,9 @@ def peer() -> ModuleType:
     return module
 
 
-def layer(data: Any) -> tuple[torch.Tensor, torch.Tensor]:
-    """The layer as the challenge tells it, keys and values of every head and token made, in fp64."""
+def attended(data: Any) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(weights [b, 128, tokens], values [b, tokens, 128, 128], the new row) as the challenge tells it: keys and values
+    of every head and token made, in fp64."""
     config, x, cache = data
     weights = {name: value.double() for name, value in config.items() if isinstance(value, torch.Tensor)}
     batch, tokens = len(x), config["prefill"] + 1
@@ -56,9 +57,14 @@ def layer(data: Any) -> tuple[torch.Tensor, torch.Tensor]:
     queries = torch.cat([q[..., :128], rotated(q[..., 128:], cos[-1], sin[-1])], -1)
     rope = rotated(cached[..., 512:], cos, sin)[:, :, None].expand(-1, -1, 128, -1)
     keys = torch.cat([kv[..., :128], rope], -1)
-    weights_of = torch.softmax(torch.einsum("bhk,bthk->bht", queries, keys) * 192**-0.5, -1)
-    heads = torch.einsum("bht,bthv->bhv", weights_of, kv[..., 128:])
-    return (heads.flatten(1) @ weights["wo_weight"].T)[:, None], row
+    return torch.softmax(torch.einsum("bhk,bthk->bht", queries, keys) * 192**-0.5, -1), kv[..., 128:], row
+
+
+def layer(data: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """The layer's y and new row, in fp64."""
+    weights, values, row = attended(data)
+    heads = torch.einsum("bht,bthv->bhv", weights, values)
+    return (heads.flatten(1) @ data[0]["wo_weight"].double().T)[:, None], row
 
 
 def test_the_reference_is_the_layer_written_down_without_absorption() -> None:
@@ -91,6 +97,14 @@ def test_inputs_are_what_the_challenge_says_and_nan_where_nothing_is() -> None:
     assert torch.equal(again[2][:, :70], cache[:, :70])
     assert torch.equal(again[0]["wo_weight"], config["wo_weight"])
     assert not torch.equal(other[1], x)
+
+
+def test_the_first_and_the_last_head_look_at_the_newest_token() -> None:
+    """In other heads one token of 121 hardly matters, and a kernel that does not read it would pass."""
+    weights, _, _ = attended(generate("amd_mla_decode", CASE | {"batchsize": 6, "prefill": 120}, seed=3))
+    first, *others, last = weights[..., -1].mean(0).tolist()
+    assert min(first, last) > 0.1
+    assert max(others) < 0.05
 
 
 @pytest.mark.parametrize(("changes", "seed"), [({}, 3), ({}, 5), ({"steep": 1}, 6), ({"prefill": 200}, 3)], ids=str)

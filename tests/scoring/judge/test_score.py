@@ -16,13 +16,14 @@ from pathlib import Path
 import pytest
 
 from backends.errors import CompileError
+from scoring.ipc.requests import LoadEmulator
 from scoring.judge import timing
 from scoring.judge.job import Job, Limits
-from scoring.judge.score import _score, rejected, score
+from scoring.judge.score import _score, rejected, score, skeleton
 from scoring.judge.timing import TimingOptions
 from scoring.judge.worker_process import WorkerProcess
 from scoring.problem import Problem
-from scoring.record import Case, CaseResult, Mode, Record, Stats, Status, dumps
+from scoring.record import Case, CaseResult, Evidence, Mode, Record, Stats, Status, dumps
 from scoring.store.store import Store
 from tests.scoring.harness import (
     DATA,
@@ -190,6 +191,15 @@ def test_a_run_that_failed_has_no_score_though_all_benchmarks_were_timed(setting
     assert _score(job, timed, Status.INCORRECT_NUMERICAL) is None, "another case was wrong"
 
 
+def test_a_test_of_the_same_shape_is_no_benchmark(settings):
+    job = kernel_job(settings, "honest", mode=Mode.BENCHMARK)
+    quick, slow = (Stats(9, time, time, time, time, 0.0, 0.0, time, time) for time in (1e-3, 2e-3))
+    timed = [CaseResult(case, Status.PASSED, stats=slow) for case in job.problem.benchmarks]
+    tests = [CaseResult(Case(case.params, "tests"), Status.PASSED, stats=quick) for case in job.problem.benchmarks]
+    assert _score(job, [*timed, *tests], Status.PASSED) == pytest.approx(2e-3)
+    assert _score(job, [*timed[1:], *tests], Status.PASSED) is None, "a benchmark was not timed"
+
+
 def test_a_part_of_the_benchmarks_makes_no_score(tmp_path, settings):
     cases = [*problem(settings).tests, problem(settings).benchmarks[0]]
     record = judged(replace(kernel_job(settings, "honest", cases, Mode.BENCHMARK), timing=QUICK), tmp_path)
@@ -236,6 +246,12 @@ def test_the_worst_case_names_the_record(tmp_path, settings):
     assert record.status is Status.UNSUPPORTED
     assert "kUnsupportedShape" in record.message
     assert [result.status for result in record.cases] == [Status.UNSUPPORTED] * 2
+
+
+def test_what_an_emulator_times_is_modelled(settings):
+    job = kernel_job(settings, "honest")
+    emulated = replace(job, emulator=LoadEmulator("lib/libamdhip64.so", {"checks": "none"}))
+    assert [skeleton(each).evidence for each in (job, emulated)] == [Evidence.MEASURED, Evidence.MODELLED]
 
 
 def test_what_cannot_run_here_says_so(tmp_path, settings):
