@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT
 // hadamard_quantize on both vendors: rows rotated in registers by a fast Hadamard transform, then coded in fp8.
 //
-// A block takes 128 tokens of one head, 32 lanes to a row, and keeps them in registers. Lane l holds elements l * kEach + i of
-// a row: the transform's first steps stay in the lane, the last five exchange with lanes 1, 2, 4, 8 and 16 apart.
+// A block takes 128 tokens of one head, four or eight lanes to a row, and keeps them in registers. A lane holds pieces of 8
+// elements, which take turns with its neighbours': lane l has elements (piece * kLanes + l) * 8 + i of a row. So all steps of
+// the transform but two or three stay in the lane; those exchange with lanes 1, 2 and 4 apart.
 //
 //   scales by block   one launch: the block's maximum is its scale's; x is read once
 //   by head, tensor   three: maxima of all blocks, scales, codes; x is read and rotated twice, the second time from L2 as far
@@ -35,10 +36,11 @@ enum QuantPass { kWhole, kMaxima, kCodes };
 
 template <int kDim>
 struct QuantShape {
-    static constexpr int kEach = kDim / 32;               // elements of a row in a lane
-    static constexpr int kRows = kDim == 256 ? 8 : 16;    // rows of a lane
-    static constexpr int kGroups = kQuantTokens / kRows;  // of 32 lanes
-    static constexpr int kThreads = kGroups * 32;
+    static constexpr int kLanes = kDim == 256 ? 8 : 4;  // of a row
+    static constexpr int kPieces = kDim / 8 / kLanes;   // of a row in a lane
+    static constexpr int kRows = kDim == 256 ? 2 : 1;   // of a lane
+    static constexpr int kApart = kQuantTokens / kRows;
+    static constexpr int kThreads = kApart * kLanes, kGroups = kThreads / 32;
 };
 
 template <class Number, int kCount>
@@ -46,26 +48,24 @@ struct alignas(sizeof(Number) * kCount) QuantPiece {
     Number values[kCount];
 };
 
-/// The steps of the transform that exchange with lanes kMask, 2 kMask … 16 apart.
-template <class Vendor, int kMask, int kEach>
-__device__ __forceinline__ void transform_lanes(float (&y)[kEach], int lane) {
-    if constexpr (kMask < 32) {
+/// The steps of the transform that exchange with lanes kMask, 2 kMask … kLanes / 2 apart.
+template <class Vendor, int kLanes, int kCount, int kMask = 1>
+__device__ __forceinline__ void transform_lanes(float (&y)[kCount], int lane) {
+    if constexpr (kMask < kLanes) {
+        const float sign = lane & kMask ? -1.0f : 1.0f;
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) {
-            const float other = Vendor::template from_lane_xor<kMask>(y[i]);
-            y[i] = lane & kMask ? other - y[i] : y[i] + other;
-        }
-        transform_lanes<Vendor, 2 * kMask>(y, lane);
+        for (int i = 0; i < kCount; ++i) y[i] = y[i] * sign + Vendor::template from_lane_xor<kMask>(y[i]);
+        transform_lanes<Vendor, kLanes, kCount, 2 * kMask>(y, lane);
     }
 }
 
 /// y H · sqrt(dim), in place.
-template <class Vendor, int kEach>
-__device__ __forceinline__ void transform(float (&y)[kEach], int lane) {
+template <class Vendor, int kLanes, int kCount>
+__device__ __forceinline__ void transform(float (&y)[kCount], int lane) {
 #pragma unroll
-    for (int width = 1; width < kEach; width *= 2) {
+    for (int width = 1; width < kCount; width *= 2) {
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) {
+        for (int i = 0; i < kCount; ++i) {
             if ((i & width) == 0) {
                 const float a = y[i], b = y[i + width];
                 y[i] = a + b;
@@ -73,7 +73,7 @@ __device__ __forceinline__ void transform(float (&y)[kEach], int lane) {
             }
         }
     }
-    transform_lanes<Vendor, 1>(y, lane);
+    transform_lanes<Vendor, kLanes>(y, lane);
 }
 
 /// The largest value of 32 lanes, in all of them.
@@ -98,41 +98,48 @@ __device__ __forceinline__ float maximum_of_block(float value, float* shared) {
 template <class Vendor, int kDim, QuantPass kPass>
 __global__ void __launch_bounds__(QuantShape<kDim>::kThreads) quantize_block(Quantize call) {
     using Shape = QuantShape<kDim>;
-    constexpr int kEach = Shape::kEach, kRows = Shape::kRows;
+    constexpr int kRows = Shape::kRows, kLanes = Shape::kLanes, kPieces = Shape::kPieces, kCount = kPieces * 8;
     __shared__ float shared[Shape::kGroups];
-    const int lane = static_cast<int>(threadIdx.x) % 32, group = static_cast<int>(threadIdx.x) / 32;
+    const int lane = static_cast<int>(threadIdx.x) % kLanes, row = static_cast<int>(threadIdx.x) / kLanes;
     const int index = static_cast<int>(blockIdx.x), head = index % call.heads;
     const int block = index / call.heads % call.blocks, batch = index / call.heads / call.blocks;
-    const int first = block * kQuantTokens + group;
+    const int first = block * kQuantTokens + row;
     const size_t pitch = static_cast<size_t>(call.heads) * kDim;
     const size_t start =
         (static_cast<size_t>(batch) * static_cast<size_t>(call.tokens) + static_cast<size_t>(first)) * pitch +
-        static_cast<size_t>(head * kDim + lane * kEach);
+        static_cast<size_t>(head * kDim + lane * 8);
 
-    float y[kRows][kEach];
+    float y[kRows][kCount];
     float largest = 0.0f;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-        QuantPiece<uint16_t, kEach> piece = {};
-        if (first + r * Shape::kGroups < call.tokens)
-            piece = *reinterpret_cast<const QuantPiece<uint16_t, kEach>*>(
-                call.x + start + static_cast<size_t>(r * Shape::kGroups) * pitch);
+        const bool there = first + r * Shape::kApart < call.tokens;
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) y[r][i] = bf16_to_float(piece.values[i]);
+        for (int j = 0; j < kPieces; ++j) {
+            QuantPiece<uint16_t, 8> piece = {};
+            if (there)
+                piece = *reinterpret_cast<const QuantPiece<uint16_t, 8>*>(
+                    call.x + start + static_cast<size_t>(r * Shape::kApart) * pitch + j * kLanes * 8);
+#pragma unroll
+            for (int i = 0; i < 8; ++i) y[r][j * 8 + i] = bf16_to_float(piece.values[i]);
+        }
     }
     float factor = 1.0f;  // what y still lacks
     if (call.rotated) {
         constexpr float kRoot = kDim == 64 ? 0.125f : kDim == 128 ? 0.08838834764831845f : 0.0625f;
         factor = kRoot;
-        float signs[kEach];
 #pragma unroll
-        for (int i = 0; i < kEach; ++i) signs[i] = call.signs[lane * kEach + i];
+        for (int j = 0; j < kPieces; ++j) {
+            const float* const signs = call.signs + (j * kLanes + lane) * 8;
 #pragma unroll
-        for (int r = 0; r < kRows; ++r) {
+            for (int i = 0; i < 8; ++i) {
+                const float sign = signs[i];
 #pragma unroll
-            for (int i = 0; i < kEach; ++i) y[r][i] *= signs[i];
-            transform<Vendor>(y[r], lane);
+                for (int r = 0; r < kRows; ++r) y[r][j * 8 + i] *= sign;
+            }
         }
+#pragma unroll
+        for (int r = 0; r < kRows; ++r) transform<Vendor, kLanes>(y[r], lane);
     }
     float scale = 0.0f;
     if constexpr (kPass == kCodes) {
@@ -141,7 +148,7 @@ __global__ void __launch_bounds__(QuantShape<kDim>::kThreads) quantize_block(Qua
 #pragma unroll
         for (int r = 0; r < kRows; ++r) {
 #pragma unroll
-            for (int i = 0; i < kEach; ++i) largest = fmaxf(largest, fabsf(y[r][i]));
+            for (int i = 0; i < kCount; ++i) largest = fmaxf(largest, fabsf(y[r][i]));
         }
         largest = maximum_of_block<Vendor, Shape::kGroups>(largest, shared) * factor;
         if constexpr (kPass == kMaxima) {
@@ -154,20 +161,18 @@ __global__ void __launch_bounds__(QuantShape<kDim>::kThreads) quantize_block(Qua
     const float inverse = factor / scale;
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-        QuantPiece<uint8_t, kEach> piece;
+        if (first + r * Shape::kApart >= call.tokens) continue;
 #pragma unroll
-        for (int i = 0; i < kEach; i += 4) {
-            const float* const v = y[r] + i;
-            const bool four = kEach >= 4;
-            const uint32_t codes = Vendor::pack(
-                v[0] * inverse, v[1] * inverse, four ? v[four ? 2 : 0] * inverse : 0.0f,
-                four ? v[four ? 3 : 0] * inverse : 0.0f);
+        for (int j = 0; j < kPieces; ++j) {
+            QuantPiece<uint32_t, 2> codes;
 #pragma unroll
-            for (int j = 0; j < 4 && i + j < kEach; ++j) piece.values[i + j] = static_cast<uint8_t>(codes >> 8 * j);
+            for (int i = 0; i < 2; ++i) {
+                const float* const v = y[r] + j * 8 + i * 4;
+                codes.values[i] = Vendor::pack(v[0] * inverse, v[1] * inverse, v[2] * inverse, v[3] * inverse);
+            }
+            *reinterpret_cast<QuantPiece<uint32_t, 2>*>(
+                call.codes + start + static_cast<size_t>(r * Shape::kApart) * pitch + j * kLanes * 8) = codes;
         }
-        if (first + r * Shape::kGroups < call.tokens)
-            *reinterpret_cast<QuantPiece<uint8_t, kEach>*>(
-                call.codes + start + static_cast<size_t>(r * Shape::kGroups) * pitch) = piece;
     }
 }
 
