@@ -13,6 +13,13 @@ from scoring.judge.audit import HONEST, AuditRow, audit, audit_case
 from tests.problems.folders import NAMES, case_id, generate, problem, small_cases, small_parameters
 
 
+def test_only_selected_cases_are_audited() -> None:
+    def told(row: AuditRow) -> None:
+        pytest.fail(f"nobody selected {row.case}")
+
+    assert audit([problem("fp8_gemm")], lambda case: False, "cpu", progress=told) == []
+
+
 @pytest.mark.sampled(40)
 @pytest.mark.parametrize(("name", "case"), small_parameters(), ids=case_id)
 def test_every_wrong_answer_is_refused_and_the_right_one_passes(name: str, case: Any) -> None:
