@@ -55,7 +55,7 @@ BACKEND = AcmeBackend()
 '''
 SETTINGS = """
 mode: test
-timing: {min_rounds: 2, max_rounds: 3, seconds: 0.5}
+timing: {processes: 1, min_rounds: 2, max_rounds: 3, seconds: 0.5}
 paths: {problems: problems, kernels: kernels, peers: peers}
 """
 Call = Callable[..., subprocess.CompletedProcess[str]]

@@ -35,7 +35,7 @@ def checkout(tmp_path, monkeypatch) -> Path:
     (tmp_path / "problems" / "toy" / "small.yml").write_text("cpu:\n  - {n: 64}\n  - {n: 200}\n")
     settings = tmp_path / "config.yaml"
     settings.write_text(
-        "backends: [cpu]\ntiming: {min_rounds: 2, max_rounds: 3, seconds: 0.5}\n"
+        "backends: [cpu]\ntiming: {processes: 1, min_rounds: 2, max_rounds: 3, seconds: 0.5}\n"
         f"paths: {{problems: problems, kernels: {DATA}/kernels, peers: peers}}\n")
     monkeypatch.setenv("WARPWAVE_DB", str(tmp_path / "kept.db"))
     monkeypatch.setenv("COLUMNS", "80")

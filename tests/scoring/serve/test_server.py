@@ -32,7 +32,7 @@ WRONG = (EXAMPLE / "wrong_submission.py").read_bytes()
 SETTINGS = """
 emulate: false
 paths: {problems: %s, kernels: %s}
-timing: {seconds: 0.02, min_rounds: 2, max_rounds: 2}
+timing: {processes: 1, gpu_processes: 1, seconds: 0.02, min_rounds: 2, max_rounds: 2}
 serve:
   lease_seconds: 10
   problems:

@@ -53,7 +53,7 @@ def tune(tmp_path, cache, monkeypatch, capsys):
     (folder / "tuned.cpp").write_text(TUNED)
     (tmp_path / "c.yaml").write_text(
         "paths: {problems: problems, kernels: kernels}\nbackends: [cpu]\n"
-        "timing: {min_rounds: 2, max_rounds: 3, seconds: 0.5}\n")
+        "timing: {processes: 1, min_rounds: 2, max_rounds: 3, seconds: 0.5}\n")
     monkeypatch.setenv("WARPWAVE_DB", str(tmp_path / "records.db"))
     monkeypatch.setenv("WARPWAVE_CACHE_DIR", str(cache))
 
