@@ -10,12 +10,13 @@ skipping. A test belongs to a backend by a parameter that is its name, by a mark
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
 
 import backends
+from tests import choices
 
 # Tensors here are small: a second thread costs more than it brings, most of all where tests share their cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -101,6 +102,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     others = [item for item in items if (owners := belongs_to(item)) and not owners & wanted]
     config.hook.pytest_deselected(items=others)
     items[:] = [item for item in items if item not in others]
+
+
+@pytest.fixture(autouse=True)
+def process_as_before() -> Iterator[None]:
+    """A test that calls a command leaves its worker the cache it found: in another one, all later tests would build
+    both emulators and their kernels once more."""
+    with choices.as_before():
+        yield
 
 
 @pytest.hookimpl(wrapper=True)

@@ -23,12 +23,6 @@ FILES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def unconfined() -> None:
-    """Compilers run as they are, whatever a test of the scorer in this process has chosen for them."""
-    backends.confine(None)
-
-
 @pytest.fixture(scope="session")
 def tool_memory(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """One cache folder for what compilers say about themselves, so that they are asked once."""

@@ -13,9 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from backends import _cache
+import backends
+from backends import _cache, _emulated, _process
 from backends._cache import Cache, default_folder, user_folder, write_json
 from backends.errors import BackendError
+from scoring.sandbox.compiler import Compilers
+from scoring.sandbox.policy import Policy
+from tests import choices
 
 KEY = "ab" * 32
 
@@ -167,6 +171,20 @@ def test_the_folder_follows_the_variables(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert default_folder() == Cache().folder == tmp_path / "set"
 
 
+def test_a_test_that_chooses_another_cache_leaves_the_next_one_its_own(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Else it would build the emulators there, for minutes."""
+    monkeypatch.delenv("WARPWAVE_CACHE_DIR")
+    before = default_folder(), _emulated.wanted(), list(_process._confined)
+    with choices.as_before():
+        backends.use_cache(tmp_path)
+        backends.use_emulator(not before[1])
+        backends.confine(Compilers(Policy()))
+        assert (default_folder(), _emulated.wanted()) != before[:2]
+    assert (default_folder(), _emulated.wanted(), _process._confined) == before
+
+
 @pytest.fixture
 def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     """A user without a home; returns the temporary folder."""
@@ -179,7 +197,6 @@ def homeless(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(Path, "home", home)
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     monkeypatch.setattr(_cache, "_told", set())
-    monkeypatch.setattr(_cache, "_chosen", [])          # by an earlier test's settings
     return tmp_path
 
 
