@@ -55,11 +55,13 @@ template <int kConsumers, int kN, int kPartials, int kResident>
 using SplitK = WgmmaShape<kConsumers, 1, kN, kRows, kClusterReduce, 1, kPartials, false, kResident>;
 template <int kN, int kResident>
 using SmallM = WgmmaShape<1, 1, kN, kColumns, kClusterReduce, 1, 2, false, kResident>;
+template <int kN, int kPartials>
+using MediumM = WgmmaShape<2, 1, kN, kColumns, kClusterReduce, 1, kPartials>;
 
 // The instances that were best somewhere among those tried on an H200, and what each costs: cycles per K block, alone and
 // with all residents, and per tile; as benchmarks/tools/fit_gemm_plan.py and, for few tokens, a fit to version 4's sweep gave
-// them; those of 48 and 80 columns, of 160 in pairs and of 128 with one partial by hand from version 7's sweep on an H100
-// (benchmarks/fp8_gemm.md).
+// them; those of 48 and 80 columns, of 160 in pairs and of 128 with one partial by hand from version 7's sweep on an H100,
+// MediumM's from version 8's on an H200 (benchmarks/fp8_gemm.md).
 using Instances = WgmmaTable<
     //    columns, residents                      alone  all  tile
     Instance<SmallM<16, 1>, 200, 200, 730>,  // 64 weights x tokens
@@ -82,7 +84,10 @@ using Instances = WgmmaTable<
     Instance<WgmmaShape<3, 1, 128, kRows, kTmaStore, 2>, 995, 995, 780>,  // 192 and 256 tokens
     //    set by hand, such that what was measured best from 1024 tokens on is picked
     Instance<WgmmaShape<2, 2, 128, kRows, kTmaStore, 2>, 1365, 1365, 1200>,
-    Instance<WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>, 1210, 1210, 780>>;
+    Instance<WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>, 1210, 1210, 780>,
+    //    columns, partials
+    Instance<MediumM<64, 2>, 450, 450, 3400>,  // 128 weights x tokens: 129 to 192 of them
+    Instance<MediumM<160, 1>, 880, 880, 9500>>;
 
 #include "wgmma_measured_plans.h"
 

@@ -83,6 +83,8 @@ def test_the_plan_prefers_what_was_fast_on_an_h200(kernel):
     assert kernel.chosen(1024, 1536, 7168, 0, 132) == (14, 1)     # one round: a pair would wait for each other
     assert kernel.chosen(128, 10240, 8192, 0, 132) == (13, 1)     # 128 x 80: 128 tiles in one round
     assert kernel.chosen(512, 5120, 25600, 0, 132) == (18, 1)     # 128 x 160 in pairs, where K is long
+    assert kernel.chosen(192, 5120, 25600, 0, 132) == (23, 1)     # 128 weights x 64 tokens: 120 tiles in one round
+    assert kernel.chosen(160, 8192, 8192, 0, 132) == (24, 2)      # 128 weights x 160 tokens: 64 tiles in halves
 
 
 def test_measured_plans_come_before_the_model_where_they_were_measured(kernel):
