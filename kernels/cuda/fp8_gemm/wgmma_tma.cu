@@ -86,8 +86,8 @@ using Instances = WgmmaTable<
     Instance<WgmmaShape<2, 2, 128, kRows, kTmaStore, 2>, 1365, 1365, 1200>,
     Instance<WgmmaShape<3, 1, 144, kRows, kTmaStore, 2>, 1210, 1210, 780>,
     //    columns, partials
-    Instance<MediumM<64, 2>, 450, 450, 3400>,  // 128 weights x tokens: 129 to 192 of them
-    Instance<MediumM<160, 1>, 880, 880, 9500>>;
+    Instance<MediumM<64, 2>, 455, 455, 4600>,  // 128 weights x tokens: 129 to 192 of them
+    Instance<MediumM<160, 1>, 950, 950, 12000>>;
 
 #include "wgmma_measured_plans.h"
 
