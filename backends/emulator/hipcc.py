@@ -145,9 +145,9 @@ class Driver:
         self._command, self._parts, self._scratch = command, parts, scratch
         optimised = any(re.match(r"-O", word) for word in command.compile)
         lines = any(re.match(r"-g", word) for word in command.compile)
-        # <cstring>: programs rely on ROCm's headers for it.
-        self._flags = [f"--offload-arch={ARCH}", "-include", "cstring", *command.compile, *self._installed(),
-                       *([] if optimised else ["-O3"])]
+        # Programs rely on ROCm's headers for <cstring> and <cassert>.
+        self._flags = [f"--offload-arch={ARCH}", "-include", "cstring", "-include", "cassert", *command.compile,
+                       *self._installed(), *([] if optimised else ["-O3"])]
         self._device = [] if lines else ["-gline-tables-only"]      # findings name source lines; no code changes
 
     def run(self) -> None:

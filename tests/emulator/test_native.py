@@ -162,6 +162,11 @@ def test_graphs(tmp_path: Path) -> None:
     assert native.run(program, options="") == (0, "1212 3\n68\n7 74\n", "")
 
 
+def test_launches_with_events_of_their_own(tmp_path: Path) -> None:
+    program = native.compile_program(tmp_path / "events", "events.hip", "-O2")
+    assert native.run(program) == (0, "0 0 1 0 0 145 145\n", "========= no findings in 3 checked launches\n")
+
+
 @pytest.mark.slow
 def test_cooperative_groups(tmp_path: Path) -> None:
     program = native.compile_program(tmp_path / "groups", "groups.hip", "-O2")
