@@ -8,7 +8,7 @@ import contextlib
 import json
 import math
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from io import BytesIO
 from pathlib import Path
@@ -74,9 +74,7 @@ def applied(image: Image, launches: Mapping[str, Launch]) -> Image:
 def _arguments(problem: Problem, case: Case, signature: Signature, fp8: str | None) -> list[Any] | None:
     """The arguments of a case: numbers as they are, pointers as whether there is one. Data are tensors without memory,
     or real ones of a test case where those will not do; None if that fails, too."""
-    from torch._subclasses.fake_tensor import FakeTensorMode
-
-    modes: list[Any] = [FakeTensorMode(), *([contextlib.nullcontext()] if case.group == "tests" else [])]
+    modes: list[Any] = [_without_memory(), *([contextlib.nullcontext()] if case.group == "tests" else [])]
     for mode in modes:
         try:
             with mode:
@@ -84,6 +82,32 @@ def _arguments(problem: Problem, case: Case, signature: Signature, fp8: str | No
         except Exception:            # noqa: BLE001 - a problem's own code, for which such tensors may be no tensors
             continue
     return None
+
+
+@contextlib.contextmanager
+def _without_memory() -> Iterator[None]:
+    """Inside, new tensors have no memory; asking for a value that depends on memory is an error.
+
+    torch keeps the values of small constants. It takes a constant that is indexed by a tensor without memory for
+    another constant, and reads its values from memory that nobody has written: lengths and sizes of any magnitude.
+    """
+    from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
+    from torch.utils._python_dispatch import TorchDispatchMode
+    from torch.utils._pytree import tree_leaves
+
+    class Known(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        """What comes of a tensor without known values has none."""
+
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            made = func(*args, **(kwargs or {}))
+            if any(isinstance(each, FakeTensor) and each.constant is None for each in tree_leaves((args, kwargs))):
+                for each in tree_leaves(made):
+                    if isinstance(each, FakeTensor):
+                        each.constant = None
+            return made
+
+    with FakeTensorMode(), Known():  # type: ignore[no-untyped-call]
+        yield
 
 
 def _bound(problem: Problem, case: Case, signature: Signature, data: Any) -> list[Any]:

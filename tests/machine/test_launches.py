@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import torch
 
 import backends
 from backends.errors import BackendError
@@ -13,6 +14,7 @@ from backends.machine.document import function_document
 from backends.source import KernelSource
 from scoring.config.load import Config, load_config
 from scoring.run import inspected, launches
+from tests.problems.folders import problem, signature
 from tests.scoring.harness import ROOT, SETTINGS
 
 LADDER = ROOT / "workbench" / "kernels" / "cuda" / "flash_attention"
@@ -60,3 +62,21 @@ def test_hip_launches_are_noted_and_not_run() -> None:
     settings = load_config({}, str(SETTINGS))
     found = launched(settings, ROOT / "tests/data/kernels/hip/toy/too_much_shared.hip", "MI300")
     assert list(found.values()) == [launches.Launch(1 << 20, 64)]
+
+
+def test_values_of_tensors_without_memory_are_never_made_up() -> None:
+    """torch takes a constant that is indexed by such a tensor for a constant, of what happens to lie in memory."""
+    with launches._without_memory():
+        lengths = torch.tensor([64])
+        assert int(lengths.sum()) == 64
+        lengths = lengths[torch.randperm(1)]
+        with pytest.raises(RuntimeError, match="_local_scalar_dense"):
+            int(lengths)
+        assert float(torch.tensor(8.0).log2()) == 3.0
+
+
+@pytest.mark.parametrize("name", ["mla_decode", "mla_decode_fp8"])
+def test_a_batch_of_one_request_is_no_cache_of_any_size(name: str) -> None:
+    """Its number of pages was such a value: minutes and gigabytes went by, or a kernel got it as an argument."""
+    (case,) = (case for case in problem(name).benchmarks if "batch=1,sq=1,hq=16," in f"{case.name},")
+    assert launches._arguments(problem(name), case, signature(name), None) is None
