@@ -52,6 +52,33 @@ Number number_as(u32 word) {
 
 using i16v = i16 __attribute__((ext_vector_type(kLanes)));
 
+/// 32 numbers at once. False: one of them is an infinity or NaN, and what is written means nothing.
+template <Format kFormat>
+bool decode(u32v word, f32v& value, i16v& exponent) {
+    constexpr bool kByte = kFormat == Format::E4M3 || kFormat == Format::E5M2, kHalf = kFormat == Format::F16;
+    constexpr int kFraction = kFormat == Format::E4M3 ? 3 : kByte ? 2 : kHalf ? 10 : kFormat == Format::BF16 ? 7 : 23;
+    constexpr int kBias = kFormat == Format::E4M3 ? 7 : kByte || kHalf ? 15 : 127;
+    constexpr u32 kMagnitude = kByte ? 0x7f : kFormat == Format::TF32 ? 0x7fffe000u : 0x7fff;
+    constexpr u32 kSpecial = kFormat == Format::E4M3   ? 0x7f
+                             : kByte                   ? 0x7c
+                             : kHalf                   ? 0x7c00
+                             : kFormat == Format::BF16 ? 0x7f80
+                                                       : 0x7f800000u;
+    constexpr u32 kSign = kByte ? 0x80 : kFormat == Format::TF32 ? 0x80000000u : 0x8000;
+    constexpr int kUp = kByte ? 24 : kFormat == Format::TF32 ? 0 : 16;
+    const u32v magnitude = word & kMagnitude, sign = (word & kSign) << kUp;
+    if constexpr (kByte || kHalf) {
+        // The exponent is moved by a multiplication, which also takes subnormals.
+        const f32v finite = bits<f32v>(magnitude << (23 - kFraction)) * (kBias == 7 ? 0x1p120f : 0x1p112f);
+        value = bits<f32v>(bits<u32v>(finite) | sign);
+    } else {
+        value = bits<f32v>(sign | magnitude << (kFormat == Format::BF16 ? 16 : 0));
+    }
+    const i32v field = bits<i32v>(__builtin_elementwise_max(magnitude >> kFraction, u32v(1u))) - kBias;
+    exponent = convert<i16v>(choose<i32v>(bits<i32v>(magnitude == 0u), i32v(kNothing), field));
+    return to_mask(bits<i32v>(magnitude >= kSpecial)) == 0;
+}
+
 /// 16 rows of A of up to 32 numbers, spread over the lanes that need them: lane l has row l / 4, and row l / 4 + 8.
 struct Rows {
     f32v value[kMostK][2];

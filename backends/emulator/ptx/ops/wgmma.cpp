@@ -47,38 +47,93 @@ constexpr u32 bytes_of(Format format) {
     return format == Format::TF32 ? 4 : format == Format::E4M3 || format == Format::E5M2 ? 1 : 2;
 }
 
-/// `count` rows from `first` of numbers of `kBytes`, as numbers[k][row] through `put`.
-template <u32 kBytes, class Put>
-void read_matrix(Warp& w, u64 word, u32 first, u32 count, bool transposed, Checks::Needs* needs, Put put) {
-    constexpr u32 kPer = 16 / kBytes;
-    const Descriptor descriptor(word);
-    Checks* const checks = w.block->checks();
-    const auto chunk = [&](u32 address) {
-        u8* const place = shared_memory(w, 0, address, 16, 16);
-        if (checks) checks->product_read(w, address, needs);
+/// A matrix in shared memory, 16 bytes by 16 bytes, told to the checks.
+class Matrix {
+public:
+    Matrix(Warp& w, u64 word, Checks::Needs* needs)
+        : w_(w), checks_(w.block->checks()), needs_(needs), descriptor_(word) {}
+    const u8* chunk(u32 row, u32 byte) { return at(descriptor_.address(row, byte)); }
+    const u8* transposed(u32 row, u32 k) { return at(descriptor_.address_transposed(row, k)); }
+
+private:
+    const u8* at(u32 address) {
+        const u8* const place = shared_memory(w_, 0, address, 16, 16);
+        if (checks_) checks_->product_read(w_, address, needs_);
         return place;
-    };
-    if (!transposed) {
-        for (u32 row = 0; row < count; ++row)
-            for (u32 byte = 0; byte < 32; byte += 16) {
-                const u8* const from = chunk(descriptor.address(first + row, byte));
-                for (u32 e = 0; e < kPer; ++e) {
-                    u32 bits = 0;
-                    std::memcpy(&bits, from + e * kBytes, kBytes);
-                    put(byte / kBytes + e, row, bits);
-                }
-            }
-    } else {
-        for (u32 k = 0; k < 32 / kBytes; ++k)
-            for (u32 row = 0; row < count; row += 8) {
-                const u8* const from = chunk(descriptor.address_transposed(first + row, k));
-                for (u32 e = 0; e < 8; ++e) {
-                    u16 bits;
-                    std::memcpy(&bits, from + 2 * e, 2);
-                    put(k, row + e, bits);
-                }
-            }
     }
+    Warp& w_;
+    Checks* checks_;
+    Checks::Needs* needs_;
+    Descriptor descriptor_;
+};
+
+/// Of eight rows of 16 bytes the numbers 4 kGroup to 4 kGroup + 3 along K, each with its eight rows: as they are, or (kColumns)
+/// where Columns has them.
+template <int kPer, bool kColumns, int kGroup, class Whole, size_t... kLane>
+auto turned(const Whole& rows, std::index_sequence<kLane...>) {
+    return __builtin_shufflevector(
+        rows, rows,
+        static_cast<int>((kColumns ? kLane % 4 * 2 + kLane % 8 / 4 : kLane % 8) * kPer + 4 * kGroup + kLane / 8)...);
+}
+
+/// Eight rows from `row` on; put(k, words): the numbers k to k + 3, of eight rows each.
+template <u32 kBytes, bool kColumns, class Put>
+void read_rows(Matrix& matrix, u32 row, bool transposed, Put put) {
+    constexpr int kPer = 16 / kBytes;
+    using Word = std::conditional_t<kBytes == 1, u8, std::conditional_t<kBytes == 2, u16, u32>>;
+    using Whole = Word __attribute__((ext_vector_type(8 * kPer)));
+    using Part = Word __attribute__((ext_vector_type(32)));
+    if (transposed) {
+        if constexpr (kBytes == 2)
+            for (u32 k = 0; k < 16; k += 4) {
+                Part part;
+                for (u32 i = 0; i < 4; ++i)
+                    std::memcpy(reinterpret_cast<u8*>(&part) + 16 * i, matrix.transposed(row, k + i), 16);
+                if constexpr (kColumns)
+                    part = __builtin_shufflevector(
+                        part, part, 0, 2, 4, 6, 1, 3, 5, 7, 8, 10, 12, 14, 9, 11, 13, 15, 16, 18, 20, 22, 17, 19, 21,
+                        23, 24, 26, 28, 30, 25, 27, 29, 31);
+                put(k, convert<u32v>(part));
+            }
+        return;
+    }
+    for (u32 byte = 0; byte < 32; byte += 16) {
+        Whole rows;
+        for (u32 i = 0; i < 8; ++i) std::memcpy(reinterpret_cast<u8*>(&rows) + 16 * i, matrix.chunk(row + i, byte), 16);
+        const auto group = [&]<int kGroup>() {
+            const Part part = turned<kPer, kColumns, kGroup>(rows, std::make_index_sequence<32>{});
+            put(byte / kBytes + 4 * kGroup, convert<u32v>(part));
+        };
+        group.template operator()<0>();
+        if constexpr (kPer > 4) group.template operator()<1>();
+        if constexpr (kPer > 8) {
+            group.template operator()<2>();
+            group.template operator()<3>();
+        }
+    }
+}
+
+/// 32 words as numbers, times `sign`; whether one of them is special.
+template <Format kFormat>
+bool numbers_of(u32v words, f32 sign, f32* values, i16* exponents) {
+    f32v value;
+    i16v exponent;
+    const bool usual = decode<kFormat>(words, value, exponent);
+    if (!usual)
+        for (int i = 0; i < 32; ++i) {
+            const Number n = number_as<kFormat>(words[i]);
+            value[i] = n.value, exponent[i] = n.exponent;
+        }
+    value *= sign;
+    std::memcpy(values, &value, sizeof value);
+    std::memcpy(exponents, &exponent, sizeof exponent);
+    return !usual;
+}
+
+/// `count` rows of 32 bytes.
+void read_bytes(Matrix& matrix, u32 first, u32 count, u8 rows[][32]) {
+    for (u32 row = 0; row < count; ++row)
+        for (u32 byte = 0; byte < 32; byte += 16) std::memcpy(rows[row] + byte, matrix.chunk(first + row, byte), 16);
 }
 
 struct Left {
@@ -174,22 +229,30 @@ Flow product(Warp& w, const Op& op) {
             for (u32 e = 0; e < kPer; ++e) put_a(number * kPer + e, row, word >> (8 * kBytes * e) & kOne);
         });
     } else {
-        read_matrix<kBytes>(
-            w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, op.extra & kTransposedA, nullptr, put_a);
+        Matrix matrix(w, w.lanes<u64>(op.operand[1])[lowest], nullptr);
+        for (u32 upper = 0; upper < 2; ++upper)
+            read_rows<kBytes, false>(
+                matrix, 16 * (w.index % 4) + 8 * upper, op.extra & kTransposedA, [&](u32 k, u32v words) {
+                f32 values[32];
+                i16 exponents[32];
+                left.rows.special |= numbers_of<kA>(words, sign_a, values, exponents);
+                for (u32 i = 0; i < 4; ++i) {
+                    std::memcpy(&left.value[k + i][8 * upper], values + 8 * i, 8 * sizeof(f32));
+                    std::memcpy(&left.exponent[k + i][8 * upper], exponents + 8 * i, 8 * sizeof(i16));
+                }
+            });
     }
     left.rows.spread(left.value, left.exponent, kNumbers);
     const u64 b_word = w.lanes<u64>(op.operand[2])[lowest];
     Right::Entry& right = right_matrix(w, b_word, [&](Right::Entry& fresh) {
-        for (u32 tile = 0; tile < columns / 8; ++tile) fresh.tiles[tile].special = false;
-        read_matrix<kBytes>(
-            w, b_word, 0, columns, op.extra & kTransposedB, &fresh.needs, [&](u32 k, u32 row, u32 word) {
-            const Number n = number_as<kB>(word);
-            Columns& tile = fresh.tiles[row / 8];
-            const int place = Columns::place(static_cast<int>(row % 8));
-            tile.value[k][place] = sign_b * n.value;
-            tile.exponent[k][place] = n.exponent;
-            tile.special |= n.special;
-        });
+        Matrix matrix(w, b_word, &fresh.needs);
+        for (u32 number = 0; number < columns / 8; ++number) {
+            Columns& tile = fresh.tiles[number];
+            tile.special = false;
+            read_rows<kBytes, true>(matrix, 8 * number, op.extra & kTransposedB, [&](u32 k, u32v words) {
+                tile.special |= numbers_of<kB>(words, sign_b, tile.value[k], tile.exponent[k]);
+            });
+        }
     });
     const bool add = w.predicate(op.operand[3]) >> lowest & 1;
     constexpr bool kShort = kBytes == 1;
@@ -238,15 +301,14 @@ Flow integer_product(Warp& w, const Op& op) {
         read_registers(w, d + op.operand[0], [&](u32 row, u32 number, u32 word) {
             std::memcpy(&left[row][4 * number], &word, 4);
         });
-    else
-        read_matrix<1>(
-            w, w.lanes<u64>(op.operand[1])[lowest], 16 * (w.index % 4), 16, false, nullptr,
-            [&](u32 k, u32 row, u32 byte) { left[row][k] = static_cast<u8>(byte); });
+    else {
+        Matrix matrix(w, w.lanes<u64>(op.operand[1])[lowest], nullptr);
+        read_bytes(matrix, 16 * (w.index % 4), 16, left);
+    }
     const u64 b_word = w.lanes<u64>(op.operand[2])[lowest];
     const Right::Entry& right = right_matrix(w, b_word, [&](Right::Entry& fresh) {
-        read_matrix<1>(w, b_word, 0, columns, false, &fresh.needs, [&](u32 k, u32 row, u32 byte) {
-            fresh.bytes[row][k] = static_cast<u8>(byte);
-        });
+        Matrix matrix(w, b_word, &fresh.needs);
+        read_bytes(matrix, 0, columns, fresh.bytes);
     });
     const bool add = w.predicate(op.operand[3]) >> lowest & 1;
     for (u32 tile = 0; tile < columns / 8; ++tile)
