@@ -153,11 +153,25 @@ u64 touch_own(LdsRaceGroup& state, const Access& access, const u32* address, u64
     return left;
 }
 
+/// `lanes` without those that have the address of the lane one or sixteen before: tiles are read by rows and columns, which many
+/// lanes share.
+u64 distinct(const u32* address, u64 lanes) {
+    u32 before[16 + kLanes];
+    std::memcpy(before + 16, address, kLanes * sizeof(u32));
+    const u32v all = load<u32v>(address);
+    // What stands before the first lanes means nothing: no lane is shifted to where it would count.
+    std::memset(before, 0, 16 * sizeof(u32));
+    const u64 one = to_mask(all == load<u32v>(before + 15)) & lanes << 1;
+    const u64 sixteen = to_mask(all == load<u32v>(before)) & lanes << 16;
+    return lanes & ~(one | sixteen);
+}
+
 /// Lanes that need a closer look.
 u64 touch_quickly(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes, u32 bytes) {
     const u32 grain = 1u << state.grain_shift;
     if (bytes % grain || to_mask((load<u32v>(address) & (grain - 1)) != 0) & lanes) return lanes;
     if (access.write && bytes == grain && lanes == kAllLanes && write_row(state, access, address)) return 0;
+    if (!access.write) lanes = distinct(address, lanes);
     u64 left = 0;
     for (u32 offset = 0; offset < bytes; offset += grain) {
         if (!access.write && lanes == kAllLanes && read_all(state.cells, access, address, offset, state.grain_shift))
