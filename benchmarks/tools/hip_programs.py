@@ -35,6 +35,7 @@ from backends.emulator.emulate import FOUND
 ROOT = Path(__file__).resolve().parents[2]
 SMALL = Path(__file__).with_suffix(".txt")
 BUILD_SECONDS, LIMIT = 300, 60.0
+SAMPLES = {"hipDispatchEnqueueRateMT": ("2", "0")}      # hip-tests' programs that want arguments
 # What a program prints about its own results.
 _GOOD = re.compile(r"\bpass(?:ed)?\b|success|\bcorrect|\bok\b|verified|no errors? found|\b0 errors", re.I)
 _BAD = re.compile(r"\bfail|mismatch|incorrect|not correct|\bwrong\b|errors? (?:at|in|found)\b", re.I)
@@ -95,7 +96,8 @@ def _samples(samples: Path, prefix: Path) -> Iterator[Program]:
             others = [each.name for each in sources if each not in mains] if "static_library" in str(folder) else []
             words = (hipcc, "-fgpu-rdc", path.name, *others) if others else (hipcc, path.name)
             yield Program("hip-tests", f"{folder.name}/{path.stem}", folder,
-                          (*modules, (*words, "-I../../common", "-lpthread", "-o", "program")), ("./program",))
+                          (*modules, (*words, "-I../../common", "-lpthread", "-o", "program")),
+                          ("./program", *SAMPLES.get(path.stem, ())))
 
 
 def _hecbench(src: Path, prefix: Path) -> Iterator[Program]:
