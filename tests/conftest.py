@@ -9,6 +9,7 @@ skipping. A test belongs to a backend by a parameter that is its name, by a mark
 
 from __future__ import annotations
 
+import gc
 import os
 from collections.abc import Generator, Iterator
 from typing import Any
@@ -20,6 +21,8 @@ from tests import choices
 
 # Tensors here are small: a second thread costs more than it brings, most of all where tests share their cores.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Every worker collects all tests, and their objects stay: a fifth of that time went to looking for garbage among them.
+gc.set_threshold(50_000)
 
 # Files come whole to a worker (--dist loadfile), but for these: their tests share no costly fixture.
 _DIVIDED = ("tests/test_matrix.py", "tests/test_workbench.py")

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 
 class TooLarge(Exception):
@@ -27,7 +26,10 @@ class Budget(TorchDispatchMode):      # type: ignore[no-untyped-call]
     """
 
     def __init__(self, seconds: float, flops: float, nbytes: float):
+        from torch.utils.flop_counter import flop_registry  # which imports Triton: most judgements need neither
+
         super().__init__()               # type: ignore[no-untyped-call]
+        self.formulas = flop_registry
         self.seconds, self.flops, self.nbytes = seconds, flops, nbytes
         self.done, self.until = 0.0, time.thread_time() + seconds
 
@@ -45,7 +47,7 @@ class Budget(TorchDispatchMode):      # type: ignore[no-untyped-call]
         size = _new_bytes(args, options)
         if size > self.nbytes:
             raise TooLarge(f"a tensor of {size / 2**30:.3g} GiB")
-        self.done += _flops(func, args, options)
+        self.done += _flops(self.formulas, func, args, options)
         if self.done > self.flops:
             raise TooLarge(f"more than {self.flops / 1e9:g} GFLOP in the reference")
         return func(*args, **options)
@@ -62,8 +64,10 @@ def _new_bytes(args: tuple[Any, ...], options: Mapping[str, Any]) -> int:
     return math.prod(sizes) * dtype.itemsize
 
 
-def _flops(func: Any, args: tuple[Any, ...], options: Mapping[str, Any]) -> float:
-    formula = flop_registry.get(getattr(func, "_overloadpacket", None))
+def _flops(
+    formulas: Mapping[Any, Any], func: Any, args: tuple[Any, ...], options: Mapping[str, Any],
+) -> float:
+    formula = formulas.get(getattr(func, "_overloadpacket", None))
     if formula is None:
         return 0.0
     try:
