@@ -16,10 +16,11 @@ struct Op;
 /// What a warp does after an instruction.
 enum class Flow : u8 {
     Next,
-    Jump,   // the lanes of the mask go to the target
-    Again,  // the instruction waits: others may run, then it is executed once more
-    Retry,  // it is done, with a result that says "not yet": others may run, then the warp goes on behind it
-    Exit,   // the lanes of the mask end
+    Jump,    // the lanes of the mask go to the target
+    Again,   // the instruction waits: others may run, then it is executed once more
+    Retry,   // it is done, with a result that says "not yet": others may run, then the warp goes on behind it
+    Spread,  // the lanes of the mask have gone to targets of their own
+    Exit,    // the lanes of the mask end
 };
 
 using Handler = Flow (*)(Warp&, const Op&);

@@ -85,10 +85,11 @@ constexpr u32 kRandomTurns = 256;  // turns that only read, before another clust
 /// One warp. `moved`: whether it executed anything but waiting.
 class Runner {
 public:
-    /// `dice`: of a random schedule, else null.
-    Runner(Warp& warp, const Program& program, Dice* dice)
+    /// `dice`: of a random schedule, else null. `stuck`: whether the cluster has not gone on for a while.
+    Runner(Warp& warp, const Program& program, Dice* dice, bool stuck)
         : w_(warp), program_(program), checks_(program.watched ? warp.block->checks() : nullptr),
-          counts_(warp.block->cluster->tally ? warp.block->cluster->tally->executed.data() : nullptr), dice_(dice) {}
+          counts_(warp.block->cluster->tally ? warp.block->cluster->tally->executed.data() : nullptr), dice_(dice),
+          stuck_(stuck) {}
 
     State run(bool& moved) {
         bool went = false;
@@ -103,6 +104,7 @@ private:
     State go_on(bool& moved) {
         u32 left = dice_ ? dice_->turn() : kTurn, patience = kPatience;
         while (!w_.splits.empty()) {
+            if (asked_ && !others_may_run()) return State::Spins;
             const size_t chosen = choose_split();
             Split& split = w_.splits[chosen];
             const u32 limit = ahead_ ? ~u32{0} : next_other(chosen);
@@ -169,14 +171,19 @@ private:
                     } else if (flow == Flow::Again) {
                         split.pc = pc;
                         return State::Waits;
+                    } else if (flow == Flow::Spread) {
+                        ++w_.executed;
+                        moved = true;
+                        break;
                     } else {  // Retry
                         ++w_.executed;
-                        // The split itself may be gone: brx has put others in its place.
-                        if (op.target < 0 && op.run) split.pc = pc + 1;
-                        if (w_.retried == pc && w_.executed - w_.retried_at < kLoop) moved = false;
-                        w_.retried = pc;
-                        w_.retried_at = w_.executed;
-                        return State::Spins;
+                        split.pc = pc + 1;
+                        Warp::Retried& last = retried(split);
+                        if (last.pc == pc && w_.executed - last.at < kLoop * w_.splits.size()) moved = false;
+                        last = {pc, w_.executed};
+                        // What it waits for may be up to lanes that are further on.
+                        asked_ |= stuck_ ? split.lanes : kAllLanes;
+                        break;
                     }
                 }
                 if (pc >= limit) {
@@ -186,7 +193,8 @@ private:
                 if (--left == 0) {
                     split.pc = pc;
                     // A short turn within a loop that asks again and again.
-                    if (dice_ && w_.retried != ~u32{0} && w_.executed - w_.retried_at < kLoop) moved = false;
+                    const Warp::Retried& last = retried(split);
+                    if (dice_ && last.pc != ~u32{0} && w_.executed - last.at < kLoop) moved = false;
                     return State::Paused;
                 }
             }
@@ -221,7 +229,7 @@ private:
         }
         size_t best = all.size();
         for (size_t i = 0; i < all.size(); ++i)
-            if (!all[i].parked && (best == all.size() || all[i].pc < all[best].pc)) best = i;
+            if (may_run(all[i]) && (best == all.size() || all[i].pc < all[best].pc)) best = i;
         return best == all.size() ? unpark() : join(best);
     }
 
@@ -255,7 +263,7 @@ private:
         for (const Split& split : all) {
             char lanes[16];
             std::snprintf(lanes, sizeof lanes, " 0x%08x", split.lanes);
-            text += lanes + (" at '" + program_.function->statements[split.pc].text + "'");
+            text += lanes + (" at '" + program_.function->statements[program_.ops[split.pc].statement].text + "'");
         }
         throw Fault("barrier", text);
     }
@@ -295,15 +303,23 @@ private:
     u32 next_other(size_t chosen) const {
         u32 least = ~u32{0};
         for (size_t i = 0; i < w_.splits.size(); ++i)
-            if (i != chosen && !w_.splits[i].parked) least = std::min(least, w_.splits[i].pc);
+            if (i != chosen && may_run(w_.splits[i])) least = std::min(least, w_.splits[i].pc);
         return least;
     }
+
+    bool may_run(const Split& split) const { return !split.parked && !(split.lanes & asked_); }
+    bool others_may_run() const {
+        return std::any_of(w_.splits.begin(), w_.splits.end(), [&](const Split& each) { return may_run(each); });
+    }
+    Warp::Retried& retried(const Split& split) const { return w_.retried[std::countr_zero(split.lanes)]; }
 
     Warp& w_;
     const Program& program_;
     Checks* const checks_;  // of registers: null for a program without wgmma
     u64* const counts_;     // of the program's instructions, or null
     Dice* const dice_;
+    const bool stuck_;
+    u32 asked_ = 0;  // lanes that have been told "not yet" in this turn
     u32 ahead_ = 0;  // instructions that a split runs though others are behind it
     bool forced_ = false;
     bool met_ = false;  // the split is the last one of those that wait for each other
@@ -539,7 +555,7 @@ private:
             if (dice) dice->shuffle(warps);
             for (Warp* const each : warps) {
                 Warp& warp = *each;
-                Runner runner(warp, *launch_.program, dice);
+                Runner runner(warp, *launch_.program, dice, cluster.idle > 0);
                 const u64 lasting = warp.lasting;
                 try {
                     const State state = runner.run(moved);

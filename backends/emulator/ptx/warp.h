@@ -64,9 +64,12 @@ struct Warp {
     std::vector<Split> splits;
     u64 executed = 0;
     u64 lasting = 0;  // of them those that store or multiply
-    // The last instruction that answered "not yet", and when: a loop around it is no progress.
-    u32 retried = ~u32{0};
-    u64 retried_at = 0;
+    // The last instruction that answered "not yet" to a split, by its first lane, and when: a loop around it is no progress.
+    struct Retried {
+        u32 pc = ~u32{0};
+        u64 at = 0;
+    };
+    Retried retried[kLanes];
     const Ranges::Range* range = nullptr;  // of the last global access
     // A barrier that the warp has arrived at and waits for; -1: none.
     i32 barrier = -1;

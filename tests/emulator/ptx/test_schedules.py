@@ -112,3 +112,55 @@ def test_a_deadlock_is_found_at_random_too(cuda: Cuda, name: str) -> None:
 def test_an_unknown_schedule_is_refused(cuda: Cuda, value: str) -> None:
     with pytest.raises(AssertionError):
         cuda.set(schedule=value)
+
+
+# Lanes that wait stand before the one they wait for: as nvcc places the end of a loop whose last statement is one lane's.
+BEHIND = HEAD + """add.u32 %r5, %r1, 1024; setp.ne.u32 %p0, %r0, 0; @%p0 bra BEGIN;
+mbarrier.init.shared::cta.b64 [%r5], 1; mbarrier.init.shared::cta.b64 [%r5+8], 1;
+BEGIN: bar.sync 0; bra WRITE;
+LOOK: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0; @!%p2 bra LOOK;
+xor.b32 %r6, %r3, 4; ld.shared.u32 %r4, [%r6]; xor.b32 %r7, %r0, 1; mul.wide.u32 %rd4, %r7, 4; add.s64 %rd4, %rd1, %rd4;
+st.global.u32 [%rd4], %r4; bra END;
+WRITE: ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4; bar.warp.sync 0xffffffff; @%p0 bra LOOK;
+mbarrier.arrive.shared::cta.b64 _, [%r5]; bra LOOK;
+END: ret; }"""
+# And one whose lanes wait for two things of which none comes.
+OTHER = "ALSO: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5+8], 0; @!%p2 bra ALSO;"
+
+
+@pytest.mark.parametrize("schedule", ["late", "eager", *RANDOM])
+def test_a_lane_goes_on_while_others_of_its_warp_wait_for_it(cuda: Cuda, schedule: str) -> None:
+    cuda.set(schedule=schedule)
+    given, out = run(cuda, BEHIND, 32)
+    assert np.array_equal(given, out)
+    assert json.loads(cuda.taken("findings")) == []
+    for wrong in ("", OTHER):
+        with pytest.raises(Refused) as refused:
+            run(cuda, BEHIND.replace("mbarrier.arrive.shared::cta.b64 _, [%r5];", wrong), 32)
+        assert [each["check"] for each in refused.value.findings] == ["barrier"]
+
+
+# Two warps take turns: each waits for the other's arrival, many times.
+TURNS = HEAD + """add.u32 %r5, %r1, 1024; setp.ne.u32 %p0, %r0, 0; @%p0 bra BEGIN;
+mbarrier.init.shared::cta.b64 [%r5], 32; mbarrier.init.shared::cta.b64 [%r5+8], 32;
+BEGIN: bar.sync 0; mov.u32 %r6, 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra SECOND; ld.global.u32 %r4, [%rd3];
+FIRST: and.b32 %r7, %r6, 1; mbarrier.arrive.shared::cta.b64 _, [%r5];
+A: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5+8], %r7; @!%p2 bra A;
+add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 3000; @%p3 bra FIRST; st.global.u32 [%rd4], %r4; bra END;
+SECOND: and.b32 %r7, %r6, 1;
+B: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], %r7; @!%p2 bra B;
+mbarrier.arrive.shared::cta.b64 _, [%r5+8]; add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 3000; @%p3 bra SECOND;
+END: ret; }"""
+# One jumps by a table, many times.
+TABLE = HEAD + """ld.global.u32 %r4, [%rd3]; mov.u32 %r6, 0;
+TARGETS: .branchtargets EVEN, ODD;
+AGAIN: and.b32 %r7, %r6, 1; brx.idx %r7, TARGETS;
+ODD: add.u32 %r6, %r6, 1; bra AGAIN;
+EVEN: add.u32 %r6, %r6, 1; setp.lt.u32 %p3, %r6, 3000; @%p3 bra AGAIN;
+st.global.u32 [%rd4], %r4; ret; }"""
+
+
+@pytest.mark.parametrize(("kernel", "block"), [(TURNS, 64), (TABLE, 32)], ids=["turns", "table"])
+def test_going_on_is_no_deadlock(cuda: Cuda, kernel: str, block: int) -> None:
+    given, out = run(cuda, kernel, block)
+    assert np.array_equal(given, out)

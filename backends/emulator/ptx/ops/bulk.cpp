@@ -161,7 +161,9 @@ Flow wait(Warp& w, const Op& op) {
             checks->acquire(w, lanes, barrier.handed->seen);
         });
     w.put_predicate(op.operand[2], ready);
-    return (ready & w.mask) == w.mask ? Flow::Next : Flow::Retry;
+    if ((ready & w.mask) != w.mask) return Flow::Retry;
+    w.retried[std::countr_zero(w.mask)] = {};  // asking has helped
+    return Flow::Next;
 }
 
 bool decode_mbarrier(Builder& b) {

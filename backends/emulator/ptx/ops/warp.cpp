@@ -39,7 +39,7 @@ Flow jump_indexed(Warp& w, const Op& op) {
         if (split.lanes & w.mask) split.lanes &= ~w.mask;
     std::erase_if(w.splits, [](const Split& split) { return !split.lanes; });
     for (const auto& [target, mask] : lanes) w.splits.push_back({target, mask, false});
-    return Flow::Retry;
+    return Flow::Spread;
 }
 bool decode_brx(Builder& b) {
     b.op.run = jump_indexed;
