@@ -46,9 +46,14 @@ bool Cluster::at_once() {
     return order == Order::Eager || (order == Order::Random && dice.one_in(4));
 }
 
+constexpr u32 kSlow = 8;    // of so many copies of a random schedule, one waits until nothing goes on without it,
+constexpr u32 kStuck = 64;  // or for about so many turns: who looks at memory again and again seems to go on
+
 void Cluster::later(const Warp& warp, const Op& op, std::function<void()> work) {
     if (at_once()) work();
-    else pending.push_back({&warp, &op, std::move(work)});
+    else
+        pending.push_back(
+            {&warp, &op, std::move(work), blocks[0].launch->schedule.order == Order::Random && dice.one_in(kSlow)});
 }
 
 void Cluster::settle() {
@@ -584,14 +589,14 @@ private:
                     if (!may_go_on || ++cluster.idle > kIdle) deadlock(cluster);
                     return moved_ever;
                 }
-                if (!land(cluster, dice)) return true;
+                if (!land(cluster, dice, !moved)) return true;
                 moved_ever = true;
             }
         }
         // It has had its turn: what only reads may wait for a copy, or for a block that has not begun.
         if (!dice) {
             if (cluster.pending.empty()) return false;
-            land(cluster, dice);
+            land(cluster, dice, true);
             return true;
         }
         resident.turns += turns;
@@ -600,10 +605,16 @@ private:
         return false;
     }
 
-    /// Carries out an asynchronous copy, the oldest unless it is random; whether that went well.
-    bool land(Cluster& cluster, Dice* dice) {
-        const auto chosen = cluster.pending.begin() +
-                            static_cast<std::ptrdiff_t>(dice ? dice->below(cluster.pending.size()) : size_t{0});
+    /// Carries out an asynchronous copy, the oldest unless it is random; whether that went well. `stuck`: nothing else goes on.
+    bool land(Cluster& cluster, Dice* dice, bool stuck) {
+        auto chosen = cluster.pending.begin();
+        if (dice) {
+            const bool slow = std::all_of(
+                cluster.pending.begin(), cluster.pending.end(), [](const Cluster::Pending& each) { return each.slow; });
+            if (slow && !stuck && !dice->one_in(kStuck)) return true;
+            do chosen = cluster.pending.begin() + static_cast<std::ptrdiff_t>(dice->below(cluster.pending.size()));
+            while (chosen->slow != slow);
+        }
         const Cluster::Pending next = std::move(*chosen);
         cluster.pending.erase(chosen);
         try {

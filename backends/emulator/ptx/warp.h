@@ -187,6 +187,7 @@ struct Cluster {
         const Warp* warp;
         const Op* op;
         std::function<void()> work;
+        bool slow;  // of a random schedule
     };
     std::deque<Pending> pending;     // asynchronous copies, in the order of issue
     u64 phase = 0;                   // of barrier.cluster

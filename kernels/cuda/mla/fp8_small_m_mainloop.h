@@ -46,7 +46,7 @@ __device__ __forceinline__ void reduce_cluster(
 #pragma unroll
     for (int s = 0; s < kBlocks; ++s) {
         const uint32_t from = map_shared(own, s);
-        lse[s] = load_cluster(from + kLatent * 4).x;
+        lse[s] = load_cluster_float(from + kLatent * 4);  // nobody has written what is behind it
 #pragma unroll
         for (int i = 0; i < kEach; ++i) x[s][i] = load_cluster(from + (column + i * kStep) * 4);
     }

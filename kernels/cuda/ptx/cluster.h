@@ -69,6 +69,13 @@ __device__ __forceinline__ float4 load_cluster(uint32_t mapped) {
     return value;
 }
 
+/// A number from a cluster-wide address.
+__device__ __forceinline__ float load_cluster_float(uint32_t mapped) {
+    float value;
+    asm volatile("ld.shared::cluster.f32 %0, [%1];\n" : "=f"(value) : "r"(mapped) : "memory");
+    return value;
+}
+
 /// Copy `bytes` from `shared` of this block to a cluster-wide address, and count them at the mbarrier at `barrier`, in the same
 /// block as that address, when they are there. One thread, after fence_async_shared (ptx/tma.h); all three multiples of 16 but
 /// the barrier. Nothing tells this block when it has been read: it must not end or reuse the memory before the other tells it.

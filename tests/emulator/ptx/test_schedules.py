@@ -114,7 +114,7 @@ def test_an_unknown_schedule_is_refused(cuda: Cuda, value: str) -> None:
         cuda.set(schedule=value)
 
 
-# Lanes that wait stand before the one they wait for: as nvcc places the end of a loop whose last statement is one lane's.
+# Lanes that wait stand before the one they wait for, as nvcc places a loop whose last statement is one lane's.
 BEHIND = HEAD + """add.u32 %r5, %r1, 1024; setp.ne.u32 %p0, %r0, 0; @%p0 bra BEGIN;
 mbarrier.init.shared::cta.b64 [%r5], 1; mbarrier.init.shared::cta.b64 [%r5+8], 1;
 BEGIN: bar.sync 0; bra WRITE;
@@ -164,3 +164,27 @@ st.global.u32 [%rd4], %r4; ret; }"""
 def test_going_on_is_no_deadlock(cuda: Cuda, kernel: str, block: int) -> None:
     given, out = run(cuda, kernel, block)
     assert np.array_equal(given, out)
+
+
+# Behind one copy come twelve others, each of which is waited for; then the word says whether the first has landed.
+OVERTAKEN = HEAD + """add.u32 %r5, %r1, 1024; add.u32 %r8, %r1, 128; setp.ne.u32 %p0, %r0, 0; @%p0 bra END;
+mbarrier.init.shared::cta.b64 [%r5], 1; mbarrier.init.shared::cta.b64 [%r5+8], 1;
+fence.mbarrier_init.release.cluster; fence.proxy.async; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 128;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%rd0], 128, [%r5];
+mov.u32 %r6, 0; add.u32 %r9, %r5, 8;
+NEXT: and.b32 %r7, %r6, 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r9], 128;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r8], [%rd0], 128, [%r9];
+LOOK: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r9], %r7; @!%p1 bra LOOK;
+add.u32 %r6, %r6, 1; setp.lt.u32 %p2, %r6, 12; @%p2 bra NEXT;
+mbarrier.test_wait.parity.shared::cta.b64 %p3, [%r5], 0; selp.u32 %r4, 1, 0, %p3; st.global.u32 [%rd1], %r4;
+LAST: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r5], 0; @!%p1 bra LAST;
+END: ret; }"""
+
+
+def test_a_copy_may_land_long_after_those_issued_behind_it(cuda: Cuda) -> None:
+    landed = []
+    for seed in range(40):
+        cuda.set(schedule=f"random:{seed}")
+        landed.append(int(run(cuda, OVERTAKEN, 32)[1][0]))
+    assert set(landed) == {0, 1}
+    assert landed.count(0) < 20

@@ -1,29 +1,25 @@
 # SPDX-License-Identifier: MIT
-"""mla_decode_fp8 on wgmma: right when run on the host thread by thread, and as ptxas should make it."""
+"""mla_decode_fp8 on wgmma: right on an emulated H100, and as ptxas should make it."""
 
 from __future__ import annotations
 
-import ctypes
 import re
 
 import pytest
 import torch
 
-from tests.kernels.cuda import faults
+from tests.kernels.cuda import planting
 from tests.kernels.cuda.built import bodies, built, spills
-from tests.kernels.cuda.faults import Fault
-from tests.kernels.cuda.host_kernel import HostKernel, emulated
+from tests.kernels.cuda.emulated import EmulatedKernel, copied
 from tests.kernels.cuda.latent_cases import case, check_late_scale, name
+from tests.kernels.cuda.planting import Fault
 
 KERNEL = "mla_decode_fp8/wgmma_bulk"
-ADDER_BITS = 13      # fraction bits the tensor cores keep of e4m3 products' sums
 
 
 @pytest.fixture(scope="module")
-def mla(tmp_path_factory):
-    made = HostKernel(KERNEL, tmp_path_factory.mktemp("emulated"))
-    made.library.emulation_adder(ADDER_BITS)
-    return made
+def mla():
+    return EmulatedKernel(KERNEL)
 
 
 def space(size, processors):
@@ -31,16 +27,17 @@ def space(size, processors):
     return (size["batch"] + 2 * processors) * size["sq"] * size["hq"] * 513 * 4
 
 
-def check_stale(mla, size, processors):
+def stale(folder):
     """What a block reads of the lengths before the kernel before has ended is wrong."""
-    mla.library.emulation_stale(1)
-    try:
-        mla.check(size, processors=processors, workspace_bytes=space(size, processors))
-    finally:
-        mla.library.emulation_stale(0)
+    return copied(folder, ("mla/fp8_small_m_shape.h", "memory.lengths()[b] = peek(a.schedule.seqlens + b);",
+                           "memory.lengths()[b] = peek(a.schedule.seqlens + b) / 2 + 1;"))
 
 
-@emulated
+@pytest.fixture(scope="module")
+def hurried(tmp_path_factory):
+    return EmulatedKernel(KERNEL, root=stale(tmp_path_factory.mktemp("stale")))
+
+
 @pytest.mark.parametrize("size", [
     case(1, 16, 1),
     case(1, 16, 740),                        # every slot several times, NaN behind the last token
@@ -50,11 +47,10 @@ def check_stale(mla, size, processors):
     case(2, 64, 100, "mixed", 2, 1),         # two blocks per request
 ], ids=name)
 def test_it_matches_the_reference(mla, size):
-    for eager in (False, True):
-        mla.check(size, eager=eager)
+    for schedule in ("late", "eager"):
+        mla.check(size, schedule=schedule)
 
 
-@emulated
 @pytest.mark.parametrize(("size", "processors", "together"), [
     (case(4, 16, 700, "mixed"), 8, True),    # chunks cut requests, an empty one among them
     (case(34, 16, 40, "mixed"), 4, True),    # chunks of many requests, more than a warp has lanes
@@ -63,13 +59,12 @@ def test_it_matches_the_reference(mla, size):
     (case(4, 16, 1030, "mixed"), 27, False),  # in so many that all blocks of the merge share them
 ], ids=name)
 def test_it_cuts_the_line_of_pages(mla, size, processors, together):
-    mla.check(size, processors=processors, workspace_bytes=space(size, processors))
+    mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
     assert mla.used_workspace
     if together:                             # blocks wait for each other's parts
-        mla.check(size, processors=processors, workspace_bytes=space(size, processors), together=True)
+        mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors), schedule="random:1")
 
 
-@emulated
 @pytest.mark.parametrize(("size", "processors", "parts"), [
     (case(3, 16, 600), 6, False),            # two blocks to a request
     (case(2, 16, 590), 9, False),            # four, of which the first has fewer pages
@@ -81,49 +76,36 @@ def test_it_cuts_the_line_of_pages(mla, size, processors, together):
     (case(2, 16, 700, "mixed"), 8, True),
 ], ids=name)
 def test_clusters_add_up_parts_of_equal_requests(mla, size, processors, parts):
-    mla.check(size, processors=processors, workspace_bytes=space(size, processors))
+    mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
     assert mla.used_workspace == parts
 
 
-@emulated
 @pytest.mark.parametrize(("size", "processors", "blocks", "parts"), [
     (case(1, 16, 600), 11, 8, True), (case(2, 16, 500), 8, 2, True), (case(1, 16, 700), 9, 2, True),
 ], ids=name)
-def test_a_second_kernel_merges_where_clusters_have_no_room(mla, size, processors, blocks, parts):
-    mla.library.emulation_refuse(blocks)
-    try:
-        mla.check(size, processors=processors, workspace_bytes=space(size, processors))
-        assert mla.used_workspace == parts
-    finally:
-        mla.library.emulation_refuse(0)
+def test_a_second_kernel_merges_where_clusters_have_no_room(tmp_path, size, processors, blocks, parts):
+    """On a GPU without clusters of so many blocks."""
+    text = "    answer = (told ? count : 0) + 1;"
+    root = copied(tmp_path, ("common/launch_cluster.h", text, f"    if (cluster >= {blocks}) count = 0;\n{text}"))
+    mla = EmulatedKernel(KERNEL, root=root)
+    mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
+    assert mla.used_workspace == parts
 
 
-@emulated
 @pytest.mark.parametrize(("size", "processors"), [
     (case(3, 16, 600), 6), (case(4, 16, 500, "mixed"), 5), (case(34, 16, 40, "mixed"), 4),
 ], ids=name)
-def test_lengths_may_change_until_the_kernel_before_has_ended(mla, size, processors):
-    check_stale(mla, size, processors)
+def test_lengths_may_change_until_the_kernel_before_has_ended(hurried, size, processors):
+    hurried.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
 
 
-@emulated
 def test_pages_are_read_ahead_in_order(mla):
     mla.check(case(1, 16, 64 * 66 + 1))      # more than the page numbers of two reads
 
 
-def check_slow_copies(mla):
-    """The second half of a block's first page lands after all that can be multiplied without it, and what comes into
-    its slot next after what is asked for behind that: no warp may take the one for the other."""
-    mla.library.emulation_hold(ctypes.c_uint64(1 << 1 | 1 << 10))
-    try:
-        mla.check(case(1, 16, 700), processors=1)
-    finally:
-        mla.library.emulation_hold(ctypes.c_uint64(0))
-
-
-@emulated
-def test_copies_land_in_any_order(mla):
-    check_slow_copies(mla)
+@pytest.mark.parametrize("seed", range(1, 6))
+def test_copies_land_in_any_order(mla, seed):
+    mla.check(case(1, 16, 700), multiprocessors=1, schedule=f"random:{seed}")
 
 
 def check_rising_scores(mla, heads):
@@ -138,38 +120,33 @@ def check_rising_scores(mla, heads):
     mla.verify(size, (q, cache, *rest))
 
 
-@emulated
 @pytest.mark.parametrize("heads", [16, 64])
 def test_references_are_raised(mla, heads):
     check_late_scale(mla, heads)
     check_rising_scores(mla, heads)
 
 
-@emulated
 @pytest.mark.parametrize("heads", [16, 64])
 def test_it_gives_the_same_bits_however_copies_are_timed(mla, heads):
-    size = case(1, heads, 260)
-    data = mla.reference.generate_input(**size, seed=5, device="cpu")
-    late, early = (mla.run(size, data, eager=eager) for eager in (False, True))
-    assert all(torch.equal(a, b) for a, b in zip(late, early, strict=True))
+    mla.same_in_every_schedule(case(1, heads, 260))
 
 
-@emulated
 @pytest.mark.parametrize("heads", [16, 64])
 def test_steep_scores(mla, heads):
     """Beyond the range of fp32's exponentials, with maxima that jump between pages."""
     size = case(2, heads, 700) | {"steep": 1}
-    mla.check(size, processors=4, workspace_bytes=space(size, 4))
+    mla.check(size, multiprocessors=4, workspace_bytes=space(size, 4))
 
 
 FAULTS = {
     "a page is taken for the other group's": Fault(
-        "mla/fp8_small_m_shape.h", "Shape::kPageBarriers", "(FAULT ? 5 : Shape::kPageBarriers)", times=2),
+        "mla/fp8_small_m_shape.h", "Shape::kPageBarriers", "(FAULT ? 5 : Shape::kPageBarriers)",
+        "shared-race", times=2),
     "a slot is filled while it is read": Fault(
-        "mla/fp8_producer.h", "mbarrier_wait(memory.empty(slot), parity);"),
+        "mla/fp8_producer.h", "mbarrier_wait(memory.empty(slot), parity);", shows="shared-race"),
     "NaN behind the length": Fault(
         "mla/fp8_small_m_mainloop.h", "if (first_token + Shape::kTokens > length) clear_tail",
-        "if (!FAULT && first_token + Shape::kTokens > length) clear_tail"),
+        "if (!FAULT && first_token + Shape::kTokens > length) clear_tail", "uninitialised"),
     "the reference for scales changes, the output does not": Fault(
         "mla/fp8_small_m_mainloop.h", "change = before / state.reference;"),
     "references are raised for the first page alone": Fault(
@@ -185,43 +162,37 @@ FAULTS = {
 }
 WIDE_FAULTS = {           # of 64 rows
     "weights are read before they are there": Fault(
-        "mla/fp8_wide.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);"),
+        "mla/fp8_wide.h", "mbarrier_wait(memory.ready(buffer), tile / 2 % 2);", shows="uninitialised"),
     "the output does not follow the references": Fault(
         "mla/fp8_wide.h", "if (memory.changed()[buffer] != 0)",
         "if (!FAULT && memory.changed()[buffer] != 0)"),
 }
 
 
-def planted(kernels, folder):
-    kernel = HostKernel(KERNEL, folder, kernels=kernels)
+def planted(root):
+    kernel = EmulatedKernel(KERNEL, root=stale(root))
 
     def check(fault):
-        for heads in {faults.NONE: (16, 64)}.get(fault, (64,) if fault in WIDE_FAULTS else (16,)):
+        if fault in (planting.NONE, "a page is taken for the other group's"):     # copies land in any order
+            for seed in range(1, 9):
+                kernel.check(case(1, 16, 700), multiprocessors=1, schedule=f"random:{seed}")
+        for heads in {planting.NONE: (16, 64)}.get(fault, (64,) if fault in WIDE_FAULTS else (16,)):
             check_late_scale(kernel, heads)
             check_rising_scores(kernel, heads)
             for tokens in (90, 700):
-                for eager in (False, True):
-                    kernel.check(case(1, heads, tokens), eager=eager)
+                kernel.check(case(1, heads, tokens))
         if fault not in WIDE_FAULTS:
-            check_slow_copies(kernel)
-            check_stale(kernel, case(4, 16, 200, "mixed"), 5)
-            kernel.check(case(3, 16, 400), processors=6, workspace_bytes=space(case(3, 16, 400), 6))
-            size = case(4, 16, 300, "ragged")
-            kernel.check(size, processors=5, workspace_bytes=space(size, 5), together=True)
+            for size, processors in ((case(4, 16, 200, "mixed"), 5), (case(3, 16, 400), 6),
+                                     (case(4, 16, 300, "ragged"), 5)):
+                kernel.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
 
-    return kernel.library, check
+    return kernel, check
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS | WIDE_FAULTS, planted)
-
-
-@emulated
-@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS, *WIDE_FAULTS])
-def test_the_emulation_notices(outcomes, fault):
-    """A check of the checks: each fault gives a wrong result or a deadlock."""
-    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
+def test_faults_are_noticed(tmp_path):
+    """A check of the checks."""
+    table = FAULTS | WIDE_FAULTS
+    planting.noticed(planting.outcomes(tmp_path, table, planted), table)
 
 
 @pytest.fixture(scope="module")

@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""The Hopper attention from e4m3 computes the right thing, run on the host thread by thread with its barriers."""
+"""The Hopper attention from e4m3 computes the right thing on an emulated H100."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from tests.kernels.cuda import faults
-from tests.kernels.cuda.faults import Fault
-from tests.kernels.cuda.host_kernel import HostKernel, emulated
+from tests.kernels.cuda import planting
+from tests.kernels.cuda.emulated import EmulatedKernel
+from tests.kernels.cuda.planting import Fault
 
-pytestmark = emulated
 KERNEL = "flash_attention_fp8/wgmma_tma"
 
 
@@ -23,8 +22,8 @@ def room(size, count=None):
 
 
 @pytest.fixture(scope="module")
-def kernel(tmp_path_factory):
-    return HostKernel(KERNEL, tmp_path_factory.mktemp("emulated"))
+def kernel():
+    return EmulatedKernel(KERNEL)
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, scales, rotated=0, outliers=0):
@@ -36,27 +35,27 @@ def name(value):
     return "-".join(map(str, value.values()))
 
 
-@pytest.mark.parametrize(("size", "eager", "processors"), [
-    (case(1, 200, 330, 2, 1, 64, 0, "head"), False, 1),           # tails on both sides; grouped heads
-    (case(1, 200, 300, 1, 1, 64, 1, "head"), True, 1),            # bottom-right mask
-    (case(1, 200, 260, 1, 1, 64, 1, "block", 1, 1), True, 1),
-    (case(1, 130, 500, 2, 2, 128, 0, "tensor", 0, 1), True, 1),   # the rings wrap; two tiles per block
-    (case(1, 130, 300, 1, 1, 128, 1, "head"), False, 1),
-    (case(2, 129, 290, 1, 1, 128, 1, "block"), False, 2),         # behind the tail another batch lies
-    (case(1, 130, 290, 1, 1, 256, 0, "head"), False, 1),
-    (case(1, 129, 257, 1, 1, 256, 1, "block", 1, 1), True, 1),
-    (case(1, 1, 1, 2, 1, 64, 0, "tensor"), False, 64),            # few queries: transposed in the block
-    (case(1, 65, 150, 2, 1, 128, 1, "block"), True, 64),
-    (case(1, 3, 170, 1, 1, 256, 0, "head"), False, 64),
+@pytest.mark.parametrize(("size", "schedule", "processors"), [
+    (case(1, 200, 330, 2, 1, 64, 0, "head"), "late", 1),            # tails on both sides; grouped heads
+    (case(1, 200, 300, 1, 1, 64, 1, "head"), "eager", 1),            # bottom-right mask
+    (case(1, 200, 260, 1, 1, 64, 1, "block", 1, 1), "eager", 1),
+    (case(1, 130, 500, 2, 2, 128, 0, "tensor", 0, 1), "eager", 1),   # the rings wrap; two tiles per block
+    (case(1, 130, 300, 1, 1, 128, 1, "head"), "late", 1),
+    (case(2, 129, 290, 1, 1, 128, 1, "block"), "late", 2),           # behind the tail another batch lies
+    (case(1, 130, 290, 1, 1, 256, 0, "head"), "late", 1),
+    (case(1, 129, 257, 1, 1, 256, 1, "block", 1, 1), "eager", 1),
+    (case(1, 1, 1, 2, 1, 64, 0, "tensor"), "late", 64),            # few queries: transposed in the block
+    (case(1, 65, 150, 2, 1, 128, 1, "block"), "eager", 64),
+    (case(1, 3, 170, 1, 1, 256, 0, "head"), "late", 64),
 ], ids=lambda value: name(value) if isinstance(value, dict) else str(value))
-def test_matches_the_reference(kernel, size, eager, processors):
-    kernel.check(size, eager=eager, processors=processors, workspace_bytes=room(size))
+def test_matches_the_reference(kernel, size, schedule, processors):
+    kernel.check(size, schedule=schedule, multiprocessors=processors, workspace_bytes=room(size))
 
 
 def test_rows_without_keys_are_exact(kernel):
     size = case(1, 300, 20, 1, 1, 64, 1, "head")
     data = kernel.reference.generate_input(**size, seed=6, device="cpu")
-    o, lse = kernel.run(size, data, processors=1, workspace_bytes=room(size))
+    o, lse = kernel.run(size, data, multiprocessors=1, workspace_bytes=room(size))
     assert not o[:, :280].any()
     assert torch.isneginf(lse[..., :280]).all()
     assert torch.isfinite(lse[..., 280:]).all()
@@ -71,71 +70,65 @@ def test_scores_that_rise_are_corrected_and_negative_ones_compared(kernel):
     numbers = q.float()
     numbers[:, :, 1] = -numbers[:, :, 1].abs()
     data = (numbers.to(q.dtype), wide.to(k.dtype), v, *rest)
-    kernel.verify(size, data, processors=1, workspace_bytes=room(size))
+    kernel.verify(size, data, multiprocessors=1, workspace_bytes=room(size))
 
 
 def test_causal_tiles_come_by_count(kernel):
     """Three blocks for eight tiles of different lengths; without room for the counts, a block per tile."""
     size = case(1, 520, 640, 2, 1, 128, 1, "head")
     for count in (None, 0):
-        kernel.check(size, processors=3, workspace_bytes=room(size, count))
+        kernel.check(size, multiprocessors=3, workspace_bytes=room(size, count))
 
 
 def test_blocks_that_run_together_share_the_transposition(kernel):
     """Several heads and blocks of keys, so that every block transposes pieces that another one wants."""
     for dim, causal in ((128, 1), (256, 0)):
         size = case(1, 260, 520, 4, 2, dim, causal, "head")
-        kernel.check(size, processors=5, workspace_bytes=room(size), together=True)
+        kernel.check(size, multiprocessors=5, workspace_bytes=room(size), schedule="random:1")
         assert kernel.used_workspace
 
 
 def test_without_a_workspace_each_block_transposes_for_itself(kernel):
     for dim in (64, 256):
-        kernel.check(case(1, 130, 200, 1, 1, dim, 1, "head"), processors=1)
+        kernel.check(case(1, 130, 200, 1, 1, dim, 1, "head"), multiprocessors=1)
 
 
 def test_no_bank_is_used_twice(kernel):
     for dim in (64, 128, 256):
         size = case(1, 60, 150, 1, 1, dim, 0, "head")
-        kernel.check(size, processors=64, workspace_bytes=room(size))
+        assert kernel.conflicts(size, multiprocessors=64, workspace_bytes=room(size)) == []
 
 
 @pytest.mark.parametrize("size", [
     case(1, 100, 700, 4, 2, 64, 0, "head"), case(1, 70, 700, 2, 2, 128, 1, "block")], ids=name)
 def test_steep_scores(kernel, size):
     """Beyond the range of fp32's exponentials, with maxima that jump between tiles of keys."""
-    kernel.check(size | {"steep": 1}, processors=1, workspace_bytes=room(size))
+    kernel.check(size | {"steep": 1}, multiprocessors=1, workspace_bytes=room(size))
 
 
 FAULTS = {
     "values empty": Fault(
-        "attention/fp8_forward.h", "mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);", times=2),
+        "attention/fp8_forward.h", "mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);",
+        shows="shared-race", times=2),
     "scale of values": Fault("attention/fp8_softmax.h", "rows[half].sum += sums[half] * step.value_inverse;",
                              "rows[half].sum += sums[half];"),
-    "piece announced early": Fault("attention/fp8_forward.h", "bulk_wait_done<kStages - 1>();"),
+    "piece announced early": Fault("attention/fp8_forward.h", "bulk_wait_done<kStages - 1>();", shows="shared-race"),
     "piece not waited for": Fault(
         "attention/fp8_forward.h", "if (!all_turned && min(turned_first, turned_last) < kColumns) {",
         "if (!FAULT && !all_turned && min(turned_first, turned_last) < kColumns) {"),
 }
 
 
-def planted(kernels, folder):
-    kernel = HostKernel(KERNEL, folder, kernels=kernels)
+def planted(root):
+    kernel = EmulatedKernel(KERNEL, root=root)
 
     def check(fault):
         size = case(1, 200, 400, 1, 1, 256 if "piece" in fault else 64, 0, "head" if "piece" in fault else "block")
-        for eager in (False, True):
-            kernel.check(size, eager=eager, processors=1, workspace_bytes=room(size))
+        kernel.check(size, multiprocessors=1, workspace_bytes=room(size))
 
-    return kernel.library, check
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, planted)
+    return kernel, check
 
 
-@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
-def test_the_emulation_notices_damage(outcomes, fault):
-    """A check of the checks: a kernel that lacks a wait or mistakes an order fails, by a wrong result or a deadlock."""
-    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
+def test_faults_are_noticed(tmp_path):
+    """A check of the checks: a kernel that lacks a wait or mistakes an order does not pass."""
+    planting.noticed(planting.outcomes(tmp_path, FAULTS, planted), FAULTS)

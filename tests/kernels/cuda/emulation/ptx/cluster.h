@@ -39,6 +39,11 @@ inline float4 load_cluster(uint32_t mapped) {
     std::memcpy(&value, emulation::shared_at(emulation::block_of(mapped), emulation::offset_of(mapped), 16, 16), 16);
     return value;
 }
+inline float load_cluster_float(uint32_t mapped) {
+    float value;
+    std::memcpy(&value, emulation::shared_at(emulation::block_of(mapped), emulation::offset_of(mapped), 4, 4), 4);
+    return value;
+}
 
 /// The source is read when the copy arrives, so that reusing it early shows; so does ending early, by a fiber that is done.
 inline void copy_to_cluster(uint32_t mapped, uint32_t shared, uint32_t bytes, uint32_t barrier) {
