@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from backends.errors import CompileError, ToolchainMissing
+from backends.errors import ToolchainMissing
 from backends.machine import document
 from backends.source import kernels
 from scoring.config.load import load_config
@@ -24,10 +24,12 @@ pytestmark = [pytest.mark.slow, pytest.mark.toolchain, pytest.mark.timeout(600)]
 
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.relative_to(ROOT).as_posix())
 def test_every_kernel(path: Path) -> None:
-    (subject,) = inspected.subjects(load_config({}, None), [str(path)], None, {})
+    own = ROOT / "workbench/config.yaml"          # problems of the workbench are found by its own settings
+    settings = load_config({}, str(own) if own.parent in path.parents else None)
+    (subject,) = inspected.subjects(settings, [str(path)], None, {})
     try:
         found = document.document(subject.image(None), code=True)
-    except (ToolchainMissing, CompileError) as error:
+    except ToolchainMissing as error:
         pytest.skip(str(error))
     assert found["functions"]
     for function in found["functions"]:
