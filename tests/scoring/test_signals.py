@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,15 @@ from tests.scoring.harness import DATA, SETTINGS, scoring, start, touched, wait_
 def environment(tmp_path: Path) -> dict[str, str]:
     return {"WARPWAVE_DB": str(tmp_path / "records.db"), "WARPWAVE_CACHE_DIR": str(tmp_path / "cache"),
             "TMPDIR": str(tmp_path)}
+
+
+@pytest.fixture(autouse=True)
+def nothing_handled() -> Iterator[None]:
+    """As in a new process: a library that an earlier test used here may handle signals (Ray does, and leaves it so)."""
+    before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
