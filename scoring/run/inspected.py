@@ -166,7 +166,7 @@ def launched(
 ) -> dict[str, launches.Launch]:
     """What the cases of a kernel's problem launch; nothing where the problem, or what runs host code, is not here."""
     try:
-        path = discover(config.path("problems")).get(source.problem)
+        path = discover(*config.problems).get(source.problem)
         emulator = [_emulated.library()] if target.backend == "rocm" else []
         if path is None:
             return {}

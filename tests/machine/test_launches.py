@@ -47,6 +47,10 @@ def test_steps_of_a_ladder_on_l4(step: str, shared: int, occupancy: float) -> No
         assert document["resources"]["dynamic_shared"] == shared
         assert document["occupancy"] == pytest.approx(occupancy)
         assert not document["occupancy_is_bound"]
+    # By the workbench's settings: its own problems come first, this one is the tree's.
+    own = load_config({}, str(ROOT / "workbench/config.yaml"))
+    (same,) = inspected.subjects(own, [str(LADDER / f"{step}.cu")], "L4", {})
+    assert [each.resources.dynamic_shared for each in same.image(None).functions] == [shared] * 2
 
 
 @pytest.mark.slow
