@@ -207,7 +207,7 @@ struct PipelinedLoop {
         wgmma_wait<0>();
         wgmma_results(partial);
         // One lane arrives for all that have read this stage's scales. That they issue wgmma and wait for it together orders
-        // none of their reads; bar.warp.sync does (PTX ISA 9.0, 9.7.13.2).
+        // none of their reads; bar.warp.sync does (its entry in PTX's manual).
         if (kLast && HANDBACK_SYNC != 0) __syncwarp();
         if (kLast && mine != 0) mbarrier_arrive_cluster(mine + at * 8);
         now.promote(sums.total[kSlice], partial, kSlice, runs);
