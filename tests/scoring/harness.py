@@ -76,6 +76,16 @@ def wait_until(condition: Callable[[], bool], seconds: float = 30.0) -> bool:
     return condition()
 
 
+def left_open(before: set[str]) -> set[str]:
+    """Descriptors that were not open ``before`` and stay open: those who watch folders open one for a moment."""
+    left = descriptors() - before
+    deadline = time.monotonic() + 5
+    while left and time.monotonic() < deadline:
+        time.sleep(0.05)
+        left = descriptors() - before
+    return left
+
+
 def start(arguments: list[str], environment: Mapping[str, str], **options: object) -> subprocess.Popen[str]:
     """``python -m scoring …`` in the background, minding signals even if whoever runs the tests was started without."""
     return subprocess.Popen(  # type: ignore[call-overload,no-any-return]

@@ -26,7 +26,7 @@ from scoring.judge.worker_process import WorkerFailure, WorkerProcess
 from scoring.problem import Problem, ProblemError
 from scoring.record import Case, Status
 from scoring.sandbox.policy import Policy
-from tests.scoring.harness import DATA, descriptors, kernel_job, submission_job, toy
+from tests.scoring.harness import DATA, descriptors, kernel_job, left_open, submission_job, toy
 
 CASE = Case({"n": 1000})
 QUICK = timing.TimingOptions(processes=1, min_rounds=2, max_rounds=3, seconds=0.5)
@@ -49,7 +49,7 @@ def cache(tmp_path_factory) -> Path:
 def memory_is_given_back(worker):
     before = descriptors()
     yield
-    assert descriptors() <= before
+    assert not left_open(before)
     assert worker.alive, "these contestants leave their worker alive"
 
 
@@ -387,4 +387,4 @@ def test_a_worker_that_is_gone_costs_no_memory(cache):
         with pytest.raises(WorkerFailure), \
                 CaseRun(job.problem, CASE, process, job.contestant, SeedSource(1), "cpu", "e4m3fn", 10):
             pass
-    assert descriptors() <= before
+    assert not left_open(before)

@@ -30,6 +30,7 @@ from tests.scoring.harness import (
     alive,
     descriptors,
     kernel_job,
+    left_open,
     problem,
     submission_job,
     toy,
@@ -56,7 +57,7 @@ def nothing_is_left():
     before = descriptors()
     yield
     gc.collect()
-    assert wait_until(lambda: descriptors() <= before, 5), descriptors() - before
+    assert not left_open(before)
 
 
 def judged(job: Job, tmp_path: Path) -> Record:
@@ -328,7 +329,7 @@ def test_a_hundred_judgements_leave_nothing_behind(settings, monkeypatch):
     for index in range(100):
         assert score(made[index % len(made)]).status is Status.RUNTIME_ERROR
     gc.collect()
-    assert descriptors() <= files
+    assert not left_open(files)
     assert memory() - used < 32 << 20
     monkeypatch.undo()
 
@@ -340,6 +341,6 @@ def test_a_hundred_judgements_leave_nothing_behind(settings, monkeypatch):
     assert record.status is Status.PASSED
     assert len(record.cases) == 100
     gc.collect()
-    assert descriptors() <= files
+    assert not left_open(files)
     assert memory() - used < 32 << 20, "100 cases of 1.7 MB each must not add up"
     assert "memfd:warpwave" not in Path("/proc/self/maps").read_text()

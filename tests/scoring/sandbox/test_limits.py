@@ -21,7 +21,7 @@ from scoring.sandbox import cgroup, cleanup, users
 from scoring.sandbox.compiler import Compilers
 from scoring.sandbox.isolation import Nodes, SandboxError, Tier, choose, trial
 from scoring.sandbox.policy import Policy
-from tests.scoring.harness import ROOT, Work, alive, descriptors, wait_until
+from tests.scoring.harness import ROOT, Work, alive, descriptors, left_open, wait_until
 from tests.scoring.sandbox import cell
 
 KINDS = sorted({tier.name for tier in cell.available()})
@@ -53,7 +53,7 @@ def verdict(behaviour: str, isolation: str, seconds: float = 20) -> WorkerFailur
     assert launched.uid is None or not users.processes(launched.uid)
     assert group is None or not any(folder.exists() for folder in group.folders.values())
     assert launched.scratch is None
-    assert wait_until(lambda: descriptors() <= before, 5)
+    assert not left_open(before)
     return caught.value
 
 
