@@ -3,6 +3,8 @@
 PYTHON ?= python3
 BIN    := .venv/bin
 VENV   := $(BIN)/python
+# Tests start hundreds of Pythons, each of which would compile this project's modules again.
+unexport PYTHONDONTWRITEBYTECODE
 NATIVE := git ls-files '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' '*.hip'
 
 .PHONY: run test sweep soak lint format gpu report serve setup help

@@ -250,9 +250,15 @@ def test_packed_files_are_compiled_with_the_trees_flags(language: str, arch: str
     assert set(backend.portable_flags(arch)) == set(flags)
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One for all: HIP's headers are compiled once for a cache."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.toolchain
 @pytest.mark.parametrize("path", [*kernels(TREE, "hip"), *real_kernels("hip")])
-def test_packed_hip_kernels_compile(path: Path, tmp_path: Path) -> None:
+def test_packed_hip_kernels_compile(path: Path, tmp_path: Path, cache: Path) -> None:
     if "rocm" not in backends.names():
         pytest.skip("there is no rocm backend yet to ask for a compiler")
     backend = backends.get("rocm")
@@ -266,7 +272,7 @@ def test_packed_hip_kernels_compile(path: Path, tmp_path: Path) -> None:
     file.write_text(pack.pack_source(kernel))
     # A source with nothing around it: no header of the project is in reach.
     alone = KernelSource(file, tmp_path, kernel.problem, "packed", "hip", file.read_text(), arches=kernel.arches)
-    binary = backend.compile(alone, backend.target("gfx942"), cache_dir=tmp_path / "cache")
+    binary = backend.compile(alone, backend.target("gfx942"), cache_dir=cache)
     assert kernel.signature().symbol.encode() in binary.path.read_bytes()
 
 
