@@ -6,8 +6,9 @@ them says nothing of the next process. So the interval of a time comes from the 
 
 * The time is the median of the processes' medians.
 * The interval is that of a further judgement: the median that as many new processes give lies in it 95 times of 100.
-  It is m ± t·s·sqrt(2/P) in logarithms, m and s mean and deviation of the P medians, t Student's quantile, made wide
-  enough for the median itself. Half of the variance is that of this judgement, half that of the next.
+  It is m ± t·s·sqrt((1 + e)/P) in logarithms, m and s mean and deviation of the P medians, t Student's quantile, made
+  wide enough for the median itself. 1 stands for the mean of this judgement and e for the next one's median, which
+  varies more than a mean does.
 
 A bootstrap of so few processes covers far too little (docs/timing.md has figures of both).
 """
@@ -26,6 +27,9 @@ MOST_PROCESSES = 20
 # Student's t at 97.5 % for 1, 2, … degrees of freedom: 95 % of the distribution are within ± of it.
 T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622, 2.2281, 2.2010, 2.1788, 2.1604, 2.1448,
         2.1314, 2.1199, 2.1098, 2.1009, 2.0930)
+# Variance of the median of 2, 3, … 20 normal values, in variances of their mean.
+MEDIAN = (1.0000, 1.3460, 1.1928, 1.4342, 1.2885, 1.4731, 1.3455, 1.4949, 1.3834, 1.5088, 1.4104, 1.5184, 1.4307,
+          1.5254, 1.4464, 1.5308, 1.4591, 1.5350, 1.4694)
 
 
 def within_process(samples: Sequence[float], resamples: int = 2000) -> Stats:
@@ -79,13 +83,14 @@ def outcome(low: float, high: float) -> Outcome:
 
 
 def _student(medians: Sequence[float], repeated: bool) -> tuple[float, float]:
-    """Student's interval at 95 % of the mean logarithm of the processes' medians, at least two; ``repeated``: for what
-    as many other processes will give."""
+    """Student's interval at 95 % of the mean logarithm of the processes' medians, at least two; ``repeated``: for the
+    median of as many other processes."""
     logs = [math.log(median) for median in medians]
     count = len(logs)
     mean = math.fsum(logs) / count
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in logs) / (count - 1))
-    half = T_95[min(count - 1, len(T_95)) - 1] * deviation * math.sqrt((2 if repeated else 1) / count)
+    row = min(count - 1, len(T_95)) - 1
+    half = T_95[row] * deviation * math.sqrt((1 + MEDIAN[row] if repeated else 1) / count)
     return math.exp(mean - half), math.exp(mean + half)
 
 

@@ -91,6 +91,14 @@ def test_the_quantiles_are_those_of_students_t():
         assert float(((density[1:] + density[:-1]) / 2 * np.diff(x)).sum()) == pytest.approx(0.475, abs=1e-5)
 
 
+def test_a_median_varies_more_than_a_mean():
+    """The table beside 40,000 drawn medians of each number of normal values."""
+    assert len(intervals.MEDIAN) == len(intervals.T_95)
+    drawn = np.random.default_rng(5).standard_normal((40_000, intervals.MOST_PROCESSES))
+    for count, variance in enumerate(intervals.MEDIAN, 2):
+        assert np.var(np.median(drawn[:, :count], axis=1)) * count == pytest.approx(variance, rel=0.03)
+
+
 # How often they are right ---------------------------------------------------------------------------------------------
 
 Draw = Callable[[np.random.Generator, int], np.ndarray]          # the medians of so many processes
