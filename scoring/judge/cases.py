@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,14 +18,22 @@ from scoring.ipc.chain_library import ChainLibrary
 from scoring.ipc.emulator import modelled_band, modelled_seconds
 from scoring.ipc.requests import Load, PythonSpec
 from scoring.ipc.template import UnsupportedData
-from scoring.judge import calibration, gpu_lock, intervals, problem_files, rivals, timing, worker_process
+from scoring.judge import (
+    calibration,
+    gpu_lock,
+    intervals,
+    modelled_race,
+    problem_files,
+    rivals,
+    timing,
+    worker_process,
+)
 from scoring.judge.budget import TooLarge
 from scoring.judge.calibration import Overhead
 from scoring.judge.case_run import CaseRun
 from scoring.judge.chain_verifier import ChainVerifier
 from scoring.judge.check import Verdict
 from scoring.judge.job import Contestant
-from scoring.judge.layout import equal_bits
 from scoring.judge.modelled_run import ModelledRun
 from scoring.judge.replay import Replayer
 from scoring.judge.rivals import RivalFailed
@@ -35,7 +42,7 @@ from scoring.judge.seeds import SeedSource
 from scoring.judge.timed import Timed, pooled
 from scoring.judge.worker_process import WorkerFailure
 from scoring.problem import ProblemError, ProblemNeeds
-from scoring.record import Case, CaseResult, Facts, Mode, Race, Stats, Status
+from scoring.record import Case, CaseResult, Facts, Mode, Stats, Status
 
 if TYPE_CHECKING:
     from scoring.judge.job import Job
@@ -235,7 +242,7 @@ class JobRunner:
         try:
             with (run := self._prepare(case, way.seeds)):
                 if timed and isinstance(run, ModelledRun):
-                    return self._modelled(case, run, run.replay(run.contestant, self._replays()), way.failed)
+                    return self._modelled(case, run, way)
                 verdict, estimate = run.check()
                 if not verdict.passed or not timed or self.job.emulator is not None:
                     return self._checked(case, run, verdict)
@@ -306,54 +313,22 @@ class JobRunner:
             self.replayer = Replayer(job.emulator, job.sandbox, self.deadline, job.limits.call_seconds)
         return self.replayer
 
-    def _modelled(
-        self, case: Case, run: ModelledRun, verdict: Verdict, failed: Mapping[str, tuple[Status, str]],
-    ) -> CaseResult:
+    def _modelled(self, case: Case, run: ModelledRun, way: Progress) -> CaseResult:
         """The result of a case on an emulated device, whose time comes from the counters of the replay."""
+        verdict = run.replay(run.contestant, self._replays())
         result = self._checked(case, run, verdict)
         seconds = modelled_seconds(run.counters) if verdict.passed else None
         if seconds is None:
             return result
-        if impossible := _impossible(seconds, result.roofline_seconds):      # the model is no proof either
-            return self._result(case, Status.TIMING_MISMATCH, impossible, run.seed)
+        if faster := timing.beats_hardware(seconds, result.roofline_seconds):      # the model is no proof either
+            return self._result(case, Status.TIMING_MISMATCH, faster, run.seed)
         self.protocol = timing.MODEL
-        race = self._modelled_race(case, run, seconds, failed) if self.job.rivals else None
+        race = modelled_race.race(
+            run, seconds, self.job.rivals, self._rivals(way.failed), way.failed, self._replays(),
+            result.roofline_seconds) if self.job.rivals else None
         band = modelled_band(run.counters)
         stats = replace(intervals.statistics([[seconds]]), ci_low=seconds / (1 + band), ci_high=seconds * (1 + band))
         return replace(result, stats=stats, race=race)
-
-    def _modelled_race(
-        self, case: Case, run: ModelledRun, seconds: float, failed: Mapping[str, tuple[Status, str]],
-    ) -> Race:
-        """The race of modelled times: the launches of every rival on the kernel's inputs. Raises ``RivalFailed``."""
-        assert run.twin is not None
-        own = run.twin.memory.outputs()
-        samples, same, declined = {run.contestant.name: [[seconds]]}, {}, dict(failed)
-        bands = {run.contestant.name: modelled_band(run.counters)}
-        for rival in self._rivals(failed):
-            try:
-                run.ask(Load(rival.name, rival.spec))
-                verdict = run.replay(rival, self._replays())
-            except WorkerFailure as failure:
-                if failure.status is not Status.UNSUPPORTED:
-                    raise RivalFailed(rival.name, failure.status, str(failure), not failure.alive) from failure
-                declined[rival.name] = failure.status, str(failure)
-                continue
-            if not verdict.passed:
-                raise RivalFailed(rival.name, verdict.status, verdict.message)
-            modelled = modelled_seconds(run.counters)
-            if impossible := _impossible(modelled or math.inf, self.job.roofline(case)[0]):
-                raise RivalFailed(rival.name, Status.TIMING_MISMATCH, impossible)
-            if modelled is None:
-                declined[rival.name] = Status.UNSUPPORTED, verdict.message or \
-                    "the model has no time for what it launches"
-                continue
-            samples[rival.name] = [[modelled]]
-            bands[rival.name] = modelled_band(run.counters)
-            same[rival.name] = equal_bits(own, run.twin.memory.outputs())
-        turns = rivals.Turns(samples, same_bits=same)
-        note = "modelled times; intervals are the model's errors"
-        return rivals.race(turns, run.contestant.name, self.job.rivals, declined, None, note, bands=bands)
 
     def _time(self, case: Case, way: Progress, run: CaseRun, estimate: float, message: str) -> CaseResult:
         """The result after one more process has timed the case."""
@@ -392,8 +367,8 @@ class JobRunner:
             result = replace(result, race=rivals.race(
                 outcome.turns or rivals.Turns({}), name, self.job.rivals, way.failed, cold,
                 confirmed=outcome.confirmed))
-        if impossible := _impossible(stats.median, result.roofline_seconds):
-            return self._result(case, Status.TIMING_MISMATCH, impossible, part.seed)
+        if faster := timing.beats_hardware(stats.median, result.roofline_seconds):
+            return self._result(case, Status.TIMING_MISMATCH, faster, part.seed)
         return result
 
     def _result(
@@ -418,13 +393,6 @@ def _kept(results: Sequence[CaseResult]) -> dict[str, CaseResult]:
     seeds = SeedSource(0)
     labelled = [(seeds.of(result.case).label, result) for result in results]
     return {label: result for label, result in labelled if result.status is Status.PASSED}
-
-
-def _impossible(seconds: float, floor: float | None) -> str:
-    """What is wrong with a time below the roofline; "" for any other."""
-    if floor is None or seconds >= floor:
-        return ""
-    return f"{seconds * 1e6:.2f} µs is faster than the hardware allows ({floor * 1e6:.2f} µs)"
 
 
 def _label(case: Case) -> str:

@@ -169,6 +169,13 @@ def finished(
     return stats.ci_high - stats.ci_low < options.precision * stats.median
 
 
+def beats_hardware(seconds: float, floor: float | None) -> str:
+    """What is wrong with a time below ``floor``, the roofline's seconds; "" for any other."""
+    if floor is None or seconds >= floor:
+        return ""
+    return f"{seconds * 1e6:.2f} µs is faster than the hardware allows ({floor * 1e6:.2f} µs)"
+
+
 def roofline(
     flops: float, nbytes: float, peak_flops: float | None, peak_bytes: float | None
 ) -> tuple[float | None, str]:
