@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""HIP kernels of the project on the emulator, with counters: what emulator_model.py and emulator_speed.py share."""
+"""Kernels of the project on the emulators, with counters: what emulator_model.py and emulator_speed.py share."""
 
 from __future__ import annotations
 
@@ -17,20 +17,30 @@ sys.path.insert(0, str(ROOT))
 
 import torch  # noqa: E402
 
+import backends  # noqa: E402
+from backends import _emulated  # noqa: E402
+from backends.cuda import release  # noqa: E402
 from backends.emulator import build  # noqa: E402
-from backends.rocm import BACKEND  # noqa: E402
 from backends.source import KernelSource, Signature  # noqa: E402
 from scoring.problem import Problem  # noqa: E402
 
 
 class Emulator:
-    """The library, loaded globally: compiled host code takes the HIP runtime that is there."""
+    """The library, loaded globally: compiled host code takes the runtime that is there. ``gpu``: MI300, H100 or L4."""
 
-    def __init__(self, library: Path | None = None):
-        self._library = self.library = ctypes.CDLL(str(library or build.library()), mode=ctypes.RTLD_GLOBAL)
+    def __init__(self, library: Path | None = None, gpu: str = "MI300"):
+        self.backend = backends.get("rocm" if gpu == "MI300" else "cuda")
+        _emulated.use(True)
+        if library is None:
+            library = build.library() if gpu == "MI300" else _emulated.cuda_library(release(self.backend.compiler()))
+        self.target = next(each for each in self.backend.targets() if each.gpu == gpu)
+        self._library = self.library = ctypes.CDLL(str(library), mode=ctypes.RTLD_GLOBAL)
+        if gpu != "MI300":
+            self.set(gpu=gpu)
         self._library.warpwave_emulator_take_counters.restype = ctypes.c_void_p
         self._library.warpwave_emulator_take_findings.restype = ctypes.c_void_p
-        self._library.warpwave_emulator_model_again.restype = ctypes.c_void_p
+        if gpu == "MI300":
+            self._library.warpwave_emulator_model_again.restype = ctypes.c_void_p
         self._library.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
         self._library.warpwave_emulator_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
         self._library.warpwave_emulator_unregister.argtypes = [ctypes.c_void_p]
@@ -73,19 +83,20 @@ class Emulator:
             self._library.warpwave_emulator_unregister(each.data_ptr())
 
 
-def compiled(source: KernelSource) -> ctypes.CDLL:
-    return ctypes.CDLL(str(BACKEND.compile(source, BACKEND.targets()[0]).path))
+    def compiled(self, source: KernelSource) -> ctypes.CDLL:
+        return ctypes.CDLL(str(self.backend.compile(source, self.target).path))
 
 
 class Kernel:
-    """kernels/hip/<problem>/mfma.hip, bound to its problem."""
+    """A kernel of the tree, ``hip/fp8_gemm/mfma.hip``, bound to its problem."""
 
-    def __init__(self, emulator: Emulator, problem: str):
+    def __init__(self, emulator: Emulator, path: str):
         self.emulator = emulator
-        self.problem = Problem(ROOT / "problems" / problem)
-        source = KernelSource.read(ROOT / "kernels" / "hip" / problem / "mfma.hip", ROOT)
+        source = KernelSource.read(ROOT / "kernels" / path, ROOT)
+        self.problem = Problem(ROOT / "problems" / source.problem)
+        self._fp8 = "e4m3fnuz" if emulator.target.gpu == "MI300" else "e4m3fn"
         self._signature: Signature = source.signature()
-        self._call = getattr(compiled(source), self._signature.symbol)
+        self._call = getattr(emulator.compiled(source), self._signature.symbol)
         self._call.argtypes = self._signature.argtypes()
         self._call.restype = ctypes.c_int
         self.cpu_seconds = 0.0      # of the last call, all threads together
@@ -94,7 +105,7 @@ class Kernel:
         """Seconds of the host for one call with fresh data; stops the script when the kernel declines or is wrong."""
         case = self.problem.cases[0]
         case = dataclasses.replace(case, params={**case.params, **parameters})
-        fp8 = "e4m3fnuz" if "fp8" in self.problem.name else None
+        fp8 = self._fp8 if "fp8" in self.problem.name else None
         data = self.problem.generate(case, 1, "cpu", fp8)
         binding, params = self.problem.binding, dict(case.params)
         outputs = {name: data[binding.DATA_OUTPUTS[name]] if name in binding.DATA_OUTPUTS

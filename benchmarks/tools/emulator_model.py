@@ -19,7 +19,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from emulated import ROOT, Emulator, Kernel, compiled, modelled
+from emulated import ROOT, Emulator, Kernel, modelled
 
 from backends.source import KernelSource
 
@@ -65,7 +65,7 @@ class Row:
 
 def loops(emulator: Emulator, sample: int) -> Iterator[Row]:
     source = ROOT / "benchmarks" / "tools" / "emulator_kernels.hip"
-    call = compiled(KernelSource.read(source, ROOT, "emulator_loop")).emulator_loop
+    call = emulator.compiled(KernelSource.read(source, ROOT, "emulator_loop")).emulator_loop
     call.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
     bytes_each = 2**28
     buffers = [(ctypes.c_char * bytes_each)() for _ in range(2)]
@@ -82,7 +82,7 @@ def loops(emulator: Emulator, sample: int) -> Iterator[Row]:
 
 
 def fp8(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float | None]]:
-    kernel = Kernel(emulator, "amd_fp8_mm")
+    kernel = Kernel(emulator, "hip/amd_fp8_mm/mfma.hip")
     emulator.set(sample=sample)
     for (m, n, k), (first, fifth) in FP8.items():
         kernel.run(m=m, n=n, k=k)
@@ -91,7 +91,7 @@ def fp8(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float | None]]:
 
 
 def attention(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float]]:
-    kernel = Kernel(emulator, "flash_attention")
+    kernel = Kernel(emulator, "hip/flash_attention/mfma.hip")
     emulator.set(sample=sample)
     for (batch, heads, length), (milliseconds, aiter) in ATTENTION.items():
         kernel.run(batch=batch, sq=length, sk=length, hq=heads, hk=heads, dim=128, causal=0, half=0)
@@ -102,7 +102,7 @@ def attention(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float]]:
 
 
 def mla(emulator: Emulator, sample: int) -> Iterator[Row]:
-    kernel = Kernel(emulator, "mla_decode")
+    kernel = Kernel(emulator, "hip/mla_decode/mfma.hip")
     emulator.set(sample=sample)
     for (heads, length), floor in MLA.items():
         kernel.run(batch=128, sq=1, hq=heads, sk=length, lens="uniform", causal=0)
@@ -111,7 +111,7 @@ def mla(emulator: Emulator, sample: int) -> Iterator[Row]:
 
 
 def square(emulator: Emulator, sample: int) -> Iterator[Row]:
-    kernel = Kernel(emulator, "fp8_gemm")
+    kernel = Kernel(emulator, "hip/fp8_gemm/mfma.hip")
     emulator.set(sample=sample)
     for size, (published, note) in SQUARE.items():
         kernel.run(m=size, n=size, k=size)
