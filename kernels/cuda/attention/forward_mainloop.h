@@ -330,9 +330,10 @@ __device__ __forceinline__ void consume_flash(
                 if (step >= 0) {
                     skipped = next.steps - 1 - step;
                     for (int i = 0; i < skipped; ++i) at.skip_keys();
-                    mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
                 }
-                // Without a step they are of anything, and nobody looks: behind a branch ptxas would serialise the products.
+                // Also those that only others need: else they would come while the product reads.
+                if (next.steps > 0) mbarrier_wait(memory.keys_full(at.key_at.stage), at.key_at.parity);
+                // Without a step scores are of anything, and nobody looks: behind a branch ptxas would serialise the products.
                 wgmma_fence();
                 issue_scores<Shape>(scores, at.query(number + 1), memory.keys(at.key_at.stage));
                 wgmma_commit();

@@ -65,6 +65,11 @@ READ: bar.sync 1, 64; ld.global.u32 %r4, [%rd4+-128]; END: ret; }"""
 # What a thread has written to global memory it copies in; what it has copied out it reads.
 COPIED_IN = BULK.replace("mbarrier.init.", "st.global.u32 [%rd0], 5; mbarrier.init.")
 COPIED_OUT = STORE.replace("cp.async.bulk.wait_group.read 0;", "cp.async.bulk.wait_group 0; ld.global.u32 %r4, [%rd1];")
+# A warp stores matrices, then others in their place.
+MATRICES = HEAD + """shl.b32 %r5, %r0, 4; add.u32 %r5, %r5, %r1; xor.b32 %r6, %r5, 16; mov.u32 %r4, 7;
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r0, %r0, %r0, %r0};
+stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r5], {%r4, %r4, %r4, %r4};
+bar.warp.sync 0xffffffff; ld.shared.u32 %r4, [%r3]; st.global.u32 [%rd4], %r4; ret; }"""
 COPIES = THROUGH.replace("%r4, [%r3];", "%r4, [%r3]; bar.warp.sync 0xffffffff; st.shared.u32 [%r3], 0;")
 
 
@@ -160,6 +165,12 @@ FAULTS = {
         COPIED_OUT, "wait_group 0;", "wait_group.read 0;", "global-race", "a bulk store may not have written yet"),
     "a word overwritten while a copy is under way": Fault(
         COPIES, "cp.async.wait_group 0;", "st.shared.u32 [%r3], 1; cp.async.wait_group 0;", "shared-race", "cp.async"),
+    "rows of matrices over those of other lanes": Fault(
+        MATRICES, "[%r5], {%r4,", "[%r6], {%r4,", "shared-race", "warp 0 has written"),
+    "columns of matrices over rows": Fault(
+        MATRICES, "x4.shared.b16 [%r5], {%r4,", "x4.trans.shared.b16 [%r5], {%r4,", "shared-race", "has written"),
+    "a word over another lane's row of a matrix": Fault(
+        MATRICES, "bar.warp.sync 0xffffffff;", "st.shared.u32 [%r3], 1;", "shared-race", "has written"),
 }
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 
 import numpy as np
@@ -67,16 +66,9 @@ OPCODE [%rd1, {%r5, %r6}], [%r1]; cp.async.bulk.commit_group; cp.async.bulk.wait
 
 
 def tensor_map(cuda: Cuda, tensor: Array, kind: int, box: tuple[int, int]) -> Array:
-    """Of a matrix: 128 bytes that start at a multiple of 64."""
-    whole = np.zeros(192, np.uint8)
-    at = -whole.ctypes.data % 64
+    """Of a matrix."""
     rows, columns = tensor.shape
-    dims, strides = (ctypes.c_uint64 * 2)(columns, rows), (ctypes.c_uint64 * 1)(tensor.strides[0])
-    sizes, steps = (ctypes.c_uint32 * 2)(*box), (ctypes.c_uint32 * 2)(1, 1)
-    assert cuda.library.cuTensorMapEncodeTiled(
-        ctypes.c_void_p(whole.ctypes.data + at), kind, 2, ctypes.c_void_p(tensor.ctypes.data), dims, strides, sizes,
-        steps, 0, 0, 0, 0) == 0
-    return whole[at:at + 128]
+    return cuda.tensor_map(tensor.ctypes.data, kind, (columns, rows), tensor.strides[:1], box)
 
 
 @pytest.mark.parametrize(("opcode", "wanted"), [

@@ -87,8 +87,8 @@ struct Written {
 
 constexpr u8 kAnyLane = 255;
 /// kStrong: others may access the same bytes at the same time. kHands: they hand on what they know. kRows: the lanes that give
-/// the addresses are not those whose values are meant.
-enum Kind : u8 { kRead = 0, kWrite = 1, kAsync = 2, kStrong = 4, kRows = 8, kHands = 16 };
+/// the addresses are not those whose values are meant; kQuads: the values of eight rows are those of lanes 0 to 3, 4 to 7, ...
+enum Kind : u8 { kRead = 0, kWrite = 1, kAsync = 2, kStrong = 4, kRows = 8, kHands = 16, kQuads = 32 };
 
 /// An access to some of 16 bytes of shared memory that later ones are held against.
 struct Cell {

@@ -31,7 +31,7 @@ bool one_lane(const Cell& cell, const Cell& other, int lane) {
 bool covered(const Cell& old, const Cell& mine, const Entries& all) {
     if (old.who >= all.size()) return false;
     const Entry& known = all[old.who];
-    return old.time <= known.all || (old.time <= known.one && one_lane(old, mine, known.lane));
+    return old.time <= known.all || (old.time <= known.one && !(old.kind & kRows) && one_lane(old, mine, known.lane));
 }
 
 }  // namespace
@@ -39,8 +39,10 @@ bool covered(const Cell& old, const Cell& mine, const Entries& all) {
 /// `me`: the actor of the warp that issues `mine`.
 bool Checks::ordered(const Cell& old, const Cell& mine, u32 me, const Entries& known) {
     if (covered(old, mine, known)) return true;
-    // A thread's own accesses are in order; lanes of one instruction that write the same bytes are not told apart.
-    return old.who == me && (same_lanes(old, mine) || (old.time == mine.time && old.op == mine.op));
+    // A thread's own accesses are in order; lanes of one instruction that write the same bytes are not told apart. Whether a store
+    // of matrices is the lane's with the address or the lane's with the value is not said: it is in order with another one alone.
+    const bool alike = !((old.kind ^ mine.kind) & kRows);
+    return old.who == me && ((alike && same_lanes(old, mine)) || (old.time == mine.time && old.op == mine.op));
 }
 
 void Checks::record(Block& block, u32 granule, const Cell& mine, Warp& w, const Clock& clock, Needs* needs) {
@@ -101,16 +103,17 @@ void Checks::runs(Warp& w, const u32* at, u32 lanes, u32 bytes, Cell cell) {
         record(*block, granule, cell, w, clock);
         block = nullptr;
     };
-    cell.size = static_cast<u8>(std::min(bytes, 16u));
+    const u32 step = std::min(bytes, 16u);
+    cell.size = static_cast<u8>(cell.kind & kQuads ? 4 : step);
     each_lane(lanes, [&](int lane) {
         const SharedPlace place = shared_place(w, at[lane]);
         for (u32 part = 0; part < bytes; part += 16) {
             const u32 offset = place.offset + part, in = offset & 15, here = offset >> 4;
-            const auto mask = static_cast<u16>(((1u << cell.size) - 1) << in);
+            const auto mask = static_cast<u16>(((1u << step) - 1) << in);
             if (!(cell.kind & kWrite) && (mask & ~shadows_[place.block->rank].written[here])) missing |= 1u << lane;
             if (block == place.block && granule == here) {
                 if (lane == last + 1 && offset == end && cell.lane != kAnyLane) {
-                    cell.mask |= mask, end = offset + cell.size, last = lane;
+                    cell.mask |= mask, end = offset + step, last = lane;
                     continue;
                 }
                 if (mask == cell.mask && lane != last) {
@@ -119,9 +122,10 @@ void Checks::runs(Warp& w, const u32* at, u32 lanes, u32 bytes, Cell cell) {
                 }
             }
             flush();
-            block = place.block, granule = here, end = offset + cell.size, last = lane;
+            block = place.block, granule = here, end = offset + step, last = lane;
             cell.mask = mask, cell.first = static_cast<u8>(in);
-            cell.lane = cell.kind & kRows ? kAnyLane : static_cast<u8>(lane);
+            if (cell.kind & kQuads) cell.lane = static_cast<u8>(lane % 8 * 4);
+            else cell.lane = cell.kind & kRows ? kAnyLane : static_cast<u8>(lane);
         }
     });
     flush();
@@ -273,7 +277,8 @@ std::string Checks::words(const Cell& old) const {
     const std::string at = old.op == ~u32{0} ? "" : " (" + statement(old.op) + ")";
     switch (a.kind) {
         case Actor::Kind::Warp:
-            return "warp " + number + (old.lane == kAnyLane ? "" : ", lane " + std::to_string(old.lane)) +
+            return "warp " + number +
+                   (old.lane == kAnyLane || old.kind & kRows ? "" : ", lane " + std::to_string(old.lane)) +
                    (writes ? " has written" : " has read") + at;
         case Actor::Kind::Products: return "a wgmma of warpgroup " + number + " may still read" + at;
         case Actor::Kind::Copies: return "a cp.async of warp " + number + " may not have written yet" + at;
@@ -288,8 +293,9 @@ void Checks::race(Warp& w, const Block& block, u32 granule, const Cell& old, con
     const u32 both = old.mask & mine.mask;
     const auto at = granule * 16 + static_cast<u32>(both ? std::countr_zero(both) : 0);
     const Actor& a = actors_[mine.who];
-    std::string text =
-        a.kind == Actor::Kind::Warp && mine.lane != kAnyLane ? "lane " + std::to_string(mine.lane) + " " : "";
+    std::string text = a.kind == Actor::Kind::Warp && mine.lane != kAnyLane && !(mine.kind & kRows)
+                           ? "lane " + std::to_string(mine.lane) + " "
+                           : "";
     text += mine.kind & kWrite ? "writes" : mine.kind & kAsync ? "reads asynchronously" : "uses";
     if (old.op == ~u32{0}) text += " shared memory";
     else text += " byte " + std::to_string(at) + " of shared memory";

@@ -343,6 +343,29 @@ u64 bytes_inside(const Box& box) {
     return bytes;
 }
 
+/// Whether places along two dimensions add up, as in maps of packed sequences.
+bool adds_up(const TensorMap& map) {
+    for (u32 i = 1; i < map.rank; ++i)
+        for (u32 j = i + 1; j < map.rank; ++j)
+            if (map.dims[i] && map.dims[j] && map.strides[i - 1] == map.strides[j - 1]) return true;
+    return false;
+}
+
+/// By such a map an H200 was seen to touch what lies where a box is that lies wholly outside of the tensor, though it reads
+/// zeros; not by others (benchmarks/flash_attention_varlen.md).
+void check_touched(const Warp& w, const Box& box) {
+    if (bytes_inside(box) || !adds_up(box.map)) return;
+    const u64 bytes = u64{box.map.box[0]} * box.map.element_bytes;
+    each_row(box, [&](u32, u64 global, i64, i64) {
+        if (!w.block->launch->memory->find(global, bytes, w.range))
+            throw Fault(
+                "bounds",
+                "a box outside of its tensor where there is no memory, by a map with two dimensions of one pitch: "
+                "a GPU was seen to touch what lies there",
+                700);
+    });
+}
+
 /// Tells the checks of global memory that a bulk copy reads or writes.
 void note_bytes(Warp& w, Checks& checks, int lane, u64 begin, u64 end, bool writes, bool reduces = false) {
     const Ranges& memory = *w.block->launch->memory;
@@ -387,6 +410,7 @@ Flow load_box(Warp& w, const Op& op) {
     Cluster& cluster = *w.block->cluster;
     each_lane(w.mask, [&](int lane) {
         const Box box = box_of(w, op, lane);
+        check_touched(w, box);
         check_shared_box(w, lane, to[lane], box);
         const SharedPlace place = shared_place(w, to[lane]), signal = shared_place(w, barrier[lane]);
         if (Checks* const checks = w.block->checks()) note_box(w, *checks, lane, box, false);

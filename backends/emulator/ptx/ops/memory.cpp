@@ -698,7 +698,7 @@ Flow load_matrix(Warp& w, const Op& op) {
 template <bool Transposed>
 Flow store_matrix(Warp& w, const Op& op) {
     const LaneAddress address(w, op, 1);
-    note_rows(w, op, address, kWrite);
+    note_rows(w, op, address, Transposed ? kWrite : kWrite | kQuads);
     const i32* const list = w.block->launch->program->lists.data() + op.list;
     for (u32 m = 0; m < op.count; ++m) {
         u16 matrix[8][8];
