@@ -85,6 +85,21 @@ LDS = [
         "s_mov_b64 s[8:9], src_shared_base\nv_mov_b32 v4, 0\nv_mov_b32 v5, s9\nflat_load_dword v6, v[4:5]",
         "^read of LDS byte 0, which wave 0 wrote",
     ),
+    # Sixteen lanes read one row, and sixteen one column: who reads what another lane reads is not looked at again.
+    _lds(
+        "row_of_a_tile",
+        "v_mov_b32 v2, 40\nds_write_b32 v2, v0",
+        "v_and_b32 v2, 60, v1\nds_read_b32 v3, v2",
+        "^read of LDS byte 40, which wave 0 wrote",
+        lane=10,
+    ),
+    _lds(
+        "column_of_a_tile",
+        "v_mov_b32 v2, 0xcc\nds_write_b32 v2, v0",
+        "v_and_b32 v2, 0xc0, v1\nds_read_b128 v[4:7], v2",
+        "^read of LDS byte 204, which wave 0 wrote",
+        lane=48,
+    ),
     replaced(
         "second_barrier",
         "lds-race",
@@ -277,6 +292,40 @@ GLOBAL = [
         group=1,
     ),
     replaced("groups_overlap", "global-race", _OF_GROUP, "252", "256", "^write at", groups=2, group=1, lane=0),
+    # Four rows of sixteen dwords, and seven dwords: neighbours are looked at together, and the rest of them is, too.
+    replaced(
+        "groups_rows_overlap",
+        "global-race",
+        "v_and_b32 v2, 0xc0, v1\nv_lshlrev_b32 v2, 1, v2\nv_and_b32 v3, 60, v1\nv_add_u32 v2, v2, v3\n"
+        "s_mul_i32 s8, s2, {x}\nv_add_u32 v2, s8, v2\nv_add_u32 v3, s2, v0\n"
+        "global_store_dword v2, v3, s[6:7] // !",
+        "60",
+        "64",
+        "^write at",
+        groups=2,
+        group=1,
+        lane=0,
+    ),
+    replaced(
+        "groups_few_overlap",
+        "global-race",
+        "s_mov_b64 exec, 0x7f\n" + _OF_GROUP,
+        "24",
+        "28",
+        "^write at",
+        groups=2,
+        group=1,
+        lane=0,
+    ),
+    _race(
+        "group_reads_row",
+        "v_mov_b32 v7, 40\nglobal_store_dword v7, v0, s[6:7]",
+        "v_and_b32 v5, 60, v1\nglobal_load_dword v6, v5, s[6:7] // !",
+        r"^read at 0x\w+, which workgroup \(0,0,0\) wrote",
+        f"v_mov_b32 v7, 40\nglobal_store_dword v7, v0, s[6:7]\n{_RELEASE}",
+        f"{_ACQUIRE}\nv_and_b32 v5, 60, v1\nglobal_load_dword v6, v5, s[6:7]",
+        lane=10,
+    ),
     _race(
         "group_reads",
         _STORE,

@@ -93,11 +93,16 @@ bool is_kernarg(const Launch& launch, u64 address, u32 bytes) {
 u64 misaligned_lanes(const u64* address, u64 lanes, u32 alignment) {
     u64v all;
     std::memcpy(&all, address, sizeof all);
+    if (!(__builtin_reduce_or(all) & (alignment - 1))) [[likely]]
+        return 0;
     return to_mask((all & (alignment - 1)) != 0) & lanes;
 }
 
 u64 misaligned_lanes(const u32* address, u64 lanes, u32 alignment) {
-    return to_mask((load<u32v>(address) & (alignment - 1)) != 0) & lanes;
+    const u32v all = load<u32v>(address);
+    if (!(__builtin_reduce_or(all) & (alignment - 1))) [[likely]]
+        return 0;
+    return to_mask((all & (alignment - 1)) != 0) & lanes;
 }
 
 /// The lowest and the highest of the lanes' addresses.

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "../memory.h"
+#include "runs.h"
 #include "shadow.h"
 
 namespace emu::checks {
@@ -42,13 +43,21 @@ u64 event_of(Side side) { return side >> kEvent & kMostEvents; }
 u32 op_of(Side side) { return static_cast<u32>(side >> kOp & kOpMask); }
 bool same_bytes(Side a, Side b) { return (a & b) >> kBytes & 15; }
 
-// Vectors of it are loaded and stored at once: on all CPUs of today each element of theirs by itself is whole.
-u64v load_row(const u64* from) {
-    u64v row;
-    std::memcpy(&row, from, sizeof row);
-    return row;
-}
-void store_row(u64* to, u64v row) { std::memcpy(to, &row, sizeof row); }
+// Neighbours that are looked at together. Vectors of them are loaded and stored at once: on all CPUs of today each element by
+// itself is whole.
+template <int kSides>
+struct Row {
+    using Sides = u64 __attribute__((ext_vector_type(kSides)));
+    using Truth = i64 __attribute__((ext_vector_type(kSides)));
+    static Sides load(const u64* from) {
+        Sides row;
+        std::memcpy(&row, from, sizeof row);
+        return row;
+    }
+    static void store(u64* to, Sides row) { std::memcpy(to, &row, sizeof row); }
+    static bool any(Truth truth) { return __builtin_reduce_or(truth); }
+    static Sides where(Truth truth) { return __builtin_bit_cast(Sides, truth); }
+};
 
 u64 parts(u64 first, u64 count) { return u64{1} << first / kPart | u64{1} << (first + count - 1) / kPart; }
 bool any(const std::atomic<u64>& flags, u64 parts) { return flags.load(std::memory_order_relaxed) & parts; }
@@ -194,22 +203,16 @@ public:
         }
     }
 
-    /// All lanes, if they access `bytes` bytes each, side by side, in one page. False: they do not.
-    bool row(const u64* address, u32 bytes) {
-        const u64 first = address[0], size = u64{bytes} * kLanes;
-        if ((first | bytes) % 4 || first % kPageBytes + size > kPageBytes) return false;
-        u64 differs = 0;
-        for (u64 lane = 0; lane < kLanes; ++lane) differs |= address[lane] ^ (first + lane * bytes);
-        if (differs) return false;
-        GlobalPage& page = this->page(first / kPageBytes);
-        for (u64 at = 0; at < size; at += 4 * kLanes) {
-            const u64 index = (first + at) % kPageBytes / 4;
-            if (write_ ? write_row(page, index) : read_row(page, index)) [[likely]]
-                continue;
-            for (u64 i = 0; i < kLanes; ++i)
-                touch(page, index + i, mine_ | kWholeDword, static_cast<int>((at + 4 * i) / bytes), first + at + 4 * i);
+    void lanes(const u64* address, u64 lanes, u32 bytes) {
+        // Who reads a dword twice reads it once. Of its bytes only the last reader's are remembered.
+        u64 misaligned = bytes;
+        for (int i = 0; i < kLanes; ++i) misaligned |= address[i];
+        const LaneRuns runs = runs_of(address, lanes, bytes, !write_ && misaligned % 4 == 0);
+        for (u64 rest = runs.starts(); rest; rest &= rest - 1) {
+            const int first = std::countr_zero(rest), count = runs.size(first);
+            if (count == 1 || !run(first, address[first], bytes, count))
+                for (int i = first; i < first + count; ++i) lane(i, address[i], bytes);
         }
-        return true;
     }
 
     void judge(const GlobalRaceGroup::Doubt& doubt) {
@@ -238,43 +241,71 @@ private:
         return *place.page;
     }
 
-    // 64 dwords at once, as touch() does it. False, and nothing done: some of them need a closer look.
-    bool read_row(GlobalPage& page, u64 index) {
-        if (any(page.written, parts(index, kLanes))) {
-            const u64v writer = load_row(page.writer + index);
-            if (to_mask((writer != 0) & ((writer & kGroupMask) != group_of(mine_)))) return false;
-        }
-        const Side mine = mine_ | kWholeDword;
-        const u64v reader = load_row(page.reader + index);
-        const i64v other = (reader != 0) & ((reader & kGroupMask) != group_of(mine));
-        if (state_.acquired && to_mask(other)) return false;  // whether they are ordered is known one by one
-        const u64v keeps =
-            __builtin_bit_cast(u64v, ((reader ^ mine) & (kMostEvents << kEvent)) == 0) & kOthers & reader;
-        const u64v now = mine | keeps | (__builtin_bit_cast(u64v, other) & kOthers);
-        if (to_mask((reader & ~kOthers) != mine)) {
-            const u64v same = __builtin_bit_cast(u64v, (reader & ~kOthers) == mine);
-            set(page.read, parts(index, kLanes));
-            store_row(page.reader + index, (reader & same) | (now & ~same));
-        }
+    /// `count` lanes side by side. False: they need a look one by one.
+    bool run(int first, u64 address, u32 bytes, int count) {
+        const u64 size = u64{bytes} * static_cast<u64>(count);
+        if ((address | bytes) % 4 || address % kPageBytes + size > kPageBytes) return false;
+        GlobalPage& page = this->page(address / kPageBytes);
+        const u64 index = address % kPageBytes / 4, dwords = size / 4;
+        u64 i = 0;
+        auto one_by_one = [&](u64 end) {
+            for (; i < end; ++i)
+                touch(page, index + i, mine_ | kWholeDword, first + static_cast<int>(4 * i / bytes), address + 4 * i);
+        };
+        auto rows = [&]<int kSides>(Row<kSides>) {
+            while (i + kSides <= dwords) {
+                if (write_ ? write_row<kSides>(page, index + i) : read_row<kSides>(page, index + i)) [[likely]]
+                    i += kSides;
+                else one_by_one(i + kSides);
+            }
+        };
+        rows(Row<16>{});
+        rows(Row<4>{});
+        one_by_one(dwords);
         return true;
     }
 
-    bool write_row(GlobalPage& page, u64 index) {
+    // Some dwords at once, as touch() does it. False, and nothing done: some of them need a closer look.
+    template <int kSides>
+    bool read_row(GlobalPage& page, u64 index) {
+        using R = Row<kSides>;
+        using Sides = typename R::Sides;
+        if (any(page.written, parts(index, kSides))) {
+            const Sides writer = R::load(page.writer + index);
+            if (R::any((writer != 0) & ((writer & kGroupMask) != group_of(mine_)))) return false;
+        }
         const Side mine = mine_ | kWholeDword;
-        if (any(page.read, parts(index, kLanes))) {
-            const u64v reader = load_row(page.reader + index);
-            if (to_mask((reader != 0) & (((reader & kGroupMask) != group_of(mine)) | ((reader & kOthers) != 0))))
+        const Sides reader = R::load(page.reader + index);
+        const Sides same = R::where((reader & ~kOthers) == mine);
+        if (!R::any(__builtin_bit_cast(typename R::Truth, ~same))) return true;
+        const auto other = (reader != 0) & ((reader & kGroupMask) != group_of(mine));
+        if (state_.acquired && R::any(other)) return false;  // whether they are ordered is known one by one
+        const Sides keeps = R::where(((reader ^ mine) & (kMostEvents << kEvent)) == 0) & kOthers & reader;
+        const Sides now = mine | keeps | (R::where(other) & kOthers);
+        set(page.read, parts(index, kSides));
+        R::store(page.reader + index, (reader & same) | (now & ~same));
+        return true;
+    }
+
+    template <int kSides>
+    bool write_row(GlobalPage& page, u64 index) {
+        using R = Row<kSides>;
+        using Sides = typename R::Sides;
+        const Side mine = mine_ | kWholeDword;
+        if (any(page.read, parts(index, kSides))) {
+            const Sides reader = R::load(page.reader + index);
+            if (R::any((reader != 0) & (((reader & kGroupMask) != group_of(mine)) | ((reader & kOthers) != 0))))
                 return false;
         }
-        u64v now = mine;
-        if (any(page.written, parts(index, kLanes))) {
-            const u64v writer = load_row(page.writer + index);
-            if (to_mask((writer != 0) & ((writer & kGroupMask) != group_of(mine)))) return false;
-            const u64v same_event = __builtin_bit_cast(u64v, ((writer ^ mine) & (kMostEvents << kEvent)) == 0);
+        Sides now = mine;
+        if (any(page.written, parts(index, kSides))) {
+            const Sides writer = R::load(page.writer + index);
+            if (R::any((writer != 0) & ((writer & kGroupMask) != group_of(mine)))) return false;
+            const Sides same_event = R::where(((writer ^ mine) & (kMostEvents << kEvent)) == 0);
             now |= writer & (kOthers | (same_event & kWholeDword));
         }
-        set(page.written, parts(index, kLanes));
-        store_row(page.writer + index, now);
+        set(page.written, parts(index, kSides));
+        R::store(page.writer + index, now);
         return true;
     }
 
@@ -404,11 +435,7 @@ namespace global_race {
 void on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, AccessKind kind) {
     if (!launch_of(w).global_race.shadow) return;
     Visit visit(w, op, kind);
-    if (lanes == kAllLanes && visit.row(address, bytes)) return visit.finish();
-    for (u64 rest = lanes; rest; rest &= rest - 1) {
-        const int lane = std::countr_zero(rest);
-        visit.lane(lane, address[lane], bytes);
-    }
+    visit.lanes(address, lanes, bytes);
     visit.finish();
 }
 

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "runs.h"
 #include "shadow.h"
 
 namespace emu::checks {
@@ -153,34 +154,69 @@ u64 touch_own(LdsRaceGroup& state, const Access& access, const u32* address, u64
     return left;
 }
 
-/// `lanes` without those that have the address of the lane one or sixteen before: tiles are read by rows and columns, which many
-/// lanes share.
-u64 distinct(const u32* address, u64 lanes) {
-    u32 before[16 + kLanes];
-    std::memcpy(before + 16, address, kLanes * sizeof(u32));
-    const u32v all = load<u32v>(address);
-    // What stands before the first lanes means nothing: no lane is shifted to where it would count.
-    std::memset(before, 0, 16 * sizeof(u32));
-    const u64 one = to_mask(all == load<u32v>(before + 15)) & lanes << 1;
-    const u64 sixteen = to_mask(all == load<u32v>(before)) & lanes << 16;
-    return lanes & ~(one | sixteen);
+// Reads of cells side by side. Done unless another wave has written to one of them since the barrier: then nothing is, and
+// false is the answer.
+bool read_run(Cells& cells, const Access& access, size_t first, size_t count) {
+    // Copies, and places that do not overlap: then the compiler makes vectors of it.
+    const u64 epoch = access.epoch, mine = epoch | access.reader, others = kWritersMask & ~access.writer;
+    const u32 op = access.op;
+    u64* __restrict const state = cells.state.data() + first;
+    u32* __restrict const read_op = cells.read_op.data() + first;
+    u64 met = 0, missing = 0;
+    for (size_t i = 0; i < count; ++i) {
+        const u64 current = (state[i] & kEpoch) == epoch ? state[i] : 0;
+        met |= current & others;
+        missing |= mine & ~current;
+    }
+    if (met) return false;
+    if (!missing) return true;
+    for (size_t i = 0; i < count; ++i) {
+        const u64 seen = state[i], now = ((seen & kEpoch) == epoch ? seen : 0) | mine;
+        read_op[i] = now == seen ? read_op[i] : op;
+        state[i] = now;
+    }
+    return true;
 }
 
 /// Lanes that need a closer look.
+template <bool kWrite>
+u64 touch_cells(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes, u32 bytes) {
+    u64 left = 0;
+    for (u32 offset = 0; offset < bytes; offset += 1u << state.grain_shift)
+        left |= touch_own<kWrite>(state, access, address, lanes, offset);
+    return left;
+}
+
+u64 read_quickly(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes, u32 bytes) {
+    constexpr int kMostRuns = 20;  // with more of them there is little side by side
+    const u32 shift = state.grain_shift;
+    const LaneRuns runs = runs_of(address, lanes, bytes, true);
+    u64 left = 0;
+    if (std::popcount(runs.starts()) <= kMostRuns) {
+        for (u64 rest = runs.starts(); rest; rest &= rest - 1) {
+            const int lane = std::countr_zero(rest);
+            if (!read_run(
+                    state.cells, access, address[lane] >> shift,
+                    u64{bytes} * static_cast<u64>(runs.size(lane)) >> shift))
+                left |= runs.lanes_of(lane);
+        }
+        return left ? touch_cells<false>(state, access, address, left, bytes) : 0;
+    }
+    if (runs.lanes != kAllLanes) return touch_cells<false>(state, access, address, runs.lanes, bytes);
+    for (u32 offset = 0; offset < bytes; offset += 1u << shift)
+        if (!read_all(state.cells, access, address, offset, shift)) [[unlikely]]
+            left |= touch_own<false>(state, access, address, kAllLanes, offset);
+    return left;
+}
+
 u64 touch_quickly(LdsRaceGroup& state, const Access& access, const u32* address, u64 lanes, u32 bytes) {
     const u32 grain = 1u << state.grain_shift;
-    if (bytes % grain || to_mask((load<u32v>(address) & (grain - 1)) != 0) & lanes) return lanes;
-    if (access.write && bytes == grain && lanes == kAllLanes && write_row(state, access, address)) return 0;
-    if (!access.write) lanes = distinct(address, lanes);
-    u64 left = 0;
-    for (u32 offset = 0; offset < bytes; offset += grain) {
-        if (!access.write && lanes == kAllLanes && read_all(state.cells, access, address, offset, state.grain_shift))
-            [[likely]]
-            continue;
-        left |= access.write ? touch_own<true>(state, access, address, lanes, offset)
-                             : touch_own<false>(state, access, address, lanes, offset);
-    }
-    return left;
+    const u32v all = load<u32v>(address);
+    const bool askew = __builtin_reduce_or(all) & (grain - 1);
+    if (bytes % grain || (askew && to_mask((all & (grain - 1)) != 0) & lanes)) return lanes;
+    if (!access.write) return read_quickly(state, access, address, lanes, bytes);
+    if (bytes == grain && lanes == kAllLanes && write_row(state, access, address)) return 0;
+    return touch_cells<true>(state, access, address, lanes, bytes);
 }
 
 void record(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
@@ -262,7 +298,7 @@ void describe(
     open.sequence = sequence;
     open.bytes = bytes;
     open.kind = kind;
-    std::copy(address, address + kLanes, open.address);
+    store(open.address, load<u32v>(address));
     if (!range) return;
     if (lanes == kAllLanes) {
         const u32v all = load<u32v>(open.address);

@@ -150,7 +150,7 @@ u64 on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, A
 
 u64 on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
     lanes = check_lds(w, op, address, lanes, bytes, kind);
-    const u64 inside = lanes_within(address, lanes, bytes, w.group->lds_bytes);
+    const u64 inside = on(w, kBounds) ? lanes : lanes_within(address, lanes, bytes, w.group->lds_bytes);
     if (on(w, kUninitialised)) uninitialised::on_lds(w, op, address, inside, bytes, kind);
     if (on(w, kLdsRace)) lds_race::on_lds(w, op, address, inside, bytes, kind);
     return lanes;

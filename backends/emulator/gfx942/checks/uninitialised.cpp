@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "definedness.h"
+#include "runs.h"
 #include "shadow.h"
 
 namespace emu::checks {
@@ -181,6 +182,12 @@ void on_lds(Wave& w, const Op& op, const u32* address, u64 lanes, u32 bytes, Acc
             note_undefined(state, lane, written.data() + address[lane], bytes);
             if (overwrites)
                 mark(written.data() + address[lane], bytes, defined, lane);  // the next lane may meet it there
+        }
+    } else if (overwrites && !(~(defined[0] & defined[1] & defined[2] & defined[3]) & lanes)) {
+        const LaneRuns runs = runs_of(address, lanes, bytes, false);
+        for (u64 rest = runs.starts(); rest; rest &= rest - 1) {
+            const int lane = std::countr_zero(rest);
+            std::memset(written.data() + address[lane], 1, size_t{bytes} * static_cast<size_t>(runs.size(lane)));
         }
     } else if (overwrites) {
         for (u64 rest = lanes; rest; rest &= rest - 1) {
