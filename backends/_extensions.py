@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """How the GPU code that a Python submission gives to torch's ``load_inline`` is built where that GPU is not.
 
-HIP for MI300 becomes a library for the emulated device. CUDA is compiled for its GPU, and nothing is linked. The
-commands are data, because the submission runs in a sandbox, and its compilers with it. Whoever runs them replaces
+HIP for MI300 becomes a library for the emulated device, and so does CUDA where its GPU is emulated. Else CUDA is compiled
+for its GPU, and nothing is linked. The commands are data, because the submission runs in a sandbox, and its compilers with it. Whoever runs them replaces
 three words: ``@SOURCE@`` by a path, ``@OUT@`` by a folder, and ``@FLAGS@`` by flags.
 """
 
@@ -19,7 +19,7 @@ from backends.emulator import build
 from backends.emulator.hipcc import HEADERS
 from backends.toolchain import Tool
 
-_TORCH = HEADERS.parent / "torch"       # what torch's ROCm builds have and its CPU builds lack
+_TORCH = HEADERS.parent / "torch"       # what torch's builds for GPUs have and its CPU builds lack
 SOURCE, OUT, FLAGS = "@SOURCE@", "@OUT@", "@FLAGS@"
 # What torch.cuda says of a GPU: name, compute capability, multiprocessors, threads of a warp, memory.
 _GPUS: Mapping[str, tuple[str, tuple[int, int], int, int, int]] = {
@@ -58,8 +58,8 @@ def of(target: Target, device: Device | None) -> Extensions | None:
     """
     if target.backend == "rocm" and device is not None and device.emulated:
         return _hip(target)
-    if target.backend == "cuda" and device is None:
-        return _cuda(target)
+    if target.backend == "cuda" and (device is None or device.emulated):
+        return _cuda(target, device is not None)
     return None
 
 
@@ -82,16 +82,20 @@ def _hip(target: Target) -> Extensions:
         build.hip_version(headers), _facts(target))
 
 
-def _cuda(target: Target) -> Extensions:
+def _cuda(target: Target, runs: bool) -> Extensions:
+    """``runs``: on an emulated GPU, which takes PTX."""
     nvcc = cuda.BACKEND.compiler()
     cxx = str(find_cxx().path)
-    step = (str(nvcc.path), "-fatbin", "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", FLAGS, SOURCE, "-o",
-            f"{OUT}/gpu.fatbin")
+    made = "gpu.o" if runs else "gpu.fatbin"
+    step = (str(nvcc.path), *(("-c", "--no-compress") if runs else ("-fatbin",)), "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", FLAGS,
+            SOURCE, "-o", f"{OUT}/{made}")
     home = nvcc.path.resolve().parent.parent
     headers = [folder for folder in (home / "include", home / "targets/x86_64-linux/include") if folder.is_dir()]
-    host = (cxx, "-fsyntax-only", FLAGS, *(word for folder in headers for word in ("-isystem", str(folder))), SOURCE)
+    found = [word for folder in headers for word in ("-isystem", str(folder))]
+    host = (cxx, *(("-c", "-fPIC", "-o", f"{OUT}/main.o") if runs else ("-fsyntax-only",)), FLAGS, *found, SOURCE)
     version = nvcc.version.partition(" ")[2].partition(";")[0] or nvcc.version
-    return Extensions("cuda", target.gpu, (step,), "gpu.o", host, "", (), (str(home),), version, _facts(target))
+    return Extensions("cuda", target.gpu, (step,), made, host, cxx if runs else "", (str(_TORCH),) if runs else (),
+                      (str(home), str(_TORCH)), version, _facts(target))
 
 
 def _facts(target: Target) -> Mapping[str, object]:

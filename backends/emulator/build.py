@@ -43,11 +43,12 @@ FLAGS = (
 )
 LINK_FLAGS = ("-shared", "-O2", "-Wl,-z,now", "-Wl,-z,nodelete")    # its handler runs at the process's end
 # What other programs may call; the C++ library inside must not meet another one's.
-EXPORTS = "{ global: hip*; __hip*; warpwave_emulator_*; _ZN3c109alloc_cpuE*; _ZN3c108free_cpuE*; local: *; };\n"
+_COMMON = "warpwave_emulator_*; _ZN3c109alloc_cpuE*; _ZN3c108free_cpuE*; local: *; };\n"      # (the second: tensors.cpp)
+EXPORTS = f"{{ global: hip*; __hip*; {_COMMON}"
 # Programs ask for the CUDA runtime's functions by a version, which is the library's name.
-CUDA_EXPORTS = "{ global: cu*; __cuda*; warpwave_emulator_*; local: *; };\n"
+CUDA_EXPORTS = f"{{ global: cu*; __cuda*; {_COMMON}"
 _CUDA = ("cuda", "ptx")         # folders of the CUDA emulator
-_SHARED = ("gfx942/memory.cpp",)    # of the other one, which it uses
+_SHARED = ("gfx942/memory.cpp", "tensors.cpp")    # of the other one, which it uses
 _STANDARD = ROOT / "standard.h"
 _WORTH = 4                      # sources that pay for compiling the standard library's headers first
 TIMEOUT = 600.0

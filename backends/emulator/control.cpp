@@ -133,6 +133,9 @@ void keep_counters(std::string json) {
 }
 
 }  // namespace control
+
+bool tensors_are_device_memory() { return control::options().tensors; }
+
 }  // namespace emu
 
 using namespace emu;

@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <new>
 
-#include "control.h"
 #include "gfx942/memory.h"
 
 namespace emu {
@@ -34,14 +33,14 @@ TORCH_API void* emu_alloc_cpu(size_t bytes) __asm__("_ZN3c109alloc_cpuEm");
 TORCH_API void emu_free_cpu(void* memory) __asm__("_ZN3c108free_cpuEPv");
 
 TORCH_API void* emu_alloc_cpu(size_t bytes) {
-    if (control::options().tensors && bytes)
+    if (tensors_are_device_memory() && bytes)
         if (void* const memory = device_malloc(bytes, "a torch tensor")) return memory;
     static const auto original = theirs<void* (*)(size_t)>("_ZN3c109alloc_cpuEm");
     return original(bytes);
 }
 
 TORCH_API void emu_free_cpu(void* memory) {
-    if (control::options().tensors && memory && device_free(memory)) return;
+    if (tensors_are_device_memory() && memory && device_free(memory)) return;
     static const auto original = theirs<void (*)(void*)>("_ZN3c108free_cpuEPv");
     original(memory);
 }

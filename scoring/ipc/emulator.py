@@ -101,6 +101,11 @@ class Emulator:
         if self._library.warpwave_emulator_set(option.encode(), value.encode()):
             raise ValueError(f"the emulator refuses {option}={value}")
 
+    @property
+    def runs_triton(self) -> bool:
+        """Whether Triton's own driver can launch on it."""
+        return self._api == "hip"
+
     @contextmanager
     def memory(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[None]:
         """Within: (name, address, bytes) are known to the checks under their names."""
@@ -185,8 +190,8 @@ class Emulator:
         return modelled_seconds(found)
 
     def last_error(self) -> int:
-        """HIP's code of the last call that failed, which nobody has asked for; 0 for none."""
-        return int(self._library.hipGetLastError())
+        """The runtime's code of the last call that failed, which nobody has asked for; 0 for none."""
+        return int(getattr(self._library, f"{self._api}GetLastError")())
 
     def take_message(self) -> str:
         """What the runtime last complained about since the last call; "" if it did not."""

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from scoring.problem import Problem
 
 WORKSPACE_GUARD = 4096
+SAID = 2000                  # characters of what an emulated runtime says of a call
 
 
 @dataclass
@@ -158,6 +159,8 @@ class CaseRun:
         if verdict.passed and self.contest is not None and (note := self.contest.note(slot.memory.layout.kind)):
             verdict = replace(verdict, message="; ".join(filter(None, [verdict.message, note])))
         self.findings, self.counters = (entries(reply, name) for name in ("findings", "counters"))
+        if not verdict.passed and isinstance(reply.get("said"), str) and reply["said"]:      # of a failed launch
+            verdict = replace(verdict, message=f"{reply['said'][:SAID]}\n{verdict.message}")
         if self.findings:        # right numbers, too, can be luck
             status = Status.RUNTIME_ERROR if verdict.passed else verdict.status
             numbers = "" if verdict.passed else f"\n{verdict.message}"

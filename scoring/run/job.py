@@ -157,7 +157,7 @@ def read_submission(path: Path) -> bytes:
 
 def with_tensors(job: Job) -> Job:
     """The job with an emulator that knows the memory of all of torch's tensors: Python files allocate their own."""
-    if job.emulator is None or job.target.backend == "cuda":
+    if job.emulator is None:
         return job
     return replace(job, emulator=replace(job.emulator, options={**job.emulator.options, "tensors": "1"}))
 

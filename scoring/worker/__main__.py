@@ -215,15 +215,19 @@ class Worker:
         try:
             with emulator.memory(contestant.memory(slot, self.workspace)):
                 contestant.run(slot, self.workspace)
+            unseen = emulator.last_error() if isinstance(contestant, PythonSubmission) else 0
+            if unseen:              # a GPU's runtime would tell the next one who asks
+                raise Failure("RUNTIME_ERROR", f"a call of the runtime failed, and the submission did not look: "
+                                               f"{emulator.describe(unseen)}")
         except Failure as failure:
-            found = explain(emulator.take_findings())
-            raise Failure(failure.status, "\n".join(filter(None, [str(failure), found]))) from failure
+            said = dict.fromkeys([str(failure), emulator.take_message(), explain(emulator.take_findings())])
+            raise Failure(failure.status, "\n".join(filter(None, said))) from failure
         seconds = time.perf_counter() - begin
         if results is not None and isinstance(contestant, PythonSubmission):
             results += contestant.places(slot)
         contestant.finish(slot)
         taken = {"findings": emulator.take_findings(), "counters": emulator.take_counters()}
-        return {"seconds": seconds, **{name: found[: KEPT[name]] for name, found in taken.items()}}
+        return {"seconds": seconds, "said": emulator.take_message(), **{name: found[: KEPT[name]] for name, found in taken.items()}}
 
     def _recorded_call(
         self, contestant: Runnable, slot: Slot, emulator: Emulator, how: str, file: int,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """``load_inline`` for a GPU that is not here: by the commands of the judge's side, not by torch's search for a toolkit.
 
-HIP for the emulated MI300X becomes an extension that can be called. CUDA is compiled, and what it was compiled to is
-kept for the judge; whatever calls it hears that there is no GPU.
+What is for an emulated GPU becomes an extension that can be called. Other CUDA is compiled, and what it was compiled to
+is kept for the judge; whatever calls it hears that there is no GPU.
 """
 
 from __future__ import annotations
@@ -59,8 +59,9 @@ _ON_HOST: Sequence[tuple[re.Pattern[str], str]] = tuple((re.compile(pattern), ma
     (r"\btorch::cuda::synchronize\s*\([^()]*\)", "c10::cuda::device_synchronize()"),
     (r"\bhip/(?:amd_detail/amd_)?hip_(?:bf16|bfloat16)\.h\b", "hip/hip_bf16.h"),
     (r"\bhip/amd_detail/amd_hip_(fp8|fp16)\.h\b", r"hip/hip_\1.h"),
-    (r"#\s*include\s*[<\"](?:ATen|c10|torch)/(?:hip|cuda)/[\w/]+\.h[>\"]", "#include <warpwave_hip.h>"),
+    (r"#\s*include\s*[<\"](?:ATen|c10|torch)/(?:hip|cuda)/[\w/]+\.h[>\"]", "#include <warpwave_torch.h>"),
 ))
+_RUNTIME = ("-lcuda", "-lcudart", "-lcudart_static")       # the emulator is in the process already
 
 
 class Builder:
@@ -132,12 +133,13 @@ class Builder:
         return placed
 
     def _written(self, folder: Path, file: str, text: str) -> Path:
-        """The source as a file, in HIP where that is wanted: translated by torch's own tool, as on ROCm."""
+        """The source as a file: about the host's memory if it is to run here, and in HIP where that is wanted, translated
+        by torch's own tool, as on ROCm."""
         path = folder / file
         path.write_text(text, encoding="utf-8")
-        if self.how.language != "hip":
+        if not self.how.link:
             return path
-        if not text.startswith(TRANSLATED):
+        if self.how.language == "hip" and not text.startswith(TRANSLATED):
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
                 made = hipify_python.hipify(
                     project_directory=str(folder), output_directory=str(folder), header_include_dirs=[],
@@ -172,9 +174,11 @@ class Builder:
             (folder / "absent").mkdir(exist_ok=True)
             (folder / "absent" / header).write_text(f"#pragma once\n{text}\n")
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{self.how.gpu['major']}.{self.how.gpu['minor']}")
-        arch = cpp_extension._get_cuda_arch_flags(list(theirs))
-        return [*ours, *cpp_extension.COMMON_NVCC_FLAGS, *arch, *theirs, *self._last(),
-                "-isystem", str(folder / "absent")]
+        named = [*cpp_extension._get_cuda_arch_flags(list(theirs)), *theirs]
+        if self.how.link:
+            named = _as_ptx(named)
+        last = [word for path in (*self.how.include, str(folder / "absent")) for word in ("-isystem", path)]
+        return [*ours, *cpp_extension.COMMON_NVCC_FLAGS, *named, *last]
 
     def _last(self) -> list[str]:
         return [word for path in self.how.include for word in ("-idirafter", path)]
@@ -183,7 +187,7 @@ class Builder:
         objects = [str(folder / "main.o"), *([str(folder / self.how.compiled)] if gpu else [])]
         place = Path(torch.__file__).parent / "lib"
         return [self.how.link, "-shared", *objects, f"-L{place}", f"-Wl,-rpath,{place}", "-lc10", "-ltorch_cpu",
-                "-ltorch", "-ltorch_python", *theirs, "-o", str(library)]
+                "-ltorch", "-ltorch_python", *(flag for flag in theirs if flag not in _RUNTIME), "-o", str(library)]
 
 
 class _Uncallable(ModuleType):
@@ -201,6 +205,13 @@ class _Uncallable(ModuleType):
             raise NeedsGpu(f"{name} was compiled for {self._label}, and there is none here")
 
         return refuse
+
+
+def _as_ptx(flags: Sequence[str]) -> list[str]:
+    """Flags of nvcc that ask for the PTX of the GPUs whose machine code these ask for. Of an architecture by itself
+    (``-arch=sm_90a``), as of pairs (``-gencode=arch=compute_90a,code=sm_90a``)."""
+    return [re.sub(r"^(-{1,2}(?:gpu-architecture|arch|code|gpu-code)=|.*\bcode=)sm_", r"\1compute_", flag)
+            if not re.match(r"sm_\d", flag) else f"compute_{flag[3:]}" for flag in flags]
 
 
 def _listed(value: Any) -> list[Any]:

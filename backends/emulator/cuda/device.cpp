@@ -96,6 +96,8 @@ void apply(Options& options, const std::string& option, const std::string& value
         options.schedule = schedule_of(value);
     } else if (option == "counters") {
         options.counters = truth(option, value);
+    } else if (option == "tensors") {
+        options.tensors = truth(option, value);
     } else if (option == "report") {
         options.report = truth(option, value);
     } else if (option == "log") {
@@ -105,7 +107,7 @@ void apply(Options& options, const std::string& option, const std::string& value
     } else if (option != "strict") {
         throw std::invalid_argument(
             "no option '" + option +
-            "'; there are gpu, multiprocessors, threads, schedule, counters, report, log, checks, strict");
+            "'; there are gpu, multiprocessors, threads, schedule, counters, tensors, report, log, checks, strict");
     }
 }
 
@@ -289,8 +291,60 @@ int attribute(const Options& options, int which) {
     }
 }
 
+// Members of cudaDeviceProp that are attributes, too: where they lie, their bytes, and the attribute. Source: driver_types.h
+// of CUDA 13.0.
+struct Member {
+    size_t offset, bytes;
+    int attribute;
+};
+constexpr size_t kPropertiesBytes = 1008, kTotalMemory = 288;
+constexpr Member kMembers[] = {
+    {296, 8, 8},    // sharedMemPerBlock
+    {304, 4, 12},   // regsPerBlock
+    {308, 4, 10},   // warpSize
+    {312, 8, 11},   // memPitch
+    {320, 4, 1},    // maxThreadsPerBlock
+    {324, 4, 2},    // maxThreadsDim
+    {328, 4, 3},    //
+    {332, 4, 4},    //
+    {336, 4, 5},    // maxGridSize
+    {340, 4, 6},    //
+    {344, 4, 7},    //
+    {352, 8, 9},    // totalConstMem
+    {360, 4, 75},   // major
+    {364, 4, 76},   // minor
+    {384, 4, 16},   // multiProcessorCount
+    {560, 4, 31},   // concurrentKernels
+    {588, 4, 41},   // unifiedAddressing
+    {592, 4, 37},   // memoryBusWidth
+    {596, 4, 38},   // l2CacheSize
+    {604, 4, 39},   // maxThreadsPerMultiProcessor
+    {624, 8, 81},   // sharedMemPerMultiprocessor
+    {632, 4, 82},   // regsPerMultiprocessor
+    {636, 4, 83},   // managedMemory
+    {656, 4, 89},   // concurrentManagedAccess
+    {668, 4, 95},   // cooperativeLaunch
+    {672, 8, 97},   // sharedMemPerBlockOptin
+    {688, 4, 106},  // maxBlocksPerMultiProcessor
+    {696, 8, 111},  // reservedSharedMemPerBlock
+    {720, 4, 115},  // memoryPoolsSupported
+    {748, 4, 120},  // clusterLaunch
+};
+
+void write_properties(char* to, const Options& options) {
+    std::memset(to, 0, kPropertiesBytes);
+    std::snprintf(to, 256, "%s", options.gpu->name);
+    std::memcpy(to + kTotalMemory, &options.gpu->memory, sizeof options.gpu->memory);
+    for (const Member& member : kMembers) {
+        const auto value = static_cast<int64_t>(attribute(options, member.attribute));
+        std::memcpy(to + member.offset, &value, member.bytes);  // little endian
+    }
+}
+
 }  // namespace
 }  // namespace emu::cuda
+
+bool emu::tensors_are_device_memory() { return cuda::options().tensors; }
 
 using namespace emu;
 using namespace emu::cuda;
@@ -311,6 +365,13 @@ API int cudaDeviceGetAttribute(int* value, int which, int device) {
     *value = attribute(options(), which);
     return kSuccess;
 }
+#if WARPWAVE_CUDA_MAJOR >= 13  // before, the structure was another one
+API int cudaGetDeviceProperties(void* properties, int device) {
+    if (device != 0) return fail(101);
+    write_properties(static_cast<char*>(properties), options());
+    return kSuccess;
+}
+#endif
 API int cudaDeviceSynchronize() {
     if (const int error = none_captured("cudaDeviceSynchronize")) return error;
     return launch_failed();

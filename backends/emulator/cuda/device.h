@@ -33,6 +33,7 @@ struct Options {
     ptx::Schedule schedule;
     unsigned checks = 255;  // ptx::Check: those that are no faults
     bool counters = false;
+    bool tensors = false;  // torch's CPU tensors are device memory, see tensors.cpp; set before torch is loaded
     bool report = false;  // findings go to stderr
     std::string log;      // a file that gets them, too, as a JSON object a line; "": none
 

@@ -64,8 +64,8 @@ std::vector<Image> images(const void* fat_binary) {
                 image.problem = "its PTX is compressed in an old form: build with nvcc --no-compress";
             } else {
                 image.text.assign(reinterpret_cast<const char*>(data), size);
-                image.text.resize(std::strlen(image.text.c_str()));
             }
+            image.text.resize(std::strlen(image.text.c_str()));  // it ends with zeros, packed or not
         }
         found.push_back(std::move(image));
         at += header + size;

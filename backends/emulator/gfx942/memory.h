@@ -55,4 +55,7 @@ std::vector<Allocation> allocations();
 /// Bytes that device_malloc has handed out and not taken back.
 size_t device_bytes();
 
+/// The library's option `tensors`: torch's CPU tensors are device memory, see tensors.cpp.
+bool tensors_are_device_memory();
+
 }  // namespace emu

@@ -16,17 +16,32 @@ from backends.errors import ToolchainMissing
 from tests.emulator.ptx.driver import Cuda
 
 PROGRAM = Path(__file__).with_name("program.cu")
+FACTS = r"""
+#include <cstdio>
+__global__ void answer(int* out) { *out = 42; }
+int main() {
+    int *out, value = 0;
+    cudaMalloc(&out, sizeof *out);
+    answer<<<1, 1>>>(out);
+    cudaMemcpy(&value, out, sizeof value, cudaMemcpyDeviceToHost);
+    cudaDeviceProp facts;
+    if (cudaGetDeviceProperties(&facts, 0) != cudaSuccess) return 1;
+    printf("%d|%s|%d.%d|%d of %d|%zu|%zu\n", value, facts.name, facts.major, facts.minor, facts.multiProcessorCount,
+           facts.maxThreadsDim[1], facts.sharedMemPerBlockOptin, facts.totalGlobalMem >> 30);
+    return cudaGetLastError();
+}
+"""
 PARTS = ["saxpy", "sum", "collatz", "sorted", "halves", "tile", "locked", "meeting"]
 
 
-def compiled(source: Path, folder: Path) -> Path:
+def compiled(source: Path, folder: Path, *more: str) -> Path:
     try:
         nvcc = find_nvcc()
         require_host_compiler(nvcc)
     except ToolchainMissing as error:
         pytest.skip(str(error))
     out = folder / source.stem
-    subprocess.run([nvcc.path, "-std=c++17", "-O2", "-lineinfo", "-cudart", "shared", "--no-compress",
+    subprocess.run([nvcc.path, "-std=c++17", "-O2", "-lineinfo", "-cudart", "shared", *more,
                     "-gencode=arch=compute_89,code=compute_89", source, "-o", out], check=True, timeout=200)
     return out
 
@@ -43,6 +58,15 @@ def test_a_program_runs(
     assert command.main(["emulate", "--gpu", gpu, "--", str(program)]) == 0
     printed = capfd.readouterr().out.splitlines()
     assert printed == [f"multiprocessors: {multiprocessors}", *(f"{part}: ok" for part in PARTS), "last: cudaSuccess"]
+
+
+def test_packed_ptx_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """nvcc packs PTX unless it is told not to, and the program asks for the facts of its GPU."""
+    source = tmp_path / "facts.cu"
+    source.write_text(FACTS)
+    for flag in ("--compress-mode=size", "--no-compress"):
+        assert command.main(["emulate", "--gpu", "L4", "--", str(compiled(source, tmp_path, flag))]) == 0
+        assert capfd.readouterr().out.split("|") == ["42", "NVIDIA L4 (emulated)", "8.9", "58 of 1024", "101376", "24\n"]
 
 
 def test_a_gpu_may_have_other_multiprocessors(cuda: Cuda) -> None:

@@ -1,36 +1,53 @@
 // SPDX-License-Identifier: MIT
-// What torch's ROCm headers declare for extensions, for a torch without ROCm: queues, guards, device facts, checks of
-// error codes. Each has its name from CUDA and from HIP, because torch's translation of CUDA sources has used both.
-// There is one device, its memory is the host's, and each launch is over when it returns.
+// What torch's CUDA and ROCm headers declare for extensions, for a torch without either: queues, guards, device facts,
+// checks of error codes. Each has its name from CUDA and from HIP, because torch's translation of CUDA sources has used
+// both. There is one device, its memory is the host's, and each launch is over when it returns.
 #pragma once
 
 #include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 #include <c10/util/Exception.h>
-#include <hip/hip_runtime_api.h>
 
 #include <optional>
 
+#ifdef __HIP_PLATFORM_AMD__
+#include <hip/hip_runtime_api.h>
+#define WARPWAVE_GPU(NAME) hip##NAME
+#else
+#include <cuda_runtime_api.h>
+#define WARPWAVE_GPU(NAME) cuda##NAME
+#endif
+
 namespace warpwave {
+
+using Stream = WARPWAVE_GPU(Stream_t);
+using EventHandle = WARPWAVE_GPU(Event_t);
+using Error = WARPWAVE_GPU(Error_t);
+#ifdef __HIP_PLATFORM_AMD__
+using Properties = hipDeviceProp_t;
+#else
+using Properties = cudaDeviceProp;
+#endif
+constexpr Error kSuccess = WARPWAVE_GPU(Success);
 
 class Queue {
 public:
     Queue() = default;
-    Queue(hipStream_t handle) : handle_(handle) {}
+    Queue(Stream handle) : handle_(handle) {}
     template <class Kind>
     Queue(Kind, c10::Stream) {}
 
-    operator hipStream_t() const { return handle_; }
-    hipStream_t stream() const { return handle_; }
-    void synchronize() const { TORCH_CHECK(hipStreamSynchronize(handle_) == hipSuccess); }
-    bool query() const { return hipStreamQuery(handle_) == hipSuccess; }
+    operator Stream() const { return handle_; }
+    Stream stream() const { return handle_; }
+    void synchronize() const { TORCH_CHECK(WARPWAVE_GPU(StreamSynchronize)(handle_) == kSuccess); }
+    bool query() const { return WARPWAVE_GPU(StreamQuery)(handle_) == kSuccess; }
     c10::DeviceIndex device_index() const { return 0; }
     c10::Device device() const { return c10::Device(c10::kCPU); }
     bool operator==(const Queue& other) const { return handle_ == other.handle_; }
     bool operator!=(const Queue& other) const { return handle_ != other.handle_; }
 
 private:
-    hipStream_t handle_ = nullptr;
+    Stream handle_ = nullptr;
 };
 
 // There is no other device to change to.
@@ -49,47 +66,50 @@ public:
 
 class Event {
 public:
-    Event(unsigned flags = hipEventDefault) { TORCH_CHECK(hipEventCreateWithFlags(&handle_, flags) == hipSuccess); }
-    ~Event() { (void)hipEventDestroy(handle_); }
+    Event(unsigned flags = WARPWAVE_GPU(EventDefault)) {
+        TORCH_CHECK(WARPWAVE_GPU(EventCreateWithFlags)(&handle_, flags) == kSuccess);
+    }
+    ~Event() { (void)WARPWAVE_GPU(EventDestroy)(handle_); }
     Event(const Event&) = delete;
     Event& operator=(const Event&) = delete;
-    operator hipEvent_t() const { return handle_; }
-    hipEvent_t event() const { return handle_; }
-    void record(const Queue& queue = {}) { TORCH_CHECK(hipEventRecord(handle_, queue) == hipSuccess); }
+    operator EventHandle() const { return handle_; }
+    EventHandle event() const { return handle_; }
+    void record(const Queue& queue = {}) { TORCH_CHECK(WARPWAVE_GPU(EventRecord)(handle_, queue) == kSuccess); }
     void block(const Queue&) {}
-    void synchronize() const { TORCH_CHECK(hipEventSynchronize(handle_) == hipSuccess); }
-    bool query() const { return hipEventQuery(handle_) == hipSuccess; }
+    void synchronize() const { TORCH_CHECK(WARPWAVE_GPU(EventSynchronize)(handle_) == kSuccess); }
+    bool query() const { return WARPWAVE_GPU(EventQuery)(handle_) == kSuccess; }
 
 private:
-    hipEvent_t handle_ = nullptr;
+    EventHandle handle_ = nullptr;
 };
 
 inline Queue queue_of_pool(bool = false, int = -1) { return {}; }
 inline Queue queue_of_pool(int, int) { return {}; }
 inline Queue current_queue(int = -1) { return {}; }
-inline Queue given_queue(hipStream_t handle, int = -1) { return handle; }
+inline Queue given_queue(Stream handle, int = -1) { return handle; }
 inline void choose_queue(const Queue&) {}
 inline c10::DeviceIndex device_count() { return 1; }
 inline c10::DeviceIndex current_device() { return 0; }
 inline void set_device(int, bool = false) {}
 inline void device_synchronize() {
-    TORCH_CHECK(hipDeviceSynchronize() == hipSuccess, hipGetErrorString(hipGetLastError()));
+    TORCH_CHECK(
+        WARPWAVE_GPU(DeviceSynchronize)() == kSuccess, WARPWAVE_GPU(GetErrorString)(WARPWAVE_GPU(GetLastError)()));
 }
 inline bool is_available() { return true; }
 
-inline hipDeviceProp_t* properties(int = 0) {
-    static hipDeviceProp_t found = [] {
-        hipDeviceProp_t filled{};
-        TORCH_CHECK(hipGetDeviceProperties(&filled, 0) == hipSuccess);
+inline Properties* properties(int = 0) {
+    static Properties found = [] {
+        Properties filled{};
+        TORCH_CHECK(WARPWAVE_GPU(GetDeviceProperties)(&filled, 0) == kSuccess);
         return filled;
     }();
     return &found;
 }
 
-inline void check(hipError_t code, const char* what, const char* file, int line) {
-    if (code == hipSuccess) return;
-    (void)hipGetLastError();
-    TORCH_CHECK(false, file, ":", line, ": ", what, ": ", hipGetErrorString(code));
+inline void check(Error code, const char* what, const char* file, int line) {
+    if (code == kSuccess) return;
+    (void)WARPWAVE_GPU(GetLastError)();
+    TORCH_CHECK(false, file, ":", line, ": ", what, ": ", WARPWAVE_GPU(GetErrorString)(code));
 }
 
 }  // namespace warpwave
@@ -123,7 +143,7 @@ inline void check(hipError_t code, const char* what, const char* file, int line)
     using warpwave::device_synchronize;                                                                      \
     using warpwave::is_available;                                                                            \
     using warpwave::set_device;                                                                              \
-    inline auto getStreamFromExternal = [](hipStream_t handle, int device = -1) {                            \
+    inline auto getStreamFromExternal = [](warpwave::Stream handle, int device = -1) {                       \
         return warpwave::given_queue(handle, device);                                                        \
     };                                                                                                       \
     inline auto getStreamFromPool = [](auto... arguments) { return warpwave::queue_of_pool(arguments...); }; \
@@ -150,5 +170,5 @@ WARPWAVE_NAMES
 #define AT_CUDA_CHECK(CALL) C10_HIP_CHECK(CALL)
 #define AT_HIP_CHECK(CALL) C10_HIP_CHECK(CALL)
 #define C10_CUDA_CHECK_WARN(CALL) C10_HIP_CHECK(CALL)
-#define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_HIP_CHECK(hipGetLastError())
-#define C10_HIP_KERNEL_LAUNCH_CHECK() C10_HIP_CHECK(hipGetLastError())
+#define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_HIP_CHECK(WARPWAVE_GPU(GetLastError)())
+#define C10_HIP_KERNEL_LAUNCH_CHECK() C10_HIP_CHECK(WARPWAVE_GPU(GetLastError)())
