@@ -89,7 +89,6 @@ def emulate(
         if gpu == "MI300":
             variables = environment(prefix, options, os.environ)
         else:
-            del options["tensors"]
             variables = cuda_environment(library, {"gpu": gpu, "schedule": schedule, **options}, os.environ)
         try:
             result = subprocess.run(program, env=variables, check=False,

@@ -75,8 +75,8 @@ class Emulator:
         self._aside: list[dict[str, Any]] = []       # counters of launches before those that were modelled
         self.names: dict[str, str] = {}              # what findings call a file, by what compilers called it
         self._library = library = ctypes.CDLL(path, mode=ctypes.RTLD_GLOBAL)
-        self._api, runtime = ("hip", "HIP") if hasattr(library, "hipLaunchKernel") else ("cuda", "CUDA")
-        if _address(ctypes.CDLL(None), f"{self._api}LaunchKernel") != _address(library, f"{self._api}LaunchKernel"):
+        self.api, runtime = ("hip", "HIP") if hasattr(library, "hipLaunchKernel") else ("cuda", "CUDA")
+        if _address(ctypes.CDLL(None), f"{self.api}LaunchKernel") != _address(library, f"{self.api}LaunchKernel"):
             raise OSError(f"another {runtime} runtime is in the process, torch's probably; use a torch built for the "
                           "CPU")
         for name in ("take_findings", "take_counters", "take_message"):
@@ -85,8 +85,8 @@ class Emulator:
         library.warpwave_emulator_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
         library.warpwave_emulator_unregister.argtypes = [ctypes.c_void_p]
         for name in ("Name", "String"):
-            getattr(library, f"{self._api}GetError{name}").restype = ctypes.c_char_p
-        if self._api == "hip":       # what is modelled is launched again
+            getattr(library, f"{self.api}GetError{name}").restype = ctypes.c_char_p
+        if self.api == "hip":       # what is modelled is launched again
             library.warpwave_emulator_take_record.restype = ctypes.c_void_p
             library.warpwave_emulator_place.restype = ctypes.c_void_p
             library.warpwave_emulator_place.argtypes = [
@@ -100,11 +100,6 @@ class Emulator:
     def set(self, option: str, value: str) -> None:
         if self._library.warpwave_emulator_set(option.encode(), value.encode()):
             raise ValueError(f"the emulator refuses {option}={value}")
-
-    @property
-    def runs_triton(self) -> bool:
-        """Whether Triton's own driver can launch on it."""
-        return self._api == "hip"
 
     @contextmanager
     def memory(self, ranges: Sequence[tuple[str, int, int]]) -> Iterator[None]:
@@ -191,7 +186,7 @@ class Emulator:
 
     def last_error(self) -> int:
         """The runtime's code of the last call that failed, which nobody has asked for; 0 for none."""
-        return int(getattr(self._library, f"{self._api}GetLastError")())
+        return int(getattr(self._library, f"{self.api}GetLastError")())
 
     def take_message(self) -> str:
         """What the runtime last complained about since the last call; "" if it did not."""
@@ -199,7 +194,7 @@ class Emulator:
 
     def describe(self, code: int) -> str:
         """The runtime's name and words for an error code."""
-        name, text = (str(getattr(self._library, f"{self._api}GetError{part}")(code).decode())
+        name, text = (str(getattr(self._library, f"{self.api}GetError{part}")(code).decode())
                       for part in ("Name", "String"))
         return f"{name}: {text}"
 

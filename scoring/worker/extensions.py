@@ -67,10 +67,10 @@ _RUNTIME = ("-lcuda", "-lcudart", "-lcudart_static")       # the emulator is in 
 class Builder:
     """Takes the place of torch's ``load_inline``."""
 
-    def __init__(self, how: Extensions, text: str, built: list[dict[str, Any]]):
+    def __init__(self, how: Extensions, text: str, built: list[dict[str, Any]], names: dict[str, str]):
         """``text``: of the submission, whose lines the compiler shall name. ``built`` gets name, log and seconds of
-        every extension, and whether it failed."""
-        self.how, self.text, self.built = how, text, built
+        every extension, and whether it failed. ``names`` gets what findings shall leave out of a file's name."""
+        self.how, self.text, self.built, self.names = how, text, built, names
         self._theirs = cpp_extension.load_inline
 
     def load_inline(
@@ -90,6 +90,7 @@ class Builder:
                 with_pytorch_error_handling=with_pytorch_error_handling, no_implicit_headers=no_implicit_headers)
         started = time.monotonic()
         folder = Path(tempfile.mkdtemp(prefix=f"{re.sub(r'[^A-Za-z0-9_]', '_', name)}-"))
+        self.names[f"{folder}/"] = ""         # nvcc names files from the root
         host = [] if no_implicit_headers else ["#include <torch/extension.h>"]
         host += self._placed("cpp_sources", _listed(cpp_sources))
         host += _bindings(functions, with_pytorch_error_handling)

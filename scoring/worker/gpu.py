@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What Python is told of a GPU that is emulated, or only compiled for: torch.cuda's facts, and Triton's driver.
 
-Triton's own HIP driver runs the kernels, on the emulator's library. Its times are modelled ones, the same every time.
+Triton's own drivers run the kernels, on the emulator's library. Of MI300 its times are modelled ones, the same every
+time; of NVIDIA's GPUs there are none.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import importlib
 import os
 import re
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -61,13 +63,12 @@ def uses_triton(folders: Sequence[str], path: Path) -> bool:
 
 def activate_triton(emulator: Emulator, gpu: Mapping[str, Any]) -> None:
     """Have Triton compile for the emulated GPU and launch on it."""
-    os.environ["TRITON_LIBHIP_PATH"] = emulator.path
     os.environ.setdefault("TRITON_DEFAULT_FP_FUSION", "1")      # as ever; unset, Triton warns that this will change
-    hip = importlib.import_module("triton.backends.amd.driver")
     testing = importlib.import_module("triton.testing")
+    theirs = _hip_driver(emulator) if emulator.api == "hip" else _cuda_driver(emulator)
 
-    class Driver(hip.HIPDriver):         # type: ignore[name-defined,misc]
-        """Triton's HIP driver, with one device and its default queue."""
+    class Driver(theirs):         # type: ignore[misc,valid-type]
+        """Triton's driver, with one device and its default queue."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -92,6 +93,23 @@ def activate_triton(emulator: Emulator, gpu: Mapping[str, Any]) -> None:
     importlib.import_module("triton").runtime.driver.set_active(Driver())
     for name in ("do_bench", "do_bench_cudagraph"):
         setattr(testing, name, partial(_bench, emulator))
+
+
+def _hip_driver(emulator: Emulator) -> Any:
+    os.environ["TRITON_LIBHIP_PATH"] = emulator.path
+    return importlib.import_module("triton.backends.amd.driver").HIPDriver
+
+
+def _cuda_driver(emulator: Emulator) -> Any:
+    """Triton's driver, which asks for ``libcuda.so.1`` by name; its compiler stops at PTX, which the emulator runs."""
+    folder = tempfile.mkdtemp(prefix="libcuda-")
+    os.symlink(emulator.path, f"{folder}/libcuda.so.1")
+    os.environ["TRITON_LIBCUDA_PATH"] = folder
+    driver = importlib.import_module("triton.backends.nvidia.driver")
+    driver.compile_module_from_file = partial(driver.compile_module_from_file, ccflags=[f"-Wl,-rpath,{folder}"])
+    backend = importlib.import_module("triton.backends.nvidia.compiler").CUDABackend
+    backend.make_cubin = lambda _self, text, *_rest: text.encode()
+    return driver.CudaDriver
 
 
 def _bench(

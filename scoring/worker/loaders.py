@@ -170,7 +170,7 @@ class PythonSubmission:
     """``custom_kernel(data)`` of a Python file."""
 
     def __init__(self, spec: PythonSpec, emulator: Emulator | None = None, built: list[dict[str, Any]] | None = None):
-        """Where ``cuda`` means the CPU, Triton kernels run in Triton's interpreter, but for an ``emulator`` of MI300.
+        """Where ``cuda`` means the CPU, Triton kernels run in Triton's interpreter, but for an ``emulator``.
 
         ``built`` hears what ``load_inline`` compiles, also of a file that cannot be loaded.
         """
@@ -185,7 +185,7 @@ class PythonSubmission:
             return
         path = Path(spec.path)
         self.mode = StandIn(claims=True) if spec.stand_in else None
-        if spec.stand_in and (emulator is None or not emulator.runs_triton):
+        if spec.stand_in and emulator is None:
             os.environ["TRITON_INTERPRET"] = "1"
         self.more: Mapping[Any, Mapping[str, Any]] = {}
         if spec.extensions is not None:
@@ -231,11 +231,12 @@ class PythonSubmission:
         from scoring.worker import gpu
         from scoring.worker.extensions import Builder
 
-        builder = Builder(how, Path(spec.path).read_text(encoding="utf-8", errors="replace"), built)
+        names = emulator.names if emulator is not None else {}
+        builder = Builder(how, Path(spec.path).read_text(encoding="utf-8", errors="replace"), built, names)
         self.more = gpu.replacements(how, builder)
         if emulator is not None:
             emulator.names[spec.path] = how.shown
-            if emulator.runs_triton and gpu.uses_triton(spec.sys_path, Path(spec.path)):
+            if gpu.uses_triton(spec.sys_path, Path(spec.path)):
                 gpu.activate_triton(emulator, how.gpu)
 
     def failure(self, error: BaseException, what: str, status: str = "RUNTIME_ERROR") -> Failure:

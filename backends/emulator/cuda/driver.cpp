@@ -44,6 +44,9 @@ int launched(const Function& kernel, const Geometry& geometry, void** arguments,
     return launch(*kernel.library, kernel.name, geometry, arguments, packed);
 }
 
+// CUfunction_attribute.
+constexpr int kMaxThreads = 0, kSharedBytes = 1, kMaxDynamicSharedBytes = 8, kLastAttribute = 15;
+
 constexpr uint32_t kFatBinary = 0x466243b1;
 int g_context;  // there is one; its address is its handle
 
@@ -54,6 +57,7 @@ using namespace emu;
 using namespace emu::cuda;
 
 API int cudaDeviceGetAttribute(int*, int, int);
+API int cudaStreamIsCapturing(void*, int*);
 API const char* cudaGetErrorName(int);
 API const char* cudaGetErrorString(int);
 
@@ -91,7 +95,21 @@ API int cuCtxGetDevice(int* device) {
 API int cuCtxSynchronize() { return kSuccess; }
 API int cuDevicePrimaryCtxRetain(void** context, int) { return cuCtxGetCurrent(context); }
 API int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
+API int cuCtxGetLimit(size_t* bytes, int) {
+    *bytes = size_t{1} << 20;
+    return kSuccess;
+}
+API int cuCtxSetLimit(int, size_t) { return kSuccess; }  // printf's buffer, stack and heap have none
 API int cuStreamSynchronize(void*) { return kSuccess; }
+API int cuStreamIsCapturing(void* stream, int* status) { return cudaStreamIsCapturing(stream, status); }
+/// The host's memory is the device's.
+API int cuPointerGetAttribute(void* value, int attribute, uint64_t pointer) {
+    constexpr int kDevicePointer = 3;
+    if (attribute != kDevicePointer || !pointer)
+        return fail(kInvalidValue, "cuPointerGetAttribute of " + std::to_string(attribute));
+    std::memcpy(value, &pointer, sizeof pointer);
+    return kSuccess;
+}
 API int cuGetErrorString(int error, const char** text) {
     *text = cudaGetErrorString(error);
     return kSuccess;
@@ -149,7 +167,23 @@ API int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, void* module, con
 }
 API int cuFuncSetAttribute(void* function, int attribute, int value) {
     const auto& kernel = *static_cast<const Function*>(function);
-    return attribute == 8 ? set_shared_limit(*kernel.library, kernel.name, value) : kSuccess;
+    if (attribute < kMaxDynamicSharedBytes || attribute > kLastAttribute) return fail(kInvalidValue);
+    return attribute == kMaxDynamicSharedBytes ? set_shared_limit(*kernel.library, kernel.name, value) : kSuccess;
+}
+API int cuFuncGetAttribute(int* value, int attribute, void* function) {
+    const auto& kernel = *static_cast<const Function*>(function);
+    *value = 0;  // registers and spills, which PTX does not tell, too
+    if (attribute == kMaxThreads) *value = 1024;
+    if (attribute != kSharedBytes) return kSuccess;
+    try {
+        const std::lock_guard lock(kernel.library->mutex);
+        *value = static_cast<int>(kernel.library->program(kernel.name).static_shared_bytes);
+        return kSuccess;
+    } catch (const LaunchError& error) {
+        return fail(error.error, error.message);
+    } catch (const std::exception& error) {
+        return fail(kInvalidPtx, error.what());
+    }
 }
 API int cuFuncSetCacheConfig(void*, int) { return kSuccess; }
 API int cuLaunchKernel(
@@ -172,6 +206,14 @@ API int cuLaunchKernelEx(const DriverConfig* config, void* function, void** argu
     Geometry geometry{config->grid, config->block, {1, 1, 1}, config->shared, config->stream};
     take(geometry, config->attributes, config->attribute_count);
     return launched(*static_cast<const Function*>(function), geometry, arguments, extra);
+}
+
+API int cuOccupancyMaxActiveClusters(int* count, void*, const DriverConfig* config) {
+    Geometry geometry{config->grid, config->block, {1, 1, 1}, config->shared, config->stream};
+    take(geometry, config->attributes, config->attribute_count);
+    const Dim3& cluster = geometry.cluster;
+    *count = options().multiprocessors() / static_cast<int>(cluster.x * cluster.y * cluster.z);
+    return kSuccess;
 }
 
 API int cuMemAlloc_v2(uint64_t* address, size_t bytes) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -228,6 +229,30 @@ const Allocation* find_freed(uintptr_t address) {
     for (auto record = r.freed.rbegin(); record != r.freed.rend(); ++record)
         if ((*record)->contains(address, 1)) return record->get();
     return nullptr;
+}
+
+namespace {
+
+constexpr uintptr_t kNearby = 1 << 20;  // an address so close to an allocation is told relative to it
+
+std::string describe(const Allocation& allocation, uintptr_t address) {
+    char begin[24];
+    std::snprintf(begin, sizeof begin, "0x%" PRIxPTR, allocation.begin);
+    const std::string what = "'" + allocation.name + "' (" + begin + ", " + std::to_string(allocation.size) + " bytes)";
+    if (address >= allocation.end()) return std::to_string(address - allocation.end()) + " bytes behind " + what;
+    if (address < allocation.begin) return std::to_string(allocation.begin - address) + " bytes before " + what;
+    return std::to_string(address - allocation.begin) + " bytes into " + what;
+}
+
+}  // namespace
+
+std::string neighbourhood(uintptr_t address) {
+    if (const Allocation* inside = find_allocation(address)) return describe(*inside, address);
+    if (const Allocation* freed = find_freed(address)) return describe(*freed, address) + ", which was freed";
+    const Allocation* near = nearest_allocation(address);
+    if (!near) return "no memory was allocated or registered";
+    const uintptr_t distance = address >= near->end() ? address - near->end() : near->begin - address;
+    return distance > kNearby ? "far from every allocation" : describe(*near, address);
 }
 
 bool in_guard(uintptr_t address) {

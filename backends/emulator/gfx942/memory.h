@@ -46,6 +46,9 @@ const Allocation* find_allocation(uintptr_t);
 const Allocation* nearest_allocation(uintptr_t);
 const Allocation* find_freed(uintptr_t);
 
+/// For reports: the allocation that the address is in or near to, and how far: "4 bytes behind 'out' (0x…, 64 bytes)".
+std::string neighbourhood(uintptr_t);
+
 /// Whether the address is one of the guard bytes before or behind device memory.
 bool in_guard(uintptr_t);
 

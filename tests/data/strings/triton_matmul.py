@@ -27,6 +27,7 @@ def product(a, b, out, m, n, k, BM: tl.constexpr, BN: tl.constexpr, BK: tl.const
 def custom_kernel(data: input_t) -> output_t:
     a, b, out = data
     (m, k), n = a.shape, b.shape[1]
-    assert torch.cuda.get_device_properties(a.device).gcnArchName.startswith("gfx942")
+    facts = torch.cuda.get_device_properties(a.device)
+    assert facts.gcnArchName.startswith("gfx942") if torch.version.hip else (facts.major, facts.minor) == (9, 0)
     product[lambda meta: (triton.cdiv(m, meta["BM"]), triton.cdiv(n, meta["BN"]))](a, b, out, m, n, k)
     return out

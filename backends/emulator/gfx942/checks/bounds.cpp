@@ -15,8 +15,6 @@
 namespace emu::checks {
 namespace {
 
-constexpr u64 kNearby = 1 << 20;  // an address so close to an allocation is told relative to it
-
 std::string hex(u64 value) {
     char text[32];
     std::snprintf(text, sizeof text, "0x%" PRIx64, value);
@@ -29,23 +27,6 @@ const char* verb(AccessKind kind) {
 
 std::string size_text(u32 bytes, AccessKind kind) {
     return std::string(verb(kind)) + " of " + std::to_string(bytes) + " bytes";
-}
-
-std::string describe(const Allocation& allocation, u64 address) {
-    const std::string what =
-        "'" + allocation.name + "' (" + hex(allocation.begin) + ", " + std::to_string(allocation.size) + " bytes)";
-    if (address >= allocation.end()) return std::to_string(address - allocation.end()) + " bytes behind " + what;
-    if (address < allocation.begin) return std::to_string(allocation.begin - address) + " bytes before " + what;
-    return std::to_string(address - allocation.begin) + " bytes into " + what;
-}
-
-std::string neighbourhood(u64 address) {
-    if (const Allocation* inside = find_allocation(address)) return describe(*inside, address);
-    if (const Allocation* freed = find_freed(address)) return describe(*freed, address) + ", which was freed";
-    const Allocation* near = nearest_allocation(address);
-    if (!near) return "no memory was allocated or registered";
-    const u64 distance = address >= near->end() ? address - near->end() : near->begin - address;
-    return distance > kNearby ? "far from every allocation" : describe(*near, address);
 }
 
 // Host memory that nobody registered may be used as device memory, as long as it is mapped: then only its pages are known.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "forms.h"
+#include "gfx942/memory.h"
 #include "half.h"
 #include "reduce.h"
 
@@ -56,7 +57,7 @@ u8* shared_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
 u8* global_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
     if (address % align) misaligned("global", lane, address, align);
     const Ranges::Range* const range = w.block->launch->memory->find(address, bytes, w.range);
-    if (!range) outside("global", lane, address, bytes, "");
+    if (!range) outside("global", lane, address, bytes, ", " + neighbourhood(address));
     w.range = range;
     return reinterpret_cast<u8*>(address);
 }
