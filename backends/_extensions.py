@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """How the GPU code that a Python submission gives to torch's ``load_inline`` is built where that GPU is not.
 
-HIP for MI300 becomes a library for the emulated device, and so does CUDA where its GPU is emulated. Else CUDA is compiled
-for its GPU, and nothing is linked. The commands are data, because the submission runs in a sandbox, and its compilers with it. Whoever runs them replaces
-three words: ``@SOURCE@`` by a path, ``@OUT@`` by a folder, and ``@FLAGS@`` by flags.
+HIP for MI300 becomes a library for the emulated device, and so does CUDA where its GPU is emulated. Else CUDA is
+compiled for its GPU, and nothing is linked. The commands are data, because the submission runs in a sandbox, and its
+compilers with it. Whoever runs them replaces three words: ``@SOURCE@`` by a path, ``@OUT@`` by a folder, and
+``@FLAGS@`` by flags.
 """
 
 from __future__ import annotations
@@ -87,8 +88,9 @@ def _cuda(target: Target, runs: bool) -> Extensions:
     nvcc = cuda.BACKEND.compiler()
     cxx = str(find_cxx().path)
     made = "gpu.o" if runs else "gpu.fatbin"
-    step = (str(nvcc.path), *(("-c", "--no-compress") if runs else ("-fatbin",)), "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", FLAGS,
-            SOURCE, "-o", f"{OUT}/{made}")
+    what = ("-c", "--no-compress") if runs else ("-fatbin",)
+    step = (str(nvcc.path), *what, "-lineinfo", "-Xptxas", "-v", "-Xcompiler", "-fPIC", FLAGS, SOURCE, "-o",
+            f"{OUT}/{made}")
     home = nvcc.path.resolve().parent.parent
     headers = [folder for folder in (home / "include", home / "targets/x86_64-linux/include") if folder.is_dir()]
     found = [word for folder in headers for word in ("-isystem", str(folder))]

@@ -43,7 +43,7 @@ FLAGS = (
 )
 LINK_FLAGS = ("-shared", "-O2", "-Wl,-z,now", "-Wl,-z,nodelete")    # its handler runs at the process's end
 # What other programs may call; the C++ library inside must not meet another one's.
-_COMMON = "warpwave_emulator_*; _ZN3c109alloc_cpuE*; _ZN3c108free_cpuE*; local: *; };\n"      # (the second: tensors.cpp)
+_COMMON = "warpwave_emulator_*; _ZN3c109alloc_cpuE*; _ZN3c108free_cpuE*; local: *; };\n"
 EXPORTS = f"{{ global: hip*; __hip*; {_COMMON}"
 # Programs ask for the CUDA runtime's functions by a version, which is the library's name.
 CUDA_EXPORTS = f"{{ global: cu*; __cuda*; {_COMMON}"

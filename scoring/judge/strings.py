@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backends import _diagnostics
+from backends import _diagnostics, _emulated
 from scoring.ipc.arena import ArenaError
 from scoring.ipc.requests import Built, Load, PythonSpec
 from scoring.ipc.template import UnsupportedData
@@ -54,6 +54,8 @@ def compiled(job: Job, base: Record) -> Record:
     usage = job.backend.usage(log, Path("none"), target)
     names = ", ".join(str(entry.get("name", "")) for entry in built)
     message = f"compiled for {job.target.gpu} ({target.arch}) and not run ({names}): {job.reason}"
+    if any(device.gpu == job.target.gpu for device in _emulated.CUDA_DEVICES):
+        message += "; --emulate runs it on the CPU"
     return replace(
         base, status=Status.UNAVAILABLE, message=message, target=target.arch or base.target,
         usage=[dict(vars(kernel)) for kernel in usage.kernels],

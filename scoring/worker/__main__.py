@@ -227,7 +227,8 @@ class Worker:
             results += contestant.places(slot)
         contestant.finish(slot)
         taken = {"findings": emulator.take_findings(), "counters": emulator.take_counters()}
-        return {"seconds": seconds, "said": emulator.take_message(), **{name: found[: KEPT[name]] for name, found in taken.items()}}
+        return {"seconds": seconds, "said": emulator.take_message(),
+                **{name: found[: KEPT[name]] for name, found in taken.items()}}
 
     def _recorded_call(
         self, contestant: Runnable, slot: Slot, emulator: Emulator, how: str, file: int,

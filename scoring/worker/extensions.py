@@ -134,8 +134,8 @@ class Builder:
         return placed
 
     def _written(self, folder: Path, file: str, text: str) -> Path:
-        """The source as a file: about the host's memory if it is to run here, and in HIP where that is wanted, translated
-        by torch's own tool, as on ROCm."""
+        """The source as a file. What runs here is about the host's memory. Where HIP is wanted, torch's own tool
+        translates it, as on ROCm."""
         path = folder / file
         path.write_text(text, encoding="utf-8")
         if not self.how.link:
@@ -175,11 +175,11 @@ class Builder:
             (folder / "absent").mkdir(exist_ok=True)
             (folder / "absent" / header).write_text(f"#pragma once\n{text}\n")
         os.environ.setdefault("TORCH_CUDA_ARCH_LIST", f"{self.how.gpu['major']}.{self.how.gpu['minor']}")
-        named = [*cpp_extension._get_cuda_arch_flags(list(theirs)), *theirs]
+        words = [*cpp_extension._get_cuda_arch_flags(list(theirs)), *theirs]
         if self.how.link:
-            named = _as_ptx(named)
+            words = _as_ptx(words)
         last = [word for path in (*self.how.include, str(folder / "absent")) for word in ("-isystem", path)]
-        return [*ours, *cpp_extension.COMMON_NVCC_FLAGS, *named, *last]
+        return [*ours, *cpp_extension.COMMON_NVCC_FLAGS, *words, *last]
 
     def _last(self) -> list[str]:
         return [word for path in self.how.include for word in ("-idirafter", path)]

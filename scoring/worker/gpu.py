@@ -103,9 +103,9 @@ def _hip_driver(emulator: Emulator) -> Any:
 def _cuda_driver(emulator: Emulator) -> Any:
     """Triton's driver, which asks for ``libcuda.so.1`` by name; its compiler stops at PTX, which the emulator runs."""
     folder = tempfile.mkdtemp(prefix="libcuda-")
-    os.symlink(emulator.path, f"{folder}/libcuda.so.1")
+    Path(folder, "libcuda.so.1").symlink_to(emulator.path)
     os.environ["TRITON_LIBCUDA_PATH"] = folder
-    driver = importlib.import_module("triton.backends.nvidia.driver")
+    driver: Any = importlib.import_module("triton.backends.nvidia.driver")
     driver.compile_module_from_file = partial(driver.compile_module_from_file, ccflags=[f"-Wl,-rpath,{folder}"])
     backend = importlib.import_module("triton.backends.nvidia.compiler").CUDABackend
     backend.make_cubin = lambda _self, text, *_rest: text.encode()

@@ -1,7 +1,7 @@
 #!POPCORN leaderboard strings
-#!POPCORN gpus MI300
+#!POPCORN gpus L4
 # SPDX-License-Identifier: MIT
-"""HIP in a string, without torch's headers that reads and writes one row too many."""
+"""CUDA in a string, without torch's headers, that reads and writes one row too many."""
 
 import ctypes
 

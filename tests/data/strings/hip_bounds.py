@@ -1,7 +1,7 @@
 #!POPCORN leaderboard strings
 #!POPCORN gpus MI300
 # SPDX-License-Identifier: MIT
-"""HIP in a string, without torch's headers that reads and writes one row too many."""
+"""HIP in a string, without torch's headers, that reads and writes one row too many."""
 
 import ctypes
 

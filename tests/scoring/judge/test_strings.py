@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""GPU code in Python submissions, without the GPU: HIP strings and Triton run on the emulated MI300X, CUDA strings are
-compiled. The submissions are those of ``tests/data/strings``."""
+"""GPU code in Python submissions, without the GPU: strings and Triton run on the emulated GPUs, and CUDA strings are
+compiled where that is not asked for. The submissions are those of ``tests/data/strings``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 
 from scoring import cli
 from scoring.record import ExitCode, Record, Status
-from scoring.worker import places
+from scoring.worker import extensions, places
 from tests.scoring.harness import ROOT, SETTINGS
 
 FOLDER = ROOT / "tests" / "data" / "strings"
@@ -123,6 +123,58 @@ def test_an_extension_with_torchs_headers(judged: Judged) -> None:
     assert (code, record.status) == (ExitCode.OK, Status.PASSED), record.message
 
 
+# CUDA and Triton on the emulated NVIDIA GPUs ------------------------------------------------------------------------
+
+EMULATED = ("--emulate", "--mode", "test")
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.toolchain("cuda")
+@pytest.mark.parametrize(("name", "gpu"), [
+    ("cuda_right.py", "L4"), ("triton_matmul.py", "H100"), ("cuda_late.py", "H100"), ("triton_add.py", "L4")])
+def test_right_code_passes_on_an_emulated_nvidia_gpu(judged: Judged, name: str, gpu: str) -> None:
+    if name.startswith("triton"):
+        pytest.importorskip("triton")
+    code, record = judged(name, gpu, *EMULATED)
+    assert (code, record.status) == (ExitCode.OK, Status.PASSED), record.message
+    assert (record.facts.emulated, record.facts.checks, record.facts.stand_in) == (True, "all", "")
+    (case,) = record.cases
+    assert (case.stats, case.counters[-1]["instructions"] > 0) == (None, True)
+
+
+@pytest.mark.sampled(1)
+@pytest.mark.toolchain("cuda")
+@pytest.mark.parametrize(("name", "line", "behind"), [
+    ("cuda_bounds.py", 19, "0 bytes behind 'data.0'"), ("triton_bounds.py", 16, "0 bytes behind 'a torch tensor'")])
+def test_a_finding_of_an_emulated_nvidia_gpu_is_at_its_line(judged: Judged, name: str, line: int, behind: str) -> None:
+    if name.startswith("triton"):
+        pytest.importorskip("triton")
+    code, record = judged(name, "L4", *EMULATED)
+    assert (code, record.status) == (ExitCode.FAILED, Status.RUNTIME_ERROR)
+    (case,) = record.cases
+    assert f"{FOLDER / name}:{line}" in case.message, case.message
+    assert behind in case.message
+
+
+@pytest.mark.toolchain("cuda")
+def test_a_launch_that_fails_unseen_is_told(judged: Judged, tmp_path: Path) -> None:
+    """The file asks for more threads than a block has, and does not look at what the launch returns."""
+    text = (FOLDER / "cuda_right.py").read_text()
+    (tmp_path / "wide.py").write_text(text.replace("m), 256>>>", "m), 2048>>>"))
+    code, record = judged("wide.py", "L4", *EMULATED)
+    assert (code, record.status) == (ExitCode.FAILED, Status.INCORRECT_NUMERICAL)
+    (case,) = record.cases
+    assert "2048" in case.message.splitlines()[0], case.message
+
+
+def test_machine_code_becomes_ptx() -> None:
+    asked = ["-O3", "-gencode=arch=compute_90a,code=sm_90a", "-gencode", "arch=compute_89,code=sm_89", "-arch=sm_90a",
+             "--gpu-architecture=sm_80", "-arch", "sm_89", "-DA=sm_1"]
+    assert extensions._as_ptx(asked) == [
+        "-O3", "-gencode=arch=compute_90a,code=compute_90a", "-gencode", "arch=compute_89,code=compute_89",
+        "-arch=compute_90a", "--gpu-architecture=compute_80", "-arch", "compute_89", "-DA=sm_1"]
+
+
 # CUDA for a GPU that is not here --------------------------------------------------------------------------------------
 
 @pytest.mark.sampled(1)
@@ -131,7 +183,8 @@ def test_an_extension_with_torchs_headers(judged: Judged) -> None:
 def test_cuda_is_compiled_and_not_run(judged: Judged, name: str, gpu: str, arch: str) -> None:
     code, record = judged(name, gpu)
     assert (code, record.status) == (ExitCode.UNAVAILABLE, Status.UNAVAILABLE), record.message
-    assert record.message == f"compiled for {gpu} ({arch}) and not run (product): no {gpu} here"
+    assert record.message == (f"compiled for {gpu} ({arch}) and not run (product): no {gpu} here; "
+                              "--emulate runs it on the CPU")
     (kernel,) = record.usage
     assert kernel["name"].startswith("product_kernel")
     assert (kernel["registers"] > 0, kernel["spill_bytes"], kernel["shared_bytes"]) == (True, 0, 1024)
@@ -153,6 +206,13 @@ def test_a_submission_without_cuda_says_that_nothing_was_compiled(judged: Judged
     code, record = judged("plain.py", "L4")
     assert (code, record.status) == (ExitCode.UNAVAILABLE, Status.UNAVAILABLE)
     assert "no L4 here; nothing was compiled" in record.message
+
+
+@pytest.mark.slow
+@pytest.mark.toolchain("cuda")
+def test_a_cuda_extension_with_torchs_headers_runs(judged: Judged) -> None:
+    code, record = judged("cuda_torch.py", "H100", *EMULATED)
+    assert (code, record.status) == (ExitCode.OK, Status.PASSED), record.message
 
 
 @pytest.mark.slow
