@@ -34,8 +34,8 @@ struct Options {
     unsigned checks = 255;  // ptx::Check: those that are no faults
     bool counters = false;
     bool tensors = false;  // torch's CPU tensors are device memory, see tensors.cpp; set before torch is loaded
-    bool report = false;  // findings go to stderr
-    std::string log;      // a file that gets them, too, as a JSON object a line; "": none
+    bool report = false;   // findings go to stderr
+    std::string log;       // a file that gets them, too, as a JSON object a line; "": none
 
     int multiprocessors() const { return told_multiprocessors ? told_multiprocessors : gpu->multiprocessors; }
 };
