@@ -171,7 +171,13 @@ private:
                             w_.splits.erase(w_.splits.begin() + static_cast<std::ptrdiff_t>(chosen));
                         else split.lanes &= ~mask, split.pc = pc + 1;
                         w_.block->settle();
-                        if (!w_.alive) w_.block->cluster->settle();
+                        if (!w_.alive) {
+                            w_.block->cluster->settle();
+                            const auto& all = w_.block->warps;
+                            Checks* const checks = w_.block->checks();
+                            if (checks && std::none_of(all.begin(), all.end(), [](const Warp& w) { return w.alive; }))
+                                checks->ended(w_);
+                        }
                         break;
                     } else if (flow == Flow::Again) {
                         split.pc = pc;

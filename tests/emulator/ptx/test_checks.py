@@ -50,6 +50,19 @@ barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
 mov.u32 %r5, %cluster_ctarank; xor.b32 %r5, %r5, 1; mapa.shared::cluster.u32 %r6, %r3, %r5;
 ld.shared::cluster.u32 %r4, [%r6]; st.global.u32 [%rd4], %r4;
 barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; ret; }"""
+# Each block of a cluster sends its row to the other, which says when it has come.
+SENT = HEAD.replace(") {", ") .reqnctapercluster 2, 1, 1 {") + """add.u32 %r5, %r1, 1024; setp.ne.u32 %p0, %r0, 0;
+@%p0 bra READY; mbarrier.init.shared::cta.b64 [%r5], 1; mbarrier.arrive.expect_tx.shared::cta.b64 _, [%r5], 128;
+READY: ld.global.u32 %r4, [%rd3]; st.shared.u32 [%r3], %r4; fence.proxy.async; bar.warp.sync 0xffffffff;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned; @%p0 bra WAIT;
+mov.u32 %r6, %cluster_ctarank; xor.b32 %r6, %r6, 1; add.u32 %r7, %r1, 512;
+mapa.shared::cluster.u32 %r7, %r7, %r6; mapa.shared::cluster.u32 %r8, %r5, %r6;
+cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [%r7], [%r1], 128, [%r8];
+WAIT: bar.warp.sync 0xffffffff;
+AGAIN: mbarrier.try_wait.parity.shared::cta.b64 %p1, [%r5], 0; @!%p1 bra AGAIN;
+ld.shared.u32 %r4, [%r3+512]; st.global.u32 [%rd4], %r4;
+barrier.cluster.arrive.aligned; barrier.cluster.wait.aligned;
+END: ret; }"""
 EARLY = HEAD + "griddepcontrol.wait; ld.global.u32 %r4, [%rd3]; st.global.u32 [%rd4], %r4; ret; }"
 # Each of two blocks writes a word, and reads the other's once both have said that they are there.
 ACROSS = HEAD + """mov.u32 %r5, %ctaid.x; mul.wide.u32 %rd5, %r5, 4; add.s64 %rd6, %rd1, %rd5;
@@ -118,6 +131,12 @@ FAULTS = {
         "setp.ne.u32 %p0, %r0, 0; @!%p0 fence.proxy.async; bar.warp.sync 0xffffffff; ", "proxy-fence", "has written"),
     "a write while a bulk store reads": Fault(
         STORE, "cp.async.bulk.wait_group.read 0;", "", "shared-race", "a bulk store may still read"),
+    "a block that ends while a bulk store reads": Fault(
+        STORE, "cp.async.bulk.wait_group.read 0; st.shared.u32 [%r1], 7;", "", "shared-race",
+        "the block ends, and with it its shared memory, which a bulk store may still read"),
+    "a block that ends while another block's copy reads": Fault(
+        SENT, "barrier.cluster.wait.aligned;\nEND:", "END:", "shared-race",
+        "which a bulk copy may still read", grid=2),
     "a product without a proxy fence": Fault(
         PRODUCT, "fence.proxy.async; bar", "bar", "proxy-fence", "has written", 128),
     "a product before other warps have written": Fault(

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
-"""FP8 products for the tests of the kernels on the host: operands, what is right, and every plan of a kernel."""
+"""FP8 products for the tests of the kernels: operands, what is right, and every plan of a kernel."""
 
 from __future__ import annotations
 
 import ctypes
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from tests.kernels.cuda.host_kernel import ROOT, HostKernel
+from tests.kernels.cuda.emulated import ROOT, EmulatedKernel, copied
+from tests.kernels.cuda.host_kernel import HostKernel
 
 PLANS = ROOT / "kernels/cuda/gemm/plan_entries.h"
+
 
 def e4m3_values() -> np.ndarray:
     """[256] float64: the value of each e4m3fn code."""
@@ -38,16 +41,20 @@ class Product:
     b_scale: np.ndarray   # [ceil(n / 128), k / 128]
 
     @classmethod
-    def random(cls, m: int, n: int, k: int, seed: int) -> Product:
-        """All finite codes up to 60 in magnitude; signed scales over a factor 2^8, about one in ten of them zero."""
+    def random(cls, m: int, n: int, k: int, seed: int, smallest: float = 0) -> Product:
+        """Codes of ``smallest`` to 60 in magnitude; signed scales over a factor 2^8, about one in ten of them zero.
+
+        Where the adder has 13 bits, codes below 4 would vanish in it beside the largest, by more than ``expected``
+        allows.
+        """
         rng = np.random.default_rng(seed)
-        finite = np.flatnonzero(np.abs(VALUES) <= 60).astype(np.uint8)
+        codes = np.flatnonzero((np.abs(VALUES) >= smallest) & (np.abs(VALUES) <= 60)).astype(np.uint8)
 
         def scale(*shape: int) -> np.ndarray:
             size = np.exp2(rng.uniform(-4, 4, shape)) * rng.choice([-1, 1], shape) * (rng.random(shape) > 0.1)
             return size.astype(np.float32)
 
-        a, b = rng.choice(finite, (m, k)), rng.choice(finite, (n, k))
+        a, b = rng.choice(codes, (m, k)), rng.choice(codes, (n, k))
         return cls(a, b, scale(m, k // 128), scale(-(-n // 128), k // 128))
 
     @property
@@ -74,34 +81,52 @@ class Product:
         """Assert that ``got`` [m, n] is the product."""
         value, bound = self.expected()
         wrong = ~(np.abs(got - value) <= bound)
-        assert not wrong.any(), f"{wrong.sum()} wrong, first at {np.argwhere(wrong)[0]}"
+        assert not wrong.any(), f"wrong: {wrong.sum()}, the first at {np.argwhere(wrong)[0]}"
 
 
-class ProductKernel(HostKernel):
-    """A product compiled with gemm/plan_entries.h, whose entry points reach every plan: a tile shape and parts of K."""
+def with_plans(kernel: str, folder: Path, file: Path | None = None) -> Path:
+    """``folder`` with the kernel file ``<problem>/plans.cu``: a product, or ``file``, another of its problem, with the
+    entry points of gemm/plan_entries.h, which reach every plan."""
+    name, own = kernel.split("/", 1)[0], ROOT / f"kernels/cuda/{kernel}.cu"
+    place = folder / "kernels/cuda" / name
+    place.mkdir(parents=True, exist_ok=True)
+    if file is not None:
+        (place / file.name).write_text(file.read_text())
+    lines = [line for line in own.read_text().splitlines() if line.startswith("//!KERNEL")]
+    lines += [f'#define WARPWAVE_KERNEL_FILE "{name}/{(file or own).name}"', '#include "gemm/plan_entries.h"']
+    (place / "plans.cu").write_text("\n".join(lines) + "\n")
+    return folder
 
-    def __init__(
-        self, kernel: str, folder: Path, defines: Mapping[str, int | str] | None = None, *,
-        kernels: Path = ROOT / "kernels", file: Path | None = None, arch: int = 90, optimise: str = "1",
-    ):
-        source = {"WARPWAVE_KERNEL_FILE": f'"{file or f"{kernel}.cu"}"'}
-        super().__init__(kernel, folder, source | dict(defines or {}), kernels=kernels, file=PLANS, arch=arch,
-                         optimise=optimise)
-        self.library.plan_cycles.argtypes = [ctypes.c_int] * 6
-        self.library.plan_cycles.restype = ctypes.c_double
-        self.library.plan_chosen.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_int]
+
+def with_table(folder: Path, kernel: str, name: str, table: str) -> Path:
+    """``folder`` with a copy of the kernels, in which the table of tiles ``name`` of this one is ``table``.
+
+    A kernel with few tiles is built much sooner.
+    """
+    path = copied(folder) / f"kernels/cuda/{kernel}.cu"
+    source, count = re.subn(rf"using {name} = [^;]+;", f"using {name} = {table};", path.read_text())
+    assert count == 1, f"{kernel} has no table {name}"
+    path.write_text(source)
+    return folder
+
+
+class Plans:
+    """Of a kernel of either kind, every plan can be run: a tile shape and parts of K.
+
+    ``plan_entries`` is its library, with the entry points of gemm/plan_entries.h.
+    """
 
     @property
-    def shapes(self) -> int:
-        return int(self.library.plan_count())
+    def shapes(self: Any) -> int:
+        return int(self.plan_entries().plan_count())
 
-    def plans(self, *parts: int) -> list[tuple[int, int]]:
+    def plans(self: Any, *parts: int) -> list[tuple[int, int]]:
         """Every plan that runs (on a K of eight blocks) with so many parts of K."""
         return [(shape, count) for shape in range(self.shapes) for count in parts
-                if self.library.plan_cycles(shape, count, 64, 64, 1024, 132) < float("inf")]
+                if self.plan_entries().plan_cycles(shape, count, 64, 64, 1024, 132) < float("inf")]
 
     def multiply(
-        self, product: Product, plan: tuple[int, ...] = (), splits_room: int = 0, copies: bool = False, **run: Any,
+        self: Any, product: Product, plan: tuple[int, ...] = (), splits_room: int = 0, copies: bool = False, **run: Any,
     ) -> np.ndarray:
         """[m, n] float64: the result by ``plan``, or by whatever the kernel chooses.
 
@@ -113,11 +138,45 @@ class ProductKernel(HostKernel):
         (c,) = self.run({"m": m, "n": n, "k": k}, product.data(self.problem), plan, workspace_bytes=room, **run)
         return c.double().numpy()
 
-    def declines(self, m: int, n: int, k: int, workspace_bytes: int = 0, workspace: int | None = None) -> int:
+    def declines(self: Any, m: int, n: int, k: int, workspace_bytes: int = 0, workspace: int | None = None) -> int:
         """The status of a call with these sizes, whose operands are never followed."""
         pointers = dict.fromkeys(("a", "b", "a_scale", "b_scale", "c"), 16)
         return self.call({**pointers, "m": m, "n": n, "k": k, "workspace": workspace,
                           "workspace_bytes": workspace_bytes, "queue": None})
 
-    def chosen(self, m: int, n: int, k: int, workspace_bytes: int, processors: int) -> tuple[int, int]:
-        return divmod(int(self.library.plan_chosen(m, n, k, workspace_bytes, processors)), 256)
+    def chosen(self: Any, m: int, n: int, k: int, workspace_bytes: int, processors: int) -> tuple[int, int]:
+        return divmod(int(self.plan_entries().plan_chosen(m, n, k, workspace_bytes, processors)), 256)
+
+
+def typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    library.plan_cycles.argtypes = [ctypes.c_int] * 6
+    library.plan_cycles.restype = ctypes.c_double
+    library.plan_chosen.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_int]
+    return library
+
+
+class EmulatedProduct(EmulatedKernel, Plans):
+    """On an emulated GPU. ``root`` is made by ``with_plans``."""
+
+    def __init__(
+        self, kernel: str, root: Path, defines: Mapping[str, int | str] | None = None, *, arch: str = "sm_90a",
+    ):
+        super().__init__(f"{kernel.split('/', 1)[0]}/plans", defines, arch=arch, root=root)
+
+    def plan_entries(self) -> ctypes.CDLL:
+        return typed(self.library())
+
+
+class ProductKernel(HostKernel, Plans):
+    """On the host."""
+
+    def __init__(
+        self, kernel: str, folder: Path, defines: Mapping[str, int | str] | None = None, *,
+        kernels: Path = ROOT / "kernels", file: Path | None = None, arch: int = 90, optimise: str = "1",
+    ):
+        source = {"WARPWAVE_KERNEL_FILE": f'"{file or f"{kernel}.cu"}"'}
+        super().__init__(kernel, folder, source | dict(defines or {}), kernels=kernels, file=PLANS, arch=arch,
+                         optimise=optimise)
+
+    def plan_entries(self) -> ctypes.CDLL:
+        return typed(self.library)

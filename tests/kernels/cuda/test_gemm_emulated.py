@@ -10,10 +10,10 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pytest
 
-from tests.kernels.cuda import faults
-from tests.kernels.cuda.faults import Fault
-from tests.kernels.cuda.gemm_products import Product, ProductKernel
+from tests.kernels.cuda import planting
+from tests.kernels.cuda.gemm_products import EmulatedProduct, Product, ProductKernel, with_plans, with_table
 from tests.kernels.cuda.host_kernel import emulated
+from tests.kernels.cuda.planting import Fault
 
 pytestmark = emulated
 
@@ -112,31 +112,23 @@ def test_many_tiles_keep_k_whole_and_take_a_large_tile(fp8_gemm, size):
 
 
 FAULTS = {
-    "wait": Fault("gemm/*.h", "cp_async_wait<Shape::kStages - 2>();", "cp_async_wait<Shape::kStages - 1>();"),
+    "wait": Fault("gemm/*.h", "cp_async_wait<Shape::kStages - 2>();", "cp_async_wait<Shape::kStages - 1>();",
+                  "shared-race"),
     "barrier": Fault("gemm/*.h", "        __syncthreads();\n        if (block",
-                     "        if (!FAULT) __syncthreads();\n        if (block"),
+                     "        if (!FAULT) __syncthreads();\n        if (block", "uninitialised"),
     "swizzle": Fault("gemm/*.h", "(swizzled ^ (step << 5))",
-                     "(FAULT ? swizzled + (step << 5) : swizzled ^ (step << 5))", 2),
+                     "(FAULT ? swizzled + (step << 5) : swizzled ^ (step << 5))", "shared-race", 2),
 }
 
 
-def planted(kernels, folder):
-    kernel = ProductKernel("fp8_gemm/mma_sync", folder, kernels=kernels, arch=89, optimise="g")     # built sooner
-    product = Product.random(130, 128, 128 * 6, seed=8)
-
-    def check(_fault):
-        for eager in (False, True):
-            product.agrees(kernel.multiply(product, (4, 1), eager=eager))
-
-    return kernel.library, check
+def planted(root):
+    name = "fp8_gemm/mma_sync"
+    with_table(root, name, "Shapes", "ShapeTable<KMajor, TileShape<128, 128, 2, 4, 3>>")
+    kernel = EmulatedProduct(name, with_plans(name, root), arch="sm_89")
+    product = Product.random(130, 128, 128 * 6, seed=8, smallest=4)
+    return kernel, lambda _fault: product.agrees(kernel.multiply(product, (0, 1)))
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, planted)
-
-
-@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
-def test_the_emulation_notices_damage(outcomes, fault):
+def test_faults_are_noticed(tmp_path):
     """A check of the checks: kernels without the wait, the barrier or the matching swizzle do not pass."""
-    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
+    planting.noticed(planting.outcomes(tmp_path, FAULTS, planted), FAULTS)

@@ -6,12 +6,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from tests.kernels.cuda import faults
-from tests.kernels.cuda.faults import Fault
-from tests.kernels.cuda.gemm_products import Product, ProductKernel
+from tests.kernels.cuda import planting
+from tests.kernels.cuda.gemm_products import EmulatedProduct, Product, ProductKernel, with_plans, with_table
 from tests.kernels.cuda.host_kernel import emulated
+from tests.kernels.cuda.planting import Fault
 
 pytestmark = emulated
+KERNEL = "amd_fp8_mm/wgmma_tma"
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one copied", "both copied"])
@@ -68,9 +69,7 @@ FAULTS = {
         "gemm/transpose_bytes.h", ", kNext[4] = {0, 1, kPaired ? 8 : 2, kPaired ? 9 : 3};",
         ";\n    const int kNext[4] = {0, 1, kPaired && !FAULT ? 8 : 2, kPaired && !FAULT ? 9 : 3};"),
     "order of rows": Fault(
-        "gemm/*.h", "constexpr int row_step = Shape::kMnMajorRows ? 1 : 8;",
-        "struct RowStep { operator int() const { return Shape::kMnMajorRows && !FAULT ? 1 : 8; } };\n"
-        "template <class Shape>\nconstexpr RowStep<Shape> row_step;"),
+        "gemm/*.h", "row_step<Shape>", "(FAULT ? 8 : row_step<Shape>)", "uninitialised", 5),
     "swizzle": Fault("gemm/*.h", "(chunk ^ lane % 8)", "(FAULT ? chunk : chunk ^ lane % 8)"),
     "way out": Fault("gemm/*.h", "who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4)",
                      "(FAULT ? who.lane % 16 : who.lane % 8 * 2 + (who.lane / 8 % 2 ^ who.lane % 8 / 4))"),
@@ -80,23 +79,19 @@ FAULTS = {
 }
 
 
-def planted(kernels, folder):
-    kernel = ProductKernel("amd_fp8_mm/wgmma_tma", folder, {"COPIES": 1}, kernels=kernels, optimise="g")
-    product = Product.random(128, 128, 256, seed=8)
+def planted(root):
+    with_table(root, KERNEL, "RowsInPlace", "WgmmaTable<MnMajorRows<SplitK<2, 64, 1, 1>>, MnMajorRows<Persistent<64>>, "
+               "WeightRows<64, kClusterReduce>, WeightRows<64, kTmaStore>>")
+    kernel = EmulatedProduct(KERNEL, with_plans(KERNEL, root), {"COPIES": 1})
+    product = Product.random(128, 128, 256, seed=8, smallest=4)
 
     def every_instance(_fault):
         for shape in range(kernel.shapes):
             product.agrees(kernel.multiply(product, (shape, 1), copies=True))
 
-    return kernel.library, every_instance
+    return kernel, every_instance
 
 
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, planted)
-
-
-@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
-def test_the_emulation_notices_damage(outcomes, fault):
+def test_faults_are_noticed(tmp_path):
     """A check of the checks: rows or K in another order than the other half of the kernel takes them to be."""
-    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
+    planting.noticed(planting.outcomes(tmp_path, FAULTS, planted), FAULTS)

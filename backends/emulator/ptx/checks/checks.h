@@ -181,6 +181,9 @@ public:
     void registers(Warp& w, const Op& op);
     void products_done(Warp& w, u64 count);
 
+    /// The last warp of a block ends, and the block's shared memory with it.
+    void ended(Warp& w);
+
     /// Something else that is wrong at the warp's instruction.
     void found(Warp& w, u32 check, const std::string& message, u32 other = ~u32{0});
 
@@ -228,6 +231,7 @@ private:
     std::vector<Actor> actors_;
     std::unordered_map<u64, Clock> strong_;
     std::map<std::pair<u32, int>, u32> stores_, stores_written_;
+    std::map<std::pair<u32, u16>, Cell> leaving_;  // the last bulk copy out of a block's memory, by rank and actor
     u32 warps_ = 0, blocks_ = 0;
     u32 grid_ = 0;  // the actor of the grid before this one
 };

@@ -10,6 +10,7 @@ void Checks::reset(const Cluster& cluster, u64 number) {
     strong_.clear();
     stores_.clear();
     stores_written_.clear();
+    leaving_.clear();
     cluster_ = static_cast<u32>(number) + 1;
     acquired_ = false;
     blocks_ = static_cast<u32>(cluster.blocks.size());

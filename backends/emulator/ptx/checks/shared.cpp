@@ -179,7 +179,27 @@ void Checks::bulk_read(Warp& w, int lane, Block& block, u32 offset, u64 bytes, c
     } else {
         cell.who = static_cast<u16>(stores_actor(w, lane)), cell.time = w.stores_committed[lane] + 1;
     }
+    leaving_[{block.rank, cell.who}] = cell;
     region(w, block, offset, bytes, cell, lane);
+}
+
+void Checks::ended(Warp& w) {
+    const u32 rank = w.block->rank;
+    const auto first = leaving_.lower_bound({rank, u16{0}}), last = leaving_.lower_bound({rank + 1, u16{0}});
+    if (first == last || !wants(kSharedRace)) return;
+    Entries known;
+    for (const Warp& each : w.block->warps) {
+        const State& s = state(each);
+        join(known, s.clock.known);
+        if (s.subset_lanes) join(known, s.subset.known);
+    }
+    for (auto each = first; each != last; ++each) {
+        const Cell& old = each->second;
+        const Entry have = old.who < known.size() ? known[old.who] : Entry{};
+        if (old.time <= have.all || old.time <= have.one) continue;
+        if (report_.again(kSharedRace, w.op->statement, old.op)) continue;
+        found(w, kSharedRace, "the block ends, and with it its shared memory, which " + words(old), old.op);
+    }
 }
 
 void Checks::product_read(Warp& w, u32 address, Needs* needs) {
