@@ -3,38 +3,33 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
 import torch
 
-from tests.kernels.cuda import faults
-from tests.kernels.cuda.faults import Fault
-from tests.kernels.cuda.host_kernel import ROOT, HostKernel, emulated
+from tests.kernels.cuda import planting
+from tests.kernels.cuda.emulated import EmulatedKernel, copied
+from tests.kernels.cuda.host_kernel import HostKernel, emulated
+from tests.kernels.cuda.planting import Fault
 
 pytestmark = emulated
 KERNEL = "flash_attention/wgmma_tma"
 
 
-def lower_thresholds(kernels):
+def lower_thresholds(folder):
     """What decides between instances is the length: let small cases be long ones."""
-    source = kernels / "cuda/flash_attention/wgmma_tma.cu"
-    text = source.read_text()
-    for line, lowered in (("a.seqlen_k <= 1024", "a.seqlen_k <= 128"), ("a.seqlen_k > 4096", "a.seqlen_k > 128")):
-        assert line in text
-        text = text.replace(line, lowered)
-    source.write_text(text)
+    return copied(folder, (f"{KERNEL}.cu", "a.seqlen_k <= 1024", "a.seqlen_k <= 128"),
+                  (f"{KERNEL}.cu", "a.seqlen_k > 4096", "a.seqlen_k > 128"))
 
 
-def check_scaled_keys(kernel, size, factors):
+def check_scaled_keys(kernel, size, factors, **run):
     q, k, v, causal, scale = kernel.reference.generate_input(**size, seed=7, device="cpu")
     data = (q, (k * factors[None, :, None, None]).to(k.dtype), v, causal, scale)
-    kernel.verify(size, data, processors=1)
+    kernel.verify(size, data, **run)
 
 
-def check_jump(kernel, size, first, factor):
+def check_jump(kernel, size, first, factor, **run):
     """The first keys, that part of them, are multiplied with `factor`, the others with 1/2."""
-    check_scaled_keys(kernel, size, torch.where(torch.arange(size["sk"]) < first * size["sk"], factor, 0.5))
+    check_scaled_keys(kernel, size, torch.where(torch.arange(size["sk"]) < first * size["sk"], factor, 0.5), **run)
 
 
 @pytest.fixture(scope="module", params=["shipped", "long", "no slack"])
@@ -43,9 +38,7 @@ def kernel(request, tmp_path_factory):
     if request.param != "long":
         defines = {"SLACK": 0, "SEAMLESS": 0} if request.param == "no slack" else {}
         return HostKernel(KERNEL, folder, defines, optimise="1")
-    shutil.copytree(ROOT / "kernels", folder / "kernels")
-    lower_thresholds(folder / "kernels")
-    return HostKernel(KERNEL, folder, kernels=folder / "kernels", optimise="1")
+    return HostKernel(KERNEL, folder, kernels=lower_thresholds(folder) / "kernels", optimise="1")
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -135,7 +128,7 @@ def test_the_same_bits_however_copies_are_timed(kernel):
 def test_scores_that_rise_step_by_step_are_corrected(kernel):
     """Each step's scores exceed the last one's by far more than the slack, from the last keys to the first."""
     size = case(1, 192, 700, 1, 1, 64, 0)
-    check_scaled_keys(kernel, size, torch.linspace(12, 0.5, size["sk"]))
+    check_scaled_keys(kernel, size, torch.linspace(12, 0.5, size["sk"]), processors=1)
 
 
 @pytest.mark.parametrize("size", [
@@ -144,55 +137,56 @@ def test_scores_that_rise_step_by_step_are_corrected(kernel):
     ("first", "factor"), [(0.5, 150), (0.5, 10), (0.1, 300)], ids=["lost", "large", "at the end"])
 def test_scores_that_jump_are_not_lost(kernel, size, first, factor):
     """Keys are walked from the last to the first: late ones exceed what was there by far more than fp32 holds."""
-    check_jump(kernel, size, first, factor)
+    check_jump(kernel, size, first, factor, processors=1)
 
 
 FAULTS = {
-    "keys empty": Fault("attention/forward.h", "mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);"),
-    "wait": Fault("attention/forward_mainloop.h", "wgmma_wait<0>();\n                wgmma_results(out);"),
+    "keys empty": Fault("attention/forward.h", "mbarrier_wait(memory.keys_empty(key_at.stage), key_at.parity ^ 1);",
+                        shows="mbarrier"),
+    "wait": Fault("attention/forward_mainloop.h", "wgmma_wait<0>();\n                wgmma_results(out);",
+                  shows="shared-race"),
     "turn": Fault(
         "attention/forward_mainloop.h", "if constexpr (Shape::kPingPong) at.pass_ping_pong();\n            if (!Shape",
-        "if (Shape::kPingPong && !FAULT) at.pass_ping_pong();\n            if (!Shape"),
+        "if (Shape::kPingPong && !FAULT) at.pass_ping_pong();\n            if (!Shape", "barrier"),
     "overwritten": Fault("attention/forward_mainloop.h", "= Shape::kClears || begun != 0;",
                          "= Shape::kClears || FAULT || begun != 0;"),
     "stored too soon": Fault(
-        "attention/forward_mainloop.h", "wgmma_wait<1>();\n                wgmma_results(out);"),
+        "attention/forward_mainloop.h", "wgmma_wait<1>();\n                wgmma_results(out);", shows="in-flight"),
     "correction": Fault("attention/forward_mainloop.h", "kAll / 2);\n            correct(",
                         "kAll / 2);\n            if (!FAULT) correct("),
     "lost": Fault("attention/forward_softmax.h", "            again();\n", "            if (!FAULT) again();\n"),
     "tile forgotten": Fault(
-        "attention/forward_shape.h", "number % Shape::kTiles", "number % (FAULT ? 1 : Shape::kTiles)"),
+        "attention/forward_shape.h", "number % Shape::kTiles", "number % (FAULT ? 1 : Shape::kTiles)",
+        "shared-race"),
     "rows of P": Fault(
         "attention/forward_mainloop.h", "thread % 16, columns", "(FAULT ? thread % 8 : thread % 16), columns"),
     "place": Fault(
         "attention/forward_shape.h", "return (number * Shape::kGroups + group) / Shape::kQuerySlots % 2;",
-        "return (FAULT ? number : (number * Shape::kGroups + group) / Shape::kQuerySlots) % 2;"),
+        "return (FAULT ? number : (number * Shape::kGroups + group) / Shape::kQuerySlots) % 2;", "uninitialised"),
 }
 
 
-def planted(kernels, folder):
-    lower_thresholds(kernels)
-    kernel = HostKernel(KERNEL, folder, {"SLACK": 0}, kernels=kernels)
-    size = case(1, 300, 560, 2, 1, 64, 0)
+def planted(root):
+    file = f"{KERNEL}.cu"
+    built_sooner = (
+        (file, "    const Plan<Few> few(", "#if 0\n    const Plan<Few> few("),
+        (file, "    return launch_tiles<", "#endif\n    return launch_tiles<"),
+        (file, "dispatch<Fp16>", "dispatch<Bf16>"),
+        (file, "        case 128: return choose<Element, 128>(a, workspace, workspace_bytes, queue);\n", ""),
+    )
+    kernel = EmulatedKernel(KERNEL, {"SLACK": 0}, root=copied(lower_thresholds(root), *built_sooner))
 
     def check(fault):
-        if fault in (faults.NONE, "place"):   # of queries at 256, where warpgroups take places in turn
-            kernel.check(case(1, 257, 100, 1, 1, 256, 0), processors=1)
-        if fault in (faults.NONE, "stored too soon"):
-            kernel.check(case(1, 257, 150, 1, 1, 256, 1), processors=1)
-        for eager in (False, True):
-            kernel.check(size, eager=eager, processors=1)
-        check_jump(kernel, size, 0.5, 150)
+        if fault in (planting.NONE, "place"):   # of queries at 256, where warpgroups take places in turn
+            kernel.check(case(1, 257, 100, 1, 1, 256, 0), multiprocessors=1)
+        if fault in (planting.NONE, "stored too soon"):
+            kernel.check(case(1, 257, 150, 1, 1, 256, 1), multiprocessors=1)
+        kernel.check(case(1, 300, 560, 2, 1, 64, 0), multiprocessors=1)
+        check_jump(kernel, case(1, 300, 560, 2, 1, 64, 0), 0.5, 30, multiprocessors=1)
 
-    return kernel.library, check
-
-
-@pytest.fixture(scope="module")
-def outcomes(tmp_path_factory):
-    return faults.outcomes(tmp_path_factory.mktemp("faults"), FAULTS, planted)
+    return kernel, check
 
 
-@pytest.mark.parametrize("fault", [faults.NONE, *FAULTS])
-def test_the_emulation_notices_damage(outcomes, fault):
-    """A check of the checks: a kernel that lacks one wait or miscounts fails, by a wrong result or by a deadlock."""
-    assert outcomes[fault] == ("passed" if fault == faults.NONE else "refused")
+def test_faults_are_noticed(tmp_path):
+    """A check of the checks: a kernel that lacks one wait or miscounts does not pass."""
+    planting.noticed(planting.outcomes(tmp_path, FAULTS, planted), FAULTS)
