@@ -4,17 +4,17 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from backends.cuda import find_nvcc
 from backends.source import KernelSource, kernels
+from tests.kernels.cuda.emulated import needs_nvcc
 
 ROOT = Path(__file__).resolve().parents[3]
 CUDA = ROOT / "kernels/cuda"
-EMULATION = Path(__file__).resolve().parent / "emulation"
 FAMILIES = ("gemm", "attention", "mla", "moe")
 HEADERS = [path for path in sorted(CUDA.glob("*/*.h")) if "#pragma once" in path.read_text()]
 OURS = "WARPWAVE_"        # macros of the build and of the instruction wrappers
@@ -41,18 +41,18 @@ def test_a_kernel_file_says_where_its_loops_and_its_epilogue_stand(path: Path) -
             assert all(re.search(rf"\b{name}\(|(?:struct|class) {name}\b", text) for name in names.split(", ") if name)
 
 
-@pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++")
 def test_one_file_can_include_all_families(tmp_path: Path) -> None:
+    needs_nvcc()
     macros: dict[str, str] = {}
     for path in kernels(ROOT, "cuda"):
         macros |= KernelSource.read(path, ROOT).resolve()
-    file = tmp_path / "all.cpp"
+    file = tmp_path / "all.cu"
     headers = [path.relative_to(CUDA) for path in HEADERS if path.parent.name in FAMILIES]
     file.write_text("".join(f'#include "{header}"\n' for header in headers))
-    folders = (EMULATION, ROOT / "problems/mla_decode", CUDA, ROOT / "kernels/common")
-    command = ["g++", "-std=c++20", "-fsyntax-only", "-w", "-D__CUDA_ARCH_LIST__=900",
-               *(f"-D{name}={value}" for name, value in macros.items()), "-include", str(EMULATION / "launch.h"),
-               *(f"-I{folder}" for folder in folders), str(file)]
+    folders = (ROOT / "problems/mla_decode", CUDA, ROOT / "kernels/common")
+    command = [str(find_nvcc().path), "-std=c++17", "--expt-relaxed-constexpr", "-w", "-arch=compute_90a", "-ptx",
+               *(f"-D{name}={value}" for name, value in macros.items()), *(f"-I{folder}" for folder in folders),
+               str(file), "-o", str(tmp_path / "all.ptx")]
     subprocess.run(command, check=True, timeout=120)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The mma_sync FP8 products compute the right thing, run on the host thread by thread: every tile, tail and split."""
+"""The mma_sync FP8 products compute the right thing on emulated GPUs: every tile, tail and split."""
 
 from __future__ import annotations
 
@@ -11,62 +11,60 @@ import numpy as np
 import pytest
 
 from tests.kernels.cuda import planting
-from tests.kernels.cuda.gemm_products import EmulatedProduct, Product, ProductKernel, with_plans, with_table
-from tests.kernels.cuda.host_kernel import emulated
+from tests.kernels.cuda.gemm_products import EmulatedProduct, Product, with_plans, with_table
 from tests.kernels.cuda.planting import Fault
 
-pytestmark = emulated
-
-BUILDS = [(problem, fp16) for problem in ("fp8_gemm", "amd_fp8_mm") for fp16 in (False, True)]
+BUILDS = [(problem, arch) for problem in ("fp8_gemm", "amd_fp8_mm") for arch in ("sm_89", "sm_90a")]
 
 
 @cache
-def built(problem: str, fp16: bool):
+def built(problem: str, arch: str):
     with TemporaryDirectory() as folder:
-        return ProductKernel(f"{problem}/mma_sync", Path(folder), {"__CUDA_ARCH__": 900} if fp16 else {},
-                             arch=90 if fp16 else 89)
+        kernel = f"{problem}/mma_sync"
+        return EmulatedProduct(kernel, with_plans(kernel, Path(folder)), arch=arch)
 
 
-@pytest.fixture(scope="module", params=BUILDS, ids=lambda build: f"{build[0]}-{'sm_90' if build[1] else 'sm_89'}")
+@pytest.fixture(scope="module", params=BUILDS, ids="-".join)
 def kernel(request):
     return built(*request.param)
 
 
 @pytest.fixture
 def fp8_gemm():
-    return built("fp8_gemm", False)
+    return built("fp8_gemm", "sm_89")
 
 
 @pytest.mark.parametrize("splits", [1, 2])
 def test_every_tile_shape_with_tails(kernel, splits):
     size = (130, 193, 384) if kernel.problem == "fp8_gemm" else (160, 192, 384)
-    product = Product.random(*size, seed=splits)
+    product = Product.random(*size, seed=splits, smallest=4)
     for shape in range(kernel.shapes):
-        product.agrees(kernel.multiply(product, (shape, splits), splits_room=2, eager=splits == 2))
+        schedule = "eager" if splits == 2 else "late"
+        product.agrees(kernel.multiply(product, (shape, splits), splits_room=2, schedule=schedule))
 
 
 def test_more_k_blocks_than_stages_in_uneven_parts(kernel):
-    product = Product.random(32, 64, 128 * 11, seed=3)
+    product = Product.random(32, 64, 128 * 11, seed=3, smallest=4)
     for shape in range(kernel.shapes):
         product.agrees(kernel.multiply(product, (shape, 3), splits_room=3))
 
 
 @pytest.mark.parametrize("size", [(1, 1, 128), (1, 8, 128), (3, 129, 256), (16, 40, 128), (17, 7, 640)])
 def test_smallest_and_odd_sizes_by_the_chosen_plan(fp8_gemm, size):
-    product = Product.random(*size, seed=4)
+    product = Product.random(*size, seed=4, smallest=4)
     product.agrees(fp8_gemm.multiply(product))
     product.agrees(fp8_gemm.multiply(product, splits_room=4))
 
 
 def test_split_and_whole_k_agree_and_repeat_to_the_bit(fp8_gemm):
-    product = Product.random(9, 96, 1024, seed=5)
+    product = Product.random(9, 96, 1024, seed=5, smallest=4)
     first = fp8_gemm.multiply(product, (0, 4), splits_room=4)
     product.agrees(first)
-    np.testing.assert_array_equal(first, fp8_gemm.multiply(product, (0, 4), splits_room=4, eager=True))
+    np.testing.assert_array_equal(first, fp8_gemm.multiply(product, (0, 4), splits_room=4, schedule="eager"))
 
 
 def test_zero_scales_give_zero_and_tiny_ones_survive(kernel):
-    product = Product.random(32, 64, 256, seed=6)
+    product = Product.random(32, 64, 256, seed=6, smallest=4)
     product.a_scale[:16] = 0
     product.a_scale[16:] = -1e-30
     product.b_scale[:] = 3e-3
@@ -77,7 +75,7 @@ def test_zero_scales_give_zero_and_tiny_ones_survive(kernel):
 
 
 def test_a_nan_reaches_its_row_and_no_other(kernel):
-    product = Product.random(32, 64, 256, seed=7)
+    product = Product.random(32, 64, 256, seed=7, smallest=4)
     product.a[5, 200] = 0x7F
     got = kernel.multiply(product)
     assert np.isnan(got[5]).all()
@@ -90,7 +88,7 @@ def test_sizes_outside_the_abi_are_declined(kernel, size):
 
 
 def test_amd_declines_rows_it_cannot_load():
-    kernel = built("amd_fp8_mm", False)
+    kernel = built("amd_fp8_mm", "sm_89")
     assert kernel.declines(48, 64, 128) == -1
     assert kernel.declines(32, 96, 128) == -1
 
