@@ -37,12 +37,15 @@ _COMPILE_PAIRS = {"-I", "-D", "-U", "-include", "-imacros", "-isystem", "-iquote
                   "-Xpreprocessor", "-Xarch_device", "-Xarch_host", "-Xarch_" + ARCH}
 _HOST_PAIRS = {"-MF", "-MT", "-MQ"}
 _LINK_PAIRS = {"-L", "-l", "-u", "-z", "-T", "-e", "-Xlinker", "-rpath"}
-_HOST = re.compile(r"-M[MDGPFTQ]*$|-M[FTQ].|-march=|-mtune=|-mcpu=native|-m(?:no-)?(?:avx|sse|fma|bmi|f16c)|-fopenmp|"
+_HOST = re.compile(r"-M[MDGPFTQ]*$|-M[FTQ].|-march=|-mtune=|-mcpu=native|-m(?:no-)?(?:avx|sse|fma|bmi|f16c)|"
                    r"-pthread$|-flto")
 _LINK = re.compile(r"-L.|-l.|-Wl,|-shared$|-static|-pthread$|-fopenmp|-rdynamic$|-(?:no-)?pie$|-s$|-fuse-ld=")
 # Of ROCm's own layout, or about what this driver does anyway.
 _IGNORED = re.compile(r"--hip-link$|--rocm-path=|--hip-path=|--rocm-device-lib-path=|--hip-device-lib-path=|"
                       r"--gcc-toolchain=|-parallel-jobs=|--(?:no-)?offload-compress$|-fno-gpu-rdc$|--offload-new-driver$|-pipe$|--hipcc-")
+# The wheels bring no OpenMP for clang: directives are left out, and the host's loops run on one thread. omp.h and the
+# library for calls such as omp_get_wtime are the system compiler's.
+_OPENMP = re.compile(r"-fopenmp(?:=|$)")
 _ARCHES = re.compile(r"--?(?:offload-arch|amdgpu-target)(?:=(.*))?$")
 _STAGES = {"-c": "object", "-S": "assembly", "-E": "preprocess", "--genco": "code object", "-fsyntax-only": "check"}
 _HALVES = {"--cuda-host-only": "host", "--offload-host-only": "host", "--cuda-device-only": "device",
@@ -114,7 +117,7 @@ def parse(words: Sequence[str], hip: bool = True) -> Command:
             command.link += [word, argument(word)]
         elif word.startswith("-") and word != "-":
             if _LINK.match(word):
-                command.link.append(word)
+                command.link.append("-fopenmp" if _OPENMP.match(word) else word)
             if _HOST.match(word):
                 command.host.append(word)
             elif not _LINK.match(word):
@@ -175,6 +178,10 @@ class Driver:
     def _installed(self) -> list[str]:
         """Headers of whatever ROCm there is, then our own stand-ins, behind all others."""
         folders = [prefix / "include" for prefix in _llvm.rocm_prefixes()]
+        if "-fopenmp" in self._command.link:
+            asked = subprocess.run([self._parts.cxx, "-print-file-name=include"], capture_output=True, text=True,
+                                   check=False)
+            folders.append(Path(asked.stdout.strip()))
         return [word for folder in [*folders, HEADERS] if folder.is_dir() for word in ("-idirafter", str(folder))]
 
     # --- one source -------------------------------------------------------------------------------------------------
@@ -387,6 +394,8 @@ def main(arguments: Sequence[str] | None = None, hip: bool = True) -> int:
             raise BackendError(f"{NAME}: no input files")
         if command.arches and not any(arch.startswith((ARCH, "native", "gfx9-4-generic")) for arch in command.arches):
             _say(f"{NAME}: compiles for {ARCH}, the device that is emulated, not for {', '.join(command.arches)}")
+        if command.sources and "-fopenmp" in command.link:
+            _say(f"{NAME}: note: no OpenMP here: the host's parallel loops run on one thread")
         with tempfile.TemporaryDirectory(prefix="warpwave-hipcc-") as scratch:
             Driver(command, compiler, Path(scratch)).run()
     except CompileError as error:

@@ -106,6 +106,23 @@ def test_a_library_that_is_not_here_is_named(tmp_path: Path, capfd: pytest.Captu
     assert [re.search(r"rocPRIM .*librocprim-dev.*ROCM_PATH", line) is not None for line in told] == [True]
 
 
+def test_openmp_on_the_host_runs_on_one_thread(tmp_path: Path) -> None:
+    source = tmp_path / "openmp.cpp"
+    source.write_text("""
+        #include <cstdio>
+        #include <omp.h>
+        int main() {
+            int sum = 0;
+        #pragma omp parallel for reduction(+ : sum)
+            for (int i = 0; i < 100; ++i) sum += i * omp_get_num_threads();
+            std::printf("%d %d\\n", sum, omp_get_wtime() > 0);
+        }
+    """)
+    status, _, err = native.backends("hipcc", "-fopenmp", str(source), "-o", str(tmp_path / "openmp"))
+    assert (status, "the host's parallel loops run on one thread" in err) == (0, True), err
+    assert native.run(tmp_path / "openmp", options="")[:2] == (0, "4950 1\n")
+
+
 def test_kernels_print_assert_and_allocate(tmp_path: Path) -> None:
     program = native.compile_program(tmp_path / "services", "services.hip", "-O2")
     text = "a constant that is longer than the fifty-six bytes of one message to the host"
