@@ -22,6 +22,8 @@ _INCLUDE = re.compile(
     re.MULTILINE | re.VERBOSE,
 )
 RESERVED = re.compile("_|HIP|CLANG", re.IGNORECASE)      # how macros begin that a system's header may ask for
+_CONDITION = re.compile(r"(if|ifdef|ifndef|elif|elifdef|elifndef|else|endif)\b")
+_DEFINED_BY_HIP = re.compile(r"defined\s*(?:\(\s*__HIP(?:CC)?__\s*\)|\s__HIP(?:CC)?__)")
 _HAS_INCLUDE = re.compile(
     r"""__has_(?:include(?:_next)?|embed)\s*\(\s*(?:"(?P<quoted>[^"\n]+)"|<(?P<angled>[^>\n]+)>)""")
 
@@ -46,8 +48,8 @@ def headers(source: Path, folders: Sequence[Path]) -> list[Path]:
 
 def leads_with(source: Path, folders: Sequence[Path], name: str) -> bool:
     """Whether ``source`` includes the system's header ``name`` before anything that could change what it means: a macro
-    defined or undefined, but for a file's guard and this project's own, a pragma, an include that cannot be read. Of
-    conditions all branches count."""
+    defined or undefined, but for a file's guard and this project's own, a pragma, an include that cannot be read. In a
+    branch that is not known to be taken it does not; of all else all branches count."""
     return _leads(source, folders, name, set()) is True
 
 
@@ -55,26 +57,44 @@ def _leads(path: Path, folders: Sequence[Path], name: str, seen: set[Path]) -> b
     """None: neither that header nor anything that could change it."""
     seen.add(path.resolve())
     text = without_comments(_CONTINUATION.sub("", path.read_bytes().decode(errors="replace")))
-    before = ""
+    before, taken = "", list[bool]()        # by condition that the line stands in: is its branch known to be taken?
     for line in re.findall(r"^[ \t]*(?:#|%:)[ \t]*(.+?)[ \t]*$", text, re.MULTILINE):
         words = line.split(None, 2)
         ours = words[0] in ("define", "undef") and words[1:2] != [] and words[1].startswith("WARPWAVE_")
         guard = words[0] == "define" and before.split() == ["ifndef", *words[1:]] and not RESERVED.match(words[1])
+        if guard:
+            taken[-1:] = [True]
         if ours or guard:
             continue
         before = line
-        if re.match(r"(?:if|ifdef|ifndef|elif|else|endif)\b", line) or line.split() == ["pragma", "once"]:
+        if condition := _CONDITION.match(line):
+            if condition[1].startswith("if"):
+                taken.append(_of_hip(line))
+            else:
+                taken[-1:] = [] if condition[1] == "endif" else [False]
+            continue
+        if line.split() == ["pragma", "once"]:
             continue
         found = re.fullmatch(r'include[ \t]*(?:"([^"]+)"|<([^>]+)>)', line)
         if found is None:
             return False
         if found[2] == name:
-            return True
+            return all(taken)
         places = [path.parent, *folders] if found[1] else folders
         hit = next((file for place in places if (file := place / (found[1] or found[2])).is_file()), None)
         if hit is not None and hit.resolve() not in seen and (leads := _leads(hit, folders, name, seen)) is not None:
-            return leads
+            return leads and all(taken)
     return None
+
+
+def _of_hip(line: str) -> bool:
+    """Whether the condition is true for every HIP source, by a macro of the compiler's."""
+    words = line.split(None, 1)
+    if words[0] == "ifdef":
+        return words[1:] in (["__HIP__"], ["__HIPCC__"])
+    if words[0] != "if" or "(" in re.sub(r"defined\s*\(\s*\w+\s*\)", "", line):     # what is in brackets is not read
+        return False
+    return any(_DEFINED_BY_HIP.fullmatch(each.strip()) for each in words[-1].split("||"))
 
 
 def closure(source: Path, folders: Sequence[Path]) -> list[tuple[str, bytes | None]]:

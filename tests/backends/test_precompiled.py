@@ -82,7 +82,16 @@ def test_another_header_makes_other_ones(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "leads"), [
     (f"#include <{RUNTIME}>\n#define A 1\n", True),
-    (f'#include "below.h"\nint f();\n#ifdef B\n#include <{RUNTIME}>\n#endif\n', True),
+    (f'#include "below.h"\nint f();\n#ifdef B\n#endif\n#include <{RUNTIME}>\n', True),
+    (f"#if defined(A) || defined(__HIP__)\n#include <{RUNTIME}>\n#endif\n", True),
+    (f"#ifdef __HIPCC__\n#include <{RUNTIME}>\n#endif\n", True),
+    (f"#ifdef B\n#include <{RUNTIME}>\n#endif\n", False),
+    (f"#if defined(A) && defined(__HIP__)\n#include <{RUNTIME}>\n#endif\n", False),
+    (f"#if (defined(A) || defined(__HIP__) || defined(C)) && B\n#include <{RUNTIME}>\n#endif\n", False),
+    (f"#ifdef __HIP__\n#else\n#include <{RUNTIME}>\n#endif\n", False),
+    (f"#ifndef GUARD_H\n#define GUARD_H\n#if 0\n#include <{RUNTIME}>\n#endif\n#endif\n", False),
+    ('#ifdef B\n#include "runtime.h"\n#endif\n', False),
+    ('#include "runtime.h"\n', True),
     (f"#pragma once\n#ifndef GUARD_H\n#define GUARD_H\n#include <stdint.h>\n#include <{RUNTIME}>\n#endif\n", True),
     (f"#define WARPWAVE_OURS 1\n#include <{RUNTIME}>\n", True),
     (f"// #define A 1\n#include <{RUNTIME}>\n", True),
@@ -100,5 +109,6 @@ def test_another_header_makes_other_ones(tmp_path: Path) -> None:
 def test_only_what_comes_first_may_be_compiled_before(tmp_path: Path, text: str, leads: bool) -> None:
     (tmp_path / "below.h").write_text('#include "below.h"\nint g();\n')
     (tmp_path / "defines.h").write_text("#define A 1\n")
+    (tmp_path / "runtime.h").write_text(f"#pragma once\n#include <{RUNTIME}>\n")
     (tmp_path / "kernel.hip").write_text(text)
     assert _includes.leads_with(tmp_path / "kernel.hip", [], RUNTIME) is leads
