@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Triton source to a gfx942 code object, on a machine without a GPU.
+"""Triton source to a gfx942 code object or to PTX, on a machine without a GPU.
 
 Triton's own launcher is not used: it would build a driver stub with a C compiler and ask it for a device. Only
-``triton.compile`` is called, for the target ``hip/gfx942``; what it caches goes where the tests say.
+``triton.compile`` is called, for the target of the GPU; what it caches goes where the tests say.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from typing import Any
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
+from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler import ASTSource
 
 from backends._cache import default_folder
 from tests.emulator.programs.program import Launch
 
-_TARGET = GPUTarget("hip", "gfx942", 64)
+_TARGETS = {"MI300": GPUTarget("hip", "gfx942", 64), "H100": GPUTarget("cuda", 90, 32), "L4": GPUTarget("cuda", 89, 32)}
+_OF_AMD = ("matrix_instr_nonkdim", "kpack", "waves_per_eu")       # options
+CUDABackend.make_cubin = lambda _self, text, *_rest: text.encode()       # the emulator runs PTX
 _TYPES = {
     torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16",
+    torch.float8_e4m3fn: "fp8e4nv", torch.float8_e5m2: "fp8e5",
     torch.float8_e4m3fnuz: "fp8e4b8", torch.float8_e5m2fnuz: "fp8e5b16", torch.bool: "i1",
     torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8",
     torch.uint64: "u64", torch.uint32: "u32", torch.uint16: "u16", torch.uint8: "u8",
@@ -59,9 +63,11 @@ def attributes(value: torch.Tensor | int | float, buffer_ops: bool) -> list[list
     return [["tt.divisibility", 16]] if isinstance(value, int) and value % 16 == 0 else []
 
 
-def compile_launch(launch: Launch, folder: Path | None = None) -> Compiled:
+def compile_launch(launch: Launch, folder: Path | None = None, gpu: str = "MI300") -> Compiled:
     """Compile ``launch.kernel`` for these arguments. ``folder``: where Triton keeps its cache."""
-    os.environ["TRITON_CACHE_DIR"] = str(folder or default_folder() / "triton")
+    target = _TARGETS[gpu]
+    # What is kept of NVIDIA's targets holds no machine code, as nobody else's cache does.
+    os.environ["TRITON_CACHE_DIR"] = str((folder or default_folder()) / ("triton" if gpu == "MI300" else "triton-ptx"))
     signature: dict[str, str] = {}
     hints: dict[tuple[int, ...], list[list[Any]]] = {}
     for position, name in enumerate(launch.kernel.arg_names):
@@ -75,12 +81,16 @@ def compile_launch(launch: Launch, folder: Path | None = None) -> Compiled:
     constants: Mapping[str, Any] = dict(launch.constants)
     source = ASTSource(launch.kernel, signature, constants, hints)
     options = {"enable_fp_fusion": True, **launch.options}      # said, or Triton warns that its default will change
+    if target.backend == "cuda":
+        options = {name: value for name, value in options.items() if name not in _OF_AMD}
     with triton.knobs.amd.scope():
         triton.knobs.amd.use_buffer_ops = launch.buffer_ops
         triton.knobs.amd.use_buffer_atomics = launch.buffer_ops
-        built = triton.compile(source, target=_TARGET, options=options)
+        built = triton.compile(source, target=target, options=options)
     meta = built.metadata
     if meta.global_scratch_size or meta.profile_scratch_size:
         raise ValueError(f"{meta.name} wants Triton's global scratch, which this harness does not allocate")
     order = tuple((name, kind) for name, kind in signature.items() if kind != "constexpr")
-    return Compiled(built.asm["hsaco"], built.asm["amdgcn"], meta.name, meta.num_warps * 64, meta.shared, order)
+    binary, assembly = ("hsaco", "amdgcn") if target.backend == "hip" else ("cubin", "ptx")
+    threads = meta.num_warps * target.warp_size
+    return Compiled(built.asm[binary], built.asm[assembly], meta.name, threads, meta.shared, order)

@@ -25,8 +25,9 @@ Run = Callable[[str], str | None]
 class Worker:
     """``run`` sends a program, waits for the verdict; a worker that dies or hangs is a verdict too."""
 
-    def __init__(self, programs: Sequence[str], checks: str, log: Path):
-        self._argv = [sys.executable, "-m", "tests.emulator.programs.run", "--serve", "--checks", checks, *programs]
+    def __init__(self, programs: Sequence[str], checks: str, log: Path, gpu: str = "MI300"):
+        self._argv = [sys.executable, "-m", "tests.emulator.programs.run", "--serve", "--checks", checks, "--gpu", gpu,
+                      *programs]
         self._log = log
         self._process: subprocess.Popen[str] | None = None
 
@@ -96,5 +97,17 @@ def run(emulator: None, hip_programs: list[str], tmp_path_factory: pytest.TempPa
 def run_checked(emulator: None, hip_programs: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """The same with all checks, whose findings are wrong, too."""
     worker = Worker(hip_programs, "all", tmp_path_factory.mktemp("programs") / "checked.log")
+    yield worker.run
+    worker.close()
+
+
+@pytest.fixture(scope="session", params=["H100", "L4"])
+def run_on_nvidia(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
+    """``run(program)`` on an emulated NVIDIA GPU with all checks."""
+    try:
+        build.cuda_library(13)
+    except ToolchainMissing as missing:
+        pytest.skip(str(missing))
+    worker = Worker([], "all", tmp_path_factory.mktemp("programs") / f"{request.param}.log", request.param)
     yield worker.run
     worker.close()

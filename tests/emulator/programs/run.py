@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs programs of the corpus: ``python -m tests.emulator.programs.run [--checks all] [PART OF A NAME]…``
+"""Runs programs of the corpus: ``python -m tests.emulator.programs.run [--gpu H100] [--checks all] [NAME]…``
 
 With ``--serve`` it reads one program a line from stdin and answers each with a line of JSON: tests drive it so, from a
 process that survives whatever happens to this one. The HIP programs given then are compiled ahead.
@@ -45,12 +45,14 @@ def serve(emulator: running.Emulator, coming: Sequence[str]) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--checks", default="none", help="the emulator's checks: all, none or a comma list")
+    parser.add_argument("--gpu", choices=("MI300", "H100", "L4"), default="MI300")
     parser.add_argument("--serve", action="store_true")
     parser.add_argument("parts", nargs="*")
     options = parser.parse_args()
-    emulator = running.Emulator(options.checks)
-    programs = [["triton", name] for name in running.triton_names()]
-    programs += [["hip", name, level] for name in running.hip_names() for level in running.LEVELS]
+    emulator = running.Emulator(options.checks, options.gpu)
+    programs = [["triton", name] for name in running.triton_names(options.gpu)]
+    if options.gpu == "MI300":
+        programs += [["hip", name, level] for name in running.hip_names() for level in running.LEVELS]
     if options.serve:
         serve(emulator, options.parts)
         return 0

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Runs programs on the emulator through the HIP API, by ctypes, in this process; see ``run`` for the way in."""
+"""Runs programs on the emulators by ctypes, in this process, through HIP or CUDA's driver; see ``run`` for the way
+in."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import collections
 import ctypes
 import importlib
 import json
+import re
 import threading
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,43 +28,76 @@ _KERNELS = ("elementwise", "conversions", "reductions", "memory", "matmul", "att
 _SCALARS = {"i32": ctypes.c_int32, "i64": ctypes.c_int64, "fp32": ctypes.c_float}
 
 
-def triton_names() -> list[str]:
+_HIP = ("hipModuleLoadData", "hipModuleGetFunction", "hipModuleLaunchKernel", "hipDeviceSynchronize", "hipModuleUnload",
+        "hipGetErrorString")
+_CUDA = ("cuModuleLoadData", "cuModuleGetFunction", "cuLaunchKernel", "cuCtxSynchronize", "cuModuleUnload",
+         "cudaGetErrorString")
+
+
+def triton_names(gpu: str = "MI300") -> list[str]:
+    """The programs of the corpus; for NVIDIA's GPUs without those that use AMD's kinds of fp8, or its assembly."""
     for module in _KERNELS:
         importlib.import_module(f"tests.emulator.programs.kernels.{module}")
-    return list(PROGRAMS)
+    of_amd = re.compile(r"(_|^)(fp8|bf8)(_|$)|^inline_assembly$")
+    return [name for name in PROGRAMS if gpu == "MI300" or not of_amd.search(name)]
+
+
+def library(gpu: str) -> Path:
+    return build.library() if gpu == "MI300" else build.cuda_library(13)
 
 
 class Emulator:
-    """The library, loaded so that the host halves of HIP programs find their runtime in it."""
+    """The library of a GPU (MI300, H100, L4), loaded so that the host halves of HIP programs find their runtime in
+    it."""
 
-    def __init__(self, checks: str = "none"):
-        self._hip = ctypes.CDLL(str(build.library()), mode=ctypes.RTLD_GLOBAL)
-        self._hip.hipGetErrorString.restype = ctypes.c_char_p
-        self._hip.warpwave_emulator_take_findings.restype = ctypes.c_void_p
-        self._hip.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
-        if self._hip.warpwave_emulator_set(b"checks", checks.encode()) != 0:
+    def __init__(self, checks: str = "none", gpu: str = "MI300"):
+        self.gpu = gpu
+        self._library = ctypes.CDLL(str(library(gpu)), mode=ctypes.RTLD_GLOBAL)
+        self._api = _HIP if gpu == "MI300" else _CUDA
+        self._error = getattr(self._library, self._api[-1])
+        self._error.restype = ctypes.c_char_p
+        self._library.warpwave_emulator_register.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p]
+        self._library.warpwave_emulator_unregister.argtypes = [ctypes.c_void_p]
+        self._library.warpwave_emulator_take_message.restype = ctypes.c_void_p
+        self._library.warpwave_emulator_take_findings.restype = ctypes.c_void_p
+        self._library.warpwave_emulator_free.argtypes = [ctypes.c_void_p]
+        if self._library.warpwave_emulator_set(b"checks", checks.encode()) != 0:
             raise ValueError(f"the emulator knows no checks {checks!r}")
+        if gpu != "MI300":
+            self._library.warpwave_emulator_set(b"gpu", gpu.encode())
 
     def call(self, name: str, *arguments: object) -> None:
-        status = getattr(self._hip, name)(*arguments)
+        status = getattr(self._library, name)(*arguments)
         if status != 0:
-            raise RuntimeError(f"{name}: {self._hip.hipGetErrorString(status).decode()}{self.findings()}")
+            said = "" if self.gpu == "MI300" else self._text("message")
+            raise RuntimeError(f"{name}: {self._error(status).decode()} {said}{self.findings()}")
+
+    def _text(self, what: str) -> str:
+        text = getattr(self._library, f"warpwave_emulator_take_{what}")()
+        try:
+            return ctypes.string_at(text).decode() if text else ""
+        finally:
+            self._library.warpwave_emulator_free(text)
 
     def findings(self) -> str:
         """What the checks and the kernel that stopped had to say since the last call; empty if nothing."""
-        text = self._hip.warpwave_emulator_take_findings()
-        try:
-            found = json.loads(ctypes.string_at(text)) if text else []
-        finally:
-            self._hip.warpwave_emulator_free(text)
+        found = json.loads(self._text("findings") or "[]")
         return "".join("\n" + json.dumps(finding) for finding in found)
 
     def launch(self, compiled: Compiled, launch: Launch) -> None:
         """Host memory is device memory here: the kernel gets the tensors' own addresses."""
+        load, get, start, synchronize, unload, _error = self._api
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("hipModuleLoadData", ctypes.byref(module), compiled.binary)
+        tensors = [value for value in launch.arguments.values() if isinstance(value, torch.Tensor)]
+        self.call(load, ctypes.byref(module), compiled.binary)
         try:
-            self.call("hipModuleGetFunction", ctypes.byref(function), module, compiled.name.encode())
+            self.call(get, ctypes.byref(function), module, compiled.name.encode())
+            if self.gpu != "MI300":          # there, memory that nobody named is the device's as well
+                for value in tensors:
+                    size = value.untyped_storage().nbytes()
+                    self._library.warpwave_emulator_register(value.data_ptr(), size, b"tensor")
+                if compiled.shared > 49152:
+                    self.call("cuFuncSetAttribute", function, 8, compiled.shared)
             values: list[ctypes._SimpleCData[object]] = []
             for name, kind in compiled.order:
                 value = launch.arguments[name]
@@ -71,11 +106,13 @@ class Emulator:
             values += [ctypes.c_void_p(0), ctypes.c_void_p(0)]      # Triton's global and profiling scratch
             pointers = (ctypes.c_void_p * len(values))(*(ctypes.addressof(value) for value in values))
             grid = [*launch.grid, 1, 1][:3]
-            self.call("hipModuleLaunchKernel", function, *grid, compiled.threads, 1, 1, compiled.shared, None, pointers,
-                      None)
-            self.call("hipDeviceSynchronize")
+            self.call(start, function, *grid, compiled.threads, 1, 1, compiled.shared, None, pointers, None)
+            self.call(synchronize)
         finally:
-            self.call("hipModuleUnload", module)
+            if self.gpu != "MI300":
+                for value in tensors:
+                    self._library.warpwave_emulator_unregister(value.data_ptr())
+            self.call(unload, module)
 
 
 def differences(name: str, got: torch.Tensor, expected: Expected) -> str | None:
@@ -99,7 +136,7 @@ def differences(name: str, got: torch.Tensor, expected: Expected) -> str | None:
 def run_triton(emulator: Emulator, name: str) -> str | None:
     """None, or what is wrong."""
     launch = PROGRAMS[name](torch.Generator().manual_seed(0))
-    compiled = compile_launch(launch)
+    compiled = compile_launch(launch, gpu=emulator.gpu)
     emulator.launch(compiled, launch)
     wrong = [differences(tensor, launch.arguments[tensor], expected) for tensor, expected in launch.expected.items()]
     return "; ".join(filter(None, [*wrong, emulator.findings()])) or None

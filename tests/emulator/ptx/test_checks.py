@@ -21,6 +21,8 @@ xor.b32 %r7, %r0, 32; shl.b32 %r7, %r7, 2; add.u32 %r7, %r1, %r7;
 ld.shared.u32 %r4, [%r7]; bar.sync 0; st.shared.u32 [%r3], 0; st.global.u32 [%rd4], %r4; ret; }"""
 NEIGHBOUR = EXCHANGE.replace("bar.sync 0", "bar.warp.sync 0xffffffff").replace("%r0, 32;", "%r0, 0;").replace(
     "xor.b32 %r7, %r0, 0; ", "xor.b32 %r7, %r0, 1; ")
+# All threads write one value to one word, as compilers do where several hold one element.
+TOGETHER = HEAD + """shr.u32 %r6, %r0, 5; mov.u32 %r7, 5; st.shared.u32 [%r1], %r7; bar.sync 0; ret; }"""
 # One thread of the first warp tells the second by an mbarrier that all of its warp have written.
 ELECTED = HEAD + """add.u32 %r5, %r1, 1024; setp.ne.u32 %p0, %r0, 0; @%p0 bra BEGIN;
 mbarrier.init.shared::cta.b64 [%r5], 1;
@@ -106,6 +108,8 @@ FAULTS = {
         EXCHANGE, "[%r7]; bar.sync 0;", "[%r7];", "shared-race", "has read", 64),
     "no barrier between lanes": Fault(
         NEIGHBOUR, "%r4; bar.warp.sync 0xffffffff;", "%r4;", "shared-race", "has written"),
+    "unlike values of two warps in one word of shared memory": Fault(
+        TOGETHER, "%r7, 5;", "%r7, %r6;", "shared-race", "has written", 64),
     "an elected arrival before its warp has met": Fault(
         ELECTED, "bar.warp.sync 0xffffffff;", "", "shared-race", "has written", 64),
     "an mbarrier that others may not see yet": Fault(

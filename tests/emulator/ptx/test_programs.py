@@ -60,6 +60,18 @@ def test_a_program_runs(
     assert printed == [f"multiprocessors: {multiprocessors}", *(f"{part}: ok" for part in PARTS), "last: cudaSuccess"]
 
 
+@pytest.mark.parametrize("width", [32, 64])
+def test_local_memory_has_addresses_of_both_widths(cuda: Cuda, width: int) -> None:
+    """Triton's are of 32 bits, nvcc's of 64."""
+    out, register = np.zeros(32, np.uint32), "%r4" if width == 32 else "%rd4"
+    cuda.launch(f""".visible .entry k(.param .u64 pout) {{
+.reg .b32 %r<9>; .reg .b64 %rd<9>; .local .align 8 .b8 depot[16];
+ld.param.u64 %rd0, [pout]; mov.u32 %r0, %tid.x; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd2, %rd0, %rd1;
+mov.u{width} {register}, depot; st.local.u32 [{register}+4], %r0; ld.local.u32 %r5, [{register}+4];
+st.global.u32 [%rd2], %r5; ret; }}""", [out])
+    assert out.tolist() == list(range(32))
+
+
 def test_packed_ptx_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """nvcc packs PTX unless it is told not to, and the program asks for the facts of its GPU."""
     source = tmp_path / "facts.cu"

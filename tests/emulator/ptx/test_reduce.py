@@ -99,3 +99,31 @@ def test_a_reduction_that_the_tensor_s_type_has_not(cuda: Cuda) -> None:
         cuda.launch(BOX.replace("OPCODE", "cp.reduce.async.bulk.tensor.2d.global.shared::cta.add.tile.bulk_group"),
                     [np.zeros(32, np.uint32), described], shared=4096)
     assert [each["check"] for each in refused.value.findings] == ["tensor-map"]
+
+
+# Vectors of elements, each an atomic by itself ------------------------------------------------------------------------
+
+VECTOR = """.visible .entry k(.param .u64 pout, .param .u64 pold) {{
+.reg .b32 %r<9>; .reg .b64 %rd<9>;
+ld.param.u64 %rd0, [pout]; ld.param.u64 %rd1, [pold];
+mov.u32 %r0, %tid.x; cvt.rn.f32.u32 %r1, %r0; mov.b32 %r2, 0f3F000000; mov.b32 %r3, 0fBF800000; mov.b32 %r4, 0f40400000;
+{body}
+ret; }}"""
+
+
+def test_a_vector_of_floats_is_added(cuda: Cuda) -> None:
+    """32 lanes add (lane, 1/2, -1, 3) to one place; the results are what stood there before, element by element."""
+    out, old = np.full(4, 10, np.float32), np.zeros((32, 4), np.float32)
+    cuda.launch(VECTOR.format(body="""
+        atom.global.gpu.acq_rel.add.v4.f32 {%r5, %r6, %r7, %r8}, [%rd0+0], {%r1, %r2, %r3, %r4};
+        mul.wide.u32 %rd2, %r0, 16; add.u64 %rd3, %rd1, %rd2; st.global.v4.b32 [%rd3], {%r5, %r6, %r7, %r8};
+        red.global.add.v2.f32 [%rd0+8], {%r2, %r2};"""), [out, old])
+    assert out.tolist() == [10 + 496, 10 + 16, 10 - 32 + 16, 10 + 96 + 16]
+    assert np.sort(old[:, 1]).tolist() == [10 + lane / 2 for lane in range(32)]
+    assert np.sort(old[:, 2]).tolist() == [10 - lane for lane in range(31, -1, -1)]
+
+
+def test_a_vector_must_be_aligned_as_a_whole(cuda: Cuda) -> None:
+    with pytest.raises(Refused, match="not a multiple of 16"):
+        cuda.launch(VECTOR.format(body="red.global.add.v4.f32 [%rd0+4], {%r1, %r2, %r3, %r4};"),
+                    [np.zeros(16, np.float32), np.zeros(1)])

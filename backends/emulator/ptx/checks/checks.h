@@ -88,7 +88,8 @@ struct Written {
 constexpr u8 kAnyLane = 255;
 /// kStrong: others may access the same bytes at the same time. kHands: they hand on what they know. kRows: the lanes that give
 /// the addresses are not those whose values are meant; kQuads: the values of eight rows are those of lanes 0 to 3, 4 to 7, ...
-enum Kind : u8 { kRead = 0, kWrite = 1, kAsync = 2, kStrong = 4, kRows = 8, kHands = 16, kQuads = 32 };
+/// kSame: a write of what is there.
+enum Kind : u8 { kRead = 0, kWrite = 1, kAsync = 2, kStrong = 4, kRows = 8, kHands = 16, kQuads = 32, kSame = 64 };
 
 /// An access to some of 16 bytes of shared memory that later ones are held against.
 struct Cell {
@@ -124,7 +125,8 @@ public:
     // ---- accesses. `w.op` is the instruction.
 
     /// By lanes: `bytes` at `at[lane]` (addresses of shared memory, known to be valid and aligned).
-    void touch(Warp& w, const u32* at, u32 lanes, u32 bytes, u8 kind);
+    /// `same`: lanes that write what is there already.
+    void touch(Warp& w, const u32* at, u32 lanes, u32 bytes, u8 kind, u32 same = 0);
     /// cp.async of lanes, in their open groups.
     void copy_async(Warp& w, const u32* at, u32 lanes, u32 bytes);
     /// A bulk copy of `lane` into `block`, which the mbarrier announces.

@@ -125,12 +125,12 @@ struct LaneAddress {
     u64 operator[](int lane) const { return (wide ? wide[lane] : narrow[lane]) + offset; }
 };
 
-/// A shared address may be in a register of 32 or of 64 bits.
+/// A shared or local address may be in a register of 32 or of 64 bits.
 void address_operand(Builder& b, size_t i, size_t slot, bool shared) {
     const Operand& base = b.operand(i).parts.at(0);
     bool narrow = shared;
     if (base.kind == Operand::Kind::Register) narrow = b.function().registers[base.reg].bytes == 4;
-    if (narrow && !shared) throw SourceError("an address of 32 bits where one of 64 is needed");
+    if (narrow && !shared && !b.has("local")) throw SourceError("an address of 32 bits where one of 64 is needed");
     b.address(b.operand(i), slot, narrow ? 4 : 8);
     if (narrow) b.op.extra |= kNarrow;
 }
@@ -176,9 +176,9 @@ private:
     size_t range_ = 0;
 };
 
-/// Tells the checks of an access that has been found to be valid.
+/// Tells the checks of an access that has been found to be valid. `same`: lanes that write what is there already.
 template <Memory kMemory>
-void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind) {
+void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind, u32 same = 0) {
     Checks* const checks = w.block->checks();
     if (kMemory == local_memory || !checks) return;
     const Ranges& memory = *w.block->launch->memory;
@@ -202,7 +202,7 @@ void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind) {
         }
     });
     run.flush();
-    if (shared) checks->touch(w, at, shared, bytes, kind);
+    if (shared) checks->touch(w, at, shared, bytes, kind, same);
     if (!(kind & kHands)) return;
     const u64 first = address[std::countr_zero(w.mask)];
     bool uniform = true;
@@ -268,15 +268,19 @@ Flow store(Warp& w, const Op& op) {
     const LaneAddress address(w, op, 1);
     const R* from[8] = {};
     for (u32 i = 0; i < count; ++i) from[i] = w.lanes<R>(program.lists[op.list + i]);
+    u32 same = 0;
     each_lane(w.mask, [&](int lane) {
         u8* const to = kMemory(w, lane, address[lane], bytes, bytes);
+        bool changes = false;
         for (u32 i = 0; i < count; ++i) {
             const E value = static_cast<E>(from[i][lane]);
+            changes |= std::memcmp(to + i * kBytes, &value, kBytes) != 0;
             std::memcpy(to + i * kBytes, &value, kBytes);
         }
+        if (!changes) same |= 1u << lane;
     });
     add_up<kMemory>(w, op, address, bytes);
-    note<kMemory>(w, address, bytes, static_cast<u8>(op.extra >> kKindShift));
+    note<kMemory>(w, address, bytes, static_cast<u8>(op.extra >> kKindShift), same);
     return Flow::Next;
 }
 
@@ -500,10 +504,60 @@ Flow atomic(Warp& w, const Op& op) {
     return Flow::Next;
 }
 
+/// Several elements behind one another, each by itself. The list has the results' registers before the values', if asked for.
+template <class Word>
+Flow atomic_vector(Warp& w, const Op& op) {
+    const Program& program = *w.block->launch->program;
+    const std::string& type = program.function->statements[op.statement].words.back();
+    const Update<Word> update{static_cast<Atomic>(op.extra & 15), type, type == "f32"};
+    const LaneAddress address(w, op, 1);
+    const u32 count = op.count, bytes = sizeof(Word) * count;
+    u32 old[8][kLanes];
+    each_lane(w.mask, [&](int lane) {
+        u8* const where = global_memory(w, lane, address[lane], bytes, bytes);
+        for (u32 i = 0; i < count; ++i) {
+            const Word given = static_cast<Word>(w.lanes<u32>(program.lists[op.list + i])[lane]);
+            std::atomic_ref<Word> cell(*reinterpret_cast<Word*>(where + i * sizeof(Word)));
+            Word value = cell.load();
+            while (!cell.compare_exchange_weak(value, update(value, given, given))) {
+            }
+            old[i][lane] = value;
+        }
+    });
+    add_up<global_memory>(w, op, address, bytes, true);
+    note<global_memory>(w, address, bytes, static_cast<u8>(op.extra >> kKindShift));
+    for (u32 i = 0; op.extra & kReturns && i < count; ++i) {
+        auto* const to = reinterpret_cast<u32*>(w.to(program.lists[op.list - count + i]));
+        each_lane(w.mask, [&](int lane) { to[lane] = old[i][lane]; });
+    }
+    return Flow::Next;
+}
+
+/// atom and red of vectors: sums of floats in global memory. PTX ISA 9.0, sections 9.7.13.5 and 9.7.13.7.
+bool decode_atomic_vector(Builder& b, bool returns) {
+    const std::string& type = b.type();
+    const int bytes = type_bytes(type);
+    if (!b.has("global") || !b.has("add") || bytes > 4 || type.find('f') == std::string::npos) return false;
+    const size_t at = returns ? 1 : 0;
+    b.op.extra = static_cast<u32>(Atomic::Add) | kGlobalSpace;
+    address_operand(b, at, 1, false);
+    if (returns && b.operand(0).kind != Operand::Kind::Sink) {
+        b.op.extra |= kReturns;
+        b.list(b.operand(0), 4, true);
+    }
+    const u32 results = b.op.count;
+    b.list(b.operand(at + 1), 4, false);
+    const bool sum = !returns && !b.has("release");
+    b.op.extra |= (sum ? u32{kWrite | kStrong} : u32{kWrite | kStrong | kHands}) << kKindShift;
+    b.op.run = bytes == 2 ? atomic_vector<u16> : atomic_vector<u32>;
+    return b.op.count == element_of(b).count && (!(b.op.extra & kReturns) || results == b.op.count);
+}
+
 bool decode_atomic(Builder& b, bool returns) {
     const std::string& type = b.type();
     const int bytes = type_bytes(type);
-    if (bytes < 2 || bytes > 8 || b.has("v2") || b.has("v4") || b.has("v8")) return false;
+    if (bytes < 2 || bytes > 8) return false;
+    if (b.has("v2") || b.has("v4") || b.has("v8")) return decode_atomic_vector(b, returns);
     const auto* const kind =
         std::find_if(std::begin(kAtomics), std::end(kAtomics), [&](const auto& each) { return b.has(each.first); });
     if (kind == std::end(kAtomics)) return false;
@@ -654,7 +708,7 @@ bool decode_cp(Builder& b) {
 
 // ---- ldmatrix, stmatrix: 8 x 8 matrices of 16-bit elements, a row of 16 bytes from the address of each lane
 
-void note_rows(Warp& w, const Op& op, const LaneAddress& address, u8 kind) {
+void note_rows(Warp& w, const Op& op, const LaneAddress& address, u8 kind, const u16 (*stored)[8] = nullptr) {
     Checks* const checks = w.block->checks();
     if (Tally* const tally = w.block->cluster->tally) {
         u64 rows[kLanes];
@@ -663,13 +717,14 @@ void note_rows(Warp& w, const Op& op, const LaneAddress& address, u8 kind) {
             op.statement, Reach::Shared, rows, op.count == 4 ? kAllLanes : (1u << 8 * op.count) - 1, 16, false);
     }
     if (!checks) return;
-    u32 at[kLanes];
+    u32 at[kLanes], same = 0;
     for (u32 lane = 0; lane < 8 * op.count; ++lane) {
         at[lane] = static_cast<u32>(address[static_cast<int>(lane)]);
-        shared_memory(w, static_cast<int>(lane), at[lane], 16, 16);
+        const u8* const row = shared_memory(w, static_cast<int>(lane), at[lane], 16, 16);
+        if (stored && std::memcmp(row, stored[lane], 16) == 0) same |= 1u << lane;
     }
     // The lane that gives the address of a row is not the one that has its values.
-    checks->touch(w, at, op.count == 4 ? kAllLanes : (1u << 8 * op.count) - 1, 16, kind | kRows);
+    checks->touch(w, at, op.count == 4 ? kAllLanes : (1u << 8 * op.count) - 1, 16, kind | kRows, same);
 }
 
 template <bool Transposed>
@@ -699,21 +754,20 @@ Flow load_matrix(Warp& w, const Op& op) {
 template <bool Transposed>
 Flow store_matrix(Warp& w, const Op& op) {
     const LaneAddress address(w, op, 1);
-    note_rows(w, op, address, Transposed ? kWrite : kWrite | kQuads);
     const i32* const list = w.block->launch->program->lists.data() + op.list;
+    u16 rows[kLanes][8];
     for (u32 m = 0; m < op.count; ++m) {
-        u16 matrix[8][8];
+        u16(*const matrix)[8] = rows + 8 * m;
         const u32* const value = w.lanes<u32>(list[m]);
         for (int lane = 0; lane < kLanes; ++lane) {
             const int row = lane / 4, column = 2 * (lane % 4);
             (Transposed ? matrix[column][row] : matrix[row][column]) = static_cast<u16>(value[lane]);
             (Transposed ? matrix[column + 1][row] : matrix[row][column + 1]) = static_cast<u16>(value[lane] >> 16);
         }
-        for (u32 row = 0; row < 8; ++row) {
-            const int lane = static_cast<int>(8 * m + row);
-            std::memcpy(shared_memory(w, lane, address[lane], 16, 16), matrix[row], 16);
-        }
     }
+    note_rows(w, op, address, Transposed ? kWrite : kWrite | kQuads, rows);
+    for (int lane = 0; lane < static_cast<int>(8 * op.count); ++lane)
+        std::memcpy(shared_memory(w, lane, address[lane], 16, 16), rows[lane], 16);
     return Flow::Next;
 }
 
