@@ -22,7 +22,7 @@
 // COPIES=1 copies only the smaller operand, and no faster so far. wgmma's A may come from registers, and what a warp needs
 // takes four ldmatrix.trans and 16 byte permutes per 16 rows and 128 k (gemm/mn_major_a.h); the copy of the other operand
 // has K in the order which those leave A in. A is tokens or weights. What that saves in copies its main loop has lost where
-// K is long (benchmarks/fp8_gemm.md, versions 2 to 4; as it is now it has run in the host emulation alone).
+// K is long (benchmarks/fp8_gemm.md, versions 2 to 4; as it is now it has run on an emulated H100 alone).
 //
 // Shapes. m a multiple of 32, n of 64, k of 128; pointers 16-byte aligned. Workspace: m * k and n * k bytes, or the larger with
 // COPIES=1, each rounded up to a multiple of 256. Results repeat to the bit.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Most of this folder is slow: minutes of g++ and nvcc. tests/test_matrix.py runs each kernel on an emulated GPU.
+"""Most of this folder is slow: minutes of nvcc. tests/test_matrix.py runs each kernel on an emulated GPU.
 
 ``make test`` keeps what is quick, one family as ptxas makes it, and the faults planted in one kernel.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).resolve().parent
-QUICK = {"test_families.py", "test_machine.py", "test_pace.py", "test_promotion.py", "test_gemm_compiled.py",
+QUICK = {"test_families.py", "test_pace.py", "test_promotion.py", "test_gemm_compiled.py",
          "test_coded_latent.py::test_faults_are_noticed"}
 
 

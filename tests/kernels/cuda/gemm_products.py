@@ -14,7 +14,6 @@ import numpy as np
 import torch
 
 from tests.kernels.cuda.emulated import ROOT, EmulatedKernel, copied
-from tests.kernels.cuda.host_kernel import HostKernel
 
 PLANS = ROOT / "kernels/cuda/gemm/plan_entries.h"
 
@@ -41,14 +40,13 @@ class Product:
     b_scale: np.ndarray   # [ceil(n / 128), k / 128]
 
     @classmethod
-    def random(cls, m: int, n: int, k: int, seed: int, smallest: float = 0) -> Product:
-        """Codes of ``smallest`` to 60 in magnitude; signed scales over a factor 2^8, about one in ten of them zero.
+    def random(cls, m: int, n: int, k: int, seed: int) -> Product:
+        """Codes of 4 to 60 in magnitude; signed scales over a factor 2^8, about one in ten of them zero.
 
-        Where the adder has 13 bits, codes below 4 would vanish in it beside the largest, by more than ``expected``
-        allows.
+        Much smaller codes would vanish in an adder of 13 bits beside the largest, by more than ``expected`` allows.
         """
         rng = np.random.default_rng(seed)
-        codes = np.flatnonzero((np.abs(VALUES) >= smallest) & (np.abs(VALUES) <= 60)).astype(np.uint8)
+        codes = np.flatnonzero((np.abs(VALUES) >= 4) & (np.abs(VALUES) <= 60)).astype(np.uint8)
 
         def scale(*shape: int) -> np.ndarray:
             size = np.exp2(rng.uniform(-4, 4, shape)) * rng.choice([-1, 1], shape) * (rng.random(shape) > 0.1)
@@ -110,23 +108,32 @@ def with_table(folder: Path, kernel: str, name: str, table: str) -> Path:
     return folder
 
 
-class Plans:
-    """Of a kernel of either kind, every plan can be run: a tile shape and parts of K.
+class ProductKernel(EmulatedKernel):
+    """A product whose every plan can be run: a tile shape and parts of K. ``root`` is made by ``with_plans``."""
 
-    ``plan_entries`` is its library, with the entry points of gemm/plan_entries.h.
-    """
+    def __init__(
+        self, kernel: str, root: Path, defines: Mapping[str, int | str] | None = None, *, arch: str = "sm_90a",
+    ):
+        super().__init__(f"{kernel.split('/', 1)[0]}/plans", defines, arch=arch, root=root)
+
+    def library(self, multiprocessors: int = 4) -> ctypes.CDLL:
+        library = super().library(multiprocessors)
+        library.plan_cycles.argtypes = [ctypes.c_int] * 6
+        library.plan_cycles.restype = ctypes.c_double
+        library.plan_chosen.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_int]
+        return library
 
     @property
-    def shapes(self: Any) -> int:
-        return int(self.plan_entries().plan_count())
+    def shapes(self) -> int:
+        return int(self.library().plan_count())
 
-    def plans(self: Any, *parts: int) -> list[tuple[int, int]]:
+    def plans(self, *parts: int) -> list[tuple[int, int]]:
         """Every plan that runs (on a K of eight blocks) with so many parts of K."""
         return [(shape, count) for shape in range(self.shapes) for count in parts
-                if self.plan_entries().plan_cycles(shape, count, 64, 64, 1024, 132) < float("inf")]
+                if self.library().plan_cycles(shape, count, 64, 64, 1024, 132) < float("inf")]
 
     def multiply(
-        self: Any, product: Product, plan: tuple[int, ...] = (), splits_room: int = 0, copies: bool = False, **run: Any,
+        self, product: Product, plan: tuple[int, ...] = (), splits_room: int = 0, copies: bool = False, **run: Any,
     ) -> np.ndarray:
         """[m, n] float64: the result by ``plan``, or by whatever the kernel chooses.
 
@@ -138,45 +145,11 @@ class Plans:
         (c,) = self.run({"m": m, "n": n, "k": k}, product.data(self.problem), plan, workspace_bytes=room, **run)
         return c.double().numpy()
 
-    def declines(self: Any, m: int, n: int, k: int, workspace_bytes: int = 0, workspace: int | None = None) -> int:
+    def declines(self, m: int, n: int, k: int, workspace_bytes: int = 0, workspace: int | None = None) -> int:
         """The status of a call with these sizes, whose operands are never followed."""
         pointers = dict.fromkeys(("a", "b", "a_scale", "b_scale", "c"), 16)
         return self.call({**pointers, "m": m, "n": n, "k": k, "workspace": workspace,
                           "workspace_bytes": workspace_bytes, "queue": None})
 
-    def chosen(self: Any, m: int, n: int, k: int, workspace_bytes: int, processors: int) -> tuple[int, int]:
-        return divmod(int(self.plan_entries().plan_chosen(m, n, k, workspace_bytes, processors)), 256)
-
-
-def typed(library: ctypes.CDLL) -> ctypes.CDLL:
-    library.plan_cycles.argtypes = [ctypes.c_int] * 6
-    library.plan_cycles.restype = ctypes.c_double
-    library.plan_chosen.argtypes = [ctypes.c_int] * 3 + [ctypes.c_size_t, ctypes.c_int]
-    return library
-
-
-class EmulatedProduct(EmulatedKernel, Plans):
-    """On an emulated GPU. ``root`` is made by ``with_plans``."""
-
-    def __init__(
-        self, kernel: str, root: Path, defines: Mapping[str, int | str] | None = None, *, arch: str = "sm_90a",
-    ):
-        super().__init__(f"{kernel.split('/', 1)[0]}/plans", defines, arch=arch, root=root)
-
-    def plan_entries(self) -> ctypes.CDLL:
-        return typed(self.library())
-
-
-class ProductKernel(HostKernel, Plans):
-    """On the host."""
-
-    def __init__(
-        self, kernel: str, folder: Path, defines: Mapping[str, int | str] | None = None, *,
-        kernels: Path = ROOT / "kernels", file: Path | None = None, arch: int = 90, optimise: str = "1",
-    ):
-        source = {"WARPWAVE_KERNEL_FILE": f'"{file or f"{kernel}.cu"}"'}
-        super().__init__(kernel, folder, source | dict(defines or {}), kernels=kernels, file=PLANS, arch=arch,
-                         optimise=optimise)
-
-    def plan_entries(self) -> ctypes.CDLL:
-        return typed(self.library)
+    def chosen(self, m: int, n: int, k: int, workspace_bytes: int, processors: int) -> tuple[int, int]:
+        return divmod(int(self.library().plan_chosen(m, n, k, workspace_bytes, processors)), 256)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.kernels.cuda import planting
-from tests.kernels.cuda.gemm_products import EmulatedProduct, Product, with_plans, with_table
+from tests.kernels.cuda.gemm_products import Product, ProductKernel, with_plans, with_table
 from tests.kernels.cuda.planting import Fault
 
 BUILDS = [(problem, arch) for problem in ("fp8_gemm", "amd_fp8_mm") for arch in ("sm_89", "sm_90a")]
@@ -21,7 +21,7 @@ BUILDS = [(problem, arch) for problem in ("fp8_gemm", "amd_fp8_mm") for arch in 
 def built(problem: str, arch: str):
     with TemporaryDirectory() as folder:
         kernel = f"{problem}/mma_sync"
-        return EmulatedProduct(kernel, with_plans(kernel, Path(folder)), arch=arch)
+        return ProductKernel(kernel, with_plans(kernel, Path(folder)), arch=arch)
 
 
 @pytest.fixture(scope="module", params=BUILDS, ids="-".join)
@@ -37,34 +37,34 @@ def fp8_gemm():
 @pytest.mark.parametrize("splits", [1, 2])
 def test_every_tile_shape_with_tails(kernel, splits):
     size = (130, 193, 384) if kernel.problem == "fp8_gemm" else (160, 192, 384)
-    product = Product.random(*size, seed=splits, smallest=4)
+    product = Product.random(*size, seed=splits)
     for shape in range(kernel.shapes):
         schedule = "eager" if splits == 2 else "late"
         product.agrees(kernel.multiply(product, (shape, splits), splits_room=2, schedule=schedule))
 
 
 def test_more_k_blocks_than_stages_in_uneven_parts(kernel):
-    product = Product.random(32, 64, 128 * 11, seed=3, smallest=4)
+    product = Product.random(32, 64, 128 * 11, seed=3)
     for shape in range(kernel.shapes):
         product.agrees(kernel.multiply(product, (shape, 3), splits_room=3))
 
 
 @pytest.mark.parametrize("size", [(1, 1, 128), (1, 8, 128), (3, 129, 256), (16, 40, 128), (17, 7, 640)])
 def test_smallest_and_odd_sizes_by_the_chosen_plan(fp8_gemm, size):
-    product = Product.random(*size, seed=4, smallest=4)
+    product = Product.random(*size, seed=4)
     product.agrees(fp8_gemm.multiply(product))
     product.agrees(fp8_gemm.multiply(product, splits_room=4))
 
 
 def test_split_and_whole_k_agree_and_repeat_to_the_bit(fp8_gemm):
-    product = Product.random(9, 96, 1024, seed=5, smallest=4)
+    product = Product.random(9, 96, 1024, seed=5)
     first = fp8_gemm.multiply(product, (0, 4), splits_room=4)
     product.agrees(first)
     np.testing.assert_array_equal(first, fp8_gemm.multiply(product, (0, 4), splits_room=4, schedule="eager"))
 
 
 def test_zero_scales_give_zero_and_tiny_ones_survive(kernel):
-    product = Product.random(32, 64, 256, seed=6, smallest=4)
+    product = Product.random(32, 64, 256, seed=6)
     product.a_scale[:16] = 0
     product.a_scale[16:] = -1e-30
     product.b_scale[:] = 3e-3
@@ -75,7 +75,7 @@ def test_zero_scales_give_zero_and_tiny_ones_survive(kernel):
 
 
 def test_a_nan_reaches_its_row_and_no_other(kernel):
-    product = Product.random(32, 64, 256, seed=7, smallest=4)
+    product = Product.random(32, 64, 256, seed=7)
     product.a[5, 200] = 0x7F
     got = kernel.multiply(product)
     assert np.isnan(got[5]).all()
@@ -122,8 +122,8 @@ FAULTS = {
 def planted(root):
     name = "fp8_gemm/mma_sync"
     with_table(root, name, "Shapes", "ShapeTable<KMajor, TileShape<128, 128, 2, 4, 3>>")
-    kernel = EmulatedProduct(name, with_plans(name, root), arch="sm_89")
-    product = Product.random(130, 128, 128 * 6, seed=8, smallest=4)
+    kernel = ProductKernel(name, with_plans(name, root), arch="sm_89")
+    product = Product.random(130, 128, 128 * 6, seed=8)
     return kernel, lambda _fault: product.agrees(kernel.multiply(product, (0, 1)))
 
 

@@ -20,7 +20,7 @@ import torch
 import backends
 from tests.kernels.cuda.built import flags
 from tests.kernels.cuda.emulated import ROOT
-from tests.kernels.cuda.gemm_products import PLANS, EmulatedProduct, Product, with_plans, with_table
+from tests.kernels.cuda.gemm_products import PLANS, Product, ProductKernel, with_plans, with_table
 from tests.problems.folders import problem
 
 UNPROMOTED = Path(__file__).with_name("unpromoted.cu")
@@ -48,7 +48,7 @@ class Emulated:
     def __init__(self, folder: Path):
         kernel = "fp8_gemm/wgmma_tma"
         with_table(folder, kernel, "Shapes", "WgmmaTable<SmallM<16, 1>>")     # the one that M and N take
-        self.kernel = EmulatedProduct(kernel, with_plans(kernel, folder, UNPROMOTED))
+        self.kernel = ProductKernel(kernel, with_plans(kernel, folder, UNPROMOTED))
 
     def run(self, data: tuple[torch.Tensor, ...], promoted: bool) -> torch.Tensor:
         a, b, a_scale, b_scale, _ = data

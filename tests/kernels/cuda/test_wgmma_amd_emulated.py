@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""amd_fp8_mm/wgmma_tma is right on the host: one operand or both transposed, then the Hopper product."""
+"""amd_fp8_mm/wgmma_tma is right on an emulated H100: one operand or both transposed, then the Hopper product."""
 
 from __future__ import annotations
 
@@ -7,26 +7,24 @@ import numpy as np
 import pytest
 
 from tests.kernels.cuda import planting
-from tests.kernels.cuda.gemm_products import EmulatedProduct, Product, ProductKernel, with_plans, with_table
-from tests.kernels.cuda.host_kernel import emulated
+from tests.kernels.cuda.gemm_products import Product, ProductKernel, with_plans, with_table
 from tests.kernels.cuda.planting import Fault
 
-pytestmark = emulated
 KERNEL = "amd_fp8_mm/wgmma_tma"
 
 
 @pytest.fixture(scope="module", params=[1, 2], ids=["one copied", "both copied"])
 def kernel(request, tmp_path_factory):
-    made = ProductKernel("amd_fp8_mm/wgmma_tma", tmp_path_factory.mktemp("emulated"), {"COPIES": request.param})
+    made = ProductKernel(KERNEL, with_plans(KERNEL, tmp_path_factory.mktemp("plans")), {"COPIES": request.param})
     made.copies = request.param
     return made
 
 
-@pytest.mark.parametrize("eager", [False, True])
-def test_every_instance_with_tails(kernel, eager):
+@pytest.mark.parametrize("schedule", ["late", "eager"])
+def test_every_instance_with_tails(kernel, schedule):
     product = Product.random(160, 192, 384, seed=1)
     for plan in kernel.plans(1, 2):
-        product.agrees(kernel.multiply(product, plan, eager=eager, copies=True))
+        product.agrees(kernel.multiply(product, plan, schedule=schedule, copies=True))
 
 
 def test_rings_wrap_and_blocks_walk_several_tiles(kernel):
@@ -43,7 +41,7 @@ def test_sizes_that_leave_tiles_of_the_transposition_unfilled(kernel, size):
 
 @pytest.mark.parametrize("chunks", [2, 8])
 def test_every_shape_of_the_transposition(tmp_path, chunks):
-    kernel = ProductKernel("amd_fp8_mm/wgmma_tma", tmp_path, {"ROW_CHUNKS": chunks}, optimise="g")
+    kernel = ProductKernel(KERNEL, with_plans(KERNEL, tmp_path), {"ROW_CHUNKS": chunks})
     product = Product.random(96, 192, 384, seed=3)
     product.agrees(kernel.multiply(product, copies=True))
 
@@ -54,6 +52,12 @@ def test_a_nan_reaches_its_row_and_no_other(kernel):
     got = kernel.multiply(product, copies=True)
     assert np.isnan(got[5]).all()
     assert np.isfinite(np.delete(got, 5, 0)).all()
+
+
+def test_no_bank_is_used_twice(kernel):
+    for plan in kernel.plans(1, 2):
+        room = (160 + 192) * 384
+        assert kernel.conflicts({"m": 160, "n": 192, "k": 384}, plan=plan, workspace_bytes=room) == [], plan
 
 
 def test_sizes_outside_the_abi_and_small_workspaces_are_declined(kernel):
@@ -82,8 +86,8 @@ FAULTS = {
 def planted(root):
     with_table(root, KERNEL, "RowsInPlace", "WgmmaTable<MnMajorRows<SplitK<2, 64, 1, 1>>, MnMajorRows<Persistent<64>>, "
                "WeightRows<64, kClusterReduce>, WeightRows<64, kTmaStore>>")
-    kernel = EmulatedProduct(KERNEL, with_plans(KERNEL, root), {"COPIES": 1})
-    product = Product.random(128, 128, 256, seed=8, smallest=4)
+    kernel = ProductKernel(KERNEL, with_plans(KERNEL, root), {"COPIES": 1})
+    product = Product.random(128, 128, 256, seed=8)
 
     def every_instance(_fault):
         for shape in range(kernel.shapes):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The Hopper FP8 product computes the right thing, run on the host thread by thread with its barriers and clusters."""
+"""The Hopper FP8 product computes the right thing on an emulated H100, in every plan."""
 
 from __future__ import annotations
 
@@ -10,34 +10,32 @@ import pytest
 
 from tests.kernels.cuda import planting
 from tests.kernels.cuda.emulated import EmulatedKernel, copied
-from tests.kernels.cuda.gemm_products import EmulatedProduct, Product, ProductKernel, with_plans, with_table
-from tests.kernels.cuda.host_kernel import emulated
+from tests.kernels.cuda.gemm_products import Product, ProductKernel, with_plans, with_table
 from tests.kernels.cuda.planting import Fault
 
-pytestmark = emulated
 KERNEL = "fp8_gemm/wgmma_tma"
 
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory):
-    return ProductKernel("fp8_gemm/wgmma_tma", tmp_path_factory.mktemp("emulated"))
+    return ProductKernel(KERNEL, with_plans(KERNEL, tmp_path_factory.mktemp("plans")))
 
 
-@pytest.mark.parametrize("eager", [False, True])
+@pytest.mark.parametrize("schedule", ["late", "eager"])
 @pytest.mark.parametrize(
     "size", [(130, 200, 384), (70, 333, 256), (9, 40, 256)], ids=["boxes", "single elements", "small"]
 )
-def test_every_instance_with_tails(kernel, size, eager):
+def test_every_instance_with_tails(kernel, size, schedule):
     product = Product.random(*size, seed=1)
     for plan in kernel.plans(1, 2):
-        product.agrees(kernel.multiply(product, plan, eager=eager))
+        product.agrees(kernel.multiply(product, plan, schedule=schedule))
 
 
-@pytest.mark.parametrize("eager", [False, True])
-def test_rings_wrap_and_blocks_walk_several_tiles(kernel, eager):
+@pytest.mark.parametrize("schedule", ["late", "eager"])
+def test_rings_wrap_and_blocks_walk_several_tiles(kernel, schedule):
     product = Product.random(300, 530, 128 * 7, seed=2)
     for plan in kernel.plans(1, 3):
-        product.agrees(kernel.multiply(product, plan, eager=eager))
+        product.agrees(kernel.multiply(product, plan, schedule=schedule))
 
 
 @pytest.mark.parametrize("size", [(1, 1, 128), (1, 8, 128), (3, 129, 256), (17, 40, 1024), (65, 7, 640)])
@@ -50,7 +48,7 @@ def test_parts_of_k_are_added_in_one_order(kernel):
     product = Product.random(9, 96, 2048, seed=4)
     for shape, parts in kernel.plans(1, 5):
         first = kernel.multiply(product, (shape, parts))
-        np.testing.assert_array_equal(first, kernel.multiply(product, (shape, parts), eager=True))
+        np.testing.assert_array_equal(first, kernel.multiply(product, (shape, parts), schedule="random:1"))
 
 
 def test_zero_scales_give_zero_and_a_nan_stays_in_its_row(kernel):
@@ -62,6 +60,11 @@ def test_zero_scales_give_zero_and_a_nan_stays_in_its_row(kernel):
         assert (got[:16] == 0).all()
         assert np.isnan(got[20]).all()
         assert np.isfinite(np.delete(got, 20, 0)).all()
+
+
+def test_no_bank_is_used_twice(kernel):
+    for plan in kernel.plans(1, 2):
+        assert kernel.conflicts({"m": 130, "n": 200, "k": 384}, plan=plan) == [], plan
 
 
 @pytest.mark.parametrize("size", [(0, 64, 128), (32, 0, 128), (32, 64, 0), (32, 64, 200)])
@@ -131,8 +134,8 @@ EXCHANGE_FAULTS = {
 
 
 def built(root, file, size, parts):
-    kernel = EmulatedProduct(KERNEL, with_plans(KERNEL, root, file))
-    product = Product.random(*size, seed=6, smallest=4)
+    kernel = ProductKernel(KERNEL, with_plans(KERNEL, root, file))
+    product = Product.random(*size, seed=6)
 
     def every_instance(_fault):
         for shape in range(kernel.shapes):

@@ -160,8 +160,14 @@ void Checks::touch(Warp& w, const u32* at, u32 lanes, u32 bytes, u8 kind, u32 sa
 void Checks::copy_async(Warp& w, const u32* at, u32 lanes, u32 bytes) {
     Cell cell;
     cell.who = static_cast<u16>(copies_actor(w)), cell.op = w.op->statement, cell.kind = kWrite;
-    cell.time = w.committed[std::countr_zero(lanes)] + 1;
-    runs(w, at, lanes, bytes, cell);
+    while (lanes) {  // lanes that have met again may be in different rounds of a loop
+        const u32 group = w.committed[std::countr_zero(lanes)];
+        u32 alike = 0;
+        each_lane(lanes, [&](int lane) { alike |= u32{w.committed[lane] == group} << lane; });
+        cell.time = group + 1;
+        runs(w, at, alike, bytes, cell);
+        lanes &= ~alike;
+    }
 }
 
 void Checks::region(Warp& w, Block& block, u32 offset, u64 bytes, Cell cell, int lane) {

@@ -218,7 +218,8 @@ Flow arrive_after_copies(Warp& w, const Op& op) {
     if (checks) {
         known = std::make_shared<Clock>();
         checks->release(w, w.mask, *known);
-        entry(known->known, checks->copies_actor(w)).all = w.committed[std::countr_zero(w.mask)] + 1;
+        u32& done = entry(known->known, checks->copies_actor(w)).all;
+        each_lane(w.mask, [&](int lane) { done = std::max(done, w.committed[lane] + 1); });
     }
     each_lane(w.mask, [&](int lane) {
         Mbarrier& barrier = mbarrier_at(w, lane, at[lane]);
