@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Mapping, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -49,18 +50,31 @@ def cuda_environment(library: Path, options: Mapping[str, str], inherited: Mappi
 
 
 def cuda_release(program: Path) -> int:
-    """The major number of the CUDA runtime that ``program`` asks for. Raises ``BackendError`` if it asks for none."""
+    """The major number of the CUDA runtime that ``program`` asks for; the newest where it asks for the driver alone, or
+    leaves that to others, as Python does. Raises ``BackendError`` if it has a runtime of its own."""
     try:
         content = program.read_bytes()
     except OSError as error:
         raise BackendError(f"{program} cannot be read: {error.strerror}") from error
-    found = re.search(rb"libcudart\.so\.(\d+)", content)
-    if not content.startswith(b"\x7fELF"):      # a script, whose libraries are its own affair
-        return _NEWEST
-    if found is None:
+    needed = " ".join(_needed(content))
+    if found := re.search(r"libcudart\.so\.(\d+)", needed):
+        return int(found[1])
+    if "libcuda.so.1" not in needed and b"libcuda.so.1" in content:       # what a runtime that is linked in loads
         raise BackendError(f"{program} has no shared CUDA runtime, which the emulator could take the place of; build "
                            "it with nvcc -cudart shared, and with PTX: -gencode arch=compute_89,code=compute_89")
-    return int(found[1])
+    return _NEWEST
+
+
+def _needed(content: bytes) -> list[str]:
+    """The shared libraries that an ELF file asks for; none of any other file."""
+    from elftools.elf.dynamic import DynamicSection
+    from elftools.elf.elffile import ELFFile
+
+    if not content.startswith(b"\x7fELF"):
+        return []
+    sections = ELFFile(BytesIO(content)).iter_sections()
+    return [tag.needed for section in sections if isinstance(section, DynamicSection)
+            for tag in section.iter_tags("DT_NEEDED")]
 
 
 def emulate(
@@ -89,7 +103,9 @@ def emulate(
         if gpu == "MI300":
             variables = environment(prefix, options, os.environ)
         else:
+            (Path(folder) / "libcuda.so.1").symlink_to(library)       # for those who ask for the driver by its name
             variables = cuda_environment(library, {"gpu": gpu, "schedule": schedule, **options}, os.environ)
+            variables["LD_LIBRARY_PATH"] = f"{folder}:{variables['LD_LIBRARY_PATH']}"
         try:
             result = subprocess.run(program, env=variables, check=False,
                                     stdout=sys.stderr if as_json else None)

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The driver API's way to kernels: PTX text as a module. Source: CUDA Driver API 13.0.
+#include <dlfcn.h>
+
 #include <algorithm>
 #include <cstring>
 #include <memory>
@@ -243,6 +245,22 @@ API int cuTensorMapEncodeTiled(
     const std::string why = ptx::encode_tiled(
         *static_cast<ptx::TensorMap*>(map), type, rank, base, dims, strides, box, steps, interleave, swizzle, fill);
     return why.empty() ? kSuccess : fail(kInvalidValue, "cuTensorMapEncodeTiled: " + why);
+}
+
+/// A function of the driver by its name, whose newest version has a number behind it. Programs that load the driver take all
+/// of its functions so; `found`: CU_GET_PROC_ADDRESS_SUCCESS, or _SYMBOL_NOT_FOUND.
+API int cuGetProcAddress_v2(const char* name, void** function, int, uint64_t, int* found) {
+    Dl_info here{};
+    dladdr(reinterpret_cast<void*>(&cuInit), &here);
+    void* const library = dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+    *function = library ? dlsym(library, (std::string(name) + "_v2").c_str()) : nullptr;
+    if (library && !*function) *function = dlsym(library, name);
+    if (library) dlclose(library);
+    if (found) *found = *function ? 0 : 1;
+    return *function ? kSuccess : kSymbolNotFound;
+}
+API int cuGetProcAddress(const char* name, void** function, int version, uint64_t flags) {
+    return cuGetProcAddress_v2(name, function, version, flags, nullptr);
 }
 
 // Functions of the driver by their names, for programs that link the runtime alone.

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +31,32 @@ int main() {
            facts.maxThreadsDim[1], facts.sharedMemPerBlockOptin, facts.totalGlobalMem >> 30);
     return cudaGetLastError();
 }
+"""
+DRIVER = r"""
+from cuda.bindings import driver as cu
+
+PTX = b'''.version 8.8
+.target sm_89
+.address_size 64
+.visible .entry k(.param .u64 pout) { .reg .b32 %r<2>; .reg .b64 %rd<4>;
+ld.param.u64 %rd0, [pout]; mov.u32 %r0, %tid.x; mul.wide.u32 %rd1, %r0, 4; add.u64 %rd2, %rd0, %rd1;
+st.global.u32 [%rd2], %r0; ret; }
+'''
+
+
+def of(result):
+    assert result[0] == cu.CUresult.CUDA_SUCCESS, result
+    return result[1] if len(result) > 1 else None
+
+
+of(cu.cuInit(0))
+print(of(cu.cuDeviceGetName(64, 0)).split(b"\0")[0].decode())
+of(cu.cuCtxSetCurrent(of(cu.cuDevicePrimaryCtxRetain(0))))
+kernel = of(cu.cuModuleGetFunction(of(cu.cuModuleLoadData(PTX)), b"k"))
+memory, numbers = of(cu.cuMemAlloc(128)), bytearray(128)
+of(cu.cuLaunchKernel(kernel, 1, 1, 1, 32, 1, 1, 0, 0, ((memory,), (None,)), 0))
+of(cu.cuMemcpyDtoH(numbers, memory, 128))
+print(sum(memoryview(numbers).cast("I")))
 """
 PARTS = ["saxpy", "sum", "collatz", "sorted", "halves", "tile", "locked", "meeting"]
 
@@ -58,6 +85,15 @@ def test_a_program_runs(
     assert command.main(["emulate", "--gpu", gpu, "--", str(program)]) == 0
     printed = capfd.readouterr().out.splitlines()
     assert printed == [f"multiprocessors: {multiprocessors}", *(f"{part}: ok" for part in PARTS), "last: cudaSuccess"]
+
+
+def test_a_program_of_the_driver_alone(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python, whose bindings load ``libcuda.so.1`` and ask it for each function."""
+    pytest.importorskip("cuda.bindings.driver")
+    script = tmp_path / "driver.py"
+    script.write_text(DRIVER)
+    assert command.main(["emulate", "--gpu", "L4", "--", sys.executable, str(script)]) == 0, capfd.readouterr().err
+    assert capfd.readouterr().out.split("\n") == ["NVIDIA L4 (emulated)", "496", ""]
 
 
 @pytest.mark.parametrize("width", [32, 64])
@@ -139,8 +175,14 @@ def test_an_assertion_fails_with_its_line(program: Path, capfd: pytest.CaptureFi
     assert "cudaErrorAssert: device-side assert triggered" in err
 
 
-def test_a_program_without_a_shared_runtime_is_told_how_to_build(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["emulate", "--gpu", "L4", "--", "/bin/true"]) == 2
+def test_a_program_without_a_shared_runtime_is_told_how_to_build(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One that has the name of the driver in it, and does not ask the loader for it: its own runtime will."""
+    program = tmp_path / "program"
+    program.write_bytes(Path("/bin/true").read_bytes() + b"libcuda.so.1\0")
+    program.chmod(0o755)
+    assert command.main(["emulate", "--gpu", "L4", "--", str(program)]) == 2
     assert "build it with nvcc -cudart shared" in capsys.readouterr().err
     assert command.main(["emulate", "--gpu", "B200", "--", "/bin/true"]) == 2
     assert "no emulated B200; there are MI300, H100, H200, L4" in capsys.readouterr().err
