@@ -72,8 +72,8 @@ def _needed(content: bytes) -> list[str]:
 
     if not content.startswith(b"\x7fELF"):
         return []
-    sections = ELFFile(BytesIO(content)).iter_sections()
-    return [tag.needed for section in sections if isinstance(section, DynamicSection)
+    elf: Any = ELFFile(BytesIO(content))
+    return [tag.needed for section in elf.iter_sections() if isinstance(section, DynamicSection)
             for tag in section.iter_tags("DT_NEEDED")]
 
 
