@@ -72,9 +72,10 @@ def _needed(content: bytes) -> list[str]:
 
     if not content.startswith(b"\x7fELF"):
         return []
-    elf: Any = ELFFile(BytesIO(content))
-    return [tag.needed for section in elf.iter_sections() if isinstance(section, DynamicSection)
-            for tag in section.iter_tags("DT_NEEDED")]
+    sections = ELFFile(BytesIO(content)).iter_sections()
+    tags: list[Any] = [tag for section in sections if isinstance(section, DynamicSection)
+                       for tag in section.iter_tags("DT_NEEDED")]
+    return [tag.needed for tag in tags]
 
 
 def emulate(
