@@ -377,6 +377,23 @@ API int cudaDeviceSynchronize() {
     return launch_failed();
 }
 API int cudaDeviceReset() { return kSuccess; }
+// Stacks, heaps and buffers of printf have no limit here.
+API int cudaDeviceSetLimit(int, size_t) { return kSuccess; }
+API int cudaDeviceGetLimit(size_t* bytes, int) {
+    *bytes = size_t{1} << 20;
+    return kSuccess;
+}
+API int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+    *least = *greatest = 0;
+    return kSuccess;
+}
+API int cudaDeviceCanAccessPeer(int* can, int, int) {
+    *can = 0;
+    return kSuccess;
+}
+API int cudaSetDeviceFlags(unsigned) { return kSuccess; }
+API int cudaCtxResetPersistingL2Cache() { return kSuccess; }
+API int cudaStreamSetAttribute(void*, int, const void*) { return kSuccess; }
 API int cudaRuntimeGetVersion(int* version) {
     *version = WARPWAVE_CUDA_MAJOR * 1000;
     return kSuccess;

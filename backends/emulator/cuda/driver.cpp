@@ -175,17 +175,12 @@ API int cuFuncSetAttribute(void* function, int attribute, int value) {
 API int cuFuncGetAttribute(int* value, int attribute, void* function) {
     const auto& kernel = *static_cast<const Function*>(function);
     *value = 0;  // registers and spills, which PTX does not tell, too
-    if (attribute == kMaxThreads) *value = 1024;
-    if (attribute != kSharedBytes) return kSuccess;
-    try {
-        const std::lock_guard lock(kernel.library->mutex);
-        *value = static_cast<int>(kernel.library->program(kernel.name).static_shared_bytes);
-        return kSuccess;
-    } catch (const LaunchError& error) {
-        return fail(error.error, error.message);
-    } catch (const std::exception& error) {
-        return fail(kInvalidPtx, error.what());
-    }
+    if (attribute != kMaxThreads && attribute != kSharedBytes) return kSuccess;
+    Facts facts;
+    const int error = facts_of(*kernel.library, kernel.name, facts);
+    const u32 threads = facts.max_threads ? facts.max_threads : 1024;
+    *value = static_cast<int>(attribute == kMaxThreads ? threads : facts.static_shared);
+    return error;
 }
 API int cuFuncSetCacheConfig(void*, int) { return kSuccess; }
 API int cuLaunchKernel(

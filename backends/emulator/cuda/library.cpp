@@ -202,6 +202,21 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
     }
 }
 
+int facts_of(Library& library, const std::string& name, Facts& facts) {
+    try {
+        const std::lock_guard lock(library.mutex);
+        const ptx::Program& program = library.program(name);
+        const auto limit = library.shared_limits.find(name);
+        const int most = limit == library.shared_limits.end() ? 49152 : limit->second;
+        facts = {program.static_shared_bytes, program.arch, most, program.function->max_threads};
+        return kSuccess;
+    } catch (const LaunchError& error) {
+        return fail(error.error, error.message);
+    } catch (const std::exception& error) {
+        return fail(kInvalidPtx, error.what());
+    }
+}
+
 int set_shared_limit(Library& library, const std::string& name, int bytes) {
     if (bytes > options().gpu->shared_per_block)
         return fail(

@@ -62,6 +62,16 @@ int launch(
 /// The library and name of the kernel that is registered at a host function's address; null if none is.
 Library* kernel_at(const void* function, std::string& name);
 
+/// What is known of a kernel before a launch. Registers are not: PTX has as many as it wants.
+struct Facts {
+    size_t static_shared = 0;
+    int arch = 0;          // 89
+    int shared_limit = 0;  // of dynamic shared memory, bytes
+    u32 max_threads = 0;   // of a block, if the kernel says so; else 0
+};
+/// An error if the kernel cannot be made ready.
+int facts_of(Library& library, const std::string& name, Facts& facts);
+
 /// Dynamic shared memory that a kernel may have from now on.
 int set_shared_limit(Library& library, const std::string& name, int bytes);
 

@@ -110,6 +110,28 @@ API int cudaMemcpy2DAsync(
 }
 API int cudaMemset(void* to, int value, size_t bytes) { return filled(to, value, bytes, nullptr); }
 API int cudaMemsetAsync(void* to, int value, size_t bytes, void* stream) { return filled(to, value, bytes, stream); }
+API int cudaMemset2DAsync(void* to, size_t pitch, int value, size_t width, size_t height, void* stream) {
+    if (width > pitch) return fail(kInvalidPitch);
+    if (width && height && !to) return fail(kInvalidValue);
+    return done(stream, FillWork{to, static_cast<unsigned>(value), 1, width, height, pitch});
+}
+API int cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+    return cudaMemset2DAsync(to, pitch, value, width, height, nullptr);
+}
+/// cudaPointerAttributes: what kind of memory, device, and its address there and here.
+struct PointerAttributes {
+    int type, device;
+    void *on_device, *on_host;
+    char rest[64];
+};
+API int cudaPointerGetAttributes(PointerAttributes* attributes, const void* pointer) {
+    constexpr int kUnregistered = 0, kDevice = 2;
+    const Allocation* const known = find_allocation(reinterpret_cast<uintptr_t>(pointer));
+    void* const there = const_cast<void*>(pointer);
+    *attributes = {
+        known ? kDevice : kUnregistered, known ? 0 : -2, known ? there : nullptr, known ? nullptr : there, {}};
+    return kSuccess;
+}
 API int cudaMemcpyToSymbol(const void* symbol, const void* from, size_t bytes, size_t offset, int) {
     return to_symbol(symbol, from, bytes, offset, nullptr);
 }

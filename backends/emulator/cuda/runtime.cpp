@@ -144,13 +144,38 @@ API int cudaOccupancyMaxActiveClusters(int* count, const void*, const LaunchConf
     *count = options().multiprocessors() / static_cast<int>(std::max(1u, blocks));
     return kSuccess;
 }
-API int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, const void*, int threads, size_t shared) {
+/// cudaFuncAttributes. Source: driver_types.h of CUDA 13.0.
+struct FunctionAttributes {
+    size_t static_shared, constant, local;
+    int threads, registers, ptx_version, binary_version, cache_mode, dynamic_shared;
+    int rest[24];
+};
+static_assert(sizeof(FunctionAttributes) == 144);
+API int cudaFuncGetAttributes(FunctionAttributes* attributes, const void* function) {
+    const Known* const known = kernel_at(function);
+    if (!known) return fail(kInvalidDeviceFunction);
+    Facts facts;
+    if (const int error = facts_of(*known->library, known->name, facts)) return error;
+    const int threads = facts.max_threads ? static_cast<int>(facts.max_threads) : 1024;
+    *attributes = {facts.static_shared, 0, 0, threads, 0, facts.arch, facts.arch, 0, facts.shared_limit, {}};
+    return kSuccess;
+}
+API int cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* count, const void* function, int threads, size_t shared) {
     const Gpu& gpu = *options().gpu;
+    if (const Known* const known = kernel_at(function)) {
+        Facts facts;
+        if (const int error = facts_of(*known->library, known->name, facts)) return error;
+        shared += facts.static_shared;
+    }
     const int by_threads = gpu.threads_per_multiprocessor / std::max(1, threads);
     const int by_shared =
         shared ? gpu.shared_per_multiprocessor / static_cast<int>(shared + 1024) : gpu.blocks_per_multiprocessor;
     *count = std::min({by_threads, by_shared, gpu.blocks_per_multiprocessor});
     return kSuccess;
+}
+API int cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+    int* count, const void* function, int threads, size_t shared, unsigned) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(count, function, threads, shared);
 }
 API int cudaFuncSetCacheConfig(const void*, int) { return kSuccess; }
 

@@ -20,6 +20,12 @@ PROGRAM = Path(__file__).with_name("program.cu")
 FACTS = r"""
 #include <cstdio>
 __global__ void answer(int* out) { *out = 42; }
+__global__ void __launch_bounds__(256) shared(int* out) {
+    __shared__ int table[10000];
+    table[threadIdx.x] = *out;
+    __syncthreads();
+    *out = table[0];
+}
 int main() {
     int *out, value = 0;
     cudaMalloc(&out, sizeof *out);
@@ -29,6 +35,18 @@ int main() {
     if (cudaGetDeviceProperties(&facts, 0) != cudaSuccess) return 1;
     printf("%d|%s|%d.%d|%d of %d|%zu|%zu\n", value, facts.name, facts.major, facts.minor, facts.multiProcessorCount,
            facts.maxThreadsDim[1], facts.sharedMemPerBlockOptin, facts.totalGlobalMem >> 30);
+    cudaFuncAttributes kernel;
+    cudaPointerAttributes memory[2];
+    int blocks = 0;
+    if (cudaFuncGetAttributes(&kernel, shared) != cudaSuccess) return 2;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, shared, 128, 0);
+    cudaPointerGetAttributes(&memory[0], out);
+    cudaPointerGetAttributes(&memory[1], &value);
+    cudaMemset2D(out, 1, 7, 1, 4);
+    cudaMemcpy(&value, out, sizeof value, cudaMemcpyDeviceToHost);
+    printf("%zu|%d|%d|%d|%d %d|%x\n", kernel.sharedSizeBytes, kernel.maxThreadsPerBlock,
+           kernel.maxDynamicSharedSizeBytes, blocks, memory[0].type == cudaMemoryTypeDevice,
+           memory[1].type == cudaMemoryTypeUnregistered, value);
     return cudaGetLastError();
 }
 """
@@ -114,7 +132,8 @@ def test_packed_ptx_runs(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> N
     source.write_text(FACTS)
     for flag in ("--compress-mode=size", "--no-compress"):
         assert command.main(["emulate", "--gpu", "L4", "--", str(compiled(source, tmp_path, flag))]) == 0
-        assert capfd.readouterr().out == "42|NVIDIA L4 (emulated)|8.9|58 of 1024|101376|24\n"
+        assert capfd.readouterr().out.splitlines() == [
+            "42|NVIDIA L4 (emulated)|8.9|58 of 1024|101376|24", "40000|256|49152|2|1 1|7070707"]
 
 
 def test_a_gpu_may_have_other_multiprocessors(cuda: Cuda) -> None:
