@@ -123,7 +123,7 @@ SCENES: dict[str, Draw] = {
 
 
 def drifting(generator: np.random.Generator, processes: int) -> np.ndarray:
-    """Judgements differ by three tenths of what processes differ by, as on a machine whose load changes by the minute."""
+    """Judgements differ by three tenths of what processes differ by, as where the load changes by the minute."""
     return np.exp(0.03 * generator.standard_normal() + 0.1 * generator.standard_normal(processes))
 
 
