@@ -43,6 +43,12 @@ def test_every_tile_shape_with_tails(kernel, splits):
         product.agrees(kernel.multiply(product, (shape, splits), splits_room=2, schedule=schedule))
 
 
+def test_no_bank_is_used_twice(kernel):
+    size = {"m": 130, "n": 193, "k": 384} if kernel.problem == "fp8_gemm" else {"m": 160, "n": 192, "k": 384}
+    for shape in range(kernel.shapes):
+        assert kernel.conflicts(size, plan=(shape, 1)) == [], shape
+
+
 def test_more_k_blocks_than_stages_in_uneven_parts(kernel):
     product = Product.random(32, 64, 128 * 11, seed=3)
     for shape in range(kernel.shapes):
