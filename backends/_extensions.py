@@ -96,8 +96,9 @@ def _cuda(target: Target, runs: bool) -> Extensions:
     found = [word for folder in headers for word in ("-isystem", str(folder))]
     host = (cxx, *(("-c", "-fPIC", "-o", f"{OUT}/main.o") if runs else ("-fsyntax-only",)), FLAGS, *found, SOURCE)
     version = nvcc.version.partition(" ")[2].partition(";")[0] or nvcc.version
-    return Extensions("cuda", target.gpu, (step,), made, host, cxx if runs else "", (str(_TORCH),) if runs else (),
-                      (str(home), str(_TORCH)), version, _facts(target))
+    ours = (str(_TORCH),) if runs else ()
+    return Extensions("cuda", target.gpu, (step,), made, host, cxx if runs else "", ours, (str(home), *ours), version,
+                      _facts(target))
 
 
 def _facts(target: Target) -> Mapping[str, object]:

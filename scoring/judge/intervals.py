@@ -30,8 +30,8 @@ T_95 = (12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060, 2.2622,
 # Variance of the median of 2, 3, … 20 normal values, in variances of their mean.
 MEDIAN = (1.0000, 1.3460, 1.1928, 1.4342, 1.2885, 1.4731, 1.3455, 1.4949, 1.3834, 1.5088, 1.4104, 1.5184, 1.4307,
           1.5254, 1.4464, 1.5308, 1.4591, 1.5350, 1.4694)
-# What differs between judgements and not within one, in deviations of a process. On a quiet KVM guest the times of 20
-# judgements deviated by 5.6 %, where the processes' 10 % explain 4.7 %; the rest is 3 % (benchmarks/judge.md).
+# What differs between judgements and not within one, in deviations of a process. Chosen: two tables of ten judgements
+# say some 0.4, and cannot tell 0.3 from 0.5 (benchmarks/judge.md).
 DRIFT = 0.3
 
 

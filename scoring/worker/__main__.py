@@ -210,7 +210,8 @@ class Worker:
 
         ``results`` gets where the results lie that are no outputs in place yet.
         """
-        emulator.take_findings(), emulator.take_counters(), emulator.take_message()     # of whatever came before
+        # Of whatever came before.
+        emulator.take_findings(), emulator.take_counters(), emulator.take_message(), emulator.last_error()
         begin = time.perf_counter()
         try:
             with emulator.memory(contestant.memory(slot, self.workspace)):

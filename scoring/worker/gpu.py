@@ -107,9 +107,14 @@ def _cuda_driver(emulator: Emulator) -> Any:
     os.environ["TRITON_LIBCUDA_PATH"] = folder
     driver: Any = importlib.import_module("triton.backends.nvidia.driver")
     driver.compile_module_from_file = partial(driver.compile_module_from_file, ccflags=[f"-Wl,-rpath,{folder}"])
+    stop_at_ptx()
+    return driver.CudaDriver
+
+
+def stop_at_ptx() -> None:
+    """Have Triton take PTX for machine code from now on, in this process."""
     backend = importlib.import_module("triton.backends.nvidia.compiler").CUDABackend
     backend.make_cubin = lambda _self, text, *_rest: text.encode()
-    return driver.CudaDriver
 
 
 def _bench(

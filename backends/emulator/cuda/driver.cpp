@@ -59,6 +59,7 @@ using namespace emu;
 using namespace emu::cuda;
 
 API int cudaDeviceGetAttribute(int*, int, int);
+API int cudaDeviceGetLimit(size_t*, int);
 API int cudaStreamIsCapturing(void*, int*);
 API const char* cudaGetErrorName(int);
 API const char* cudaGetErrorString(int);
@@ -97,18 +98,14 @@ API int cuCtxGetDevice(int* device) {
 API int cuCtxSynchronize() { return kSuccess; }
 API int cuDevicePrimaryCtxRetain(void** context, int) { return cuCtxGetCurrent(context); }
 API int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
-API int cuCtxGetLimit(size_t* bytes, int) {
-    *bytes = size_t{1} << 20;
-    return kSuccess;
-}
+API int cuCtxGetLimit(size_t* bytes, int limit) { return cudaDeviceGetLimit(bytes, limit); }
 API int cuCtxSetLimit(int, size_t) { return kSuccess; }  // printf's buffer, stack and heap have none
 API int cuStreamSynchronize(void*) { return kSuccess; }
 API int cuStreamIsCapturing(void* stream, int* status) { return cudaStreamIsCapturing(stream, status); }
 /// The host's memory is the device's.
 API int cuPointerGetAttribute(void* value, int attribute, uint64_t pointer) {
     constexpr int kDevicePointer = 3;
-    if (attribute != kDevicePointer || !pointer)
-        return fail(kInvalidValue, "cuPointerGetAttribute of " + std::to_string(attribute));
+    if (attribute != kDevicePointer || !pointer) return kInvalidValue;
     std::memcpy(value, &pointer, sizeof pointer);
     return kSuccess;
 }
@@ -169,7 +166,8 @@ API int cuModuleGetGlobal_v2(uint64_t* address, size_t* bytes, void* module, con
 }
 API int cuFuncSetAttribute(void* function, int attribute, int value) {
     const auto& kernel = *static_cast<const Function*>(function);
-    if (attribute < kMaxDynamicSharedBytes || attribute > kLastAttribute) return fail(kInvalidValue);
+    if (attribute < kMaxDynamicSharedBytes || attribute > kLastAttribute)
+        return kInvalidValue;  // not the runtime's error
     return attribute == kMaxDynamicSharedBytes ? set_shared_limit(*kernel.library, kernel.name, value) : kSuccess;
 }
 API int cuFuncGetAttribute(int* value, int attribute, void* function) {
@@ -206,10 +204,7 @@ API int cuLaunchKernelEx(const DriverConfig* config, void* function, void** argu
 }
 
 API int cuOccupancyMaxActiveClusters(int* count, void*, const DriverConfig* config) {
-    Geometry geometry{config->grid, config->block, {1, 1, 1}, config->shared, config->stream};
-    take(geometry, config->attributes, config->attribute_count);
-    const Dim3& cluster = geometry.cluster;
-    *count = options().multiprocessors() / static_cast<int>(cluster.x * cluster.y * cluster.z);
+    *count = most_clusters(config->attributes, config->attribute_count);
     return kSuccess;
 }
 

@@ -202,6 +202,13 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
     }
 }
 
+int most_clusters(const LaunchAttribute* attributes, unsigned count) {
+    Geometry geometry{{}, {}, {1, 1, 1}, 0};
+    take(geometry, attributes, count);
+    const Dim3& cluster = geometry.cluster;
+    return options().multiprocessors() / static_cast<int>(std::max(1u, cluster.x * cluster.y * cluster.z));
+}
+
 int facts_of(Library& library, const std::string& name, Facts& facts) {
     try {
         const std::lock_guard lock(library.mutex);

@@ -53,6 +53,9 @@ inline void take(Geometry& geometry, const LaunchAttribute* attributes, unsigned
     }
 }
 
+/// How many clusters of a launch run at a time.
+int most_clusters(const LaunchAttribute* attributes, unsigned count);
+
 /// Runs a kernel; the error that the call returns, which is kept as the last one. `arguments`: a pointer to each; or `packed`,
 /// all of them behind each other as the kernel has them.
 int launch(

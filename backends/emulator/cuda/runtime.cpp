@@ -137,11 +137,7 @@ API int cudaFuncSetAttribute(const void* function, int attribute, int value) {
     return attribute == kMaxDynamicSharedMemorySize ? set_shared_limit(*known->library, known->name, value) : kSuccess;
 }
 API int cudaOccupancyMaxActiveClusters(int* count, const void*, const LaunchConfig* config) {
-    unsigned blocks = 1;
-    for (unsigned i = 0; i < config->attribute_count; ++i)
-        if (const LaunchAttribute& each = config->attributes[i]; each.id == kAttributeClusterDimension)
-            blocks = each.value[0] * each.value[1] * each.value[2];
-    *count = options().multiprocessors() / static_cast<int>(std::max(1u, blocks));
+    *count = most_clusters(config->attributes, config->attribute_count);
     return kSuccess;
 }
 /// cudaFuncAttributes. Source: driver_types.h of CUDA 13.0.

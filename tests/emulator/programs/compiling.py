@@ -16,15 +16,15 @@ from typing import Any
 import torch
 import triton
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler import ASTSource
 
 from backends._cache import default_folder
+from scoring.worker.gpu import stop_at_ptx
 from tests.emulator.programs.program import Launch
 
 _TARGETS = {"MI300": GPUTarget("hip", "gfx942", 64), "H100": GPUTarget("cuda", 90, 32), "L4": GPUTarget("cuda", 89, 32)}
 _OF_AMD = ("matrix_instr_nonkdim", "kpack", "waves_per_eu")       # options
-CUDABackend.make_cubin = lambda _self, text, *_rest: text.encode()       # the emulator runs PTX
+stop_at_ptx()
 _TYPES = {
     torch.float64: "fp64", torch.float32: "fp32", torch.float16: "fp16", torch.bfloat16: "bf16",
     torch.float8_e4m3fn: "fp8e4nv", torch.float8_e5m2: "fp8e5",

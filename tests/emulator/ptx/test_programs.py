@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from backends import __main__ as command
 from backends.cuda import find_nvcc, require_host_compiler
 from backends.errors import ToolchainMissing
-from tests.emulator.ptx.driver import Cuda
+from tests.emulator.ptx.driver import HEADER, Cuda
 
 PROGRAM = Path(__file__).with_name("program.cu")
 FACTS = r"""
@@ -112,6 +113,18 @@ def test_a_program_of_the_driver_alone(tmp_path: Path, capfd: pytest.CaptureFixt
     script.write_text(DRIVER)
     assert command.main(["emulate", "--gpu", "L4", "--", sys.executable, str(script)]) == 0, capfd.readouterr().err
     assert capfd.readouterr().out.split("\n") == ["NVIDIA L4 (emulated)", "496", ""]
+
+
+def test_what_the_driver_refuses_is_no_error_of_the_runtime(cuda: Cuda) -> None:
+    """Triton tries an attribute that few devices have; the runtime's last error is for its own callers."""
+    module, function = ctypes.c_void_p(), ctypes.c_void_p()
+    text = HEADER.format(target="sm_90a") + ".visible .entry k() { ret; }"
+    assert cuda.library.cuModuleLoadData(ctypes.byref(module), text.encode()) == 0
+    assert cuda.library.cuModuleGetFunction(ctypes.byref(function), module, b"k") == 0
+    cuda.library.cudaGetLastError()
+    assert cuda.library.cuFuncSetAttribute(function, 16, 1) == 1
+    assert cuda.library.cudaGetLastError() == 0
+    cuda.library.cuModuleUnload(module)
 
 
 @pytest.mark.parametrize("width", [32, 64])

@@ -269,12 +269,13 @@ Flow store(Warp& w, const Op& op) {
     const R* from[8] = {};
     for (u32 i = 0; i < count; ++i) from[i] = w.lanes<R>(program.lists[op.list + i]);
     u32 same = 0;
+    const bool asked = (kMemory == shared_memory || kMemory == generic_memory) && w.block->checks();
     each_lane(w.mask, [&](int lane) {
         u8* const to = kMemory(w, lane, address[lane], bytes, bytes);
-        bool changes = false;
+        bool changes = !asked;
         for (u32 i = 0; i < count; ++i) {
             const E value = static_cast<E>(from[i][lane]);
-            changes |= std::memcmp(to + i * kBytes, &value, kBytes) != 0;
+            changes = changes || std::memcmp(to + i * kBytes, &value, kBytes) != 0;
             std::memcpy(to + i * kBytes, &value, kBytes);
         }
         if (!changes) same |= 1u << lane;
@@ -444,12 +445,14 @@ Word Update<Word>::operator()(Word old, Word a, Word b) const {
     }
 }
 
+/// What stood there before.
 template <class Word>
-void update(u8* where, Word given, const Update<Word>& next) {
+Word update(u8* where, Word a, Word b, const Update<Word>& next) {
     std::atomic_ref<Word> cell(*reinterpret_cast<Word*>(where));
     Word value = cell.load();
-    while (!cell.compare_exchange_weak(value, next(value, given, given))) {
+    while (!cell.compare_exchange_weak(value, next(value, a, b))) {
     }
+    return value;
 }
 
 template <class Word>
@@ -458,7 +461,7 @@ void reduce_words(u8* to, const u8* from, u64 bytes, Atomic kind, std::string_vi
     for (u64 at = 0; at < bytes; at += sizeof(Word)) {
         Word given;
         std::memcpy(&given, from + at, sizeof given);
-        update(to + at, given, next);
+        update(to + at, given, given, next);
     }
 }
 
@@ -474,7 +477,7 @@ Flow atomic(Warp& w, const Op& op) {
     const Program& program = *w.block->launch->program;
     const Statement& s = program.function->statements[op.statement];
     const bool global = op.extra & kGlobalSpace;
-    const Update<Word> update{static_cast<Atomic>(op.extra & 15), s.words.back(), global && s.words.back() == "f32"};
+    const Update<Word> next{static_cast<Atomic>(op.extra & 15), s.words.back(), global && s.words.back() == "f32"};
     const LaneAddress address(w, op, 1);
     const Register *a = w.lanes<Register>(op.operand[2]), *b = w.lanes<Register>(op.operand[3]);
     Register old[kLanes];
@@ -482,12 +485,7 @@ Flow atomic(Warp& w, const Op& op) {
         u8* const where = op.extra & kSharedSpace ? shared_memory(w, lane, address[lane], sizeof(Word), sizeof(Word))
                           : global                ? global_memory(w, lane, address[lane], sizeof(Word), sizeof(Word))
                                                   : generic_memory(w, lane, address[lane], sizeof(Word), sizeof(Word));
-        std::atomic_ref<Word> cell(*reinterpret_cast<Word*>(where));
-        Word value = cell.load();
-        while (
-            !cell.compare_exchange_weak(value, update(value, static_cast<Word>(a[lane]), static_cast<Word>(b[lane])))) {
-        }
-        old[lane] = value;
+        old[lane] = update(where, static_cast<Word>(a[lane]), static_cast<Word>(b[lane]), next);
     });
     const auto kind = static_cast<u8>(op.extra >> kKindShift);
     const auto tell = [&]<Memory kMemory>() {
@@ -509,7 +507,7 @@ template <class Word>
 Flow atomic_vector(Warp& w, const Op& op) {
     const Program& program = *w.block->launch->program;
     const std::string& type = program.function->statements[op.statement].words.back();
-    const Update<Word> update{static_cast<Atomic>(op.extra & 15), type, type == "f32"};
+    const Update<Word> next{static_cast<Atomic>(op.extra & 15), type, type == "f32"};
     const LaneAddress address(w, op, 1);
     const u32 count = op.count, bytes = sizeof(Word) * count;
     u32 old[8][kLanes];
@@ -517,11 +515,7 @@ Flow atomic_vector(Warp& w, const Op& op) {
         u8* const where = global_memory(w, lane, address[lane], bytes, bytes);
         for (u32 i = 0; i < count; ++i) {
             const Word given = static_cast<Word>(w.lanes<u32>(program.lists[op.list + i])[lane]);
-            std::atomic_ref<Word> cell(*reinterpret_cast<Word*>(where + i * sizeof(Word)));
-            Word value = cell.load();
-            while (!cell.compare_exchange_weak(value, update(value, given, given))) {
-            }
-            old[i][lane] = value;
+            old[i][lane] = update(where + i * sizeof(Word), given, given, next);
         }
     });
     add_up<global_memory>(w, op, address, bytes, true);
