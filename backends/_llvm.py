@@ -92,17 +92,18 @@ class Llvm:
         ]
 
     def precompiling(
-        self, step: Sequence[str], flags: Sequence[str], device_flags: Sequence[str] = ()
+        self, step: Sequence[str], flags: Sequence[str], device_flags: Sequence[str] = (), header: Path | None = None
     ) -> list[str] | None:
-        """The command, without its output, that compiles ``RUNTIME`` for ``step``, one of ``steps`` with these flags;
-        None for a step that reads no header of HIP's."""
+        """The command, without its output, that compiles ``header`` (``RUNTIME``) for ``step``, one of ``steps`` with
+        these flags; None for a step that reads no header of HIP's."""
         if "--cuda-device-only" in step:
             half = [*device_flags, "--cuda-device-only", "-S"]
         elif "--cuda-host-only" in step:
             half = ["--cuda-host-only", "-c", "-fPIC"]
         else:
             return None
-        return [*self.front_end(), *flags, *half, "-Xclang", "-emit-pch", str(self.headers / RUNTIME)]
+        return [*self.front_end(), *flags, *half, "-Xclang", "-emit-pch",
+                str(header or self.headers / RUNTIME)]
 
     def reading(self, step: Sequence[str], precompiled: Path) -> list[str]:
         """``step``, which reads what ``precompiling`` made in place of the headers."""
@@ -112,7 +113,15 @@ class Llvm:
 
     def read_by_all(self) -> list[Path]:
         """Files and folders that change with the headers of ``RUNTIME``."""
-        return [Path(self.clang[0]), self.headers / RUNTIME, self.resources / _WRAPPER, *map(Path, self._includes())]
+        return [Path(self.clang[0]), self.headers / RUNTIME, self.wrapper(), *self.folders()]
+
+    def wrapper(self) -> Path:
+        """What ``front_end`` includes before the source."""
+        return self.resources / _WRAPPER
+
+    def folders(self) -> list[Path]:
+        """Where ``front_end`` looks for headers."""
+        return [Path(folder) for folder in self._includes()]
 
 
 def find() -> Llvm:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TextIO
 
 from backends import _llvm, rocm
-from backends.emulator import build
+from backends.emulator import build, headers
 from backends.errors import BackendError, CompileError
 from backends.toolchain import Tool
 
@@ -149,8 +149,9 @@ class Driver:
         optimised = any(re.match(r"-O", word) for word in command.compile)
         lines = any(re.match(r"-g", word) for word in command.compile)
         # Programs rely on ROCm's headers for <cstring> and <cassert>.
-        self._flags = [f"--offload-arch={ARCH}", "-include", "cstring", "-include", "cassert", *command.compile,
-                       *self._installed(), *([] if optimised else ["-O3"])]
+        before = [f"--offload-arch={ARCH}", "-include", "cstring", "-include", "cassert"]
+        after = [*self._installed(), *([] if optimised else ["-O3"])]
+        self._added, self._flags = [*before, *after], [*before, *command.compile, *after]
         self._device = [] if lines else ["-gline-tables-only"]      # findings name source lines; no code changes
 
     def run(self) -> None:
@@ -200,9 +201,12 @@ class Driver:
             flags = [_unit(source), *self._flags]
             *device, host, _ = self._parts.steps(ARCH, flags, source, library, self._device)
             for step in device:
-                self._do(step)
+                self._compile(step, source)
             host[-1] = str(out)
-            self._do([*host, *self._dependencies(out)])
+            if self._command.host:
+                self._do([*host, *self._dependencies(out)])
+            else:
+                self._compile(host, source)
         return out
 
     def _hip(self, source: str) -> list[str]:
@@ -291,6 +295,16 @@ class Driver:
         text.write_text(_stub(code, sorted(wanted)))
         self._do([self._parts.cxx, "-c", str(text), "-o", str(stub)])
         return [str(stub)]
+
+    def _compile(self, step: Sequence[str], source: str) -> None:
+        """As ``_do``; with precompiled headers where there are some, for they cost more time than most sources."""
+        quick = headers.quicker(self._parts, step, Path(source), self._command.compile, self._added, self._device)
+        if quick is not None:
+            result = subprocess.run(quick, capture_output=True, text=True, errors="replace", check=False)
+            if result.returncode == 0:
+                sys.stderr.write(result.stderr)
+                return
+        self._do(step)      # what it says is about the source alone
 
     def _do(self, words: Sequence[str]) -> None:
         if self._command.verbose:
