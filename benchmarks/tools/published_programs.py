@@ -39,6 +39,8 @@ RADEONFLOW = {
     (1024, 7168, 256): (20.37, 1), (1024, 7168, 2048): (75.29, 1), (1024, 4608, 7168): (136.35, 2),
 }
 # Splits that are compared with the authors' choice; a product of 7168 x 7168 takes too long to ask for more.
+# Parts of K of the contest's other shapes, as their launcher chooses (gemm_launcher.cpp); 1 where none is named.
+RADEONFLOW_PARTS = {(1024, 512, 7168): 8, (6144, 576, 7168): 2, (6144, 512, 7168): 2}
 SPLITS = {(1024, 1536, 7168): (1, 2, 4, 8), (1024, 3072, 1536): (1, 2, 4), (1024, 576, 7168): (2, 4, 8),
           (1024, 7168, 2048): (1, 2), (1024, 4608, 7168): (1, 2, 4)}
 # µs, fifth of 163 (README).
@@ -137,20 +139,17 @@ ENTRY int transpose_{m}_{n}(char** buffer, const int*) {{
     return [Program("transposes", text, (place,))], rows
 
 
-def radeonflow(sources: Path) -> Family:
-    """The whole chain; of the splits that the authors did not choose, only who wins is known."""
-    place = folder(sources, "radeonflow") / "src" / "gemm"
-    programs, rows = [], []
-    for number, ((m, n, k), (published, chosen)) in enumerate(RADEONFLOW.items()):
-        text = BEGIN + ('#define warpSize 64\n#define PARAMETERIZE_LIBRARY\n#include "gemm_kernel.cpp"\n'
-                        '#include "transpose_kernel.cpp"\n')
-        name = f"radeonflow_{m}_{n}_{k}"
-        for split in SPLITS.get((m, n, k), (chosen,)):
-            out = "__BF16_TYPE" if split == 1 else "float"
-            kernel = (f"gemm_kernel::gemm_kernel<__FP8_TYPE, float, {out}, {m}, {n}, {k // split}, 256, 128, 128, 128, "
-                      f"512, 4, 2, {k}, {k}, 16>")
-            text += f"""
-ENTRY int run_{split}(char** buffer, const int*) {{
+RADEONFLOW_BEGIN = BEGIN + ('#define warpSize 64\n#define PARAMETERIZE_LIBRARY\n#include "gemm_kernel.cpp"\n'
+                            '#include "transpose_kernel.cpp"\n')
+
+
+def _radeonflow_call(m: int, n: int, k: int, split: int, symbol: str) -> str:
+    """Two transposes, the product and, with several parts of K, the reduction: what their launch_gemm launches."""
+    out = "__BF16_TYPE" if split == 1 else "float"
+    kernel = (f"gemm_kernel::gemm_kernel<__FP8_TYPE, float, {out}, {m}, {n}, {k // split}, 256, 128, 128, 128, "
+              f"512, 4, 2, {k}, {k}, 16>")
+    text = f"""
+ENTRY int {symbol}(char** buffer, const int*) {{
     using F8 = __FP8_TYPE;
     transpose_kernel::transpose_fp8<{k}, {n}>((F8*)buffer[3], (F8*)buffer[1]);
     transpose_kernel::transpose_fp8<{k}, {m}>((F8*)buffer[2], (F8*)buffer[0]);
@@ -159,11 +158,22 @@ ENTRY int run_{split}(char** buffer, const int*) {{
         ({out}(*)[{n}])buffer[{4 if split == 1 else 5}], (const float(*)[{m}])buffer[6],
         (const float(*)[{-(-n // 128)}])buffer[7]);
 """
-            if split > 1:
-                text += f"""    gemm_kernel::reduce_kernel<{m}, {n}, {split}, 256><<<{m * n // 4 // 256}, 256>>>(
+    if split > 1:
+        text += f"""    gemm_kernel::reduce_kernel<{m}, {n}, {split}, 256><<<{m * n // 4 // 256}, 256>>>(
         (const float(*)[{m}][{n}])buffer[5], (__BF16_TYPE(*)[{n}])buffer[4]);
 """
-            text += "    return hipGetLastError();\n}\n"
+    return text + "    return hipGetLastError();\n}\n"
+
+
+def radeonflow(sources: Path) -> Family:
+    """The whole chain; of the splits that the authors did not choose, only who wins is known."""
+    place = folder(sources, "radeonflow") / "src" / "gemm"
+    programs, rows = [], []
+    for number, ((m, n, k), (published, chosen)) in enumerate(RADEONFLOW.items()):
+        text = RADEONFLOW_BEGIN
+        name = f"radeonflow_{m}_{n}_{k}"
+        for split in SPLITS.get((m, n, k), (chosen,)):
+            text += _radeonflow_call(m, n, k, split, f"run_{split}")
             rows.append(Row("radeonflow", f"{m}×{n}×{k}/{split}", name, f"run_{split}",
                             published if split == chosen else 0, shape=(m, n, k), fitted=number % 2 == 0,
                             labels={"split": split, "chosen": chosen}))
@@ -171,7 +181,8 @@ ENTRY int run_{split}(char** buffer, const int*) {{
     return programs, rows
 
 
-def luong(sources: Path) -> Family:
+def luong_programs(sources: Path) -> list[Program]:
+    """``run`` of the kernel for large M and N, and of the one for small M and N with a large K."""
     place = folder(sources, "luong")
     begin = BEGIN + """#include <hip/hip_cooperative_groups.h>
 #include <rocwmma/rocwmma.hpp>
@@ -191,9 +202,13 @@ ENTRY int run(char** buffer, const int* size) {{
     return hipGetLastError();
 }}
 """, (place,)))
+    return programs
+
+
+def luong(sources: Path) -> Family:
     rows = [Row("luong", "×".join(map(str, shape)), f"luong_{'small' if shape in LUONG_SMALL else 'large'}", "run",
                 published, shape, number % 2 == 0, shape) for number, (shape, published) in enumerate(LUONG.items())]
-    return programs, rows
+    return luong_programs(sources), rows
 
 
 CONFIG = re.compile(r"mma: \((\d+) (\d+) (\d+)\) \((\d+) (\d+) (\d+)\) \((\d+) (\d+) (\d+)\) (\d) (\d) (\d+): "
@@ -216,22 +231,18 @@ def _operands(m: int, n: int, k: int) -> tuple[tuple[int, int], ...]:
     return ((0, m * k), (1, n * k), (2, m * k), (3, n * k), (4, 2 * m * n))
 
 
-def snektron(sources: Path, configurations: int = CONFIGURATIONS) -> Family:
-    """One templated kernel: ``configurations`` of those that every shape was timed with, drawn by ``SEED``; 0: all."""
-    place = folder(sources, "snektron")
-    times = snektron_times(sources)
-    everywhere = sorted(set.intersection(*(set(each) for each in times.values())))
-    random.Random(SEED).shuffle(everywhere)
-    chosen = sorted(everywhere[:configurations or None])
+SNEKTRON_CHOICE = re.compile(r"m == (\d+) && n == (\d+) && k == (\d+)\) \{\s*run_kernel<(\d+), "
+                             r"cube\{(\d+), (\d+), (\d+)\}, cube\{(\d+), (\d+), (\d+)\}, (\d), (\w+), (\w+)>")
+
+
+def _snektron_program(place: Path, config: tuple[int, ...]) -> Program:
+    """``run`` of one configuration: block tile, warp tile, depth, fused, threads."""
+    bm, bn, bk, wm, wn, wk, depth, fused, threads = config
     source = (place / "solution.hip").read_text()
     source = source[:source.index("void run(\n")].replace("#include <pybind11/pybind11.h>", "")
-    programs, rows = [], []
-    for config in chosen:
-        bm, bn, bk, wm, wn, wk, depth, fused, threads = config
-        name = "snektron_" + "_".join(map(str, config))
-        operands = "(const fp8*)buffer[0], (const fp8*)buffer[1], (const fp32*)buffer[6], (const fp32*)buffer[7]"
-        truth = ("false", "true")
-        programs.append(Program(name, BEGIN + "#include <cstdint>\n" + source + f"""
+    operands = "(const fp8*)buffer[0], (const fp8*)buffer[1], (const fp32*)buffer[6], (const fp32*)buffer[7]"
+    truth = ("false", "true")
+    return Program("snektron_" + "_".join(map(str, config)), BEGIN + "#include <cstdint>\n" + source + f"""
 ENTRY int run(char** buffer, const int* size) {{
     tmp_aT = (fp8*)buffer[2], tmp_bT = (fp8*)buffer[3], streamk_tmp = (fp32*)buffer[5];
     streamk_counter = (int*)buffer[8];
@@ -240,11 +251,56 @@ ENTRY int run(char** buffer, const int* size) {{
         {operands}, (bf16*)buffer[4], size[0], size[1], size[2], false);
     return hipGetLastError();
 }}
-""", ()))
+""", ())
+
+
+def snektron(sources: Path, configurations: int = CONFIGURATIONS) -> Family:
+    """One templated kernel: ``configurations`` of those that every shape was timed with, drawn by ``SEED``; 0: all."""
+    place = folder(sources, "snektron")
+    times = snektron_times(sources)
+    everywhere = sorted(set.intersection(*(set(each) for each in times.values())))
+    random.Random(SEED).shuffle(everywhere)
+    programs, rows = [], []
+    for config in sorted(everywhere[:configurations or None]):
+        programs.append(_snektron_program(place, config))
         for number, shape in enumerate(times):
-            rows.append(Row("snektron", f"{'×'.join(map(str, shape))} {config}", name, "run", times[shape][config],
-                            shape, number % 2 == 0, shape, {"configuration": config}, 1, _operands(*shape)))
+            rows.append(Row("snektron", f"{'×'.join(map(str, shape))} {config}", programs[-1].name, "run",
+                            times[shape][config], shape, number % 2 == 0, shape, {"configuration": config}, 1,
+                            _operands(*shape)))
     return programs, rows
+
+
+def contest(sources: Path) -> dict[str, Callable[[tuple[int, int, int]], Program | str]]:
+    """amd_fp8_mm's published entrants: a shape's program, whose ``run(buffers, (m, n, k))`` makes the whole call, or
+    why there is none."""
+    def radeon(shape: tuple[int, int, int]) -> Program:
+        m, n, k = shape
+        parts = RADEONFLOW[shape][1] if shape in RADEONFLOW else RADEONFLOW_PARTS.get(shape, 1)
+        return Program(f"radeonflow_call_{m}_{n}_{k}", RADEONFLOW_BEGIN + _radeonflow_call(m, n, k, parts, "run"),
+                       (folder(sources, "radeonflow") / "src" / "gemm",))
+
+    large, small = luong_programs(sources)
+
+    def few(shape: tuple[int, int, int]) -> Program | str:
+        return small if shape[2] % 256 == 0 else "its kernel for a large K takes multiples of 256"
+
+    place = folder(sources, "snektron")
+    choices = SNEKTRON_CHOICE.findall((place / "solution.hip").read_text())
+    chosen = {tuple(map(int, found[:3])): found[3:] for found in choices}
+    published = snektron_times(sources)
+
+    def snek(shape: tuple[int, int, int]) -> Program | str:
+        if shape not in chosen:
+            return "its host code names no configuration"
+        threads, *tiles, depth, fused, streamk = chosen[shape]
+        if streamk == "false":
+            return _snektron_program(place, (*map(int, tiles), int(depth), int(fused == "true"), int(threads)))
+        # Its stream-K workgroups wait for each other, which neither a sample nor the model can do. The fastest
+        # published configuration that needs neither that nor a transpose stands in.
+        alone = {config: time for config, time in published[shape].items() if config[7] == 1}
+        return _snektron_program(place, min(alone, key=lambda config: alone[config]))
+
+    return {"radeonflow": radeon, "luong_large": lambda _shape: large, "luong_small": few, "snektron": snek}
 
 
 def families(sources: Path, configurations: int = CONFIGURATIONS) -> dict[str, Callable[[], Family]]:

@@ -26,6 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 from emulated import ROOT, Emulator, modelled
 from published_programs import CONFIGURATIONS, Program, Row, families, folder
 
@@ -92,7 +93,17 @@ class Device:
         self._hip = emulator.library
         self._hip.hipMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self._hip.hipMemset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
-        self._buffers = (ctypes.c_void_p * len(BUFFERS))(*(self._allocated(size) for size in BUFFERS))
+        self._hip.hipMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self.buffers = (ctypes.c_void_p * len(BUFFERS))(*(self._allocated(size) for size in BUFFERS))
+
+    def put(self, buffer: int, tensor: torch.Tensor) -> None:
+        """Copy a contiguous tensor to the start of a buffer."""
+        size = tensor.numel() * tensor.element_size()
+        self._hip.hipMemcpy(self.buffers[buffer], tensor.data_ptr(), size, 1)
+
+    def get(self, buffer: int, tensor: torch.Tensor) -> None:
+        size = tensor.numel() * tensor.element_size()
+        self._hip.hipMemcpy(tensor.data_ptr(), self.buffers[buffer], size, 2)
 
     def _allocated(self, megabytes: int) -> int:
         pointer = ctypes.c_void_p()
@@ -104,8 +115,8 @@ class Device:
         """The row's launches, with data in the Infinity Cache if it was timed that way, else not."""
         numbers = (ctypes.c_int * max(len(row.numbers), 1))(*row.numbers)
         for buffer, size in row.warm:
-            self._hip.hipMemset(self._buffers[buffer], 0, size)
-        if getattr(library, row.symbol)(self._buffers, numbers):
+            self._hip.hipMemset(self.buffers[buffer], 0, size)
+        if getattr(library, row.symbol)(self.buffers, numbers):
             raise SystemExit(f"{row.name}: the launch failed")
         again = [self.emulator.modelled_again(change) for change in changes]
         launches = self.emulator.counters()[len(row.warm):][-row.counted:]
