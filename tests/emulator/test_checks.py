@@ -176,6 +176,7 @@ HIP = [
     ("no_fence", "global-race", 2, 64, "^read at"),
     ("misaligned_cast", "misaligned", 1, 64, "^read of 4 bytes"),
     ("misaligned_or_merged", "misaligned", 1, 63, "^read of 4 bytes"),
+    ("misaligned_in_a_table", "misaligned", 1, 64, "^read of 2 bytes"),
     ("no_wait", "waitcnt", 1, 64, r"^reads .* vmcnt\(0\)"),
     ("no_wait_states", "hazard", 1, 64, "^reads the result of a transcendental instruction: 1 wait state must come"),
 ]

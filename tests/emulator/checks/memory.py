@@ -153,6 +153,40 @@ MISALIGNED = [
         "misaligned",
     ),
     _offsets(
+        "global_short_in_two_dwords",
+        3,
+        1,
+        "global_load_ushort v4, v1, s[4:5] offset:{x} // !",
+        "^read of 2 bytes .* not a multiple of 2$",
+        "misaligned",
+    ),
+    _offsets(
+        "lds_short_in_two_dwords",
+        3,
+        1,
+        "ds_read_u16 v4, v1 offset:{x} // !",
+        "^read of 2 bytes .* of LDS, not a multiple of 2$",
+        "misaligned",
+    ),
+    _offsets(
+        "read_where_bytes_are_merged",
+        2,
+        1,
+        "global_load_dwordx2 v[4:5], v1, s[4:5] offset:1\nglobal_load_dword v6, v1, s[4:5] offset:{x} // !\n"
+        "s_waitcnt vmcnt(0)\nv_bfe_u32 v7, v5, 8, 8",
+        "^read of 4 bytes",
+        "misaligned",
+    ),
+    _offsets(
+        "read_where_bytes_are_merged_after_it",
+        "s_mov_b32 s4, s6",
+        "s_nop 0",
+        "s_mov_b32 s6, s4\nglobal_load_dword v6, v1, s[4:5] offset:1 // !\n{x}\n"
+        "global_load_dwordx2 v[4:5], v1, s[4:5] offset:1\ns_waitcnt vmcnt(0)\nv_bfe_u32 v7, v5, 8, 8",
+        "^read of 4 bytes",
+        "misaligned",
+    ),
+    _offsets(
         "one_lane_misaligned",
         2,
         4,

@@ -66,6 +66,7 @@ __global__ void sum_into_an_unwritten_tile(const int* in, int* out, int) {
 }
 BOTH(sum_into_an_unwritten_tile)
 
+__device__ signed char directions[136];
 __device__ int last_table[60];
 
 template <bool kMended>
@@ -182,6 +183,18 @@ __global__ void misaligned_or_merged(const int* in, int* out, int) {
     out[threadIdx.x] = sum;
 }
 BOTH(misaligned_or_merged)
+
+// Compilers know where the bytes of the mended kernel lie and read them together.
+template <bool kMended>
+__global__ void misaligned_in_a_table(const int*, int* out, int) {
+    int sum;
+    if (kMended)
+        sum = static_cast<unsigned char>(directions[1]) | directions[2] * 256;
+    else
+        sum = reinterpret_cast<const short*>(directions + 1)[threadIdx.x];              // misaligned_in_a_table
+    out[threadIdx.x] = sum;
+}
+BOTH(misaligned_in_a_table)
 
 template <bool kMended>
 __global__ void no_wait(const int* in, int* out, int) {

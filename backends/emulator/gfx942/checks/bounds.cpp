@@ -71,19 +71,20 @@ bool is_kernarg(const Launch& launch, u64 address, u32 bytes) {
     return inside(launch.kernarg, launch.kernarg_bytes) || inside(packet, 64) || inside(queue, 256);
 }
 
+// A short may be anywhere in a dword: compilers read no more of an int than what they change.
 u64 misaligned_lanes(const u64* address, u64 lanes, u32 alignment) {
     u64v all;
     std::memcpy(&all, address, sizeof all);
     if (!(__builtin_reduce_or(all) & (alignment - 1))) [[likely]]
         return 0;
-    return to_mask((all & (alignment - 1)) != 0) & lanes;
+    return (alignment == 2 ? to_mask((all & 3) == 3) : to_mask((all & (alignment - 1)) != 0)) & lanes;
 }
 
 u64 misaligned_lanes(const u32* address, u64 lanes, u32 alignment) {
     const u32v all = load<u32v>(address);
     if (!(__builtin_reduce_or(all) & (alignment - 1))) [[likely]]
         return 0;
-    return to_mask((all & (alignment - 1)) != 0) & lanes;
+    return (alignment == 2 ? to_mask((all & 3) == 3) : to_mask((all & (alignment - 1)) != 0)) & lanes;
 }
 
 /// The lowest and the highest of the lanes' addresses.
@@ -101,6 +102,14 @@ Span span_of(const u64* address, u64 lanes) {
     return {__builtin_reduce_min(all), __builtin_reduce_max(all)};
 }
 
+// What compilers copy or read in larger pieces, for they know where it lies: constants, strings for the most part, and variables
+// of the program at one address for all lanes.
+bool is_known_place(const Launch& launch, const Span& span) {
+    const u64 base = reinterpret_cast<u64>(launch.module->base);
+    const u64 end = base + (span.low == span.high ? launch.module->size : launch.module->code.text_begin);
+    return span.low >= base && span.high < end;
+}
+
 bool inside_allocation(BoundsGroup& state, const Span& span, u32 bytes) {
     for (const BoundsGroup::Range& range : state.recent)
         if (span.low >= range.begin && span.high < range.end && range.end - span.high >= bytes) return true;
@@ -115,12 +124,6 @@ bool inside_allocation(BoundsGroup& state, const Span& span, u32 bytes) {
 u32 alignment_of(const Wave& w, const Op& op, u32 bytes, AccessKind kind) {
     if (kind == AccessKind::Atomic) return std::bit_floor(bytes);
     return w.shadow->facts[op.index].what & kPieces ? 1 : std::min(std::bit_floor(bytes), 4u);
-}
-
-// Constants, strings for the most part, which compilers copy in larger pieces.
-bool is_constant(const Launch& launch, u64 address) {
-    const u64 base = reinterpret_cast<u64>(launch.module->base);
-    return address >= base && address < base + launch.module->code.text_begin;
 }
 
 u64 report_size(
@@ -146,7 +149,7 @@ u64 check_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes
         const u32 alignment = alignment_of(w, op, bytes, kind);
         if (const u64 wrong = misaligned_lanes(address, lanes, alignment)) {
             const int lane = std::countr_zero(wrong);
-            if (!is_constant(*w.group->launch, address[lane]) && !repeated(w, op, kMisaligned))
+            if (!is_known_place(*w.group->launch, span_of(address, lanes)) && !repeated(w, op, kMisaligned))
                 report(
                     w, op, kMisaligned, lane,
                     size_text(bytes, kind) + " at " + hex(address[lane]) + ", not a multiple of " +

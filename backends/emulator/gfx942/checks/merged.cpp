@@ -65,17 +65,49 @@ bool writes(const Op& op, const Registers& registers) {
         op.writes, op.writes + op.write_count, [&](const Registers& each) { return overlap(each, registers); });
 }
 
+bool is_taken_apart(const std::vector<Op>& ops, u32 index) {
+    const Registers loaded = registers_of(ops[index].dst);
+    for (u32 i = index + 1; i < ops.size() && i < index + kNear && !ends_block(ops[i]); ++i) {
+        if (reads(ops[i], loaded) && takes_apart(ops[i])) return true;
+        if (loaded.count == 1 && writes(ops[i], loaded)) break;
+    }
+    return false;
+}
+
+bool same(const Operand& a, const Operand& b) {
+    return a.kind == b.kind && a.index == b.index && a.dwords == b.dwords && a.value == b.value;
+}
+
+/// Whether both are loads whose addresses are spelt alike.
+bool spelt_alike(const Op& a, const Op& b) {
+    return b.inst.row && a.inst.row->format == b.inst.row->format && a.inst.offset == b.inst.offset &&
+           registers_of(b.dst).count && same(a.vaddr, b.vaddr) && same(a.saddr, b.saddr);
+}
+
+bool moves_address(const Op& op, const Op& load) {
+    const Registers scalar{
+        Registers::Scalar, load.saddr.kind == Operand::Scalar ? load.saddr.dwords : u8{0}, load.saddr.index};
+    return writes(op, registers_of(load.vaddr)) || writes(op, scalar);
+}
+
+/// Whether another load from the same place is taken apart: a compiler that merges bytes may read some of them twice.
+bool is_taken_apart_nearby(const std::vector<Op>& ops, u32 index) {
+    const Op& load = ops[index];
+    auto shows = [&](u32 i) { return spelt_alike(load, ops[i]) && is_taken_apart(ops, i); };
+    for (u32 i = index; i-- > 0 && i + kNear > index && !ends_block(ops[i]) && !moves_address(ops[i], load);)
+        if (shows(i)) return true;
+    for (u32 i = index + 1; i < ops.size() && i < index + kNear && !ends_block(ops[i]); ++i) {
+        if (moves_address(ops[i - 1], load)) return false;
+        if (shows(i)) return true;
+    }
+    return false;
+}
+
 }  // namespace
 
 bool moves_pieces(const std::vector<Op>& ops, u32 index) {
     const Op& op = ops[index];
-    if (const Registers loaded = registers_of(op.dst); loaded.count) {
-        for (u32 i = index + 1; i < ops.size() && i < index + kNear && !ends_block(ops[i]); ++i) {
-            if (reads(ops[i], loaded) && takes_apart(ops[i])) return true;
-            if (loaded.count == 1 && writes(ops[i], loaded)) break;
-        }
-        return false;
-    }
+    if (registers_of(op.dst).count) return is_taken_apart(ops, index) || is_taken_apart_nearby(ops, index);
     const Registers stored = registers_of(op.vdata);
     for (u32 i = index; stored.count && i-- > 0 && i + kNear > index && !ends_block(ops[i]);)
         if (writes(ops[i], stored)) return puts_together(ops[i]);

@@ -8,8 +8,8 @@
 
 namespace emu::checks {
 
-/// Whether the memory operation `index` moves smaller elements side by side: what it loads is taken apart, or what it stores was
-/// put together, near it and before the code branches.
+/// Whether the memory operation `index` moves smaller elements side by side: what it or another load from the same place loads
+/// is taken apart, or what it stores was put together, near it and before the code branches.
 bool moves_pieces(const std::vector<Op>& ops, u32 index);
 
 }  // namespace emu::checks

@@ -112,7 +112,14 @@ WARPWAVE_BOTH __hip_bfloat162 __hfma2(__hip_bfloat162 a, __hip_bfloat162 b, __hi
 WARPWAVE_BOTH bool __hisnan(__hip_bfloat16 a) { return a != a; }
 WARPWAVE_BOTH __hip_bfloat16 __hmax(__hip_bfloat16 a, __hip_bfloat16 b) { return __hisnan(a) || a < b ? b : a; }
 WARPWAVE_BOTH __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) { return __hisnan(a) || b < a ? b : a; }
-WARPWAVE_BOTH __hip_bfloat16 hexp(__hip_bfloat16 a) { return __hip_bfloat16(expf(a)); }
-WARPWAVE_BOTH __hip_bfloat16 hsqrt(__hip_bfloat16 a) { return __hip_bfloat16(sqrtf(a)); }
-WARPWAVE_BOTH __hip_bfloat16 hrsqrt(__hip_bfloat16 a) { return __hip_bfloat16(1.0f / sqrtf(a)); }
+
+#define WARPWAVE_MATHS(NAME, EXPRESSION)                     \
+    WARPWAVE_BOTH __hip_bfloat16 h##NAME(__hip_bfloat16 h) { \
+        const float x = h;                                   \
+        return __hip_bfloat16(EXPRESSION);                   \
+    }                                                        \
+    WARPWAVE_BOTH __hip_bfloat162 h2##NAME(__hip_bfloat162 value) { return {h##NAME(value.x), h##NAME(value.y)}; }
+WARPWAVE_MATHEMATICS
+#undef WARPWAVE_MATHS
+#undef WARPWAVE_MATHEMATICS
 #undef WARPWAVE_BOTH

@@ -120,6 +120,24 @@ WARPWAVE_INTEGER(unsigned long long, ull)
 
 // --- mathematics --------------------------------------------------------------------------------------------------------
 
+// Of half precision and of bfloat16.
+#define WARPWAVE_MATHEMATICS                              \
+    WARPWAVE_MATHS(sqrt, sqrtf(x))                        \
+    WARPWAVE_MATHS(rsqrt, 1.0f / sqrtf(x))                \
+    WARPWAVE_MATHS(rcp, 1.0f / x)                         \
+    WARPWAVE_MATHS(exp, expf(x))                          \
+    WARPWAVE_MATHS(exp2, exp2f(x))                        \
+    WARPWAVE_MATHS(exp10, exp2f(x * 3.3219280948873623f)) \
+    WARPWAVE_MATHS(log, logf(x))                          \
+    WARPWAVE_MATHS(log2, log2f(x))                        \
+    WARPWAVE_MATHS(log10, log10f(x))                      \
+    WARPWAVE_MATHS(sin, sinf(x))                          \
+    WARPWAVE_MATHS(cos, cosf(x))                          \
+    WARPWAVE_MATHS(ceil, ceilf(x))                        \
+    WARPWAVE_MATHS(floor, floorf(x))                      \
+    WARPWAVE_MATHS(trunc, truncf(x))                      \
+    WARPWAVE_MATHS(rint, rintf(x))
+
 // In single precision, rounded once: within an ulp of half precision, mostly exact.
 #define WARPWAVE_MATHS(NAME, EXPRESSION)     \
     WARPWAVE_BOTH __half h##NAME(__half h) { \
@@ -127,21 +145,7 @@ WARPWAVE_INTEGER(unsigned long long, ull)
         return __half(EXPRESSION);           \
     }                                        \
     WARPWAVE_BOTH __half2 h2##NAME(__half2 value) { return {h##NAME(value.x), h##NAME(value.y)}; }
-WARPWAVE_MATHS(sqrt, sqrtf(x))
-WARPWAVE_MATHS(rsqrt, 1.0f / sqrtf(x))
-WARPWAVE_MATHS(rcp, 1.0f / x)
-WARPWAVE_MATHS(exp, expf(x))
-WARPWAVE_MATHS(exp2, exp2f(x))
-WARPWAVE_MATHS(exp10, exp2f(x * 3.3219280948873623f))
-WARPWAVE_MATHS(log, logf(x))
-WARPWAVE_MATHS(log2, log2f(x))
-WARPWAVE_MATHS(log10, log10f(x))
-WARPWAVE_MATHS(sin, sinf(x))
-WARPWAVE_MATHS(cos, cosf(x))
-WARPWAVE_MATHS(ceil, ceilf(x))
-WARPWAVE_MATHS(floor, floorf(x))
-WARPWAVE_MATHS(trunc, truncf(x))
-WARPWAVE_MATHS(rint, rintf(x))
+WARPWAVE_MATHEMATICS
 #undef WARPWAVE_MATHS
 
 WARPWAVE_BOTH __half __hneg(__half a) { return -a; }

@@ -64,6 +64,8 @@ __host__ __device__ inline __hip_fp8_storage_t encode(float value, bool saturate
 template <int mantissa>
 struct Number {
     __hip_fp8_storage_t __x;
+    static constexpr __hip_saturation_t __default_saturation = __HIP_SATFINITE;
+    static constexpr __hip_fp8_interpretation_t __default_interpret = mantissa == 3 ? __HIP_E4M3_FNUZ : __HIP_E5M2_FNUZ;
 
     Number() = default;
     template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT
 // The headers that stand in for ROCm's, on both sides.
+#include <hip/hip_bf16.h>
 #include <hip/hip_complex.h>
 #include <hip/hip_fp16.h>
+#include <hip/hip_fp8.h>
 
 #include <cstdio>
 
@@ -9,6 +11,13 @@ __host__ __device__ float halves(int i) {
     const __half a = __float2half(0.5f * static_cast<float>(i)), b = __hadd(a, __int2half_rn(3)) * a;
     const __half2 pair = __hfma2(__halves2half2(a, b), __float2half2_rn(2.0f), __half2half2(hsqrt(b + __half(1.0f))));
     return __half2float(__hmax(pair.x, pair.y)) + (a < b ? 100.0f : 200.0f) + static_cast<float>(__half2int_rn(b));
+}
+
+__host__ __device__ float brains(int i) {
+    const __hip_bfloat16 a = hfloor(hlog2(__hip_bfloat16(i + 1)));
+    using Eight = __hip_fp8_e4m3_fnuz;
+    return __bfloat162float(a) * 1000.0f + static_cast<float>(__hip_cvt_float_to_fp8(
+        300.0f + static_cast<float>(i), Eight::__default_saturation, Eight::__default_interpret));
 }
 
 __host__ __device__ float complexes(int i) {
@@ -21,16 +30,18 @@ __global__ void run(float* out) {
     out[threadIdx.x] = halves(static_cast<int>(threadIdx.x));
     out[64 + threadIdx.x] = complexes(static_cast<int>(threadIdx.x));
     out[128 + threadIdx.x] = __half2float(__shfl_down(__float2half(static_cast<float>(threadIdx.x)), 1u));
+    out[192 + threadIdx.x] = brains(static_cast<int>(threadIdx.x));
 }
 
 int main() {
     float* out = nullptr;
-    if (hipMallocManaged(&out, 192 * sizeof *out)) return 2;
+    if (hipMallocManaged(&out, 256 * sizeof *out)) return 2;
     run<<<1, 64>>>(out);
     int wrong = 0;
     for (int i = 0; i < 64; ++i) {
         wrong += out[i] != halves(i);
         wrong += fabsf(out[64 + i] - complexes(i)) > 1e-5f * fabsf(complexes(i));
+        wrong += out[192 + i] != brains(i) || out[192 + i] != floorf(log2f(static_cast<float>(i + 1))) * 1000 + 127;
         wrong += out[128 + i] != static_cast<float>(i == 63 ? 63 : i + 1);
     }
     std::printf("%d %g\n", wrong, static_cast<double>(out[3]));
