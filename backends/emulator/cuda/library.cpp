@@ -60,7 +60,8 @@ void Library::take(std::string source) {
     }
     for (const ptx::Variable& each : parsed->variables)
         for (const ptx::Variable::Reference& reference : each.references) {
-            const u64 address = of(reference.symbol);
+            const u64 variable = of(reference.symbol),
+                      address = variable ? variable : parsed->address(reference.symbol);
             auto* const at = static_cast<uint8_t*>(variables.at(each.name)) + reference.at;
             u64 value = 0;
             std::memcpy(&value, at, sizeof value);

@@ -24,15 +24,17 @@ class Body {
 public:
     Body(Function& function, Scanner& scan) : function_(function), scan_(scan) {}
 
-    void parse() {
-        scopes_.push_back({-1, {}, {}, {}});
+    void parse(const Formal& formal) {
+        open(-1);
+        for (const Variable& each : formal.results) function_.results.push_back(handed_over(each));
+        for (const Variable& each : formal.parameters) function_.given.push_back(handed_over(each));
         int scope = 0;
         for (;;) {
             if (scan_.done()) scan_.fail("the function " + function_.name + " does not end");
             const char c = scan_.peek();
             if (c == '{') {
                 scan_.take('{');
-                scopes_.push_back({scope, {}, {}, {}});
+                open(scope);
                 scope = static_cast<int>(scopes_.size()) - 1;
             } else if (c == '}') {
                 scan_.take('}');
@@ -46,7 +48,9 @@ public:
                 statement(scope);
             }
         }
+        end();
         resolve();
+        place_frame();
     }
 
 private:
@@ -59,7 +63,8 @@ private:
         int parent;
         std::map<std::string, u32, std::less<>> registers;
         std::vector<Range> ranges;
-        std::map<std::string, u32, std::less<>> labels;
+        std::map<std::string, u32, std::less<>> labels, variables;
+        u64 handed_bytes;  // of .param variables, up to here
     };
     struct Jump {
         u32 statement;
@@ -83,22 +88,75 @@ private:
         } else if (const auto space = space_named(word)) {
             std::vector<Variable> list = variables(scan_, *space);
             scan_.expect(';');
-            auto& all = *space == Space::Shared ? function_.shared : function_.local;
-            if (*space == Space::Param) call_parameters(scope, list);
-            else all.insert(all.end(), list.begin(), list.end());
+            for (Variable& each : list) declare(scope, std::move(each));
         } else {
             scan_.fail("the directive " + word + " is not supported");
         }
     }
 
-    // Parameters of a call are registers of the caller here: no call that is supported takes their addresses.
-    void call_parameters(int scope, const std::vector<Variable>& list) {
-        for (const Variable& each : list) {
-            if (each.bytes > 16)
-                scan_.fail("a call with a parameter of " + std::to_string(each.bytes) + " bytes is not supported");
-            const u32 number = add(scope, each.name, each.bytes > 8 ? 16 : each.bytes > 4 ? 8 : 4);
-            function_.registers[number].parameter = true;
+    void open(int parent) {
+        const u64 bytes = parent < 0 ? 0 : scopes_[static_cast<size_t>(parent)].handed_bytes;
+        scopes_.push_back({parent, {}, {}, {}, {}, bytes});
+    }
+
+    /// Of calls in scopes that are not in each other, the .param variables share their place: nothing outlives a scope.
+    u32 declare(int scope, Variable each) {
+        Scope& here = scopes_[static_cast<size_t>(scope)];
+        if (each.space == Space::Param) {
+            each.offset = rounded(here.handed_bytes, each.align);
+            here.handed_bytes = each.offset + each.bytes;
+            most_handed_ = std::max(most_handed_, here.handed_bytes);
         }
+        const auto number = static_cast<u32>(function_.variables.size());
+        here.variables[each.name] = number;
+        function_.variables.push_back(std::move(each));
+        return number;
+    }
+
+    Operand handed_over(const Variable& each) {
+        Operand result;
+        result.name = each.name;
+        if (each.space == Space::Register) {
+            result.kind = Operand::Kind::Register;
+            result.reg = add(0, each.name, static_cast<u8>(each.bytes));
+        } else {
+            result.kind = Operand::Kind::Variable;
+            result.value = declare(0, each);
+        }
+        return result;
+    }
+
+    /// The end of a function is a return.
+    void end() {
+        const auto count = static_cast<u32>(function_.statements.size());
+        bool reached =
+            !count || function_.statements.back().words[0] != "ret" || function_.statements.back().guard >= 0;
+        for (const Scope& scope : scopes_)
+            for (const auto& [name, at] : scope.labels) reached |= at == count;
+        Statement ret;
+        ret.words = {"ret"};
+        ret.text = "ret";
+        ret.file = file_, ret.line = line_, ret.ptx_line = scan_.line();
+        if (reached) function_.statements.push_back(std::move(ret));
+        for (Statement& each : function_.statements)
+            if (each.words[0] == "ret")
+                for (const Operand& result : function_.results)
+                    if (result.kind == Operand::Kind::Register) each.operands.push_back(result);
+    }
+
+    /// The .param variables, whose places in relation to each other are known, then the .local ones: of these the kernel has
+    /// addresses, and what is behind their end is not the function's.
+    void place_frame() {
+        u64 bytes = most_handed_;
+        u32 align = 16;
+        for (Variable& each : function_.variables) {
+            if (each.space != Space::Shared) align = std::max(align, each.align);
+            if (each.space != Space::Local) continue;
+            each.offset = rounded(bytes, each.align);
+            bytes = each.offset + each.bytes;
+        }
+        function_.frame_bytes = static_cast<u32>(rounded(bytes, 16));
+        function_.frame_align = align;
     }
 
     void registers(int scope) {
@@ -139,6 +197,15 @@ private:
                 if (range.prefix == std::string_view(name).substr(0, digits) &&
                     std::strtoull(name.c_str() + digits, nullptr, 10) < range.count)
                     return add(at, name, range.bytes);
+        }
+        return -1;
+    }
+
+    /// The variable of that name, seen from a scope; -1: there is none.
+    i64 find_variable(int scope, const std::string& name) const {
+        for (int at = scope; at >= 0; at = scopes_[static_cast<size_t>(at)].parent) {
+            const Scope& here = scopes_[static_cast<size_t>(at)];
+            if (const auto known = here.variables.find(name); known != here.variables.end()) return known->second;
         }
         return -1;
     }
@@ -191,7 +258,7 @@ private:
             while (scan_.take(','));
             scan_.expect(';');
             tables_[name] = targets;
-        } else if (scan_.ahead(".callprototype")) {
+        } else if (scan_.ahead(".callprototype") || scan_.ahead(".calltargets")) {
             scan_.until(';');
         } else {
             scopes_[static_cast<size_t>(scope)].labels[name] = static_cast<u32>(function_.statements.size());
@@ -208,15 +275,14 @@ private:
             scan_.expect(')');
             scan_.expect(',');
         }
-        callee.kind = Operand::Kind::Symbol;
-        callee.name = scan_.word();
+        named(scope, callee);
         if (scan_.take(',') && scan_.take('(')) {
             if (!scan_.take(')')) {
                 do given.parts.push_back(operand(scope));
                 while (scan_.take(','));
                 scan_.expect(')');
             }
-            if (scan_.take(',')) scan_.word();  // the prototype of an indirect call
+            if (scan_.take(',')) scan_.word();  // the prototype or the targets of an indirect call
         }
         result.operands = {results, callee, given};
     }
@@ -291,6 +357,9 @@ private:
         if (const i64 reg = find(scope, name); reg >= 0) {
             result.kind = Operand::Kind::Register;
             result.reg = static_cast<u32>(reg);
+        } else if (const i64 variable = find_variable(scope, name); variable >= 0) {
+            result.kind = Operand::Kind::Variable;
+            result.value = static_cast<u64>(variable);
         } else if (name[0] == '%') {
             result.kind = Operand::Kind::Special;
         } else {
@@ -329,12 +398,13 @@ private:
     std::vector<Jump> jumps_, tables_used_;
     std::map<std::string, std::vector<std::string>> tables_;
     u32 file_ = 0, line_ = 0;
+    u64 most_handed_ = 0;
 };
 
 }  // namespace
 
 bool Statement::has(std::string_view word) const { return std::find(words.begin(), words.end(), word) != words.end(); }
 
-void parse_body(Function& function, Scanner& scan) { Body(function, scan).parse(); }
+void parse_body(Function& function, const Formal& formal, Scanner& scan) { Body(function, scan).parse(formal); }
 
 }  // namespace emu::ptx

@@ -39,6 +39,10 @@ public:
     virtual void list(const Operand&, u32 bytes, bool written) = 0;
     /// Address operands: base into op.operand[slot], offset added to op.immediate. `bytes` of the base: 4 or 8.
     virtual void address(const Operand&, size_t slot, u32 bytes) = 0;
+    /// A call of a device function: op.extra becomes its number in the program, operand 0 the address if it has one.
+    virtual void call() = 0;
+    /// The number of the statement's function in the program; 0: it is the kernel's.
+    virtual u32 routine() const = 0;
     virtual int arch() const = 0;
     virtual const Function& function() const = 0;
 };

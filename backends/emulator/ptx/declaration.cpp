@@ -112,10 +112,12 @@ std::vector<Variable> parameters(Scanner& scan) {
         const std::string word = scan.directive();
         if (word == ".reg") {  // of a device function
             Variable each;
+            each.space = Space::Register;
             const std::string type = scan.directive();
-            each.element = static_cast<u32>(std::max(4, type_bytes(std::string_view(type).substr(1))));
+            const int size = type_bytes(std::string_view(type).substr(1));
+            if (size < 0) scan.fail("registers of type " + type + " are not supported");
+            each.bytes = each.element = size == 0 ? 0 : static_cast<u32>(std::max(4, size));
             each.name = scan.word();
-            each.bytes = each.element;
             list.push_back(each);
         } else if (word == ".param") {
             for (Variable& each : variables(scan, Space::Param)) list.push_back(std::move(each));

@@ -14,7 +14,7 @@ std::optional<Space> space_named(const std::string& directive);
 /// ".align 16 .b8 name[12][3] = {…}", after the space; several names with commas are several variables.
 std::vector<Variable> variables(Scanner&, Space);
 
-/// In parentheses, of a kernel or a device function.
+/// In parentheses, of a kernel or a device function. What is a register there is of the space Register.
 std::vector<Variable> parameters(Scanner&);
 
 /// Places variables one behind the other; `bytes`: what is taken before and after.

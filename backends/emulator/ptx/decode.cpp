@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "builder.h"
-#include "liveness.h"
+#include "link.h"
 
 namespace emu::ptx {
 namespace {
@@ -64,46 +64,60 @@ u64 rounded(u64 value, u64 align) { return (value + align - 1) / align * align; 
 
 class Decoding final : public Builder {
 public:
-    Decoding(const Module& module, std::unique_ptr<Function> function, const Addresses& addresses)
-        : module_(module), addresses_(addresses), program_(std::make_unique<Program>()) {
-        program_->name = function->name;
+    Decoding(const Module& module, Linked linked, const Addresses& addresses)
+        : module_(module), addresses_(addresses), program_(std::make_unique<Program>()),
+          slots_(std::move(linked.slots)) {
+        program_->name = linked.function->name;
         program_->files = module.files;
-        program_->function = std::move(function);
+        program_->function = std::move(linked.function);
+        program_->routines = std::move(linked.routines);
         program_->arch = std::atoi(module.target.c_str() + (module.target.starts_with("sm_") ? 3 : 0));
         place_variables();
-        slots_ = assign_slots(*program_->function);
-        end_ = slots_.bytes;
+        end_ = (slots_.bytes + 63) / 64 * 64;
         scratch_ = place(16);
     }
 
     std::unique_ptr<Program> run() {
-        Function& function = *program_->function;
-        for (size_t i = 0; i < function.statements.size(); ++i) {
-            statement = &function.statements[i];
-            op = Op{};
-            op.statement = static_cast<u32>(i);
-            op.target = statement->target;
-            const std::string& word = statement->words[0];
-            op.lasting = word == "st" || word == "call" || word == "red" || word == "stmatrix" || word == "cp" ||
-                         word == "mma" || word == "wmma" || word == "wgmma";
-            if (statement->guard >= 0) {
-                op.guard = slots_.offset[static_cast<size_t>(statement->guard)];
-                op.guard_negated = statement->guard_negated;
-            }
-            const Decoder decoder = find_decoder(word);
-            bool known = false;
+        for (; routine_ < program_->routines.size(); ++routine_) {
+            Routine& routine = program_->routines[routine_];
+            if (!routine.refusal.empty()) continue;
             try {
-                known = decoder && decoder(*this);
+                decode(routine);
             } catch (const SourceError& error) {
-                refuse(std::string(": ") + error.what());
+                if (!routine.optional) throw;
+                routine.refusal = error.what();
+                program_->ops.resize(routine.begin);
+                for (u32 i = routine.begin; i < routine.end; ++i) program_->ops.emplace_back().statement = i;
             }
-            if (!known) refuse("");
-            program_->ops.push_back(op);
         }
+        note_recursion();
         program_->register_bytes = end_;
         watch_registers(*program_);
         return std::move(program_);
     }
+
+    void call() override {
+        Call call;
+        call.at = op.statement;
+        call.caller = static_cast<u32>(routine_);
+        const Operand& callee = statement->operands[1];
+        for (const Operand& each : statement->operands[0].parts) call.results.push_back(place(each));
+        for (const Operand& each : statement->operands[2].parts) call.given.push_back(place(each));
+        if (callee.kind == Operand::Kind::Register) {
+            op.operand[0] = offset(callee, 8);
+        } else {
+            const u64 address = module_.address(callee.name);
+            for (size_t i = 0; address && i < program_->routines.size(); ++i)
+                if (program_->routines[i].address == address) call.callee = static_cast<i32>(i);
+            if (call.callee < 0) throw SourceError("there is no function " + callee.name + " in the PTX");
+            const std::string why = unlike(call, program_->routines[static_cast<size_t>(call.callee)]);
+            if (!why.empty()) throw SourceError(why);
+        }
+        op.extra = static_cast<u32>(program_->calls.size());
+        program_->calls.push_back(std::move(call));
+    }
+
+    u32 routine() const override { return static_cast<u32>(routine_); }
 
     i32 offset(const Operand& operand, u32 bytes) override {
         using Kind = Operand::Kind;
@@ -114,6 +128,7 @@ public:
                     return constant(as_u32(static_cast<f32>(as_f64(operand.value))), 4);
                 return constant(operand.value, bytes);
             case Kind::Special: return special(operand.name);
+            case Kind::Variable: return variable(operand.value, bytes);
             case Kind::Symbol: return constant(symbol(operand.name), bytes);
             case Kind::Sink: return scratch_;
             default: throw SourceError("an operand of this form is not supported");
@@ -179,6 +194,66 @@ public:
     const Function& function() const override { return *program_->function; }
 
 private:
+    void decode(const Routine& routine) {
+        Function& function = *program_->function;
+        for (u32 i = routine.begin; i < routine.end; ++i) {
+            statement = &function.statements[i];
+            op = Op{};
+            op.statement = i;
+            op.target = statement->target;
+            const std::string& word = statement->words[0];
+            op.lasting = (word == "st" && !statement->has("param")) || word == "red" || word == "stmatrix" ||
+                         word == "cp" || word == "mma" || word == "wmma" || word == "wgmma";
+            if (statement->guard >= 0) {
+                op.guard = slots_.offset[static_cast<size_t>(statement->guard)];
+                op.guard_negated = statement->guard_negated;
+            }
+            const Decoder decoder = find_decoder(word);
+            bool known = false;
+            try {
+                known = decoder && decoder(*this);
+            } catch (const SourceError& error) {
+                refuse(std::string(": ") + error.what());
+            }
+            if (!known) refuse("");
+            program_->ops.push_back(op);
+        }
+    }
+
+    Place place(const Operand& operand) {
+        using Where = Place::Where;
+        if (operand.kind == Operand::Kind::Number) return {Where::Number, constant(operand.value, 8), 8};
+        if (operand.kind == Operand::Kind::Variable) {
+            const Variable& each = program_->function->variables[operand.value];
+            if (each.space != Space::Shared)
+                return {Where::Frame, static_cast<i32>(each.offset), static_cast<u32>(each.bytes)};
+        }
+        if (operand.kind != Operand::Kind::Register) throw SourceError("a call cannot hand over " + operand.name);
+        const u8 bytes = registers()[operand.reg].bytes;
+        if (!bytes) throw SourceError("a call that hands over a predicate is not supported");
+        return {Where::Register, slots_.offset[operand.reg], bytes};
+    }
+
+    /// Calls within circles of calls. Those by addresses may be of every function that has one.
+    void note_recursion() {
+        const size_t count = program_->routines.size();
+        std::vector<std::vector<bool>> reaches(count, std::vector<bool>(count));
+        const auto each_callee = [&](const Call& call, const auto& visit) {
+            if (call.callee >= 0) return visit(static_cast<size_t>(call.callee));
+            for (size_t i = 1; i < count; ++i)
+                if (program_->routines[i].refusal.empty()) visit(i);
+        };
+        for (const Call& call : program_->calls)
+            each_callee(call, [&](size_t callee) { reaches[call.caller][callee] = true; });
+        for (size_t middle = 0; middle < count; ++middle)
+            for (size_t from = 0; from < count; ++from)
+                for (size_t to = 0; reaches[from][middle] && to < count; ++to)
+                    if (reaches[middle][to]) reaches[from][to] = true;
+        for (Call& call : program_->calls)
+            each_callee(
+                call, [&](size_t callee) { call.keeps |= callee == call.caller || reaches[callee][call.caller]; });
+    }
+
     const std::vector<Register>& registers() const { return program_->function->registers; }
 
     i32 known(const Operand& operand, u32 bytes) const {
@@ -188,6 +263,20 @@ private:
                 operand.name + " has " + (have ? std::to_string(have) + " bytes" : "one bit") + " and " +
                 (bytes ? std::to_string(bytes) + " are" : "one is") + " needed");
         return slots_.offset[operand.reg];
+    }
+
+    /// The address of a variable of the function's own.
+    i32 variable(u64 number, u32 bytes) {
+        const Variable& each = program_->function->variables[number];
+        if (each.space == Space::Shared) return constant(own_shared_.at(number), bytes);
+        if (!routine_) return constant(each.offset, bytes);
+        const auto [known, fresh] = frame_addresses_.try_emplace({number, bytes}, 0);
+        if (fresh) {
+            known->second = place(bytes);
+            program_->routines[routine_].addresses.push_back(
+                {known->second, static_cast<u8>(bytes), static_cast<u32>(each.offset)});
+        }
+        return known->second;
     }
 
     i32 place(u32 bytes) {
@@ -213,44 +302,41 @@ private:
         if (name == "WARP_SZ") return kLanes;
         if (const auto known = variables_.find(name); known != variables_.end()) return known->second;
         if (const u64 address = addresses_.of(name)) return address;
+        if (const u64 address = module_.address(name)) return address;
         throw SourceError("there is no variable " + name);
     }
 
     void place_variables() {
         Function& function = *program_->function;
         std::set<std::string> used;
+        std::set<u64> own;
         const auto note = [&](const auto& self, const Operand& operand) -> void {
             if (operand.kind == Operand::Kind::Symbol) used.insert(operand.name);
+            if (operand.kind == Operand::Kind::Variable) own.insert(operand.value);
             for (const Operand& part : operand.parts) self(self, part);
         };
         for (const Statement& each : function.statements)
             for (const Operand& operand : each.operands) note(note, operand);
-        std::vector<const Variable*> shared, dynamic;
-        const auto take = [&](const Variable& each) {
+        std::vector<std::pair<const Variable*, u64*>> shared, dynamic;  // and where their addresses go
+        for (const Variable& each : module_.variables)
             if (each.space == Space::Shared && used.contains(each.name))
-                (each.bytes ? shared : dynamic).push_back(&each);
-        };
-        for (const Variable& each : module_.variables) take(each);
-        for (const Variable& each : function.shared) take(each);
+                (each.bytes ? shared : dynamic).emplace_back(&each, &variables_[each.name]);
+        for (const u64 number : own) {
+            const Variable& each = function.variables[number];
+            if (each.space == Space::Shared) (each.bytes ? shared : dynamic).emplace_back(&each, &own_shared_[number]);
+        }
         u64 bytes = 0;
-        for (const Variable* each : shared) {
-            bytes = rounded(bytes, each->align);
-            variables_[each->name] = bytes;
+        for (const auto& [each, address] : shared) {
+            *address = bytes = rounded(bytes, each->align);
             bytes += each->bytes;
             program_->shared_align = std::max(program_->shared_align, each->align);
         }
         program_->static_shared_bytes = static_cast<u32>(bytes);
-        for (const Variable* each : dynamic) {
-            variables_[each->name] = rounded(bytes, std::max(16u, each->align));
+        for (const auto& [each, address] : dynamic) {
+            *address = rounded(bytes, std::max(16u, each->align));
             program_->shared_align = std::max(program_->shared_align, each->align);
         }
-        u64 local = 0;
-        for (const Variable& each : function.local) {
-            local = rounded(local, each.align);
-            variables_[each.name] = local;
-            local += each.bytes;
-        }
-        program_->local_bytes = static_cast<u32>(rounded(local, 16));
+        program_->local_bytes = function.frame_bytes;
         for (const Variable& each : function.parameters) variables_[each.name] = kParamWindow + each.offset;
     }
 
@@ -267,10 +353,25 @@ private:
     i32 scratch_ = 0, carry_ = 0;
     std::map<std::pair<u64, u32>, i32> constants_;
     std::map<std::string, i32> specials_;
-    std::map<std::string, u64> variables_;  // shared, local and parameters: offsets
+    std::map<std::string, u64> variables_;  // shared and parameters: offsets
+    std::map<u64, u64> own_shared_;         // of a function's own variables
+    std::map<std::pair<u64, u32>, i32> frame_addresses_;
+    size_t routine_ = 0;
 };
 
 }  // namespace
+
+std::string unlike(const Call& call, const Routine& callee) {
+    const auto fits = [](const Place& a, const Place& b) {
+        return a.where == Place::Where::Number || std::max(4u, a.bytes) == std::max(4u, b.bytes);
+    };
+    const auto all = [&](const std::vector<Place>& a, const std::vector<Place>& b) {
+        return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), fits);
+    };
+    if (!all(call.given, callee.given)) return "the arguments are not those that " + callee.name + " takes";
+    if (!call.results.empty() && !all(call.results, callee.results)) return "the result is not that of " + callee.name;
+    return "";
+}
 
 void add_decoder(const char* word, Decoder decoder) { table()[word] = decoder; }
 
@@ -280,13 +381,16 @@ Decoder find_decoder(std::string_view word) {
 }
 
 std::unique_ptr<Program> decode(const Module& module, std::string_view name, const Addresses& addresses) {
-    return Decoding(module, module.function(name), addresses).run();
+    return Decoding(module, link(module, name), addresses).run();
 }
 
 std::string Program::place(const Op& op) const {
     const Statement& s = function->statements[op.statement];
     const auto file = files.find(s.file);
     std::string where = "kernel " + name;
+    for (const Routine& each : routines)
+        if (op.statement >= each.begin && op.statement < each.end && &each != routines.data())
+            where += ", function " + each.name;
     if (file != files.end()) where += ", " + file->second + ":" + std::to_string(s.line);
     return where + ", PTX line " + std::to_string(s.ptx_line) + ": " + s.text;
 }

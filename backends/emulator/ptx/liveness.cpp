@@ -148,9 +148,6 @@ Effects effects(const Statement& s) {
     } else if (has_result(s) && !s.operands.empty() && s.operands[0].kind != Operand::Kind::Address) {
         collect(s.operands[0], result.writes);
         from = 1;
-    } else if (s.words[0] == "st" && s.has("param")) {
-        collect(s.operands[0], result.writes);  // a parameter of a call
-        from = 1;
     } else if (s.words[0] == "wgmma" && !s.operands.empty()) {
         collect(s.operands[0], result.writes);  // and read: see below
     }

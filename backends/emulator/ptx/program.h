@@ -88,6 +88,46 @@ enum class Special : u8 {
     TotalSmemSize,
 };
 
+/// What a call hands over or gets back: a register, or a variable of the function's frame in local memory.
+struct Place {
+    enum class Where : u8 { Register, Frame, Number } where;
+    i32 at;     // as operands are; or the offset in the frame
+    u32 bytes;  // Number: as many as are asked for
+};
+
+/// A function of a program: the kernel, or one of the device's.
+struct Routine {
+    std::string name;
+    u64 address = 0;
+    bool optional = false;   // only reached through a pointer, so that it may be refused:
+    std::string refusal;     // it cannot be called, since …
+    u32 begin = 0, end = 0;  // its operations
+    u32 frame_bytes = 0, frame_align = 16;
+    std::vector<Place> given, results;
+    struct Slot {
+        i32 offset;
+        u8 bytes;
+    };
+    std::vector<Slot> slots;  // its registers
+    struct Address {          // a register with the address of a variable
+        i32 offset;
+        u8 bytes;
+        u32 variable;  // in the frame
+    };
+    std::vector<Address> addresses;
+};
+
+struct Call {
+    u32 at = 0;  // its operation
+    u32 caller = 0;
+    i32 callee = -1;     // -1: that of the address in the operation's first operand
+    bool keeps = false;  // it may come to the caller once more, so that the caller's registers are to be kept
+    std::vector<Place> given, results;
+};
+
+/// What is wrong with a call of a function; "": nothing.
+std::string unlike(const Call&, const Routine&);
+
 struct Program {
     std::string name;
     std::unique_ptr<Function> function;
@@ -104,8 +144,10 @@ struct Program {
     std::vector<Start> specials;
     u32 register_bytes = 0;
     u32 static_shared_bytes = 0, shared_align = 16;
-    u32 local_bytes = 0;
-    int arch = 0;  // 89, 90
+    u32 local_bytes = 0;            // of the kernel's own variables
+    std::vector<Routine> routines;  // the kernel is the first one
+    std::vector<Call> calls;        // by Op::extra
+    int arch = 0;                   // 89, 90
     // For the check of registers in flight: see checks/registers.cpp.
     struct Touched {
         enum class What : u8 { Product, Fence, Copy, Other } what = What::Other;

@@ -12,6 +12,14 @@ constexpr u32 kPatience = 2'000;  // jumps backwards of a split before another o
 
 }  // namespace
 
+Flow spread(Warp& w, const std::vector<Target>& targets) {
+    for (Split& split : w.splits)
+        if (split.lanes & w.mask) split.lanes &= ~w.mask, split.pc = w.op->statement + 1;
+    std::erase_if(w.splits, [](const Split& split) { return !split.lanes; });
+    for (const Target& each : targets) w.splits.push_back({each.pc, each.lanes, false});
+    return Flow::Spread;
+}
+
 State Runner::run(bool& moved) {
     bool went = false;
     const State state = go_on(went);
@@ -151,7 +159,7 @@ size_t Runner::choose_split() {
     }
     size_t best = all.size();
     for (size_t i = 0; i < all.size(); ++i)
-        if (may_run(all[i]) && (best == all.size() || all[i].pc < all[best].pc)) best = i;
+        if (may_run(all[i]) && (best == all.size() || behind(all[i], all[best]))) best = i;
     return best == all.size() ? unpark() : join(best);
 }
 
@@ -222,7 +230,8 @@ bool Runner::complete(Split& split, const Op& op, u32 mask) {
 u32 Runner::next_other(size_t chosen) const {
     u32 least = ~u32{0};
     for (size_t i = 0; i < w_.splits.size(); ++i)
-        if (i != chosen && may_run(w_.splits[i])) least = std::min(least, w_.splits[i].pc);
+        if (i != chosen && may_run(w_.splits[i]))
+            least = std::min(least, w_.calls ? w_.calls->limit(w_.splits[chosen], w_.splits[i]) : w_.splits[i].pc);
     return least;
 }
 

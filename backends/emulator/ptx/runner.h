@@ -36,6 +36,7 @@ private:
     /// Whether all lanes that execute it together are here; else they wait.
     bool complete(Split& split, const Op& op, u32 mask);
     u32 next_other(size_t chosen) const;
+    bool behind(const Split& a, const Split& b) const { return w_.calls ? w_.calls->before(a, b) : a.pc < b.pc; }
     bool may_run(const Split& split) const { return !split.parked && !(split.lanes & asked_); }
     bool others_may_run() const;
     Warp::Retried& retried(const Split& split) const { return w_.retried[std::countr_zero(split.lanes)]; }

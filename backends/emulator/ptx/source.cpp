@@ -2,6 +2,8 @@
 #include "source.h"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 #include "body.h"
 #include "declaration.h"
@@ -52,19 +54,48 @@ const Variable* Module::variable(std::string_view name) const {
     return nullptr;
 }
 
+u64 Module::address(std::string_view function) const {
+    if (const auto alias = aliases.find(function); alias != aliases.end()) function = alias->second;
+    const auto body = bodies.find(function);
+    return body == bodies.end() ? 0 : kCodeWindow + 16 * static_cast<u64>(std::distance(bodies.begin(), body));
+}
+
+std::vector<std::string> Module::taken() const {
+    std::set<std::string, std::less<>> found;
+    const auto note = [&](std::string_view name) {
+        if (const auto body = bodies.find(name); body != bodies.end() && body->second.starts_with(".func"))
+            found.insert(std::string(name));
+    };
+    for (const Variable& each : variables)
+        for (const Variable::Reference& reference : each.references) note(reference.symbol);
+    for (const auto& [name, body] : bodies)
+        for (size_t at = body.find("mov."); at != body.npos; at = body.find("mov.", at + 1)) {
+            const size_t comma = body.find(',', at), end = body.find(';', at);
+            if (comma >= end || end == body.npos) continue;
+            Scanner scan(std::string_view(body).substr(comma + 1, end - comma - 1));
+            note(scan.word());
+        }
+    return {found.begin(), found.end()};
+}
+
 std::unique_ptr<Function> Module::function(std::string_view name) const {
+    if (const auto alias = aliases.find(name); alias != aliases.end()) name = alias->second;
     const auto body = bodies.find(name);
     if (body == bodies.end()) throw SourceError("the PTX has no function " + std::string(name));
     Scanner scan(body->second, lines.find(name)->second);
     auto result = std::make_unique<Function>();
     result->entry = scan.directive() == ".entry";
-    if (!result->entry && scan.peek() == '(') result->results = parameters(scan);
+    Formal formal;
+    if (!result->entry && scan.peek() == '(') formal.results = parameters(scan);
     result->name = scan.word();
-    if (scan.peek() == '(') result->parameters = parameters(scan);
-    place(result->parameters, result->parameter_bytes);
+    if (scan.peek() == '(') formal.parameters = parameters(scan);
+    if (result->entry) {
+        result->parameters = std::exchange(formal.parameters, {});
+        place(result->parameters, result->parameter_bytes);
+    }
     performance_directives(scan, *result);
     scan.expect('{');
-    parse_body(*result, scan);
+    parse_body(*result, formal, scan);
     return result;
 }
 
@@ -109,7 +140,12 @@ std::unique_ptr<Module> parse_module(std::string text) {
         } else if (const auto space = space_named(word)) {
             for (Variable& each : variables(scan, *space)) module->variables.push_back(std::move(each));
             scan.expect(';');
-        } else if (word == ".pragma" || word == ".alias") {
+        } else if (word == ".alias") {
+            const std::string alias = scan.word();
+            scan.expect(',');
+            module->aliases[alias] = scan.word();
+            scan.expect(';');
+        } else if (word == ".pragma") {
             scan.until(';');
         } else if (word != ".visible" && word != ".extern" && word != ".weak" && word != ".common") {
             scan.fail("'" + (word.empty() ? scan.word() : word) + "' is not supported here");

@@ -20,7 +20,7 @@ struct SourceError : std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-enum class Space : u8 { Shared, Local, Global, Const, Param };
+enum class Space : u8 { Shared, Local, Global, Const, Param, Register };
 
 /// A variable or parameter. `bytes` 0: its size is given at the launch (dynamic shared memory).
 struct Variable {
@@ -39,10 +39,10 @@ struct Variable {
 };
 
 struct Operand {
-    enum class Kind : u8 { Register, Number, Symbol, Special, List, Address, Pair, Sink };
+    enum class Kind : u8 { Register, Number, Variable, Symbol, Special, List, Address, Pair, Sink };
     Kind kind = Kind::Sink;
     u32 reg = 0;                 // Register: its number
-    u64 value = 0;               // Number: an integer, or the bits of a float
+    u64 value = 0;               // Number: an integer, or the bits of a float; Variable: its number in the function
     u8 float_bytes = 0;          // Number: 4 or 8 for 0f… and 0d…, 0 for an integer
     i64 offset = 0;              // Address
     bool negated = false;        // !%p
@@ -65,15 +65,16 @@ struct Statement {
 
 struct Register {
     std::string name;
-    u8 bytes = 4;            // 4 (also for shorter ones), 8 or 16; 0: a predicate
-    bool parameter = false;  // of a call
+    u8 bytes = 4;  // 4 (also for shorter ones), 8 or 16; 0: a predicate
 };
 
 struct Function {
     std::string name;
     bool entry = false;
-    std::vector<Variable> parameters, results;
-    std::vector<Variable> shared, local;
+    std::vector<Variable> parameters;       // of an entry
+    std::vector<Operand> given, results;    // of a device function: a Register or a Variable each
+    std::vector<Variable> variables;        // of its own, and what calls hand over
+    u32 frame_bytes = 0, frame_align = 16;  // of those that are not shared: `offset` lies in the frame
     std::vector<Register> registers;
     std::vector<Statement> statements;
     std::vector<std::vector<u32>> branch_tables;  // .branchtargets, by the number in an operand's value
@@ -82,17 +83,25 @@ struct Function {
     u64 parameter_bytes = 0;
 };
 
+/// Generic addresses of functions lie in a window that no memory can be in.
+constexpr u64 kCodeWindow = u64{4} << 56;
+
 struct Module {
     std::string version, target;
     std::map<u32, std::string> files;
     std::vector<Variable> variables;                         // .global, .const and .shared of the module
     std::map<std::string, std::string, std::less<>> bodies;  // of functions that are not parsed yet
     std::map<std::string, u32, std::less<>> lines;           // the PTX line where each begins
+    std::map<std::string, std::string, std::less<>> aliases;
     std::string text;
 
     /// Throws SourceError.
     std::unique_ptr<Function> function(std::string_view name) const;
     const Variable* variable(std::string_view name) const;
+    /// Of a function that has a body, where no memory is; 0: there is none.
+    u64 address(std::string_view function) const;
+    /// Device functions whose address something in the module holds.
+    std::vector<std::string> taken() const;
 };
 
 /// Declarations of the module; functions are parsed when asked for. Throws SourceError.

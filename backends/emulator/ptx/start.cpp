@@ -87,6 +87,7 @@ void begin(Block& block, Resident::Memory& memory, const Launch& launch) {
         warp.registers = registers + per_warp * i;
         warp.constants = reinterpret_cast<const char*>(launch.program->constants.data());
         warp.index = i;
+        if (!program.calls.empty()) warp.calls = std::make_shared<Calls>();
         warp.block = &block;
         const u32 present = std::min(threads - i * kLanes, static_cast<u32>(kLanes));
         warp.alive = present == kLanes ? kAllLanes : (1u << present) - 1;

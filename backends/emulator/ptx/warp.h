@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <unordered_map>
 
+#include "calls.h"
 #include "checks/checks.h"
 #include "counters/tally.h"
 #include "program.h"
@@ -90,7 +91,8 @@ struct Warp {
     // wgmma: how many it has issued, and how many at each commit.
     u64 products = 0;
     std::deque<u64> product_groups;
-    size_t steps = 0;  // of its warpgroup that it has made, see Block::steps
+    size_t steps = 0;              // of its warpgroup that it has made, see Block::steps
+    std::shared_ptr<Calls> calls;  // null: the program has none
 
     bool done() const { return splits.empty(); }
     const char* at(i32 offset) const { return offset >= 0 ? registers + offset : constants + (-1 - offset); }
@@ -214,6 +216,20 @@ struct SharedPlace {
 SharedPlace shared_place(Warp&, u64 address);
 /// The mbarrier at an address. Throws Fault where there is none.
 Mbarrier& mbarrier_at(Warp&, int lane, u64 address);
+
+/// Flow::Spread: the lanes of each target, which are those that the instruction acts on, go there.
+struct Target {
+    u32 pc, lanes;
+};
+Flow spread(Warp&, const std::vector<Target>&);
+inline void add_lane(std::vector<Target>& targets, u32 pc, int lane) {
+    for (Target& each : targets)
+        if (each.pc == pc) {
+            each.lanes |= 1u << lane;
+            return;
+        }
+    targets.push_back({pc, 1u << lane});
+}
 
 /// Carries out bulk copies out of shared memory: those of the lanes in `mask` in all but the newest `kept` groups.
 void complete_stores(Warp&, u32 mask, u32 kept);

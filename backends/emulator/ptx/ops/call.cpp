@@ -1,217 +1,192 @@
 // SPDX-License-Identifier: MIT
-// Calls of what every CUDA program may use in kernels: printf and assert. Other functions of the device are not supported.
-//
-// Sources: CUDA C++ Programming Guide, "Formatted Output" and "Assertion"; the declarations of vprintf and __assertfail in the
-// PTX that compilers write.
+// Calls of device functions, and the way back. PTX ISA 9.0, sections 7.1 (functions) and 9.7.12.6 (call), 9.7.12.7 (ret).
+#include <algorithm>
 #include <cstdio>
-#include <mutex>
-#include <string>
+#include <memory>
 
 #include "forms.h"
+#include "library.h"
 
 namespace emu::ptx {
 namespace {
 
-std::string text_at(Warp& w, int lane, u64 address) {
-    std::string text;
-    for (;; ++address) {
-        const u8 byte = *generic_memory(w, lane, address, 1, 1);
-        if (!byte) return text;
-        text += static_cast<char>(byte);
-    }
-}
+constexpr u32 kApart = 32;  // bytes between the variables of calls: whose end is missed is found
+constexpr u32 kStack =
+    512 * 1024;  // what local memory a thread may have (CUDA C++ Programming Guide, compute capabilities)
+constexpr int kStackError = 714;  // cudaErrorHardwareStackError
 
-/// The buffer of a call's arguments: each lies at a multiple of its size.
-class Arguments {
+u32 rounded(u32 value, u32 align) { return (value + align - 1) / align * align; }
+
+/// Values that a call hands over, of one lane: all are taken before the first one is given, which may overwrite another.
+class Handed {
 public:
-    Arguments(Warp& w, int lane, u64 address) : w_(w), lane_(lane), at_(address) {}
-    template <class T>
-    T next() {
-        at_ = (at_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
-        T value;
-        std::memcpy(&value, generic_memory(w_, lane_, at_, sizeof(T), sizeof(T)), sizeof(T));
-        at_ += sizeof(T);
-        ++count;
-        return value;
+    void begin() { values_.clear(), next_ = 0; }
+    /// As `bytes` bytes; `base`: of the function's frame.
+    void take(Warp& w, int lane, const Place& from, u32 base, u32 bytes) {
+        const size_t at = values_.size();
+        values_.resize(at + bytes);
+        const bool unused = from.where == Place::Where::Register && from.at < 0;
+        if (unused || !bytes) return;
+        const u32 known = std::min(bytes, from.bytes);
+        const void* const source = from.where == Place::Where::Frame
+                                       ? local_memory(w, lane, base + static_cast<u32>(from.at), known, 1)
+                                       : static_cast<const void*>(w.at(from.at) + static_cast<u32>(lane) * from.bytes);
+        std::memcpy(values_.data() + at, source, known);
     }
-    std::string text(u64 address) { return text_at(w_, lane_, address); }
-    i32 count = 0;
+    void give(Warp& w, int lane, const Place& to, u32 base) {
+        const char* const value = values_.data() + next_;
+        next_ += to.bytes;
+        if (!to.bytes || (to.where == Place::Where::Register && to.at < 0)) return;
+        void* const target =
+            to.where == Place::Where::Frame
+                ? static_cast<void*>(local_memory(w, lane, base + static_cast<u32>(to.at), to.bytes, 1))
+                : w.to(to.at) + static_cast<u32>(lane) * to.bytes;
+        std::memcpy(target, value, to.bytes);
+    }
 
 private:
-    Warp& w_;
-    int lane_;
-    u64 at_;
+    std::vector<char> values_;
+    size_t next_ = 0;
 };
 
-template <class T>
-std::string formatted(const std::string& how, T value) {
-    const int length = std::snprintf(nullptr, 0, how.c_str(), value);
-    if (length < 0) return "";
-    std::string text(static_cast<size_t>(length) + 1, '\0');
-    std::snprintf(text.data(), text.size(), how.c_str(), value);
-    text.pop_back();
-    return text;
+using Registers = std::vector<char>;
+
+u32 size_of(const Routine::Slot& slot) { return slot.bytes ? slot.bytes * u32{kLanes} : 4; }
+
+template <class Visit>
+void each_register(const Routine& routine, Visit visit) {
+    for (const Routine::Slot& each : routine.slots) visit(each);
+    for (const Routine::Address& each : routine.addresses) visit(Routine::Slot{each.offset, each.bytes});
 }
 
-/// One conversion: `%`, flags, width, precision, size and kind.
-struct Conversion {
-    std::string flags;  // with `%`, width and precision
-    std::string size;   // "hh", "h", "", "l", "ll", "j", "z", "t", "L"
-    char kind = 0;
-};
-
-Conversion conversion_at(const std::string& format, size_t& at, Arguments& arguments) {
-    Conversion result;
-    result.flags = "%";
-    for (++at; at < format.size(); ++at) {
-        if (format[at] == '*') result.flags += std::to_string(arguments.next<i32>());
-        else if (std::string_view("-+ #0123456789.").find(format[at]) != std::string_view::npos)
-            result.flags += format[at];
-        else break;
-    }
-    for (; at < format.size() && std::string_view("hljztL").find(format[at]) != std::string_view::npos; ++at)
-        result.size += format[at];
-    if (at < format.size()) result.kind = format[at++];
-    return result;
+Registers saved(const Warp& w, const Routine& routine) {
+    Registers all;
+    each_register(routine, [&](const Routine::Slot& slot) {
+        const char* const at = w.to(slot.offset);
+        all.insert(all.end(), at, at + size_of(slot));
+    });
+    return all;
 }
 
-i64 narrowed(i64 value, const std::string& size) {
-    if (size == "hh") return static_cast<i8>(value);
-    return size == "h" ? static_cast<i16>(value) : value;
-}
-u64 narrowed(u64 value, const std::string& size) {
-    if (size == "hh") return static_cast<u8>(value);
-    return size == "h" ? static_cast<u16>(value) : value;
-}
-
-std::string converted(const Conversion& c, Arguments& arguments) {
-    const bool wide = !c.size.empty() && c.size[0] != 'h';
-    switch (c.kind) {
-        case '%': return "%";
-        case 'd':
-        case 'i':
-            return formatted(
-                c.flags + "lld",
-                static_cast<long long>(narrowed(wide ? arguments.next<i64>() : arguments.next<i32>(), c.size)));
-        case 'u':
-        case 'o':
-        case 'x':
-        case 'X':
-            return formatted(
-                c.flags + "ll" + c.kind, static_cast<unsigned long long>(
-                                             narrowed(wide ? arguments.next<u64>() : arguments.next<u32>(), c.size)));
-        case 'c': return formatted(c.flags + "c", arguments.next<i32>());
-        case 'e':
-        case 'E':
-        case 'f':
-        case 'F':
-        case 'g':
-        case 'G':
-        case 'a':
-        case 'A': return formatted(c.flags + c.kind, arguments.next<f64>());
-        case 'p': return formatted(c.flags + "p", reinterpret_cast<void*>(arguments.next<u64>()));
-        case 's': {
-            const u64 address = arguments.next<u64>();
-            return formatted(c.flags + "s", address ? arguments.text(address).c_str() : "(null)");
+void restore(const Warp& w, int lane, const Routine& routine, const Registers& all) {
+    const char* from = all.data();
+    each_register(routine, [&](const Routine::Slot& slot) {
+        char* const to = w.to(slot.offset);
+        if (slot.bytes) {
+            const u32 at = static_cast<u32>(lane) * slot.bytes;
+            std::memcpy(to + at, from + at, slot.bytes);
+        } else {
+            u32 now, then;
+            std::memcpy(&now, to, 4), std::memcpy(&then, from, 4);
+            now = (now & ~(1u << lane)) | (then & 1u << lane);
+            std::memcpy(to, &now, 4);
         }
-        default: break;
-    }
-    throw Fault(
-        "printf",
-        "the conversion " + c.flags + c.size + (c.kind ? std::string(1, c.kind) : "") + " of printf is not supported");
-}
-
-std::string printed(const std::string& format, Arguments& arguments) {
-    std::string text;
-    for (size_t at = 0; at < format.size();) {
-        if (format[at] != '%') text += format[at++];
-        else text += converted(conversion_at(format, at, arguments), arguments);
-    }
-    return text;
-}
-
-std::mutex& output() {
-    static auto* const instance = new std::mutex;
-    return *instance;
-}
-
-// vprintf(format, buffer): how many arguments it has taken, or -1. Text goes to the program's stdout at once.
-Flow print(Warp& w, const Op& op) {
-    const u64 *const format = w.lanes<u64>(op.operand[1]), *const buffer = w.lanes<u64>(op.operand[2]);
-    u32v result = u32v(0u);
-    std::string text;
-    each_lane(w.mask, [&](int lane) {
-        Arguments arguments(w, lane, buffer[lane]);
-        if (format[lane]) text += printed(text_at(w, lane, format[lane]), arguments);
-        result[lane] = format[lane] ? static_cast<u32>(arguments.count) : ~0u;
+        from += size_of(slot);
     });
-    w.put<u32v>(op.operand[0], result);
-    const std::lock_guard lock(output());
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    return Flow::Next;
 }
 
-std::string triple(u32 x, u32 y, u32 z) {
-    return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
-}
-
-// __assertfail(condition, file, line, function, bytes of a character), with the words of the CUDA runtime.
-Flow fail(Warp& w, const Op& op) {
-    const auto text = [&](int slot, int lane) {
-        const u64 address = w.lanes<u64>(op.operand[slot])[lane];
-        return address ? text_at(w, lane, address) : std::string("?");
-    };
-    const int first = std::countr_zero(w.mask);
-    const u32 line = w.lanes<u32>(op.operand[2])[first];
-    const u32 *const block = w.block->index, *const size = w.block->launch->block;
-    std::string all, told;
-    each_lane(w.mask, [&](int lane) {
-        const u32 thread = w.index * kLanes + static_cast<u32>(lane);
-        const std::string where = "block: " + triple(block[0], block[1], block[2]) + ", thread: " +
-                                  triple(thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]);
-        const std::string one = text(1, lane) + ":" + std::to_string(line) + ": " + text(3, lane) + ": " + where +
-                                " Assertion `" + text(0, lane) + "` failed.";
-        if (lane == first) told = one;
-        all += one + "\n";
+void enter(Warp& w, u32 lanes, const Call& call, const Routine& callee) {
+    const Program& program = *w.block->launch->program;
+    if (!callee.refusal.empty()) throw Fault("call", callee.name + " cannot be called: " + callee.refusal);
+    std::shared_ptr<const Registers> kept;
+    if (call.keeps) kept = std::make_shared<const Registers>(saved(w, program.routines[call.caller]));
+    Calls& calls = *w.calls;
+    Handed values;
+    each_lane(lanes, [&](int lane) {
+        std::vector<Calls::Frame>& frames = calls.frames[lane];
+        const u32 from = calls.base(lane), end = frames.empty() ? program.local_bytes : frames.back().top;
+        const u32 base = rounded(end + kApart, callee.frame_align), top = base + callee.frame_bytes;
+        if (top > kStack)
+            throw Fault(
+                "stack",
+                "lane " + std::to_string(lane) + ": " + std::to_string(frames.size()) +
+                    " calls within each other, and no local memory is left",
+                kStackError);
+        values.begin();
+        for (size_t i = 0; i < call.given.size(); ++i) values.take(w, lane, call.given[i], from, callee.given[i].bytes);
+        std::vector<u8>& memory = calls.memory[lane];
+        const u32 own = program.local_bytes;
+        if (memory.size() < top - own) memory.resize(std::max<size_t>(top - own, 2 * memory.size()));
+        std::fill(memory.begin() + (base - own), memory.begin() + (top - own), u8{0xff});  // nobody has written it
+        frames.push_back({&call, base, top, kept});
+        for (const Place& each : callee.given) values.give(w, lane, each, base);
+        for (const Routine::Address& each : callee.addresses) {
+            const u64 address = base + each.variable;
+            std::memcpy(w.to(each.offset) + static_cast<u32>(lane) * each.bytes, &address, each.bytes);
+        }
     });
-    {
-        const std::lock_guard lock(output());
-        std::fputs(all.c_str(), stderr);
-    }
-    const int more = std::popcount(w.mask) - 1;
-    Fault fault("assert", told + (more ? " So do " + std::to_string(more) + " more threads of its warp." : ""), 710);
-    fault.file = text(1, first);
-    fault.line = line;
-    throw fault;
 }
 
-bool given(Builder& b, std::initializer_list<u32> bytes) {
-    const std::vector<Operand>& all = b.operand(2).parts;
-    if (all.size() != bytes.size()) return false;
-    size_t i = 0;
-    for (const u32 each : bytes) {
-        // Operand 0 of printf is its result; an assertion has none.
-        b.op.operand[i + (bytes.size() == 2)] = b.offset(all[i], each);
-        ++i;
+Flow call_direct(Warp& w, const Op& op) {
+    const Program& program = *w.block->launch->program;
+    const Call& call = program.calls[op.extra];
+    const Routine& callee = program.routines[static_cast<size_t>(call.callee)];
+    enter(w, w.mask, call, callee);
+    return spread(w, {{callee.begin, w.mask}});
+}
+
+/// Lanes with unlike pointers go to unlike functions.
+Flow call_indirect(Warp& w, const Op& op) {
+    const Program& program = *w.block->launch->program;
+    const Call& call = program.calls[op.extra];
+    const u64* const address = w.lanes<u64>(op.operand[0]);
+    std::vector<Target> callees;  // by their numbers
+    each_lane(w.mask, [&](int lane) {
+        const auto callee = std::find_if(
+            program.routines.begin() + 1, program.routines.end(),
+            [&](const Routine& each) { return each.address == address[lane]; });
+        char text[64];
+        std::snprintf(text, sizeof text, "lane %d: 0x%llx", lane, static_cast<unsigned long long>(address[lane]));
+        if (callee == program.routines.end())
+            throw Fault("call", text + std::string(" is not the address of a function"));
+        if (!callee->refusal.empty()) throw Fault("call", callee->name + " cannot be called: " + callee->refusal);
+        if (const std::string why = unlike(call, *callee); !why.empty()) throw Fault("call", text + (": " + why));
+        add_lane(callees, static_cast<u32>(callee - program.routines.begin()), lane);
+    });
+    for (Target& each : callees) {
+        enter(w, each.lanes, call, program.routines[each.pc]);
+        each.pc = program.routines[each.pc].begin;
     }
+    return spread(w, callees);
+}
+
+Flow come_back(Warp& w, const Op& op) {
+    const Program& program = *w.block->launch->program;
+    const Routine& callee = program.routines[op.extra];
+    std::vector<Target> targets;
+    Handed values;
+    each_lane(w.mask, [&](int lane) {
+        std::vector<Calls::Frame>& frames = w.calls->frames[lane];
+        const Calls::Frame frame = frames.back();
+        const Call& call = *frame.call;
+        values.begin();
+        for (size_t i = 0; i < call.results.size(); ++i)
+            values.take(w, lane, callee.results[i], frame.base, call.results[i].bytes);
+        frames.pop_back();
+        if (frame.kept) restore(w, lane, program.routines[call.caller], *frame.kept);
+        for (const Place& each : call.results) values.give(w, lane, each, w.calls->base(lane));
+        add_lane(targets, call.at + 1, lane);
+    });
+    return spread(w, targets);
+}
+Flow leave(Warp&, const Op&) { return Flow::Exit; }
+
+bool decode_call(Builder& b) {
+    b.op.lasting = true;
+    if (decode_library_call(b)) return true;
+    b.op.lasting = false;
+    b.call();
+    b.op.run = b.operand(1).kind == Operand::Kind::Register ? call_indirect : call_direct;
     return true;
 }
 
-// call.uni (result), vprintf, (parameters);
-bool decode_call(Builder& b) {
-    const std::string& callee = b.operand(1).name;
-    const std::vector<Operand>& results = b.operand(0).parts;
-    if (callee == "vprintf" && results.size() <= 1) {
-        b.op.run = print;
-        b.op.operand[0] = b.target(results.empty() ? Operand{} : results[0], 4);
-        return given(b, {8, 8});
-    }
-    if (callee != "__assertfail" || !results.empty()) return false;
-    b.op.run = fail;
-    return given(b, {8, 8, 4, 8, 8});
+bool decode_ret(Builder& b) {
+    b.op.extra = b.routine();
+    b.op.run = b.routine() ? come_back : leave;
+    return true;
 }
 
-const Decoders kTable{{"call", decode_call}};
+const Decoders kTable{{"call", decode_call}, {"ret", decode_ret}};
 
 }  // namespace
 }  // namespace emu::ptx

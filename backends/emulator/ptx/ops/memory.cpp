@@ -27,6 +27,12 @@ namespace {
     throw Fault("bounds", text + rest, 700);
 }
 
+std::string hexadecimal(u64 value) {
+    char text[20];
+    std::snprintf(text, sizeof text, "%llx", static_cast<unsigned long long>(value));
+    return text;
+}
+
 }  // namespace
 
 SharedPlace shared_place(Warp& w, u64 address) {
@@ -65,7 +71,16 @@ u8* global_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
 u8* local_memory(Warp& w, int lane, u64 offset, u32 bytes, u32 align) {
     const u32 size = w.block->launch->program->local_bytes;
     if (offset % align) misaligned("local", lane, offset, align);
-    if (offset + bytes > size) outside("local", lane, offset, bytes, ", of which a thread has " + std::to_string(size));
+    if (offset + bytes > size) {
+        if (!w.calls) outside("local", lane, offset, bytes, ", of which a thread has " + std::to_string(size));
+        if (u8* const at = w.calls->find(lane, offset, bytes, size)) return at;
+        outside(
+            "local", lane, offset, bytes,
+            ", of which the function that runs has " +
+                std::to_string(
+                    w.calls->frames[lane].empty() ? size : w.calls->frames[lane].back().top - w.calls->base(lane)) +
+                " from 0x" + hexadecimal(w.calls->base(lane)) + " on, and each that waits for it has its own");
+    }
     return w.block->local + (u64{w.index} * kLanes + static_cast<u64>(lane)) * size + offset;
 }
 
@@ -107,9 +122,16 @@ Memory memory_of(const Builder& b) {
     return generic_memory;
 }
 
+/// Parameters are memory of the launch in a kernel; those of device functions, and of calls, are variables of a frame.
+Memory memory_of(const Builder& b, const Operand& address) {
+    const bool parameter = b.has("param") || b.has("param::func") || b.has("param::entry");
+    const bool own = address.parts.at(0).kind == Operand::Kind::Variable || b.routine();
+    return parameter && own ? local_memory : memory_of(b);
+}
+
 /// The address of a lane: op.operand[1] holds 64-bit addresses, or 32-bit ones (op.extra's bit 8).
 constexpr u32 kNarrow = 1u << 8;
-constexpr u32 kConstant = 1u << 12;
+constexpr u32 kUncounted = 1u << 12;
 constexpr u32 kReturns = 1u << 9;  // of an atomic: its result is asked for
 constexpr u32 kKindShift = 24;     // above: the access's Kind
 
@@ -135,11 +157,11 @@ void address_operand(Builder& b, size_t i, size_t slot, bool shared) {
     if (narrow) b.op.extra |= kNarrow;
 }
 
-/// Counts an access. Constants come from a cache of their own.
+/// Counts an access. Constants come from a cache of their own, and what calls hand over is in registers.
 template <Memory kMemory>
 void add_up(const Warp& w, const Op& op, const LaneAddress& address, u32 bytes, bool serial = false) {
     Tally* const tally = w.block->cluster->tally;
-    if (!tally || op.extra & kConstant) return;
+    if (!tally || op.extra & kUncounted) return;
     u64 at[kLanes];
     for (int lane = 0; lane < kLanes; ++lane) at[lane] = address[lane];
     constexpr Reach kReach = kMemory == shared_memory   ? Reach::Shared
@@ -343,30 +365,12 @@ bool is_strong(const Builder& b) {
     return b.has("volatile") || b.has("relaxed") || b.has("acquire") || b.has("release") || b.has("mmio");
 }
 
-constexpr auto same = [](auto a) { return a; };
-
-/// Whether an address is a parameter of a call, which is a register here.
-bool is_parameter(const Builder& b, const Operand& address) {
-    const Operand& base = address.parts.at(0);
-    return b.has("param") && base.kind == Operand::Kind::Register && b.function().registers[base.reg].parameter;
-}
-bool move_parameter(Builder& b, const Operand& to, const Operand& from, const Operand& address) {
-    if (address.offset || element_of(b).count != 1) return false;
-    const u32 bytes = b.function().registers[address.parts[0].reg].bytes;
-    if (bytes != 4 && bytes != 8) return false;
-    b.op.run = bytes == 8 ? unary<U64, same> : unary<U32, same>;
-    b.op.operand[0] = b.target(to, bytes);
-    b.op.operand[1] = b.offset(from, bytes);
-    return true;
-}
-
 bool decode_ld(Builder& b) {
     const Element e = element_of(b);
     if (b.operands() < 2 || b.operand(1).kind != Operand::Kind::Address) return false;
-    if (is_parameter(b, b.operand(1))) return move_parameter(b, b.operand(0), b.operand(1).parts[0], b.operand(1));
     const u32 bytes = register_bytes(b, b.operand(0), e.bytes);
-    const Memory memory = memory_of(b);
-    if (b.has("const")) b.op.extra |= kConstant;
+    const Memory memory = memory_of(b, b.operand(1));
+    if (b.has("const") || (memory == local_memory && !b.has("local"))) b.op.extra |= kUncounted;
     address_operand(b, 1, 1, memory == shared_memory);
     b.op.run = in_space(memory, [&]<Memory kMemory>() { return load_handler<kMemory>(e, bytes); });
     b.op.extra |= (is_strong(b) ? u32{kRead | kStrong | kHands} : u32{kRead}) << kKindShift;
@@ -377,9 +381,9 @@ bool decode_ld(Builder& b) {
 bool decode_st(Builder& b) {
     const Element e = element_of(b);
     if (b.operands() < 2 || b.operand(0).kind != Operand::Kind::Address || b.has("async")) return false;
-    if (is_parameter(b, b.operand(0))) return move_parameter(b, b.operand(0).parts[0], b.operand(1), b.operand(0));
     const u32 bytes = register_bytes(b, b.operand(1), e.bytes);
-    const Memory memory = memory_of(b);
+    const Memory memory = memory_of(b, b.operand(0));
+    if (memory == local_memory && !b.has("local")) b.op.extra |= kUncounted;
     address_operand(b, 0, 1, memory == shared_memory);
     b.op.run = in_space(memory, [&]<Memory kMemory>() { return store_handler<kMemory>(e, bytes); });
     b.op.extra |= (is_strong(b) ? u32{kWrite | kStrong | kHands} : u32{kWrite}) << kKindShift;

@@ -16,7 +16,7 @@ bool decode_bra(Builder& b) {
 }
 bool decode_exit(Builder& b) {
     b.op.run = leave;
-    return b.function().entry;
+    return true;
 }
 
 // brx.idx: lanes go to the target of their index; the first index's lanes jump, the others come again.
@@ -24,28 +24,18 @@ Flow jump_indexed(Warp& w, const Op& op) {
     const std::vector<u32>& targets =
         w.block->launch->program->function->branch_tables[static_cast<size_t>(op.immediate)];
     const u32* const index = w.lanes<u32>(op.operand[0]);
-    std::vector<std::pair<u32, u32>> lanes;  // target and mask
+    std::vector<Target> known;
     each_lane(w.mask, [&](int lane) {
         if (index[lane] >= targets.size()) throw Fault("branch", "brx.idx with an index behind its list of targets");
-        const u32 target = targets[index[lane]];
-        for (auto& [known, mask] : lanes)
-            if (known == target) {
-                mask |= 1u << lane;
-                return;
-            }
-        lanes.emplace_back(target, 1u << lane);
+        add_lane(known, targets[index[lane]], lane);
     });
-    for (Split& split : w.splits)
-        if (split.lanes & w.mask) split.lanes &= ~w.mask;
-    std::erase_if(w.splits, [](const Split& split) { return !split.lanes; });
-    for (const auto& [target, mask] : lanes) w.splits.push_back({target, mask, false});
-    return Flow::Spread;
+    return spread(w, known);
 }
 bool decode_brx(Builder& b) {
     b.op.run = jump_indexed;
     b.op.operand[0] = b.offset(0, 4);
     b.op.immediate = b.op.target;
-    return b.statement->guard < 0;
+    return true;
 }
 
 // ---- bar
@@ -363,19 +353,12 @@ bool decode_redux(Builder& b) {
 }
 
 const Decoders kTable{
-    {"bra", decode_bra},
-    {"exit", decode_exit},
-    {"ret", decode_exit},
-    {"brx", decode_brx},
-    {"bar", decode_bar},
-    {"barrier", decode_bar},
-    {"shfl", decode_shfl},
-    {"vote", decode_vote},
-    {"match", decode_match},
-    {"redux", decode_redux},
-    {"activemask", decode_activemask},
-    {"elect", decode_elect},
-    {"mapa", decode_mapa},
+    {"bra", decode_bra},     {"exit", decode_exit},
+    {"brx", decode_brx},     {"bar", decode_bar},
+    {"barrier", decode_bar}, {"shfl", decode_shfl},
+    {"vote", decode_vote},   {"match", decode_match},
+    {"redux", decode_redux}, {"activemask", decode_activemask},
+    {"elect", decode_elect}, {"mapa", decode_mapa},
 };
 
 }  // namespace

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: MIT
+// What every CUDA program may call in kernels, though its PTX has no such function: printf and assert.
+//
+// Sources: CUDA C++ Programming Guide, "Formatted Output" and "Assertion"; the declarations of vprintf and __assertfail in the
+// PTX that compilers write.
+#include <cstdio>
+#include <mutex>
+#include <string>
+
+#include "forms.h"
+#include "library.h"
+
+namespace emu::ptx {
+namespace {
+
+std::string text_at(Warp& w, int lane, u64 address) {
+    std::string text;
+    for (;; ++address) {
+        const u8 byte = *generic_memory(w, lane, address, 1, 1);
+        if (!byte) return text;
+        text += static_cast<char>(byte);
+    }
+}
+
+/// The value of a variable that a call hands over; `address`: the register or constant that has its address.
+template <class T>
+T handed(Warp& w, int lane, i32 address) {
+    T value;
+    std::memcpy(&value, local_memory(w, lane, w.lanes<u64>(address)[lane], sizeof value, sizeof value), sizeof value);
+    return value;
+}
+
+/// The buffer of a call's arguments: each lies at a multiple of its size.
+class Arguments {
+public:
+    Arguments(Warp& w, int lane, u64 address) : w_(w), lane_(lane), at_(address) {}
+    template <class T>
+    T next() {
+        at_ = (at_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+        T value;
+        std::memcpy(&value, generic_memory(w_, lane_, at_, sizeof(T), sizeof(T)), sizeof(T));
+        at_ += sizeof(T);
+        ++count;
+        return value;
+    }
+    std::string text(u64 address) { return text_at(w_, lane_, address); }
+    i32 count = 0;
+
+private:
+    Warp& w_;
+    int lane_;
+    u64 at_;
+};
+
+template <class T>
+std::string formatted(const std::string& how, T value) {
+    const int length = std::snprintf(nullptr, 0, how.c_str(), value);
+    if (length < 0) return "";
+    std::string text(static_cast<size_t>(length) + 1, '\0');
+    std::snprintf(text.data(), text.size(), how.c_str(), value);
+    text.pop_back();
+    return text;
+}
+
+/// One conversion: `%`, flags, width, precision, size and kind.
+struct Conversion {
+    std::string flags;  // with `%`, width and precision
+    std::string size;   // "hh", "h", "", "l", "ll", "j", "z", "t", "L"
+    char kind = 0;
+};
+
+Conversion conversion_at(const std::string& format, size_t& at, Arguments& arguments) {
+    Conversion result;
+    result.flags = "%";
+    for (++at; at < format.size(); ++at) {
+        if (format[at] == '*') result.flags += std::to_string(arguments.next<i32>());
+        else if (std::string_view("-+ #0123456789.").find(format[at]) != std::string_view::npos)
+            result.flags += format[at];
+        else break;
+    }
+    for (; at < format.size() && std::string_view("hljztL").find(format[at]) != std::string_view::npos; ++at)
+        result.size += format[at];
+    if (at < format.size()) result.kind = format[at++];
+    return result;
+}
+
+i64 narrowed(i64 value, const std::string& size) {
+    if (size == "hh") return static_cast<i8>(value);
+    return size == "h" ? static_cast<i16>(value) : value;
+}
+u64 narrowed(u64 value, const std::string& size) {
+    if (size == "hh") return static_cast<u8>(value);
+    return size == "h" ? static_cast<u16>(value) : value;
+}
+
+std::string converted(const Conversion& c, Arguments& arguments) {
+    const bool wide = !c.size.empty() && c.size[0] != 'h';
+    switch (c.kind) {
+        case '%': return "%";
+        case 'd':
+        case 'i':
+            return formatted(
+                c.flags + "lld",
+                static_cast<long long>(narrowed(wide ? arguments.next<i64>() : arguments.next<i32>(), c.size)));
+        case 'u':
+        case 'o':
+        case 'x':
+        case 'X':
+            return formatted(
+                c.flags + "ll" + c.kind, static_cast<unsigned long long>(
+                                             narrowed(wide ? arguments.next<u64>() : arguments.next<u32>(), c.size)));
+        case 'c': return formatted(c.flags + "c", arguments.next<i32>());
+        case 'e':
+        case 'E':
+        case 'f':
+        case 'F':
+        case 'g':
+        case 'G':
+        case 'a':
+        case 'A': return formatted(c.flags + c.kind, arguments.next<f64>());
+        case 'p': return formatted(c.flags + "p", reinterpret_cast<void*>(arguments.next<u64>()));
+        case 's': {
+            const u64 address = arguments.next<u64>();
+            return formatted(c.flags + "s", address ? arguments.text(address).c_str() : "(null)");
+        }
+        default: break;
+    }
+    throw Fault(
+        "printf",
+        "the conversion " + c.flags + c.size + (c.kind ? std::string(1, c.kind) : "") + " of printf is not supported");
+}
+
+std::string printed(const std::string& format, Arguments& arguments) {
+    std::string text;
+    for (size_t at = 0; at < format.size();) {
+        if (format[at] != '%') text += format[at++];
+        else text += converted(conversion_at(format, at, arguments), arguments);
+    }
+    return text;
+}
+
+std::mutex& output() {
+    static auto* const instance = new std::mutex;
+    return *instance;
+}
+
+// vprintf(format, buffer): how many arguments it has taken, or -1. Text goes to the program's stdout at once.
+Flow print(Warp& w, const Op& op) {
+    std::string text;
+    each_lane(w.mask, [&](int lane) {
+        const u64 format = handed<u64>(w, lane, op.operand[1]);
+        Arguments arguments(w, lane, handed<u64>(w, lane, op.operand[2]));
+        if (format) text += printed(text_at(w, lane, format), arguments);
+        const u32 result = format ? static_cast<u32>(arguments.count) : ~0u;
+        std::memcpy(local_memory(w, lane, w.lanes<u64>(op.operand[0])[lane], 4, 4), &result, 4);
+    });
+    const std::lock_guard lock(output());
+    std::fwrite(text.data(), 1, text.size(), stdout);
+    return Flow::Next;
+}
+
+std::string triple(u32 x, u32 y, u32 z) {
+    return "[" + std::to_string(x) + "," + std::to_string(y) + "," + std::to_string(z) + "]";
+}
+
+// __assertfail(condition, file, line, function, bytes of a character), with the words of the CUDA runtime.
+Flow fail(Warp& w, const Op& op) {
+    const auto text = [&](int slot, int lane) {
+        const u64 address = handed<u64>(w, lane, op.operand[slot]);
+        return address ? text_at(w, lane, address) : std::string("?");
+    };
+    const int first = std::countr_zero(w.mask);
+    const u32 line = handed<u32>(w, first, op.operand[2]);
+    const u32 *const block = w.block->index, *const size = w.block->launch->block;
+    std::string all, told;
+    each_lane(w.mask, [&](int lane) {
+        const u32 thread = w.index * kLanes + static_cast<u32>(lane);
+        const std::string where = "block: " + triple(block[0], block[1], block[2]) + ", thread: " +
+                                  triple(thread % size[0], thread / size[0] % size[1], thread / size[0] / size[1]);
+        const std::string one = text(1, lane) + ":" + std::to_string(line) + ": " + text(3, lane) + ": " + where +
+                                " Assertion `" + text(0, lane) + "` failed.";
+        if (lane == first) told = one;
+        all += one + "\n";
+    });
+    {
+        const std::lock_guard lock(output());
+        std::fputs(all.c_str(), stderr);
+    }
+    const int more = std::popcount(w.mask) - 1;
+    Fault fault("assert", told + (more ? " So do " + std::to_string(more) + " more threads of its warp." : ""), 710);
+    fault.file = text(1, first);
+    fault.line = line;
+    throw fault;
+}
+
+/// Addresses of the variables that the call hands over, from the slot on.
+bool given(Builder& b, size_t count, size_t slot) {
+    const std::vector<Operand>& all = b.operand(2).parts;
+    if (all.size() != count) return false;
+    for (const Operand& each : all) {
+        if (each.kind != Operand::Kind::Variable) return false;
+        b.op.operand[slot++] = b.offset(each, 8);
+    }
+    return true;
+}
+
+}  // namespace
+
+bool decode_library_call(Builder& b) {
+    const Operand& callee = b.operand(1);
+    const std::vector<Operand>& results = b.operand(0).parts;
+    if (callee.kind != Operand::Kind::Symbol) return false;
+    if (callee.name == "vprintf" && results.size() == 1 && results[0].kind == Operand::Kind::Variable) {
+        b.op.run = print;
+        b.op.operand[0] = b.offset(results[0], 8);
+        return given(b, 2, 1);
+    }
+    if (callee.name != "__assertfail" || !results.empty()) return false;
+    b.op.run = fail;
+    return given(b, 5, 0);
+}
+
+}  // namespace emu::ptx
