@@ -167,7 +167,8 @@ int launch_latent_wgmma(
 
     const int box_rows = std::min(rows, Shape::kRows);
     a.query_bytes = box_rows * Shape::kWidth * 2;
-    a.query_buffers = box_rows * 128 <= Shape::kSecondQuery ? 2 : 1;
+    // Few rows would leave room for the next request's, but a product reads all 64 rows, while those would come.
+    a.query_buffers = 1;
     TensorMap queries, cache;
     int error = encode_tensor_map(&queries, tensors.queries, box_rows, 64);
     if (error == 0) error = encode_panel_map(&cache, tensors.cache, Shape::kTokens, Shape::kBoxPanels, FETCHED_BYTES);

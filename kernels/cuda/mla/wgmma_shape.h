@@ -50,7 +50,7 @@ struct LatentArgumentsOf {
     int seqlen_q, heads, max_blocks;
     int row_tiles;      // blocks of a group
     int query_bytes;    // that TMA brings per block and request: boxes are no higher than a request's rows
-    int query_buffers;  // 2 where a request has at most 32 rows: those of the next one then lie behind them
+    int query_buffers;  // 1; no constant, since that makes other machine code than was measured
     bool causal;
     float scale;  // softmax_scale * log2(e)
     // The cache; with Shape::kRotaryApart [batch, tokens of max_blocks pages, 64] bf16, as one matrix.

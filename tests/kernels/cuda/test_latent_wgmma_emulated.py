@@ -62,6 +62,12 @@ def test_it_cuts_the_line_of_pages(mla, size, processors):
     assert mla.used_workspace
 
 
+@pytest.mark.parametrize("schedule", ["late", "eager"])
+def test_queries_of_few_rows_come_when_those_before_are_read(mla, schedule):
+    """Blocks with several requests: a product reads 64 rows, also where a request has 16."""
+    mla.check(case(6, 16, 130, "mixed"), multiprocessors=2, workspace_bytes=1 << 22, schedule=schedule)
+
+
 def test_pages_are_read_ahead_in_order(mla):
     mla.check(case(1, 16, 64 * 70 + 1))      # more than the page numbers of two reads
 
