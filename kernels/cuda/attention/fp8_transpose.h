@@ -26,39 +26,36 @@ namespace attention {
 // 11, 13, 15 or the others: eight different swizzle keys, no bank twice.
 
 /// Write the tile of V at `raw`, [kHeadDim / kRowBytes][kKeys] rows, to `values`, [kKeys / 128][kHeadDim] rows of 128 keys.
-/// `warp` counts the kTransposers warps that share the work.
+/// `warp` counts the kTransposers warps that share the work. An item is 16 columns of kAtOnce times 32 keys: one address to load
+/// from and one to store to, as the keys differ in bits that a constant sets. Items have no sign, so that quotients are shifts.
 template <class Shape>
 __device__ __forceinline__ void transpose_values(uint32_t raw, uint32_t values, int warp, int lane) {
-    constexpr int kColumns = Shape::kHeadDim / 32;  // of 32 columns
-    constexpr int kItems = Shape::kKeys / 32 * kColumns;
+    constexpr unsigned kColumns = Shape::kHeadDim / 16;
+    constexpr unsigned kAtOnce = Shape::kFewRegisters || Shape::kHeadDim == 64 || Shape::kKeys % 128 != 0 ? 2 : 4;
+    constexpr unsigned kItems = Shape::kKeys / 32 / kAtOnce * kColumns, kWarps = Shape::kTransposers;
+    static_assert(Shape::kKeys % (32 * kAtOnce) == 0, "whole items");
     const bool upper = lane >= 16;
     const uint32_t first = upper ? 0x7531u : 0x6420u, second = upper ? 0x6420u : 0x7531u;
     // Where this lane's row of a stored matrix goes: matrices are keys 0 .. 15 (first, second), keys 16 .. 31 (first, second).
     const int matrix = lane / 8, row = lane % 8;
     const int column = 2 * row + ((row >= 4) != (matrix % 2 != 0) ? 1 : 0);
-#pragma unroll(Shape::kFewRegisters ? 1 : 2)
-    for (int item = warp; item < kItems; item += Shape::kTransposers) {
-        const int keys = item / kColumns * 32, columns = item % kColumns * 32;
-        const uint32_t from = raw + columns / Shape::kRowBytes * Shape::kKeyPitch;
-        const int chunk = columns % Shape::kRowBytes / 16;
-        const uint32_t to = values + keys / 128 * Shape::kValuePitch +
-                            Swizzle<8>::offset(columns + column, keys % 128 / 16 + matrix / 2);
-        // One half after the other where registers are few: the second load then waits for the first store.
-        constexpr int kAtOnce = Shape::kFewRegisters ? 1 : 2;
+    const uint32_t from_key = Swizzle<Shape::kRowChunks>::key(lane);
+    const uint32_t to = values + Swizzle<8>::offset(column, matrix / 2);
+#pragma unroll 1
+    for (unsigned item = warp; item < kItems; item += kWarps) {
+        const unsigned keys = item / kColumns * (32 * kAtOnce), columns = item % kColumns;
+        const uint32_t from = raw + columns / Shape::kRowChunks * Shape::kKeyPitch + (keys + lane) * Shape::kRowBytes +
+                              ((columns % Shape::kRowChunks ^ from_key) << 4);
+        const uint32_t panel = to + keys / 128 * Shape::kValuePitch + columns * 16 * 128;
         uint32_t d[kAtOnce][4];
 #pragma unroll
-        for (int half = 0; half < 2; half += kAtOnce) {
+        for (unsigned i = 0; i < kAtOnce; ++i) ldmatrix_x4_trans(d[i], from + i * 32 * Shape::kRowBytes);
 #pragma unroll
-            for (int i = 0; i < kAtOnce; ++i) {
-                ldmatrix_x4_trans(d[i], from + Swizzle<Shape::kRowChunks>::offset(keys + lane, chunk + half + i));
-            }
-#pragma unroll
-            for (int i = 0; i < kAtOnce; ++i) {
-                const uint32_t words[4] = {
-                    permute_bytes(d[i][0], d[i][1], first), permute_bytes(d[i][0], d[i][1], second),
-                    permute_bytes(d[i][2], d[i][3], first), permute_bytes(d[i][2], d[i][3], second)};
-                stmatrix_x4(to + (half + i) * 16 * 128, words);
-            }
+        for (unsigned i = 0; i < kAtOnce; ++i) {
+            const uint32_t words[4] = {
+                permute_bytes(d[i][0], d[i][1], first), permute_bytes(d[i][0], d[i][1], second),
+                permute_bytes(d[i][2], d[i][3], first), permute_bytes(d[i][2], d[i][3], second)};
+            stmatrix_x4(panel ^ (keys % 128 + 32 * i), words);  // 16 keys in a chunk of 16 bytes
         }
     }
 }

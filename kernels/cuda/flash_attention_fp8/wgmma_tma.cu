@@ -6,6 +6,9 @@
 //!KERNEL tune PING_PONG_128=0,1
 //!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
+//!KERNEL tune IN_BLOCK_UP_TO=1024,0,2048,1000000
+//!KERNEL tune SHORT_KEYS_128=128,192
+//!KERNEL tune SHORT_TURNS_128=0,1
 //!KERNEL define ONLY_DIM=0
 //
 //   producer loop  attention/fp8_forward.h (produce_fp8_flash)
@@ -69,6 +72,7 @@ namespace {
 constexpr int kLongQueries = 4096;  // from here on causal tiles may be large: few of them are short
 
 constexpr int kPingPong128 = PING_PONG_128 ? kFp8PingPong : 0;
+constexpr int kShort128 = kFp8EarlyFactors | kFp8HeldQuery | kFp8Threes | (SHORT_TURNS_128 ? kFp8PingPong : 0);
 constexpr int kPingPongEarly = kFp8PingPong | kFp8EarlyFactors, kEarlyShared = kFp8EarlyFactors | kFp8Shared;
 
 /// Consumers, keys, what else: Fp8FlashShape.
@@ -80,6 +84,7 @@ struct Tiles<64> {
     using LongCausal = Full;
     using Causal = Fp8FlashShape<64, 2, 128, kPingPongEarly | kFp8HeldQuery>;
     using Blocks = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8BlockScales>;
+    using Short = Full;
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
 template <>
@@ -88,6 +93,7 @@ struct Tiles<128> {
     using LongCausal = Full;
     using Causal = Full;
     using Blocks = Fp8FlashShape<128, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
+    using Short = Fp8FlashShape<128, 2, SHORT_KEYS_128, kShort128>;
     using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
 template <>
@@ -96,6 +102,7 @@ struct Tiles<256> {
     using LongCausal = Full;
     using Causal = Full;
     using Blocks = Fp8FlashShape<256, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
+    using Short = Fp8FlashShape<256, 2, 128, kPingPongEarly | kFp8Threes>;
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
 
@@ -111,6 +118,9 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     }
     if (a.scales == Fp8FlashArguments::kPerBlock) {
         return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
+    }
+    if (kHeadDim != 64 && a.seqlen_k <= IN_BLOCK_UP_TO) {
+        return launch_fp8_flash<typename T::Short>(a, kPersistent, multiprocessors, queue);
     }
     if (!a.causal) return launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
     constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
