@@ -365,6 +365,10 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
     } else if (error == 0) {
         error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
         raw_map = turned_map = value_map;  // not used
+        if (error == 0 && order == Fp8TileOrder::kCount && a.workspace_bytes >= sizeof(unsigned)) {
+            count = static_cast<unsigned*>(a.workspace);
+            error = launch_cluster(clear_numbers, 1, 32, 1, 0, false, queue, count, 1);
+        }
     }
     if (error != 0) return error;
     if (order == Fp8TileOrder::kCount && count == nullptr) order = Fp8TileOrder::kPersistent;

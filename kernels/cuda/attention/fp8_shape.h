@@ -48,9 +48,8 @@ struct Fp8FlashShape {
     static constexpr int kTransposers = 3;        // warps of the last warpgroup, whose first one drives TMA
     static constexpr int kThreads = kConsumerThreads + 128;
     static constexpr bool kMovesRegisters = kGroups > 1;  // a single consumer has all it can address
-    static constexpr bool kTight = kHeadDim == 256 && kShared;
-    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kTight ? 240 : 232;
-    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kTight ? 24 : 40;
+    static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 ? 240 : 232;
+    static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 ? 24 : 40;
 
     // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
     static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;

@@ -6,9 +6,8 @@
 //!KERNEL tune PING_PONG_128=0,1
 //!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
-//!KERNEL tune IN_BLOCK_UP_TO=1024,0,2048,1000000
-//!KERNEL tune SHORT_KEYS_128=128,192
-//!KERNEL tune SHORT_TURNS_128=0,1
+//!KERNEL tune IN_BLOCK=1,0
+//!KERNEL tune LARGE_CAUSAL_64=4096,0
 //!KERNEL define ONLY_DIM=0
 //
 //   producer loop  attention/fp8_forward.h (produce_fp8_flash)
@@ -69,13 +68,13 @@ using namespace attention;
 
 namespace {
 
-constexpr int kLongQueries = 4096;  // from here on causal tiles may be large: few of them are short
+constexpr int kLongQueries = LARGE_CAUSAL_64;  // from here on causal tiles may be large: few of them are short
 
 constexpr int kPingPong128 = PING_PONG_128 ? kFp8PingPong : 0;
-constexpr int kShort128 = kFp8EarlyFactors | kFp8HeldQuery | kFp8Threes | (SHORT_TURNS_128 ? kFp8PingPong : 0);
 constexpr int kPingPongEarly = kFp8PingPong | kFp8EarlyFactors, kEarlyShared = kFp8EarlyFactors | kFp8Shared;
 
-/// Consumers, keys, what else: Fp8FlashShape.
+/// Consumers, keys, what else: Fp8FlashShape. Up to how many keys each block transposes the values that it needs (0: never): then
+/// no tile waits for another block, and V is not written to memory.
 template <int kHeadDim>
 struct Tiles;
 template <>
@@ -85,6 +84,7 @@ struct Tiles<64> {
     using Causal = Fp8FlashShape<64, 2, 128, kPingPongEarly | kFp8HeldQuery>;
     using Blocks = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8BlockScales>;
     using Short = Full;
+    static constexpr int in_block_up_to(bool) { return 0; }  // all instances do
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
 template <>
@@ -93,7 +93,8 @@ struct Tiles<128> {
     using LongCausal = Full;
     using Causal = Full;
     using Blocks = Fp8FlashShape<128, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
-    using Short = Fp8FlashShape<128, 2, SHORT_KEYS_128, kShort128>;
+    using Short = Fp8FlashShape<128, 2, 128, kFp8EarlyFactors | kFp8HeldQuery | kFp8Threes | kPingPong128>;
+    static constexpr int in_block_up_to(bool causal) { return IN_BLOCK ? causal ? 2048 : 1024 : 0; }
     using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
 template <>
@@ -103,6 +104,7 @@ struct Tiles<256> {
     using Causal = Full;
     using Blocks = Fp8FlashShape<256, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
     using Short = Fp8FlashShape<256, 2, 128, kPingPongEarly | kFp8Threes>;
+    static constexpr int in_block_up_to(bool causal) { return IN_BLOCK && causal ? 1024 : 0; }
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
 
@@ -119,11 +121,11 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
     if (a.scales == Fp8FlashArguments::kPerBlock) {
         return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
     }
-    if (kHeadDim != 64 && a.seqlen_k <= IN_BLOCK_UP_TO) {
-        return launch_fp8_flash<typename T::Short>(a, kPersistent, multiprocessors, queue);
+    constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
+    if (a.seqlen_k <= T::in_block_up_to(a.causal)) {
+        return launch_fp8_flash<typename T::Short>(a, a.causal ? kCausal : kPersistent, multiprocessors, queue);
     }
     if (!a.causal) return launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
-    constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
     return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kCausal, multiprocessors, queue)
                                      : launch_fp8_flash<typename T::Causal>(a, kCausal, multiprocessors, queue);
 }

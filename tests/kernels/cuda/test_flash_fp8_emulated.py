@@ -26,6 +26,12 @@ def kernel():
     return EmulatedKernel(KERNEL)
 
 
+@pytest.fixture(scope="module")
+def sharing():
+    """The kernel whose blocks share the transposition of V at every length, as they do at long ones."""
+    return EmulatedKernel(KERNEL, {"IN_BLOCK": 0})
+
+
 def case(batch, sq, sk, hq, hk, dim, causal, scales, rotated=0, outliers=0):
     return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "scales": scales,
             "rotated": rotated, "outliers": outliers}
@@ -52,6 +58,13 @@ def test_matches_the_reference(kernel, size, schedule, processors):
     kernel.check(size, schedule=schedule, multiprocessors=processors, workspace_bytes=room(size))
 
 
+@pytest.mark.parametrize("size", [
+    case(1, 130, 500, 2, 2, 128, 0, "tensor", 0, 1), case(1, 130, 300, 1, 1, 128, 1, "head"),
+    case(1, 130, 290, 1, 1, 256, 1, "head")], ids=name)
+def test_matches_the_reference_sharing(sharing, size):
+    sharing.check(size, schedule="late", multiprocessors=1, workspace_bytes=room(size))
+
+
 def test_rows_without_keys_are_exact(kernel):
     size = case(1, 300, 20, 1, 1, 64, 1, "head")
     data = kernel.reference.generate_input(**size, seed=6, device="cpu")
@@ -73,19 +86,21 @@ def test_scores_that_rise_are_corrected_and_negative_ones_compared(kernel):
     kernel.verify(size, data, multiprocessors=1, workspace_bytes=room(size))
 
 
-def test_causal_tiles_come_by_count(kernel):
-    """Three blocks for eight tiles of different lengths; without room for the counts, a block per tile."""
+def test_causal_tiles_come_by_count(kernel, sharing):
+    """Three blocks for eight tiles of different lengths; without room for the counts, a block per tile or equal shares."""
     size = case(1, 520, 640, 2, 1, 128, 1, "head")
     for count in (None, 0):
-        kernel.check(size, multiprocessors=3, workspace_bytes=room(size, count))
+        sharing.check(size, multiprocessors=3, workspace_bytes=room(size, count))
+    for space in (4, 0):
+        kernel.check(size, multiprocessors=3, workspace_bytes=space)
 
 
-def test_blocks_that_run_together_share_the_transposition(kernel):
+def test_blocks_that_run_together_share_the_transposition(sharing):
     """Several heads and blocks of keys, so that every block transposes pieces that another one wants."""
     for dim, causal in ((128, 1), (256, 0)):
         size = case(1, 260, 520, 4, 2, dim, causal, "head")
-        kernel.check(size, multiprocessors=5, workspace_bytes=room(size), schedule="random:1")
-        assert kernel.used_workspace
+        sharing.check(size, multiprocessors=5, workspace_bytes=room(size), schedule="random:1")
+        assert sharing.used_workspace
 
 
 def test_without_a_workspace_each_block_transposes_for_itself(kernel):
@@ -93,10 +108,11 @@ def test_without_a_workspace_each_block_transposes_for_itself(kernel):
         kernel.check(case(1, 130, 200, 1, 1, dim, 1, "head"), multiprocessors=1)
 
 
-def test_no_bank_is_used_twice(kernel):
+def test_no_bank_is_used_twice(kernel, sharing):
     for dim in (64, 128, 256):
         size = case(1, 60, 150, 1, 1, dim, 0, "head")
         assert kernel.conflicts(size, multiprocessors=64, workspace_bytes=room(size)) == []
+        assert sharing.conflicts(size, multiprocessors=1, workspace_bytes=room(size)) == []
 
 
 @pytest.mark.parametrize("size", [
