@@ -26,6 +26,16 @@ namespace attention {
 // warp has read them), for each stage of the keys and of the values, and for each warpgroup's queries, along with which it is
 // told the tile. See flash_attention/wgmma_tma.cu for the algorithm, the instances and the launch.
 
+/// Bytes of a warpgroup's queries, unless a schedule says otherwise.
+template <class Shape, class Problem>
+__device__ __forceinline__ constexpr int query_bytes(const Problem&) {
+    return Shape::kQueryBytes;
+}
+
+/// Prepare the places of queries for rows that no load fills: here there are none.
+template <class Shape, class Problem>
+__device__ __forceinline__ void clear_queries(const FlashMemory<Shape>&, const Problem&) {}
+
 /// Tell consumers from `begin` to `end` the tile and load their queries, if there are any.
 template <class Shape>
 __device__ __forceinline__ void send_tile(
@@ -38,7 +48,7 @@ __device__ __forceinline__ void send_tile(
         mbarrier_wait(memory.query_empty(slot), memory.parity(group, number) ^ 1);
         memory.tile(group, number) = tile;
         if (tile.steps > 0 && flash_has_rows(p, tile, group * 64)) {
-            mbarrier_arrive_expect(full, Shape::kQueryBytes);
+            mbarrier_arrive_expect(full, query_bytes<Shape>(p));
             load_queries<Shape>(p, queries, memory.query(slot), full, tile, group);
         } else {
             mbarrier_arrive(full);
@@ -137,6 +147,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash(
         tma_prefetch_map(keys);
         tma_prefetch_map(values);
     }
+    clear_queries(memory, p);
     __syncthreads();
     grid_dependency_wait();
     grid_dependency_release();

@@ -2,8 +2,10 @@
 // The Hopper attention forward's tiles for few queries: another FlashSchedule for the same producers and consumers
 // (attention/forward.h). Heads that read the same keys share a tile, and keys are cut into parts.
 //
-// A tile's rows are the pairs of a query and one of 2^pack heads, the heads of a query one after the other. Each part of its keys
-// leaves a normalised fp32 output and its LSE in the workspace (kernels/common/split_kv.h), which a second kernel merges.
+// The 64 rows of a warpgroup are the pairs of a query and one of `group` heads, the heads of a query one after the other, for as
+// many queries as fit: 9 of 7 heads. The rows that are left over hold zeros and belong to nobody. Rows are counted with them, so
+// that 64 rows begin at row 0, 64, ... Where keys are cut, each part of them leaves a normalised fp32 output and its LSE in the
+// workspace (kernels/common/split_kv.h), which a second kernel merges.
 #pragma once
 
 #include <algorithm>
@@ -17,11 +19,25 @@
 
 namespace attention {
 
+/// How the 64 rows of a warpgroup are shared by `group` heads.
+struct PackedRows {
+    int group, each;  // heads, and queries in 64 rows
+    int inverse;      // of group, times 4096 and rounded up: exact for rows below 64
+
+    PackedRows() = default;
+    explicit PackedRows(int heads) : group(heads), each(64 / heads), inverse(ceil_div(4096, heads)) {}
+    __host__ __device__ __forceinline__ int used() const { return each * group; }
+    /// Of a row, counted with those that are left over; the first one's query for those.
+    __device__ __forceinline__ int query(int row) const { return row / 64 * each + (row % 64 * inverse >> 12); }
+    __device__ __forceinline__ int head(int row) const { return row % 64 - (row % 64 * inverse >> 12) * group; }
+};
+
 /// What the kernel needs beside the tensor maps.
 struct SplitProblem {
     uint8_t* o;  // [batch, queries, heads, head_dim]
     float* lse;  // [batch, heads, queries]
-    int queries, keys, heads, heads_per_key_head, pack;
+    int queries, keys, heads, heads_per_key_head;
+    PackedRows rows;
     bool causal;
     float scale;                // softmax_scale * log2(e)
     int all_queries, all_keys;  // of all batches
@@ -37,33 +53,59 @@ struct alignas(16) SplitTile {
     int first_step, part, unused[2];
 };
 
-/// Steps of keys of this part that `rows` rows from `row` on see.
+/// Steps of keys of this part that `rows` rows from `row` on see, multiples of 64.
 template <class Shape>
 __device__ __forceinline__ int flash_steps(const SplitProblem& p, const SplitTile& tile, int row, int rows) {
-    const int first = tile.first_query + row, end = min(first + rows, p.queries << p.pack);
-    if (first >= end) return 0;
-    const int seen = p.causal ? min(p.keys, ((end - 1) >> p.pack) + 1 + p.keys - p.queries) : p.keys;
+    const int first = (tile.first_query + row) / 64;
+    if (first * p.rows.each >= p.queries) return 0;
+    const int end = min((first + rows / 64) * p.rows.each, p.queries);
+    const int seen = p.causal ? min(p.keys, end + p.keys - p.queries) : p.keys;
     return seen <= 0 ? 0 : max(0, min(tile.steps, ceil_div(seen, Shape::kKeys) - tile.first_step));
 }
 
 /// Whether a warpgroup's rows, which begin at `row`, have queries. Else none are loaded (common/tensor_map.h).
 __device__ __forceinline__ bool flash_has_rows(const SplitProblem& p, const SplitTile& tile, int row) {
-    return tile.first_query + row < p.queries << p.pack;
+    return (tile.first_query + row) / 64 * p.rows.each < p.queries;
 }
 
 struct SplitExtent {
     int first_step;
     __device__ __forceinline__ SplitExtent(const SplitProblem&, const SplitTile& tile) : first_step(tile.first_step) {}
     __device__ __forceinline__ int seen(const SplitProblem& p, int row) const {
-        return p.causal ? min(p.keys, (row >> p.pack) + 1 + p.keys - p.queries) : p.keys;
+        return p.causal ? min(p.keys, p.rows.query(row) + 1 + p.keys - p.queries) : p.keys;
     }
 };
 
+/// Bytes of a warpgroup's queries: those of rows that are used.
+template <class Shape>
+__device__ __forceinline__ int query_bytes(const SplitProblem& p) {
+    return p.rows.used() * Shape::kHeadDim * 2;
+}
+
+/// 64 columns at a time, whose rows begin where a swizzle pattern does.
 template <class Shape>
 __device__ __forceinline__ void load_queries(
     const SplitProblem& p, const TensorMap& map, uint32_t to, uint32_t full, const SplitTile& tile, int group) {
-    const int query = (tile.first_query + group * 64) >> p.pack;
-    tma_load_5d(to, map, full, 0, tile.head, p.all_queries - p.queries + query, 0, (tile.batch + 1) * p.queries);
+    const int query = (tile.first_query + group * 64) / 64 * p.rows.each;
+#pragma unroll
+    for (int panel = 0; panel < Shape::kHeadDim / 64; ++panel) {
+        tma_load_5d(
+            to + panel * Shape::kQueryPitch, map, full, 0, tile.head, p.all_queries - p.queries + query, panel,
+            (tile.batch + 1) * p.queries);
+    }
+}
+
+/// Set the rows that are left over to zero, in all places for queries. All threads, before any product.
+template <class Shape>
+__device__ __forceinline__ void clear_queries(const FlashMemory<Shape>&, const SplitProblem& p) {
+    const int left = 64 - p.rows.used();
+    if (left == 0) return;
+    constexpr int kPanels = Shape::kQuerySlots * (Shape::kHeadDim / 64);
+    for (int at = static_cast<int>(threadIdx.x); at < kPanels * left * 8; at += Shape::kThreads) {
+        const int panel = at / (left * 8), row = 64 - left + at / 8 % left;
+        *reinterpret_cast<uint4*>(swizzled_shared() + panel * Shape::kQueryPitch + row * 128 + at % 8 * 16) = uint4{};
+    }
+    fence_async_shared();
 }
 
 /// Where a part's keys and values lie.
@@ -80,22 +122,38 @@ struct SplitSource {
     }
 };
 
-/// Every gridDim.x-th part: neighbours read the same keys.
+/// Parts in turn, so that neighbours read the same keys. Tiles of a mask that are not cut come by their length, the longest first,
+/// and blocks take them there and back: who has the longest of one round has the shortest of the next.
 template <class Shape>
 struct SplitScheduler {
-    int unit;
+    int unit, round = 0;
 
     __device__ __forceinline__ SplitScheduler() : unit(static_cast<int>(blockIdx.x)) {}
+    static __device__ __forceinline__ bool by_length(const SplitProblem& p) { return p.causal && p.splits == 1; }
     __device__ __forceinline__ bool more(const SplitProblem& p) const { return unit < p.units; }
     __device__ __forceinline__ void fetch(const SplitProblem&) {}
-    __device__ __forceinline__ void next(const SplitProblem&) { unit += static_cast<int>(gridDim.x); }
+    __device__ __forceinline__ void next(const SplitProblem& p) {
+        const int blocks = static_cast<int>(gridDim.x), block = static_cast<int>(blockIdx.x);
+        ++round;
+        unit = round * blocks + (by_length(p) && round % 2 != 0 ? blocks - 1 - block : block);
+    }
     __device__ __forceinline__ SplitTile tile(const SplitProblem& p) const {
-        const int heads = p.heads >> p.pack, in_part = heads * p.tiles, within = unit % in_part, rest = unit / in_part;
+        const int heads = p.heads / p.rows.group;
         SplitTile t{};
-        t.head = within % heads << p.pack;
-        t.first_query = within / heads * Shape::kQueries;
-        t.part = rest % p.splits;
-        t.batch = rest / p.splits;
+        int index;
+        if (by_length(p)) {
+            const int shared = p.units / p.tiles, rest = unit % shared;
+            index = p.tiles - 1 - unit / shared;
+            t.head = rest % heads * p.rows.group;
+            t.batch = rest / heads;
+        } else {
+            const int in_part = heads * p.tiles, within = unit % in_part, rest = unit / in_part;
+            index = within / heads;
+            t.head = within % heads * p.rows.group;
+            t.part = rest % p.splits;
+            t.batch = rest / p.splits;
+        }
+        t.first_query = index * Shape::kQueries;
         t.steps = ceil_div(p.keys, Shape::kKeys);
         const int steps = flash_steps<Shape>(p, t, 0, Shape::kQueries);
         const KvRange range = kv_range(steps, ceil_div(steps, p.splits), t.part);
@@ -123,10 +181,12 @@ struct SplitSchedule {
 /// Where a row of a tile, a pair of a query and a head, lies in the output.
 struct SplitRow {
     int query, head;
+    bool valid;
     size_t position;  // as a row of [batch, queries, heads]
 
     __device__ __forceinline__ SplitRow(const SplitProblem& p, const SplitTile& tile, int row)
-        : query(row >> p.pack), head(tile.head + (row & ((1 << p.pack) - 1))),
+        : query(p.rows.query(row)), head(tile.head + p.rows.head(row)),
+          valid(row % 64 < p.rows.used() && query < p.queries),
           position((static_cast<size_t>(tile.batch) * p.queries + query) * p.heads + head) {}
     __device__ __forceinline__ size_t lse(const SplitProblem& p, const SplitTile& tile) const {
         return (static_cast<size_t>(tile.batch) * p.heads + head) * p.queries + query;
@@ -142,7 +202,7 @@ __device__ __forceinline__ void finish_rows(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const SplitRow row(p, tile, query + 8 * half);
-        if (row.query >= p.queries || lane % 4 != 0) continue;
+        if (!row.valid || lane % 4 != 0) continue;
         if (p.splits > 1) p.parts.lse[part + row.position] = logs[half];
         else p.lse[row.lse(p, tile)] = logs[half];
     }
@@ -156,10 +216,9 @@ __device__ __forceinline__ void store_rows(
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         const SplitRow row(p, tile, query + 8 * half);
-        const bool valid = row.query < p.queries;
         if (p.splits == 1) {
-            store_row<Shape>(p.o + row.position * (Shape::kHeadDim * 2), valid, out, factors[half], half, lane);
-        } else if (valid && tile.steps > 0) {  // else its LSE says that nobody reads it
+            store_row<Shape>(p.o + row.position * (Shape::kHeadDim * 2), row.valid, out, factors[half], half, lane);
+        } else if (row.valid && tile.steps > 0) {  // else its LSE says that nobody reads it
             float* const to = p.parts.o + (part + row.position) * Shape::kHeadDim + lane % 4 * 2;
 #pragma unroll
             for (int i = 0; i < Shape::kHeadDim / 8; ++i) {
@@ -182,18 +241,36 @@ __global__ void __launch_bounds__(kCombineWarps * 32)
 
 constexpr SplitCost kSplitCost = {2.0, 3.0, 0.1};  // in steps of 128 keys
 
-/// log2 of the heads that share a tile of kRows rows: as few as fill it.
-template <int kRows>
-int heads_that_fill(const ForwardArguments& a) {
-    const int most = most_heads_packed(a.heads_q / a.heads_k, 64);
-    int pack = 0;
-    while (pack < most && a.seqlen_q << pack < kRows) ++pack;
-    return pack;
+/// The heads that share a tile of 128 rows if queries are few: as few as fill it, or all that read the same keys.
+inline int heads_that_fill(const ForwardArguments& a) {
+    const int shared = a.heads_q / a.heads_k;
+    int most = 1;
+    for (int heads = 1; heads <= std::min(shared, 64); ++heads) {
+        if (shared % heads != 0) continue;
+        most = heads;
+        if (a.seqlen_q * heads >= 128) break;
+    }
+    return most;
 }
 
-/// Attention and, where keys are split, as many times as the workspace allows, merge.
+/// Tiles of 128 rows that `heads` heads share, of all batches.
+inline long long packed_tiles(const ForwardArguments& a, int heads) {
+    return static_cast<long long>(a.batch) * (a.heads_q / heads) * ceil_div(ceil_div(a.seqlen_q, 64 / heads), 2);
+}
+
+/// The heads that share tiles of 128 rows if tiles shall be few; 1 if sharing saves nothing.
+inline int heads_for_fewest_tiles(const ForwardArguments& a) {
+    const int shared = a.heads_q / a.heads_k;
+    int best = 1;
+    for (int heads = 2; heads <= std::min(shared, 64); ++heads) {
+        if (shared % heads == 0 && packed_tiles(a, heads) < packed_tiles(a, best)) best = heads;
+    }
+    return best;
+}
+
+/// Attention, `heads` heads to a tile, and, where keys are split, as many times as the workspace allows, merge.
 template <class Shape>
-int launch_flash_split(const ForwardArguments& a, const FlashLaunch& to) {
+int launch_flash_split(const ForwardArguments& a, int heads, const FlashLaunch& to) {
     SplitProblem p{};
     p.o = a.o;
     p.lse = a.lse;
@@ -201,13 +278,13 @@ int launch_flash_split(const ForwardArguments& a, const FlashLaunch& to) {
     p.keys = a.seqlen_k;
     p.heads = a.heads_q;
     p.heads_per_key_head = a.heads_q / a.heads_k;
-    p.pack = heads_that_fill<Shape::kQueries>(a);
+    p.rows = PackedRows(heads);
     p.causal = a.causal;
     p.scale = a.scale;
-    p.tiles = ceil_div(a.seqlen_q << p.pack, Shape::kQueries);
+    p.tiles = ceil_div(ceil_div(a.seqlen_q, p.rows.each) * 64, Shape::kQueries);
     const long long all_queries = static_cast<long long>(a.batch) * a.seqlen_q;
     const long long all_keys = static_cast<long long>(a.batch) * a.seqlen_k, rows = all_queries * a.heads_q;
-    const long long tiles = static_cast<long long>(a.batch) * (a.heads_q >> p.pack) * p.tiles;
+    const long long tiles = static_cast<long long>(a.batch) * (a.heads_q / heads) * p.tiles;
     p.splits = choose_splits(
         tiles, ceil_div(a.seqlen_k, Shape::kKeys), to.multiprocessors,
         SplitWorkspace::capacity(to.workspace_bytes, rows, Shape::kHeadDim), kSplitCost);
@@ -222,7 +299,7 @@ int launch_flash_split(const ForwardArguments& a, const FlashLaunch& to) {
     const SequenceTensor keys = {a.k, p.all_keys, a.heads_k, Shape::kHeadDim};
     const SequenceTensor values = {a.v, p.all_keys, a.heads_k, Shape::kHeadDim};
     TensorMap query_map, key_map, value_map;
-    int error = encode_sequence_tensor_map(&query_map, queries, 64 >> p.pack, 1 << p.pack);
+    int error = encode_sequence_tensor_map(&query_map, queries, p.rows.each, heads, 1);
     if (error == 0) error = encode_sequence_tensor_map(&key_map, keys, Shape::kKeys, 1);
     if (error == 0) error = encode_sequence_tensor_map(&value_map, values, Shape::kKeys, 1);
     if (error == 0) {

@@ -126,8 +126,10 @@ struct SequenceTensor {
 /// positions, of which the first ends for i >= length, and starts `positions` positions before the tensor to make up for both.
 /// So a box reads zeros behind its own sequence, whatever lies there. (The idea of two dimensions that add up is Triton's, for
 /// ragged tensors.) A box must begin within its sequence: one that lies wholly behind it reads zeros, too, but an H200 was seen to
-/// fail on it where no memory is mapped behind the tensor. Returns 0 or an error code of the runtime or the driver.
-inline int encode_sequence_tensor_map(TensorMap* map, const SequenceTensor& tensor, int box, int box_heads) {
+/// fail on it where no memory is mapped behind the tensor. With `panels` a box has only so many panels of 64 columns, and the
+/// fourth coordinate is the first of them. Returns 0 or an error code of the runtime or the driver.
+inline int encode_sequence_tensor_map(
+    TensorMap* map, const SequenceTensor& tensor, int box, int box_heads, int panels = 0) {
     EncodeTiled encode = nullptr;
     const int error = find_encoder(&encode);
     if (error != 0) return error;
@@ -137,7 +139,8 @@ inline int encode_sequence_tensor_map(TensorMap* map, const SequenceTensor& tens
     const cuuint64_t sizes[5] = {64, heads, positions, dim / 64, positions + 1};
     const cuuint64_t pitch[4] = {dim * 2, pitch_of_position, 128, pitch_of_position};
     const cuuint32_t boxes[5] = {
-        64, static_cast<cuuint32_t>(box_heads), static_cast<cuuint32_t>(box), static_cast<cuuint32_t>(dim / 64), 1};
+        64, static_cast<cuuint32_t>(box_heads), static_cast<cuuint32_t>(box),
+        panels == 0 ? static_cast<cuuint32_t>(dim / 64) : static_cast<cuuint32_t>(panels), 1};
     const cuuint32_t steps[5] = {1, 1, 1, 1, 1};
     auto* const origin =
         reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(tensor.start) - positions * pitch_of_position);

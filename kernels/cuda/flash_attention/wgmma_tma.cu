@@ -4,6 +4,7 @@
 //!KERNEL tune SLACK=24,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune SEAMLESS=1,0
+//!KERNEL tune PACK_HEADS=1,0
 //
 //   producer loop  attention/forward.h (produce_flash, produce_values)
 //   main loop      attention/forward_mainloop.h (consume_flash)
@@ -113,11 +114,18 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     using Parts = FlashShape<
         Element, kHeadDim, 2, kNarrow ? 64 : 128, kPingPong | (kNarrow ? 0 : kFlashTwoQueries), kNarrow ? 2 : 3,
         kNarrow ? 3 : 2, SLACK, SplitSchedule>;
-    if ((a.seqlen_q <= Few::kQueries || few.splits > 2) && a.seqlen_q << heads_that_fill<128>(a) >= 128) {
-        return launch_flash_split<Parts>(a, to);
+    const int filling = heads_that_fill(a);
+    if ((a.seqlen_q <= Few::kQueries || few.splits > 2) && a.seqlen_q * filling >= 128) {
+        return launch_flash_split<Parts>(a, filling, to);
     }
     if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
     if (few.splits > 2) return launch<Few>(a, few, workspace, queue);
+    const int sharing = heads_for_fewest_tiles(a);
+    const long long rows = 128 * packed_tiles(a, sharing);
+    constexpr int kApart = kHeadDim == 64 ? 256 : 128;  // rows of a tile of launch_tiles
+    const long long rows_apart = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, kApart) * kApart;
+    const bool few_tiles = a.causal && a.seqlen_q <= 1024 && rows <= 2 * 128LL * multiprocessors;
+    if (PACK_HEADS && (10 * rows <= 9 * rows_apart || few_tiles)) return launch_flash_split<Parts>(a, sharing, to);
     return launch_tiles<Element, kHeadDim>(a, to);
 }
 
