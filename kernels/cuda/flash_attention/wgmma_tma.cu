@@ -120,12 +120,13 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     }
     if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
     if (few.splits > 2) return launch<Few>(a, few, workspace, queue);
-    const int sharing = heads_for_fewest_tiles(a);
-    const long long rows = 128 * packed_tiles(a, sharing);
-    constexpr int kApart = kHeadDim == 64 ? 256 : 128;  // rows of a tile of launch_tiles
-    const long long rows_apart = static_cast<long long>(a.batch) * a.heads_q * ceil_div(a.seqlen_q, kApart) * kApart;
-    const bool few_tiles = a.causal && a.seqlen_q <= 1024 && rows <= 2 * 128LL * multiprocessors;
-    if (PACK_HEADS && (10 * rows <= 9 * rows_apart || few_tiles)) return launch_flash_split<Parts>(a, sharing, to);
+    if constexpr (PACK_HEADS && kHeadDim != 64) {
+        // Heads share tiles where that saves a tenth of them, and where a mask leaves few tiles, which then come by their length.
+        const int sharing = heads_for_fewest_tiles(a);
+        const long long tiles = packed_tiles(a, sharing), apart = packed_tiles(a, 1);
+        const bool few_tiles = a.causal && a.seqlen_q <= 1024 && tiles <= 2LL * multiprocessors;
+        if (10 * tiles <= 9 * apart || few_tiles) return launch_flash_split<Parts>(a, sharing, to);
+    }
     return launch_tiles<Element, kHeadDim>(a, to);
 }
 

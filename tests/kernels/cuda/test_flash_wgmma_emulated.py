@@ -33,7 +33,7 @@ def check_jump(kernel, size, first, factor):
 @pytest.fixture(scope="module", params=["shipped", "long", "no slack"])
 def kernel(request, tmp_path_factory):
     root = lower_thresholds(tmp_path_factory.mktemp("long")) if request.param == "long" else None
-    return EmulatedKernel(KERNEL, {"SLACK": 0, "SEAMLESS": 0} if request.param == "no slack" else {}, root=root)
+    return EmulatedKernel(KERNEL, {"SLACK": 0, "SEAMLESS": 0, "PACK_HEADS": 0} if request.param == "no slack" else {}, root=root)
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
@@ -108,6 +108,17 @@ def test_keys_of_few_queries_are_split(kernel):
 def test_heads_that_share_keys_share_tiles(kernel, size, workspace_bytes, processors):
     kernel.check(size, workspace_bytes=workspace_bytes, multiprocessors=processors)
     assert kernel.used_workspace == (workspace_bytes > 0)
+
+
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(2, 200, 200, 7, 1, 128, 1), 3),         # 63 of 64 rows are used; more tiles than blocks, there and back
+    (case(1, 283, 310, 10, 2, 128, 0, 1), 1),     # 60 of 64
+    (case(2, 140, 150, 6, 2, 256, 1), 2),
+    (case(1, 632, 640, 2, 1, 128, 1), 5),         # no tile is saved: tiles of a mask are few
+    (case(2, 20, 500, 7, 1, 128, 1), 3),          # few queries, split
+], ids=lambda value: name(value) if isinstance(value, dict) else str(value))
+def test_any_number_of_heads_shares_tiles(kernel, size, processors):
+    kernel.check(size, multiprocessors=processors, workspace_bytes=1 << 22)
 
 
 def test_rows_without_keys_are_exact(kernel):
