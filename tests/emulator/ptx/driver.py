@@ -73,15 +73,15 @@ class Cuda:
                 self.library.warpwave_emulator_unregister(address)
 
     def tensor_map(
-        self, base: int, kind: int, dims: Sequence[int], strides: Sequence[int], box: Sequence[int],
+        self, base: int, kind: int, dims: Sequence[int], strides: Sequence[int], box: Sequence[int], swizzle: int = 0,
     ) -> Array:
-        """128 bytes that start at a multiple of 64; without swizzle. ``kind``: CUtensorMapDataType."""
+        """128 bytes that start at a multiple of 64. ``kind``: CUtensorMapDataType; ``swizzle``: CUtensorMapSwizzle."""
         whole = np.zeros(192, np.uint8)
         at, rank = -whole.ctypes.data % 64, len(dims)
         numbers = ((ctypes.c_uint64 * rank)(*dims), (ctypes.c_uint64 * (rank - 1))(*strides),
                    (ctypes.c_uint32 * rank)(*box), (ctypes.c_uint32 * rank)(*[1] * rank))
         assert self.library.cuTensorMapEncodeTiled(
-            ctypes.c_void_p(whole.ctypes.data + at), kind, rank, ctypes.c_void_p(base), *numbers, 0, 0, 0, 0) == 0
+            ctypes.c_void_p(whole.ctypes.data + at), kind, rank, ctypes.c_void_p(base), *numbers, 0, swizzle, 0, 0) == 0
         return whole[at:at + 128]
 
     def taken(self, what: str) -> str:

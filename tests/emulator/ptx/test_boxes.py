@@ -69,3 +69,19 @@ def test_a_box_behind_a_dense_tensor_is_zeros(cuda: Cuda, tensor: Array) -> None
     described = cuda.tensor_map(tensor.ctypes.data, 2, (WIDTH, LENGTH, 2), (pitch, LENGTH * pitch), BOX)
     assert np.array_equal(loaded(cuda, tensor, described, 1, 1), tensor[LENGTH + 1])
     assert not loaded(cuda, tensor, described, LENGTH, 1).any()
+
+
+@pytest.mark.parametrize("swizzle", [0, 1, 2, 3])
+@pytest.mark.parametrize("start", [0, 128, 640, 896])
+def test_a_swizzle_goes_by_addresses(cuda: Cuda, tensor: Array, swizzle: int, start: int) -> None:
+    """A box may start at any multiple of 128, though the pattern comes again after 256, 512 or 1024 bytes only."""
+    columns = [WIDTH, 8, 16, 32][swizzle]      # the pattern's rows are 32, 64 and 128 bytes long
+    described = cuda.tensor_map(tensor.ctypes.data, 2, (WIDTH, POSITIONS, 1), (4 * WIDTH, 4 * WIDTH * POSITIONS),
+                                (columns, 64 // columns, 1), swizzle)
+    kernel = LOAD.replace("mov.u32 %r1, dynamic;", f"mov.u32 %r1, dynamic; add.u32 %r1, %r1, {start};")
+    out = np.zeros(32, np.uint32)
+    with cuda.known(tensor):
+        cuda.launch(kernel, [described, out, 0, 0], shared=2048)
+    bits = [0, 1, 3, 7][swizzle]               # of the address, from bit 7 on, that chunks of 16 bytes are exchanged by
+    chunk = np.arange(32) // 4 ^ (start // 128 & bits)
+    assert out.tolist() == tensor[:64 // columns, :columns].reshape(-1)[chunk * 4 + np.arange(32) % 4].tolist()

@@ -390,12 +390,6 @@ void note_box(Warp& w, Checks& checks, int lane, const Box& box, bool writes, bo
 void check_shared_box(Warp& w, int lane, u64 address, const Box& box) {
     const u64 bytes = box.bytes();
     shared_memory(w, lane, address, static_cast<u32>(bytes), 128);
-    if (box.map.swizzle && (address & 0xffffff) % (8 * u64{box.map.swizzle}))
-        throw Fault(
-            "misaligned",
-            "a box in a swizzle of " + std::to_string(box.map.swizzle) + " bytes must start at a multiple of " +
-                std::to_string(8 * box.map.swizzle),
-            716);
 }
 
 void arrived(Mbarrier& barrier, u64 bytes) {
