@@ -76,6 +76,7 @@ class Command:
     stage: str = "link"
     half: str = ""                                                     # "host" or "device": only that
     rdc: bool = False
+    archive: bool = False                                              # the link makes one instead of a program
     arches: list[str] = field(default_factory=list)
     verbose: bool = False
 
@@ -103,6 +104,8 @@ def parse(words: Sequence[str], hip: bool = True) -> Command:
             language = "" if language == "none" else language
         elif word == "-fgpu-rdc":
             command.rdc = True
+        elif word == "--emit-static-lib":
+            command.archive = True
         elif word in ("-v", "-###"):
             command.verbose = True
         elif match := _ARCHES.match(word):
@@ -270,10 +273,12 @@ class Driver:
     # --- the program ------------------------------------------------------------------------------------------------
 
     def _link(self, words: Sequence[str]) -> None:
+        if self._command.archive:
+            return self._do(["ar", "rcs", self._command.output or "a.out", *(map(str, _inputs(words)))])
         library = build.prefix(report=_say) / "lib"
         extra = self._device_link(_inputs(words))
-        self._do([self._parts.cxx, *words, *extra, f"-L{library}", f"-Wl,-rpath,{library}", "-lamdhip64",
-                  "-o", self._command.output or "a.out"])
+        return self._do([self._parts.cxx, *words, *extra, f"-L{library}", f"-Wl,-rpath,{library}", "-lamdhip64",
+                         "-o", self._command.output or "a.out"])
 
     def _device_link(self, inputs: Sequence[Path]) -> list[str]:
         """Links the device code that host objects carry, and makes the object that gives the program the result."""

@@ -3,9 +3,10 @@
 checks, and keeps what became of it.
 
 ``python benchmarks/tools/hip_programs.py CHECKOUT… [--only NAME…] [--log FILE]`` for checkouts of ROCm/rocm-examples,
-ROCm/hip-tests and zjin-lcf/HeCBench. A program that the log has is not run again. ``--table`` prints the log as it
-stands in benchmarks/emulator.md. Nothing of a checkout belongs into this repository; ``hip_programs.txt`` has the
-arguments that make HeCBench's programs small enough, and HeCBench's programs that it does not name are left out.
+ROCm/hip-tests and zjin-lcf/HeCBench. A program that the log has with the same arguments is not run again. ``--table``
+prints the log as it stands in benchmarks/emulator.md. Nothing of a checkout belongs into this repository;
+``hip_programs.txt`` has the arguments that make HeCBench's programs small enough, and HeCBench's programs that it does
+not name are left out.
 """
 
 from __future__ import annotations
@@ -37,13 +38,17 @@ ROOT = Path(__file__).resolve().parents[2]
 SMALL = Path(__file__).with_suffix(".txt")
 BUILD_SECONDS, LIMIT = 300, 60.0
 PATIENCE = 30       # seconds on the clock to one of CPU time: other programs may keep the machine busy
-SAMPLES = {"hipDispatchEnqueueRateMT": ("2", "0")}      # hip-tests' programs that want arguments
+# Programs of the other two that want arguments, or smaller ones.
+SAMPLES = {"hipDispatchEnqueueRateMT": ("2", "0"), "convolution": ("-x", "64", "-y", "64", "-i", "1"),
+           "matrix_multiplication": ("-A_rows", "128", "-A_cols", "128", "-B_cols", "128")}
 # What a program prints about its own results.
-_GOOD = re.compile(r"\bpass(?:ed)?\b|success|\bcorrect|\bok\b|verified|no errors? found|\b0 errors", re.I)
-_BAD = re.compile(r"\bfail|mismatch|incorrect|not correct|\bwrong\b|errors? (?:at|in|found)\b", re.I)
+_GOOD = re.compile(r"\bpass(?:ed)?\b|\b(?:results|all) match\b|success|\bcorrect|\bok\b|verified|no errors? found|"
+                   r"\b0 errors", re.I)
+_BAD = re.compile(r"\bfail(?!ures?: 0\b)|mismatch|incorrect|not correct|\bwrong\b|errors? (?:at|in|found)\b", re.I)
 _SKIPPED = re.compile(r".*\bskipp(?:ed|ing)\b.*|.*waiv(?:ed|ing)\b.*", re.I)      # what the device does not have
+_DATA = re.compile(r".*(?:fail(?:ed)? to|can ?not|can't|could not|unable to|error) open(?:ing)?\b.*", re.I)
 _LACKS = re.compile(r"warpwave(?: emulator|-hipcc): (.*)")
-_MISSING = re.compile(r"(?:fatal )?error: (.*)|\*\*\* (.*)|cannot find (-l\S+)")
+_ABSENT = re.compile(r"(?:fatal )?error: (.*)|\*\*\* (.*)|cannot find (-l\S+)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -82,7 +87,7 @@ def _examples(checkout: Path, prefix: Path) -> Iterator[Program]:
         if name := re.search(r"^EXAMPLE\s*:?=\s*(\S+)", makefile.read_text(), re.M):
             folder = makefile.parent
             yield Program("rocm-examples", str(folder.relative_to(checkout)), folder, (_make(prefix),),
-                          (f"./{name[1]}",))
+                          (f"./{name[1]}", *SAMPLES.get(folder.name, ())))
 
 
 def _samples(samples: Path, prefix: Path) -> Iterator[Program]:
@@ -120,7 +125,7 @@ def judged(program: Program, limit: float) -> dict[str, Any]:
     for command in program.builds:
         code, text, _, _ = _run(command, program.folder, BUILD_SECONDS)
         if code != 0:
-            found = re.search(r"warpwave-hipcc: (?!note)(.*)", text) or _MISSING.search(text)
+            found = re.search(r"warpwave-hipcc: (?!note)(.*)", text) or _ABSENT.search(text)
             why = next(filter(None, found.groups()), "") if found else "does not build"
             return {**entry, "result": "lacks", "reason": why[:200]}
     if not (program.folder / program.run[0]).is_file():
@@ -145,6 +150,8 @@ def _verdict(code: int | None, text: str, findings: list[dict[str, Any]]) -> dic
         return {"result": "lacks", "reason": unsupported[0][:200]}
     if skipped := _SKIPPED.search(own):
         return {"result": "lacks", "reason": skipped[0][:200]}
+    if code != 0 and (missing := _DATA.search(own)):      # the checkout has no such file
+        return {"result": "lacks", "reason": missing[0].strip()[:200]}
     said, failed = _BAD.search(own), code not in (0, FOUND if findings else 0)
     if findings:
         return {"result": "findings", "reason": f"{len(findings)}" + (", and a wrong result" if said or failed else "")}
@@ -192,8 +199,19 @@ def table(entries: list[dict[str, Any]]) -> str:
     for result in _RESULTS:
         of = sorted((each for each in entries if each["result"] == result), key=lambda each: str(each["name"]))
         if of:
-            lines.append(f"| {result} | {', '.join(_named(each) for each in of)} |")
+            lines.append(f"| {result} | {_missing(of) if result == 'lacks' else ', '.join(map(_named, of))} |")
     return "\n".join(lines)
+
+
+def _missing(entries: list[dict[str, Any]]) -> str:
+    """What they lack, with the programs behind it."""
+    programs = collections.defaultdict(list)
+    for each in entries:
+        reason = str(each["reason"])
+        found = re.match(r"(\w+) \(Debian|'?(\w+)/[\w/.]+'?(?: file not found|: No such file)", reason)
+        name = str(each["name"]).removeprefix("HIP-Basic/").removeprefix("Libraries/")
+        programs[next(filter(None, found.groups()), reason) if found else reason].append(name)
+    return "; ".join(f"{reason}: {', '.join(names)}" for reason, names in sorted(programs.items()))
 
 
 def _named(entry: dict[str, Any]) -> str:
@@ -206,7 +224,9 @@ def _named(entry: dict[str, Any]) -> str:
 
 
 def read(log: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    """The last entry of each program."""
+    entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+    return list({(each["collection"], each["name"]): each for each in entries}.values())
 
 
 def main() -> int:
@@ -222,10 +242,12 @@ def main() -> int:
         print(table(read(options.log)))
         return 0
     prefix = build.prefix(report=lambda line: print(line, file=sys.stderr))
-    done = {(each["collection"], each["name"]) for each in read(options.log)}
+    done = {(each["collection"], each["name"]): each["arguments"] for each in read(options.log)}
     for checkout in options.checkouts:
         for program in programs(checkout.resolve(), prefix):
-            if (program.collection, program.name) in done or (options.only and program.name not in options.only):
+            if options.only and program.name not in options.only:
+                continue
+            if done.get((program.collection, program.name)) == list(program.run[1:]):
                 continue
             usage = resource.getrusage(resource.RUSAGE_CHILDREN)
             if usage.ru_utime + usage.ru_stime > options.budget:

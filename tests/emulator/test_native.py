@@ -63,7 +63,10 @@ def test_device_code_is_linked_across_files_and_archives(tmp_path: Path) -> None
         native.compile_program(tmp_path / f"{name}.o", "-c", f"{name}.hip", "-fgpu-rdc", "-MD")
     assert "parts.h" in (tmp_path / "parts.d").read_text()
     subprocess.run([native.need("ar"), "rcs", tmp_path / "libparts.a", tmp_path / "parts.o"], check=True)
-    for place, words in enumerate(([str(tmp_path / "parts.o")], ["-L", str(tmp_path), "-lparts"])):
+    native.compile_program(tmp_path / "libemitted.a", "--emit-static-lib", "-fPIC", "-fgpu-rdc", "parts.hip")
+    assert (tmp_path / "libemitted.a").read_bytes().startswith(b"!<arch>\n")
+    libraries = (["-L", str(tmp_path), f"-l{name}"] for name in ("parts", "emitted"))
+    for place, words in enumerate(([str(tmp_path / "parts.o")], *libraries)):
         program = native.compile_program(tmp_path / f"program{place}", "-fgpu-rdc", "--hip-link",
                                          str(tmp_path / "whole.o"), *words)
         assert native.run(program) == (0, "130\n", "========= no findings in 2 checked launches\n")

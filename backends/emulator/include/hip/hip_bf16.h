@@ -122,4 +122,15 @@ WARPWAVE_BOTH __hip_bfloat16 __hmin(__hip_bfloat16 a, __hip_bfloat16 b) { return
 WARPWAVE_MATHEMATICS
 #undef WARPWAVE_MATHS
 #undef WARPWAVE_MATHEMATICS
+
+#if defined(__gfx942__)
+__device__ static inline __hip_bfloat162 unsafeAtomicAdd(__hip_bfloat162* to, __hip_bfloat162 value) {
+    typedef short Two __attribute__((ext_vector_type(2)));
+    const Two old =
+        __builtin_amdgcn_flat_atomic_fadd_v2bf16(reinterpret_cast<Two*>(to), __builtin_bit_cast(Two, value));
+    return __builtin_bit_cast(__hip_bfloat162, old);
+}
+#else
+__device__ __hip_bfloat162 unsafeAtomicAdd(__hip_bfloat162* to, __hip_bfloat162 value);
+#endif
 #undef WARPWAVE_BOTH

@@ -181,4 +181,14 @@ WARPWAVE_SHUFFLE(__shfl_up, unsigned)
 WARPWAVE_SHUFFLE(__shfl_down, unsigned)
 WARPWAVE_SHUFFLE(__shfl_xor, int)
 #undef WARPWAVE_SHUFFLE
+
+#if defined(__gfx942__)
+__device__ static inline __half2 unsafeAtomicAdd(__half2* to, __half2 value) {
+    typedef _Float16 Two __attribute__((ext_vector_type(2)));
+    const Two old = __builtin_amdgcn_flat_atomic_fadd_v2f16(reinterpret_cast<Two*>(to), __builtin_bit_cast(Two, value));
+    return __builtin_bit_cast(__half2, old);
+}
+#else
+__device__ __half2 unsafeAtomicAdd(__half2* to, __half2 value);
+#endif
 #undef WARPWAVE_BOTH

@@ -31,11 +31,15 @@ __global__ void run(float* out) {
     out[64 + threadIdx.x] = complexes(static_cast<int>(threadIdx.x));
     out[128 + threadIdx.x] = __half2float(__shfl_down(__float2half(static_cast<float>(threadIdx.x)), 1u));
     out[192 + threadIdx.x] = brains(static_cast<int>(threadIdx.x));
+    unsafeAtomicAdd(reinterpret_cast<__half2*>(out + 256), __half2(__half(1), __half(threadIdx.x)));
+    unsafeAtomicAdd(
+        reinterpret_cast<__hip_bfloat162*>(out + 257), __hip_bfloat162(__hip_bfloat16(0.5f), __hip_bfloat16(2.0f)));
 }
 
 int main() {
     float* out = nullptr;
-    if (hipMallocManaged(&out, 256 * sizeof *out)) return 2;
+    if (hipMallocManaged(&out, 258 * sizeof *out)) return 2;
+    out[256] = out[257] = 0;
     run<<<1, 64>>>(out);
     int wrong = 0;
     for (int i = 0; i < 64; ++i) {
@@ -44,6 +48,10 @@ int main() {
         wrong += out[192 + i] != brains(i) || out[192 + i] != floorf(log2f(static_cast<float>(i + 1))) * 1000 + 127;
         wrong += out[128 + i] != static_cast<float>(i == 63 ? 63 : i + 1);
     }
+    const __half2 sum = *reinterpret_cast<__half2*>(out + 256);
+    const __hip_bfloat162 brain_sum = *reinterpret_cast<__hip_bfloat162*>(out + 257);
+    wrong += sum.x != __half(64) || sum.y != __half(63 * 32);
+    wrong += static_cast<float>(brain_sum.x) != 32.0f || static_cast<float>(brain_sum.y) != 128.0f;
     std::printf("%d %g\n", wrong, static_cast<double>(out[3]));
     return wrong != 0;
 }

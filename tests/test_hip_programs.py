@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: MIT
+"""benchmarks/tools/hip_programs.py: what it makes of a program's words, and its table."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def tool() -> ModuleType:
+    folder = str(Path(__file__).resolve().parents[1] / "benchmarks/tools")
+    sys.path.insert(0, folder)
+    try:
+        return importlib.import_module("hip_programs")
+    finally:
+        sys.path.remove(folder)
+
+
+@pytest.mark.parametrize(("code", "text", "result"), [
+    (0, "All results match. Starting benchmarks.", "right"),
+    (0, "Results do not match", "ran"),
+    (0, "Number of failures: 0 out of 1\nPASS", "right"),
+    (0, "Number of failures: 1 out of 1\nPASS", "wrong"),
+    (0, "FAIL", "wrong"),
+    (255, "Failed to open file ./data/twister.dat", "lacks"),
+    (0, "PASS (though it failed to open a log)", "wrong"),
+    (1, "", "wrong"),
+    (None, "PASS", "slow"),
+])
+def test_verdicts(tool: ModuleType, code: int | None, text: str, result: str) -> None:
+    assert tool._verdict(code, text, [])["result"] == result
+
+
+def test_the_last_entry_of_a_program_counts(tool: ModuleType, tmp_path: Path) -> None:
+    entries = [
+        {"collection": "A", "name": "one", "result": "slow", "reason": "", "arguments": ["9"]},
+        {"collection": "A", "name": "two", "result": "lacks", "reason": "rocPRIM (Debian: x) is one", "arguments": []},
+        {"collection": "A", "name": "three", "result": "lacks", "reason": "'GL/gl.h' file not found", "arguments": []},
+        {"collection": "A", "name": "one", "result": "right", "reason": "", "arguments": ["1"]},
+    ]
+    (log := tmp_path / "log").write_text("".join(f"{json.dumps(each)}\n" for each in entries))
+    table = tool.table(tool.read(log)).splitlines()
+    assert table[2] == "| A | 3 | 1 | 0 | 0 | 0 | 2 | 0 |"
+    assert table[-2:] == ["| right | one |", "| lacks | GL: three; rocPRIM: two |"]
