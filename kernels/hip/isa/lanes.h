@@ -47,6 +47,30 @@ __device__ __forceinline__ float from_lane_xor(float value, int mask) {
     return __builtin_bit_cast(float, from_lane(__builtin_bit_cast(int, value), lane_id() ^ mask));
 }
 
+/// Two lanes of a pair hold `first` and `second` each. Afterwards the lower lane holds both first ones, the upper lane both
+/// second ones; in `first` the lower lane's, in `second` the upper lane's. Pairs are lanes 8 apart (DPP row_ror:8), or those
+/// that add up to 7 in eight (DPP row_half_mirror). DPP writes selected groups of four lanes alone, so nothing is compared.
+template <int Control, int UpperGroups>
+__device__ __forceinline__ void swap_between_lanes(u32x4& first, u32x4& second) {
+    constexpr int kAllRows = 0xf, kLowerGroups = 0xf ^ UpperGroups;
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+        const int lower = static_cast<int>(first[i]), upper = static_cast<int>(second[i]);
+        first[i] =
+            static_cast<uint32_t>(__builtin_amdgcn_update_dpp(lower, upper, Control, kAllRows, UpperGroups, false));
+        second[i] =
+            static_cast<uint32_t>(__builtin_amdgcn_update_dpp(upper, lower, Control, kAllRows, kLowerGroups, false));
+    }
+}
+
+__device__ __forceinline__ void swap_8_apart(u32x4& first, u32x4& second) {
+    swap_between_lanes<0x128, 0b1100>(first, second);
+}
+
+__device__ __forceinline__ void swap_mirrored(u32x4& first, u32x4& second) {
+    swap_between_lanes<0x141, 0b1010>(first, second);
+}
+
 /// Sum of the values of lanes 0 to this one.
 __device__ __forceinline__ int sum_up_to_lane(int value) {
 #pragma unroll

@@ -23,3 +23,6 @@ __device__ __forceinline__ int computed_here(int value) {
     asm volatile("" : "+v"(value));
     return value;
 }
+
+/// Nothing is moved across this place when instructions are put in order.
+__device__ __forceinline__ void schedule_barrier() { __builtin_amdgcn_sched_barrier(0); }

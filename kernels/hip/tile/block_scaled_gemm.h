@@ -94,27 +94,32 @@ struct WaveTile {
 /// a_scale * b_scale of the rows of c that this lane holds, one K block ahead of their use.
 template <class Shape>
 class WaveScales {
-    const float* b_scale_;
-    int row_[Shape::kTilesM];
+    const float* b_scale_;        // of the tile's columns
+    int first_row_, bytes_;       // of the tile in a column of a_scale; rows beyond the end read as zero
+    int offset_[Shape::kTilesM];  // bytes from there
     float a_[Shape::kTilesM];
     float b_;
 
 public:
     __device__ __forceinline__
     WaveScales(const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
-        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)) {
+        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)),
+          first_row_(first_row) {
+        const int rows = problem.m - first_row < Shape::kM ? problem.m - first_row : Shape::kM;
+        bytes_ = rows * static_cast<int>(sizeof(float));
 #pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile) {
-            const int row = first_row + wave.row(tile);
-            row_[tile] = row < problem.m ? row : problem.m - 1;  // rows beyond the end are not stored
-        }
+        for (int tile = 0; tile < Shape::kTilesM; ++tile)
+            offset_[tile] = wave.row(tile) * static_cast<int>(sizeof(float));
     }
 
     __device__ __forceinline__ void load(const BlockScaledGemm& problem, int block) {
-        const float* column = problem.a_scale + static_cast<size_t>(block) * static_cast<size_t>(problem.m);
+        const float* values = problem.a_scale + static_cast<size_t>(block) * static_cast<size_t>(problem.m);
+        const BufferResource column = make_buffer(values + first_row_, bytes_);
 #pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile) a_[tile] = column[row_[tile]];
-        b_ = b_scale_[static_cast<size_t>(block) * static_cast<size_t>(problem.b_scale_k)];
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) a_[tile] = buffer_load_float(column, offset_[tile]);
+        // Not a scalar load: while one of those is on its way, LDS cannot be waited for in order.
+        const float* of_block = b_scale_ + static_cast<size_t>(block) * static_cast<size_t>(problem.b_scale_k);
+        b_ = buffer_load_float(make_buffer(of_block, sizeof(float)), 0);
     }
 
     __device__ __forceinline__ void products(float (&scale)[Shape::kTilesM]) const {
@@ -156,54 +161,134 @@ __device__ __forceinline__ void store_bf16(
     for (int i = 0; i < 16; ++i) buffer_store_2(to, i < left ? offset + 2 * i : kOutside, to_bf16(value[i / 4][i % 4]));
 }
 
+/// What one workgroup computes: a tile of c, over some K blocks.
+struct GemmPart {
+    int first_row, first_column, tile_n;
+    int part, begin, end;  // of K: K blocks [begin, end)
+};
+
 /// The grid is tiles x parts: blockIdx.y is the part of K, `blocks_per_part` K blocks long (the last one may be shorter).
-/// kSplit: write fp32 to this part's plane instead of bf16 to c.
+/// `index`: which of the tiles, in the order of workgroups.
+template <class Shape>
+__device__ __forceinline__ GemmPart gemm_part(const BlockScaledGemm& problem, int blocks_per_part, int index) {
+    const int tiles_m = (problem.m + Shape::kM - 1) / Shape::kM;
+    const int tiles_n = (problem.n + Shape::kN - 1) / Shape::kN;
+    const TileIndex tile = banded_tile<Shape::kBand>(die_contiguous(tiles_m * tiles_n, index), tiles_m, tiles_n);
+    const int part = static_cast<int>(blockIdx.y);
+    const int begin = part * blocks_per_part;
+    const int all = problem.k / kBlockK;
+    return {
+        tile.m * Shape::kM,
+        tile.n * Shape::kN,
+        tile.n,
+        part,
+        begin,
+        begin + blocks_per_part < all ? begin + blocks_per_part : all};
+}
+
+/// Where a wave's results go: to c, or with kSplit as fp32 to this part's plane. Rows beyond the end lie beyond the buffer.
+template <class Shape, bool kSplit>
+struct ResultPlace {
+    using Element = std::conditional_t<kSplit, float, uint16_t>;
+    static constexpr int kBytes = sizeof(Element), kPerChunk = kChunk / kBytes;
+
+    BufferResource buffer;
+    int pitch, column, left;  // bytes of a row; this lane's first column; columns from there to the end, any sign
+
+    __device__ __forceinline__
+    ResultPlace(const BlockScaledGemm& problem, const GemmPart& work, const WaveTile<Shape>& wave) {
+        Element* target;
+        if constexpr (kSplit)
+            target = problem.planes + static_cast<size_t>(work.part) * plane_elements(problem.m, problem.n);
+        else target = problem.c;
+        const int rows = problem.m - work.first_row < Shape::kM ? problem.m - work.first_row : Shape::kM;
+        pitch = problem.n * kBytes;
+        buffer =
+            make_buffer(target + static_cast<size_t>(work.first_row) * static_cast<size_t>(problem.n), rows * pitch);
+        column = work.first_column + wave.column();
+        left = problem.n - column;
+    }
+};
+
+/// Write a wave's results where rows are aligned to 16 bytes. Lanes that hold rows of the same columns swap chunks, so that
+/// one store writes whole lines of fewer rows.
+template <class Shape, bool kSplit>
+__device__ __forceinline__ void store_aligned(const ResultPlace<Shape, kSplit>& to, const WaveTile<Shape>& wave) {
+    const int r = lane_id() % 16;
+    const bool high = r & 8, middle = r & 4;
+    const auto store = [&](int tile, int lane, int chunk, u32x4 value) {  // of the row that `lane` held
+        const int offset =
+            column_row(wave.first_tile_m + tile, lane) * to.pitch + to.column * to.kBytes + chunk * kChunk;
+        buffer_store_16(to.buffer, chunk * to.kPerChunk < to.left ? offset : kOutside, value);
+    };
+#pragma unroll
+    for (int t = 0; t < Shape::kTilesM; ++t) {
+        const f32x4(&sum)[4] = wave.sum[t];
+        if constexpr (kSplit) {
+            u32x4 chunk[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) chunk[i] = __builtin_bit_cast(u32x4, sum[i]);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) swap_8_apart(chunk[i], chunk[i + 2]);
+            // Now chunk[0], chunk[1] are of the lower lane's row, chunk[2], chunk[3] of the upper one's.
+#pragma unroll
+            for (int upper = 0; upper < 2; ++upper) {
+                swap_mirrored(chunk[2 * upper], chunk[2 * upper + 1]);
+                const int mine = (r & 7) + 8 * upper;
+#pragma unroll
+                for (int i = 0; i < 2; ++i)
+                    store(t, middle == (i == 1) ? mine : mine ^ 7, 2 * high + middle, chunk[2 * upper + i]);
+            }
+        } else {
+            u32x4 half[2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                const f32x4 x = sum[2 * i], y = sum[2 * i + 1];
+                half[i] =
+                    u32x4{pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3])};
+            }
+            swap_8_apart(half[0], half[1]);
+#pragma unroll
+            for (int i = 0; i < 2; ++i) store(t, (r & 7) + 8 * i, high, half[i]);
+        }
+    }
+}
+
+/// Write a wave's results, whatever their alignment.
+template <class Shape, bool kSplit>
+__device__ __forceinline__ void store_tile(
+    const BlockScaledGemm& problem, const GemmPart& work, const WaveTile<Shape>& wave) {
+    const ResultPlace<Shape, kSplit> to(problem, work, wave);
+#pragma unroll
+    for (int t = 0; t < Shape::kTilesM; ++t) {
+        const int offset = wave.row(t) * to.pitch + to.column * to.kBytes;
+        if constexpr (kSplit) store_fp32(to.buffer, offset, wave.sum[t], to.left, problem.n % to.kPerChunk == 0);
+        else store_bf16(to.buffer, offset, wave.sum[t], to.left, problem.n % to.kPerChunk == 0);
+    }
+}
+
 template <class Layout, class Shape, bool kSplit>
 __global__ void __launch_bounds__(Shape::kThreads, 2) block_scaled_gemm(BlockScaledGemm problem, int blocks_per_part) {
     __shared__ BlockScaledLds<Shape> lds;
 
-    const int tiles_m = (problem.m + Shape::kM - 1) / Shape::kM;
-    const int tiles_n = (problem.n + Shape::kN - 1) / Shape::kN;
-    const TileIndex tile = banded_tile<Shape::kBand>(die_contiguous(tiles_m * tiles_n), tiles_m, tiles_n);
-    const int first_row = tile.m * Shape::kM, first_column = tile.n * Shape::kN;
-
-    const int part = static_cast<int>(blockIdx.y);
-    const int begin = part * blocks_per_part;
-    const int all = problem.k / kBlockK;
-    const int end = begin + blocks_per_part < all ? begin + blocks_per_part : all;
-
-    typename Layout::template Loader<Shape::kM, Shape::kN, Shape::kThreads> loader(problem, first_row, first_column);
+    const GemmPart work = gemm_part<Shape>(problem, blocks_per_part, static_cast<int>(blockIdx.x));
+    typename Layout::template Loader<Shape::kM, Shape::kN, Shape::kThreads> loader(
+        problem, work.first_row, work.first_column);
     WaveTile<Shape> wave;
-    WaveScales<Shape> scales(problem, wave, first_row, tile.n);
-    loader.load(begin);
-    scales.load(problem, begin);
-    for (int block = begin; block < end; ++block) {
+    WaveScales<Shape> scales(problem, wave, work.first_row, work.tile_n);
+    loader.load(work.begin);
+    scales.load(problem, work.begin);
+    for (int block = work.begin; block < work.end; ++block) {
         float scale[Shape::kTilesM];
         scales.products(scale);
         loader.store(lds.a, lds.b);
         __syncthreads();
-        if (block + 1 < end) {
+        if (block + 1 < work.end) {
             loader.load(block + 1);
             scales.load(problem, block + 1);
         }
         wave.add_k_block(lds, scale);
         __syncthreads();
     }
-
-    // Rows beyond the end lie beyond the buffer.
-    using Element = std::conditional_t<kSplit, float, uint16_t>;
-    Element* target;
-    if constexpr (kSplit) target = problem.planes + static_cast<size_t>(part) * plane_elements(problem.m, problem.n);
-    else target = problem.c;
-    const int rows = problem.m - first_row < Shape::kM ? problem.m - first_row : Shape::kM;
-    const int pitch = problem.n * static_cast<int>(sizeof(Element));
-    const BufferResource to =
-        make_buffer(target + static_cast<size_t>(first_row) * static_cast<size_t>(problem.n), rows * pitch);
-    const int column = first_column + wave.column();
-#pragma unroll
-    for (int t = 0; t < Shape::kTilesM; ++t) {
-        const int offset = wave.row(t) * pitch + column * static_cast<int>(sizeof(Element));
-        if constexpr (kSplit) store_fp32(to, offset, wave.sum[t], problem.n - column, problem.n % 4 == 0);
-        else store_bf16(to, offset, wave.sum[t], problem.n - column, problem.n % 8 == 0);
-    }
+    store_tile<Shape, kSplit>(problem, work, wave);
 }

@@ -61,23 +61,27 @@ inline Plan choose_plan(
     return best;
 }
 
-/// Launch with tile shape `Shape` and K in at most `wanted` parts, for whose planes there is room.
-template <class Layout, class Shape>
-int launch_block_scaled(const BlockScaledGemm& problem, int wanted, void* queue) {
+/// Launch `Product<false>` or, where K is cut, `Product<true>` and the summation: tile shape `Shape`, K in at most `wanted`
+/// parts, for whose planes there is room; at most `most` workgroups for each.
+template <class Shape, class Kernel>
+int launch_product(
+    Kernel whole, Kernel split, const BlockScaledGemm& problem, int wanted, void* queue, long long most = 0x7fffffff) {
     static_assert(Shape::kN == kTileColumns);
     const long long tiles = static_cast<long long>(ceil_div(problem.m, Shape::kM)) * ceil_div(problem.n, Shape::kN);
     if (tiles * Shape::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
     const int blocks_per_part = ceil_div(problem.k / kBlockK, wanted);
     const int parts = ceil_div(problem.k / kBlockK, blocks_per_part);  // none is empty
-    const dim3 grid(static_cast<unsigned>(tiles), static_cast<unsigned>(parts));
-    if (parts == 1) {
-        LAUNCH((block_scaled_gemm<Layout, Shape, false>), grid, dim3(Shape::kThreads), 0, queue)(
-            problem, blocks_per_part);
-        return LAUNCH_STATUS();
-    }
-    LAUNCH((block_scaled_gemm<Layout, Shape, true>), grid, dim3(Shape::kThreads), 0, queue)(problem, blocks_per_part);
+    const dim3 grid(static_cast<unsigned>(tiles < most ? tiles : most), static_cast<unsigned>(parts));
+    LAUNCH((parts == 1 ? whole : split), grid, dim3(Shape::kThreads), 0, queue)(problem, blocks_per_part);
+    if (parts == 1) return LAUNCH_STATUS();
     const size_t sums = ceil_div<size_t>(plane_elements(problem.m, problem.n), kSumThreads * kSumElements);
     LAUNCH(sum_planes, dim3(static_cast<unsigned>(sums)), dim3(kSumThreads), 0, queue)(
         problem.planes, problem.c, problem.m, problem.n, parts);
     return LAUNCH_STATUS();
+}
+
+template <class Layout, class Shape>
+int launch_block_scaled(const BlockScaledGemm& problem, int wanted, void* queue) {
+    return launch_product<Shape>(
+        block_scaled_gemm<Layout, Shape, false>, block_scaled_gemm<Layout, Shape, true>, problem, wanted, queue);
 }

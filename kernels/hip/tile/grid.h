@@ -6,14 +6,16 @@
 
 /// MI300X deals consecutive workgroups to its eight dies (XCDs) in turn, and each die has its own 4 MB L2. Renumber them
 /// so that every die gets one contiguous range of `count` tiles and neighbours share operands in one L2. A permutation of
-/// blockIdx.x = 0 .. count-1 for any count.
-__device__ __forceinline__ int die_contiguous(int count) {
-    constexpr int kDies = 8;
-    const int workgroup = static_cast<int>(blockIdx.x);
+/// `workgroup` = 0 .. count-1 for any count; workgroups that work on several tiles are a multiple of kDies.
+constexpr int kDies = 8;
+
+__device__ __forceinline__ int die_contiguous(int count, int workgroup) {
     const int die = workgroup % kDies;
     const int share = count / kDies, larger_shares = count % kDies;
     return die * share + (die < larger_shares ? die : larger_shares) + workgroup / kDies;
 }
+
+__device__ __forceinline__ int die_contiguous(int count) { return die_contiguous(count, static_cast<int>(blockIdx.x)); }
 
 struct TileIndex {
     int m, n;

@@ -68,17 +68,19 @@ READ_16 = [[*range(a, a + 4), *range(b, b + 4)] for half in (0, 32)
            for a, b in ((half, half + 20), (half + 4, half + 16), (half + 8, half + 28), (half + 12, half + 24))]
 WRITE_16 = [list(range(first, first + 8)) for first in range(0, 64, 8)]
 EITHER_8 = [list(range(first, first + 16)) for first in range(0, 64, 16)]
+EITHER_4 = [list(range(first, first + 32)) for first in (0, 32)]
 ACCESSES = {
     "fp8 columns, read": READ_16, "fp8 rows, read": READ_16, "fp8 transposed, write": EITHER_8,
     "keys 64, read": READ_16, "keys 64, write": WRITE_16, "keys 128, read": READ_16, "keys 128, write": WRITE_16,
     "keys 256, read": READ_16, "keys 256, write": WRITE_16, "keys 576, read": READ_16, "keys 576, write": WRITE_16,
     "values 64, read": READ_16, "values 64, write": WRITE_16,
     "values 128, read": READ_16, "values 128, write": WRITE_16, "values 32, read": READ_16,
+    "fp8 halves, columns, read": READ_16, "fp8 halves, rows, read": READ_16, "fp8 halves, transposed, write": EITHER_4,
 }
 
 
 def test_both_ways_to_a_chunk_lead_to_the_same_place(run: emulated.Kernel) -> None:
-    wrong = np.full(8, -1, np.int32)
+    wrong = np.full(9, -1, np.int32)
     assert run(None, None, wrong, 64, -2) == 0
     assert not wrong.any()
 

@@ -3,6 +3,7 @@
 // Small kernels around single device functions of kernels/hip/tile, for test_tile.py.
 #include "launch.h"
 #include "tile/bf16.h"
+#include "tile/fp8_half_panel.h"
 #include "tile/fp8_k_outermost.h"
 #include "tile/grid.h"
 #include "tile/half_panel.h"
@@ -67,6 +68,12 @@ __global__ void ways(int* wrong) {
     wrong[5] = disagreements<ValuePanel<128>>(64, 16);
     wrong[6] = disagreements<ValuePanel<64>>(128, 8);
     wrong[7] = disagreements<ValuePanel<32>>(256, 4);
+    wrong[8] = 0;
+    for (int row = 0; row < 256; ++row)
+        for (int mask = 0; mask < 256; mask += 5)
+            for (int chunk = 0; chunk < 4; ++chunk)
+                wrong[8] += Fp8HalfRows::at(Fp8HalfRows::offset(row & ~mask, chunk), row & mask) !=
+                            Fp8HalfRows::offset(row, chunk);
 }
 
 // Eight accesses per kind: byte offsets by lane.
@@ -87,6 +94,12 @@ __global__ void banks(int* offsets) {
     value_accesses<64>(kind(11), kind(12));
     value_accesses<128>(kind(13), kind(14));
     value_accesses<32>(kind(15), kind(16));
+    for (int i = 0; i < 8; ++i) {
+        kind(16)[i * 64 + lane] = Fp8HalfRows::offset(column_row(i, r), g);
+        kind(17)[i * 64 + lane] = Fp8HalfRows::offset(i / 4 * 64 + interleaved_row(i % 4, r), g);
+        const int k = i / 4 * 32 + lane / 8 * 4;  // of a task of tile/fp8_k_outermost_halves.h
+        kind(18)[i * 64 + lane] = Fp8HalfRows::offset(lane % 8 * 16 + i, k / 16) + k % 16;
+    }
 }
 
 extern "C" int run(void* a, void* b, void* c, int count, int tiles_m) {
