@@ -37,6 +37,17 @@ def test_verdicts(tool: ModuleType, code: int | None, text: str, result: str) ->
     assert tool._verdict(code, text, [])["result"] == result
 
 
+@pytest.mark.parametrize(("text", "reason"), [
+    ("make: /opt/bin/hipify-perl: No such file or directory\nmake: *** [Makefile:56: a.hip] Error 127", "hipify-perl"),
+    ("main.cu:1:10: fatal error: 'boost/a.hpp' file not found\nmake: *** [Makefile:9: main] Error 1",
+     "'boost/a.hpp' file not found"),
+    ("warpwave-hipcc: note: no OpenMP here\ncannot find -lgsl", "-lgsl"),
+    ("", "does not build"),
+])
+def test_what_a_build_wanted(tool: ModuleType, text: str, reason: str) -> None:
+    assert tool._absent(text) == reason
+
+
 def test_the_last_entry_of_a_program_counts(tool: ModuleType, tmp_path: Path) -> None:
     entries = [
         {"collection": "A", "name": "one", "result": "slow", "reason": "", "arguments": ["9"]},

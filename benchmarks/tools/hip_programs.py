@@ -48,7 +48,8 @@ _BAD = re.compile(r"\bfail(?!ures?: 0\b)|mismatch|incorrect|not correct|\bwrong\
 _SKIPPED = re.compile(r".*\bskipp(?:ed|ing)\b.*|.*waiv(?:ed|ing)\b.*", re.I)      # what the device does not have
 _DATA = re.compile(r".*(?:fail(?:ed)? to|can ?not|can't|could not|unable to|error) open(?:ing)?\b.*", re.I)
 _LACKS = re.compile(r"warpwave(?: emulator|-hipcc): (.*)")
-_ABSENT = re.compile(r"(?:fatal )?error: (.*)|\*\*\* (.*)|cannot find (-l\S+)")
+_ABSENT = re.compile(r"(?:fatal )?error: (.*)|\*\*\* (.*)|cannot find (-l\S+)|"
+                     r"^make: (?:\S*/)?([\w-]+): No such file", re.M)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,9 +126,7 @@ def judged(program: Program, limit: float) -> dict[str, Any]:
     for command in program.builds:
         code, text, _, _ = _run(command, program.folder, BUILD_SECONDS)
         if code != 0:
-            found = re.search(r"warpwave-hipcc: (?!note)(.*)", text) or _ABSENT.search(text)
-            why = next(filter(None, found.groups()), "") if found else "does not build"
-            return {**entry, "result": "lacks", "reason": why[:200]}
+            return {**entry, "result": "lacks", "reason": _absent(text)[:200]}
     if not (program.folder / program.run[0]).is_file():
         return {**entry, "result": "lacks", "reason": f"its build makes no {program.run[0]}"}
     with tempfile.NamedTemporaryFile(mode="r") as log:
@@ -138,6 +137,12 @@ def judged(program: Program, limit: float) -> dict[str, Any]:
     entry["findings"] = [{"check": each["check"], "at": f"{Path(each['file']).name}:{each['line']}",
                           "text": each["message"]} for each in findings]
     return {**entry, **_verdict(code, text, findings)}
+
+
+def _absent(text: str) -> str:
+    """What a build wanted, from what it printed."""
+    found = re.search(r"warpwave-hipcc: (?!note)(.*)", text) or _ABSENT.search(text)
+    return next(filter(None, found.groups()), "") if found else "does not build"
 
 
 def _verdict(code: int | None, text: str, findings: list[dict[str, Any]]) -> dict[str, str]:
