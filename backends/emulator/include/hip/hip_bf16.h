@@ -86,7 +86,6 @@ WARPWAVE_BOTH __hip_bfloat16 __float2bfloat16(float value) { return __hip_bfloat
 WARPWAVE_BOTH __hip_bfloat16 __float2bfloat16_rn(float value) { return __hip_bfloat16(value); }
 WARPWAVE_BOTH __hip_bfloat16 __double2bfloat16(double value) { return __hip_bfloat16(value); }
 WARPWAVE_BOTH float __bfloat162float(__hip_bfloat16 value) { return value; }
-WARPWAVE_BOTH __hip_bfloat162 __float2bfloat162_rn(float value) { return {value, value}; }
 WARPWAVE_BOTH __hip_bfloat162 __floats2bfloat162_rn(float a, float b) { return {a, b}; }
 WARPWAVE_BOTH __hip_bfloat162 __float22bfloat162_rn(float2 value) { return {value.x, value.y}; }
 WARPWAVE_BOTH float2 __bfloat1622float2(__hip_bfloat162 value) { return value; }

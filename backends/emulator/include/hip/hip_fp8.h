@@ -62,10 +62,14 @@ __host__ __device__ inline __hip_fp8_storage_t encode(float value, bool saturate
 }
 
 template <int mantissa>
-struct Number {
-    __hip_fp8_storage_t __x;
+struct Defaults {
     static constexpr __hip_saturation_t __default_saturation = __HIP_SATFINITE;
     static constexpr __hip_fp8_interpretation_t __default_interpret = mantissa == 3 ? __HIP_E4M3_FNUZ : __HIP_E5M2_FNUZ;
+};
+
+template <int mantissa>
+struct Number : Defaults<mantissa> {
+    __hip_fp8_storage_t __x;
 
     Number() = default;
     template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>>
@@ -83,12 +87,14 @@ struct Number {
 };
 
 template <int mantissa>
-struct Pair {
+struct Pair : Defaults<mantissa> {
     __hip_fp8x2_storage_t __x;
 
     Pair() = default;
     __host__ __device__ Pair(float2 value)
         : __x(static_cast<__hip_fp8x2_storage_t>(encode<mantissa>(value.x) | encode<mantissa>(value.y) << 8)) {}
+    __host__ __device__ Pair(__half2 value) : Pair(__half22float2(value)) {}
+    __host__ __device__ Pair(__hip_bfloat162 value) : Pair(static_cast<float2>(value)) {}
     __host__ __device__ operator float2() const {
         return make_float2(
             decode<mantissa>(static_cast<unsigned char>(__x)), decode<mantissa>(static_cast<unsigned char>(__x >> 8)));
@@ -96,13 +102,16 @@ struct Pair {
 };
 
 template <int mantissa>
-struct Four {
+struct Four : Defaults<mantissa> {
     __hip_fp8x4_storage_t __x;
 
     Four() = default;
     __host__ __device__ Four(float4 v)
         : __x(encode<mantissa>(v.x) | encode<mantissa>(v.y) << 8 | encode<mantissa>(v.z) << 16 |
               static_cast<unsigned>(encode<mantissa>(v.w)) << 24) {}
+    __host__ __device__ Four(__half2 low, __half2 high) : Four(make_float4(low.x, low.y, high.x, high.y)) {}
+    __host__ __device__ Four(__hip_bfloat162 low, __hip_bfloat162 high)
+        : Four(make_float4(low.x, low.y, high.x, high.y)) {}
     __host__ __device__ operator float4() const {
         const auto part = [this](int at) { return decode<mantissa>(static_cast<unsigned char>(__x >> 8 * at)); };
         return make_float4(part(0), part(1), part(2), part(3));

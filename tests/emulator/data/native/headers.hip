@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 // The headers that stand in for ROCm's, on both sides.
 #include <hip/hip_bf16.h>
+#include <hip/hip_bfloat16.h>
 #include <hip/hip_complex.h>
 #include <hip/hip_fp16.h>
 #include <hip/hip_fp8.h>
@@ -14,8 +15,12 @@ __host__ __device__ float halves(int i) {
 }
 
 __host__ __device__ float brains(int i) {
-    const __hip_bfloat16 a = hfloor(hlog2(__hip_bfloat16(i + 1)));
+    const hip_bfloat16 a = hfloor(hlog2(__hip_bfloat16(i + 1)));
     using Eight = __hip_fp8_e4m3_fnuz;
+    const __hip_fp8x4_e4m3_fnuz four(__hip_bfloat162(a, -a), __hip_bfloat162(__hip_bfloat16(0.5f), a));
+    const __hip_fp8x2_e4m3_fnuz two(__half2(__half(i), __half(-1)));
+    const float4 parts = four;
+    if (parts.x != -parts.y || parts.z != 0.5f || parts.w != parts.x || static_cast<float2>(two).y != -1) return -1;
     return __bfloat162float(a) * 1000.0f + static_cast<float>(__hip_cvt_float_to_fp8(
         300.0f + static_cast<float>(i), Eight::__default_saturation, Eight::__default_interpret));
 }
