@@ -94,32 +94,27 @@ struct WaveTile {
 /// a_scale * b_scale of the rows of c that this lane holds, one K block ahead of their use.
 template <class Shape>
 class WaveScales {
-    const float* b_scale_;        // of the tile's columns
-    int first_row_, bytes_;       // of the tile in a column of a_scale; rows beyond the end read as zero
-    int offset_[Shape::kTilesM];  // bytes from there
+    const float* b_scale_;
+    int row_[Shape::kTilesM];
     float a_[Shape::kTilesM];
     float b_;
 
 public:
     __device__ __forceinline__
     WaveScales(const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
-        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)),
-          first_row_(first_row) {
-        const int rows = problem.m - first_row < Shape::kM ? problem.m - first_row : Shape::kM;
-        bytes_ = rows * static_cast<int>(sizeof(float));
+        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)) {
 #pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile)
-            offset_[tile] = wave.row(tile) * static_cast<int>(sizeof(float));
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) {
+            const int row = first_row + wave.row(tile);
+            row_[tile] = row < problem.m ? row : problem.m - 1;  // rows beyond the end are not stored
+        }
     }
 
     __device__ __forceinline__ void load(const BlockScaledGemm& problem, int block) {
-        const float* values = problem.a_scale + static_cast<size_t>(block) * static_cast<size_t>(problem.m);
-        const BufferResource column = make_buffer(values + first_row_, bytes_);
+        const float* column = problem.a_scale + static_cast<size_t>(block) * static_cast<size_t>(problem.m);
 #pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile) a_[tile] = buffer_load_float(column, offset_[tile]);
-        // Not a scalar load: while one of those is on its way, LDS cannot be waited for in order.
-        const float* of_block = b_scale_ + static_cast<size_t>(block) * static_cast<size_t>(problem.b_scale_k);
-        b_ = buffer_load_float(make_buffer(of_block, sizeof(float)), 0);
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) a_[tile] = column[row_[tile]];
+        b_ = b_scale_[static_cast<size_t>(block) * static_cast<size_t>(problem.b_scale_k)];
     }
 
     __device__ __forceinline__ void products(float (&scale)[Shape::kTilesM]) const {

@@ -57,6 +57,43 @@ struct WaveProducts {
     }
 };
 
+/// a_scale * b_scale of the rows of c that this lane holds, like WaveScales, in fewer registers and by vector loads alone.
+template <class Shape>
+class BufferedScales {
+    const float* b_scale_;        // of the tile's columns
+    int first_row_, bytes_;       // of the tile in a column of a_scale; rows beyond the end read as zero
+    int offset_[Shape::kTilesM];  // bytes from there
+    float a_[Shape::kTilesM];
+    float b_;
+
+public:
+    __device__ __forceinline__
+    BufferedScales(const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
+        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)),
+          first_row_(first_row) {
+        const int rows = problem.m - first_row < Shape::kM ? problem.m - first_row : Shape::kM;
+        bytes_ = rows * static_cast<int>(sizeof(float));
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile)
+            offset_[tile] = wave.row(tile) * static_cast<int>(sizeof(float));
+    }
+
+    __device__ __forceinline__ void load(const BlockScaledGemm& problem, int block) {
+        const float* values = problem.a_scale + static_cast<size_t>(block) * static_cast<size_t>(problem.m);
+        const BufferResource column = make_buffer(values + first_row_, bytes_);
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) a_[tile] = buffer_load_float(column, offset_[tile]);
+        // Not a scalar load: while one of those is on its way, LDS cannot be waited for in order.
+        const float* of_block = b_scale_ + static_cast<size_t>(block) * static_cast<size_t>(problem.b_scale_k);
+        b_ = buffer_load_float(make_buffer(of_block, sizeof(float)), 0);
+    }
+
+    __device__ __forceinline__ void products(float (&scale)[Shape::kTilesM]) const {
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile) scale[tile] = a_[tile] * b_;
+    }
+};
+
 /// Columns come in multiples of 16. The grid and `kSplit` as for block_scaled_gemm, but for fewer workgroups than tiles: each works on every gridDim.x-th tile.
 /// Half blocks follow each other over the ends of tiles: the first ones of the next tile are on their way while this one's
 /// results leave.
@@ -87,7 +124,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
         if (more) next = gemm_part<Shape>(problem, blocks_per_part, index);
         WaveTile<Shape> wave;
         WaveProducts<Shape> products(wave);
-        WaveScales<Shape> scales(problem, wave, work.first_row, work.tile_n);
+        BufferedScales<Shape> scales(problem, wave, work.first_row, work.tile_n);
         float scale[Shape::kTilesM] = {};
         int block = work.begin;
         do {  // no part is empty
