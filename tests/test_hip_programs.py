@@ -29,6 +29,7 @@ def tool() -> ModuleType:
     (0, "Number of failures: 1 out of 1\nPASS", "wrong"),
     (0, "FAIL", "wrong"),
     (255, "Failed to open file ./data/twister.dat", "lacks"),
+    (255, "File input.hpp cannot be opened for read.", "lacks"),
     (0, "PASS (though it failed to open a log)", "wrong"),
     (1, "", "wrong"),
     (None, "PASS", "slow"),

@@ -46,7 +46,7 @@ _GOOD = re.compile(r"\bpass(?:ed)?\b|\b(?:results|all) match\b|success|\bcorrect
                    r"\b0 errors", re.I)
 _BAD = re.compile(r"\bfail(?!ures?: 0\b)|mismatch|incorrect|not correct|\bwrong\b|errors? (?:at|in|found)\b", re.I)
 _SKIPPED = re.compile(r".*\bskipp(?:ed|ing)\b.*|.*waiv(?:ed|ing)\b.*", re.I)      # what the device does not have
-_DATA = re.compile(r".*(?:fail(?:ed)? to|can ?not|can't|could not|unable to|error) open(?:ing)?\b.*", re.I)
+_DATA = re.compile(r".*(?:(?:fail(?:ed)? to|can ?not|can't|could not|unable to|error) open|not (?:be )?opened).*", re.I)
 _LACKS = re.compile(r"warpwave(?: emulator|-hipcc): (.*)")
 _ABSENT = re.compile(r"(?:fatal )?error: (.*)|\*\*\* (.*)|cannot find (-l\S+)|"
                      r"^make: (?:\S*/)?([\w-]+): No such file", re.M)
