@@ -303,13 +303,15 @@ class Driver:
 
     def _compile(self, step: Sequence[str], source: str) -> None:
         """As ``_do``; with precompiled headers where there are some, for they cost more time than most sources."""
+        if self._command.verbose:
+            return self._do(step)      # what is shown can be run anywhere
         quick = headers.quicker(self._parts, step, Path(source), self._command.compile, self._added, self._device)
         if quick is not None:
             result = subprocess.run(quick, capture_output=True, text=True, errors="replace", check=False)
             if result.returncode == 0:
                 sys.stderr.write(result.stderr)
-                return
-        self._do(step)      # what it says is about the source alone
+                return None
+        return self._do(step)      # what it says is about the source alone
 
     def _do(self, words: Sequence[str]) -> None:
         if self._command.verbose:

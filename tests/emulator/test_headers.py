@@ -81,3 +81,16 @@ def test_own_folders_and_forced_headers(precompiled: Precompiled, tmp_path: Path
     assert precompiled(_SOURCE, f"-I{own}") == "", "it hides the system's"
     assert precompiled(_SOURCE, "-I", str(own)) == ""
     assert precompiled(_SOURCE) == "hip_runtime.h"
+
+
+def test_commands_that_are_shown_read_none_and_others_do_without(
+    parts: _llvm.Llvm, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(headers, "quicker", lambda *words: asked.append(str(words[2])) or ["false"])
+    (source := tmp_path / "store.hip").write_text("int nothing_of_hip;\n")
+    for words, times in (["-v"], 0), ([], 4):      # constants, the device's code and its link, the host's code
+        out = tmp_path / f"{times}.o"
+        assert hipcc.main([*words, "-c", "-O1", str(source), "-o", str(out)]) == 0
+        assert out.is_file()
+        assert asked == [str(source)] * times
