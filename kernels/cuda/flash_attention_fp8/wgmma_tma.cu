@@ -7,7 +7,6 @@
 //!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune IN_BLOCK=1,0
-//!KERNEL tune LARGE_CAUSAL_64=4096,0
 //!KERNEL define ONLY_DIM=0
 //
 //   producer loop  attention/fp8_forward.h (produce_fp8_flash)
@@ -23,7 +22,7 @@
 // V. FP8 wgmma reads its operands with the summed dimension contiguous, here the keys: V has to be transposed. Three warps of
 // each block do it. At head_dim 128 and 256 all blocks share the work: a block takes the next piece of V, transposes it and
 // stores it in the workspace; a count tells who needs it that it is there (attention/fp8_forward.h, transpose_fp8_pieces). With few
-// queries, without a workspace, and at head_dim 64, where exponentials rule, each block transposes the tiles it needs itself.
+// queries, few keys, without a workspace, and at head_dim 64, where exponentials rule, each block transposes the tiles it needs.
 // Either way each 16 keys come out as 0 1 8 9, 2 3 10 11, ...: the order in which the accumulators of S lie in the registers of an
 // A operand. So P needs no exchange between lanes.
 //
@@ -34,14 +33,17 @@
 // it changes by block, added to the exponent as its logarithm: O stays one accumulator, and the largest P V, not P, bounds the
 // range. Blocks of 128 keys are one step then, whose scales the producer puts into shared memory.
 //
-//   head_dim  mask    queries x keys   turns   Q from      V transposed   maxima   order of tiles
-//       64    full         192 x 128   yes     registers   in the block   threes   persistent
-//       64    causal       128 x 128   yes     registers   in the block            pairs (above 4096 queries: as full)
-//      128    full         128 x 192   no      registers   shared         threes   persistent
-//      128    causal       128 x 192   no      registers   shared         threes   count
-//      256    full         128 x 128   yes     shared      shared         threes   persistent
-//      256    causal       128 x 128   yes     shared      shared         threes   count
-//      all    any           64 x 128           shared      in the block            a block per tile: few queries, no workspace
+//   head_dim  mask, keys      queries x keys   turns   Q from      V transposed   maxima   order of tiles
+//       64    full                192 x 128   yes     registers   in the block   threes   persistent
+//       64    causal              128 x 128   yes     registers   in the block            count (above 1024 queries: 192, threes)
+//      128    full                128 x 192   no      registers   shared         threes   persistent
+//      128    full, to 1024       128 x 128   yes     registers   in the block   threes   persistent
+//      128    causal              128 x 192   no      registers   shared         threes   count
+//      128    causal, to 2048     128 x 128   no      registers   in the block   threes   count
+//      256    full                128 x 128   yes     shared      shared         threes   persistent
+//      256    causal              128 x 128   yes     shared      shared         threes   count
+//      256    causal, to 1024     128 x 128   yes     shared      in the block   threes   count
+//      all    any                  64 x 128           shared      in the block            a block per tile: few queries, no workspace
 //
 // (The last one has 64 keys at head_dim 256.)
 //
@@ -68,7 +70,7 @@ using namespace attention;
 
 namespace {
 
-constexpr int kLongQueries = LARGE_CAUSAL_64;  // from here on causal tiles may be large: few of them are short
+constexpr int kLongQueries = 1024;  // beyond, causal tiles may be large: few of them are short
 
 constexpr int kPingPong128 = PING_PONG_128 ? kFp8PingPong : 0;
 constexpr int kPingPongEarly = kFp8PingPong | kFp8EarlyFactors, kEarlyShared = kFp8EarlyFactors | kFp8Shared;
@@ -84,6 +86,7 @@ struct Tiles<64> {
     using Causal = Fp8FlashShape<64, 2, 128, kPingPongEarly | kFp8HeldQuery>;
     using Blocks = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8BlockScales>;
     using Short = Full;
+    using ShortCausal = Causal;
     static constexpr int in_block_up_to(bool) { return 0; }  // all instances do
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
@@ -93,7 +96,8 @@ struct Tiles<128> {
     using LongCausal = Full;
     using Causal = Full;
     using Blocks = Fp8FlashShape<128, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
-    using Short = Fp8FlashShape<128, 2, 128, kFp8EarlyFactors | kFp8HeldQuery | kFp8Threes | kPingPong128>;
+    using ShortCausal = Fp8FlashShape<128, 2, 128, kFp8EarlyFactors | kFp8HeldQuery | kFp8Threes | kPingPong128>;
+    using Short = Fp8FlashShape<128, 2, 128, kPingPongEarly | kFp8HeldQuery | kFp8Threes>;
     static constexpr int in_block_up_to(bool causal) { return IN_BLOCK ? causal ? 2048 : 1024 : 0; }
     using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
@@ -103,7 +107,8 @@ struct Tiles<256> {
     using LongCausal = Full;
     using Causal = Full;
     using Blocks = Fp8FlashShape<256, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
-    using Short = Fp8FlashShape<256, 2, 128, kPingPongEarly | kFp8Threes>;
+    using ShortCausal = Fp8FlashShape<256, 2, 128, kPingPongEarly | kFp8Threes>;
+    using Short = Full;  // none
     static constexpr int in_block_up_to(bool causal) { return IN_BLOCK && causal ? 1024 : 0; }
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
@@ -122,10 +127,12 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
         return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
     }
     constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
-    if (a.seqlen_k <= T::in_block_up_to(a.causal)) {
-        return launch_fp8_flash<typename T::Short>(a, a.causal ? kCausal : kPersistent, multiprocessors, queue);
+    const bool in_block = a.seqlen_k <= T::in_block_up_to(a.causal);
+    if (!a.causal) {
+        return in_block ? launch_fp8_flash<typename T::Short>(a, kPersistent, multiprocessors, queue)
+                        : launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
     }
-    if (!a.causal) return launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
+    if (in_block) return launch_fp8_flash<typename T::ShortCausal>(a, kCausal, multiprocessors, queue);
     return a.seqlen_q > kLongQueries ? launch_fp8_flash<typename T::LongCausal>(a, kCausal, multiprocessors, queue)
                                      : launch_fp8_flash<typename T::Causal>(a, kCausal, multiprocessors, queue);
 }
