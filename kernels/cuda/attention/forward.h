@@ -232,6 +232,7 @@ int launch_flash(const ForwardArguments& a, TileOrder order, const FlashLaunch& 
     if (units > 0x7fffffffLL || static_cast<long long>(p.section) * p.tiles > 0x7fffffffLL) return kUnsupportedShape;
     p.units = static_cast<int>(units);
     const int blocks = order == TileOrder::kOwnBlocks ? p.units : std::min(p.units, to.multiprocessors);
+    p.rotates = p.pairs && blocks % ceil_div(p.tiles, 2) == 0;
     if (order == TileOrder::kCount && blocks < p.units) {
         p.taken = static_cast<unsigned*>(to.workspace);
         error = launch_cluster(clear_count, 1, 32, 1, 0, EARLY_START != 0, to.queue, p.taken);

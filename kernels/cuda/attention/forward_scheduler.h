@@ -21,6 +21,7 @@ struct FlashProblem {
     int section;      // heads (of all batches) whose tiles are taken together, so that their keys and values share L2
     int units;        // of work, in all
     bool pairs;       // a unit is a long and a short tile of one head, which add up to the same length everywhere
+    bool rotates;     // a block's next unit would be the same pair of another head: then it is the pair after that
     unsigned* taken;  // units taken beyond each block's first, by whoever is free; null: every block has its share
 };
 
@@ -97,17 +98,21 @@ struct FlashScheduler {
         if (p.taken != nullptr) fetched = fetch_add(p.taken, 1u);
     }
     __device__ __forceinline__ void next(const FlashProblem& p) {
-        const int half = (p.tiles + 1) / 2, blocks = static_cast<int>(gridDim.x);
-        second = p.pairs && !second && unit % half != p.tiles / 2;
+        const int blocks = static_cast<int>(gridDim.x);
+        second = p.pairs && !second && pair(p) != p.tiles / 2;
         if (!second) unit = p.taken != nullptr ? blocks + static_cast<int>(fetched) : unit + blocks;
+    }
+
+    /// Which pair of its head a unit is. The middle tile of an odd number is alone: no block should have only such ones.
+    __device__ __forceinline__ int pair(const FlashProblem& p) const {
+        return (unit + (p.rotates ? unit / static_cast<int>(gridDim.x) : 0)) % ((p.tiles + 1) / 2);
     }
 
     __device__ __forceinline__ FlashTile tile(const FlashProblem& p) const {
         int head, index;  // index: place among the head's tiles, the longest first
         if (p.pairs) {
-            const int half = (p.tiles + 1) / 2, pair = unit % half;
-            head = unit / half;
-            index = second ? p.tiles - 1 - pair : pair;
+            head = unit / ((p.tiles + 1) / 2);
+            index = second ? p.tiles - 1 - pair(p) : pair(p);
         } else {
             const int in_section = p.section * p.tiles, first = unit / in_section * p.section, rest = unit % in_section;
             const int heads = min(p.section, p.batch * p.heads - first);

@@ -268,6 +268,15 @@ inline int heads_for_fewest_tiles(const ForwardArguments& a) {
     return best;
 }
 
+/// Whether pairs of a long and a short tile of 128 rows are so few that blocks with one more than others leave at least one
+/// `part`-th of all blocks' time unused.
+inline bool pairs_idle(const ForwardArguments& a, int multiprocessors, int part) {
+    const long long heads = static_cast<long long>(a.batch) * a.heads_q, tiles = ceil_div(a.seqlen_q, 128);
+    const long long rounds = ceil_div(heads * ceil_div(tiles, 2LL), static_cast<long long>(multiprocessors));
+    const long long most = rounds * (tiles + 1) * multiprocessors, used = heads * tiles * (tiles + 1) / 2;
+    return part * (most - used) >= most;
+}
+
 /// Attention, `heads` heads to a tile, and, where keys are split, as many times as the workspace allows, merge.
 template <class Shape>
 int launch_flash_split(const ForwardArguments& a, int heads, const FlashLaunch& to) {

@@ -121,11 +121,14 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
     if (a.seqlen_q <= Few::kQueries) return launch_packed<Few>(a, multiprocessors, workspace, workspace_bytes, queue);
     if (few.splits > 2) return launch<Few>(a, few, workspace, queue);
     if constexpr (PACK_HEADS && kHeadDim != 64) {
-        // Heads share tiles where that saves a tenth of them, and where a mask leaves few tiles, which then come by their length.
+        // Heads share tiles where that saves a tenth of them. Few tiles of a mask come by their length where pairs would leave a
+        // fifth of the device idle.
         const int sharing = heads_for_fewest_tiles(a);
-        const long long tiles = packed_tiles(a, sharing), apart = packed_tiles(a, 1);
-        const bool few_tiles = a.causal && a.seqlen_q <= 1024 && tiles <= 2LL * multiprocessors;
-        if (10 * tiles <= 9 * apart || few_tiles) return launch_flash_split<Parts>(a, sharing, to);
+        const long long apart = packed_tiles(a, 1);
+        if (10 * packed_tiles(a, sharing) <= 9 * apart ||
+            (a.causal && a.seqlen_q <= 1024 && pairs_idle(a, multiprocessors, 5))) {
+            return launch_flash_split<Parts>(a, sharing, to);
+        }
     }
     return launch_tiles<Element, kHeadDim>(a, to);
 }
