@@ -54,6 +54,7 @@
 //
 // Few queries (at most 64 of a head) and tiles that must be split to fill the device: heads that read the same keys share tiles of
 // 128 rows, and parts of keys are merged by a second kernel (attention/forward_split.h). Fewer rows are left to mma_sync's tiles.
+// PACK_HEADS: at head_dim 128 and 256 heads share tiles at any length if that saves a tenth of them.
 //
 // Registers: the compiler gets 168 (with three consumers 128, with four 96); the producer warpgroup keeps 40 (24 at head_dim 256,
 // 32 with more consumers) and a consumer takes 232 (240; 160, 112). EARLY_START launches with programmatic dependence: a block

@@ -87,7 +87,7 @@ def test_scores_that_rise_are_corrected_and_negative_ones_compared(kernel):
 
 
 def test_causal_tiles_come_by_count(kernel, sharing):
-    """Three blocks for eight tiles of different lengths; without room for the counts, a block per tile or equal shares."""
+    """Three blocks for eight tiles of different lengths; without room for counts, a block per tile or equal shares."""
     size = case(1, 520, 640, 2, 1, 128, 1, "head")
     for count in (None, 0):
         sharing.check(size, multiprocessors=3, workspace_bytes=room(size, count))

@@ -33,7 +33,8 @@ def check_jump(kernel, size, first, factor):
 @pytest.fixture(scope="module", params=["shipped", "long", "no slack"])
 def kernel(request, tmp_path_factory):
     root = lower_thresholds(tmp_path_factory.mktemp("long")) if request.param == "long" else None
-    return EmulatedKernel(KERNEL, {"SLACK": 0, "SEAMLESS": 0, "PACK_HEADS": 0} if request.param == "no slack" else {}, root=root)
+    plain = {"SLACK": 0, "SEAMLESS": 0, "PACK_HEADS": 0}
+    return EmulatedKernel(KERNEL, plain if request.param == "no slack" else {}, root=root)
 
 
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
