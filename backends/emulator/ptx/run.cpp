@@ -118,15 +118,15 @@ private:
             if (dice) dice->shuffle(warps);
             for (Warp* const each : warps) {
                 Warp& warp = *each;
-                Runner runner(warp, *launch_.program, dice, cluster.idle > 0);
+                const Op* now = nullptr;
                 const u64 lasting = warp.lasting;
                 try {
-                    const State state = runner.run(moved);
+                    const State state = run_warp(warp, *launch_.program, dice, cluster.idle > 0, moved, now);
                     live |= state != State::Done;
                     may_go_on |= state == State::Spins || state == State::Paused;
                     turns += state == State::Paused && lasting == warp.lasting;
                 } catch (const Fault& fault) {
-                    fail(*warp.block, warp, runner.now, fault);
+                    fail(*warp.block, warp, now, fault);
                     return true;
                 }
             }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "runner.h"
 
+#include <algorithm>
 #include <cstdio>
 
 namespace emu::ptx {
@@ -8,33 +9,61 @@ namespace {
 
 constexpr u32 kTurn = 50'000;     // instructions of a warp before the next one of its block
 constexpr u32 kLoop = 64;         // instructions of a loop that asks again and again
-constexpr u32 kPatience = 2'000;  // jumps backwards of a split before another one of its warp gets a turn
+constexpr u32 kPatience = 2'000;  // jumps backwards of a split before another one of its warp gets a turn,
+constexpr u32 kGranted = 256;     // of so many instructions: as many as a lock is held for
 
-}  // namespace
+class Runner {
+public:
+    Runner(Warp& warp, const Program& program, Dice* dice, bool stuck)
+        : w_(warp), program_(program), checks_(program.watched ? warp.block->checks() : nullptr),
+          counts_(warp.block->cluster->tally ? warp.block->cluster->tally->executed.data() : nullptr), dice_(dice),
+          stuck_(stuck) {}
 
-Flow spread(Warp& w, const std::vector<Target>& targets) {
-    for (Split& split : w.splits)
-        if (split.lanes & w.mask) split.lanes &= ~w.mask, split.pc = w.op->statement + 1;
-    std::erase_if(w.splits, [](const Split& split) { return !split.lanes; });
-    for (const Target& each : targets) w.splits.push_back({each.pc, each.lanes, false});
-    return Flow::Spread;
-}
+    State go_on(bool& moved);
 
-State Runner::run(bool& moved) {
-    bool went = false;
-    const State state = go_on(went);
-    moved |= went;
-    return state;
-}
+    const Op* now = nullptr;
+
+private:
+    /// The split that runs next: the one furthest behind that is not parked. Splits at one place become one.
+    size_t choose_split();
+    /// Those at the place of a split that are not parked become one with it; where it is then.
+    size_t join(size_t best);
+    /// All wait for each other: those at one place go on, if there is a place with all that it waits for.
+    size_t unpark();
+    size_t merge(size_t at);
+    u32 wanted(const Op& op, u32 lanes) const;
+    /// Whether all lanes that execute it together are here; else they wait.
+    bool complete(Split& split, const Op& op, u32 mask);
+    u32 next_other(size_t chosen) const;
+    bool behind(const Split& a, const Split& b) const { return w_.calls ? w_.calls->before(a, b) : a.pc < b.pc; }
+    bool may_run(const Split& split) const { return !split.parked && !(split.lanes & asked_); }
+    bool others_may_run() const;
+    Warp::Retried& retried(const Split& split) const { return w_.retried[std::countr_zero(split.lanes)]; }
+
+    Warp& w_;
+    const Program& program_;
+    Checks* const checks_;  // of registers: null for a program without wgmma
+    u64* const counts_;     // of the program's instructions, or null
+    Dice* const dice_;
+    const bool stuck_;
+    u32 asked_ = 0;        // lanes that have been told "not yet" in this turn
+    u32 ahead_ = 0;        // instructions that a split runs though others are behind it
+    bool forced_ = false;  // the next split is not the one furthest behind
+    u32 granted_ = 0;      // a lane that may go on though others are behind it, for so many instructions:
+    u32 grant_ = 0;
+    bool met_ = false;  // the split is the last one of those that wait for each other
+};
 
 State Runner::go_on(bool& moved) {
-    u32 left = dice_ ? dice_->turn() : kTurn, patience = kPatience;
+    u32 left = dice_ ? dice_->turn() : kTurn;
     while (!w_.splits.empty()) {
         if (asked_ && !others_may_run()) return State::Spins;
         const size_t chosen = choose_split();
         Split& split = w_.splits[chosen];
-        const u32 limit = ahead_ ? ~u32{0} : next_other(chosen);
+        const u32 limit = ahead_ || granted_ ? ~u32{0} : next_other(chosen);
         if (ahead_) left = std::min(left, ahead_);
+        u32 rest = 0;  // of the warp's turn, behind what is granted
+        if (granted_ && left > grant_) rest = left - grant_, left = grant_;
         u32 pc = split.pc;
         for (;;) {
             const Op& op = program_.ops[pc];
@@ -75,14 +104,14 @@ State Runner::go_on(bool& moved) {
                         w_.splits.push_back({target, mask, false});
                         break;
                     }
-                    if (backwards && w_.splits.size() > 1 && --patience == 0) {
+                    if (backwards && w_.splits.size() > 1 && ++w_.patience == kPatience) {
                         // It may wait for lanes that are further on: they get a turn.
                         split.pc = pc;
                         std::rotate(
                             w_.splits.begin(), w_.splits.begin() + static_cast<std::ptrdiff_t>(chosen) + 1,
                             w_.splits.end());
                         forced_ = true;
-                        patience = kPatience;
+                        w_.patience = 0;
                         break;
                     }
                 } else if (flow == Flow::Exit) {
@@ -122,12 +151,21 @@ State Runner::go_on(bool& moved) {
                 break;
             }
             if (--left == 0) {
+                if (rest) {
+                    split.pc = pc;
+                    break;
+                }
                 split.pc = pc;
                 // A short turn within a loop that asks again and again.
                 const Warp::Retried& last = retried(split);
                 if (dice_ && last.pc != ~u32{0} && w_.executed - last.at < kLoop) moved = false;
                 return State::Paused;
             }
+        }
+        if (rest) {
+            grant_ = left ? left - 1 : 0;
+            if (!grant_) granted_ = 0;
+            left = rest + grant_;
         }
     }
     std::fill(std::begin(w_.committed), std::end(w_.committed), ~u32{0});
@@ -152,11 +190,14 @@ size_t Runner::choose_split() {
                 return join(at);
             }
     }
-    if (forced_) {
-        forced_ = false;
-        for (size_t i = 0; i < all.size(); ++i)
-            if (!all[i].parked) return i;
+    if (std::exchange(forced_, false)) {
+        const auto next = std::find_if(all.begin(), all.end(), [&](const Split& each) { return may_run(each); });
+        granted_ = next == all.end() ? 0 : next->lanes & -next->lanes;
+        grant_ = kGranted;
     }
+    for (size_t i = 0; granted_ && i < all.size(); ++i)
+        if (all[i].lanes & granted_ && may_run(all[i])) return i;
+    granted_ = 0;
     size_t best = all.size();
     for (size_t i = 0; i < all.size(); ++i)
         if (may_run(all[i]) && (best == all.size() || behind(all[i], all[best]))) best = i;
@@ -237,6 +278,29 @@ u32 Runner::next_other(size_t chosen) const {
 
 bool Runner::others_may_run() const {
     return std::any_of(w_.splits.begin(), w_.splits.end(), [&](const Split& each) { return may_run(each); });
+}
+
+}  // namespace
+
+State run_warp(Warp& warp, const Program& program, Dice* dice, bool stuck, bool& moved, const Op*& now) {
+    Runner runner(warp, program, dice, stuck);
+    bool went = false;
+    try {
+        const State state = runner.go_on(went);
+        moved |= went;
+        return state;
+    } catch (const Fault&) {
+        now = runner.now;
+        throw;
+    }
+}
+
+Flow spread(Warp& w, const std::vector<Target>& targets) {
+    for (Split& split : w.splits)
+        if (split.lanes & w.mask) split.lanes &= ~w.mask, split.pc = w.op->statement + 1;
+    std::erase_if(w.splits, [](const Split& split) { return !split.lanes; });
+    for (const Target& each : targets) w.splits.push_back({each.pc, each.lanes, false});
+    return Flow::Spread;
 }
 
 }  // namespace emu::ptx

@@ -63,6 +63,7 @@ struct Warp {
     Block* block = nullptr;
     const Op* op = nullptr;  // that is executed
     std::vector<Split> splits;
+    u32 patience = 0;  // jumps backwards of its splits since another one than that furthest behind has had a turn
     u64 executed = 0;
     u64 lasting = 0;  // of them those that store or multiply
     // The last instruction that answered "not yet" to a split, by its first lane, and when: a loop around it is no progress.

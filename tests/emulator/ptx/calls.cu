@@ -173,6 +173,28 @@ __global__ void ended_kernel(int* out) {
 }
 int ended(int i) { return i % 7 >= 3 ? -1 : i % 7 + 1; }
 
+// Threads of a warp wait within a function for one that is further on in its caller.
+__device__ int g_lock, g_sum;
+__device__ __noinline__ void acquire() {
+    while (atomicCAS(&g_lock, 0, 1) != 0) {
+    }
+    __threadfence();
+}
+__device__ __noinline__ void release() {
+    __threadfence();
+    atomicExch(&g_lock, 0);
+}
+__global__ void locked_kernel(int* out) {
+    if (threadIdx.x % 8 == 0) {
+        acquire();
+        *const_cast<volatile int*>(&g_sum) = g_sum + threadIdx.x;
+        release();
+    }
+    __syncthreads();
+    out[threadIdx.x] = *const_cast<volatile int*>(&g_sum);
+}
+int locked(int) { return 8 * (0 + 1 + 2 + 3 + 4 + 5 + 6 + 7); }
+
 __device__ __noinline__ void said(int i) { printf("thread %d says %d\n", i, fibonacci(i)); }
 __global__ void prints() { said(10 + threadIdx.x); }
 
@@ -197,6 +219,7 @@ int main() {
     PARTS(COMPARE)
     COMPARE(together)
     COMPARE(ended)
+    COMPARE(locked)
     prints<<<1, 1>>>();
     cudaDeviceSynchronize();
     std::printf("last: %s\n", cudaGetErrorName(cudaGetLastError()));

@@ -17,7 +17,7 @@ from tests.emulator.ptx.test_programs import compiled
 
 PROGRAM = Path(__file__).with_name("calls.cu")
 PARTS = ["structures", "widths", "recursion", "each_other", "deep", "pointers", "returns", "indirect",
-         "virtual_functions", "together", "ended"]
+         "virtual_functions", "together", "ended", "locked"]
 
 
 @pytest.mark.parametrize("flags", ["-O2", pytest.param("-G", marks=pytest.mark.slow)])

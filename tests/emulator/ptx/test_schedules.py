@@ -188,3 +188,18 @@ def test_a_copy_may_land_long_after_those_issued_behind_it(cuda: Cuda) -> None:
         landed.append(int(run(cuda, OVERTAKEN, 32)[1][0]))
     assert set(landed) == {0, 1}
     assert landed.count(0) < 20
+
+
+LOCK = """.visible .entry k(.param .u64 pout) { .reg .pred %p<2>; .reg .b32 %r<9>; .reg .b64 %rd<3>;
+ld.param.u64 %rd0, [pout]; mov.u32 %r0, %tid.x; mov.u32 %r5, 0;
+AGAIN: """ + "add.u32 %r5, %r5, 1;\n" * 60 + """atom.global.cas.b32 %r1, [%rd0], 0, 1;
+setp.ne.u32 %p0, %r1, 0; @%p0 bra AGAIN;
+ld.volatile.global.u32 %r2, [%rd0+4]; add.u32 %r2, %r2, %r0; st.volatile.global.u32 [%rd0+4], %r2;
+membar.gl; atom.global.exch.b32 %r1, [%rd0], 0; ret; }"""
+
+
+def test_a_long_loop_lets_the_lane_go_on_that_holds_the_lock(cuda: Cuda) -> None:
+    """A warp's turn is shorter than the loop's patience: both go on from turn to turn."""
+    out = np.zeros(2, np.uint32)
+    cuda.launch(LOCK, [out], block=8)
+    assert out.tolist() == [0, 28]
