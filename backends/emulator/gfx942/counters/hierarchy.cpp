@@ -247,15 +247,16 @@ void Simulation::prepare() {
     u64 known = 0;
     for (auto& record : tally.records) {
         by_group[record->group] = record.get();
-        if (record->prefix) continue;
-        executed += static_cast<double>(record->executed);
-        ++known;
         bool cut = false;
         for (const WaveRecord& wave : record->waves) {
             cut |= wave.cut;
+            // Also of a workgroup that is known by its beginning: it may take a branch that no other takes.
             for (const Request& each : wave.requests)
                 if (compact[each.operation] == kNone) compact[each.operation] = operations++;
         }
+        if (record->prefix) continue;
+        executed += static_cast<double>(record->executed);
+        ++known;
         if (!cut) whole.push_back(record.get());
     }
     mean = known ? std::max(executed / static_cast<double>(known), 1.0) : 1;
