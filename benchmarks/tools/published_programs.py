@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 REPOSITORIES = {
-    "ladder": ("gau-nernst/learn-cuda", "685749e"),
-    "radeonflow": ("RadeonFlow/RadeonFlow_Kernels", "655c2ee"),
+    "ladder": ("gau-nernst/learn-cuda", "1454f8b"),
+    "radeonflow": ("RadeonFlow/RadeonFlow_Kernels", "685749e"),
     "luong": ("luongthecong123/fp8-quant-matmul", ""),
     "snektron": ("Snektron/gpumode-amd-fp8-mm", "047abe1"),
     "clr": ("ROCm/clr", "f9f995c"),          # headers for FP8, bf16 and cooperative groups

@@ -90,6 +90,26 @@ def test_a_sample_shows_the_order_of_workgroups_too(hip: runtime.Hip, run: Run) 
     assert found[3] == pytest.approx(found[2], abs=0.02 * 8 * MB)
 
 
+def test_a_branch_that_only_a_workgroup_outside_of_the_sample_takes(hip: runtime.Hip, run: Run) -> None:
+    """No workgroup that runs to its end has its load."""
+    rare = f"""
+        s_cmp_eq_u32 s2, 5
+        s_cbranch_scc0 usual
+        s_load_dwordx2 s[4:5], s[0:1], 0x0
+        v_lshlrev_b32 v1, 4, v0
+        s_waitcnt lgkmcnt(0)
+        global_load_dwordx4 v[8:11], v1, s[4:5]
+        s_waitcnt vmcnt(0)
+        s_endpgm
+      usual:
+        {reads(64 * KB, BY_DIE)}
+    """
+    assembled.option(hip, "sample", 8)
+    found = run(rare, aligned(8 * MB), grid=64, block=256)
+    assembled.option(hip, "sample", 0)
+    assert found["global"]["hbm_loaded_bytes"] + found["global"]["mall_hit_bytes"] == pytest.approx(8 * 64 * KB, rel=0.1)
+
+
 def test_the_infinity_cache_keeps_what_a_launch_left(hip: runtime.Hip, tmp_path: Path) -> None:
     binary, memory = assembled.code_object(reads(2 * MB), tmp_path, 1), aligned(2 * MB)
     assembled.take_counters(hip)
