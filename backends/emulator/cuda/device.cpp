@@ -16,12 +16,14 @@
 #include "graph.h"
 #include "gfx942/memory.h"
 #include "ptx/checks/checks.h"
+#include "ptx/heap.h"
 
 namespace emu::cuda {
 namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
 constexpr size_t kKept = 1000;
+constexpr int kMallocHeapSize = 2;  // cudaLimit
 
 constexpr Gpu kGpus[] = {
     {"L4", "NVIDIA L4 (emulated)", 8, 9, 58, 101376, 102400, 1536, 24, 48 << 20, 24 * kGiB, 2040000, 6251000, 192,
@@ -376,11 +378,17 @@ API int cudaDeviceSynchronize() {
     if (const int error = none_captured("cudaDeviceSynchronize")) return error;
     return launch_failed();
 }
-API int cudaDeviceReset() { return kSuccess; }
-// Stacks, heaps and buffers of printf have no limit here.
-API int cudaDeviceSetLimit(int, size_t) { return kSuccess; }
-API int cudaDeviceGetLimit(size_t* bytes, int) {
-    *bytes = size_t{1} << 20;
+API int cudaDeviceReset() {
+    ptx::Heap::instance().reset();
+    return kSuccess;
+}
+// Stacks and buffers of printf have no limit here.
+API int cudaDeviceSetLimit(int limit, size_t bytes) {
+    if (limit != kMallocHeapSize || ptx::Heap::instance().set_limit(bytes)) return kSuccess;
+    return fail(kInvalidValue, "the size of the heap is set after the launch of a kernel that allocates");
+}
+API int cudaDeviceGetLimit(size_t* bytes, int limit) {
+    *bytes = limit == kMallocHeapSize ? ptx::Heap::instance().limit() : size_t{1} << 20;
     return kSuccess;
 }
 API int cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {

@@ -60,6 +60,7 @@ using namespace emu::cuda;
 
 API int cudaDeviceGetAttribute(int*, int, int);
 API int cudaDeviceGetLimit(size_t*, int);
+API int cudaDeviceSetLimit(int, size_t);
 API int cudaStreamIsCapturing(void*, int*);
 API const char* cudaGetErrorName(int);
 API const char* cudaGetErrorString(int);
@@ -99,7 +100,7 @@ API int cuCtxSynchronize() { return kSuccess; }
 API int cuDevicePrimaryCtxRetain(void** context, int) { return cuCtxGetCurrent(context); }
 API int cuDevicePrimaryCtxRelease_v2(int) { return kSuccess; }
 API int cuCtxGetLimit(size_t* bytes, int limit) { return cudaDeviceGetLimit(bytes, limit); }
-API int cuCtxSetLimit(int, size_t) { return kSuccess; }  // printf's buffer, stack and heap have none
+API int cuCtxSetLimit(int limit, size_t bytes) { return cudaDeviceSetLimit(limit, bytes); }
 API int cuStreamSynchronize(void*) { return kSuccess; }
 API int cuStreamIsCapturing(void* stream, int* status) { return cudaStreamIsCapturing(stream, status); }
 /// The host's memory is the device's.

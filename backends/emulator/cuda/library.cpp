@@ -168,9 +168,12 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
                 std::memcpy(launch.parameters.data() + each.offset, arguments[number++], each.bytes);
         std::vector<ptx::Ranges::Range> ranges;
         for (const Allocation& each : allocations()) ranges.push_back({each.begin, each.begin + each.size});
-        const ptx::Ranges memory(std::move(ranges));
-        launch.memory = &memory;
         launch.checks = options().checks;
+        ptx::Heap& heap = ptx::Heap::instance();
+        if (program.allocates) heap.open();
+        const ptx::Ranges memory(std::move(ranges), heap.is_open() ? &heap : nullptr);
+        launch.memory = &memory;
+        if (memory.heap() && !(launch.checks & ptx::kUninitialised)) heap.trust();
         launch.counters = options().counters;
         ptx::Written before;
         if (geometry.early && launch.checks & ptx::kGridOrder) {

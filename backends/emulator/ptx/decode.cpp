@@ -381,7 +381,11 @@ Decoder find_decoder(std::string_view word) {
 }
 
 std::unique_ptr<Program> decode(const Module& module, std::string_view name, const Addresses& addresses) {
-    return Decoding(module, link(module, name), addresses).run();
+    std::unique_ptr<Program> program = Decoding(module, link(module, name), addresses).run();
+    for (const Statement& each : program->function->statements)
+        program->allocates |=
+            each.words[0] == "call" && (each.operands[1].name == "malloc" || each.operands[1].name == "free");
+    return program;
 }
 
 std::string Program::place(const Op& op) const {

@@ -147,6 +147,7 @@ struct Program {
     u32 local_bytes = 0;            // of the kernel's own variables
     std::vector<Routine> routines;  // the kernel is the first one
     std::vector<Call> calls;        // by Op::extra
+    bool allocates = false;         // it calls malloc or free
     int arch = 0;                   // 89, 90
     // For the check of registers in flight: see checks/registers.cpp.
     struct Touched {

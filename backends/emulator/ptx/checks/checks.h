@@ -144,6 +144,10 @@ public:
     void remote(Warp& w, const Block& target);
     void global_read(Warp& w, int lane, u64 begin, u64 end);
     void global_write(Warp& w, u64 begin, u64 end, size_t range);
+    /// malloc gives memory that others may have had before.
+    void allocated(u64 begin, u64 end);
+    /// `bytes` that a lane loads from the heap, or from other global memory.
+    void heap_read(Warp& w, int lane, u64 address, u32 bytes);
     struct GlobalAccess {
         bool writes = false, async = false, strong = false;
         u16 who = 0;
@@ -226,6 +230,7 @@ private:
     Report& report_;
     const Program& program_;
     GlobalShadow* shadow_;
+    size_t heap_ = 0;        // the number of its range, or one that none has
     u32 cluster_ = 0;        // its number plus 1
     bool acquired_ = false;  // it may know something of other clusters
     std::vector<State> states_;

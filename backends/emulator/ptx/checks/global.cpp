@@ -21,7 +21,7 @@ GlobalShadow::Page* GlobalShadow::page(size_t range, u64 address, bool make) {
     Table* table = tables_[range].load(std::memory_order_acquire);
     if (!table) {
         if (!make) return nullptr;
-        const Ranges::Range& bounds = ranges_.at(range);
+        const Ranges::Range bounds = ranges_.at(range);
         auto fresh = std::make_unique<Table>(bounds.begin, bounds.end);
         if (tables_[range].compare_exchange_strong(table, fresh.get())) table = fresh.release();
     }
@@ -32,6 +32,18 @@ GlobalShadow::Page* GlobalShadow::page(size_t range, u64 address, bool make) {
         if (place.compare_exchange_strong(page, fresh.get())) page = fresh.release();
     }
     return page;
+}
+
+void GlobalShadow::forget(size_t range, u64 begin, u64 end) {
+    if (!touched(range)) return;
+    for (u64 at = begin; at < end;) {
+        const u64 until = std::min(end, (at / kPage + 1) * kPage);
+        if (Page* const known = page(range, at, false)) {
+            const std::lock_guard lock(known->mutex);
+            std::fill(known->words + at % kPage / 4, known->words + (until - 1) % kPage / 4 + 1, WordWrite{});
+        }
+        at = until;
+    }
 }
 
 bool Checks::follows(const WordWrite& old, u32 me, const Clock& clock, bool async, u8 flags, bool& fence) const {

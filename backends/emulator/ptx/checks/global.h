@@ -35,6 +35,8 @@ public:
     Page* page(size_t range, u64 address, bool make);
     /// Whether anything of the allocation has been written.
     bool touched(size_t range) const { return tables_[range].load(std::memory_order_acquire) != nullptr; }
+    /// Who has written these bytes before does not matter any more.
+    void forget(size_t range, u64 begin, u64 end);
     ~GlobalShadow();
 
 private:

@@ -11,6 +11,7 @@ void Checks::reset(const Cluster& cluster, u64 number) {
     stores_.clear();
     stores_written_.clear();
     leaving_.clear();
+    heap_ = cluster.blocks[0].launch->memory->count() - 1;
     cluster_ = static_cast<u32>(number) + 1;
     acquired_ = false;
     blocks_ = static_cast<u32>(cluster.blocks.size());

@@ -288,8 +288,23 @@ void Checks::global_read(Warp& w, int lane, u64 begin, u64 end) {
 }
 
 void Checks::global_write(Warp& w, u64 begin, u64 end, size_t range) {
-    (void)w;
-    written.add(begin, end, range);
+    // Of a grid's allocations one range would be one of all, with what others have written between them.
+    if (range == heap_) w.block->launch->memory->heap()->write(begin, end - begin);
+    else written.add(begin, end, range);
+}
+
+void Checks::allocated(u64 begin, u64 end) {
+    if (shadow_) shadow_->forget(heap_, begin, end);
+}
+
+void Checks::heap_read(Warp& w, int lane, u64 address, u32 bytes) {
+    const Heap& heap = *w.block->launch->memory->heap();
+    // Of a part nothing is said: compilers copy the padding of structures, too.
+    if (!wants(kUninitialised) || !heap.spans(address) || !heap.unwritten(address, bytes)) return;
+    found(
+        w, kUninitialised,
+        "lane " + std::to_string(lane) + " reads " + std::to_string(bytes) + " bytes that nobody has written, " +
+            heap.neighbourhood(address));
 }
 
 // ---- words

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
-// What every CUDA program may call in kernels, though its PTX has no such function: printf and assert.
+// What every CUDA program may call in kernels, though its PTX has no such function: printf, assert, malloc and free.
 //
-// Sources: CUDA C++ Programming Guide, "Formatted Output" and "Assertion"; the declarations of vprintf and __assertfail in the
-// PTX that compilers write.
+// Sources: CUDA C++ Programming Guide, "Formatted Output", "Assertion" and "Dynamic Global Memory Allocation and Operations"; the
+// declarations of these functions in the PTX that compilers write, which make malloc and free of new and delete.
 #include <cstdio>
 #include <mutex>
 #include <string>
@@ -193,6 +193,33 @@ Flow fail(Warp& w, const Op& op) {
     throw fault;
 }
 
+// malloc(bytes): an address, or 0.
+Flow allocate(Warp& w, const Op& op) {
+    Heap& heap = *w.block->launch->memory->heap();
+    Checks* const checks = w.block->checks();
+    const bool watched = checks && checks->wants(kUninitialised);
+    each_lane(w.mask, [&](int lane) {
+        const u64 bytes = handed<u64>(w, lane, op.operand[1]), result = heap.allocate(bytes, !watched);
+        if (checks && result) checks->allocated(result, result + bytes);
+        std::memcpy(local_memory(w, lane, w.lanes<u64>(op.operand[0])[lane], 8, 8), &result, 8);
+    });
+    return Flow::Next;
+}
+
+// free(address), which may be 0.
+Flow release(Warp& w, const Op& op) {
+    each_lane(w.mask, [&](int lane) {
+        const u64 address = handed<u64>(w, lane, op.operand[0]);
+        if (!address) return;
+        const std::string wrong = w.block->launch->memory->heap()->release(address);
+        if (wrong.empty()) return;
+        char text[64];
+        std::snprintf(text, sizeof text, "lane %d: 0x%llx: ", lane, static_cast<unsigned long long>(address));
+        throw Fault("heap", text + wrong);
+    });
+    return Flow::Next;
+}
+
 /// Addresses of the variables that the call hands over, from the slot on.
 bool given(Builder& b, size_t count, size_t slot) {
     const std::vector<Operand>& all = b.operand(2).parts;
@@ -214,6 +241,15 @@ bool decode_library_call(Builder& b) {
         b.op.run = print;
         b.op.operand[0] = b.offset(results[0], 8);
         return given(b, 2, 1);
+    }
+    if (callee.name == "malloc" && results.size() == 1 && results[0].kind == Operand::Kind::Variable) {
+        b.op.run = allocate;
+        b.op.operand[0] = b.offset(results[0], 8);
+        return given(b, 1, 1);
+    }
+    if (callee.name == "free" && results.empty()) {
+        b.op.run = release;
+        return given(b, 1, 0);
     }
     if (callee.name != "__assertfail" || !results.empty()) return false;
     b.op.run = fail;

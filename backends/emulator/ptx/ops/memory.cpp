@@ -27,6 +27,12 @@ namespace {
     throw Fault("bounds", text + rest, 700);
 }
 
+[[noreturn]] void nowhere(int lane, u64 address, u32 bytes) {
+    const Heap& heap = Heap::instance();
+    const std::string near = heap.spans(address) ? heap.neighbourhood(address) : neighbourhood(address);
+    outside("global", lane, address, bytes, ", " + near);
+}
+
 std::string hexadecimal(u64 value) {
     char text[20];
     std::snprintf(text, sizeof text, "%llx", static_cast<unsigned long long>(value));
@@ -63,7 +69,7 @@ u8* shared_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
 u8* global_memory(Warp& w, int lane, u64 address, u32 bytes, u32 align) {
     if (address % align) misaligned("global", lane, address, align);
     const Ranges::Range* const range = w.block->launch->memory->find(address, bytes, w.range);
-    if (!range) outside("global", lane, address, bytes, ", " + neighbourhood(address));
+    if (!range) nowhere(lane, address, bytes);
     w.range = range;
     return reinterpret_cast<u8*>(address);
 }
@@ -204,6 +210,8 @@ void note(Warp& w, const LaneAddress& address, u32 bytes, u8 kind, u32 same = 0)
     Checks* const checks = w.block->checks();
     if (kMemory == local_memory || !checks) return;
     const Ranges& memory = *w.block->launch->memory;
+    if (kMemory != shared_memory && memory.heap() && !(kind & kWrite))
+        each_lane(w.mask, [&](int lane) { checks->heap_read(w, lane, address[lane], bytes); });
     if (kMemory == global_memory && kind == kRead && !w.block->launch->before &&
         !checks->watches_reads(memory.number(w.range)))
         return;
