@@ -67,7 +67,8 @@ def headers(sources: Path, build: Path) -> Path:
         for each in (compiler.headers / "hip" / "amd_detail").iterdir():
             links.setdefault(detail / each.name, each)
     for link, target in links.items():
-        if not link.exists():
+        if link.resolve() != target.resolve():     # or another checkout made it
+            link.unlink(missing_ok=True)
             link.symlink_to(target.resolve())
     return place
 

@@ -20,6 +20,4 @@ std::vector<Variable> parameters(Scanner&);
 /// Places variables one behind the other; `bytes`: what is taken before and after.
 void place(std::vector<Variable>&, u64& bytes);
 
-inline u64 rounded(u64 value, u64 align) { return (value + align - 1) / align * align; }
-
 }  // namespace emu::ptx

@@ -60,8 +60,6 @@ constexpr std::pair<const char*, Special> kSpecials[] = {
     {"%total_smem_size", Special::TotalSmemSize},
 };
 
-u64 rounded(u64 value, u64 align) { return (value + align - 1) / align * align; }
-
 class Decoding final : public Builder {
 public:
     Decoding(const Module& module, Linked linked, const Addresses& addresses)
@@ -73,7 +71,7 @@ public:
         program_->routines = std::move(linked.routines);
         program_->arch = std::atoi(module.target.c_str() + (module.target.starts_with("sm_") ? 3 : 0));
         place_variables();
-        end_ = (slots_.bytes + 63) / 64 * 64;
+        end_ = rounded(slots_.bytes, 64);
         scratch_ = place(16);
     }
 

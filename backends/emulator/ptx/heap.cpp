@@ -19,8 +19,8 @@ constexpr u64 kApart = 32;  // bytes of nobody behind each allocation: whose end
 constexpr u64 kTimesOver =
     4;  // addresses for as many bytes as the limit has: the smallest allocation needs three times its size
 
-u64 rounded(u64 bytes) { return std::max<u64>(bytes + kAlign - 1, kAlign) / kAlign * kAlign; }
-u64 taken(u64 bytes) { return rounded(bytes) + kApart; }
+u64 counted(u64 bytes) { return rounded(std::max<u64>(bytes, 1), kAlign); }
+u64 taken(u64 bytes) { return counted(bytes) + kApart; }
 
 void* mapped(u64 bytes) {
     void* const at = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -130,11 +130,11 @@ void Heap::forget_freed(u64 at, u64 bytes) {
 
 u64 Heap::allocate(u64 bytes, bool written) {
     const std::unique_lock lock(mutex_);
-    if (bytes > limit_ || rounded(bytes) > limit_ - used_) return 0;
+    if (bytes > limit_ || counted(bytes) > limit_ - used_) return 0;
     const u64 at = place(taken(bytes));
     if (!at) return 0;
     forget_freed(at, taken(bytes));
-    used_ += rounded(bytes);
+    used_ += counted(bytes);
     live_[at] = bytes;
     std::memset(reinterpret_cast<void*>(at), 0xff, bytes);
     std::memset(written_ + (at - begin()), written, bytes);
@@ -151,7 +151,7 @@ std::string Heap::release(u64 address) {
         return "free of what malloc has not given" + (within ? ": " + described(*inside, address) : "");
     }
     freed_[address] = found->second;
-    used_ -= rounded(found->second);
+    used_ -= counted(found->second);
     give_back(address, taken(found->second));
     live_.erase(found);
     return "";

@@ -62,6 +62,9 @@ void each_lane(u32 mask, Function function) {
     for (; mask; mask &= mask - 1) function(std::countr_zero(mask));
 }
 
+/// Up to a multiple.
+inline u64 rounded(u64 value, u64 align) { return (value + align - 1) / align * align; }
+
 inline f32 as_f32(u32 value) { return std::bit_cast<f32>(value); }
 inline u32 as_u32(f32 value) { return std::bit_cast<u32>(value); }
 inline f64 as_f64(u64 value) { return std::bit_cast<f64>(value); }

@@ -24,28 +24,25 @@ struct WaveProducts {
         base_b = fp8_half_base(Shape::kM + wave.first_n + interleaved_row(0, lane_id() % 16));
     }
 
-    template <int Half>
-    __device__ __forceinline__ void read_b(const uint8_t* panel, int quarter) {
-        b[Half][quarter] = read_fp8_half(panel, base_b, interleaved_row(quarter, 0));
+    __device__ __forceinline__ void read_b(int half, const uint8_t* panel, int quarter) {
+        b[half][quarter] = read_fp8_half(panel, base_b, interleaved_row(quarter, 0));
     }
 
     /// All of A, and of B what comes first.
-    template <int Half>
-    __device__ __forceinline__ void read(const uint8_t* panel) {
-        read_b<Half>(panel, 0);
+    __device__ __forceinline__ void read(int half, const uint8_t* panel) {
+        read_b(half, panel, 0);
 #pragma unroll
         for (int tile = 0; tile < Shape::kTilesM; ++tile)
-            a[Half][tile] = read_fp8_half(panel, base_a, column_row(tile, 0));
+            a[half][tile] = read_fp8_half(panel, base_a, column_row(tile, 0));
     }
 
     /// product = or += this half of the K block, for one column of tiles.
-    template <int Half>
-    __device__ __forceinline__ void multiply(int quarter) {
-        if (Half == 0) {
+    __device__ __forceinline__ void multiply(int half, int quarter) {
+        if (half == 0) {
 #pragma unroll
             for (int tile = 0; tile < Shape::kTilesM; ++tile) product[quarter][tile] = f32x4{};
         }
-        multiply_half_block(b[Half][quarter], a[Half], product[quarter]);
+        multiply_half_block(b[half][quarter], a[half], product[quarter]);
     }
 
     /// sum += scale[tile] * product.
@@ -94,8 +91,8 @@ public:
     }
 };
 
-/// Columns come in multiples of 16. The grid and `kSplit` as for block_scaled_gemm, but for fewer workgroups than tiles: each works on every gridDim.x-th tile.
-/// Half blocks follow each other over the ends of tiles: the first ones of the next tile are on their way while this one's
+/// Columns come in multiples of 16. The grid and `kSplit` as for block_scaled_gemm, but for fewer workgroups than tiles: each
+/// works on every gridDim.x-th tile. Half blocks follow each other over the ends of tiles: the first ones of the next tile are on their way while this one's
 /// results leave.
 template <class Shape, bool kSplit>
 __global__ void __launch_bounds__(Shape::kThreads, 2)
@@ -126,50 +123,45 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
         WaveProducts<Shape> products(wave);
         BufferedScales<Shape> scales(problem, wave, work.first_row, work.tile_n);
         float scale[Shape::kTilesM] = {};
+        // Multiply one half of a K block but for its last quarter, while `held` goes into LDS and `coming` sets out.
+        const auto take_turns = [&](int which, const HeldQuad& held, HeldQuad& coming) {
+#pragma unroll
+            for (int quarter = 0; quarter < kLast; ++quarter) {
+                products.read_b(which, lds[which].bytes, quarter + 1);
+                loader.store(quarter, held, lds[1 - which]);
+                if (quarter == kLast - 1) loader.store(kLast, held, lds[1 - which]);
+                if (quarter < 2) loader.load(quarter, coming);
+                schedule_barrier();
+                products.multiply(which, quarter);
+                // Quarters are whole after their second half, the last one after the next block's first reads.
+                if (which == 0 && quarter == 0) products.add(kLast, scale, wave);
+                if (which == 1 && quarter > 0) products.add(quarter - 1, scale, wave);
+                schedule_barrier();
+            }
+            __syncthreads();
+        };
         int block = work.begin;
         do {  // no part is empty
             const bool last = block + 1 == work.end;
             if (last) loader.turn_to(problem, next.first_row, next.first_column, more);
             const int half = last ? 2 * next.begin : 2 * block + 2;
-            products.template read<0>(lds[0].bytes);
+            products.read(0, lds[0].bytes);
             loader.at(half);
             schedule_barrier();
-            products.template multiply<1>(kLast);  // of the K block before, while operands arrive
+            products.multiply(1, kLast);  // of the K block before, while operands arrive
             scales.load(problem, block);
             schedule_barrier();
-#pragma unroll
-            for (int quarter = 0; quarter < kLast; ++quarter) {
-                products.template read_b<0>(lds[0].bytes, quarter + 1);
-                loader.store(quarter, odd, lds[1]);
-                if (quarter == kLast - 1) loader.store(kLast, odd, lds[1]);
-                if (quarter < 2) loader.load(quarter, even);
-                schedule_barrier();
-                products.template multiply<0>(quarter);
-                if (quarter == 0) products.add(kLast, scale, wave);
-                schedule_barrier();
-            }
-            __syncthreads();
-            products.template read<1>(lds[1].bytes);
+            take_turns(0, odd, even);
+            products.read(1, lds[1].bytes);
             loader.at(half + 1);
             schedule_barrier();
-            products.template multiply<0>(kLast);
+            products.multiply(0, kLast);
             scales.products(scale);
             schedule_barrier();
-#pragma unroll
-            for (int quarter = 0; quarter < kLast; ++quarter) {
-                products.template read_b<1>(lds[1].bytes, quarter + 1);
-                loader.store(quarter, even, lds[0]);
-                if (quarter == kLast - 1) loader.store(kLast, even, lds[0]);
-                if (quarter < 2) loader.load(quarter, odd);
-                schedule_barrier();
-                products.template multiply<1>(quarter);
-                if (quarter > 0) products.add(quarter - 1, scale, wave);
-                schedule_barrier();
-            }
-            __syncthreads();
+            take_turns(1, even, odd);
             products.add(kLast - 1, scale, wave);
         } while (++block < work.end);
-        products.template multiply<1>(kLast);
+        products.multiply(1, kLast);
         products.add(kLast, scale, wave);
         store_aligned(ResultPlace<Shape, kSplit>(problem, work, wave), wave);
         if (!more) return;

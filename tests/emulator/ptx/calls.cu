@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT
 // Calls of device functions. Each part is computed by the host's compiler, too, thread after thread; one line for each part, "ok" or
 // the first thread that differs.
-#include <cuda_runtime.h>
-
-#include <cstdio>
-#include <cstdlib>
+#include "compare.h"
 
 #define BOTH __host__ __device__ __noinline__
 
@@ -198,24 +195,8 @@ int locked(int) { return 8 * (0 + 1 + 2 + 3 + 4 + 5 + 6 + 7); }
 __device__ __noinline__ void said(int i) { printf("thread %d says %d\n", i, fibonacci(i)); }
 __global__ void prints() { said(10 + threadIdx.x); }
 
-void compare(const char* name, void (*kernel)(int*), int (*expected)(int)) {
-    int *device, host[64];
-    if (cudaMalloc(&device, sizeof host) != cudaSuccess) std::exit(2);
-    kernel<<<1, 64>>>(device);
-    if (const cudaError_t error = cudaMemcpy(host, device, sizeof host, cudaMemcpyDeviceToHost)) {
-        std::printf("%s: %s\n", name, cudaGetErrorString(error));
-        std::exit(3);
-    }
-    for (int i = 0; i < 64; ++i)
-        if (host[i] != expected(i)) {
-            std::printf("%s: thread %d has %d instead of %d\n", name, i, host[i], expected(i));
-            return;
-        }
-    std::printf("%s: ok\n", name);
-}
-
 int main() {
-#define COMPARE(part) compare(#part, part##_kernel, part);
+#define COMPARE(part) compare(#part, 1, part##_kernel, part);
     PARTS(COMPARE)
     COMPARE(together)
     COMPARE(ended)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT
 // malloc and free, new and delete in kernels. One line for each part, "ok" or the first thread that differs; the argument "twice": a
 // kernel that deletes something twice.
-#include <cuda_runtime.h>
+#include "compare.h"
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 struct Node {
@@ -123,21 +121,6 @@ __global__ void twice(int** out) {
     delete *out;
 }
 
-void compare(const char* name, void (*kernel)(int*), int (*expected)(int)) {
-    int *device, host[256];
-    if (cudaMalloc(&device, sizeof host) != cudaSuccess) std::exit(2);
-    kernel<<<4, 64>>>(device);
-    if (const cudaError_t error = cudaMemcpy(host, device, sizeof host, cudaMemcpyDeviceToHost)) {
-        std::printf("%s: %s\n", name, cudaGetErrorString(error));
-        std::exit(3);
-    }
-    for (int i = 0; i < 256; ++i)
-        if (host[i] != expected(i)) {
-            std::printf("%s: thread %d has %d instead of %d\n", name, i, host[i], expected(i));
-            return;
-        }
-    std::printf("%s: ok\n", name);
-}
 void filled(size_t bytes) {
     int *device, host[3];
     if (cudaMalloc(&device, sizeof host) != cudaSuccess) std::exit(2);
@@ -156,12 +139,12 @@ int main(int count, char** arguments) {
         std::printf("%s\n", cudaGetErrorName(cudaDeviceSynchronize()));
         return 0;
     }
-    compare("lists", lists_kernel, lists);
-    compare("shapes", shapes_kernel, shapes);
+    compare("lists", 4, lists_kernel, lists);
+    compare("shapes", 4, shapes_kernel, shapes);
     keep<<<4, 64>>>();
-    compare("kept", kept_kernel, kept);
+    compare("kept", 4, kept_kernel, kept);
     drop<<<4, 64>>>();
-    compare("again", again_kernel, again);
+    compare("again", 4, again_kernel, again);
     filled(size_t{1} << 20);
     std::printf("set: %s\n", cudaGetErrorName(cudaDeviceSetLimit(cudaLimitMallocHeapSize, 3000)));
     cudaDeviceReset();
