@@ -42,6 +42,15 @@ NARROW = {
 LAYERS = ("record", "ipc", "sandbox", "popcorn", "store", "worker", "output", "entry_points",
           "problem", "diagnosis", "judge", "config",
           "run", "remote", "serve", "cli", "verbs", "api", "far", "__main__")
+# Folders of the emulators, and those whose headers each may include.
+EMULATOR = {
+    "core": {"core"},
+    "ptx": {"core", "ptx"},
+    "cuda": {"core", "ptx", "cuda"},
+    "loader": {"core", "loader"},
+    "gfx942": {"core", "loader", "gfx942"},
+    "hip": {"core", "loader", "gfx942", "hip", "include"},
+}
 # Packages of the contest server: nobody else may need them.
 OF_THE_SERVER = {"alembic", "fastapi", "psycopg", "sqlalchemy", "starlette", "uvicorn"}
 # Where torch is imported with the module: memory and numbers. Elsewhere it is imported in functions, or not at all.
@@ -167,6 +176,22 @@ def test_no_module_of_scoring_imports_a_folder_above_its_own():
              if LAYERS.index(folder_of(module)) > LAYERS.index(folder_of(name))]
     assert not wrong, "\n".join(wrong)
     assert len(edges) > 200
+
+
+@pytest.mark.parametrize("folder", EMULATOR)
+def test_emulators_share_what_is_in_core_alone(folder):
+    root = ROOT / "backends" / "emulator"
+    files = [path for path in (root / folder).rglob("*") if path.suffix in (".h", ".cpp")]
+    included = {(path, header) for path in files
+                for header in re.findall(r'^#include "(.+)"', path.read_text(encoding="utf-8"), re.MULTILINE)}
+    wrong = []
+    for path, header in included:
+        place = next(each for each in (path.parent / header, root / header) if each.is_file())
+        if place.resolve().relative_to(root).parts[0] not in EMULATOR[folder]:
+            wrong.append(f"{name_of(path)} includes {header}")
+    assert included
+    assert not wrong, "\n".join(wrong)
+    assert not [each.name for each in root.iterdir() if each.suffix in (".h", ".cpp")], "none stands beside the folders"
 
 
 @pytest.mark.parametrize("package", ["backends", "scoring", "submissions"])

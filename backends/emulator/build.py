@@ -47,9 +47,9 @@ _COMMON = "warpwave_emulator_*; _ZN3c109alloc_cpuE*; _ZN3c108free_cpuE*; local: 
 EXPORTS = f"{{ global: hip*; __hip*; {_COMMON}"
 # Programs ask for the CUDA runtime's functions by a version, which is the library's name.
 CUDA_EXPORTS = f"{{ global: cu*; __cuda*; {_COMMON}"
-_CUDA = ("cuda", "ptx")         # folders of the CUDA emulator
-_SHARED = ("gfx942/memory.cpp", "tensors.cpp")    # of the other one, which it uses
-_STANDARD = ROOT / "standard.h"
+_CUDA = ("cuda", "ptx")         # folders of the CUDA emulator alone
+_CORE = "core"                  # what both have
+_STANDARD = ROOT / _CORE / "standard.h"
 _WORTH = 4                      # sources that pay for compiling the standard library's headers first
 TIMEOUT = 600.0
 _FORMAT = 1                     # of the cache entries
@@ -163,7 +163,7 @@ def cuda_library(major: int, cache_dir: Path | None = None, report: Report | Non
     not in the cache. Raises what ``library`` raises."""
     name = f"libcudart.so.{major}"
     product = Product(name, f"{name} {CUDA_EXPORTS}", (f"-DWARPWAVE_CUDA_MAJOR={major}",), False)
-    sources = [path for folder in _CUDA for path in (ROOT / folder).rglob("*.cpp")] + [ROOT / each for each in _SHARED]
+    sources = [path for folder in (*_CUDA, _CORE) for path in (ROOT / folder).rglob("*.cpp")]
     return build(sorted(sources), [ROOT], cache_dir, report, product)
 
 

@@ -34,7 +34,7 @@ LAUNCH_FAILURE, COOPERATIVE_TOO_LARGE, NOT_SUPPORTED = 719, 720, 801
 def api_sources() -> list[Path]:
     """The HIP API over a device that executes nothing."""
     return [*sorted((build.ROOT / "hip").glob("*.cpp")), *sorted((build.ROOT / "loader").glob("*.cpp")),
-            build.ROOT / "gfx942" / "memory.cpp", DOUBLE / "device.cpp"]
+            build.ROOT / "core" / "memory.cpp", DOUBLE / "device.cpp"]
 
 
 def built(make: Callable[[], Path]) -> Path:

@@ -123,6 +123,16 @@ def test_the_same_kernel_without_the_bug_is_silent(
     assert not findings, _shown(findings)
 
 
+def test_options_that_do_not_exist_are_refused(hip: Checked, capfd: pytest.CaptureFixture[str]) -> None:
+    for option, value, why in (
+        ("threads", "-1", "threads is a number, not '-1'"), ("threads", "2x", "threads is a number, not '2x'"),
+        ("checks", "bound", "no check 'bound'; there are all, none, bounds, misaligned, "),
+        ("counters", "yes", "counters is 0 or 1, not 'yes'"), ("thread", "1", "no option 'thread'; there are checks, "),
+    ):
+        assert hip.library.warpwave_emulator_set(option.encode(), value.encode()) == 1
+        assert why in capfd.readouterr().err
+
+
 _HANG = """
 import ctypes, json, pathlib, sys
 hip = ctypes.CDLL(sys.argv[1])

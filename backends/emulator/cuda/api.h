@@ -6,7 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#define API extern "C" __attribute__((visibility("default")))
+#include "core/control.h"
+
+#define API EXPORTED
 
 #ifndef WARPWAVE_CUDA_MAJOR
 #define WARPWAVE_CUDA_MAJOR 13

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT
-// Devices, errors, and the library's own C functions: the same as the emulated MI300X has.
+// Devices, errors, and the library's C functions beside those of core/control.cpp.
 #include "device.h"
 
 #include <algorithm>
@@ -8,13 +8,14 @@
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "api.h"
+#include "core/control.h"
+#include "core/immortal.h"
+#include "core/memory.h"
 #include "graph.h"
-#include "gfx942/memory.h"
 #include "ptx/checks/checks.h"
 #include "ptx/heap.h"
 
@@ -22,7 +23,6 @@ namespace emu::cuda {
 namespace {
 
 constexpr size_t kGiB = size_t{1} << 30;
-constexpr size_t kKept = 1000;
 constexpr int kMallocHeapSize = 2;  // cudaLimit
 
 constexpr Gpu kGpus[] = {
@@ -34,38 +34,21 @@ constexpr Gpu kGpus[] = {
      6144, true},
 };
 
+Options initial();
+
 struct State {
     std::mutex mutex;
-    Options options;
-    std::vector<std::string> findings, counters;
+    Options options = initial();
+    control::Kept findings, counters;
     std::string message;
 };
+State& state() { return immortal<State>(); }
 
-bool truth(const std::string& option, const std::string& value) {
-    if (value == "1" || value == "on" || value == "true") return true;
-    if (value == "0" || value == "off" || value == "false") return false;
-    throw std::invalid_argument(option + " is 0 or 1, not '" + value + "'");
-}
-
-/// "all", "none", names separated by commas; a name after '-' is taken away. Faults such as bounds are always found.
-unsigned checks_of(const std::string& value) {
-    constexpr const char* kAlways[] = {"bounds", "misaligned", "barrier", "mbarrier"};
-    unsigned result = value.starts_with("-") ? unsigned{ptx::kAllChecks} : 0;
-    for (size_t at = 0; at <= value.size();) {
-        const size_t end = std::min(value.find_first_of(",+", at), value.size());
-        std::string word = value.substr(at, end - at);
-        at = end + 1;
-        const bool away = word.starts_with("-");
-        if (away) word.erase(0, 1);
-        unsigned bits = word == "all" ? unsigned{ptx::kAllChecks} : 0;
-        bool known = word == "all" || word == "none" || word.empty();
-        for (const auto& [name, bit] : ptx::kCheckNames)
-            if (word == name) bits = bit, known = true;
-        for (const char* name : kAlways) known |= word == name;
-        if (!known) throw std::invalid_argument("no check '" + word + "'");
-        result = away ? result & ~bits : result | bits;
-    }
-    return result;
+/// A list that begins with what is taken away is of all others. Faults such as bounds are always found.
+u32 checks_of(const std::string& value) {
+    std::vector<std::pair<const char*, u32>> names(std::begin(ptx::kCheckNames), std::end(ptx::kCheckNames));
+    for (const char* always : {"bounds", "misaligned", "barrier", "mbarrier"}) names.push_back({always, 0});
+    return control::checks(value, names, ptx::kAllChecks, value.starts_with("-") ? u32{ptx::kAllChecks} : 0);
 }
 
 /// "eager", "late", "random:7".
@@ -86,22 +69,20 @@ void apply(Options& options, const std::string& option, const std::string& value
             throw std::invalid_argument("no emulated GPU '" + value + "'; there are L4, H100, H200");
         options.gpu = known;
     } else if (option == "threads") {
-        const long number = std::strtol(value.c_str(), nullptr, 10);
-        options.threads =
-            number > 0 ? static_cast<unsigned>(number) : std::max(1u, std::thread::hardware_concurrency());
+        options.threads = control::threads(control::number(option, value));
     } else if (option == "multiprocessors") {
-        const long number = std::strtol(value.c_str(), nullptr, 10);
-        if (number < 0 || number > 1024)
+        const u64 number = control::number(option, value);
+        if (number > 1024)
             throw std::invalid_argument("multiprocessors is 1 to 1024, or 0 for the GPU's own, not '" + value + "'");
         options.told_multiprocessors = static_cast<int>(number);
     } else if (option == "schedule") {
         options.schedule = schedule_of(value);
     } else if (option == "counters") {
-        options.counters = truth(option, value);
+        options.counters = control::truth(option, value);
     } else if (option == "tensors") {
-        options.tensors = truth(option, value);
+        options.tensors = control::truth(option, value);
     } else if (option == "report") {
-        options.report = truth(option, value);
+        options.report = control::truth(option, value);
     } else if (option == "log") {
         options.log = value;
     } else if (option == "checks") {
@@ -113,54 +94,18 @@ void apply(Options& options, const std::string& option, const std::string& value
     }
 }
 
-State* fresh() {
-    auto* const state = new State;
-    state->options.gpu = &kGpus[1];
-    state->options.threads = std::max(1u, std::thread::hardware_concurrency());
-    const char* text = std::getenv("WARPWAVE_CUDA_EMULATOR");  // "gpu=L4,threads=2"
-    std::string rest = text ? text : "";
-    while (!rest.empty()) {
-        const size_t comma = rest.find(',');
-        const std::string word = rest.substr(0, comma);
-        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
-        const size_t equals = word.find('=');
-        try {
-            if (equals == std::string::npos) throw std::invalid_argument("'" + word + "' has no value");
-            apply(state->options, word.substr(0, equals), word.substr(equals + 1));
-        } catch (const std::invalid_argument& error) {
-            std::fprintf(stderr, "WARPWAVE_CUDA_EMULATOR: %s (ignored)\n", error.what());
-        }
-    }
-    return state;
-}
-
-// Never destroyed: exit handlers of the program may still ask.
-State& state() {
-    static State* const instance = fresh();
-    return *instance;
+Options initial() {
+    Options options;
+    options.gpu = &kGpus[1];
+    options.threads = control::threads(0);
+    // WARPWAVE_CUDA_EMULATOR="gpu=L4,threads=2"
+    control::from_environment("WARPWAVE_CUDA_EMULATOR", [&](const std::string& option, const std::string& value) {
+        apply(options, option, value);
+    });
+    return options;
 }
 
 thread_local int g_error = kSuccess;
-
-void keep(std::vector<std::string>& list, std::string json) {
-    const std::lock_guard lock(state().mutex);
-    if (list.size() >= kKept) list.erase(list.begin());
-    list.push_back(std::move(json));
-}
-
-char* copy(const std::string& text) {
-    auto* const memory = static_cast<char*>(std::malloc(text.size() + 1));
-    if (memory) std::memcpy(memory, text.c_str(), text.size() + 1);
-    return memory;
-}
-
-char* taken(std::vector<std::string>& list) {
-    const std::lock_guard lock(state().mutex);
-    std::string text = "[";
-    for (const std::string& each : list) text += (text.size() > 1 ? "," : "") + each;
-    list.clear();
-    return copy(text + "]");
-}
 
 }  // namespace
 
@@ -188,15 +133,10 @@ int last_error(bool reset) {
 }
 
 void keep_finding(std::string json, const std::string& text) {
-    if (options().report) std::fprintf(stderr, "%s\n", text.c_str());
-    if (!options().log.empty())
-        if (std::FILE* const file = std::fopen(options().log.c_str(), "a")) {
-            std::fprintf(file, "%s\n", json.c_str());
-            std::fclose(file);
-        }
-    keep(state().findings, std::move(json));
+    control::tell(options().report, options().log, text, json);
+    state().findings.keep(std::move(json));
 }
-void keep_counters(std::string json) { keep(state().counters, std::move(json)); }
+void keep_counters(std::string json) { state().counters.keep(std::move(json)); }
 
 namespace {
 
@@ -421,26 +361,11 @@ API const char* cudaGetErrorString(int error) {
     return known ? known->text : "unknown error";
 }
 
-/// Sets an option (see Options); 0, or 1 with the reason on stderr.
-API int warpwave_emulator_set(const char* option, const char* value) {
-    try {
-        apply(state().options, option, value);
-        return 0;
-    } catch (const std::invalid_argument& error) {
-        std::fprintf(stderr, "emulator: %s\n", error.what());
-        return 1;
-    }
-}
-API char* warpwave_emulator_take_findings() { return taken(state().findings); }
-API char* warpwave_emulator_take_counters() { return taken(state().counters); }
-API char* warpwave_emulator_take_message() {
+void emu::control::set(const std::string& option, const std::string& value) { apply(state().options, option, value); }
+
+EXPORTED char* warpwave_emulator_take_findings() { return control::copied(state().findings.take()); }
+EXPORTED char* warpwave_emulator_take_counters() { return control::copied(state().counters.take()); }
+EXPORTED char* warpwave_emulator_take_message() {
     const std::lock_guard lock(state().mutex);
-    const std::string message = std::exchange(state().message, "");
-    return copy(message);
+    return control::copied(std::exchange(state().message, ""));
 }
-API void warpwave_emulator_free(char* text) { std::free(text); }
-API int warpwave_emulator_register(const void* memory, size_t size, const char* name) {
-    register_host(memory, size, name);
-    return 0;
-}
-API int warpwave_emulator_unregister(const void* memory) { return unregister_host(memory) ? 0 : 1; }

@@ -9,9 +9,10 @@
 #include <set>
 #include <string>
 
+#include "core/immortal.h"
+#include "core/memory.h"
 #include "device.h"
 #include "graph.h"
-#include "gfx942/memory.h"
 #include "library.h"
 #include "ptx/tensor_map.h"
 
@@ -29,10 +30,7 @@ struct Modules {
     std::set<std::unique_ptr<Function>> functions;
 };
 
-Modules& modules() {
-    static Modules* const instance = new Modules;
-    return *instance;
-}
+Modules& modules() { return immortal<Modules>(); }
 
 /// Now, or as a node if the stream is captured.
 int launched(const Function& kernel, const Geometry& geometry, void** arguments, void** extra) {

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: MIT
 #include "graph.h"
 
+#include "core/graph.h"
+#include "core/immortal.h"
+
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -16,10 +19,7 @@ struct Known {
     std::map<const Executable*, std::unique_ptr<Executable>> executables;
 };
 
-Known& known() {
-    static Known* const instance = new Known;
-    return *instance;
-}
+Known& known() { return immortal<Known>(); }
 
 void move_rows(const CopyWork& w) {
     for (size_t z = 0; z < w.depth; ++z)
@@ -103,20 +103,9 @@ void Graph::remove(Node* node) {
 }
 
 std::vector<Node*> Graph::order() const {
-    std::vector<Node*> result;
-    std::set<const Node*> done;
-    while (result.size() < nodes.size()) {
-        const size_t before = result.size();
-        for (const auto& each : nodes) {
-            if (done.contains(each.get())) continue;
-            if (!std::all_of(each->needs.begin(), each->needs.end(), [&](Node* n) { return done.contains(n); }))
-                continue;
-            result.push_back(each.get());
-            done.insert(each.get());
-        }
-        if (result.size() == before) return {};
-    }
-    return result;
+    std::vector<Node*> all = in_order(nodes);
+    if (all.size() < nodes.size()) all.clear();
+    return all;
 }
 
 size_t Graph::number(const Node* node) const {

@@ -7,10 +7,11 @@
 #include <cstring>
 #include <vector>
 
+#include "core/immortal.h"
+#include "core/json.h"
+#include "core/memory.h"
 #include "device.h"
 #include "fatbin.h"
-#include "gfx942/memory.h"
-#include "json.h"
 #include "ptx/counters/report.h"
 #include "ptx/run.h"
 
@@ -93,10 +94,7 @@ void keep(const ptx::Found& found) {
 }
 
 /// What the newest launch of each stream has written.
-std::map<void*, ptx::Written>& written_before() {
-    static auto* const instance = new std::map<void*, ptx::Written>;
-    return *instance;
-}
+std::map<void*, ptx::Written>& written_before() { return immortal<std::map<void*, ptx::Written>>(); }
 std::mutex g_written;
 
 }  // namespace
@@ -149,7 +147,7 @@ int launch(Library& library, const std::string& name, const Geometry& geometry, 
                        ? 0
                        : static_cast<size_t>(limit->second) + program.static_shared_bytes);
         const size_t shared =
-            program.static_shared_bytes ? (program.static_shared_bytes + 127) / 128 * 128 + dynamic : dynamic;
+            program.static_shared_bytes ? round_up(program.static_shared_bytes, 128) + dynamic : dynamic;
         if (program.static_shared_bytes + dynamic >
             std::min<size_t>(allowed, static_cast<size_t>(gpu.shared_per_block)))
             throw LaunchError{

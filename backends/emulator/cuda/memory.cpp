@@ -8,7 +8,7 @@
 #include "api.h"
 #include "device.h"
 #include "graph.h"
-#include "gfx942/memory.h"
+#include "core/memory.h"
 
 using namespace emu;
 using namespace emu::cuda;
@@ -73,7 +73,7 @@ API int cudaMallocAsync(void** pointer, size_t bytes, void* stream) {
     return allocate(pointer, bytes, "cudaMallocAsync");
 }
 API int cudaMallocPitch(void** pointer, size_t* pitch, size_t width, size_t height) {
-    *pitch = (width + 511) / 512 * 512;
+    *pitch = round_up(width, 512);
     return allocate(pointer, *pitch * height, "cudaMallocPitch");
 }
 API int cudaFree(void* pointer) { return release(pointer); }

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "core/immortal.h"
 #include "device.h"
 #include "graph.h"
 #include "library.h"
@@ -27,10 +28,7 @@ struct Registry {
     std::map<const void*, Known> kernels, variables;
 };
 
-Registry& registry() {
-    static Registry* const instance = new Registry;
-    return *instance;
-}
+Registry& registry() { return immortal<Registry>(); }
 
 Known* kernel_at(const void* function) {
     const std::lock_guard lock(registry().mutex);

@@ -7,6 +7,8 @@
 #include <thread>
 
 #include "api.h"
+#include "core/graph.h"
+#include "core/immortal.h"
 #include "device.h"
 #include "graph.h"
 
@@ -42,10 +44,7 @@ struct Streams {
     unsigned long long captures = 0;
     unsigned long long made = 0;
 };
-Streams& streams() {
-    static Streams* const instance = new Streams;
-    return *instance;
-}
+Streams& streams() { return immortal<Streams>(); }
 thread_local int g_mode = kGlobal;
 
 void* const kLegacy = reinterpret_cast<void*>(1);
@@ -63,19 +62,6 @@ Capture* behind_legacy() {
         if (known != streams().blocking.end() && known->second && part.capture->valid) return part.capture.get();
     }
     return nullptr;
-}
-
-/// Whether `node` is one of `last`, or needed by them.
-bool behind(const std::vector<Node*>& last, const Node* node) {
-    std::set<const Node*> seen;
-    std::vector<const Node*> queue(last.begin(), last.end());
-    while (!queue.empty()) {
-        const Node* const next = queue.back();
-        queue.pop_back();
-        if (next == node) return true;
-        if (seen.insert(next).second) queue.insert(queue.end(), next->needs.begin(), next->needs.end());
-    }
-    return false;
 }
 
 int begin(void* stream, int mode, Graph* graph, std::vector<Node*> last) {
@@ -103,11 +89,10 @@ int end(void* stream, Graph** graph) {
         return refused(*capture, kCaptureUnmatched, "the capture did not begin in this stream");
     if (capture->mode != kRelaxed && capture->thread != std::this_thread::get_id())
         return fail(kCaptureWrongThread, "the capture began in another thread");
-    const std::vector<Node*> last = found->second.last;
+    const std::set<const Node*> seen = with_needs(found->second.last);
     bool joined = true;
     for (const auto& [other, part] : parts)
-        if (part.capture == capture && other != stream)
-            joined &= std::all_of(part.last.begin(), part.last.end(), [&](Node* node) { return behind(last, node); });
+        for (const Node* const node : part.last) joined &= part.capture != capture || seen.contains(node);
     std::erase_if(parts, [&](const auto& each) { return each.second.capture == capture; });
     int error = kSuccess;
     if (!capture->valid) error = fail(kCaptureInvalidated, "an earlier error ended the capture");

@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstring>
 
+#include "core/text.h"
 #include "operands.h"
 #include "table.h"
 #include "wave.h"
@@ -14,12 +15,6 @@ std::string range(const char* file, unsigned first, unsigned count) {
     char text[32];
     if (count <= 1) std::snprintf(text, sizeof text, "%s%u", file, first);
     else std::snprintf(text, sizeof text, "%s[%u:%u]", file, first, first + count - 1);
-    return text;
-}
-
-std::string hex(u32 value) {
-    char text[16];
-    std::snprintf(text, sizeof text, "0x%x", value);
     return text;
 }
 

@@ -8,14 +8,14 @@
 #include <cinttypes>
 #include <cstdio>
 
-#include "../control.h"
-#include "../findings.h"
+#include "options.h"
+#include "findings.h"
 #include "../loader/bundle.h"
-#include "../recorded.h"
+#include "recorded.h"
 #include "checks/checks.h"
 #include "counters/counters.h"
 #include "counters/places.h"
-#include "memory.h"
+#include "core/memory.h"
 #include "module.h"
 #include "run.h"
 #include "services.h"
@@ -196,7 +196,7 @@ std::optional<std::pair<void*, size_t>> find_global(const Module* module, std::s
 int device_count() { return static_cast<int>(control::options().devices); }
 
 void moved(const char* call, const void* from, const void* to, size_t bytes) {
-    if (control::options().counters) control::keep_counters(counters::report_move(call, from, to, bytes));
+    if (control::options().counters) control::kept_counters().keep(counters::report_move(call, from, to, bytes));
 }
 
 const loader::KernelInfo& info(const Kernel& kernel) { return *kernel.info; }
@@ -286,7 +286,7 @@ LaunchResult launch(
     services::flush();
     if (shadow) findings::keep(checks::end_launch(*shadow));
     if (recorded::on() && options.counters) recorded::used(tally.footprint, places);
-    if (options.counters) control::keep_counters(counters::report(launch, std::move(tally), seconds));
+    if (options.counters) control::kept_counters().keep(counters::report(launch, std::move(tally), seconds));
     return {outcome.ok, outcome.hip_error, outcome.message};
 }
 

@@ -3,15 +3,14 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cinttypes>
 #include <csetjmp>
 #include <csignal>
-#include <cstdio>
 #include <deque>
 #include <mutex>
-#include <thread>
 
 #include "checks/checks.h"
+#include "core/text.h"
+#include "core/threads.h"
 #include "module.h"
 
 namespace emu {
@@ -207,11 +206,10 @@ Progress turn(Workgroup& group, const RunOptions& options, Outcome& outcome) {
     Recovery crash;
     if (sigsetjmp(crash.place, 1)) {
         recovery = nullptr;
-        char address[32];
-        std::snprintf(address, sizeof address, "0x%" PRIxPTR, reinterpret_cast<uintptr_t>(crash.address));
         outcome = failure(
             *active,
-            std::string("memory access fault at address ") + address + " (turn the bounds check on to see which lane)",
+            "memory access fault at address " + hex(reinterpret_cast<uintptr_t>(crash.address)) +
+                " (turn the bounds check on to see which lane)",
             700);
         return Progress::Finished;
     }
@@ -319,11 +317,7 @@ Outcome run(const Launch& launch, const RunOptions& options, counters::Tally* to
             tallies.emplace_back(launch.program->ops.size());
             tallies.back().prefix = &prefix;
         }
-        std::vector<std::thread> others;
-        for (unsigned i = 1; i < mine.threads; ++i)
-            others.emplace_back([&, i] { work(launch, mine, total ? &tallies[i] : nullptr, shared); });
-        work(launch, mine, total ? tallies.data() : nullptr, shared);
-        for (std::thread& other : others) other.join();
+        on_threads(mine.threads, [&](unsigned i) { work(launch, mine, total ? &tallies[i] : nullptr, shared); });
         return tallies;
     };
     Shared shared;

@@ -11,7 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "memory.h"
+#include "core/immortal.h"
+#include "core/memory.h"
+#include "core/printf.h"
 
 namespace emu::services {
 
@@ -63,10 +65,7 @@ struct State {
     u64 last_message = 0;
 };
 
-State& state() {
-    static State* const instance = new State;
-    return *instance;
-}
+State& state() { return immortal<State>(); }
 
 void* keep(State& s, size_t bytes, size_t alignment) {
     void* const memory = map_pages(bytes, alignment);
@@ -91,62 +90,24 @@ public:
         at_ += length / 8 + 1;
         return {begin, length};
     }
+    i32 star() { return static_cast<i32>(next()); }
+    u64 integer(bool) { return next(); }
+    f64 number() { return as_f64(next()); }
+    std::string other(const Conversion& c) {
+        if (!c.kind) return "";
+        const f64 value = number();
+        return c.kind == 'n' ? "" : formatted(c.flags + c.kind, value);
+    }
 
 private:
     const std::vector<u64>& words_;
     size_t at_ = 0;
 };
 
-template <class T>
-void append(std::string& out, const std::string& specification, T value) {
-    const int length = std::snprintf(nullptr, 0, specification.c_str(), value);
-    if (length <= 0) return;
-    std::string text(static_cast<size_t>(length) + 1, 0);
-    std::snprintf(text.data(), text.size(), specification.c_str(), value);
-    out.append(text, 0, static_cast<size_t>(length));
-}
-
-u64 narrowed(u64 value, const std::string& length, bool is_signed) {
-    const int bits = length == "hh" ? 8 : length == "h" ? 16 : length.empty() ? 32 : 64;
-    if (is_signed) return static_cast<u64>(sign_extend(value, bits));
-    return bits == 64 ? value : value & ((u64{1} << bits) - 1);
-}
-
-std::string formatted(const std::string& format, Words& words) {
-    std::string out;
-    for (size_t at = 0; at < format.size();) {
-        if (format[at] != '%') {
-            out += format[at++];
-            continue;
-        }
-        std::string specification = "%", length;
-        for (++at; at < format.size() && std::strchr("-+ #0123456789.*", format[at]); ++at) {
-            if (format[at] == '*') specification += std::to_string(static_cast<i32>(words.next()));
-            else specification += format[at];
-        }
-        for (; at < format.size() && std::strchr("hljztL", format[at]); ++at) length += format[at];
-        if (at == format.size()) break;
-        const char kind = format[at++];
-        if (kind == '%') out += '%';
-        else if (kind == 's') append(out, specification + "s", words.text().c_str());
-        else if (kind == 'p') append(out, specification + "p", reinterpret_cast<void*>(words.next()));
-        else if (kind == 'c') append(out, specification + "c", static_cast<int>(words.next()));
-        else if (kind == 'n') words.next();
-        else if (std::strchr("di", kind))
-            append(out, specification + "lld", static_cast<long long>(narrowed(words.next(), length, true)));
-        else if (std::strchr("uoxX", kind))
-            append(
-                out, specification + "ll" + kind,
-                static_cast<unsigned long long>(narrowed(words.next(), length, false)));
-        else append(out, specification + kind, as_f64(words.next()));
-    }
-    return out;
-}
-
 u64 print(const std::vector<u64>& message) {
     Words words(message);
     std::FILE* const file = words.next() == 1 ? stderr : stdout;
-    const std::string format = words.text(), text = formatted(format, words);
+    const std::string format = words.text(), text = printed(format, words);
     std::fwrite(text.data(), 1, text.size(), file);
     return text.size();
 }

@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstring>
 
-#include "../scalars.h"
+#include "core/scalars.h"
 
 // Vectors wider than the CPU's are passed in memory, and clang warns that this depends on the CPU. All of the library is
 // compiled for one CPU, and nothing of it that others call takes or returns a vector.
@@ -59,11 +59,6 @@ inline void set_lane64(u32* words, int lane, u64 value) {
     words[lane] = static_cast<u32>(value);
     words[kLanes + lane] = static_cast<u32>(value >> 32);
 }
-
-inline f32 as_f32(u32 bits) { return std::bit_cast<f32>(bits); }
-inline u32 as_u32(f32 value) { return std::bit_cast<u32>(value); }
-inline f64 as_f64(u64 bits) { return std::bit_cast<f64>(bits); }
-inline u64 as_u64(f64 value) { return std::bit_cast<u64>(value); }
 
 /// One bit a lane, as a vector: lane 0 is the lowest bit. Conversions through it are a few instructions; loops are not.
 using boolv = bool __attribute__((ext_vector_type(kLanes)));

@@ -16,6 +16,8 @@
 #include <new>
 #include <string>
 
+#include "core/immortal.h"
+
 #define EMU_API extern "C" __attribute__((visibility("default")))
 
 namespace emu {
@@ -58,14 +60,6 @@ template <class Body>
 hipError_t device_api(const char* name, Body body) noexcept {
     if (hipError_t fault = device_fault(); fault != hipSuccess) return record(fault);
     return api(name, body);
-}
-
-// State of the process. Made at the first use and never destroyed, since libraries of kernels register what they hold
-// before this one's constructors have run, if the linker was not told of the dependency, and unregister it at exit.
-template <class State>
-State& immortal() {
-    static State* const state = new State;
-    return *state;
 }
 
 inline void require(bool condition, hipError_t code = hipErrorInvalidValue) {

@@ -11,12 +11,13 @@
 #include <set>
 #include <vector>
 
+#include "core/graph.h"
 #include "hip/queue.h"
 
 struct hipGraphNode {
     hipGraphNodeType type;
     emu::Work work;
-    std::vector<hipGraphNode*> after;
+    std::vector<hipGraphNode*> needs;
     ihipGraph* graph;
 };
 
@@ -104,26 +105,11 @@ Work nothing() {
     return [] { return hipSuccess; };
 }
 
-// Nodes in an order that their dependencies allow, those that were added first as early as possible.
-Nodes in_order(const ihipGraph& graph) {
-    Nodes order;
-    std::set<const hipGraphNode*> done;
-    while (order.size() < graph.nodes.size()) {
-        const size_t before = order.size();
-        for (const auto& node : graph.nodes) {
-            const bool ready = std::all_of(
-                node->after.begin(), node->after.end(), [&](const hipGraphNode* each) { return done.contains(each); });
-            if (!ready || !done.insert(node.get()).second) continue;
-            order.push_back(node.get());
-        }
-        require(order.size() > before);  // a cycle
-    }
-    return order;
-}
-
 std::shared_ptr<hipGraphExec> instance_of(const ihipGraph& graph) {
     auto made = std::make_shared<hipGraphExec>();
-    for (const hipGraphNode* node : in_order(graph)) made->steps.push_back({node, node->type, node->work});
+    const Nodes order = in_order(graph.nodes);
+    require(order.size() == graph.nodes.size());  // no circle
+    for (const hipGraphNode* node : order) made->steps.push_back({node, node->type, node->work});
     made->children = graph.children;
     return made;
 }
@@ -155,18 +141,6 @@ Capture* capture_of(hipStream_t queue) {
     for (const auto& capture : state().captures)
         if (capture->last.contains(queue)) return capture.get();
     return nullptr;
-}
-
-// What the nodes come after, directly or not, and they themselves.
-std::set<const hipGraphNode*> ancestors(const Nodes& nodes) {
-    std::set<const hipGraphNode*> found;
-    Nodes rest = nodes;
-    while (!rest.empty()) {
-        hipGraphNode* const node = rest.back();
-        rest.pop_back();
-        if (found.insert(node).second) rest.insert(rest.end(), node->after.begin(), node->after.end());
-    }
-    return found;
 }
 
 hipError_t begin_capture(const char* name, hipStream_t queue, ihipGraph* graph, Nodes after) {
@@ -301,7 +275,7 @@ EMU_API hipError_t hipStreamEndCapture(hipStream_t queue, hipGraph_t* graph) {
         Capture* const capture = capture_of(queue);
         require(capture != nullptr, hipErrorIllegalState);
         require(capture->origin == queue, hipErrorStreamCaptureUnmatched);
-        const std::set<const hipGraphNode*> joined = ancestors(capture->last[queue]);
+        const std::set<const hipGraphNode*> joined = with_needs(capture->last[queue]);
         bool all = true;
         for (const auto& [other, last] : capture->last)
             for (const hipGraphNode* node : last) all &= joined.contains(node);
@@ -436,7 +410,7 @@ hipGraphAddDependencies(hipGraph_t graph, const hipGraphNode_t* from, const hipG
     return graph_api("hipGraphAddDependencies", [&] {
         require(count == 0 || (from != nullptr && to != nullptr));
         for (size_t i = 0; i < count; ++i) require(checked(from[i]).graph == graph && checked(to[i]).graph == graph);
-        for (size_t i = 0; i < count; ++i) to[i]->after.push_back(from[i]);
+        for (size_t i = 0; i < count; ++i) to[i]->needs.push_back(from[i]);
         return hipSuccess;
     });
 }
@@ -454,7 +428,7 @@ EMU_API hipError_t hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t* nodes,
     return graph_api("hipGraphGetRootNodes", [&] {
         Nodes roots;
         for (const auto& node : checked(graph).nodes)
-            if (node->after.empty()) roots.push_back(node.get());
+            if (node->needs.empty()) roots.push_back(node.get());
         give(roots, nodes, count);
         return hipSuccess;
     });
@@ -462,7 +436,7 @@ EMU_API hipError_t hipGraphGetRootNodes(hipGraph_t graph, hipGraphNode_t* nodes,
 
 EMU_API hipError_t hipGraphNodeGetDependencies(hipGraphNode_t node, hipGraphNode_t* nodes, size_t* count) {
     return graph_api("hipGraphNodeGetDependencies", [&] {
-        give(checked(node).after, nodes, count);
+        give(checked(node).needs, nodes, count);
         return hipSuccess;
     });
 }

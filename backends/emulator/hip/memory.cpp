@@ -14,8 +14,9 @@
 #include <shared_mutex>
 #include <string>
 
+#include "core/memory.h"
+#include "core/scalars.h"
 #include "gfx942/dispatch.h"
-#include "gfx942/memory.h"
 
 namespace emu {
 namespace {
@@ -60,8 +61,6 @@ std::map<uintptr_t, Block>::iterator containing(uintptr_t address) {
     auto found = std::prev(next);
     return address - found->second.begin < std::max<size_t>(found->second.size, 1) ? found : blocks().by_address.end();
 }
-
-size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
 constexpr size_t kPitchAlignment = 256;
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "core/scalars.h"
 #include "hip/module.h"
 #include "hip/properties.h"
 
@@ -10,8 +11,6 @@ using namespace emu;
 using namespace emu::mi300x;
 
 namespace {
-
-size_t round_up(size_t value, size_t step) { return (value + step - 1) / step * step; }
 
 hipError_t blocks_per_unit(const char* name, int* blocks, const void* function, int threads, size_t dynamic) {
     return api(name, [&] {

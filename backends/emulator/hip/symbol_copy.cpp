@@ -6,7 +6,7 @@
 #include "hip/memory.h"
 #include "hip/module.h"
 #include "hip/queue.h"
-#include "recorded.h"
+#include "gfx942/recorded.h"
 
 using namespace emu;
 

@@ -103,7 +103,7 @@ private:
     u32 declare(int scope, Variable each) {
         Scope& here = scopes_[static_cast<size_t>(scope)];
         if (each.space == Space::Param) {
-            each.offset = rounded(here.handed_bytes, each.align);
+            each.offset = round_up(here.handed_bytes, each.align);
             here.handed_bytes = each.offset + each.bytes;
             most_handed_ = std::max(most_handed_, here.handed_bytes);
         }
@@ -152,10 +152,10 @@ private:
         for (Variable& each : function_.variables) {
             if (each.space != Space::Shared) align = std::max(align, each.align);
             if (each.space != Space::Local) continue;
-            each.offset = rounded(bytes, each.align);
+            each.offset = round_up(bytes, each.align);
             bytes = each.offset + each.bytes;
         }
-        function_.frame_bytes = static_cast<u32>(rounded(bytes, 16));
+        function_.frame_bytes = static_cast<u32>(round_up(bytes, 16));
         function_.frame_align = align;
     }
 

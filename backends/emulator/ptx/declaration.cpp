@@ -100,7 +100,7 @@ std::vector<Variable> variables(Scanner& scan, Space space) {
 
 void place(std::vector<Variable>& list, u64& bytes) {
     for (Variable& each : list) {
-        each.offset = rounded(bytes, each.align);
+        each.offset = round_up(bytes, each.align);
         bytes = each.offset + each.bytes;
     }
 }

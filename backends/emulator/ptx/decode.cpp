@@ -7,15 +7,13 @@
 #include <utility>
 
 #include "builder.h"
+#include "core/immortal.h"
 #include "link.h"
 
 namespace emu::ptx {
 namespace {
 
-std::map<std::string, Decoder, std::less<>>& table() {
-    static auto* const instance = new std::map<std::string, Decoder, std::less<>>;
-    return *instance;
-}
+std::map<std::string, Decoder, std::less<>>& table() { return immortal<std::map<std::string, Decoder, std::less<>>>(); }
 
 constexpr std::pair<const char*, Special> kSpecials[] = {
     {"%tid.x", Special::TidX},
@@ -71,7 +69,7 @@ public:
         program_->routines = std::move(linked.routines);
         program_->arch = std::atoi(module.target.c_str() + (module.target.starts_with("sm_") ? 3 : 0));
         place_variables();
-        end_ = rounded(slots_.bytes, 64);
+        end_ = round_up(slots_.bytes, 64);
         scratch_ = place(16);
     }
 
@@ -325,13 +323,13 @@ private:
         }
         u64 bytes = 0;
         for (const auto& [each, address] : shared) {
-            *address = bytes = rounded(bytes, each->align);
+            *address = bytes = round_up(bytes, each->align);
             bytes += each->bytes;
             program_->shared_align = std::max(program_->shared_align, each->align);
         }
         program_->static_shared_bytes = static_cast<u32>(bytes);
         for (const auto& [each, address] : dynamic) {
-            *address = rounded(bytes, std::max(16u, each->align));
+            *address = round_up(bytes, std::max(16u, each->align));
             program_->shared_align = std::max(program_->shared_align, each->align);
         }
         program_->local_bytes = function.frame_bytes;

@@ -4,12 +4,13 @@
 #include <sys/mman.h>
 
 #include <algorithm>
-#include <cinttypes>
-#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <mutex>
 #include <new>
+
+#include "core/immortal.h"
+#include "core/memory.h"
 
 namespace emu::ptx {
 namespace {
@@ -19,7 +20,7 @@ constexpr u64 kApart = 32;  // bytes of nobody behind each allocation: whose end
 constexpr u64 kTimesOver =
     4;  // addresses for as many bytes as the limit has: the smallest allocation needs three times its size
 
-u64 counted(u64 bytes) { return rounded(std::max<u64>(bytes, 1), kAlign); }
+u64 counted(u64 bytes) { return round_up(std::max<u64>(bytes, 1), kAlign); }
 u64 taken(u64 bytes) { return counted(bytes) + kApart; }
 
 void* mapped(u64 bytes) {
@@ -29,21 +30,12 @@ void* mapped(u64 bytes) {
 }
 
 std::string described(const std::pair<const u64, u64>& block, u64 address) {
-    char text[96];
-    std::snprintf(text, sizeof text, "memory of malloc (0x%" PRIx64 ", %" PRIu64 " bytes)", block.first, block.second);
-    const u64 end = block.first + block.second;
-    if (address < block.first) return std::to_string(block.first - address) + " bytes before " + text;
-    return std::to_string(address - (address < end ? block.first : end)) + " bytes " +
-           (address < end ? "into " : "behind ") + text;
+    return beside(block.first, block.second, "memory of malloc", address);
 }
 
 }  // namespace
 
-// Never destroyed: exit handlers of the program may still launch kernels.
-Heap& Heap::instance() {
-    static auto* const instance = new Heap;
-    return *instance;
-}
+Heap& Heap::instance() { return immortal<Heap>(); }
 
 u64 Heap::limit() const {
     const std::shared_lock lock(mutex_);

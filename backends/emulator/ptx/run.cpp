@@ -7,6 +7,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/threads.h"
 #include "runner.h"
 #include "start.h"
 
@@ -33,10 +34,7 @@ public:
     }
 
     Outcome operator()() {
-        std::vector<std::thread> helpers;
-        for (unsigned i = 1; i < threads_; ++i) helpers.emplace_back([this] { work(); });
-        work();
-        for (std::thread& each : helpers) each.join();
+        on_threads(threads_, [this](unsigned) { work(); });
         outcome_.executed = executed_;
         outcome_.found = report_.take();
         return outcome_;

@@ -8,7 +8,7 @@
 #include <bit>
 #include <cstring>
 
-#include "../scalars.h"
+#include "core/scalars.h"
 
 // Vectors wider than the CPU's are passed in memory, and clang warns that this depends on the CPU. The whole library is
 // compiled for one CPU, and nothing that others call takes or returns a vector.
@@ -61,13 +61,5 @@ template <class Function>
 void each_lane(u32 mask, Function function) {
     for (; mask; mask &= mask - 1) function(std::countr_zero(mask));
 }
-
-/// Up to a multiple.
-inline u64 rounded(u64 value, u64 align) { return (value + align - 1) / align * align; }
-
-inline f32 as_f32(u32 value) { return std::bit_cast<f32>(value); }
-inline u32 as_u32(f32 value) { return std::bit_cast<u32>(value); }
-inline f64 as_f64(u64 value) { return std::bit_cast<f64>(value); }
-inline u64 as_u64(f64 value) { return std::bit_cast<u64>(value); }
 
 }  // namespace emu::ptx

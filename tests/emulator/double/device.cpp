@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "gfx942/dispatch.h"
-#include "recorded.h"
+#include "gfx942/recorded.h"
 
 namespace emu {
 

@@ -256,3 +256,14 @@ def test_a_grid_that_reads_before_the_one_before_it_has_ended(cuda: Cuda) -> Non
         assert [each["check"] for each in json.loads(cuda.taken("findings"))] == wanted
         cuda.launch(text, [first, third])        # nothing is awaited where nothing runs beside it
         assert json.loads(cuda.taken("findings")) == []
+
+
+def test_options_that_do_not_exist_are_refused(library: Cuda, capfd: pytest.CaptureFixture[str]) -> None:
+    for option, value, why in (
+        ("threads", "-1", "threads is a number, not '-1'"), ("threads", "2x", "threads is a number, not '2x'"),
+        ("multiprocessors", "1025", "multiprocessors is 1 to 1024"),
+        ("checks", "shared", "no check 'shared'; there are all, none, shared-race, proxy-fence, "),
+        ("counters", "yes", "counters is 0 or 1, not 'yes'"), ("thread", "1", "no option 'thread'; there are gpu, "),
+    ):
+        assert library.library.warpwave_emulator_set(option.encode(), value.encode()) == 1
+        assert why in capfd.readouterr().err

@@ -1,25 +1,19 @@
 // SPDX-License-Identifier: MIT
 // Accesses outside what there is, and accesses at addresses that the instruction does not take.
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <mutex>
 
-#include "../../control.h"
-#include "../memory.h"
+#include "../options.h"
+#include "core/memory.h"
+#include "core/text.h"
 #include "../module.h"
 #include "shadow.h"
 
 namespace emu::checks {
 namespace {
-
-std::string hex(u64 value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%" PRIx64, value);
-    return text;
-}
 
 const char* verb(AccessKind kind) {
     return kind == AccessKind::Read ? "read" : kind == AccessKind::Write ? "write" : "atomic";

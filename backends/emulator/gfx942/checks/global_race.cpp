@@ -12,15 +12,15 @@
 #include <algorithm>
 #include <atomic>
 #include <bit>
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <unordered_map>
 #include <vector>
 
-#include "../memory.h"
+#include "core/immortal.h"
+#include "core/memory.h"
+#include "core/text.h"
 #include "runs.h"
 #include "shadow.h"
 
@@ -115,11 +115,7 @@ private:
     std::vector<Page> pages_;
 };
 
-// Never destroyed: launches may end while static objects go away.
-SparePages& spare_pages() {
-    static SparePages* const instance = new SparePages;
-    return *instance;
-}
+SparePages& spare_pages() { return immortal<SparePages>(); }
 
 }  // namespace
 
@@ -159,12 +155,6 @@ struct GlobalShadow {
 };
 
 namespace {
-
-std::string hex(u64 value) {
-    char text[32];
-    std::snprintf(text, sizeof text, "0x%" PRIx64, value);
-    return text;
-}
 
 std::string group_text(const Launch& launch, Side side) {
     const Dim& grid = launch.grid;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT
 // The checks by name, and a finding as text.
-#include <cinttypes>
-#include <cstdio>
-#include <stdexcept>
+#include <array>
 
 #include "checks.h"
+#include "core/control.h"
+#include "core/text.h"
 
 namespace emu::checks {
 namespace {
@@ -25,31 +25,12 @@ constexpr Named kNames[] = {
     {kGlobalRace, "global-race", "Race between workgroups"},
 };
 
-u32 one(const std::string& word) {
-    if (word == "all") return kAll;
-    for (const Named& named : kNames)
-        if (word == named.name) return named.check;
-    std::string known;
-    for (const Named& named : kNames) known += std::string(", ") + named.name;
-    throw std::invalid_argument("no check '" + word + "'; there are all, none" + known);
-}
-
 }  // namespace
 
 u32 parse(const std::string& text) {
-    u32 result = 0;
-    size_t begin = 0;
-    while (begin <= text.size()) {
-        const size_t end = text.find_first_of(",+", begin);
-        std::string word = text.substr(begin, end == std::string::npos ? end : end - begin);
-        if (word == "none" || word.empty())
-            ;
-        else if (word[0] == '-') result &= ~one(word.substr(1));
-        else result |= one(word);
-        if (end == std::string::npos) break;
-        begin = end + 1;
-    }
-    return result;
+    std::array<std::pair<const char*, u32>, std::size(kNames)> names;
+    for (size_t i = 0; i < names.size(); ++i) names[i] = {kNames[i].name, kNames[i].check};
+    return control::checks(text, names, kAll);
 }
 
 std::string name(Check check) {
@@ -62,10 +43,8 @@ std::string text(const Finding& finding) {
     std::string title;
     for (const Named& named : kNames)
         if (named.check == finding.check) title = named.title;
-    char pc[32];
-    std::snprintf(pc, sizeof pc, "+0x%" PRIx64, finding.pc);
     std::string result = "========= " + title + ": " + finding.message + "\n=========     at " +
-                         (finding.function.empty() ? finding.kernel : finding.function) + pc;
+                         (finding.function.empty() ? finding.kernel : finding.function) + "+" + hex(finding.pc);
     if (!finding.function.empty()) result += ", called by " + finding.kernel;
     if (!finding.file.empty()) result += " in " + finding.file + ":" + std::to_string(finding.line);
     for (const std::string& call : finding.calls) result += "\n=========     inlined at " + call;

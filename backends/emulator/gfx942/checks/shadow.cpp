@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT
 #include "shadow.h"
 
-#include <cinttypes>
-#include <cstdio>
-
-#include "../../control.h"
 #include "../module.h"
+#include "../options.h"
 #include "../services.h"
+#include "core/text.h"
 
 namespace emu::checks {
 namespace {
 
-std::string pc_text(u64 pc) {
-    char text[32];
-    std::snprintf(text, sizeof text, "pc 0x%" PRIx64, pc);
-    return text;
-}
+std::string pc_text(u64 pc) { return "pc " + hex(pc); }
 
 /// The function that an address of the code lies in, or null.
 const loader::Symbol* function_at(const loader::CodeObject& code, u64 address) {

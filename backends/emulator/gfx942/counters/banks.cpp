@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT
 #include "banks.h"
 
-#include <algorithm>
-
-#include "footprint.h"
-
 namespace emu::counters {
 namespace {
 
-constexpr u32 kBanks = 32;  // of 4 bytes: 128 bytes a cycle (AMD CDNA 3 white paper)
-
-// Lanes that the LDS serves in the same cycle if their banks allow it, as masks: in order, but for 16-byte loads, which go
-// eight lanes at a time like this (measured on MI300 by others; tests/kernels/hip/test_tile.py).
+// Lanes that the LDS serves in the same cycle (128 bytes: AMD CDNA 3 white paper) if their banks allow it, as masks: in order,
+// but for 16-byte loads, which go eight lanes at a time like this (measured on MI300 by others; tests/kernels/hip/test_tile.py).
 struct Phases {
     u64 lanes[8];
     int count;
@@ -37,24 +31,6 @@ constexpr Phases kBy32 = in_order(32), kBy16 = in_order(16), kBy8 = in_order(8),
 const Phases& phases(u32 bytes, AccessKind kind) {
     if (bytes > 8) return kind == AccessKind::Read ? kLoads16 : kBy8;
     return bytes > 4 ? kBy16 : kBy32;
-}
-
-// Most words in one bank, each word counted once unless `serial`.
-u32 bank_cycles(const u32* address, u64 lanes, u32 bytes, bool serial) {
-    u32 words[kBanks][kLanes], load[kBanks] = {}, most = 1;
-    const u32 count = std::max(bytes / 4, 1u);
-    for (u64 rest = lanes; rest; rest &= rest - 1) {
-        const u32 first = address[std::countr_zero(rest)] / 4;
-        for (u32 word = first; word < first + count; ++word) {
-            const u32 bank = word % kBanks;
-            u32* const mine = words[bank];
-            u32& number = load[bank];
-            if (!serial && std::find(mine, mine + number, word) != mine + number) continue;
-            mine[number++] = word;
-            most = std::max(most, number);
-        }
-    }
-    return most;
 }
 
 // All lanes of each phase in banks of their own: nothing to count. True for almost every access of a good kernel.
@@ -87,38 +63,19 @@ bool conflict_free(const u32* address, u32 bytes, AccessKind kind) {
 
 }  // namespace
 
-LdsCost lds_cost(const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
+BankCost lds_cost(const u32* address, u64 lanes, u32 bytes, AccessKind kind) {
     const Phases& all = phases(bytes, kind);
     const u32 count = static_cast<u32>(all.count);
     const bool even = bytes == 4 || bytes == 8 || bytes == 16;
     if (lanes == kAllLanes && even && conflict_free(address, bytes, kind)) return {count, count};
-    LdsCost cost{0, 0};
+    BankCost cost{0, 0};
     for (u32 i = 0; i < count; ++i) {
         const u64 now = lanes & all.lanes[i];
         if (!now) continue;
         cost.minimum += 1;
-        cost.cycles += bank_cycles(address, now, bytes, kind == AccessKind::Atomic);
+        cost.cycles += busiest(address, now, bytes, kind == AccessKind::Atomic);
     }
     return cost;
-}
-
-int lines_touched(const u64* address, u64 lanes, u32 bytes, u64* lines) {
-    int number = 0;
-    u64 last = ~u64{0};
-    bool rising = true;
-    auto touch = [&](u64 line) {
-        if (line == last) return;
-        rising = rising && (last == ~u64{0} || line > last);
-        lines[number++] = last = line;
-    };
-    for (u64 rest = lanes; rest; rest &= rest - 1) {
-        const u64 first = address[std::countr_zero(rest)];
-        touch(first / kLine);
-        touch((first + bytes - 1) / kLine);
-    }
-    if (rising) return number;
-    std::sort(lines, lines + number);
-    return static_cast<int>(std::unique(lines, lines + number) - lines);
 }
 
 }  // namespace emu::counters

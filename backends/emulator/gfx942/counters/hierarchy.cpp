@@ -9,8 +9,9 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "../memory.h"
 #include "../ops/access.h"
+#include "core/immortal.h"
+#include "core/memory.h"
 #include "machine.h"
 #include "places.h"
 
@@ -186,10 +187,7 @@ struct Memory {
     Mall mall;
     Layout places;
 };
-Memory& memory() {
-    static Memory* const instance = new Memory;
-    return *instance;
-}
+Memory& memory() { return immortal<Memory>(); }
 
 // --- a launch -------------------------------------------------------------------------------------------------------
 

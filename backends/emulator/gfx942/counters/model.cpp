@@ -60,7 +60,6 @@ constexpr size_t kSteps = 600'000;   // of all waves of a simulated compute unit
 constexpr u32 kTraced = 8;           // workgroups
 constexpr u64 kScheduled = 500'000;  // workgroups that are scheduled one by one
 
-u32 round_up(u32 count, u32 step) { return (count + step - 1) / step * step; }
 u64 ceil_div(u64 count, u64 step) { return (count + step - 1) / step; }
 
 // A unit's share of what all use that are busy at the same time. Few of them cannot use all of the memory's rate.

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../memory.h"
+#include "core/memory.h"
 
 namespace emu::counters {
 namespace {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
-#include <algorithm>
 #include <cmath>
 
-#include "../../control.h"
-#include "../../json.h"
+#include "../options.h"
+#include "core/immortal.h"
+#include "core/offenders.h"
 #include "../module.h"
 #include "counters.h"
 #include "machine.h"
@@ -12,11 +12,9 @@
 namespace emu::counters {
 namespace {
 
-constexpr size_t kOffenders = 10;  // instructions listed
-
 u64 whole(double count) { return static_cast<u64>(std::round(count)); }
 
-json::Value place(const Launch& launch, const Tally& tally, u32 index) {
+json::Value place(const Launch& launch, const Tally& tally, size_t index) {
     const Op& op = launch.program->ops[index];
     const u64 address = launch.module->code.text_begin + op.pc;
     json::Value value = json::object();
@@ -30,20 +28,13 @@ json::Value place(const Launch& launch, const Tally& tally, u32 index) {
 
 // The instructions of which `waste` is largest.
 template <class Waste, class Describe>
-json::Value offenders(const Launch& launch, const Tally& tally, Waste waste, Describe describe) {
-    std::vector<std::pair<u64, u32>> found;
-    for (u32 i = 0; i < tally.memory.size(); ++i)
-        if (const u64 lost = tally.executed[i] ? waste(i) : 0) found.push_back({lost, i});
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-        return a.first != b.first ? a.first > b.first : a.second < b.second;
+json::Value worst(const Launch& launch, const Tally& tally, Waste waste, Describe describe) {
+    const auto lost = [&](size_t i) { return tally.executed[i] ? waste(i) : 0; };
+    return offenders(tally.memory.size(), lost, [&](size_t i) {
+        json::Value value = place(launch, tally, i);
+        describe(value, tally.memory[i]);
+        return value;
     });
-    json::Value list = json::array({});
-    for (size_t i = 0; i < std::min(found.size(), kOffenders); ++i) {
-        json::Value value = place(launch, tally, found[i].second);
-        describe(value, tally.memory[found[i].second]);
-        list.push(value);
-    }
-    return list;
 }
 
 json::Value classes(const Totals& t) {
@@ -78,7 +69,7 @@ json::Value lds(const Launch& launch, const Tally& tally, const Totals& t) {
     value.set("instructions", whole(t.classes[static_cast<int>(Class::Lds)])).set("bytes", whole(t.lds_bytes));
     value.set("cycles", whole(cycles)).set("conflict_free_cycles", whole(t.lds_minimum));
     value.set("conflict_cycles", whole(cycles - t.lds_minimum));
-    value.set("conflicts", offenders(launch, tally, [&](u32 i) {
+    value.set("conflicts", worst(launch, tally, [&](size_t i) {
         return tally.memory[i].cycles - tally.memory[i].minimum;
     }, [](json::Value& each, const Memory& m) {
         each.set("cycles", m.cycles).set("conflict_free_cycles", m.minimum);
@@ -102,11 +93,11 @@ json::Value global(
         .set("hbm_loaded_bytes", bytes(traffic.loaded[2]))
         .set("mall_written_bytes", bytes(traffic.written))
         .set("hbm_written_bytes", bytes(traffic.evicted));
-    auto waste = [&](u32 i) -> u64 {
+    auto waste = [&](size_t i) -> u64 {
         const Memory& m = tally.memory[i];
         return kinds[i].unit == Unit::Vmem && m.lines * kLine > m.bytes ? m.lines * kLine - m.bytes : 0;
     };
-    value.set("uncoalesced", offenders(launch, tally, waste, [](json::Value& each, const Memory& m) {
+    value.set("uncoalesced", worst(launch, tally, waste, [](json::Value& each, const Memory& m) {
         each.set("requested_bytes", m.bytes).set("line_bytes", m.lines * kLine).set("lanes", m.lanes);
     }));
     return value;
@@ -159,10 +150,7 @@ struct Kept {
     Totals totals;
     Traffic traffic;
 };
-std::vector<Kept>& kept() {
-    static auto* const instance = new std::vector<Kept>;
-    return *instance;
-}
+std::vector<Kept>& kept() { return immortal<std::vector<Kept>>(); }
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "../memory.h"
+#include "core/memory.h"
 #include "../ops/access.h"
 #include "banks.h"
 #include "counters.h"
@@ -23,7 +23,7 @@ struct Pattern {
     bool global = false;
     u64 within = 0;                      // where in its line the first lane's access begins
     alignas(64) u64 difference[kLanes];  // LDS: words, in the first half
-    LdsCost cost{};
+    BankCost cost{};
     int count = 0;          // of lines
     i64 line[2 * kLanes];   // less the first lane's line
     u8 halves[2 * kLanes];  // of each, that are touched
@@ -266,7 +266,7 @@ void on_global(Wave& w, const Op& op, const u64* address, u64 lanes, u32 bytes, 
     if (fresh) {
         u64 lines[2 * kLanes], moved[kLanes];
         for (int lane = 0; lane < kLanes; ++lane) moved[lane] = first + difference[lane];
-        pattern.count = lines_touched(moved, lanes, bytes, lines);
+        pattern.count = blocks_touched<kLine>(moved, lanes, bytes, lines);
         for (int i = 0; i < pattern.count; ++i) {
             pattern.line[i] = static_cast<i64>(lines[i]) - line;
             pattern.halves[i] = halves_touched(moved, lanes, bytes, lines[i]);

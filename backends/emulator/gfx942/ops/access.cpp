@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 #include "access.h"
 
+#include "core/text.h"
 #include "transfer.h"
 
 namespace emu {
@@ -108,12 +109,10 @@ void require_aligned(const Wave& w, const Op& op, const u64* address, u64 lanes,
         const int lane = lowest(rest);
         if (address[lane] % bytes == 0) [[likely]]
             continue;
-        char text[32];
-        std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address[lane]));
         fault(
             w, op,
-            "lane " + std::to_string(lane) + "'s atomic at " + text + " is not aligned to " + std::to_string(bytes) +
-                " bytes",
+            "lane " + std::to_string(lane) + "'s atomic at " + hex(address[lane]) + " is not aligned to " +
+                std::to_string(bytes) + " bytes",
             700);
     }
 }

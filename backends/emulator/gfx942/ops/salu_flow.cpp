@@ -8,6 +8,7 @@
 #include "../services.h"
 #include "../table.h"
 #include "../translate.h"
+#include "core/text.h"
 #include "hardware_registers.h"
 
 namespace emu {
@@ -25,11 +26,7 @@ u64 address_of_target(const Wave& w, const Op& op) {
 
 void jump(Wave& w, const Op& op, u64 address) {
     const u32 index = index_of(program(w), address);
-    if (index == kNoOp) {
-        char text[24];
-        std::snprintf(text, sizeof text, "0x%llx", static_cast<unsigned long long>(address));
-        fault(w, op, std::string("jumps to ") + text + ", where no instruction begins");
-    }
+    if (index == kNoOp) fault(w, op, "jumps to " + hex(address) + ", where no instruction begins");
     w.next = index;
 }
 

@@ -6,6 +6,7 @@
 // That is a race for certain. What is written before it is read, or written twice, is seen; a word that is read first is not.
 #include "../warp.h"
 #include "checks.h"
+#include "core/text.h"
 
 namespace emu::ptx {
 
@@ -117,10 +118,8 @@ void Checks::global_bulk(Warp& w, int lane, u64 begin, u64 end, size_t range, bo
 void Checks::global_found(Warp& w, u64 at, const WordWrite& old, const GlobalAccess& mine, bool fence) {
     const u32 check = fence ? kProxyFence : kGlobalRace;
     if (report_.again(check, w.op->statement, old.op)) return;
-    char address[32];
-    std::snprintf(address, sizeof address, "0x%llx", static_cast<unsigned long long>(at));
     std::string text = mine.writes ? "writes" : mine.async ? "reads asynchronously" : "reads";
-    text += std::string(" global memory at ") + address + ", which ";
+    text += " global memory at " + hex(at) + ", which ";
     if (old.cluster == cluster_) {
         Cell cell;
         cell.who = old.who, cell.op = old.op, cell.kind = kWrite;

@@ -3,12 +3,9 @@
 #pragma once
 
 #include "../types.h"
+#include "core/banks.h"
 
 namespace emu::ptx {
-
-struct BankCost {
-    u32 cycles, minimum;  // with bank conflicts, and as if there were none
-};
 
 /// 32 banks of 4 bytes. Accesses of up to 4 bytes are served a warp at a time, of 8 bytes half a warp, of 16 a quarter; lanes
 /// that read or write the same word share it. `serial`: they do not (atomics).

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT
 #include "report.h"
 
-#include <algorithm>
 #include <map>
 
-#include "../../json.h"
+#include "core/offenders.h"
 #include "classes.h"
 
 namespace emu::ptx {
 namespace {
 
-constexpr size_t kOffenders = 10;  // instructions listed
 constexpr u64 kSector = 32;
 
 json::Value place(const Program& program, const Tally& tally, size_t index) {
@@ -24,21 +22,13 @@ json::Value place(const Program& program, const Tally& tally, size_t index) {
 
 /// The instructions of which `waste` is largest.
 template <class Waste, class Describe>
-json::Value offenders(const Program& program, const Tally& tally, Waste waste, Describe describe) {
-    std::vector<std::pair<u64, size_t>> found;
-    for (size_t i = 0; i < tally.traffic.size(); ++i)
-        if (const u64 lost = waste(tally.traffic[i])) found.push_back({lost, i});
-    std::sort(found.begin(), found.end(), [](const auto& a, const auto& b) {
-        return a.first != b.first ? a.first > b.first : a.second < b.second;
+json::Value worst(const Program& program, const Tally& tally, Waste waste, Describe describe) {
+    const auto lost = [&](size_t i) { return waste(tally.traffic[i]); };
+    return offenders(tally.traffic.size(), lost, [&](size_t i) {
+        json::Value value = place(program, tally, i);
+        describe(value, tally.traffic[i]);
+        return value;
     });
-    if (found.size() > kOffenders) found.resize(kOffenders);
-    json::Value list = json::array({});
-    for (const auto& [lost, index] : found) {
-        json::Value value = place(program, tally, index);
-        describe(value, tally.traffic[index]);
-        list.push(value);
-    }
-    return list;
 }
 
 u64 conflicts(const Traffic& t) { return t.shared.cost - t.shared.minimum; }
@@ -99,14 +89,14 @@ std::string counted(const Launch& launch, const Tally& tally) {
     value.set("bytes", shared.bytes).set("tensor_bytes", operand_bytes).set("bulk_bytes", in_shared);
     value.set("cycles", shared.cost).set("conflict_free_cycles", shared.minimum);
     value.set("conflict_cycles", shared.cost - shared.minimum);
-    value.set("conflicts", offenders(program, tally, conflicts, [](json::Value& each, const Traffic& t) {
+    value.set("conflicts", worst(program, tally, conflicts, [](json::Value& each, const Traffic& t) {
         each.set("cycles", t.shared.cost).set("conflict_free_cycles", t.shared.minimum);
     }));
     result.set("shared", value);
     value = json::object();
     value.set("requested_bytes", global.bytes).set("read_bytes", read).set("written_bytes", written);
     value.set("atomic_bytes", updated).set("sectors", global.cost).set("sector_bytes", global.cost * kSector);
-    value.set("uncoalesced", offenders(program, tally, unused, [](json::Value& each, const Traffic& t) {
+    value.set("uncoalesced", worst(program, tally, unused, [](json::Value& each, const Traffic& t) {
         each.set("requested_bytes", t.global.bytes).set("sector_bytes", t.global.cost * kSector);
         each.set("lanes", t.global.lanes);
     }));

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "../tensor_map.h"
+#include "core/text.h"
 #include "forms.h"
 #include "reduce.h"
 
@@ -592,11 +593,8 @@ Mbarrier& mbarrier_at(Warp& w, int lane, u64 address) {
     shared_memory(w, lane, address, 8, 8);
     const SharedPlace place = shared_place(w, address);
     const auto found = place.block->mbarriers.find(place.offset);
-    if (found == place.block->mbarriers.end()) {
-        char text[80];
-        std::snprintf(text, sizeof text, "there is no mbarrier at 0x%x: nobody has initialised one", place.offset);
-        throw Fault("mbarrier", text);
-    }
+    if (found == place.block->mbarriers.end())
+        throw Fault("mbarrier", "there is no mbarrier at " + hex(place.offset) + ": nobody has initialised one");
     return found->second;
 }
 

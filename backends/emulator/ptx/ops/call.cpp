@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT
 // Calls of device functions, and the way back. PTX ISA 9.0, sections 7.1 (functions) and 9.7.12.6 (call), 9.7.12.7 (ret).
 #include <algorithm>
-#include <cstdio>
 #include <memory>
 
+#include "core/text.h"
 #include "forms.h"
 #include "library.h"
 
@@ -14,8 +14,6 @@ constexpr u32 kApart = 32;  // bytes between the variables of calls: whose end i
 constexpr u32 kStack =
     512 * 1024;  // what local memory a thread may have (CUDA C++ Programming Guide, compute capabilities)
 constexpr int kStackError = 714;  // cudaErrorHardwareStackError
-
-u32 rounded(u32 value, u32 align) { return (value + align - 1) / align * align; }
 
 /// Values that a call hands over, of one lane: all are taken before the first one is given, which may overwrite another.
 class Handed {
@@ -95,7 +93,7 @@ void enter(Warp& w, u32 lanes, const Call& call, const Routine& callee) {
     each_lane(lanes, [&](int lane) {
         std::vector<Calls::Frame>& frames = calls.frames[lane];
         const u32 from = calls.base(lane), end = frames.empty() ? program.local_bytes : frames.back().top;
-        const u32 base = rounded(end + kApart, callee.frame_align), top = base + callee.frame_bytes;
+        const u32 base = round_up(end + kApart, callee.frame_align), top = base + callee.frame_bytes;
         if (top > kStack)
             throw Fault(
                 "stack",
@@ -135,12 +133,10 @@ Flow call_indirect(Warp& w, const Op& op) {
         const auto callee = std::find_if(
             program.routines.begin() + 1, program.routines.end(),
             [&](const Routine& each) { return each.address == address[lane]; });
-        char text[64];
-        std::snprintf(text, sizeof text, "lane %d: 0x%llx", lane, static_cast<unsigned long long>(address[lane]));
-        if (callee == program.routines.end())
-            throw Fault("call", text + std::string(" is not the address of a function"));
+        const std::string text = "lane " + std::to_string(lane) + ": " + hex(address[lane]);
+        if (callee == program.routines.end()) throw Fault("call", text + " is not the address of a function");
         if (!callee->refusal.empty()) throw Fault("call", callee->name + " cannot be called: " + callee->refusal);
-        if (const std::string why = unlike(call, *callee); !why.empty()) throw Fault("call", text + (": " + why));
+        if (const std::string why = unlike(call, *callee); !why.empty()) throw Fault("call", text + ": " + why);
         add_lane(callees, static_cast<u32>(callee - program.routines.begin()), lane);
     });
     for (Target& each : callees) {

@@ -7,6 +7,9 @@
 #include <mutex>
 #include <string>
 
+#include "core/immortal.h"
+#include "core/printf.h"
+#include "core/text.h"
 #include "forms.h"
 #include "library.h"
 
@@ -36,14 +39,25 @@ public:
     Arguments(Warp& w, int lane, u64 address) : w_(w), lane_(lane), at_(address) {}
     template <class T>
     T next() {
-        at_ = (at_ + sizeof(T) - 1) / sizeof(T) * sizeof(T);
+        at_ = round_up(at_, sizeof(T));
         T value;
         std::memcpy(&value, generic_memory(w_, lane_, at_, sizeof(T), sizeof(T)), sizeof(T));
         at_ += sizeof(T);
         ++count;
         return value;
     }
-    std::string text(u64 address) { return text_at(w_, lane_, address); }
+    i32 star() { return next<i32>(); }
+    u64 integer(bool wide) { return wide ? next<u64>() : next<u32>(); }
+    f64 number() { return next<f64>(); }
+    std::string text() {
+        const u64 address = next<u64>();
+        return address ? text_at(w_, lane_, address) : "(null)";
+    }
+    static std::string other(const Conversion& c) {
+        throw Fault(
+            "printf", "the conversion " + c.flags + c.size + (c.kind ? std::string(1, c.kind) : "") +
+                          " of printf is not supported");
+    }
     i32 count = 0;
 
 private:
@@ -52,97 +66,7 @@ private:
     u64 at_;
 };
 
-template <class T>
-std::string formatted(const std::string& how, T value) {
-    const int length = std::snprintf(nullptr, 0, how.c_str(), value);
-    if (length < 0) return "";
-    std::string text(static_cast<size_t>(length) + 1, '\0');
-    std::snprintf(text.data(), text.size(), how.c_str(), value);
-    text.pop_back();
-    return text;
-}
-
-/// One conversion: `%`, flags, width, precision, size and kind.
-struct Conversion {
-    std::string flags;  // with `%`, width and precision
-    std::string size;   // "hh", "h", "", "l", "ll", "j", "z", "t", "L"
-    char kind = 0;
-};
-
-Conversion conversion_at(const std::string& format, size_t& at, Arguments& arguments) {
-    Conversion result;
-    result.flags = "%";
-    for (++at; at < format.size(); ++at) {
-        if (format[at] == '*') result.flags += std::to_string(arguments.next<i32>());
-        else if (std::string_view("-+ #0123456789.").find(format[at]) != std::string_view::npos)
-            result.flags += format[at];
-        else break;
-    }
-    for (; at < format.size() && std::string_view("hljztL").find(format[at]) != std::string_view::npos; ++at)
-        result.size += format[at];
-    if (at < format.size()) result.kind = format[at++];
-    return result;
-}
-
-i64 narrowed(i64 value, const std::string& size) {
-    if (size == "hh") return static_cast<i8>(value);
-    return size == "h" ? static_cast<i16>(value) : value;
-}
-u64 narrowed(u64 value, const std::string& size) {
-    if (size == "hh") return static_cast<u8>(value);
-    return size == "h" ? static_cast<u16>(value) : value;
-}
-
-std::string converted(const Conversion& c, Arguments& arguments) {
-    const bool wide = !c.size.empty() && c.size[0] != 'h';
-    switch (c.kind) {
-        case '%': return "%";
-        case 'd':
-        case 'i':
-            return formatted(
-                c.flags + "lld",
-                static_cast<long long>(narrowed(wide ? arguments.next<i64>() : arguments.next<i32>(), c.size)));
-        case 'u':
-        case 'o':
-        case 'x':
-        case 'X':
-            return formatted(
-                c.flags + "ll" + c.kind, static_cast<unsigned long long>(
-                                             narrowed(wide ? arguments.next<u64>() : arguments.next<u32>(), c.size)));
-        case 'c': return formatted(c.flags + "c", arguments.next<i32>());
-        case 'e':
-        case 'E':
-        case 'f':
-        case 'F':
-        case 'g':
-        case 'G':
-        case 'a':
-        case 'A': return formatted(c.flags + c.kind, arguments.next<f64>());
-        case 'p': return formatted(c.flags + "p", reinterpret_cast<void*>(arguments.next<u64>()));
-        case 's': {
-            const u64 address = arguments.next<u64>();
-            return formatted(c.flags + "s", address ? arguments.text(address).c_str() : "(null)");
-        }
-        default: break;
-    }
-    throw Fault(
-        "printf",
-        "the conversion " + c.flags + c.size + (c.kind ? std::string(1, c.kind) : "") + " of printf is not supported");
-}
-
-std::string printed(const std::string& format, Arguments& arguments) {
-    std::string text;
-    for (size_t at = 0; at < format.size();) {
-        if (format[at] != '%') text += format[at++];
-        else text += converted(conversion_at(format, at, arguments), arguments);
-    }
-    return text;
-}
-
-std::mutex& output() {
-    static auto* const instance = new std::mutex;
-    return *instance;
-}
+std::mutex& output() { return immortal<std::mutex>(); }
 
 // vprintf(format, buffer): how many arguments it has taken, or -1. Text goes to the program's stdout at once.
 Flow print(Warp& w, const Op& op) {
@@ -213,9 +137,7 @@ Flow release(Warp& w, const Op& op) {
         if (!address) return;
         const std::string wrong = w.block->launch->memory->heap()->release(address);
         if (wrong.empty()) return;
-        char text[64];
-        std::snprintf(text, sizeof text, "lane %d: 0x%llx: ", lane, static_cast<unsigned long long>(address));
-        throw Fault("heap", text + wrong);
+        throw Fault("heap", "lane " + std::to_string(lane) + ": " + hex(address) + ": " + wrong);
     });
     return Flow::Next;
 }

@@ -2,8 +2,9 @@
 // Loads, stores, atomics, asynchronous copies. PTX ISA 9.0, sections 9.7.9.8 to 9.7.9.25 and 9.7.13.
 #include <algorithm>
 
+#include "core/memory.h"
+#include "core/text.h"
 #include "forms.h"
-#include "gfx942/memory.h"
 #include "half.h"
 #include "reduce.h"
 
@@ -12,31 +13,25 @@ namespace emu::ptx {
 namespace {
 
 [[noreturn]] void misaligned(const char* space, int lane, u64 address, u32 align) {
-    char text[160];
-    std::snprintf(
-        text, sizeof text, "lane %d: the address 0x%llx in %s memory is not a multiple of %u", lane,
-        static_cast<unsigned long long>(address), space, align);
-    throw Fault("misaligned", text, 716);
+    throw Fault(
+        "misaligned",
+        "lane " + std::to_string(lane) + ": the address " + hex(address) + " in " + space +
+            " memory is not a multiple of " + std::to_string(align),
+        716);
 }
 
 [[noreturn]] void outside(const char* space, int lane, u64 address, u32 bytes, const std::string& rest) {
-    char text[200];
-    std::snprintf(
-        text, sizeof text, "lane %d: %u byte%s at 0x%llx %s %s memory", lane, bytes, bytes == 1 ? "" : "s",
-        static_cast<unsigned long long>(address), "outside of", space);
-    throw Fault("bounds", text + rest, 700);
+    throw Fault(
+        "bounds",
+        "lane " + std::to_string(lane) + ": " + std::to_string(bytes) + (bytes == 1 ? " byte" : " bytes") + " at " +
+            hex(address) + " outside of " + space + " memory" + rest,
+        700);
 }
 
 [[noreturn]] void nowhere(int lane, u64 address, u32 bytes) {
     const Heap& heap = Heap::instance();
     const std::string near = heap.spans(address) ? heap.neighbourhood(address) : neighbourhood(address);
     outside("global", lane, address, bytes, ", " + near);
-}
-
-std::string hexadecimal(u64 value) {
-    char text[20];
-    std::snprintf(text, sizeof text, "%llx", static_cast<unsigned long long>(value));
-    return text;
 }
 
 }  // namespace
@@ -85,7 +80,7 @@ u8* local_memory(Warp& w, int lane, u64 offset, u32 bytes, u32 align) {
             ", of which the function that runs has " +
                 std::to_string(
                     w.calls->frames[lane].empty() ? size : w.calls->frames[lane].back().top - w.calls->base(lane)) +
-                " from 0x" + hexadecimal(w.calls->base(lane)) + " on, and each that waits for it has its own");
+                " from " + hex(w.calls->base(lane)) + " on, and each that waits for it has its own");
     }
     return w.block->local + (u64{w.index} * kLanes + static_cast<u64>(lane)) * size + offset;
 }

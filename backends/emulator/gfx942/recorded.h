@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "gfx942/wave.h"
+#include "wave.h"
 
 namespace emu {
 struct Kernel;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT
-// How the emulator is to run and what it found, for whoever drives it. The C functions at the end are the library's own
-// interface beside HIP's: JSON text goes in and out, so that a caller needs no header of ours.
+// How the emulated MI300X is to run.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
+
+#include "core/control.h"
 
 namespace emu {
 
@@ -32,9 +32,8 @@ struct Options {
 namespace control {
 
 const Options& options();
-/// "checks=all,threads=2"; throws std::invalid_argument with the names there are.
-void set(const std::string& option, const std::string& value);
-void keep_counters(std::string json);
+/// Of launches, fills and copies.
+Kept& kept_counters();
 
 }  // namespace control
 }  // namespace emu

@@ -48,6 +48,8 @@ const Allocation* find_freed(uintptr_t);
 
 /// For reports: the allocation that the address is in or near to, and how far: "4 bytes behind 'out' (0x…, 64 bytes)".
 std::string neighbourhood(uintptr_t);
+/// The same of an allocation that is called `what`.
+std::string beside(uintptr_t begin, size_t size, const std::string& what, uintptr_t address);
 
 /// Whether the address is one of the guard bytes before or behind device memory.
 bool in_guard(uintptr_t);

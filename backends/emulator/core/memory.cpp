@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cinttypes>
 #include <cstdio>
 #include <cstring>
 #include <deque>
@@ -13,6 +12,10 @@
 
 #include <sys/mman.h>
 
+#include "immortal.h"
+#include "scalars.h"
+#include "text.h"
+
 namespace emu {
 namespace {
 
@@ -20,8 +23,7 @@ constexpr size_t kGuard = 4096;       // before and after; also keeps the alignm
 constexpr size_t kRemembered = 4096;  // freed records
 constexpr int kGuardByte = 0xC5;
 
-size_t rounded(size_t size) { return (size + kGuard - 1) / kGuard * kGuard; }
-size_t mapped(size_t size) { return kGuard + rounded(size) + kGuard; }
+size_t mapped(size_t size) { return kGuard + round_up(size, kGuard) + kGuard; }
 
 // Device memory comes from the system page by page. Freed, its addresses lead nowhere and are nobody else's for as long as the
 // record of it is kept: whatever uses them then is wrong, and is found even with the checks off.
@@ -102,16 +104,12 @@ struct Registry {
     }
 };
 
-// Never destroyed: threads and exit handlers may still free memory when static objects go away.
-Registry& registry() {
-    static Registry* const instance = new Registry;
-    return *instance;
-}
+Registry& registry() { return immortal<Registry>(); }
 
 /// Where the guards were overwritten, as an offset from the allocation's first byte; false if nowhere.
 bool damaged(const uint8_t* user, size_t size, std::ptrdiff_t& where) {
     const auto wrong = [](uint8_t byte) { return byte != kGuardByte; };
-    const uint8_t* const after_end = user + rounded(size) + kGuard;
+    const uint8_t* const after_end = user + round_up(size, kGuard) + kGuard;
     if (const uint8_t* const hit = std::find_if(user + size, after_end, wrong); hit != after_end) {
         where = hit - user;
         return true;
@@ -132,7 +130,7 @@ void* device_malloc(size_t size, const char* what) {
     if (!base) return nullptr;
     auto* const user = static_cast<uint8_t*>(base) + kGuard;
     std::memset(base, kGuardByte, kGuard);
-    std::memset(user + size, kGuardByte, rounded(size) - size + kGuard);
+    std::memset(user + size, kGuardByte, round_up(size, kGuard) - size + kGuard);
     Registry& r = registry();
     const std::unique_lock lock(r.mutex);
     r.insert({reinterpret_cast<uintptr_t>(user), size, what ? what : "device memory", true, 0});
@@ -236,15 +234,18 @@ namespace {
 constexpr uintptr_t kNearby = 1 << 20;  // an address so close to an allocation is told relative to it
 
 std::string describe(const Allocation& allocation, uintptr_t address) {
-    char begin[24];
-    std::snprintf(begin, sizeof begin, "0x%" PRIxPTR, allocation.begin);
-    const std::string what = "'" + allocation.name + "' (" + begin + ", " + std::to_string(allocation.size) + " bytes)";
-    if (address >= allocation.end()) return std::to_string(address - allocation.end()) + " bytes behind " + what;
-    if (address < allocation.begin) return std::to_string(allocation.begin - address) + " bytes before " + what;
-    return std::to_string(address - allocation.begin) + " bytes into " + what;
+    return beside(allocation.begin, allocation.size, "'" + allocation.name + "'", address);
 }
 
 }  // namespace
+
+std::string beside(uintptr_t begin, size_t size, const std::string& what, uintptr_t address) {
+    const uintptr_t end = begin + size;
+    const std::string all = what + " (" + hex(begin) + ", " + std::to_string(size) + " bytes)";
+    if (address >= end) return std::to_string(address - end) + " bytes behind " + all;
+    if (address < begin) return std::to_string(begin - address) + " bytes before " + all;
+    return std::to_string(address - begin) + " bytes into " + all;
+}
 
 std::string neighbourhood(uintptr_t address) {
     if (const Allocation* inside = find_allocation(address)) return describe(*inside, address);
@@ -263,7 +264,7 @@ bool in_guard(uintptr_t address) {
     if (next != r.live.end() && next->record->device && next->record->begin - address <= kGuard) return true;
     if (next == r.live.begin()) return false;
     const Allocation& before = *std::prev(next)->record;
-    return before.device && address >= before.end() && address - before.begin < rounded(before.size) + kGuard;
+    return before.device && address >= before.end() && address - before.begin < round_up(before.size, kGuard) + kGuard;
 }
 
 std::vector<Allocation> allocations() {

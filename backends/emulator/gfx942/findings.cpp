@@ -11,8 +11,9 @@
 
 #include <unistd.h>
 
-#include "control.h"
-#include "json.h"
+#include "core/immortal.h"
+#include "core/json.h"
+#include "options.h"
 
 namespace emu::findings {
 namespace {
@@ -28,21 +29,7 @@ struct State {
     u64 times = 0, launches = 0;
 };
 
-// Never destroyed: exit handlers of the program may still ask for findings.
-State& state() {
-    static State* const instance = new State;
-    return *instance;
-}
-
-void tell(const checks::Finding& finding, const Options& options) {
-    if (options.report) std::fprintf(stderr, "%s\n", checks::text(finding).c_str());
-    if (options.log.empty()) return;
-    // Opened and closed for each, so that processes of one program can share the file.
-    if (std::FILE* const file = std::fopen(options.log.c_str(), "a")) {
-        std::fprintf(file, "%s\n", describe(finding).c_str());
-        std::fclose(file);
-    }
-}
+State& state() { return immortal<State>(); }
 
 std::string summary(const State& s) {
     const std::string launches = std::to_string(s.launches) + " checked launch" + (s.launches == 1 ? "" : "es");
@@ -77,7 +64,7 @@ void keep(std::vector<checks::Finding> findings) {
         s.times += finding.times;
         if (s.told.insert({finding.check, finding.kernel, finding.function, finding.pc}).second) {
             ++s.by_check[checks::name(finding.check)];
-            tell(finding, options);
+            control::tell(options.report, options.log, checks::text(finding), describe(finding));
         }
         s.kept.push_back(std::move(finding));
         if (s.kept.size() > kKept) s.kept.pop_front();

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "gfx942/checks/checks.h"
+#include "checks/checks.h"
 
 namespace emu::findings {
 

@@ -8,7 +8,8 @@
 #include <cstddef>
 #include <new>
 
-#include "gfx942/memory.h"
+#include "control.h"
+#include "memory.h"
 
 namespace emu {
 namespace {
@@ -27,19 +28,17 @@ Function theirs(const char* name) {
 
 using namespace emu;
 
-#define TORCH_API extern "C" __attribute__((visibility("default")))
+EXPORTED void* emu_alloc_cpu(size_t bytes) __asm__("_ZN3c109alloc_cpuEm");
+EXPORTED void emu_free_cpu(void* memory) __asm__("_ZN3c108free_cpuEPv");
 
-TORCH_API void* emu_alloc_cpu(size_t bytes) __asm__("_ZN3c109alloc_cpuEm");
-TORCH_API void emu_free_cpu(void* memory) __asm__("_ZN3c108free_cpuEPv");
-
-TORCH_API void* emu_alloc_cpu(size_t bytes) {
+EXPORTED void* emu_alloc_cpu(size_t bytes) {
     if (tensors_are_device_memory() && bytes)
         if (void* const memory = device_malloc(bytes, "a torch tensor")) return memory;
     static const auto original = theirs<void* (*)(size_t)>("_ZN3c109alloc_cpuEm");
     return original(bytes);
 }
 
-TORCH_API void emu_free_cpu(void* memory) {
+EXPORTED void emu_free_cpu(void* memory) {
     if (tensors_are_device_memory() && memory && device_free(memory)) return;
     static const auto original = theirs<void (*)(void*)>("_ZN3c108free_cpuEPv");
     original(memory);

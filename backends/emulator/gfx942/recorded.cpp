@@ -2,23 +2,21 @@
 #include "recorded.h"
 
 #include <cstdio>
-#include <cstdlib>
-#include <cstring>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "control.h"
-#include "gfx942/counters/footprint.h"
-#include "gfx942/counters/places.h"
-#include "gfx942/dispatch.h"
-#include "gfx942/memory.h"
-#include "gfx942/module.h"
-#include "json.h"
-
-#define EXPORTED extern "C" __attribute__((visibility("default")))
+#include "core/control.h"
+#include "core/immortal.h"
+#include "core/json.h"
+#include "core/memory.h"
+#include "counters/footprint.h"
+#include "counters/places.h"
+#include "dispatch.h"
+#include "module.h"
+#include "options.h"
 
 namespace emu::recorded {
 namespace {
@@ -36,10 +34,7 @@ struct Record {
     std::set<u64> pages;                        // of other memory that launches used
 };
 
-Record& record() {
-    static Record* const instance = new Record;
-    return *instance;
-}
+Record& record() { return immortal<Record>(); }
 
 std::string hex(const uint8_t* bytes, size_t count) {
     constexpr const char* kDigits = "0123456789abcdef";
@@ -140,9 +135,7 @@ EXPORTED char* warpwave_emulator_take_record() {
     r.memory.clear();
     r.pages.clear();
     r.count = 0;
-    char* const copied = static_cast<char*>(std::malloc(text.size() + 1));
-    if (copied) std::memcpy(copied, text.c_str(), text.size() + 1);
-    return copied;
+    return control::copied(text);
 }
 
 /// A code object of a record, at its address, where it takes `placed` bytes. Null, with the reason in `message` (512 bytes), if
