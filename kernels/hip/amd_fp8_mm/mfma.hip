@@ -69,8 +69,8 @@ extern "C" int amd_fp8_mm(
     const Plan plan = choose_plan({64, 128}, m, n, k, workspace ? workspace_bytes : 0, rows, PARTS);
     if (plan.rows == 64) return launch_block_scaled<KOutermost, TileShape<2, 2>>(problem, plan.parts, queue);
     using Shape = TileShape<2, 4>;
-    const long long tiles = static_cast<long long>(ceil_div(m, Shape::kM)) * ceil_div(n, Shape::kN);
+    const long long tiles = count_tiles<Shape>(m, n);
     return launch_product<Shape>(
-        block_scaled_overlapped<Shape, false>, block_scaled_overlapped<Shape, true>, problem, plan.parts, queue,
+        block_scaled_overlapped<Shape, false>, block_scaled_overlapped<Shape, true>, problem, plan.parts, queue, tiles,
         workgroups(tiles, k / kBlockK));
 }

@@ -31,18 +31,18 @@ __host__ __device__ __forceinline__ size_t plane_elements(int m, int n) {
     return (static_cast<size_t>(m) * static_cast<size_t>(n) + 3) / 4 * 4;
 }
 
-/// A tile of c: WavesM x WavesN waves, each TilesM * 16 rows by 64 columns. 128 columns in all, so that one tile has one
-/// b_scale per K block.
-template <int WavesM, int TilesM_>
+/// A tile of c: WavesM x 2 waves, each TilesM * 16 rows by TilesN * 16 columns: 64, or 128, which have one b_scale per K block.
+template <int WavesM, int TilesM_, int TilesN_ = 4>
 struct TileShape {
     static constexpr int kTilesM = TilesM_;
-    static constexpr int kTilesN = 4;
+    static constexpr int kTilesN = TilesN_;
+    static constexpr int kGroups = kTilesN / 4;  // of 64 columns: four tiles interleave
     static constexpr int kWavesN = 2;
     static constexpr int kM = WavesM * kTilesM * 16;
     static constexpr int kN = kWavesN * kTilesN * 16;
     static constexpr int kThreads = WavesM * kWavesN * kWaveSize;
     static constexpr int kBand = 4;  // tile rows that share B in L2
-    static_assert(kN == kBlockK, "a tile lies within one row of b_scale");
+    static_assert(kTilesN == 4 || kTilesN == 8, "a wave's columns lie within one row of b_scale");
     static_assert(kTilesM % 2 == 0, "column_row interleaves pairs of tiles");
 };
 
@@ -55,8 +55,8 @@ struct BlockScaledLds {
 /// Accumulators of one wave.
 template <class Shape>
 struct WaveTile {
-    f32x4 sum[Shape::kTilesM][Shape::kTilesN];
-    int first_tile_m;  // in units of 16 rows within the workgroup's tile
+    f32x4 sum[Shape::kTilesM][Shape::kGroups][4];  // rows, columns
+    int first_tile_m;                              // in units of 16 rows within the workgroup's tile
     int first_n;
     int base_a, base_b;  // where this lane reads its first row of each panel
 
@@ -67,10 +67,18 @@ struct WaveTile {
         base_b = fp8_operand_base(first_n + interleaved_row(0, lane_id() % 16));
     }
 
+    __device__ __forceinline__ void clear() {
+#pragma unroll
+        for (int tile = 0; tile < Shape::kTilesM; ++tile)
+#pragma unroll
+            for (int n = 0; n < Shape::kTilesN; ++n) sum[tile][n / 4][n % 4] = f32x4{};
+    }
+
     __device__ __forceinline__ int row(int tile) const { return column_row(first_tile_m + tile, lane_id() % 16); }
 
-    /// First of this lane's 16 consecutive columns.
-    __device__ __forceinline__ int column() const { return first_n + lane_id() / 16 * 16; }
+    /// First of this lane's 16 consecutive columns of the first group; those of the next group are 64 further on.
+    /// Computed where it is needed: in a loop over tiles it would take a register all the time.
+    __device__ __forceinline__ int column() const { return first_n + computed_here(lane_id()) / 16 * 16; }
 
     /// sum += scale[tile] * (this K block's product of the tile).
     __device__ __forceinline__ void add_k_block(
@@ -85,7 +93,8 @@ struct WaveTile {
             f32x4 product[Shape::kTilesM];
             multiply_k_block(read_fp8_operand(lds.b.bytes, base_b, interleaved_row(tile_n, 0)), a, product);
 #pragma unroll
-            for (int tile = 0; tile < Shape::kTilesM; ++tile) sum[tile][tile_n] += product[tile] * scale[tile];
+            for (int tile = 0; tile < Shape::kTilesM; ++tile)
+                sum[tile][tile_n / 4][tile_n % 4] += product[tile] * scale[tile];
         }
         set_wave_priority<0>();
     }
@@ -101,8 +110,10 @@ class WaveScales {
 
 public:
     __device__ __forceinline__
-    WaveScales(const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
-        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)) {
+    WaveScales(const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int first_column)
+        : b_scale_(
+              problem.b_scale +
+              static_cast<size_t>(first_column / kBlockK) * static_cast<size_t>(problem.b_scale_row)) {
 #pragma unroll
         for (int tile = 0; tile < Shape::kTilesM; ++tile) {
             const int row = first_row + wave.row(tile);
@@ -158,27 +169,49 @@ __device__ __forceinline__ void store_bf16(
 
 /// What one workgroup computes: a tile of c, over some K blocks.
 struct GemmPart {
-    int first_row, first_column, tile_n;
+    int first_row, first_column;
     int part, begin, end;  // of K: K blocks [begin, end)
 };
 
+/// Tiles of shape `Order`, in the order of banded_tile, that a launch computes: [first, first + count).
+struct TileRange {
+    int first, count;
+};
+
+/// Of `rows` rows or columns from `first` on, how many there are of `count` in all.
+__host__ __device__ __forceinline__ int rows_there(int first, int count, int rows) {
+    const int left = count - first;
+    return left < 0 ? 0 : left < rows ? left : rows;
+}
+
 /// The grid is tiles x parts: blockIdx.y is the part of K, `blocks_per_part` K blocks long (the last one may be shorter).
-/// `index`: which of the tiles, in the order of workgroups.
-template <class Shape>
-__device__ __forceinline__ GemmPart gemm_part(const BlockScaledGemm& problem, int blocks_per_part, int index) {
-    const int tiles_m = (problem.m + Shape::kM - 1) / Shape::kM;
-    const int tiles_n = (problem.n + Shape::kN - 1) / Shape::kN;
-    const TileIndex tile = banded_tile<Shape::kBand>(die_contiguous(tiles_m * tiles_n, index), tiles_m, tiles_n);
+/// `index`: which of the range's tiles, in the order of workgroups. A tile may be a piece of one of shape `Order`.
+template <class Shape, class Order>
+__device__ __forceinline__ GemmPart
+gemm_part(const BlockScaledGemm& problem, int blocks_per_part, TileRange range, int index) {
+    constexpr int kPiecesM = Order::kM / Shape::kM, kPieces = kPiecesM * (Order::kN / Shape::kN);
+    const int tiles_m = (problem.m + Order::kM - 1) / Order::kM;
+    const int tiles_n = (problem.n + Order::kN - 1) / Order::kN;
+    const int at = die_contiguous(range.count * kPieces, index);
+    const TileIndex tile = banded_tile<Order::kBand>(range.first + at / kPieces, tiles_m, tiles_n);
+    const int piece = at % kPieces;
     const int part = static_cast<int>(blockIdx.y);
     const int begin = part * blocks_per_part;
     const int all = problem.k / kBlockK;
     return {
-        tile.m * Shape::kM,
-        tile.n * Shape::kN,
-        tile.n,
-        part,
-        begin,
-        begin + blocks_per_part < all ? begin + blocks_per_part : all};
+        tile.m * Order::kM + piece % kPiecesM * Shape::kM, tile.n * Order::kN + piece / kPiecesM * Shape::kN, part,
+        begin, begin + blocks_per_part < all ? begin + blocks_per_part : all};
+}
+
+/// All tiles of a problem.
+template <class Shape>
+__host__ __device__ __forceinline__ TileRange all_tiles(int m, int n) {
+    return {0, ((m + Shape::kM - 1) / Shape::kM) * ((n + Shape::kN - 1) / Shape::kN)};
+}
+
+template <class Shape>
+__device__ __forceinline__ GemmPart gemm_part(const BlockScaledGemm& problem, int blocks_per_part, int index) {
+    return gemm_part<Shape, Shape>(problem, blocks_per_part, all_tiles<Shape>(problem.m, problem.n), index);
 }
 
 /// Where a wave's results go: to c, or with kSplit as fp32 to this part's plane. Rows beyond the end lie beyond the buffer.
@@ -188,7 +221,7 @@ struct ResultPlace {
     static constexpr int kBytes = sizeof(Element), kPerChunk = kChunk / kBytes;
 
     BufferResource buffer;
-    int pitch, column, left;  // bytes of a row; this lane's first column; columns from there to the end, any sign
+    int pitch;  // bytes of a row
 
     __device__ __forceinline__
     ResultPlace(const BlockScaledGemm& problem, const GemmPart& work, const WaveTile<Shape>& wave) {
@@ -196,55 +229,65 @@ struct ResultPlace {
         if constexpr (kSplit)
             target = problem.planes + static_cast<size_t>(work.part) * plane_elements(problem.m, problem.n);
         else target = problem.c;
-        const int rows = problem.m - work.first_row < Shape::kM ? problem.m - work.first_row : Shape::kM;
+        const int rows = rows_there(work.first_row, problem.m, Shape::kM);
         pitch = problem.n * kBytes;
         buffer =
             make_buffer(target + static_cast<size_t>(work.first_row) * static_cast<size_t>(problem.n), rows * pitch);
-        column = work.first_column + wave.column();
-        left = problem.n - column;
+        column_ = work.first_column + wave.column();
+        columns_ = problem.n;
     }
+
+    /// From the row's begin to this lane's first column of a group.
+    __device__ __forceinline__ int bytes(int group) const { return (column_ + 64 * group) * kBytes; }
+    /// Columns from there to the end, any sign.
+    __device__ __forceinline__ int left(int group) const { return columns_ - column_ - 64 * group; }
+
+private:
+    int column_, columns_;
 };
 
 /// Write a wave's results where rows are aligned to 16 bytes. Lanes that hold rows of the same columns swap chunks, so that
 /// one store writes whole lines of fewer rows.
 template <class Shape, bool kSplit>
 __device__ __forceinline__ void store_aligned(const ResultPlace<Shape, kSplit>& to, const WaveTile<Shape>& wave) {
-    const int r = lane_id() % 16;
+    const int r = computed_here(lane_id()) % 16;
     const bool high = r & 8, middle = r & 4;
-    const auto store = [&](int tile, int lane, int chunk, u32x4 value) {  // of the row that `lane` held
-        const int offset =
-            column_row(wave.first_tile_m + tile, lane) * to.pitch + to.column * to.kBytes + chunk * kChunk;
-        buffer_store_16(to.buffer, chunk * to.kPerChunk < to.left ? offset : kOutside, value);
+    const auto store = [&](int tile, int group, int lane, int chunk, u32x4 value) {  // of the row that `lane` held
+        const int offset = column_row(wave.first_tile_m + tile, lane) * to.pitch + to.bytes(group) + chunk * kChunk;
+        buffer_store_16(to.buffer, chunk * to.kPerChunk < to.left(group) ? offset : kOutside, value);
     };
 #pragma unroll
     for (int t = 0; t < Shape::kTilesM; ++t) {
-        const f32x4(&sum)[4] = wave.sum[t];
-        if constexpr (kSplit) {
-            u32x4 chunk[4];
 #pragma unroll
-            for (int i = 0; i < 4; ++i) chunk[i] = __builtin_bit_cast(u32x4, sum[i]);
+        for (int group = 0; group < Shape::kGroups; ++group) {
+            const f32x4(&sum)[4] = wave.sum[t][group];
+            if constexpr (kSplit) {
+                u32x4 chunk[4];
 #pragma unroll
-            for (int i = 0; i < 2; ++i) swap_8_apart(chunk[i], chunk[i + 2]);
-            // Now chunk[0], chunk[1] are of the lower lane's row, chunk[2], chunk[3] of the upper one's.
+                for (int i = 0; i < 4; ++i) chunk[i] = __builtin_bit_cast(u32x4, sum[i]);
 #pragma unroll
-            for (int upper = 0; upper < 2; ++upper) {
-                swap_mirrored(chunk[2 * upper], chunk[2 * upper + 1]);
-                const int mine = (r & 7) + 8 * upper;
+                for (int i = 0; i < 2; ++i) swap_8_apart(chunk[i], chunk[i + 2]);
+                // Now chunk[0], chunk[1] are of the lower lane's row, chunk[2], chunk[3] of the upper one's.
 #pragma unroll
-                for (int i = 0; i < 2; ++i)
-                    store(t, middle == (i == 1) ? mine : mine ^ 7, 2 * high + middle, chunk[2 * upper + i]);
+                for (int upper = 0; upper < 2; ++upper) {
+                    swap_mirrored(chunk[2 * upper], chunk[2 * upper + 1]);
+                    const int mine = (r & 7) + 8 * upper;
+#pragma unroll
+                    for (int i = 0; i < 2; ++i)
+                        store(t, group, middle == (i == 1) ? mine : mine ^ 7, 2 * high + middle, chunk[2 * upper + i]);
+                }
+            } else {
+                u32x4 half[2];
+#pragma unroll
+                for (int i = 0; i < 2; ++i) {
+                    const f32x4 x = sum[2 * i], y = sum[2 * i + 1];
+                    half[i] = u32x4{
+                        pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3])};
+                }
+                swap_8_apart(half[0], half[1]);
+#pragma unroll
+                for (int i = 0; i < 2; ++i) store(t, group, (r & 7) + 8 * i, high, half[i]);
             }
-        } else {
-            u32x4 half[2];
-#pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                const f32x4 x = sum[2 * i], y = sum[2 * i + 1];
-                half[i] =
-                    u32x4{pack_bf16(x[0], x[1]), pack_bf16(x[2], x[3]), pack_bf16(y[0], y[1]), pack_bf16(y[2], y[3])};
-            }
-            swap_8_apart(half[0], half[1]);
-#pragma unroll
-            for (int i = 0; i < 2; ++i) store(t, (r & 7) + 8 * i, high, half[i]);
         }
     }
 }
@@ -256,9 +299,13 @@ __device__ __forceinline__ void store_tile(
     const ResultPlace<Shape, kSplit> to(problem, work, wave);
 #pragma unroll
     for (int t = 0; t < Shape::kTilesM; ++t) {
-        const int offset = wave.row(t) * to.pitch + to.column * to.kBytes;
-        if constexpr (kSplit) store_fp32(to.buffer, offset, wave.sum[t], to.left, problem.n % to.kPerChunk == 0);
-        else store_bf16(to.buffer, offset, wave.sum[t], to.left, problem.n % to.kPerChunk == 0);
+#pragma unroll
+        for (int group = 0; group < Shape::kGroups; ++group) {
+            const int offset = wave.row(t) * to.pitch + to.bytes(group);
+            const bool wide = problem.n % to.kPerChunk == 0;
+            if constexpr (kSplit) store_fp32(to.buffer, offset, wave.sum[t][group], to.left(group), wide);
+            else store_bf16(to.buffer, offset, wave.sum[t][group], to.left(group), wide);
+        }
     }
 }
 
@@ -270,7 +317,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2) block_scaled_gemm(BlockSca
     typename Layout::template Loader<Shape::kM, Shape::kN, Shape::kThreads> loader(
         problem, work.first_row, work.first_column);
     WaveTile<Shape> wave;
-    WaveScales<Shape> scales(problem, wave, work.first_row, work.tile_n);
+    WaveScales<Shape> scales(problem, wave, work.first_row, work.first_column);
     loader.load(work.begin);
     scales.load(problem, work.begin);
     for (int block = work.begin; block < work.end; ++block) {

@@ -61,18 +61,17 @@ inline Plan choose_plan(
     return best;
 }
 
-/// Launch `Product<false>` or, where K is cut, `Product<true>` and the summation: tile shape `Shape`, K in at most `wanted`
-/// parts, for whose planes there is room; at most `most` workgroups for each.
-template <class Shape, class Kernel>
+/// Launch `whole` or, where K is cut, `split` and the summation: `tiles` tiles of shape `Shape`, K in at most `wanted` parts,
+/// for whose planes there is room; at most `most` workgroups for each. `more`: the kernel's arguments after those two.
+template <class Shape, class... More>
 int launch_product(
-    Kernel whole, Kernel split, const BlockScaledGemm& problem, int wanted, void* queue, long long most = 0x7fffffff) {
-    static_assert(Shape::kN == kTileColumns);
-    const long long tiles = static_cast<long long>(ceil_div(problem.m, Shape::kM)) * ceil_div(problem.n, Shape::kN);
+    void (*whole)(BlockScaledGemm, int, More...), void (*split)(BlockScaledGemm, int, More...),
+    const BlockScaledGemm& problem, int wanted, void* queue, long long tiles, long long most, More... more) {
     if (tiles * Shape::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
     const int blocks_per_part = ceil_div(problem.k / kBlockK, wanted);
     const int parts = ceil_div(problem.k / kBlockK, blocks_per_part);  // none is empty
     const dim3 grid(static_cast<unsigned>(tiles < most ? tiles : most), static_cast<unsigned>(parts));
-    LAUNCH((parts == 1 ? whole : split), grid, dim3(Shape::kThreads), 0, queue)(problem, blocks_per_part);
+    LAUNCH((parts == 1 ? whole : split), grid, dim3(Shape::kThreads), 0, queue)(problem, blocks_per_part, more...);
     if (parts == 1) return LAUNCH_STATUS();
     const size_t sums = ceil_div<size_t>(plane_elements(problem.m, problem.n), kSumThreads * kSumElements);
     LAUNCH(sum_planes, dim3(static_cast<unsigned>(sums)), dim3(kSumThreads), 0, queue)(
@@ -80,8 +79,16 @@ int launch_product(
     return LAUNCH_STATUS();
 }
 
+/// How many there are; 64 bits, unlike all_tiles.
+template <class Shape>
+long long count_tiles(int m, int n) {
+    return static_cast<long long>(ceil_div(m, Shape::kM)) * ceil_div(n, Shape::kN);
+}
+
 template <class Layout, class Shape>
 int launch_block_scaled(const BlockScaledGemm& problem, int wanted, void* queue) {
+    const long long tiles = count_tiles<Shape>(problem.m, problem.n);
     return launch_product<Shape>(
-        block_scaled_gemm<Layout, Shape, false>, block_scaled_gemm<Layout, Shape, true>, problem, wanted, queue);
+        block_scaled_gemm<Layout, Shape, false>, block_scaled_gemm<Layout, Shape, true>, problem, wanted, queue, tiles,
+        tiles);
 }

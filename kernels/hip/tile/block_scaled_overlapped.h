@@ -6,7 +6,7 @@
 // one wave of a SIMD transposes, the other one multiplies. The compiler would put all of one kind first.
 #pragma once
 
-#include "tile/block_scaled_gemm.h"
+#include "tile/buffered_scales.h"
 #include "tile/fp8_k_outermost_halves.h"
 
 /// One wave's operands of two half K blocks, and its products of the current K block, not yet scaled.
@@ -50,44 +50,7 @@ struct WaveProducts {
         int quarter, const float (&scale)[Shape::kTilesM], WaveTile<Shape>& wave) const {
 #pragma unroll
         for (int tile = 0; tile < Shape::kTilesM; ++tile)
-            wave.sum[tile][quarter] += product[quarter][tile] * scale[tile];
-    }
-};
-
-/// a_scale * b_scale of the rows of c that this lane holds, like WaveScales, in fewer registers and by vector loads alone.
-template <class Shape>
-class BufferedScales {
-    const float* b_scale_;        // of the tile's columns
-    int first_row_, bytes_;       // of the tile in a column of a_scale; rows beyond the end read as zero
-    int offset_[Shape::kTilesM];  // bytes from there
-    float a_[Shape::kTilesM];
-    float b_;
-
-public:
-    __device__ __forceinline__
-    BufferedScales(const BlockScaledGemm& problem, const WaveTile<Shape>& wave, int first_row, int tile_n)
-        : b_scale_(problem.b_scale + static_cast<size_t>(tile_n) * static_cast<size_t>(problem.b_scale_row)),
-          first_row_(first_row) {
-        const int rows = problem.m - first_row < Shape::kM ? problem.m - first_row : Shape::kM;
-        bytes_ = rows * static_cast<int>(sizeof(float));
-#pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile)
-            offset_[tile] = wave.row(tile) * static_cast<int>(sizeof(float));
-    }
-
-    __device__ __forceinline__ void load(const BlockScaledGemm& problem, int block) {
-        const float* values = problem.a_scale + static_cast<size_t>(block) * static_cast<size_t>(problem.m);
-        const BufferResource column = make_buffer(values + first_row_, bytes_);
-#pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile) a_[tile] = buffer_load_float(column, offset_[tile]);
-        // Not a scalar load: while one of those is on its way, LDS cannot be waited for in order.
-        const float* of_block = b_scale_ + static_cast<size_t>(block) * static_cast<size_t>(problem.b_scale_k);
-        b_ = buffer_load_float(make_buffer(of_block, sizeof(float)), 0);
-    }
-
-    __device__ __forceinline__ void products(float (&scale)[Shape::kTilesM]) const {
-#pragma unroll
-        for (int tile = 0; tile < Shape::kTilesM; ++tile) scale[tile] = a_[tile] * b_;
+            wave.sum[tile][0][quarter] += product[quarter][tile] * scale[tile];
     }
 };
 
@@ -121,7 +84,8 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
         if (more) next = gemm_part<Shape>(problem, blocks_per_part, index);
         WaveTile<Shape> wave;
         WaveProducts<Shape> products(wave);
-        BufferedScales<Shape> scales(problem, wave, work.first_row, work.tile_n);
+        BufferedScales<Shape> scales(problem, wave);
+        scales.turn_to(problem, work.first_row, work.first_column);
         float scale[Shape::kTilesM] = {};
         // Multiply one half of a K block but for its last quarter, while `held` goes into LDS and `coming` sets out.
         const auto take_turns = [&](int which, const HeldQuad& held, HeldQuad& coming) {

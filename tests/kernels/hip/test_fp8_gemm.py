@@ -47,6 +47,18 @@ def test_calls_give_the_same_bits(hip_kernel: Builder, rows: int) -> None:
     np.testing.assert_array_equal(c, run(kernel, product))
 
 
+@pytest.mark.parametrize(("rows", "m", "n", "k"), [
+    (256, 600, 520, 256),       # nine large tiles, ragged both ways
+    (128, 300, 264, 384),
+    (0, 900, 560, 128),         # eight large tiles, the ninth to twelfth in small ones, of which some lie outside
+])
+def test_workgroups_go_from_tile_to_tile(hip_kernel: Builder, rows: int, m: int, n: int, k: int) -> None:
+    """As on a device with few compute units: every workgroup has several tiles, and each K block its scales."""
+    product = gemm_cases.make_product(m, n, k)
+    units = 8 if rows == 0 else 2
+    gemm_cases.check(product, run(hip_kernel("fp8_gemm", TILE_ROWS=rows, COMPUTE_UNITS=units), product))
+
+
 @pytest.mark.sampled(1)
 @pytest.mark.parametrize(("m", "n"), [(3, 66), (40, 200)])
 @pytest.mark.parametrize("parts", [2, 8])
