@@ -17,6 +17,7 @@ REPOSITORIES = {
     "radeonflow": ("RadeonFlow/RadeonFlow_Kernels", "685749e"),
     "luong": ("luongthecong123/fp8-quant-matmul", ""),
     "snektron": ("Snektron/gpumode-amd-fp8-mm", "047abe1"),
+    "hipkittens": ("HazyResearch/HipKittens", "2538b4d"),       # the head of its branch cdna3; main is for CDNA 4
     "clr": ("ROCm/clr", "f9f995c"),          # headers for FP8, bf16 and cooperative groups
     "hip": ("ROCm/HIP", "c5e11fc"),
 }
@@ -53,6 +54,8 @@ LUONG = {
 }
 # The README says that small M and N with a large K have a kernel of their own, not for which shapes.
 LUONG_SMALL = {(1024, 1536, 7168), (1024, 576, 7168), (1024, 512, 7168)}
+
+HIPKITTENS = "kernels/gemm/bf16fp32/mi325x/8192_256_256_64_16/256_256_64_16.cpp"
 
 BEGIN = """
 #include <hip/hip_runtime.h>
@@ -301,6 +304,28 @@ def contest(sources: Path) -> dict[str, Callable[[tuple[int, int, int]], Program
         return _snektron_program(place, min(alone, key=lambda config: alone[config]))
 
     return {"radeonflow": radeon, "luong_large": lambda _shape: large, "luong_small": few, "snektron": snek}
+
+
+def hipkittens(sources: Path, size: int) -> Program:
+    """Its 8-wave bf16 product for CDNA 3: ``run(buffers, None)`` multiplies size × size matrices (0, 1; the second one
+    transposed) into buffer 4. The source is written for 8192; other multiples of 256 replace that number."""
+    place = folder(sources, "hipkittens")
+    return Program(f"hipkittens_{size}", hipkittens_text((place / HIPKITTENS).read_text(), size), (place / "include",))
+
+
+def hipkittens_text(source: str, size: int) -> str:
+    """Its file without Python's bindings, for another size, with an entry of ours."""
+    source = source[:source.index("PYBIND11_MODULE")].replace('#include "pyutils/pyutils.cuh"', "")
+    source, found = re.subn(r"^#define ([MNK]) 8192$", rf"#define \1 {size}", source, flags=re.MULTILINE)
+    assert found == 3, "not the source that this was written for"
+    return BEGIN + "#define KITTENS_CDNA3\n#include <hip/hip_bf16.h>\n#include <hip/hip_fp16.h>\n" + source + """
+ENTRY int run(char** buffer, const int*) {
+    micro_globals operands{_gl_A((bf16*)buffer[0], 1, 1, M, K), _gl_B((bf16*)buffer[1], 1, 1, N, K),
+                           _gl_C((bf16*)buffer[4], 1, 1, M, N), nullptr};
+    dispatch_micro(operands);
+    return hipGetLastError();
+}
+"""
 
 
 def families(sources: Path, configurations: int = CONFIGURATIONS) -> dict[str, Callable[[], Family]]:

@@ -80,13 +80,15 @@ def timed(device: Device, call: Call, shape: Shape) -> Time:
     return Time(modelled(launches), max(each["modelled_band"] for each in launches), launches)
 
 
-def verdict(device: Device, call: Call, shape: Shape) -> str:
+def verdict(device: Device, call: Call, shape: Shape, problem_name: str = "amd_fp8_mm") -> str:
     """What the problem's check says of a whole call with random data."""
-    problem = Problem(ROOT / "problems" / "amd_fp8_mm")
+    problem = Problem(ROOT / "problems" / problem_name)
     case = dataclasses.replace(problem.cases[0], params=dict(zip("mnk", shape, strict=True)))
     data = problem.generate(case, 7, "cpu", "e4m3fnuz")
     for place, tensor in zip((A, B, A_SCALE, B_SCALE), data[:4], strict=True):
-        device.put(place, tensor.t().contiguous())      # all four have their rows innermost
+        # All four have their rows innermost; of fp8_gemm's only the scales of a.
+        across = problem_name == "amd_fp8_mm" or place == A_SCALE
+        device.put(place, (tensor.t() if across else tensor).contiguous())
     result = torch.full((shape[0], shape[1]), torch.nan, dtype=torch.bfloat16)
     device.put(C, result)
     if status := call(device.buffers, shape):

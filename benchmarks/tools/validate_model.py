@@ -84,18 +84,19 @@ def built(program: Program, extra: Path, build: Path) -> Path | str:
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
         status = hipcc(["-O3", "-std=c++20", "-DNDEBUG", "-w", "-shared", "-fPIC", "-isystem", str(extra),
+                        "-isystem", str(extra / "hip"),
                         *(f"-I{each}" for each in program.folders), str(source), "-o", str(library)])
     return said.getvalue() if status else library
 
 
 class Device:
-    def __init__(self, emulator: Emulator):
+    def __init__(self, emulator: Emulator, megabytes: Sequence[int] = BUFFERS):
         self.emulator = emulator
         self._hip = emulator.library
         self._hip.hipMalloc.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
         self._hip.hipMemset.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t]
         self._hip.hipMemcpy.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        self.buffers = (ctypes.c_void_p * len(BUFFERS))(*(self._allocated(size) for size in BUFFERS))
+        self.buffers = (ctypes.c_void_p * len(megabytes))(*(self._allocated(size) for size in megabytes))
 
     def put(self, buffer: int, tensor: torch.Tensor) -> None:
         """Copy a contiguous tensor to the start of a buffer."""
