@@ -18,6 +18,7 @@ REPOSITORIES = {
     "luong": ("luongthecong123/fp8-quant-matmul", ""),
     "snektron": ("Snektron/gpumode-amd-fp8-mm", "047abe1"),
     "hipkittens": ("HazyResearch/HipKittens", "2538b4d"),       # the head of its branch cdna3; main is for CDNA 4
+    "moonmath": ("moonmath-ai/amd-kernels", "5f758e7"),
     "clr": ("ROCm/clr", "f9f995c"),          # headers for FP8, bf16 and cooperative groups
     "hip": ("ROCm/HIP", "c5e11fc"),
 }
@@ -75,6 +76,7 @@ class Program:
     name: str
     text: str
     folders: tuple[Path, ...]
+    flags: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -326,6 +328,34 @@ ENTRY int run(char** buffer, const int*) {
     return hipGetLastError();
 }
 """
+
+
+# Its products in inline assembly, and the same as the compiler knows them. With the former clang 22 keeps 777 registers
+# in scratch, with the latter 111, and with -O1 ten; its authors' compiler kept none.
+MOONMATH_PRODUCTS = {
+    'asm volatile("v_mfma_f32_16x16x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));':
+        "c = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);",
+    'asm volatile("v_mfma_f32_16x16x16_bf16 %0, %1, %2, 0" : "=&v"(r) : "v"(a), "v"(b));':
+        "r = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, fp32x4_t{0, 0, 0, 0}, 0, 0, 0);"}
+
+
+def moonmath(sources: Path, rounding: str) -> Program:
+    """``run(buffers, (batch, heads, queries, keys))`` of moonmath's attention: the whole call with V's transpose, bf16,
+    rows of all heads side by side. Buffers: q, k, v, transposed v, o, workspace. ``rounding``: RTNE or RTZ."""
+    place = folder(sources, "moonmath") / "csrc"
+    source = (place / "attention_kernel.hip").read_text()
+    for assembly, known in MOONMATH_PRODUCTS.items():
+        if assembly not in source:
+            raise SystemExit(f"{place}: another version than {REPOSITORIES['moonmath'][1]}")
+        source = source.replace(assembly, known)
+    return Program(f"moonmath_{rounding}", f"#define BF16_ROUND {rounding}\n" + source + """
+extern "C" __attribute__((visibility("default"))) int run(char** buffer, const int* size) {
+    const int failed = launch_v_transpose(
+        buffer[2], buffer[3], size[0] * size[1] * size[3], size[3], size[1], 1, nullptr);
+    return failed ? failed : launch_attention_forward(
+        buffer[0], buffer[1], buffer[3], buffer[4], size[0], size[1], size[2], size[3], 128, 1, buffer[5], nullptr);
+}
+""", (place,), ("-O1", "-ffast-math", "-fno-math-errno"))
 
 
 def families(sources: Path, configurations: int = CONFIGURATIONS) -> dict[str, Callable[[], Family]]:

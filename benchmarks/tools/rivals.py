@@ -2,11 +2,13 @@
 """Our MI300 kernels beside the AMD challenge's published ones, all modelled: same run, same model, same sample.
 
     python benchmarks/tools/rivals.py --sources DIR [--shapes 1024x576x7168,…] [--check] [--only ours] [--json FILE]
+    python benchmarks/tools/rivals.py --sources DIR --attention [--check]
 
 ``DIR`` has checkouts named ``owner+repository`` (published_programs.py lists them); nothing of them is committed. A row
 is a whole call of amd_fp8_mm: every launch from the operands as the contest passes them to c, as each author's host
 code chooses for the shape. Every call begins with cold caches. ``--check`` runs whole calls with real data instead,
-compares their results with the reference and prints no time.
+compares their results with the reference and prints no time. ``--attention`` sets flash_attention beside moonmath's
+kernel (bf16, head dimension 128) instead.
 """
 
 from __future__ import annotations
@@ -21,8 +23,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from emulated import ROOT, Emulator, modelled
-from published_programs import LUONG, Program, contest
+from emulated import ROOT, Emulator, Kernel, modelled
+from published_programs import LUONG, Program, contest, moonmath
 from validate_model import BUFFERS, Device, built, geometric, headers
 
 from backends.source import KernelSource
@@ -30,7 +32,8 @@ from scoring.problem import Problem
 
 A, B, C, WORKSPACE, A_SCALE, B_SCALE = 0, 1, 4, 5, 6, 7         # places in BUFFERS
 OURS = "warpwave"
-Shape = tuple[int, int, int]
+ATTENTION = ((2, 16, 8192), (1, 16, 16384))     # batch, heads, length
+Shape = tuple[int, ...]
 Call = Callable[[Any, Shape], int]      # buffers, shape -> status
 
 
@@ -68,7 +71,7 @@ def our_call(emulator: Emulator, path: Path) -> Call:
 
 def rival_call(library: ctypes.CDLL, symbol: str) -> Call:
     def call(buffers: Any, shape: Shape) -> int:
-        return int(getattr(library, symbol)(buffers, (ctypes.c_int * 3)(*shape)))
+        return int(getattr(library, symbol)(buffers, (ctypes.c_int * len(shape))(*shape)))
     return call
 
 
@@ -96,6 +99,45 @@ def verdict(device: Device, call: Call, shape: Shape, problem_name: str = "amd_f
     device.get(C, result)
     right, why = problem.check(data, result)
     return "right" if right else f"WRONG: {why}"
+
+
+def attention(device: Device, sources: Path, extra: Path, build: Path, check: bool) -> None:
+    """Modelled times of flash_attention and of moonmath's kernel, which has no mask; or whether the latter is right."""
+    rivals = {name: compiled(moonmath(sources, name), extra, build) for name in ("RTNE", "RTZ")}
+    for name, call in rivals.items():
+        if isinstance(call, str):
+            raise SystemExit(f"moonmath {name}: {call}")
+        if check:
+            batch, heads, length = 1, 2, 640
+            q, k, v = torch.randn(3, batch, length, heads, 128, dtype=torch.bfloat16, generator=torch.manual_seed(7))
+            for place, tensor in enumerate((q, k, v)):
+                device.put(place, tensor.contiguous())
+            result = torch.full_like(q, torch.nan)
+            if status := call(device.buffers, (batch, heads, length, length)):
+                raise SystemExit(f"moonmath {name}: status {status}")
+            device.get(4, result)
+            attend = torch.nn.functional.scaled_dot_product_attention
+            wanted = attend(*(each.double().transpose(1, 2) for each in (q, k, v))).transpose(1, 2)
+            print(f"moonmath {name}: off by {(result - wanted).abs().max():.4f} at most", flush=True)
+    if check:
+        return
+    ours = Kernel(device.emulator, "hip/flash_attention/mfma.hip")
+    print("\n| B, H, S | mask | ours, µs | TFLOP/s | moonmath RTNE, µs | RTZ | better / ours |")
+    print("|" + "---|" * 7)
+    for batch, heads, length in ATTENTION:
+        for causal in (0, 1):
+            ours.run(batch=batch, sq=length, sk=length, hq=heads, hk=heads, dim=128, causal=causal, half=0)
+            time = modelled(device.emulator.counters())
+            flops = 4 * 128 * batch * heads * (length * (length + 1) // 2 if causal else length**2)
+            cells = ["–"] * 3
+            if not causal:
+                times = [timed(device, call, (batch, heads, length, length)) for call in rivals.values()]
+                cells = [f"{each.microseconds:.0f}{' s' if each.scratch else ''}" for each in times]
+                cells.append(f"{min(each.microseconds for each in times) / time:.2f}")
+            mask = "causal" if causal else "full"
+            ours_cells = [f"{batch}, {heads}, {length}", mask, f"{time:.0f}", f"{flops / time * 1e-6:.0f}"]
+            print("| " + " | ".join((*ours_cells, *cells)) + " |", flush=True)
+    print("\nmodelled; s: scratch, as compiled here")
 
 
 def tell(shapes: list[Shape], times: dict[str, dict[Shape, Time]], missing: dict[str, str]) -> None:
@@ -131,6 +173,7 @@ def main() -> None:
     parser.add_argument("--kernel", type=Path, default=ROOT / "kernels" / "hip" / "amd_fp8_mm" / "mfma.hip")
     parser.add_argument("--shapes", default="", help="M×N×K, separated by commas; without: the contest's 18")
     parser.add_argument("--only", action="append", help=f"{OURS}, radeonflow, luong_large, luong_small or snektron")
+    parser.add_argument("--attention", action="store_true", help="flash_attention beside moonmath's")
     parser.add_argument("--check", action="store_true", help="are the results right, instead of how long it takes")
     parser.add_argument("--sample", type=int, default=16, help="workgroups of each launch that run")
     parser.add_argument("--threads", type=int, default=0, help="0: one a core")
@@ -143,6 +186,9 @@ def main() -> None:
     emulator = Emulator()
     emulator.set(counters=1, checks="none", threads=options.threads, sample=0 if options.check else options.sample)
     device = Device(emulator)
+    if options.attention:
+        attention(device, options.sources, extra, options.build, options.check)
+        return
 
     ours = our_call(emulator, options.kernel.resolve())
     rivals = contest(options.sources)

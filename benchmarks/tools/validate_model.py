@@ -75,7 +75,7 @@ def headers(sources: Path, build: Path) -> Path:
 
 def built(program: Program, extra: Path, build: Path) -> Path | str:
     """The program's shared library, or what its compiler said."""
-    key = hashlib.sha256(program.text.encode()).hexdigest()[:12]
+    key = hashlib.sha256("".join((program.text, *program.flags)).encode()).hexdigest()[:12]
     library = build / f"{program.name}_{key}.so"
     if library.is_file():
         return library
@@ -83,8 +83,8 @@ def built(program: Program, extra: Path, build: Path) -> Path | str:
     source.write_text(program.text)
     said = io.StringIO()
     with contextlib.redirect_stderr(said):
-        status = hipcc(["-O3", "-std=c++20", "-DNDEBUG", "-w", "-shared", "-fPIC", "-isystem", str(extra),
-                        "-isystem", str(extra / "hip"),
+        status = hipcc(["-O3", *program.flags, "-std=c++20", "-DNDEBUG", "-w", "-shared", "-fPIC",
+                        "-isystem", str(extra), "-isystem", str(extra / "hip"),
                         *(f"-I{each}" for each in program.folders), str(source), "-o", str(library)])
     return said.getvalue() if status else library
 
