@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT
-// FlashAttention forward on MFMA 16x16x16 for a workgroup of four waves: 128 queries (64 for head_dim 256) of one head of one
+// FlashAttention forward on MFMA 16x16x16 for a workgroup of eight waves: 256 queries (128 for head_dim 256) of one head of one
 // sequence. The kernels that include this say which; how the parts work together is described in flash_attention/mfma.hip.
 //
 //   head_dim  threads  queries  keys per tile  LDS bytes  workgroups per compute unit
-//   64        256      128      128            32 768     2
-//   128       256      128      64             32 768     2
-//   256       256      64       32             32 768     2
+//   64        512      256      128            65 536     1
+//   128       512      256      64             65 536     1
+//   256       512      128      32             65 536     1
 #pragma once
 
+#include "ceil_div.h"
 #include "isa/buffer.h"
 #include "isa/schedule.h"
 #include "tile/half.h"
@@ -40,14 +41,14 @@ struct HeadRows {
     }
 };
 
-template <int D_>
+/// `QueryTiles_` of 16 queries each, per wave: as many as registers hold, or fewer.
+template <int D_, int QueryTiles_ = D_ == 256 ? 1 : QUERY_TILES>
 struct ForwardShape {
     static constexpr int kD = D_;
-    static constexpr int kThreads = 256;
+    static constexpr int kThreads = 512;
     static constexpr int kKeys = 8192 / kD;  // 16 KB of K and 16 KB of V
     static constexpr int kKeyTiles = kKeys / 16;
-    static constexpr int kQueryTiles =
-        kD == 256 ? 1 : QUERY_TILES;  // of 16 queries, per wave: as many as registers hold
+    static constexpr int kQueryTiles = QueryTiles_;
     static constexpr int kQueries = kThreads / kWaveSize * kQueryTiles * 16;
     static constexpr int kChunks = kD / kHalvesPerChunk;  // 16-byte chunks of a row
     static constexpr int kValueTiles = kD / 16;
@@ -55,17 +56,20 @@ struct ForwardShape {
     using Values = ValuePanel<kKeys>;
 };
 
+/// Two tiles of each, by turns.
 template <class S>
 struct alignas(16) KeyValueTiles {
-    uint8_t k[S::kKeys * S::kD * 2];
-    uint8_t v[S::kD * S::kKeys * 2];  // transposed
+    uint8_t k[2][S::kKeys * S::kD * 2];
+    uint8_t v[2][S::kD * S::kKeys * 2];  // transposed
 };
 
-/// This thread's share of a K and a V tile on its way to LDS: eight 16-byte loads, of V in the first two waves and of K in
-/// the others.
+/// Four of the eight waves, one on each SIMD, are ahead of the others.
+__device__ __forceinline__ bool is_ahead() { return wave_id() < 4; }
+
+/// This thread's share of the tiles on their way to LDS: four 16-byte loads, of K in the waves ahead and of V in the others.
 template <class S>
 class TileLoader {
-    static constexpr int kLoads = 8;
+    static constexpr int kLoads = 4;
     static constexpr int kTasks = S::kThreads / 2;
     static constexpr int kKeyStep = kTasks / S::kChunks;
     static_assert(kTasks * kLoads == S::kKeys * S::kChunks, "one task per thread");
@@ -73,23 +77,24 @@ class TileLoader {
     const uint16_t* matrix_;  // first key of this head
     int pitch_, left_;
     int row_, step_, chunk_;  // load i is chunk_ of key row_ + i * step_
-    bool on_v_;
     u32x4 held_[kLoads];
 
 public:
     __device__ __forceinline__ explicit TileLoader(const HeadRows& rows) {
-        on_v_ = wave_id() < kTasks / kWaveSize;
         const int task = static_cast<int>(threadIdx.x) % kTasks;
-        chunk_ = task % S::kChunks;
-        row_ = on_v_ ? task / S::kChunks * kLoads : task / S::kChunks;
-        step_ = on_v_ ? 1 : kKeyStep;
+        // Of V, 16 lanes hold 8 keys by 64 columns: transposed, they write to all banks.
+        const int rest = task / 16;
+        chunk_ = is_ahead() ? task % S::kChunks : task / 2 % 8 + rest % (S::kChunks / 8) * 8;
+        row_ = is_ahead() ? task / S::kChunks : rest / (S::kChunks / 8) * 8 + task % 2 * kLoads;
+        step_ = is_ahead() ? kKeyStep : 1;
         pitch_ = rows.key_pitch;
         left_ = rows.keys;
-        matrix_ = on_v_ ? rows.v : rows.k;
+        matrix_ = is_ahead() ? rows.k : rows.v;
     }
 
-    /// Request keys [first, first + kKeys); those beyond the sequence read as zero.
-    __device__ __forceinline__ void load(int first) {
+    /// Request tile `tile`; keys beyond the sequence read as zero.
+    __device__ __forceinline__ void load(int tile) {
+        const int first = tile * S::kKeys;
         const uint16_t* base = matrix_ + static_cast<size_t>(first) * static_cast<size_t>(pitch_ / 2);
         const int rows = left_ - first < S::kKeys ? left_ - first : S::kKeys;
         const BufferResource buffer = make_buffer(base, extent(rows, pitch_, S::kD * 2));
@@ -97,18 +102,20 @@ public:
         for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, (row_ + i * step_) * pitch_ + chunk_ * 16);
     }
 
-    /// Wait for what was requested and put it into LDS.
-    __device__ __forceinline__ void store(KeyValueTiles<S>& tiles) const {
-        if (on_v_) {
-            u32x4 column[kLoads];
-            transpose_halves(held_, column);
-            const int base = S::Values::offset(chunk_ * kHalvesPerChunk, row_ / kLoads);
-#pragma unroll
-            for (int i = 0; i < kLoads; ++i) write_chunk(tiles.v, S::Values::at(base, i, 0), column[i]);
-        } else {
+    /// Wait for tile `tile`, which was requested, and put it into LDS.
+    __device__ __forceinline__ void store(KeyValueTiles<S>& tiles, int tile) const {
+        if (is_ahead()) {
             const int base = S::Keys::offset(row_, chunk_);
 #pragma unroll
-            for (int i = 0; i < kLoads; ++i) write_chunk(tiles.k, S::Keys::at(base, i * kKeyStep, 0), held_[i]);
+            for (int i = 0; i < kLoads; ++i)
+                write_chunk(tiles.k[tile % 2], S::Keys::at(base, i * kKeyStep, 0), held_[i]);
+        } else {
+            u32x2 column[kHalvesPerChunk];
+            transpose_halves(held_, column);
+            const int base = S::Values::offset(chunk_ * kHalvesPerChunk, row_ / 8) + row_ % 8 * 2;
+#pragma unroll
+            for (int i = 0; i < kHalvesPerChunk; ++i)
+                *reinterpret_cast<u32x2*>(tiles.v[tile % 2] + S::Values::at(base, i, 0)) = column[i];
         }
     }
 };
@@ -125,37 +132,55 @@ struct WaveQueries {
         load_rows(queries, first, pitch, q);
     }
 
-    /// One tile of keys. `visible[n]`: how many of its keys the query of tile n sees; used where `masked`.
-    __device__ __forceinline__ void add_tile(
-        const KeyValueTiles<S>& tiles, float scale, bool masked, const int (&visible)[S::kQueryTiles]) {
-        f32x4 score[S::kQueryTiles][S::kKeyTiles];
-        u32x2 probability[S::kQueryTiles][S::kKeyTiles];
+    using Scores = f32x4[S::kQueryTiles][S::kKeyTiles];
+    using Probabilities = u32x2[S::kQueryTiles][S::kKeyTiles];
+
+    /// Add a tile's values (`AddValues`), then score the keys of a tile (`ScoreKeys`).
+    template <bool AddValues, bool ScoreKeys>
+    __device__ __forceinline__ void multiply(
+        const uint8_t* v, const Probabilities& probability, const uint8_t* k, Scores& score) {
+        constexpr int kSteps = S::kD / 32;
+        constexpr int kOfValues = AddValues ? S::kKeys / 32 * S::kValueTiles : 0;
+        constexpr int kOfKeys = ScoreKeys ? S::kKeyTiles * kSteps : 0;
+        f32x4 product[S::kQueryTiles];
         set_wave_priority<1>();
+        for_each_chunk<kOfValues + kOfKeys>([&](int i) {
+            if (i < kOfValues) return read_column<S::kKeys, S::kValueTiles>(v, columns_base<S::kKeys>(), i);
+            i -= kOfValues;
+            return read_row<S::kD>(k, rows_base<S::kD>(), i / kSteps, i % kSteps);
+        }, [&](int i, u32x4 chunk) {
+            if (i < kOfValues) return multiply_column<Half>(chunk, i, probability, o);
+            i -= kOfValues;
+            multiply_row<Half>(chunk, q, i % kSteps, product);
+            if (i % kSteps < kSteps - 1) return;
 #pragma unroll
-        for (int t = 0; t < S::kKeyTiles; ++t) {
-            f32x4 product[S::kQueryTiles];
-            multiply_rows<Half, S::kD>(tiles.k, rows_base<S::kD>(), t, q, product);
-#pragma unroll
-            for (int n = 0; n < S::kQueryTiles; ++n) score[n][t] = product[n];
-        }
+            for (int n = 0; n < S::kQueryTiles; ++n) score[n][i / kSteps] = product[n];
+        });
         set_wave_priority<0>();
+    }
+
+    /// Probabilities from scores. `visible[n]`: how many of the tile's keys the query of tile n sees; used where `masked`.
+    __device__ __forceinline__ void weigh(
+        Scores& score, float scale, bool masked, const int (&visible)[S::kQueryTiles], Probabilities& probability) {
 #pragma unroll
         for (int n = 0; n < S::kQueryTiles; ++n) {
             if (masked) mask_scores(score[n], visible[n]);
             const float correction = take_scores<Half>(score[n], row[n], scale, probability[n]);
             rescale(o[n], correction);
         }
-        set_wave_priority<1>();
-        multiply_columns<Half, S::kKeys>(tiles.v, columns_base<S::kKeys>(), probability, o);
-        set_wave_priority<0>();
     }
 };
 
+/// Tiles that `keys` keys (any sign) lie in.
+template <class S>
+__device__ __forceinline__ int tiles_of(int keys) {
+    return keys > 0 ? ceil_div(keys, S::kKeys) : 0;
+}
+
 /// Attention of the queries from `first_query` on, as many as the workgroup takes. The whole workgroup calls it.
-template <class Half, int D>
-__device__ __forceinline__ void attend_queries(
-    KeyValueTiles<ForwardShape<D>>& tiles, const HeadRows& head, int first_query) {
-    using S = ForwardShape<D>;
+template <class Half, class S>
+__device__ __forceinline__ void attend_queries(KeyValueTiles<S>& tiles, const HeadRows& head, int first_query) {
+    constexpr int D = S::kD;
     const int left = head.queries - first_query;
     const int rows = left < S::kQueries ? left : S::kQueries;
     const int bytes = extent(rows, head.query_pitch, D * 2);
@@ -170,19 +195,42 @@ __device__ __forceinline__ void attend_queries(
     for (int n = 0; n < S::kQueryTiles; ++n)
         visible[n] = head.visible(first_query + wave_query + n * 16 + lane_id() % 16);
 
-    const int end = head.visible(first_query + rows - 1);
+    const int tiles_of_all = tiles_of<S>(head.visible(first_query + rows - 1));
+    const int tiles_of_wave = tiles_of<S>(wave_most);
     TileLoader<S> loader(head);
-    if (end > 0) loader.load(0);
+    loader.load(0);
     wait_for_loads();
-    for (int key = 0; key < end; key += S::kKeys) {
-        loader.store(tiles);
-        __syncthreads();
-        if (key + S::kKeys < end) loader.load(key + S::kKeys);
-        if (key < wave_most) wave.add_tile(tiles, head.scale, key + S::kKeys > wave_fewest, visible);
-        __syncthreads();
+    loader.store(tiles, 0);
+    loader.load(1);
+    __syncthreads();
+
+    // A wave multiplies the values of a tile and then the keys of the next one. Those ahead take the scores between before the
+    // barrier, the others after it, so that one of the two on a SIMD multiplies while the other does not.
+    typename WaveQueries<Half, S>::Scores score;
+    typename WaveQueries<Half, S>::Probabilities probability;
+    int tile = 0;
+    const auto pass = [&](bool seen) {
+        if (!is_ahead()) __syncthreads();
+        if (seen) {
+            wave.weigh(score, head.scale, (tile + 1) * S::kKeys > wave_fewest, visible, probability);
 #pragma unroll
-        for (int n = 0; n < S::kQueryTiles; ++n) visible[n] -= S::kKeys;
+            for (int n = 0; n < S::kQueryTiles; ++n) visible[n] -= S::kKeys;
+        }
+        loader.store(tiles, tile + 1);
+        loader.load(tile + 2);
+        if (is_ahead()) __syncthreads();
+        ++tile;
+    };
+    if (tiles_of_wave > 0) {
+        wave.template multiply<false, true>(nullptr, probability, tiles.k[0], score);
+        while (tile + 1 < tiles_of_wave) {
+            pass(true);
+            wave.template multiply<true, true>(tiles.v[(tile - 1) % 2], probability, tiles.k[tile % 2], score);
+        }
+        pass(true);
+        wave.template multiply<true, false>(tiles.v[(tile - 1) % 2], probability, nullptr, score);
     }
+    while (tile < tiles_of_all) pass(false);
 
     const BufferResource out = make_buffer(head.o + origin, bytes);
 #pragma unroll

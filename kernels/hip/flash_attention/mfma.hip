@@ -1,24 +1,28 @@
 // SPDX-License-Identifier: MIT
-//!KERNEL summary FlashAttention forward on MFMA 16x16x16, bf16 and fp16: transposed scores, values transposed in registers
+//!KERNEL summary FlashAttention forward on MFMA 16x16x16, bf16 and fp16: two waves on a SIMD take turns, values transposed in registers
 //!KERNEL arch gfx942
 //!KERNEL tune QUERY_TILES=2,1
 //
 // FlashAttention (forward) for MI300 (CDNA3): O and the natural-log LSE, causal (bottom-right) or full, grouped heads.
 //
-// Algorithm. A workgroup of four waves owns 128 queries of one head; each wave keeps its 32 in registers (QUERY_TILES times
+// Algorithm. A workgroup of eight waves owns 256 queries of one head; each wave keeps its 32 in registers (QUERY_TILES times
 // 16; 16 for head_dim 256) and walks the keys in tiles. Everything is transposed: s^T = k q^T makes keys the rows and
-// queries the columns of the MFMA results, so a lane's scores belong to one query, the softmax needs two lane exchanges per
-// tile, and the probabilities already lie as the second operand of o^T = v^T p^T. Scores and sums are fp32, probabilities
-// 16-bit.
+// queries the columns of the MFMA results, so a lane's scores belong to one query, the softmax needs two lane exchanges, and
+// the probabilities already lie as the second operand of o^T = v^T p^T. Scores and sums are fp32, probabilities 16-bit.
 //
-// K tiles go to LDS as they are, V tiles transposed (8 x 8 values in registers, v_perm_b32), both XOR-swizzled. Two waves
-// fetch K and two fetch V, one tile ahead, into registers. Two barriers per tile. Tiles beyond a wave's causal limit are
-// skipped, only the tiles that cross a limit are masked; workgroups with most keys start first.
+// A SIMD has two waves, one of them half a tile ahead: while one multiplies (values of a tile, then keys of the next one),
+// the other takes its scores and brings the next tile. One barrier per tile, after which all multiply what lies in LDS.
+// Maxima are compared between lanes, and sums rescaled, only where a score exceeds the largest one so far by 2^4.
+//
+// K tiles go to LDS as they are, V tiles transposed (4 x 8 values in registers, v_perm_b32), both XOR-swizzled, in two
+// buffers each. The waves ahead fetch K and the others V, one tile before it is stored. LDS reads run four ahead of the
+// products. Tiles beyond a wave's causal limit are skipped, only the tiles that cross a limit are masked; workgroups with
+// most keys start first. Workgroups that are left after whole rounds of the compute units come with half as many queries.
 //
 //   head_dim  threads  queries  keys per tile  LDS bytes  workgroups per compute unit
-//   64        256      128      128            32 768     2
-//   128       256      128      64             32 768     2
-//   256       256      64       32             32 768     2
+//   64        512      256      128            65 536     1
+//   128       512      256      64             65 536     1
+//   256       512      128      32             65 536     1
 //
 // Shapes. head_dim 64, 128, 256; any sequence lengths; heads_k divides heads_q; rows that see no key give 0 and -inf.
 // softmax_scale must be positive. All pointers 16-byte aligned. Workspace is not used.
@@ -45,15 +49,16 @@ struct Attention {
     int causal;
     float scale;       // softmax_scale * log2(e)
     int query_blocks;  // workgroups per head
+    int first;         // workgroup of this launch
 };
 
-template <class Half, int D>
-__global__ void __launch_bounds__(ForwardShape<D>::kThreads, 2) attend(Attention problem) {
-    using S = ForwardShape<D>;
+template <class Half, class S>
+__global__ void __launch_bounds__(S::kThreads, 2) attend(Attention problem) {
+    constexpr int D = S::kD;
     __shared__ KeyValueTiles<S> tiles;
 
     // All query blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
-    const int index = die_contiguous(static_cast<int>(gridDim.x));
+    const int index = problem.first + die_contiguous(static_cast<int>(gridDim.x));
     const int any_head = uniform(index / problem.query_blocks);
     const int block = problem.query_blocks - 1 - (index - any_head * problem.query_blocks);
     const int batch = uniform(any_head / problem.heads_q);
@@ -80,16 +85,31 @@ __global__ void __launch_bounds__(ForwardShape<D>::kThreads, 2) attend(Attention
         problem.heads_k * D * 2,
         problem.causal,
         problem.scale};
-    attend_queries<Half, D>(tiles, rows, block * S::kQueries);
+    attend_queries<Half>(tiles, rows, block * S::kQueries);
 }
 
+template <class Half, class S>
+void launch(const Attention& problem, long long workgroups, void* queue) {
+    LAUNCH((attend<Half, S>), dim3(static_cast<unsigned>(workgroups)), dim3(S::kThreads), 0, queue)(problem);
+}
+
+/// Workgroups that come after all full rounds of the compute units have half as many queries, if those then fit one round.
 template <class Half, int D>
 int launch(Attention problem, int batch, void* queue) {
     using S = ForwardShape<D>;
+    constexpr long long kComputeUnits = 304;
     problem.query_blocks = ceil_div(problem.seqlen_q, S::kQueries);
     const long long blocks = static_cast<long long>(problem.query_blocks) * problem.heads_q * batch;
-    if (blocks * S::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
-    LAUNCH((attend<Half, D>), dim3(static_cast<unsigned>(blocks)), dim3(S::kThreads), 0, queue)(problem);
+    if (2 * blocks * S::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
+    const long long late = blocks < kComputeUnits || !problem.causal ? blocks % kComputeUnits : 0;
+    const bool halves = S::kQueryTiles == 2 && 2 * late <= kComputeUnits;
+    const long long whole = halves ? blocks - late : blocks;
+    if (whole > 0) launch<Half, S>(problem, whole, queue);
+    if (whole < blocks) {
+        problem.query_blocks *= 2;
+        problem.first = static_cast<int>(2 * whole);
+        launch<Half, ForwardShape<D, 1>>(problem, 2 * late, queue);
+    }
     return LAUNCH_STATUS();
 }
 
@@ -126,6 +146,7 @@ extern "C" int flash_attention(
         heads_k,
         causal,
         softmax_scale * kLog2E,
+        0,
         0};
     return half ? launch<Fp16>(problem, batch, head_dim, queue) : launch<Bf16>(problem, batch, head_dim, queue);
 }

@@ -190,8 +190,12 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients p
                 const f32x4 lse = load_terms(problem.row_lse + term, scored_key(t, 0));
                 const f32x4 delta = load_terms(problem.row_delta + term, scored_key(t, 0));
                 f32x4 score[S::kKeyTiles], dp[S::kKeyTiles];
-                multiply_rows<Half, D>(tiles.rows[0], of_rows, t, k, score);
-                multiply_rows<Half, D>(tiles.rows[1], of_rows, t, v, dp);
+                for_each_chunk<2 * S::kSteps>([&](int i) {
+                    return read_row<D>(tiles.rows[i / S::kSteps], of_rows, t, i % S::kSteps);
+                }, [&](int i, u32x4 row) {
+                    if (i < S::kSteps) multiply_row<Half>(row, k, i, score);
+                    else multiply_row<Half>(row, v, i - S::kSteps, dp);
+                });
 #pragma unroll
                 for (int n = 0; n < S::kKeyTiles; ++n) {
                     const int hidden = wave_first + n * 16 + lane_id() % 16 - query;  // rows before this one
@@ -279,8 +283,12 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients
 #pragma unroll
             for (int t = 0; t < S::kRowTiles; ++t) {
                 f32x4 score[S::kQueryTiles], dp[S::kQueryTiles];
-                multiply_rows<Half, D>(tiles.rows[0], of_rows, t, q, score);
-                multiply_rows<Half, D>(tiles.rows[1], of_rows, t, dout, dp);
+                for_each_chunk<2 * S::kSteps>([&](int i) {
+                    return read_row<D>(tiles.rows[i / S::kSteps], of_rows, t, i % S::kSteps);
+                }, [&](int i, u32x4 row) {
+                    if (i < S::kSteps) multiply_row<Half>(row, q, i, score);
+                    else multiply_row<Half>(row, dout, i - S::kSteps, dp);
+                });
 #pragma unroll
                 for (int n = 0; n < S::kQueryTiles; ++n) {
 #pragma unroll

@@ -6,9 +6,9 @@
 // FlashAttention (forward) of sequences of different lengths for MI300 (CDNA3): O and the natural-log LSE, causal
 // (bottom-right) or full, grouped heads.
 //
-// Algorithm. A workgroup takes 128 queries (64 for head_dim 256) of one head of one sequence, as in
+// Algorithm. A workgroup takes 256 queries (128 for head_dim 256) of one head of one sequence, as in
 // flash_attention/mfma.hip, of which this uses all that works on tiles. Lengths are on the device only: the grid has as many
-// workgroups as blocks there can be, total_q / 128 + batch for each head. Each finds its block by a prefix sum over the
+// workgroups as blocks there can be, total_q / 256 + batch for each head. Each finds its block by a prefix sum over the
 // sequences' blocks, 64 sequences at a time; those without one end. Where more workgroups come than run at once, a first
 // kernel sorts up to 1024 sequences by keys, so that the blocks with most keys start first and short ones fill the gaps.
 //
@@ -78,13 +78,13 @@ __global__ void __launch_bounds__(ForwardShape<D>::kThreads, 2) attend(Attention
         problem.heads_k * D * 2,
         problem.causal,
         problem.scale};
-    attend_queries<Half, D>(tiles, rows, block.first);
+    attend_queries<Half>(tiles, rows, block.first);
 }
 
 template <class Half, int D>
 int launch(Attention problem, int* workspace, void* queue) {
     using S = ForwardShape<D>;
-    constexpr int kAtOnce = 304 * 2;  // workgroups that run on the device
+    constexpr int kAtOnce = 304;  // workgroups that run on the device
     const int batch = problem.starts.batch;
     problem.most_blocks =
         static_cast<int>((problem.total_q + static_cast<long long>(batch) * (S::kQueries - 1)) / S::kQueries);

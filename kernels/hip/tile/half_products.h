@@ -4,6 +4,7 @@
 #pragma once
 
 #include "isa/buffer.h"
+#include "isa/schedule.h"
 #include "tile/half.h"
 #include "tile/half_panel.h"
 
@@ -29,42 +30,67 @@ __device__ __forceinline__ int columns_base() {
     return ValuePanel<Rows>::offset(interleaved_row(0, lane_id() % 16), lane_id() / 16);
 }
 
-/// Rows paired_row(t, .) of a panel of `Columns` columns times the held rows: product[n][i] is row scored_key(t, i) of the
-/// panel by row r of held tile n. `base` is rows_base.
-template <class Half, int Columns, int Tiles>
-__device__ __forceinline__ void multiply_rows(
-    const uint8_t* panel, int base, int t, const u32x4 (&held)[Tiles][Columns / 32], f32x4 (&product)[Tiles]) {
-    using Panel = KeyPanel<Columns>;
+/// use(i, chunk) for the chunks read(i) of LDS, i = 0 .. Count-1; four are on their way while one is used.
+template <int Count, class Read, class Use>
+__device__ __forceinline__ void for_each_chunk(Read read, Use use) {
+    constexpr int kAhead = Count < 4 ? Count : 4;
+    u32x4 chunk[kAhead];
 #pragma unroll
-    for (int n = 0; n < Tiles; ++n) product[n] = f32x4{};
+    for (int i = 0; i < kAhead; ++i) chunk[i] = read(i);
 #pragma unroll
-    for (int step = 0; step < Columns / 32; ++step) {
-        const u32x4 row = read_chunk(panel, Panel::at(base, paired_row(t, 0), step * 4));
-#pragma unroll
-        for (int n = 0; n < Tiles; ++n)
-            product[n] = Half::multiply(first_step(row), first_step(held[n][step]), product[n]);
-#pragma unroll
-        for (int n = 0; n < Tiles; ++n)
-            product[n] = Half::multiply(second_step(row), second_step(held[n][step]), product[n]);
+    for (int i = 0; i < Count; ++i) {
+        schedule_barrier();
+        use(i, chunk[i % kAhead]);
+        if (i + kAhead < Count) chunk[i % kAhead] = read(i + kAhead);
     }
 }
 
-/// Add to sum^T the columns of a transposed panel of `Rows` rows times weights packed from results of multiply_rows:
-/// sum[n][4 * a + b][i] is column 64 a + 16 g + 4 b + i of row r of tile n. `base` is columns_base.
+/// Chunk `step` of rows paired_row(t, .) of a panel of `Columns` columns: first operands of two MFMA steps. `base` is rows_base.
+template <int Columns>
+__device__ __forceinline__ u32x4 read_row(const uint8_t* panel, int base, int t, int step) {
+    return read_chunk(panel, KeyPanel<Columns>::at(base, paired_row(t, 0), step * 4));
+}
+
+/// Add that chunk times chunk `step` of the held rows: in the end product[n][i] is row scored_key(t, i) of the panel by row r
+/// of held tile n.
+template <class Half, int Steps, int Tiles>
+__device__ __forceinline__ void multiply_row(
+    u32x4 row, const u32x4 (&held)[Tiles][Steps], int step, f32x4 (&product)[Tiles]) {
+    if (step == 0)
+#pragma unroll
+        for (int n = 0; n < Tiles; ++n) product[n] = f32x4{};
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) product[n] = Half::multiply(first_step(row), first_step(held[n][step]), product[n]);
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n)
+        product[n] = Half::multiply(second_step(row), second_step(held[n][step]), product[n]);
+}
+
+/// Chunk i of the columns of a transposed panel of `Rows` rows: first operands of two MFMA steps for column tile
+/// i % ColumnTiles. `base` is columns_base.
+template <int Rows, int ColumnTiles>
+__device__ __forceinline__ u32x4 read_column(const uint8_t* panel, int base, int i) {
+    const int t = i % ColumnTiles;
+    return read_chunk(panel, ValuePanel<Rows>::at(base, t / 4 * 64 + interleaved_row(t % 4, 0), i / ColumnTiles * 4));
+}
+
+/// Add to sum^T that chunk times weights packed from products of rows: sum[n][4 * a + b][i] is column 64 a + 16 g + 4 b + i of
+/// row r of tile n.
+template <class Half, int RowTiles, int Tiles, int ColumnTiles>
+__device__ __forceinline__ void multiply_column(
+    u32x4 column, int i, const u32x2 (&weight)[Tiles][RowTiles], f32x4 (&sum)[Tiles][ColumnTiles]) {
+    const int pair = i / ColumnTiles, t = i % ColumnTiles;
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) sum[n][t] = Half::multiply(first_step(column), weight[n][2 * pair], sum[n][t]);
+#pragma unroll
+    for (int n = 0; n < Tiles; ++n) sum[n][t] = Half::multiply(second_step(column), weight[n][2 * pair + 1], sum[n][t]);
+}
+
+/// All chunks of the columns.
 template <class Half, int Rows, int Tiles, int ColumnTiles>
 __device__ __forceinline__ void multiply_columns(
     const uint8_t* panel, int base, const u32x2 (&weight)[Tiles][Rows / 16], f32x4 (&sum)[Tiles][ColumnTiles]) {
-    using Panel = ValuePanel<Rows>;
-#pragma unroll
-    for (int pair = 0; pair < Rows / 32; ++pair)
-#pragma unroll
-        for (int t = 0; t < ColumnTiles; ++t) {
-            const u32x4 column = read_chunk(panel, Panel::at(base, t / 4 * 64 + interleaved_row(t % 4, 0), pair * 4));
-#pragma unroll
-            for (int n = 0; n < Tiles; ++n)
-                sum[n][t] = Half::multiply(first_step(column), weight[n][2 * pair], sum[n][t]);
-#pragma unroll
-            for (int n = 0; n < Tiles; ++n)
-                sum[n][t] = Half::multiply(second_step(column), weight[n][2 * pair + 1], sum[n][t]);
-        }
+    for_each_chunk<Rows / 32 * ColumnTiles>([&](int i) {
+        return read_column<Rows, ColumnTiles>(panel, base, i);
+    }, [&](int i, u32x4 column) { multiply_column<Half>(column, i, weight, sum); });
 }

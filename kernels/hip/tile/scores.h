@@ -40,29 +40,31 @@ __device__ __forceinline__ void mask_scores(f32x4 (&score)[Tiles], int visible) 
 }
 
 /// Take the scores into `row` (whose sum stays this lane's share) and turn them into probabilities, packed as operands.
-/// Returns the factor for what was accumulated before.
+/// Returns the factor for what was accumulated before. What is subtracted from a score may lag behind the largest one by
+/// 2^kLag: so most tiles neither compare lanes nor rescale. Probabilities are cut to 16 bits, not rounded; they are larger
+/// before by what a cut takes away on average, which the sum does not keep.
 template <class Half, int Tiles>
 __device__ __forceinline__ float take_scores(
     const f32x4 (&score)[Tiles], SoftmaxRow& row, float scale, u32x2 (&probability)[Tiles]) {
+    constexpr float kLag = 4.0f;
     float maximum = score[0][0];
 #pragma unroll
     for (int t = 0; t < Tiles; ++t)
 #pragma unroll
         for (int i = 0; i < 4; ++i) maximum = fmaxf(maximum, score[t][i]);
-    const float correction = row.raise(query_maximum(maximum), scale, Exp2{});
-    const float shift = row.shift(scale);
-    float sum = 0.0f;
+    float correction = 1.0f;
+    if (any_lane(maximum * scale > row.maximum * scale + kLag))
+        correction = row.raise(query_maximum(maximum), scale, Exp2{});
+    const float shift = row.shift(scale) - Half::kCutLog2;
+    f32x4 sum = {};
 #pragma unroll
     for (int t = 0; t < Tiles; ++t) {
-        float p[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            p[i] = exp2_approx(score[t][i] * scale - shift);
-            sum += p[i];
-        }
-        probability[t] = u32x2{Half::pack_probabilities(p[0], p[1]), Half::pack_probabilities(p[2], p[3])};
+        const f32x4 power = score[t] * scale - shift;
+        const f32x4 p = {exp2_approx(power[0]), exp2_approx(power[1]), exp2_approx(power[2]), exp2_approx(power[3])};
+        sum += p;
+        probability[t] = u32x2{Half::cut(p[0], p[1]), Half::cut(p[2], p[3])};
     }
-    row.sum += sum;
+    row.sum += ((sum[0] + sum[1]) + (sum[2] + sum[3])) * Half::kCut;
     return correction;
 }
 

@@ -106,6 +106,14 @@ def test_grouped_heads_and_batches(hip_kernel: Builder, hq: int, hk: int) -> Non
     check(case, operands, *run(hip_kernel("flash_attention"), case, operands))
 
 
+@pytest.mark.parametrize(("hq", "dim", "causal"), [(310, 64, False), (310, 128, False), (160, 128, True)])
+def test_more_workgroups_than_compute_units(hip_kernel: Builder, hq: int, dim: int, causal: bool) -> None:
+    """Whole workgroups, and after 304 of them those that have half as many queries."""
+    case = Case(1, 20, 200, hq, 1, dim, causal)
+    operands = case.operands()
+    check(case, operands, *run(hip_kernel("flash_attention"), case, operands))
+
+
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_calls_give_the_same_bits(hip_kernel: Builder, dim: int) -> None:
     case = Case(1, 100, 150, 1, 1, dim, causal=True)
