@@ -96,10 +96,18 @@ Flow invalidate(Warp& w, const Op& op) {
 
 /// All lanes of an instruction name one mbarrier, as good as always.
 bool uniform(const Warp& w, const Address& at) {
-    const u64 first = at[std::countr_zero(w.mask)];
-    bool same = true;
-    each_lane(w.mask, [&](int lane) { same &= at[lane] == first; });
-    return same;
+    const int first = std::countr_zero(w.mask);
+    u32 same = 0;
+    if (at.wide) {
+        u64v all;
+        std::memcpy(&all, at.wide, sizeof all);
+        same = to_mask(bits<i64v>(all == at.wide[first]));
+    } else {
+        u32v all;
+        std::memcpy(&all, at.narrow, sizeof all);
+        same = to_mask(bits<i32v>(all == at.narrow[first]));
+    }
+    return (w.mask & ~same) == 0;
 }
 
 /// What lanes know who arrive at or look at a barrier; each of them alone if they name different ones.
@@ -146,15 +154,12 @@ template <bool Parity>
 Flow wait(Warp& w, const Op& op) {
     const Address at = address_of(w, op, 0, static_cast<u64>(op.immediate));
     u32 ready = 0;
-    const Mbarrier* known = nullptr;
-    u64 last = 0;
-    each_lane(w.mask, [&](int lane) {
-        if (!known || at[lane] != last) known = &mbarrier_at(w, lane, at[lane]), last = at[lane];
-        const Mbarrier& barrier = *known;
-        const bool over = Parity ? (barrier.phase & 1) != (w.lanes<u32>(op.operand[1])[lane] & 1)
-                                 : barrier.phase > w.lanes<u64>(op.operand[1])[lane];
-        ready |= static_cast<u32>(over) << lane;
-    });
+    const auto over = [&](const Mbarrier& barrier) {
+        if constexpr (Parity) return to_mask(bits<i32v>((w.get<u32v>(op.operand[1]) & 1u) != u32v(barrier.phase & 1)));
+        else return to_mask(bits<i64v>(w.get<u64v>(op.operand[1]) < u64v(barrier.phase)));
+    };
+    each_barrier(
+        w, w.mask, at, [&](u32 lanes, int, const Mbarrier& barrier) { ready |= lanes & over(barrier); });
     if (Checks* const checks = w.block->checks())
         each_barrier(w, ready & w.mask, at, [&](u32 lanes, int lane, const Mbarrier& barrier) {
             const SharedPlace place = shared_place(w, at[lane]);
@@ -211,6 +216,36 @@ bool decode_mbarrier(Builder& b) {
     return true;
 }
 
+/// Arrivals of lanes whose copies are there: at once, as long as none of them but the last can end a phase. Otherwise those who
+/// wait for it see what one arrival brings before the next one.
+struct Arrivals {
+    Warp* warp;
+    const Op* op;
+    u32 lanes;
+    bool together;  // at one mbarrier
+    u64 where[kLanes];
+    u32 group[kLanes];
+    std::shared_ptr<Clock> known;
+
+    void operator()() {
+        const int first = std::countr_zero(lanes);
+        Mbarrier& there = mbarrier_at(*warp, first, where[first]);
+        const auto count = static_cast<u32>(std::popcount(lanes));
+        const u32 now = together && there.pending >= count ? lanes : 1u << first;
+        std::erase_if(warp->copies, [&](const PendingCopy& copy) {
+            const bool due = (now >> copy.lane & 1) && copy.group <= group[copy.lane];
+            if (due) carry_out(*warp, copy);
+            return due;
+        });
+        if (known) there.handed->now.join(*known);
+        arrive(there, static_cast<u32>(std::popcount(now)));
+        lanes &= ~now;
+        if (!lanes) return;
+        if (warp->block->launch->schedule.order == Order::Eager) (*this)();
+        else warp->block->cluster->pending.push_front({warp, op, *this, false});
+    }
+};
+
 // cp.async.mbarrier.arrive{.noinc}: an arrival when the thread's copies so far are there.
 Flow arrive_after_copies(Warp& w, const Op& op) {
     const Address at = address_of(w, op, 0, static_cast<u64>(op.immediate));
@@ -222,23 +257,22 @@ Flow arrive_after_copies(Warp& w, const Op& op) {
         u32& done = entry(known->known, checks->copies_actor(w)).all;
         each_lane(w.mask, [&](int lane) { done = std::max(done, w.committed[lane] + 1); });
     }
+    Arrivals arrivals{&w, &op, w.mask, uniform(w, at), {}, {}, known};
     each_lane(w.mask, [&](int lane) {
         Mbarrier& barrier = mbarrier_at(w, lane, at[lane]);
         if (op.extra & kCount) ++barrier.pending;
-        const u64 where = at[lane];
+        arrivals.where[lane] = at[lane];
         // What was issued so far is a group of its own.
-        const u32 group = w.committed[lane]++;
-        Warp* const warp = &w;
-        w.block->cluster->later(w, op, [warp, lane, where, group, known] {
-            std::erase_if(warp->copies, [&](const PendingCopy& copy) {
-                const bool due = copy.lane == lane && copy.group <= group;
-                if (due) carry_out(*warp, copy);
-                return due;
-            });
-            Mbarrier& there = mbarrier_at(*warp, lane, where);
-            if (known) there.handed->now.join(*known);
-            arrive(there, 1);
-        });
+        arrivals.group[lane] = w.committed[lane]++;
+    });
+    Cluster& cluster = *w.block->cluster;
+    if (w.block->launch->schedule.order != Order::Random) {
+        cluster.later(w, op, arrivals);
+        return Flow::Next;
+    }
+    each_lane(w.mask, [&](int lane) {
+        arrivals.lanes = 1u << lane;
+        cluster.later(w, op, arrivals);
     });
     return Flow::Next;
 }
@@ -308,6 +342,10 @@ void move_box(const Box& box, u8* shared, u32 offset, bool out, Reduction reduct
     each_row(box, [&](u32 row, u64 global, i64 from, i64 to) {
         for (u32 byte = 0; byte < row_bytes; byte += 16) {
             u8* const place = shared + swizzled(offset + row * row_bytes + byte, box.map.swizzle);
+            if (!out && from <= byte && to >= i64{byte} + 16) {  // as good as always
+                std::memcpy(place, reinterpret_cast<const u8*>(global + byte), 16);
+                continue;
+            }
             if (!out) std::memset(place, static_cast<int>(fill_byte(box.map)), 16);
             const i64 low = std::max<i64>(from, byte), high = std::min<i64>(to, i64{byte} + 16);
             if (low >= high) continue;

@@ -51,19 +51,23 @@ constexpr u32 bytes_of(Format format) {
 class Matrix {
 public:
     Matrix(Warp& w, u64 word, Checks::Needs* needs)
-        : w_(w), checks_(w.block->checks()), needs_(needs), descriptor_(word) {}
+        : w_(w), checks_(w.block->checks()), needs_(needs), shared_(w.block->shared),
+          bytes_(w.block->launch->shared_bytes), descriptor_(word) {}
     const u8* chunk(u32 row, u32 byte) { return at(descriptor_.address(row, byte)); }
     const u8* transposed(u32 row, u32 k) { return at(descriptor_.address_transposed(row, k)); }
 
 private:
     const u8* at(u32 address) {
-        const u8* const place = shared_memory(w_, 0, address, 16, 16);
+        // Descriptors have no other addresses than multiples of 16.
+        const u8* const place = u64{address} + 16 <= bytes_ ? shared_ + address : shared_memory(w_, 0, address, 16, 16);
         if (checks_) checks_->product_read(w_, address, needs_);
         return place;
     }
     Warp& w_;
     Checks* checks_;
     Checks::Needs* needs_;
+    const u8* shared_;
+    u32 bytes_;
     Descriptor descriptor_;
 };
 
