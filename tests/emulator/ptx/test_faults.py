@@ -50,6 +50,18 @@ setp.ne.u32 %p0, %r0, 0; @%p0 bra END;
 cp.async.bulk.global.shared::cta.bulk_group [%rd1], [%r1], 128; cp.async.bulk.commit_group;
 cp.async.bulk.wait_group.read 0; st.shared.u32 [%r1], 7;
 END: ret; }"""
+# Each lane's arrival at an mbarrier follows its copy; the other warp reads. Who ends waits for its copies, so it stays.
+ARRIVALS = HEAD + """add.u32 %r5, %r1, 1024; mov.u32 %r6, %r5; setp.ne.u32 %p0, %r0, 0; @%p0 bra BEGIN;
+mbarrier.init.shared::cta.b64 [%r5], 32;
+BEGIN: bar.sync 0; setp.ge.u32 %p1, %r0, 32; @%p1 bra READ;
+cp.async.ca.shared.global [%r3], [%rd3], 4; cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%r6]; bra END;
+READ: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5], 0; @!%p2 bra READ;
+ld.shared.u32 %r4, [%r3+-128]; st.global.u32 [%rd4+-128], %r4;
+END: bar.sync 0; ret; }"""
+# The same at two mbarriers, of 16 lanes each.
+TWO = ARRIVALS.replace("mov.u32 %r6, %r5;", "shr.u32 %r6, %r0, 4; shl.b32 %r6, %r6, 3; add.u32 %r6, %r6, %r5;").replace(
+    "[%r5], 32;", "[%r5], 16; mbarrier.init.shared::cta.b64 [%r5+8], 16;").replace(
+    "bra READ;\nld", "bra READ;\nMORE: mbarrier.try_wait.parity.shared::cta.b64 %p2, [%r5+8], 0; @!%p2 bra MORE;\nld")
 # The warps of a warpgroup wait for one product.
 PRODUCT = HEAD + """.reg .f32 %f<4>; setp.eq.u32 %p0, 0, 1; mov.f32 %f0, 0f00000000;
 mov.u32 %r6, %tid.x; shr.u32 %r6, %r6, 5; setp.eq.u32 %p1, %r6, 3;
@@ -93,6 +105,9 @@ FAULTS = {
                                  " mbarrier.arrive.shared::cta.b64 _, [%r5];", "mbarrier"),
     "the other parity": Fault(BULK, "[%r5], 0; @!%p1", "[%r5], 1; @!%p1"),
     "no wait for a bulk copy": Fault(BULK, "@!%p1 bra AGAIN;", ""),
+    "a phase of one arrival": Fault(ARRIVALS, "[%r5], 32;", "[%r5], 1;", block=64),
+    "a phase of half of the arrivals": Fault(ARRIVALS, "[%r5], 32;", "[%r5], 16;", block=64),
+    "the first of two mbarriers alone": Fault(TWO, "@!%p2 bra MORE;", "", block=64),
     "a bulk copy of 120 bytes": Fault(BULK, "[%rd0], 128, [%r5]", "[%rd0], 120, [%r5]", "misaligned"),
     "no wait for a bulk store": Fault(STORE, "cp.async.bulk.wait_group.read 0;", "cp.async.bulk.wait_group.read 1;"),
     "a trap": Fault(THROUGH, "ld.shared.u32 %r4, [%r3];", "trap;", "trap"),
@@ -128,10 +143,12 @@ def test_a_fault_is_found_and_its_twin_is_not(cuda: Cuda, name: str) -> None:
     assert "PTX line" in refused.value.findings[0]["text"]
 
 
-@pytest.mark.parametrize("kernel", [THROUGH, BULK, STORE], ids=["cp.async", "bulk", "bulk store"])
-def test_eager_copies_give_the_same(cuda: Cuda, kernel: str) -> None:
-    cuda.set(schedule="eager")
-    given, out = run(cuda, kernel, 32)
+@pytest.mark.parametrize(("kernel", "block"), [(THROUGH, 32), (BULK, 32), (STORE, 32), (ARRIVALS, 64), (TWO, 64)],
+                         ids=["cp.async", "bulk", "bulk store", "arrivals", "two mbarriers"])
+@pytest.mark.parametrize("schedule", ["eager", "random:1"])
+def test_copies_at_other_times_give_the_same(cuda: Cuda, kernel: str, block: int, schedule: str) -> None:
+    cuda.set(schedule=schedule)
+    given, out = run(cuda, kernel, block)
     assert np.array_equal(given, out)
 
 

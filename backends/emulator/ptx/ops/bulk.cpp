@@ -158,8 +158,7 @@ Flow wait(Warp& w, const Op& op) {
         if constexpr (Parity) return to_mask(bits<i32v>((w.get<u32v>(op.operand[1]) & 1u) != u32v(barrier.phase & 1)));
         else return to_mask(bits<i64v>(w.get<u64v>(op.operand[1]) < u64v(barrier.phase)));
     };
-    each_barrier(
-        w, w.mask, at, [&](u32 lanes, int, const Mbarrier& barrier) { ready |= lanes & over(barrier); });
+    each_barrier(w, w.mask, at, [&](u32 lanes, int, const Mbarrier& barrier) { ready |= lanes & over(barrier); });
     if (Checks* const checks = w.block->checks())
         each_barrier(w, ready & w.mask, at, [&](u32 lanes, int lane, const Mbarrier& barrier) {
             const SharedPlace place = shared_place(w, at[lane]);
