@@ -173,9 +173,10 @@ struct GemmPart {
     int part, begin, end;  // of K: K blocks [begin, end)
 };
 
-/// Tiles of shape `Order`, in the order of banded_tile, that a launch computes: [first, first + count).
+/// What a launch computes: tiles [first, first + count) in the order of banded_tile, each as pieces x pieces tiles of its own.
 struct TileRange {
     int first, count;
+    int pieces = 1;
 };
 
 /// Of `rows` rows or columns from `first` on, how many there are of `count` in all.
@@ -185,22 +186,22 @@ __host__ __device__ __forceinline__ int rows_there(int first, int count, int row
 }
 
 /// The grid is tiles x parts: blockIdx.y is the part of K, `blocks_per_part` K blocks long (the last one may be shorter).
-/// `index`: which of the range's tiles, in the order of workgroups. A tile may be a piece of one of shape `Order`.
-template <class Shape, class Order>
+/// `index`: which of the range's pieces, in the order of workgroups.
+template <class Shape>
 __device__ __forceinline__ GemmPart
 gemm_part(const BlockScaledGemm& problem, int blocks_per_part, TileRange range, int index) {
-    constexpr int kPiecesM = Order::kM / Shape::kM, kPieces = kPiecesM * (Order::kN / Shape::kN);
-    const int tiles_m = (problem.m + Order::kM - 1) / Order::kM;
-    const int tiles_n = (problem.n + Order::kN - 1) / Order::kN;
-    const int at = die_contiguous(range.count * kPieces, index);
-    const TileIndex tile = banded_tile<Order::kBand>(range.first + at / kPieces, tiles_m, tiles_n);
-    const int piece = at % kPieces;
+    const int pieces = range.pieces, rows = Shape::kM * pieces, columns = Shape::kN * pieces;
+    const int at = die_contiguous(range.count * pieces * pieces, index);
+    const int whole = uniform(at / (pieces * pieces)), piece = at - whole * pieces * pieces;
+    const TileIndex tile = banded_tile<Shape::kBand>(
+        range.first + whole, (problem.m + rows - 1) / rows, (problem.n + columns - 1) / columns);
+    const int piece_n = uniform(piece / pieces), piece_m = piece - piece_n * pieces;
     const int part = static_cast<int>(blockIdx.y);
     const int begin = part * blocks_per_part;
     const int all = problem.k / kBlockK;
     return {
-        tile.m * Order::kM + piece % kPiecesM * Shape::kM, tile.n * Order::kN + piece / kPiecesM * Shape::kN, part,
-        begin, begin + blocks_per_part < all ? begin + blocks_per_part : all};
+        tile.m * rows + piece_m * Shape::kM, tile.n * columns + piece_n * Shape::kN, part, begin,
+        begin + blocks_per_part < all ? begin + blocks_per_part : all};
 }
 
 /// All tiles of a problem.
@@ -211,7 +212,7 @@ __host__ __device__ __forceinline__ TileRange all_tiles(int m, int n) {
 
 template <class Shape>
 __device__ __forceinline__ GemmPart gemm_part(const BlockScaledGemm& problem, int blocks_per_part, int index) {
-    return gemm_part<Shape, Shape>(problem, blocks_per_part, all_tiles<Shape>(problem.m, problem.n), index);
+    return gemm_part<Shape>(problem, blocks_per_part, all_tiles<Shape>(problem.m, problem.n), index);
 }
 
 /// Where a wave's results go: to c, or with kSplit as fp32 to this part's plane. Rows beyond the end lie beyond the buffer.

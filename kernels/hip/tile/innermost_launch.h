@@ -8,24 +8,26 @@
 using LargeTile = TileShape<4, 4, 8>;  // 256 x 256, one workgroup per compute unit
 using SmallTile = TileShape<2, 4, 4>;  // 128 x 128, two
 
-/// The part of c that the large tiles `range` make up, in tiles of shape `Shape`.
 template <class Shape, template <class> class Sums>
 int launch_innermost(const BlockScaledGemm& problem, int parts, void* queue, TileRange range, int workgroups) {
-    if (range.count == 0) return kOk;
-    const long long pieces = (LargeTile::kM / Shape::kM) * (LargeTile::kN / Shape::kN);
+    const long long tiles = static_cast<long long>(range.count) * range.pieces * range.pieces;
     return launch_product<Shape>(
-        innermost_overlapped<Shape, LargeTile, Sums, false>, innermost_overlapped<Shape, LargeTile, Sums, true>,
-        problem, parts, queue, range.count * pieces, workgroups, range);
+        innermost_overlapped<Shape, Sums, false>, innermost_overlapped<Shape, Sums, true>, problem, parts, queue, tiles,
+        workgroups, range);
 }
 
 /// Rows of c are aligned to 16 bytes. `rows`: 256 or 128, the only tiles to use, or 0: both, for `units` compute units.
 template <template <class> class Sums>
 int launch_innermost(const BlockScaledGemm& problem, int parts, int rows, int units, void* queue) {
-    const long long tiles = count_tiles<LargeTile>(problem.m, problem.n);
-    if (tiles > 0x7fffffff) return kUnsupportedShape;
+    const long long tiles = count_tiles<LargeTile>(problem.m, problem.n),
+                    small = count_tiles<SmallTile>(problem.m, problem.n);
+    if (small > 0x7fffffff) return kUnsupportedShape;
     const int count = static_cast<int>(tiles);
     const int large = rows == LargeTile::kM ? count : rows == 0 && parts == 1 ? count / units * units : 0;
+    if (large == 0)
+        return launch_innermost<SmallTile, Sums>(problem, parts, queue, {0, static_cast<int>(small)}, 2 * units);
     const int status = launch_innermost<LargeTile, Sums>(problem, parts, queue, {0, large}, units);
-    if (status != kOk) return status;
-    return launch_innermost<SmallTile, Sums>(problem, parts, queue, {large, count - large}, 2 * units);
+    if (status != kOk || large == count) return status;
+    static_assert(LargeTile::kM == 2 * SmallTile::kM && LargeTile::kN == 2 * SmallTile::kN);
+    return launch_innermost<SmallTile, Sums>(problem, parts, queue, {large, count - large, 2}, 2 * units);
 }

@@ -195,16 +195,16 @@ struct Bf16Sums {
 
 /// The grid and `kSplit` as for block_scaled_gemm, but for fewer workgroups than tiles: each works on every gridDim.x-th tile
 /// of `range`. Rows of c are aligned to 16 bytes.
-template <class Shape, class Order, template <class> class Sums, bool kSplit>
+template <class Shape, template <class> class Sums, bool kSplit>
 __global__ void __launch_bounds__(Shape::kThreads, 2)
     innermost_overlapped(BlockScaledGemm problem, int blocks_per_part, TileRange range) {
     constexpr int kTilesM = Shape::kTilesM, kTilesN = Shape::kTilesN, kTurns = kTilesN / 2, kPairs = kTilesM / 2;
     using Parts = InnermostParts<Shape>;
     __shared__ BlockScaledLds<Shape> lds;
 
-    const int tiles = range.count * (Order::kM / Shape::kM) * (Order::kN / Shape::kN);
+    const int tiles = range.count * range.pieces * range.pieces;
     int index = static_cast<int>(blockIdx.x);
-    GemmPart work = gemm_part<Shape, Order>(problem, blocks_per_part, range, index);
+    GemmPart work = gemm_part<Shape>(problem, blocks_per_part, range, index);
     Parts parts(problem);
     Sums<Shape> sums(problem);
     parts.turn_to(problem, work, true);
@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 2)
         index += static_cast<int>(gridDim.x);
         const bool more = index < tiles;
         GemmPart next = work;
-        if (more) next = gemm_part<Shape, Order>(problem, blocks_per_part, range, index);
+        if (more) next = gemm_part<Shape>(problem, blocks_per_part, range, index);
         sums.clear();
         int block = work.begin;
         do {  // no part is empty
