@@ -71,7 +71,7 @@ __device__ __forceinline__ void produce_flash(
     };
     for (typename Shape::Schedule::template Scheduler<Shape> scheduler; scheduler.more(p); scheduler.next(p)) {
         const Tile next = scheduler.tile(p);
-        scheduler.fetch(p);
+        if (next.steps <= 1) scheduler.fetch(p);
         announce(next);
         const Tile& tile = Shape::Schedule::kept(next, memory.tile(Shape::kGroups, number));
         const typename Shape::Schedule::template Source<Shape> source(p, tile);
@@ -88,7 +88,11 @@ __device__ __forceinline__ void produce_flash(
         if (tile.steps > 0) load_keys(tile.steps - 1);
         send_tile(memory, queries, p, tile, number, kFreeFirst);
         ++number;
-        for (int step = tile.steps - 2; step >= 0; --step) load_keys(step);
+        for (int step = tile.steps - 2; step >= 0; --step) {
+            // As late as the answer allows: who has a long tile shall not take another long one meanwhile.
+            if (step == 0) scheduler.fetch(p);
+            load_keys(step);
+        }
     }
     Tile end{};
     end.steps = kFlashNoTile;

@@ -42,21 +42,25 @@ __device__ __forceinline__ void multiply_again(
     const auto chunk = [](uint32_t rows, int pitch, int row, int column) {
         return rows + column / 8 * pitch + Swizzle<8>::offset(row, column % 8);
     };
-#pragma unroll 1  // with few registers
-    for (int j = 0; j < Shape::kKeys / 8; ++j) {
-        float d[4] = {};
+    // Keys at a time. With P in shared memory scores take nearly all registers: sums of a few keys at a time are put among them.
+    constexpr int kAtOnce = Shape::kSharedP ? 8 : Shape::kKeys;
 #pragma unroll 1
-        for (int c = 0; c < Shape::kHeadDim / 8; c += 4) {
-            uint32_t a[4], b[4];
-            ldmatrix_x4(b, chunk(keys, Shape::kKeyPitch, 8 * j + lane % 8, c + lane / 8));
+    for (int part = 0; part < Shape::kKeys / kAtOnce; ++part) {
+        float sums[kAtOnce / 8][4] = {};
+#pragma unroll 1  // with few instructions
+        for (int c = 0; c < Shape::kHeadDim / 8; c += 2) {
+            uint32_t a[4], b[kAtOnce / 8][2];
             ldmatrix_x4(a, chunk(query, Shape::kQueryPitch, warp * 16 + lane % 16, c + lane / 16));
-            Shape::Element::mma_m16n8k16(d, a, b[0], b[1]);
-            ldmatrix_x4(a, chunk(query, Shape::kQueryPitch, warp * 16 + lane % 16, c + 2 + lane / 16));
-            Shape::Element::mma_m16n8k16(d, a, b[2], b[3]);
+#pragma unroll
+            for (int j = 0; j < kAtOnce / 8; ++j) {
+                ldmatrix_x2(b[j], chunk(keys, Shape::kKeyPitch, part * kAtOnce + 8 * j + lane % 8, c + lane / 8 % 2));
+            }
+#pragma unroll
+            for (int j = 0; j < kAtOnce / 8; ++j) Shape::Element::mma_m16n8k16(sums[j], a, b[j][0], b[j][1]);
         }
 #pragma unroll
         for (int i = 0; i < Shape::kKeys / 2; ++i) {
-            if (i / 4 == j) scores[i] = d[i % 4];
+            if (i / (kAtOnce / 2) == part) scores[i] = sums[i / 4 % (kAtOnce / 8)][i % 4];
         }
     }
     __syncwarp();  // all lanes have read

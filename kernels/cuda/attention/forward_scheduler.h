@@ -89,7 +89,7 @@ template <class Shape>
 struct FlashScheduler {
     int unit;
     bool second = false;   // of a pair
-    unsigned fetched = 0;  // asked for early, since the answer takes a while
+    unsigned fetched = 0;  // asked for before it is needed, since the answer takes a while
 
     __device__ __forceinline__ FlashScheduler() : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const FlashProblem& p) const { return unit < p.units; }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -275,6 +276,38 @@ inline bool pairs_idle(const ForwardArguments& a, int multiprocessors, int part)
     const long long rounds = ceil_div(heads * ceil_div(tiles, 2LL), static_cast<long long>(multiprocessors));
     const long long most = rounds * (tiles + 1) * multiprocessors, used = heads * tiles * (tiles + 1) / 2;
     return part * (most - used) >= most;
+}
+
+/// What tiles of `rows` queries and steps of `keys` keys cost, as measured on an H200 (benchmarks/flash_attention.md): microseconds
+/// for 128 x 128 scores and, beside them, for a tile.
+struct TileCost {
+    int rows, keys;
+    double scores, tile;
+};
+
+/// Microseconds until the last of a launch's tiles is done, if they come by their length to whoever is free first.
+inline double predicted_microseconds(const ForwardArguments& a, const TileCost& cost, int multiprocessors) {
+    const long long heads = static_cast<long long>(a.batch) * a.heads_q, tiles = ceil_div(a.seqlen_q, cost.rows);
+    // Steps of the tile that has so many longer ones.
+    const auto steps = [&](long long longer) -> long long {
+        const long long end = std::min<long long>(a.seqlen_q, (tiles - longer) * cost.rows);
+        const long long seen = a.causal ? std::max(0LL, end + a.seqlen_k - a.seqlen_q) : a.seqlen_k;
+        return ceil_div(seen, static_cast<long long>(cost.keys));
+    };
+    double rounds = static_cast<double>(heads * tiles) / multiprocessors, most = static_cast<double>(steps(0));
+    if (a.causal) {
+        long long sum = 0;
+        for (long long longer = 0; longer < tiles; ++longer) sum += steps(longer);
+        if (rounds > 1) {  // one has two tiles
+            const long long two = steps((multiprocessors - 1) / heads) + steps(multiprocessors / heads);
+            most = std::max(most, static_cast<double>(two));
+        }
+        most = std::max(most, static_cast<double>(heads * sum) / multiprocessors);
+    } else {
+        rounds = std::ceil(rounds);
+        most *= rounds;
+    }
+    return most * cost.rows * cost.keys / (128 * 128) * cost.scores + rounds * cost.tile;
 }
 
 /// Attention, `heads` heads to a tile, and, where keys are split, as many times as the workspace allows, merge.

@@ -84,7 +84,7 @@ struct SequenceSource {
 template <class Shape>
 struct SequenceScheduler {
     int unit;
-    unsigned fetched = 0;  // asked for early, since the answer takes a while
+    unsigned fetched = 0;  // asked for before it is needed, since the answer takes a while
 
     __device__ __forceinline__ SequenceScheduler() : unit(static_cast<int>(blockIdx.x)) {}
     __device__ __forceinline__ bool more(const SequenceProblem& p) const {

@@ -71,8 +71,8 @@ __device__ __forceinline__ void produce_fp8_flash(
     };
     for (Fp8FlashScheduler<Shape> scheduler; scheduler.more(p); scheduler.next(p)) {
         Fp8FlashTile tile = scheduler.tile(p);
-        scheduler.fetch(p);
         if (tile.steps == 0) {
+            scheduler.fetch(p);
             announce(tile, 0);
             continue;
         }
@@ -108,6 +108,8 @@ __device__ __forceinline__ void produce_fp8_flash(
             memory.query(query), queries, memory.query_full(query), 0, tile.first_query, 0, tile.head, tile.batch);
         if constexpr (Shape::kShared) ask_for_turned(tile.batch * p.key_heads + key_head, tile.steps - 1);
         for (int step = tile.steps - 1; step >= 0; --step) {
+            // As late as the answer allows: who has a long tile shall not take another long one meanwhile.
+            if (step == 0) scheduler.fetch(p);
             if (step > 0) load_keys(step - 1);
             if constexpr (Shape::kShared) {
                 const Fp8Place<Shape::kStages> at(value_count++);

@@ -33,6 +33,8 @@
 //   head_dim  keys                 queries x keys   stages K, V   turns   order of tiles
 //       64    up to 4096           256 x  64           5, 5       yes     equal shares, causal by count
 //       64    more                 192 x 192           2, 2       yes     equal shares, causal by count; P in shared memory
+//       64    if sooner done       192 x 128           4, 4       yes     equal shares, causal by count
+//       64    if sooner done       128 x 128           3, 2       yes     equal shares, causal by length
 //      128    up to 1024           128 x 128           3, 2       yes     equal shares, causal pairs
 //      128    more                 128 x 128           3, 2       no      equal shares, causal by count
 //      256    any                  128 x  64           2, 2       no      equal shares, causal pairs
@@ -76,12 +78,27 @@ constexpr int kPingPong = kFlashPingPong, kAlways = SEAMLESS != 0 ? kFlashSeamle
 template <class Element, int kHeadDim, int kGroups, int kKeys, int kOptions, int kKeyStages, int kValueStages>
 using Tile = FlashShape<Element, kHeadDim, kGroups, kKeys, kOptions | kAlways, kKeyStages, kValueStages, SLACK>;
 
+/// Tiles at head_dim 64: 256 x 64 or, of more than 4096 keys, 192 x 192; 192 x 128; 128 x 128 of attention/forward_split.h.
+enum class Tile64 { kWide, kNarrow, kSmall };
+
+/// Which of them end first. Large tiles are faster, small ones leave fewer multiprocessors idle.
+inline Tile64 choose_tile(const ForwardArguments& a, int multiprocessors) {
+    const auto predicted = [&](const TileCost& cost) { return predicted_microseconds(a, cost, multiprocessors); };
+    const double wide = predicted(a.seqlen_k > 4096 ? TileCost{192, 192, 0.93, 1.5} : TileCost{256, 64, 0.97, 1.0});
+    const double narrow = predicted({192, 128, 0.97, 1.1});
+    const double small = predicted({128, 128, a.causal ? 1.05 : 1.0, 1.9});
+    return small < std::min(wide, narrow) ? Tile64::kSmall : narrow < wide ? Tile64::kNarrow : Tile64::kWide;
+}
+
 /// The instances that were best in benchmarks/flash_attention.md.
 template <class Element, int kHeadDim>
 int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
+        if (choose_tile(a, to.multiprocessors) == Tile64::kNarrow) {
+            return launch(Tile<Element, 64, 3, 128, kPingPong | kFlashTwoQueries, 4, 4>(), order);
+        }
         if (a.seqlen_k > 4096) {
             return launch(Tile<Element, 64, 3, 192, kPingPong | kFlashTwoQueries | kFlashSharedP, 2, 2>(), order);
         }
@@ -130,6 +147,9 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
             (a.causal && a.seqlen_q <= 1024 && pairs_idle(a, multiprocessors, 5))) {
             return launch_flash_split<Parts>(a, sharing, to);
         }
+    }
+    if constexpr (kHeadDim == 64) {
+        if (choose_tile(a, multiprocessors) == Tile64::kSmall) return launch_flash_split<Parts>(a, 1, to);
     }
     return launch_tiles<Element, kHeadDim>(a, to);
 }

@@ -194,15 +194,19 @@ class EmulatedKernel:
         first, *others = (self.run(case, data, schedule=schedule, **run) for schedule in ("late", "eager", "random:1"))
         assert all(torch.equal(a, b) for other in others for a, b in zip(first, other, strict=True))
 
-    def conflicts(self, case: Mapping[str, Any], **run: Any) -> list[str]:
-        """``check``, and the instructions by which rows of matrices met in a bank of shared memory."""
+    def counted(self, case: Mapping[str, Any], **run: Any) -> list[dict[str, Any]]:
+        """``check``, and the counters of its launches."""
         gpu = device()
         gpu.set(counters=1)
         gpu.taken("counters")
         try:
             self.check(case, **run)
-            found = [each for report in json.loads(gpu.taken("counters")) for each in report["shared"]["conflicts"]]
+            return json.loads(gpu.taken("counters"))
         finally:
             gpu.set(counters=0)
+
+    def conflicts(self, case: Mapping[str, Any], **run: Any) -> list[str]:
+        """``check``, and the instructions by which rows of matrices met in a bank of shared memory."""
+        found = [each for report in self.counted(case, **run) for each in report["shared"]["conflicts"]]
         assert len(found) < 10, "no more lines are told"
         return [each["instruction"] for each in found if "matrix" in each["instruction"]]

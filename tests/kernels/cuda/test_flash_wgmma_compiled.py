@@ -13,7 +13,7 @@ from tests.kernels.cuda.built import built, functions, has, spills, views
 pytestmark = pytest.mark.toolchain
 
 
-@pytest.fixture(scope="module", params=[("flash_attention", 24), ("flash_attention_varlen", 12)], ids=lambda p: p[0])
+@pytest.fixture(scope="module", params=[("flash_attention", 26), ("flash_attention_varlen", 12)], ids=lambda p: p[0])
 def made(request):
     """(ptxas log, library, how many instances)"""
     problem, instances = request.param

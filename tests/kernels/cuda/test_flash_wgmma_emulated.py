@@ -37,6 +37,11 @@ def kernel(request, tmp_path_factory):
     return EmulatedKernel(KERNEL, plain if request.param == "no slack" else {}, root=root)
 
 
+@pytest.fixture(scope="module")
+def shipped():
+    return EmulatedKernel(KERNEL)
+
+
 def case(batch, sq, sk, hq, hk, dim, causal, half=0):
     return {"batch": batch, "sq": sq, "sk": sk, "hq": hq, "hk": hk, "dim": dim, "causal": causal, "half": half}
 
@@ -85,6 +90,18 @@ def test_blocks_take_the_longest_tile_left(kernel, dim):
         kernel.check(case(1, 450, 450, 2, 1, dim, 1), schedule="eager" if processors == 3 else "late",
                      multiprocessors=processors, workspace_bytes=64)
     assert kernel.used_workspace or dim == 128   # the lengths of the instance at 128 are others
+
+
+@pytest.mark.parametrize(("size", "processors", "shape"), [
+    (case(1, 450, 450, 2, 1, 64, 1), 3, "Li4ELi64E"),        # 256 queries x 64 keys
+    (case(1, 340, 340, 1, 1, 64, 0), 1, "Li3ELi128E"),       # 192 x 128: less of the last tile is empty
+    (case(2, 330, 410, 1, 1, 64, 1, 1), 1, "Li3ELi128E"),
+    (case(1, 400, 400, 1, 1, 64, 1), 3, "Li2ELi128E"),       # 128 x 128: the longest tile is shorter
+    (case(1, 520, 520, 1, 1, 64, 0, 1), 5, "Li2ELi128E"),
+], ids=lambda value: name(value) if isinstance(value, dict) else str(value))
+def test_tiles_at_head_dim_64_are_those_that_end_first(shipped, size, processors, shape):
+    launches = shipped.counted(size, multiprocessors=processors, workspace_bytes=64)
+    assert [each["kernel"] for each in launches if f"Li64E{shape}" in each["kernel"]]
 
 
 @pytest.mark.parametrize("size", [
