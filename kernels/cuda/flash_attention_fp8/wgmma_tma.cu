@@ -87,7 +87,6 @@ struct Tiles<64> {
     using Blocks = Fp8FlashShape<64, 3, 128, kPingPongEarly | kFp8BlockScales>;
     using Short = Full;
     using ShortCausal = Causal;
-    static constexpr int in_block_up_to(bool) { return 0; }  // all instances do
     using Few = Fp8FlashShape<64, 1, 128, kFp8BlockScales>;
 };
 template <>
@@ -98,7 +97,6 @@ struct Tiles<128> {
     using Blocks = Fp8FlashShape<128, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
     using ShortCausal = Fp8FlashShape<128, 2, 128, kFp8EarlyFactors | kFp8HeldQuery | kFp8Threes | kPingPong128>;
     using Short = Fp8FlashShape<128, 2, 128, kPingPongEarly | kFp8HeldQuery | kFp8Threes>;
-    static constexpr int in_block_up_to(bool causal) { return IN_BLOCK ? causal ? 2048 : 1024 : 0; }
     using Few = Fp8FlashShape<128, 1, 128, kFp8BlockScales>;
 };
 template <>
@@ -109,9 +107,16 @@ struct Tiles<256> {
     using Blocks = Fp8FlashShape<256, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
     using ShortCausal = Fp8FlashShape<256, 2, 128, kPingPongEarly | kFp8Threes>;
     using Short = Full;  // none
-    static constexpr int in_block_up_to(bool causal) { return IN_BLOCK && causal ? 1024 : 0; }
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
+
+/// Up to how many keys each block transposes the values that it needs, where other lengths have them from the workspace.
+template <int kHeadDim>
+int in_block_up_to(bool causal) {
+    if (!IN_BLOCK || kHeadDim == 64) return 0;
+    if (kHeadDim == 128) return causal ? 2048 : 1024;
+    return causal ? 1024 : 0;
+}
 
 template <int kHeadDim>
 int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
@@ -127,7 +132,7 @@ int choose(const Fp8FlashArguments& a, int multiprocessors, void* queue) {
         return launch_fp8_flash<typename T::Blocks>(a, kPersistent, multiprocessors, queue);
     }
     constexpr Fp8TileOrder kCausal = COUNT ? Fp8TileOrder::kCount : kPersistent;
-    const bool in_block = a.seqlen_k <= T::in_block_up_to(a.causal);
+    const bool in_block = a.seqlen_k <= in_block_up_to<kHeadDim>(a.causal);
     if (!a.causal) {
         return in_block ? launch_fp8_flash<typename T::Short>(a, kPersistent, multiprocessors, queue)
                         : launch_fp8_flash<typename T::Full>(a, kPersistent, multiprocessors, queue);
