@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from scoring.output import counted, units
@@ -34,7 +35,7 @@ class Symbols:
 
 def document(record: Record, symbols: Symbols) -> dict[str, Any]:
     """A JSON-ready dict: per case and launch what is in the tables, beside the device's own counters."""
-    figures = summary if is_modelled(record) else counted.summary
+    figures = summary if is_modelled(record) else partial(counted.summary, gpu=record.gpu)
     return {
         "schema": SCHEMA, "problem": record.problem, "kernel": record.kernel, "gpu": record.gpu,
         "device": record.device, "tool": "emulator", "evidence": _evidence(record),
@@ -99,7 +100,7 @@ def report(record: Record, symbols: Symbols, style: Style) -> str:
     """Every case of a record: a table of its launches, then the lines that lose time."""
     says = " · modelled" if is_modelled(record) else ""
     blocks = [style.heading(one_line(f"{record.problem} · {record.kernel} · {record.gpu} (emulated){says}"))]
-    blocks += ["\n\n".join(_case(result, symbols, style, is_modelled(record)))
+    blocks += ["\n\n".join(_case(result, symbols, style, "" if is_modelled(record) else record.gpu))
                for result in record.cases if result.counters]
     return "\n\n".join(blocks)
 
@@ -128,12 +129,14 @@ def _rows(launch: Mapping[str, Any]) -> list[tuple[str, str, str]]:
     ]
 
 
-def _case(result: CaseResult, symbols: Symbols, style: Style, modelled: bool) -> Iterator[str]:
+def _case(result: CaseResult, symbols: Symbols, style: Style, gpu: str) -> Iterator[str]:
+    """``gpu``: the one that was counted alone; empty if its times are modelled."""
+    modelled = not gpu
     yield style.paint("strong", one_line(result.case.name))
     banks = "LDS bank conflicts" if modelled else "bank conflicts"
     for launch in result.counters:
         name = shorten(one_line(symbols.names.get(launch["kernel"], launch["kernel"])), _NAME)
-        rows = _rows(launch) if modelled else counted.rows(launch)
+        rows = counted.rows(launch, gpu) if gpu else _rows(launch)
         yield f"{name}, {launch['workgroups']} workgroups of {_threads(launch['block'])}\n" + draw([
             Column("", [one_line(row[0]) for row in rows], right=False),
             Column("modelled" if modelled else "emulated", [row[1] for row in rows]),

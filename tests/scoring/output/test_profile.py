@@ -76,7 +76,7 @@ COUNTED = {
 
 
 def test_what_is_counted_alone_has_no_time():
-    found = counted.summary(COUNTED)
+    found = counted.summary(COUNTED, "H100")
     assert (found["bank_conflict_fraction"], found["coalesced_fraction"]) == (0.25, 0.25)
     assert (found["global_bytes"], found["bulk_bytes"], found["shared_bytes"]) == (5000, 4000, 7168)
     assert not any("second" in key for key in found)
@@ -84,12 +84,23 @@ def test_what_is_counted_alone_has_no_time():
         ("conflict", "k.cu:7", 100), ("uncoalesced", "k.cu:9", 1792)]
 
 
+def test_what_bounds_a_launch_is_the_unit_that_is_busy_longest():
+    found = counted.least_cycles(COUNTED, "H100")
+    assert found == {
+        "tensor cores": 2e9 / 4096, "shared memory": 400 + 6144 / 128, "issue": 250.0, "special functions": 0.0}
+    assert counted.least_cycles(COUNTED, "L4")["tensor cores"] == 2e9 / 1024
+    eight_bits = COUNTED | {"tensor": [{"instruction": "wgmma.m64n8k32.f32.e4m3.e4m3", "executed": 1, "flops": 4096}],
+                            "classes": {"special": 800}}
+    assert counted.least_cycles(eight_bits, "H100")["tensor cores"] == 0.5
+    assert counted.summary(eight_bits, "H100")["bound"] == "special functions"
+
+
 def test_its_tables_say_that_it_is_emulated():
     record = replace(RECORD, backend="cuda", gpu="H100", cases=(replace(RECORD.cases[0], counters=(COUNTED,)),))
     text = profile.report(record, SYMBOLS, Style(width=200))
     assert text.splitlines()[0].endswith("H100 (emulated)")
     assert "modelled" not in text
-    for words in ("60%", "2 GFLOP", "3.906 KiB by bulk copies", "bank conflicts", "k.cu:9"):
+    for words in ("60%", "2 GFLOP", "3.906 KiB by bulk copies", "bank conflicts", "k.cu:9", "multiprocessors, bounds"):
         assert words in text, text
     found = profile.document(record, SYMBOLS)
     assert (found["evidence"], found["cases"][0]["launches"][0]["tensor_flops"]) == ("emulated", 2_000_000_000)
