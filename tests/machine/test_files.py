@@ -210,11 +210,12 @@ def test_warnings_and_bounds_of_a_source(run: Run) -> None:
 
 
 def test_a_kernel_of_the_tree_in_words(run: Run) -> None:
-    code, out, _ = run("--kernel", "flash_attention/mfma", "--function", "attend<Fp16, 64>")
+    code, out, _ = run("--kernel", "flash_attention/mfma", "--function", "attend<Fp16, ForwardShape<64, 1>")
     assert code == 0
-    assert re.search(r"attend<Fp16, 64>   kernels/hip/attention/forward\.h:\d+-\d+", out)      # most of it is inlined
+    # Most of it is inlined.
+    assert re.search(r"attend<Fp16, ForwardShape<64, 1> >   kernels/hip/attention/forward\.h:\d+-\d+", out)
     assert "128 tensor" in out
-    assert re.search(r"overlap: \d+ of 66 exponentials stand where a product is under way", out)
+    assert re.search(r"overlap: \d+ of 33 exponentials stand where a product is under way", out)
     assert "occupancy 25%" in out                                # static LDS alone: no bound
 
 
@@ -299,11 +300,12 @@ def test_backends_compile_prints_machine_code_of_both_vendors(capsys: pytest.Cap
     """The usage of all functions is printed, so which are disassembled is read from the headings of listings alone."""
     from backends.__main__ import main
 
-    assert main(["compile", str(ROOT / "kernels/hip/flash_attention/mfma.hip"), "--sass", "Fp16, 64>"]) == 0
+    file = str(ROOT / "kernels/hip/flash_attention/mfma.hip")
+    assert main(["compile", file, "--sass", "Fp16, ForwardShape<64, 1>"]) == 0
     out = capsys.readouterr().out
     assert "v_mfma_f32_16x16x16_f16" in out
     (name,) = re.findall(r"^(\S.*):$", out, re.MULTILINE)
-    assert "attend<Fp16, 64>" in name
+    assert "attend<Fp16, ForwardShape<64, 1> >" in name
     assert main(["compile", str(ROOT / "kernels/cpu/fp8_gemm/naive.cpp"), "--sass"]) == 2
     assert "host code" in capsys.readouterr().err
 
