@@ -61,6 +61,8 @@ inline double predicted_cycles(const WgmmaCost& shape, int splits, int m, int n,
     const double step = shape.resident == 1 ? shape.step
                                             : shape.step + static_cast<double>(shape.shared - shape.step) *
                                                                (together - 1) / (shape.resident - 1);
+    // An instance that reduces has a block per tile and hides nothing between tiles. Its constants come from few rounds.
+    if (shape.reduce && splits == 1 && rounds > 4) return HUGE_VAL;
     const double meeting = splits > 1 ? kMeetingCycles + kSplitCycles * (splits - 1) * together : 0;
     const double lone = shape.pair == 2 && rounds == 1 ? kLonePairCycles : 0;
     const double work = rounds * (ceil_div(k / 128, splits) * step + shape.tile + meeting) + lone;
