@@ -82,21 +82,20 @@ class Emulator:
         for each in tensors.values():
             self._library.warpwave_emulator_unregister(each.data_ptr())
 
-
-    def compiled(self, source: KernelSource) -> ctypes.CDLL:
-        return ctypes.CDLL(str(self.backend.compile(source, self.target).path))
+    def compiled(self, source: KernelSource, defines: Mapping[str, int] | None = None) -> ctypes.CDLL:
+        return ctypes.CDLL(str(self.backend.compile(source, self.target, defines).path))
 
 
 class Kernel:
-    """A kernel of the tree, ``hip/fp8_gemm/mfma.hip``, bound to its problem."""
+    """A kernel of the tree, ``hip/fp8_gemm/mfma.hip``, bound to its problem; with values for its tunables."""
 
-    def __init__(self, emulator: Emulator, path: str):
+    def __init__(self, emulator: Emulator, path: str, **defines: int):
         self.emulator = emulator
         source = KernelSource.read(ROOT / "kernels" / path, ROOT)
         self.problem = Problem(ROOT / "problems" / source.problem)
         self._fp8 = "e4m3fnuz" if emulator.target.gpu == "MI300" else "e4m3fn"
         self._signature: Signature = source.signature()
-        self._call = getattr(emulator.compiled(source), self._signature.symbol)
+        self._call = getattr(emulator.compiled(source, defines), self._signature.symbol)
         self._call.argtypes = self._signature.argtypes()
         self._call.restype = ctypes.c_int
         self.cpu_seconds = 0.0      # of the last call, all threads together

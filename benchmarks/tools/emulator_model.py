@@ -5,7 +5,8 @@
 
 No kernel of ours has been timed on an MI300X, and none of the published kernels is here to be run: but for the loops, a
 row sets the modelled time of our kernel beside the published time of another kernel for the same problem. A sample of
-the workgroups runs; what they compute is thrown away.
+the workgroups runs; what they compute is thrown away. Workgroups of ``masked`` differ in length by turns, so there an
+eighth of them runs whatever ``--sample`` says: neighbours on the eight dies are alike.
 """
 
 from __future__ import annotations
@@ -36,8 +37,19 @@ FP8 = {
 SQUARE = {8192: (963, "HipKittens, open pull request")}
 # ms of moonmath's kernel and TFLOP/s of aiter v3 (both round to nearest even), bf16, head dimension 128, full.
 ATTENTION = {(2, 24, 8192): (3.083, 435), (2, 24, 16384): (11.67, 449), (1, 32, 16384): (8.013, 487)}
-# (query heads, keys): µs at 4.3 TB/s or 600 TFLOP/s, whichever is longer; batch 128. Nobody published a time for it.
-MLA = {(16, 4096): 140, (16, 8192): 281, (128, 4096): 243}
+# Attention with a mask: kernel, batch, heads, length, head dimension, its tunables; and an eighth of its workgroups.
+MASKED: list[tuple[str, int, int, int, int, dict[str, int], int]] = [
+    ("flash_attention", 32, 16, 512, 128, {}, 128),
+    ("flash_attention", 32, 16, 512, 128, {"QUERY_TILES": 1}, 256),
+    ("flash_attention", 8, 16, 2048, 128, {}, 128),
+    ("flash_attention", 8, 8, 2048, 256, {}, 128),
+    ("flash_attention", 8, 32, 2048, 64, {}, 256),
+    ("flash_attention_fp8", 8, 16, 2048, 128, {}, 256),
+    ("flash_attention_bwd", 32, 16, 512, 128, {}, 512),
+]
+# Query heads, keys; batch 128. Nobody published a time: the floor is the bytes' or the products', whichever is longer.
+MLA = [(16, 4096), (16, 8192), (128, 4096), (128, 8192)]
+HBM, BF16 = 4.3e12, 708e12      # bytes and FLOP a second, as in LOOPS
 # Which of emulator_kernels.hip, FLOP or bytes a workgroup and round, unit, published rate, where from.
 LOOPS = [
     ("matrix cores, fp8", 0, 4 * 4 * 32768, "TFLOP/s", 1273e12, "AMD, max achievable"),
@@ -101,13 +113,32 @@ def attention(emulator: Emulator, sample: int) -> Iterator[tuple[Row, float]]:
         yield Row(f"{batch}, {heads}, {length}", rate, published, "TFLOP/s", _limit(launches)), aiter
 
 
-def mla(emulator: Emulator, sample: int) -> Iterator[Row]:
+def masked(emulator: Emulator) -> Iterator[tuple[str, float, float, str]]:
+    """Kernel and shape, modelled µs, TFLOP/s of visible pairs, parts."""
+    for name, batch, heads, length, dim, tunables, sample in MASKED:
+        kernel = Kernel(emulator, f"hip/{name}/mfma.hip", **tunables)
+        emulator.set(sample=sample)
+        case: dict[str, int | str] = {
+            "batch": batch, "sq": length, "sk": length, "hq": heads, "hk": heads, "dim": dim, "causal": 1,
+            **({"scales": "head"} if "fp8" in name else {"half": 0})}
+        kernel.run(**case)
+        launches = emulator.counters()
+        time = modelled(launches)
+        label = ", ".join((name, *map(str, (batch, heads, length, dim)), *(f"{k}={v}" for k, v in tunables.items())))
+        yield label, time, kernel.problem.binding.flops(case) / time * 1e-6, _parts(launches)
+
+
+def mla(emulator: Emulator, sample: int) -> Iterator[tuple[Row, str]]:
     kernel = Kernel(emulator, "hip/mla_decode/mfma.hip")
     emulator.set(sample=sample)
-    for (heads, length), floor in MLA.items():
-        kernel.run(batch=128, sq=1, hq=heads, sk=length, lens="uniform", causal=0)
+    for heads, length in MLA:
+        case = {"batch": 128, "sq": 1, "hq": heads, "sk": length, "lens": "uniform", "causal": 0}
+        kernel.run(**case)
         launches = emulator.counters()
-        yield Row(f"{heads} heads, {length} keys", modelled(launches), floor, "µs", _limit(launches))
+        binding = kernel.problem.binding
+        floor, what = max((binding.bytes_moved(case) / HBM, "memory"), (binding.flops(case) / BF16, "products"))
+        row = Row(f"{heads} heads, {length} keys", modelled(launches), floor * 1e6, "µs", _limit(launches), what)
+        yield row, _parts(launches)
 
 
 def square(emulator: Emulator, sample: int) -> Iterator[Row]:
@@ -121,6 +152,16 @@ def square(emulator: Emulator, sample: int) -> Iterator[Row]:
 
 def _limit(launches: Sequence[dict[str, Any]]) -> str:
     return str(max(launches, key=lambda each: each["modelled_us"])["model"]["limited_by"])
+
+
+def _parts(launches: Sequence[dict[str, Any]]) -> str:
+    """What the longest launch spends on each resource, and idle: µs of the model's parts, longest first."""
+    parts = max(launches, key=lambda each: each["modelled_us"])["model"]
+    named = {name.removesuffix("_us"): time for name, time in parts.items() if name.endswith("_us")}
+    for whole in ("launch", "compute_units"):
+        named.pop(whole, None)
+    longest = sorted(named.items(), key=lambda each: -each[1])[:6]
+    return ", ".join(f"{name} {time:.0f}" for name, time in longest)
 
 
 def _table(*titles: str) -> None:
@@ -176,14 +217,23 @@ def _attention(emulator: Emulator, sample: int) -> list[Row]:
 
 def _mla(emulator: Emulator, sample: int) -> list[Row]:
     rows = []
-    _table("batch 128", "ours, modelled µs", "floor, µs", "above it", "limited by")
-    for row in mla(emulator, sample):
+    _table("batch 128", "ours, modelled µs", "floor, µs", "of", "ours / floor", "limited by", "parts, µs")
+    for row, parts in mla(emulator, sample):
         rows.append(row)
-        _line(row.name, f"{row.modelled:.0f}", row.published, f"{row.error:+.0%}", row.limit)
+        ratio = f"{row.modelled / row.published:.2f}"
+        _line(row.name, f"{row.modelled:.0f}", f"{row.published:.0f}", row.note, ratio, row.limit, parts)
     return rows
 
 
-TABLES = {"loops": _loops, "fp8": _fp8, "square": _square, "attention": _attention, "mla": _mla}
+def _masked(emulator: Emulator, _sample: int) -> list[Row]:
+    """No row: nobody published a time."""
+    _table("kernel, B, H, S, D", "ours, modelled µs", "TFLOP/s", "parts, µs")
+    for shape, time, rate, parts in masked(emulator):
+        _line(shape, f"{time:.1f}", f"{rate:.0f}", parts)
+    return []
+
+
+TABLES = {"loops": _loops, "fp8": _fp8, "square": _square, "attention": _attention, "masked": _masked, "mla": _mla}
 
 
 def main() -> None:
