@@ -17,7 +17,8 @@
 // K tiles go to LDS as they are, V tiles transposed (4 x 8 values in registers, v_perm_b32), both XOR-swizzled, in two
 // buffers each. The waves ahead fetch K and the others V, one tile before it is stored. LDS reads run four ahead of the
 // products. Tiles beyond a wave's causal limit are skipped, only the tiles that cross a limit are masked; workgroups with
-// most keys start first. Workgroups that are left after whole rounds of the compute units come with half as many queries.
+// most keys, of all heads, start first. Without a mask, workgroups that are left after whole rounds of the compute units come
+// with half as many queries; so do all if they are few.
 //
 //   head_dim  threads  queries  keys per tile  LDS bytes  workgroups per compute unit
 //   64        512      256      128            65 536     1
@@ -49,7 +50,7 @@ struct Attention {
     int causal;
     float scale;       // softmax_scale * log2(e)
     int query_blocks;  // workgroups per head
-    int first;         // workgroup of this launch
+    int first;         // workgroup of this launch; 0 with a mask
 };
 
 template <class Half, class S>
@@ -57,10 +58,8 @@ __global__ void __launch_bounds__(S::kThreads, 2) attend(Attention problem) {
     constexpr int D = S::kD;
     __shared__ KeyValueTiles<S> tiles;
 
-    // All query blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
-    const int index = problem.first + die_contiguous(static_cast<int>(gridDim.x));
-    const int any_head = uniform(index / problem.query_blocks);
-    const int block = problem.query_blocks - 1 - (index - any_head * problem.query_blocks);
+    // With a mask, blocks with most keys come first.
+    const auto [any_head, block] = head_block(problem.query_blocks, problem.causal, problem.first);
     const int batch = uniform(any_head / problem.heads_q);
     const int head = any_head - batch * problem.heads_q;
     const int head_k = uniform(head / (problem.heads_q / problem.heads_k));

@@ -204,10 +204,8 @@ __global__ void __launch_bounds__(Fp8Shape<D>::kThreads, 2) attend(Attention pro
     static_assert(kScaleTokens % S::kKeys == 0 && kScaleTokens % S::kQueries == 0, "one scale for a tile");
     __shared__ Fp8Tiles<S> tiles;
 
-    // All query blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
-    const int index = die_contiguous(static_cast<int>(gridDim.x));
-    const int any_head = uniform(index / problem.query_blocks);
-    const int block = problem.query_blocks - 1 - (index - any_head * problem.query_blocks);
+    // With a mask, blocks with most keys come first.
+    const auto [any_head, block] = head_block(problem.query_blocks, problem.causal);
     const int batch = uniform(any_head / problem.heads_q);
     const int head = any_head - batch * problem.heads_q;
     const int head_k = uniform(head / (problem.heads_q / problem.heads_k));

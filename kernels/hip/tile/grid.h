@@ -17,6 +17,29 @@ __device__ __forceinline__ int die_contiguous(int count, int workgroup) {
 
 __device__ __forceinline__ int die_contiguous(int count) { return die_contiguous(count, static_cast<int>(blockIdx.x)); }
 
+struct HeadBlock {
+    int head, block;
+};
+
+/// Workgroup `workgroup` of `blocks` for each of `heads` heads, where later blocks have more to do: the longest of all heads come first, so
+/// that no compute unit begins one while others run out. A permutation for any numbers. Where kDies divides `heads`, a die
+/// gets all blocks of neighbouring heads.
+__device__ __forceinline__ HeadBlock longest_first(int heads, int blocks, int workgroup) {
+    const int round = uniform(workgroup / heads);
+    return {uniform(die_contiguous(heads, workgroup - round * heads)), blocks - 1 - round};
+}
+
+/// This workgroup's block, where every head has `blocks`, all on one die, whose L2 then serves what they share. Heads follow one
+/// another from workgroup `first` of all launches on, each with its last block first. Where later blocks have more to do (`differ`)
+/// the order is that above; two a head gain nothing by it, and read their keys twice.
+__device__ __forceinline__ HeadBlock head_block(int blocks, bool differ, int first = 0) {
+    const int workgroups = static_cast<int>(gridDim.x);
+    if (differ && blocks > 2) return longest_first(uniform(workgroups / blocks), blocks, static_cast<int>(blockIdx.x));
+    const int index = first + die_contiguous(workgroups);
+    const int head = uniform(index / blocks);
+    return {head, blocks - 1 - (index - head * blocks)};
+}
+
 struct TileIndex {
     int m, n;
 };

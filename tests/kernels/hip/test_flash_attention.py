@@ -114,6 +114,14 @@ def test_more_workgroups_than_compute_units(hip_kernel: Builder, hq: int, dim: i
     check(case, operands, *run(hip_kernel("flash_attention"), case, operands))
 
 
+@pytest.mark.parametrize("heads", [104, 105])
+def test_longest_workgroups_of_all_heads_come_first(hip_kernel: Builder, heads: int) -> None:
+    """Three workgroups a head, more than there are compute units; heads that the dies share evenly, or not."""
+    case = Case(1, 520, 70, heads, 1, 64, causal=True)
+    operands = case.operands()
+    check(case, operands, *run(hip_kernel("flash_attention"), case, operands))
+
+
 @pytest.mark.parametrize("dim", [64, 128, 256])
 def test_calls_give_the_same_bits(hip_kernel: Builder, dim: int) -> None:
     case = Case(1, 100, 150, 1, 1, dim, causal=True)

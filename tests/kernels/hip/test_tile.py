@@ -46,22 +46,38 @@ def test_nan_stays_nan(run: emulated.Kernel) -> None:
         assert np.isnan(emulated.from_bf16(half)).all()
 
 
+def _order(run: emulated.Kernel, tiles_m: int, tiles_n: int) -> np.ndarray:
+    """For each workgroup: its place, its tile of a band, and its head and block if tiles_m are heads."""
+    tiles = np.full((tiles_m * tiles_n, 5), -1, np.int32)
+    assert run(None, None, tiles, tiles_m * tiles_n, tiles_m) == 0
+    return tiles
+
+
 @pytest.mark.parametrize(("tiles_m", "tiles_n"), [(1, 1), (1, 13), (3, 5), (4, 6), (9, 7), (16, 12)])
 def test_every_tile_has_one_workgroup(run: emulated.Kernel, tiles_m: int, tiles_n: int) -> None:
-    count = tiles_m * tiles_n
-    tiles = np.full((count, 3), -1, np.int32)
-    assert run(None, None, tiles, count, tiles_m) == 0
-    assert sorted(tiles[:, 0]) == list(range(count))
-    assert sorted(map(tuple, tiles[:, 1:])) == [(m, n) for m in range(tiles_m) for n in range(tiles_n)]
+    tiles, every = _order(run, tiles_m, tiles_n), [(m, n) for m in range(tiles_m) for n in range(tiles_n)]
+    assert sorted(tiles[:, 0]) == list(range(len(every)))
+    assert sorted(map(tuple, tiles[:, 1:3])) == every
+    assert sorted(map(tuple, tiles[:, 3:])) == every
 
 
 def test_a_die_gets_neighbouring_tiles(run: emulated.Kernel) -> None:
     """Workgroups 0, 8, 16, … land on one die: they must be consecutive tiles."""
-    tiles = np.full((100, 3), -1, np.int32)
-    assert run(None, None, tiles, 100, 10) == 0
+    tiles = _order(run, 10, 10)
     for die in range(8):
         mine = tiles[die::8, 0]
         np.testing.assert_array_equal(mine, mine[0] + np.arange(len(mine)))
+
+
+@pytest.mark.parametrize(("heads", "blocks"), [(16, 5), (9, 4), (3, 7)])
+def test_longest_blocks_of_all_heads_come_first(run: emulated.Kernel, heads: int, blocks: int) -> None:
+    np.testing.assert_array_equal(_order(run, heads, blocks)[:, 4], np.arange(blocks)[::-1].repeat(heads))
+
+
+def test_a_die_gets_all_blocks_of_neighbouring_heads(run: emulated.Kernel) -> None:
+    tiles = _order(run, 24, 5)
+    for die in range(8):
+        assert set(tiles[die::8, 3]) == {3 * die, 3 * die + 1, 3 * die + 2}
 
 
 READ_16 = [[*range(a, a + 4), *range(b, b + 4)] for half in (0, 32)

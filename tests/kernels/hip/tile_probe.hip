@@ -20,10 +20,13 @@ __global__ void order(int* tiles, int count, int tiles_m, int tiles_n) {
     const int i = static_cast<int>(blockIdx.x);
     const int place = die_contiguous(count);
     const TileIndex tile = banded_tile<4>(i, tiles_m, tiles_n);
+    const HeadBlock longest = longest_first(tiles_m, tiles_n, i);
     if (threadIdx.x != 0) return;
-    tiles[3 * i] = place;
-    tiles[3 * i + 1] = tile.m;
-    tiles[3 * i + 2] = tile.n;
+    tiles[5 * i] = place;
+    tiles[5 * i + 1] = tile.m;
+    tiles[5 * i + 2] = tile.n;
+    tiles[5 * i + 3] = longest.head;
+    tiles[5 * i + 4] = longest.block;
 }
 
 template <int Columns>
