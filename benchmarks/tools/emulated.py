@@ -82,7 +82,7 @@ class Emulator:
         for each in tensors.values():
             self._library.warpwave_emulator_unregister(each.data_ptr())
 
-    def compiled(self, source: KernelSource, defines: Mapping[str, int] | None = None) -> ctypes.CDLL:
+    def compiled(self, source: KernelSource, defines: Mapping[str, str | int] | None = None) -> ctypes.CDLL:
         return ctypes.CDLL(str(self.backend.compile(source, self.target, defines).path))
 
 

@@ -17,7 +17,7 @@ import argparse
 import ctypes
 import dataclasses
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -53,10 +53,11 @@ class Time:
         return str(max(self.launches, key=lambda one: one["modelled_us"])["model"]["limited_by"])
 
 
-def our_call(emulator: Emulator, path: Path) -> Call:
-    source = KernelSource.read(path, ROOT)
+def our_call(emulator: Emulator, path: Path, root: Path = ROOT, defines: Mapping[str, str] | None = None) -> Call:
+    """A kernel of the checkout ``root``; the size of the workspace is this one's."""
+    source = KernelSource.read(path, root)
     signature = source.signature()
-    function = getattr(emulator.compiled(source), signature.symbol)
+    function = getattr(emulator.compiled(source, defines), signature.symbol)
     function.argtypes, function.restype = signature.argtypes(), ctypes.c_int
     workspace_bytes = Problem(ROOT / "problems" / source.problem).binding.workspace_bytes
 

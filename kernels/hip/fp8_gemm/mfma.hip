@@ -14,11 +14,15 @@
 //   32 x 128   128      1 x 2  32 x 64    20 480     3                            tile/block_scaled_gemm.h
 //   64 x 128   256      2 x 2  32 x 64    24 576     2                            tile/block_scaled_gemm.h
 //   128 x 128  256      2 x 2  64 x 64    32 768     2                            tile/innermost_overlapped.h
+//   256 x 128  512      4 x 2  64 x 64    49 152     1                            tile/block_scaled_gemm.h
 //   256 x 256  512      4 x 2  64 x 128   65 536     1                            tile/innermost_overlapped.h
 //
-// The first two are for few rows and load and multiply in turns. Large tiles need half of the traffic of small ones. They make
-// up c as far as every compute unit has as many; the rest is made of small ones, in a launch of its own, so that few compute
-// units are idle at the end. TILE_ROWS asks for tiles of one height alone.
+// The first two are for few rows and load and multiply in turns. So do tiles of 256 x 128, for at most two K blocks, where
+// 128 rows take more than a round and 256 do not: the other loop's longer way to its first product is not earned back.
+//
+// Large tiles, 256 x 256, need half of the traffic of small ones, 128 x 128. They make up c as far as every compute unit has as
+// many; the rest is made of small ones, in a launch of its own, so that few compute units are idle at the end. TILE_ROWS asks
+// for tiles of one height alone.
 //
 // Thread layout. MFMA rows are columns of c (operand B comes first), MFMA columns are rows of c. Lane (g = lane / 16,
 // r = lane % 16) ends up with 16 consecutive columns 16 g .. of the row that r stands for, in every 64 columns.
@@ -65,9 +69,14 @@ extern "C" int fp8_gemm(
         k,
         /*b_scale_row=*/k / kBlockK,
         /*b_scale_k=*/1};
+    const size_t bytes = workspace ? workspace_bytes : 0;
     const Plan plan = TILE_ROWS == LargeTile::kM
-                          ? choose_plan({LargeTile::kM}, m, n, k, workspace ? workspace_bytes : 0, TILE_ROWS, PARTS)
-                          : choose_plan({32, 64, 128}, m, n, k, workspace ? workspace_bytes : 0, TILE_ROWS, PARTS);
+                          ? choose_plan({LargeTile::kM}, m, n, k, bytes, TILE_ROWS, PARTS, COMPUTE_UNITS)
+                          : choose_plan({32, 64, 128}, m, n, k, bytes, TILE_ROWS, PARTS, COMPUTE_UNITS);
+    using ShortTile = TileShape<4, 4>;
+    if (TILE_ROWS == 0 && plan.rows == 128 && k <= 2 * kBlockK && count_tiles<SmallTile>(m, n) > COMPUTE_UNITS &&
+        count_tiles<ShortTile>(m, n) <= COMPUTE_UNITS)
+        return launch_block_scaled<KInnermost, ShortTile>(problem, plan.parts, queue);
     if (n % 8 == 0 && plan.rows >= 128)
         return launch_innermost<ScaledSums>(problem, plan.parts, TILE_ROWS, COMPUTE_UNITS, queue);
     switch (plan.rows) {

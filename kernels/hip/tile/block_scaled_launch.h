@@ -21,16 +21,16 @@ constexpr int kMaxParts = 16;  // beyond, only plane traffic grows
 constexpr int kComputeUnits = 304;
 constexpr double kMatrixFlopPerCycle = 4096;   // of one compute unit
 constexpr double kCacheBytesPerCycle = 64;     // what one compute unit draws from L2
-constexpr double kMemoryBytesPerCycle = 3000;  // of the whole device, planes being short-lived and cached
-constexpr double kBlockCycles = 700;           // two barriers and the LDS latency of each K block
+constexpr double kMemoryBytesPerCycle = 2000;  // of the whole device, planes being short-lived and cached
+constexpr double kBlockCycles = 1100;          // two barriers and the latency of LDS and memory of each K block
 constexpr double kTileCycles = 3000;           // first bytes' latency and the epilogue
 constexpr double kSumCycles = 8000;            // launching the summation
 
 /// Predicted cycles. The busiest compute unit works through ceil(workgroups / units) tiles; each K block costs the larger
 /// of its matrix and its load time, and a constant. Parts add a second launch, and writing and reading their planes.
-inline double predicted_cycles(Plan plan, int m, int n, int k) {
+inline double predicted_cycles(Plan plan, int m, int n, int k, int units) {
     const long long tiles = static_cast<long long>(ceil_div(m, plan.rows)) * ceil_div(n, kTileColumns);
-    const double rounds = static_cast<double>(ceil_div<long long>(tiles * plan.parts, kComputeUnits));
+    const double rounds = static_cast<double>(ceil_div<long long>(tiles * plan.parts, units));
     const double multiply = 2.0 * kBlockK * kTileColumns * plan.rows / kMatrixFlopPerCycle;
     const double load = static_cast<double>(kBlockK) * (kTileColumns + plan.rows) / kCacheBytesPerCycle;
     const int blocks = ceil_div(k / kBlockK, plan.parts);
@@ -42,7 +42,8 @@ inline double predicted_cycles(Plan plan, int m, int n, int k) {
 /// The cheapest of all tile heights and numbers of parts whose planes fit the workspace. `rows` and `parts` are taken as
 /// they are if positive (parts as far as the workspace allows).
 inline Plan choose_plan(
-    std::initializer_list<int> heights, int m, int n, int k, size_t workspace_bytes, int rows, int parts) {
+    std::initializer_list<int> heights, int m, int n, int k, size_t workspace_bytes, int rows, int parts,
+    int units = kComputeUnits) {
     const long long fitting = static_cast<long long>(workspace_bytes / (plane_elements(m, n) * sizeof(float)));
     long long most = parts > 0 ? parts : kMaxParts;
     if (most > k / kBlockK) most = k / kBlockK;
@@ -52,7 +53,7 @@ inline Plan choose_plan(
     for (const int height : heights) {
         if (rows > 0 && height != rows) continue;
         for (int count = parts > 0 ? static_cast<int>(most) : 1; count <= most; ++count) {
-            const double cycles = predicted_cycles({height, count}, m, n, k);
+            const double cycles = predicted_cycles({height, count}, m, n, k, units);
             if (best.rows != 0 && cycles >= best_cycles) continue;
             best = {height, count};
             best_cycles = cycles;

@@ -6,6 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from scoring.ipc.emulator import Emulator
 from tests.kernels.hip import emulated, gemm_cases
 from tests.kernels.hip.conftest import Builder
 
@@ -57,6 +58,24 @@ def test_workgroups_go_from_tile_to_tile(hip_kernel: Builder, rows: int, m: int,
     product = gemm_cases.make_product(m, n, k)
     units = 8 if rows == 0 else 2
     gemm_cases.check(product, run(hip_kernel("fp8_gemm", TILE_ROWS=rows, COMPUTE_UNITS=units), product))
+
+
+@pytest.mark.parametrize(("m", "n", "k", "workgroups"), [
+    (490, 504, 256, [8]),           # two K blocks: a tile of 256 x 128 for every compute unit
+    (490, 504, 384, [16]),          # three: two of 128 x 128
+    (900, 560, 128, [8, 16]),       # eight large tiles, twelve pieces and four beyond the end
+])
+def test_launches(
+    emulator: Emulator, hip_kernel: Builder, m: int, n: int, k: int, workgroups: list[int]) -> None:
+    product = gemm_cases.make_product(m, n, k)
+    kernel = hip_kernel("fp8_gemm", COMPUTE_UNITS=8)
+    emulator.set("counters", "1")
+    try:
+        emulator.take_counters()
+        gemm_cases.check(product, run(kernel, product))
+        assert [each["workgroups"] for each in emulator.take_counters()] == workgroups
+    finally:
+        emulator.set("counters", "0")
 
 
 @pytest.mark.sampled(1)
