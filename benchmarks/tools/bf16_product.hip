@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 //!KERNEL arch gfx942
-// A product of bf16 matrices by fp8_gemm's loop, to be timed beside those of others: c = a b^T, [m, k] by [n, k] with k a multiple of 64, n of 8.
+// A product of bf16 matrices by fp8_gemm's loop, to be timed beside those of others: c = a b^T, [m, k] by [n, k] with k a
+// multiple of 64, n of 8.
 
 #include "tile/innermost_launch.h"
 

@@ -330,13 +330,19 @@ ENTRY int run(char** buffer, const int*) {
 """
 
 
-# Its products in inline assembly, and the same as the compiler knows them. With the former clang 22 keeps 777 registers
-# in scratch, with the latter 111, and with -O1 ten; its authors' compiler kept none.
-MOONMATH_PRODUCTS = {
-    'asm volatile("v_mfma_f32_16x16x16_bf16 %0, %1, %2, %0" : "+v"(c) : "v"(a), "v"(b));':
-        "c = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, c, 0, 0, 0);",
-    'asm volatile("v_mfma_f32_16x16x16_bf16 %0, %1, %2, 0" : "=&v"(r) : "v"(a), "v"(b));':
-        "r = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(a, b, fp32x4_t{0, 0, 0, 0}, 0, 0, 0);"}
+# Its products in inline assembly, which add to their first operand or to 0. Written as the compiler knows them clang 22
+# keeps 111 registers in scratch in place of 777, and with -O1 ten; its authors' compiler kept none.
+MOONMATH_PRODUCT = re.compile(
+    r'asm volatile\("v_mfma_f32_16x16x16_bf16 [^"]*, (%0|0)" : "[^"]*"\((\w+)\) : "v"\((\w+)\), "v"\((\w+)\)\);')
+
+
+def moonmath_products(source: str) -> str:
+    """Its file with every product by the compiler's builtin."""
+    def builtin(found: re.Match[str]) -> str:
+        where, result, a, b = found.groups()
+        before = result if where == "%0" else "fp32x4_t{0, 0, 0, 0}"
+        return f"{result} = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k({a}, {b}, {before}, 0, 0, 0);"
+    return MOONMATH_PRODUCT.sub(builtin, source)
 
 
 def moonmath(sources: Path, rounding: str) -> Program:
@@ -344,10 +350,9 @@ def moonmath(sources: Path, rounding: str) -> Program:
     rows of all heads side by side. Buffers: q, k, v, transposed v, o, workspace. ``rounding``: RTNE or RTZ."""
     place = folder(sources, "moonmath") / "csrc"
     source = (place / "attention_kernel.hip").read_text()
-    for assembly, known in MOONMATH_PRODUCTS.items():
-        if assembly not in source:
-            raise SystemExit(f"{place}: another version than {REPOSITORIES['moonmath'][1]}")
-        source = source.replace(assembly, known)
+    if len(MOONMATH_PRODUCT.findall(source)) != 2:
+        raise SystemExit(f"{place}: another version than {REPOSITORIES['moonmath'][1]}")
+    source = moonmath_products(source)
     return Program(f"moonmath_{rounding}", f"#define BF16_ROUND {rounding}\n" + source + """
 extern "C" __attribute__((visibility("default"))) int run(char** buffer, const int* size) {
     const int failed = launch_v_transpose(

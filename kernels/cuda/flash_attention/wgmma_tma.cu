@@ -90,13 +90,15 @@ inline Tile64 choose_tile(const ForwardArguments& a, int multiprocessors) {
     return small < std::min(wide, narrow) ? Tile64::kSmall : narrow < wide ? Tile64::kNarrow : Tile64::kWide;
 }
 
-/// The instances that were best in benchmarks/flash_attention.md.
-template <class Element, int kHeadDim>
+/// The instances that were best in benchmarks/flash_attention.md; `Parts` is that of attention/forward_split.h.
+template <class Element, int kHeadDim, class Parts>
 int launch_tiles(const ForwardArguments& a, const FlashLaunch& to) {
     const auto launch = [&](auto tile, TileOrder order) { return launch_flash<decltype(tile)>(a, order, to); };
     if constexpr (kHeadDim == 64) {
         const TileOrder order = a.causal ? kCount : kShares;
-        if (choose_tile(a, to.multiprocessors) == Tile64::kNarrow) {
+        const Tile64 first_done = choose_tile(a, to.multiprocessors);
+        if (first_done == Tile64::kSmall) return launch_flash_split<Parts>(a, 1, to);
+        if (first_done == Tile64::kNarrow) {
             return launch(Tile<Element, 64, 3, 128, kPingPong | kFlashTwoQueries, 4, 4>(), order);
         }
         if (a.seqlen_k > 4096) {
@@ -148,10 +150,7 @@ int choose(const ForwardArguments& a, void* workspace, size_t workspace_bytes, v
             return launch_flash_split<Parts>(a, sharing, to);
         }
     }
-    if constexpr (kHeadDim == 64) {
-        if (choose_tile(a, multiprocessors) == Tile64::kSmall) return launch_flash_split<Parts>(a, 1, to);
-    }
-    return launch_tiles<Element, kHeadDim>(a, to);
+    return launch_tiles<Element, kHeadDim, Parts>(a, to);
 }
 
 template <class Element>

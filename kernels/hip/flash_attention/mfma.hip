@@ -96,7 +96,6 @@ void launch(const Attention& problem, long long workgroups, void* queue) {
 template <class Half, int D>
 int launch(Attention problem, int batch, void* queue) {
     using S = ForwardShape<D>;
-    constexpr long long kComputeUnits = 304;
     problem.query_blocks = ceil_div(problem.seqlen_q, S::kQueries);
     const long long blocks = static_cast<long long>(problem.query_blocks) * problem.heads_q * batch;
     if (2 * blocks * S::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads

@@ -84,13 +84,12 @@ __global__ void __launch_bounds__(ForwardShape<D>::kThreads, 2) attend(Attention
 template <class Half, int D>
 int launch(Attention problem, int* workspace, void* queue) {
     using S = ForwardShape<D>;
-    constexpr int kAtOnce = 304;  // workgroups that run on the device
     const int batch = problem.starts.batch;
     problem.most_blocks =
         static_cast<int>((problem.total_q + static_cast<long long>(batch) * (S::kQueries - 1)) / S::kQueries);
     const long long blocks = static_cast<long long>(problem.most_blocks) * problem.heads_q;
     if (blocks * S::kThreads > 0xffffffffLL) return kUnsupportedShape;  // a grid has 32 bits of threads
-    if (workspace && batch > 1 && batch <= kMostSorted && blocks > kAtOnce) {
+    if (workspace && batch > 1 && batch <= kMostSorted && blocks > kComputeUnits) {
         LAUNCH(sort_by_keys, dim3(1), dim3(kMostSorted), 0, queue)(problem.starts, workspace);
         problem.order = workspace;
     }

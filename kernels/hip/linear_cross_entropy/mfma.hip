@@ -23,6 +23,7 @@
 #include "last_layer.h"
 #include "launch.h"
 #include "linear_cross_entropy/product.h"
+#include "tile/grid.h"
 #include "tile/scores.h"
 
 namespace {
@@ -30,7 +31,6 @@ namespace {
 using namespace loss;
 
 constexpr int kFinishThreads = 1024;
-constexpr int kComputeUnits = 304;  // of an MI300X
 
 struct Call : LastLayer {
     __device__ __forceinline__ Operand tokens_by_hidden(int from) const {

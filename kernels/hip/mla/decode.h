@@ -261,7 +261,6 @@ __global__ void __launch_bounds__(kThreads, 2) decode(MlaDecode problem) {
 /// the memory's rate: 2.6 us for tokens of 1152 bytes.
 inline int choose_parts(
     const MlaDecode& problem, int row_blocks, int tiles, int token_bytes, size_t workspace_bytes, int wanted) {
-    constexpr int kComputeUnits = 304;
     const double tile_us = 2.6 * token_bytes / 1152;
     const long long rows = static_cast<long long>(problem.batch) * problem.seqlen_q * problem.heads_q;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, kValueColumns);

@@ -18,7 +18,6 @@ constexpr int kTileColumns = 128;
 constexpr int kMaxParts = 16;  // beyond, only plane traffic grows
 
 // The model's device, an MI300X: rough on purpose, since only the order of the candidates matters.
-constexpr int kComputeUnits = 304;
 constexpr double kMatrixFlopPerCycle = 4096;   // of one compute unit
 constexpr double kCacheBytesPerCycle = 64;     // what one compute unit draws from L2
 constexpr double kMemoryBytesPerCycle = 2000;  // of the whole device, planes being short-lived and cached

@@ -55,8 +55,8 @@ struct WaveProducts {
 };
 
 /// Columns come in multiples of 16. The grid and `kSplit` as for block_scaled_gemm, but for fewer workgroups than tiles: each
-/// works on every gridDim.x-th tile. Half blocks follow each other over the ends of tiles: the first ones of the next tile are on their way while this one's
-/// results leave.
+/// works on every gridDim.x-th tile. Half blocks follow each other over the ends of tiles: the first ones of the next tile are
+/// on their way while this one's results leave.
 template <class Shape, bool kSplit>
 __global__ void __launch_bounds__(Shape::kThreads, 2)
     block_scaled_overlapped(BlockScaledGemm problem, int blocks_per_part) {

@@ -69,7 +69,7 @@ __global__ void __launch_bounds__(kHalfThreads, 2) half_product(HalfProduct p, i
 
 /// Parts of K that give every compute unit two workgroups, of four K blocks at least, as far as `plane_bytes` reach.
 inline int half_parts(const HalfProduct& p, size_t plane_bytes) {
-    constexpr int kWanted = 2 * 304, kFewestBlocks = 4;
+    constexpr int kWanted = 2 * kComputeUnits, kFewestBlocks = 4;
     if (p.count > 1 || p.y_pitch != p.n) return 1;
     const int tiles = ceil_div(p.m, kHalfRows) * ceil_div(p.n, kHalfColumns);
     const size_t fitting = plane_bytes / (plane_elements(p.m, p.n) * sizeof(float));
