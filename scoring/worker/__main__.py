@@ -21,6 +21,11 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from scoring.worker import lean
+
+if __name__ == "__main__":
+    lean.leave_out()
+
 import torch
 
 from scoring.ipc import arena, requests, wire
@@ -62,6 +67,7 @@ class Worker:
         """Choose the device; the reply has facts for the record's system section."""
         self.device = request.device
         if self.device is not None:
+            lean.complete()                      # graphs and profilers reach far into torch
             torch.cuda.set_device(self.device)
             torch.zeros(1, device="cuda")        # creates the context now, not inside the first call
         elif request.threads:

@@ -26,6 +26,7 @@ from scoring.ipc.group import of_rank
 from scoring.ipc.requests import Extensions, NativeSpec, PythonSpec, ShareSlot
 from scoring.ipc.stand_in import StandIn, needs_gpu, stubs
 from scoring.ipc.template import TemplateError, UnsupportedData, build_data, describe_answer
+from scoring.worker import lean
 from scoring.worker.failure import ExtensionError, Failure
 from scoring.worker.ranks import run_ranks, try_once
 
@@ -174,6 +175,7 @@ class PythonSubmission:
 
         ``built`` hears what ``load_inline`` compiles, also of a file that cannot be loaded.
         """
+        lean.complete()
         self.spec = spec
         self.partial = frozenset(spec.partial)       # outputs a peer computes; all if empty
         self.results: dict[int, list[torch.Tensor]] = {}
