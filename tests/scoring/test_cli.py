@@ -23,11 +23,6 @@ TOY = ["--config", str(SETTINGS)]
 RUN = [*TOY, "run", "--case", "n=64"]
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def environment(tmp_path, cache) -> dict[str, str]:
     return {

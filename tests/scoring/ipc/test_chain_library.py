@@ -29,8 +29,8 @@ def build(backend_name: str, cache: Path, gpu: str | None = None) -> Path:
 
 
 @pytest.fixture(scope="module")
-def library(tmp_path_factory) -> ChainLibrary:
-    return ChainLibrary(str(build("cpu", tmp_path_factory.mktemp("cache"))), "cpu")
+def library(cache) -> ChainLibrary:
+    return ChainLibrary(str(build("cpu", cache)), "cpu")
 
 
 def noise(count: int, seed: int = 0) -> torch.Tensor:
@@ -206,13 +206,12 @@ print(emulator.take_findings() or "alike")
 """
 
 
-def test_the_gpu_build_agrees_with_the_hosts_to_the_bit(tmp_path, tmp_path_factory):
+def test_the_gpu_build_agrees_with_the_hosts_to_the_bit(cache):
     """The kernels both vendors get, compiled for gfx942 and run on the emulator with all its checks."""
     rocm = backends.get("rocm")
     available = rocm.prepare(rocm.probe(), lambda _text: None)
     device = next(device for device in available.devices if device.emulated)
     (emulator,) = rocm.runtime_libraries(device)
-    cache = tmp_path_factory.mktemp("cache")
     sizes = "1,16,33,64,100,1000,8192,8255,40000"
     done = subprocess.run(
         [sys.executable, "-c", ALIKE, str(emulator), str(build("cpu", cache)), str(build("rocm", cache)), sizes],

@@ -40,11 +40,6 @@ def worker(tmp_path_factory) -> Iterator[WorkerProcess]:
         yield process
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(autouse=True)
 def memory_is_given_back(worker):
     before = descriptors()

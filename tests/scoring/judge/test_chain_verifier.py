@@ -34,8 +34,8 @@ QUICK = timing.TimingOptions(processes=1, min_rounds=2, max_rounds=3, seconds=0.
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory) -> Job:
-    return kernel_job(toy(tmp_path_factory.mktemp("cache")), "honest", [CASE], Mode.BENCHMARK)
+def job(cache) -> Job:
+    return kernel_job(toy(cache), "honest", [CASE], Mode.BENCHMARK)
 
 
 @pytest.fixture(scope="module")

@@ -108,7 +108,7 @@ def custom_kernel(data):
 
 
 @pytest.fixture
-def contest(tmp_path):
+def contest(tmp_path, cache):
     """Judge a submission's text on the folder; what is given replaces the folder's files."""
     def judge(
         submission: str | bytes, mode: Mode = Mode.TEST, tests: str = "[{n: 8, seed: 1}]", task: str = TASK,
@@ -121,7 +121,7 @@ def contest(tmp_path):
             (folder / name).write_text(textwrap.dedent(text))
         path = tmp_path / "submission.py"
         path.write_bytes(submission if isinstance(submission, bytes) else textwrap.dedent(submission).encode())
-        job = submission_job(toy(tmp_path / "cache"), path, tmp_path / "staging", mode=mode, task=folder)
+        job = submission_job(toy(cache), path, tmp_path / "staging", mode=mode, task=folder)
         return score(replace(job, limits=replace(job.limits, **limits)))
 
     files: dict[str, str] = {}

@@ -125,11 +125,6 @@ def cuda_emulator():
         pytest.skip(str(error))
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def settings(cache, emulator, monkeypatch):
     monkeypatch.setattr(_emulated, "_chosen", [True])

@@ -32,16 +32,16 @@ def worker(tmp_path_factory) -> Iterator[WorkerProcess]:
 
 
 @pytest.fixture
-def raced(worker, tmp_path, monkeypatch):
+def raced(worker, cache, tmp_path, monkeypatch):
     """``honest`` beside peers on two slots: the outcome, and how often a turn what is expected was worked out."""
 
     def race(*peers: str) -> tuple[Any, float]:
-        job = kernel_job(toy(tmp_path), "honest", [CASE])
+        job = kernel_job(toy(cache), "honest", [CASE])
         own = replace(job.contestant, name="honest")
         worker.request(Load(own.name, own.spec), 60)
         others = []
         for name in peers:
-            other = submission_job(toy(tmp_path), DATA / "submissions" / f"{name}.py", tmp_path / name, [CASE])
+            other = submission_job(toy(cache), DATA / "submissions" / f"{name}.py", tmp_path / name, [CASE])
             others.append(replace(other.contestant, name=name))
         worked, compute = [], job.problem.expectations
         monkeypatch.setattr(job.problem, "expectations", lambda data: (worked.append(1), compute(data))[1])

@@ -69,11 +69,6 @@ def custom_kernel(data):
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def settings(cache: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     try:

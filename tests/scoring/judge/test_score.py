@@ -42,11 +42,6 @@ CASE = Case({"n": 64})
 QUICK = TimingOptions(processes=1, min_rounds=2, max_rounds=2, seconds=0.2)
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def settings(cache):
     return toy(cache)

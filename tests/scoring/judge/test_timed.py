@@ -60,7 +60,7 @@ def test_one_process_that_the_clock_did_not_confirm_says_so_for_all():
     assert not found.confirmed
 
 
-def test_a_kernel_is_timed_in_several_fresh_workers(tmp_path, monkeypatch):
+def test_a_kernel_is_timed_in_several_fresh_workers(cache, monkeypatch):
     started, real = [], worker_process.WorkerProcess
 
     class Counted(real):  # type: ignore[misc,valid-type]
@@ -73,7 +73,7 @@ def test_a_kernel_is_timed_in_several_fresh_workers(tmp_path, monkeypatch):
     time = Rounds.time
     monkeypatch.setattr(Rounds, "time", lambda self: (told.append(self.run.worker.pid), time(self))[1])
     options = replace(TWO, warm=True)
-    record = score(replace(kernel_job(toy(tmp_path), "honest", mode=Mode.BENCHMARK), timing=options))
+    record = score(replace(kernel_job(toy(cache), "honest", mode=Mode.BENCHMARK), timing=options))
     assert record.status is Status.PASSED, record.message
     assert len(started) == 4, "two that calibrate, two that time"
     assert told == [started[2]] * 2 + [started[3]] * 2, "each of them both cases"
@@ -96,7 +96,7 @@ def test_calls_that_repeat_a_slot_are_pooled():
     assert pooled([part(1e-3)]).warm is None
 
 
-def test_what_fails_in_a_later_process_fails(tmp_path, monkeypatch):
+def test_what_fails_in_a_later_process_fails(cache, monkeypatch):
     real = Rounds.time
 
     def time(self: Rounds) -> Timed:
@@ -104,7 +104,7 @@ def test_what_fails_in_a_later_process_fails(tmp_path, monkeypatch):
         return Timed(Verdict(Status.INCORRECT_NUMERICAL, "late"), 9) if wrong else real(self)
 
     monkeypatch.setattr(Rounds, "time", time)
-    record = score(replace(kernel_job(toy(tmp_path), "honest", mode=Mode.BENCHMARK), timing=TWO))
+    record = score(replace(kernel_job(toy(cache), "honest", mode=Mode.BENCHMARK), timing=TWO))
     assert [result.status for result in record.cases[2:]] == [Status.INCORRECT_NUMERICAL, Status.PASSED]
     assert record.cases[2].message == "late"
     assert record.score is None

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -15,11 +14,6 @@ from tests.scoring.harness import SETTINGS
 
 ARGUMENTS = ["--config", str(SETTINGS), "run", "--case", "n=64", "--kernel", "honest", "--kernel", "nan",
              "--kernel", "error7"]
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture(autouse=True)

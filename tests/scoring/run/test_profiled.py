@@ -49,11 +49,6 @@ sys.exit(code)
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def measure(cache, tmp_path, monkeypatch):
     def call(tool, kernel="honest", script="", keep=None, **values):

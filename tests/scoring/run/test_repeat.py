@@ -6,7 +6,6 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,11 +19,6 @@ from scoring.record import Case, Mode, Status
 from tests.scoring.harness import DATA, SETTINGS, kernel_job, problem, submission_job, toy
 
 ONE, TWO = Case({"n": 64}), Case({"n": 1000})
-
-
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
 
 
 @pytest.fixture

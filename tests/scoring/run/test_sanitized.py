@@ -29,11 +29,6 @@ sys.exit(99 if "Invalid" in text else code)
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory):
-    return tmp_path_factory.mktemp("cache")
-
-
 def look(cache, folder, kernel, tools, texts, watch=True) -> Record:
     program = folder / "compute-sanitizer"
     program.write_text(SCRIPT.format(python=sys.executable, texts=texts, nothing=NOTHING, watch=watch))

@@ -30,11 +30,6 @@ TOY {
 """
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture
 def main(tmp_path, cache, monkeypatch, capsys):
     monkeypatch.setenv("WARPWAVE_DB", str(tmp_path / "records.db"))

@@ -29,11 +29,6 @@ ARGUMENTS = ["--config", str(SETTINGS), "run", "--mode", "benchmark", "--kernel"
 NAMES = ["n=64", "n=1000", "n=4096", "n=50000"]      # two tests, two benchmarks
 
 
-@pytest.fixture(scope="module")
-def cache(tmp_path_factory) -> Path:
-    return tmp_path_factory.mktemp("cache")
-
-
 @pytest.fixture(autouse=True)
 def store(tmp_path, cache, monkeypatch) -> Store:
     monkeypatch.setenv("WARPWAVE_DB", str(tmp_path / "records.db"))

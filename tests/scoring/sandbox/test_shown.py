@@ -19,8 +19,8 @@ RUN = ["--config", str(SETTINGS), "run", "--problem", "toy", "--kernel", "honest
 
 
 @pytest.fixture
-def environment(tmp_path: Path) -> dict[str, str]:
-    return {"WARPWAVE_DB": str(tmp_path / "records.db"), "WARPWAVE_CACHE_DIR": str(tmp_path / "cache")}
+def environment(tmp_path: Path, cache: Path) -> dict[str, str]:
+    return {"WARPWAVE_DB": str(tmp_path / "records.db"), "WARPWAVE_CACHE_DIR": str(cache)}
 
 
 @pytest.mark.parametrize("isolation", sorted({tier.name for tier in cell.available()}))
