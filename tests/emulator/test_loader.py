@@ -100,6 +100,7 @@ def project_kernel(problem: str) -> Path:
 
 # Good files ----------------------------------------------------------------------------------------------------------
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("problem", KERNELS)
 def test_a_kernel_of_the_project(program: Program, problem: str) -> None:
     loaded = check(program, project_kernel(problem))

@@ -159,6 +159,7 @@ def test_the_evaluator_is_drained_and_explained(tmp_path, capsys):
         assert err == ""
 
 
+@pytest.mark.sampled(2)        # the tests above judge all of these in their own process
 @pytest.mark.parametrize(("spoil", "code", "words"), [
     (lambda folder, file: (folder / "task.yml").write_text("tests: ["), 2, "task.yml: not YAML"),
     (lambda folder, file: (folder / "reference.py").unlink(), 2, "no reference.py"),

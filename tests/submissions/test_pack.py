@@ -256,6 +256,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("cache")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.toolchain
 @pytest.mark.parametrize("path", [*kernels(TREE, "hip"), *real_kernels("hip")])
 def test_packed_hip_kernels_compile(path: Path, tmp_path: Path, cache: Path) -> None:
