@@ -52,13 +52,14 @@ def functions(code_object: bytes, disassemble: Disassembler, lines: bool = True)
     text = elf.get_section_by_name(".text")
     table = elf.get_section_by_name(".symtab") or elf.get_section_by_name(".dynsym")
     places = _places(elf) if lines and elf.has_dwarf_info() else None
+    words = text.data()
     found = []
     for symbol in table.iter_symbols():
         if symbol["st_info"]["type"] != "STT_FUNC" or not symbol["st_size"]:
             continue
         start = symbol["st_value"]
         at = start - text["sh_addr"]
-        code = tuple(_instructions(text.data()[at : at + symbol["st_size"]], start, disassemble, places))
+        code = tuple(_instructions(words[at : at + symbol["st_size"]], start, disassemble, places))
         kernel = kernels.get(symbol.name)
         found.append(Function(
             symbol.name, symbol.name, arch, code, int(symbol["st_size"]),
@@ -121,15 +122,36 @@ def _places(elf: Any) -> Callable[[int], tuple[Place, ...]]:
         calls += _inlined(dwarf, unit.get_top_DIE(), names, 0)
     rows.sort(key=lambda row: row[0])
     addresses = [address for address, _ in rows]
-    calls.sort(key=lambda call: -call[2])
+    around = _around(calls)
 
     def places(address: int) -> tuple[Place, ...]:
         at = bisect_right(addresses, address) - 1
         own = rows[at][1] if at >= 0 else None
-        around = [place for first, end, _, place in calls if first <= address < end]
-        return (own, *around) if own else ()
+        return (own, *around(address)) if own else ()
 
     return places
+
+
+def _around(calls: Sequence[tuple[int, int, int, Place]]) -> Callable[[int], tuple[Place, ...]]:
+    """The places of the ``calls`` that an address lies in, innermost first. There are thousands of either in a kernel:
+    what holds between two of their ends is put together once."""
+    ordered = sorted(calls, key=lambda call: -call[2])
+    starting: dict[int, list[int]] = {}
+    for number, (first, end, _, _) in enumerate(ordered):
+        if first < end:
+            starting.setdefault(first, []).append(number)
+    bounds = sorted({bound for first, end, _, _ in ordered for bound in (first, end)})
+    inside: list[tuple[Place, ...]] = []
+    active: list[int] = []
+    for bound in bounds:
+        active = sorted([*(number for number in active if ordered[number][1] > bound), *starting.get(bound, ())])
+        inside.append(tuple(ordered[number][3] for number in active))
+
+    def around(address: int) -> tuple[Place, ...]:
+        at = bisect_right(bounds, address) - 1
+        return inside[at] if at >= 0 else ()
+
+    return around
 
 
 def _file_names(program: Any) -> Mapping[int, str]:

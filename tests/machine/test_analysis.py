@@ -4,10 +4,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
 
-from backends.machine import difference, document, overlap, sass, units
+from backends.machine import difference, document, gfx, overlap, sass, units
 from backends.machine.loops import loops
 from backends.machine.model import Function, Image, Instruction, Place, Resources
 from backends.machine.warnings import warnings
@@ -192,3 +193,19 @@ def test_a_difference_leaves_out_registers_and_pairs_functions_by_name():
     assert [line for line in difference.diff(old, other) if line[0] in "+-"] == ["-FADD R, R, R", "+FMUL R, R, R"]
     found = difference.document(image(old), image(other))
     assert (len(found["functions"]), found["only_old"], found["only_new"]) == (1, [], [])
+
+
+def test_the_calls_around_an_address_are_those_whose_ranges_hold_it_innermost_first():
+    random = Random(3)
+    calls = []
+    for number in range(200):
+        first = random.randrange(1000)
+        calls.append((first, first + random.randrange(60), random.randrange(5), Place("a.h", number)))
+    around = gfx._around(calls)
+    seen = set()
+    for address in range(-1, 1070):
+        held = [call for call in calls if call[0] <= address < call[1]]
+        assert around(address) == tuple(place for *_, place in sorted(held, key=lambda call: -call[2]))
+        seen.add(len(held))
+    assert {0, 1, 5} <= seen
+    assert gfx._around([])(4) == ()
