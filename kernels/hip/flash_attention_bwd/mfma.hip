@@ -143,10 +143,9 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) key_gradients(Gradients p
     using S = BackwardShape<D>;
     __shared__ BackwardTiles<S, 2> tiles;
 
-    // All blocks of a key head on one die, whose L2 then holds its queries; the blocks that most queries see first.
-    const int index = die_contiguous(static_cast<int>(gridDim.x));
-    const int any_head = uniform(index / problem.blocks);
-    const int first_key = (index - any_head * problem.blocks) * S::kKeys;
+    // With a mask, most queries see the first keys: those blocks come first.
+    const auto [any_head, block] = head_block(problem.blocks, problem.causal);
+    const int first_key = (problem.blocks - 1 - block) * S::kKeys;
     const int batch = uniform(any_head / problem.heads_k);
     const int head_k = any_head - batch * problem.heads_k;
     const int group = uniform(problem.heads_q / problem.heads_k);
@@ -235,10 +234,9 @@ __global__ void __launch_bounds__(kBackwardThreads, 2) query_gradients(Gradients
     using S = BackwardShape<D>;
     __shared__ BackwardTiles<S, 1> tiles;
 
-    // All blocks of a head on one die, whose L2 then holds its K and V; the blocks with most keys first.
-    const int index = die_contiguous(static_cast<int>(gridDim.x));
-    const int any_head = uniform(index / problem.blocks);
-    const int first_query = (problem.blocks - 1 - (index - any_head * problem.blocks)) * S::kQueries;
+    // With a mask, blocks with most keys come first.
+    const auto [any_head, block] = head_block(problem.blocks, problem.causal);
+    const int first_query = block * S::kQueries;
     const int batch = uniform(any_head / problem.heads_q);
     const int head = any_head - batch * problem.heads_q;
     const int head_k = uniform(head / (problem.heads_q / problem.heads_k));
