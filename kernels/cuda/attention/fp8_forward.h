@@ -36,7 +36,9 @@ template <class Shape>
 __device__ __forceinline__ void produce_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
     const Fp8FlashProblem& p) {
-    uint32_t key_count = 0, value_count = 0, tile_count = 0;
+    Fp8Turn<Shape::kStages> keys_at;
+    Fp8Turn<Shape::kValueStages> values_at;
+    uint32_t tile_count = 0;
     // Until all of V is transposed: has it been done for the keys of a step of a head? A step touches at most two blocks of
     // keys. Their counts are asked for a step ahead, as an answer takes about as long as half a step.
     constexpr int kColumns = Shape::kHeadDim / kPieceSide;
@@ -78,24 +80,24 @@ __device__ __forceinline__ void produce_fp8_flash(
         }
         const int key_head = Fp8FlashScheduler<Shape>::quotient(tile.head, p.heads_per_key_head);
         const auto load_keys = [&](int step) {
-            const Fp8Place<Shape::kStages> at(key_count++);
             Fp8StepScales scales;
             if constexpr (Shape::kBlockScales) {
                 const int scale_at = p.key_grid.at(tile.batch, step * Shape::kKeys, key_head);
                 scales.keys = p.key_scales[scale_at];
                 scales.value_log = p.value_scales[scale_at];  // its logarithm once the wait is over
             }
-            mbarrier_wait(memory.keys_empty(at.stage), at.parity ^ 1);
+            mbarrier_wait(memory.keys_empty(keys_at.stage), keys_at.parity ^ 1);
             if constexpr (Shape::kBlockScales) {
                 scales.value_log = log2f(scales.value_log);
                 scales.value_inverse = Exp2()(-scales.value_log);
                 scales.unused = 0.0f;
-                memory.step_scales(at.stage) = scales;
+                memory.step_scales(keys_at.stage) = scales;
             }
-            mbarrier_arrive_expect(memory.keys_full(at.stage), Shape::kKeyBytes);
+            mbarrier_arrive_expect(memory.keys_full(keys_at.stage), Shape::kKeyBytes);
             tma_load_5d(
-                memory.keys(at.stage), keys, memory.keys_full(at.stage), 0, step * Shape::kKeys, 0, key_head,
+                memory.keys(keys_at.stage), keys, memory.keys_full(keys_at.stage), 0, step * Shape::kKeys, 0, key_head,
                 tile.batch);
+            keys_at.advance();
         };
         load_keys(tile.steps - 1);
         if constexpr (!Shape::kBlockScales) {
@@ -112,66 +114,56 @@ __device__ __forceinline__ void produce_fp8_flash(
             if (step == 0) scheduler.fetch(p);
             if (step > 0) load_keys(step - 1);
             if constexpr (Shape::kShared) {
-                const Fp8Place<Shape::kStages> at(value_count++);
-                if constexpr (Shape::kShared) wait_for_turned(tile.batch * p.key_heads + key_head, step);
-                mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
-                mbarrier_arrive_expect(memory.values_full(at.stage), Shape::kValueBytes);
+                wait_for_turned(tile.batch * p.key_heads + key_head, step);
+                mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
+                mbarrier_arrive_expect(memory.values_full(values_at.stage), Shape::kValueBytes);
 #pragma unroll
                 for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
                     tma_load(
-                        memory.values(at.stage) + piece * Shape::kValuePitch, values, memory.values_full(at.stage),
-                        step * Shape::kKeys + piece * Shape::kValueRow,
+                        memory.values(values_at.stage) + piece * Shape::kValuePitch, values,
+                        memory.values_full(values_at.stage), step * Shape::kKeys + piece * Shape::kValueRow,
                         (tile.batch * p.key_heads + key_head) * Shape::kHeadDim);
                 }
-                if constexpr (Shape::kShared) {
-                    if (step > 0) ask_for_turned(tile.batch * p.key_heads + key_head, step - 1);
-                }
+                if (step > 0) ask_for_turned(tile.batch * p.key_heads + key_head, step - 1);
             } else {
-                const Fp8Place<Shape::kStages> at(value_count++);
-                mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
-                mbarrier_arrive_expect(memory.raw_full(at.stage), Shape::kKeyBytes);
-                tma_load_5d(
-                    memory.raw(at.stage), values, memory.raw_full(at.stage), 0, step * Shape::kKeys, 0, key_head,
-                    tile.batch);
+                mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
+                mbarrier_arrive_expect(memory.raw_full(values_at.stage), Shape::kValueBytes);
+#pragma unroll
+                for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
+                    tma_load_5d(
+                        memory.values(values_at.stage) + piece * Shape::kValuePitch, values,
+                        memory.raw_full(values_at.stage), 0, step * Shape::kKeys + piece * Shape::kValueRow, 0,
+                        key_head, tile.batch);
+                }
             }
+            values_at.advance();
         }
     }
     announce({0, 0, 0, -1, 1.0f, 1.0f}, 0);
     if constexpr (!Shape::kShared) {
-        const Fp8Place<Shape::kStages> at(value_count);
-        mbarrier_wait(memory.raw_empty(at.stage), at.parity ^ 1);
-        memory.ends(at.stage) = 1;
-        mbarrier_arrive(memory.raw_full(at.stage));
+        mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
+        memory.ends(values_at.stage) = 1;
+        mbarrier_arrive(memory.raw_full(values_at.stage));
     }
 }
 
 /// Transpose the values of all tiles of this block. `warp` counts the transposers.
 template <class Shape>
 __device__ __forceinline__ void transpose_fp8_flash(const Fp8FlashMemory<Shape>& memory, int warp, int lane) {
-    for (uint32_t count = 0;; ++count) {
-        const Fp8Place<Shape::kStages> at(count);  // in both rings of values
+    for (Fp8Turn<Shape::kValueStages> at;; at.advance()) {
         mbarrier_wait(memory.raw_full(at.stage), at.parity);
         if (memory.ends(at.stage) != 0) break;
-        mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);
-        transpose_values<Shape>(memory.raw(at.stage), memory.values(at.stage), warp, lane);
+        constexpr int kSide = Shape::kValueRow;
+        transpose_squares<
+            kSide, Shape::kValueBytes / (kSide * kSide), Shape::kTransposers, std::min(Shape::kExchanges, kSide / 32)>(
+            memory.values(at.stage), warp, lane);
         fence_async_shared();  // what ordinary stores wrote, wgmma reads
         __syncwarp();
-        if (lane == 0) {
-            mbarrier_arrive(memory.raw_empty(at.stage));
-            mbarrier_arrive(memory.values_full(at.stage));
-        }
+        if (lane == 0) mbarrier_arrive(memory.values_full(at.stage));
     }
 }
 
 constexpr int kPieceBarrier = 8;  // of the transposers; those before are the consumers'
-
-/// What transpose_values needs to know of a piece.
-template <int kHeadDim_>
-struct Fp8PieceShape {
-    static constexpr bool kFewRegisters = kHeadDim_ == 256;
-    static constexpr int kHeadDim = kPieceSide, kKeys = kPieceSide, kTransposers = 3, kRowBytes = kPieceSide;
-    static constexpr int kRowChunks = kRowBytes / 16, kKeyPitch = kKeys * kRowBytes, kValuePitch = kHeadDim * kKeys;
-};
 
 /// Transpose pieces of V into the workspace until all blocks together have done all of it. A block takes the next piece whenever
 /// it has room for one, and never waits for another block before it is through: so no piece waits for a block that does not run.
@@ -188,14 +180,14 @@ __device__ __forceinline__ void transpose_fp8_pieces(
         Fp8Piece& piece = memory.announced_piece(count);
         if (taken >= static_cast<unsigned>(p.pieces.count)) {
             piece.head = -1;
-            mbarrier_arrive(memory.piece_full(at.stage));
+            mbarrier_arrive(memory.raw_full(at.stage));
             return;
         }
         // Whatever a block has taken it transposes, so that nobody waits for a piece in vain: also the one asked for here.
         piece = p.pieces.template piece<Shape::kHeadDim / kPieceSide>(static_cast<int>(taken));
-        mbarrier_arrive_expect(memory.piece_full(at.stage), Shape::kPieceBytes);
+        mbarrier_arrive_expect(memory.raw_full(at.stage), Shape::kPieceBytes);
         tma_load_5d(
-            memory.piece(at.stage), raw, memory.piece_full(at.stage), 0, piece.block * kPieceSide, piece.columns,
+            memory.piece(at.stage), raw, memory.raw_full(at.stage), 0, piece.block * kPieceSide, piece.columns,
             piece.head % p.key_heads, piece.head / p.key_heads);
         taken = fetch_add(p.pieces.taken, 1u);
     };
@@ -213,29 +205,30 @@ __device__ __forceinline__ void transpose_fp8_pieces(
     uint32_t count = 0;
     for (;; ++count) {
         const Fp8Place<kStages> at(count);
-        mbarrier_wait(memory.piece_full(at.stage), at.parity);
+        mbarrier_wait(memory.raw_full(at.stage), at.parity);
         if (warp_uniform(memory.announced_piece(count).head) < 0) break;
-        transpose_values<Fp8PieceShape<Shape::kHeadDim>>(
-            memory.piece(at.stage), memory.turned_piece(at.stage), warp, lane);
+        if (leader && count > 0) {
+            tma_store_wait_read<0>();  // the piece before: its stage may be written again
+            take(count - 1 + kStages);
+        }
+        __syncwarp();
+        transpose_squares<kPieceSide, 1, Shape::kTransposers, Shape::kExchanges>(memory.piece(at.stage), warp, lane);
         fence_async_shared();
-        if (leader && kStages > 1) tma_store_wait_read<0>();  // the other stage may be written again
         named_barrier_sync(kPieceBarrier, kThreads);
         if (leader) {
             const Fp8Piece& piece = memory.announced_piece(count);
             tma_store(
-                turned, memory.turned_piece(at.stage), piece.block * kPieceSide,
+                turned, memory.piece(at.stage), piece.block * kPieceSide,
                 piece.head * Shape::kHeadDim + piece.columns * kPieceSide);
             tma_store_commit();
-            take(count + kStages);
-            bulk_wait_done<kStages - 1>();
-            if (count + 1 >= kStages) publish(count + 1 - kStages);
+            bulk_wait_done<1>();
+            if (count > 0) publish(count - 1);
         }
         __syncwarp();
-        if constexpr (kStages == 1) named_barrier_sync(kPieceBarrier, kThreads);  // the store has been read
     }
     if (leader) {
         bulk_wait_done<0>();
-        if (kStages > 1 && count > 0) publish(count - 1);
+        if (count > 0) publish(count - 1);
         wait_for_count(p.pieces.done, p.pieces.count);
         mbarrier_arrive(memory.all_turned());
     }
@@ -258,15 +251,10 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) wgmma_flash_fp8(
         for (int stage = 0; stage < Shape::kStages; ++stage) {
             mbarrier_init(memory.keys_full(stage), 1);
             mbarrier_init(memory.keys_empty(stage), kConsumerWarps);
-            if constexpr (!Shape::kShared) {
-                mbarrier_init(memory.raw_full(stage), 1);
-                mbarrier_init(memory.raw_empty(stage), Shape::kTransposers);
-                memory.ends(stage) = 0;
-            }
-            if constexpr (Shape::kShared) {
-                mbarrier_init(memory.piece_full(stage), 1);
-                if (stage == 0) mbarrier_init(memory.all_turned(), 1);
-            }
+        }
+        for (int stage = 0; stage < Shape::kRawBarriers; ++stage) mbarrier_init(memory.raw_full(stage), 1);
+        for (int stage = 0; stage < Shape::kValueStages; ++stage) {
+            memory.ends(stage) = 0;
             mbarrier_init(memory.values_full(stage), Shape::kShared ? 1 : Shape::kTransposers);
             mbarrier_init(memory.values_empty(stage), kConsumerWarps);
         }
@@ -365,7 +353,7 @@ int launch_fp8_flash(const Fp8FlashArguments& a, Fp8TileOrder order, int multipr
                 t.numbers());
         }
     } else if (error == 0) {
-        error = encode_head_tensor_map(&value_map, values, Shape::kKeys);
+        error = encode_head_tensor_map(&value_map, values, Shape::kValueRow, 0, Shape::kValueRow / 2);
         raw_map = turned_map = value_map;  // not used
         if (error == 0 && order == Fp8TileOrder::kCount && a.workspace_bytes >= sizeof(unsigned)) {
             count = static_cast<unsigned*>(a.workspace);

@@ -101,8 +101,9 @@ __device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount]
 template <class Shape>
 __device__ __forceinline__ void consume_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
-    using Place = Fp8Place<Shape::kStages>;
-    uint32_t key_count = 0, tile_count = 0;  // values are those of the step before
+    Fp8Turn<Shape::kStages> keys_at;
+    Fp8Turn<Shape::kValueStages> values_at;  // of the product to be issued, or issued and not finished
+    uint32_t tile_count = 0;
     Fp8FlashQuery<Shape> query;
     const int own_barrier = kFp8PingPongBarrier + group;
     const int next_barrier = kFp8PingPongBarrier + (group + 1) % Shape::kGroups;
@@ -136,10 +137,9 @@ __device__ __forceinline__ void consume_fp8_flash(
             }
             Fp8StepScales step_scales;
             const auto wait_for_keys = [&] {
-                const Place at(key_count);
-                mbarrier_wait(memory.keys_full(at.stage), at.parity);
+                mbarrier_wait(memory.keys_full(keys_at.stage), keys_at.parity);
                 if constexpr (Shape::kBlockScales) {
-                    step_scales = memory.step_scales(at.stage);
+                    step_scales = memory.step_scales(keys_at.stage);
                     __syncwarp();  // all lanes have read them when one gives the stage back
                 }
             };
@@ -169,26 +169,29 @@ __device__ __forceinline__ void consume_fp8_flash(
             float scores[Shape::kKeys / 2], corrections[2];
             const auto start_scores = [&] {
                 wgmma_fence();
-                issue_fp8_scores<Shape>(scores, query, memory.keys(Place(key_count).stage));
+                issue_fp8_scores<Shape>(scores, query, memory.keys(keys_at.stage));
                 wgmma_commit();
             };
             const auto finish_scores = [&] {
                 wgmma_results(scores);
-                release(memory.keys_empty(Place(key_count).stage));
-                ++key_count;
+                release(memory.keys_empty(keys_at.stage));
+                keys_at.advance();
             };
-            const auto start_output = [&](uint32_t count) {
-                const Place at(count);
-                mbarrier_wait(memory.values_full(at.stage), at.parity);
+            const auto start_output = [&] {
+                mbarrier_wait(memory.values_full(values_at.stage), values_at.parity);
                 wgmma_fence();
-                issue_fp8_output<Shape>(out, weights, memory.values(at.stage));
+                issue_fp8_output<Shape>(out, weights, memory.values(values_at.stage));
                 wgmma_commit();
             };
-            // `issued`: a product with values was, those of step `count`.
-            const auto finish_output = [&](bool issued, uint32_t count) {
+            const auto release_values = [&] {
+                release(memory.values_empty(values_at.stage));
+                values_at.advance();
+            };
+            // `issued`: a product with values was.
+            const auto finish_output = [&](bool issued) {
                 wgmma_wait<0>();
                 wgmma_results(out);
-                if (issued) release(memory.values_empty(Place(count).stage));
+                if (issued) release_values();
                 wgmma_results(scores);  // packed only now: until here the product read the last weights
                 pack_weights(weights, scores);
                 if constexpr (!Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
@@ -206,11 +209,11 @@ __device__ __forceinline__ void consume_fp8_flash(
             softmax(scores, corrections, steps - 1);
             for (int step = steps - 2; step >= 0; --step) {
                 wait_for_keys();  // first, which also keeps the compiler from waiting for out before the exponentials
-                finish_output(step < steps - 2, key_count - 2);
+                finish_output(step < steps - 2);
                 if constexpr (Shape::kPingPong) named_barrier_sync(own_barrier + sign_of_weights(weights), 256);
                 start_scores();
                 if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-                start_output(key_count - 1);
+                start_output();
                 if constexpr (Shape::kPingPong) named_barrier_arrive(next_barrier, 256);
                 wgmma_wait<1>();
                 finish_scores();
@@ -218,13 +221,15 @@ __device__ __forceinline__ void consume_fp8_flash(
             }
             if constexpr (!Shape::kHeldQuery) release(memory.query_empty(query_at.stage));
             // Here, too, a wait in front: the last values come after those still being multiplied.
-            mbarrier_wait(memory.values_full(Place(key_count - 1).stage), Place(key_count - 1).parity);
-            finish_output(steps > 1, key_count - 2);
+            auto last = values_at;
+            if (steps > 1) last.advance();
+            mbarrier_wait(memory.values_full(last.stage), last.parity);
+            finish_output(steps > 1);
             if constexpr (Shape::kRescaleEarly) correct_fp8_rows(out, corrections);
-            start_output(key_count - 1);
+            start_output();
             wgmma_wait<0>();
             wgmma_results(out);
-            release(memory.values_empty(Place(key_count - 1).stage));
+            release_values();
         } else {
             release(memory.query_empty(query_at.stage));
         }

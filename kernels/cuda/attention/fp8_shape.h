@@ -37,49 +37,52 @@ template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_>
 struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
     static constexpr bool kShared = (kOptions_ & kFp8Shared) != 0, kBlockScales = (kOptions_ & kFp8BlockScales) != 0;
-    static constexpr int kStages = kShared ? STAGES : 2;  // of each ring but the queries'
+    static constexpr int kStages = kShared ? STAGES : kHeadDim == 256 ? 2 : 4;  // of keys
     static constexpr bool kPingPong = (kOptions_ & kFp8PingPong) != 0 && kGroups > 1;
     static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
     static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;
     static constexpr bool kThrees = (kOptions_ & kFp8Threes) != 0;
     static constexpr int kQueries = 64 * kGroups;
     static constexpr int kConsumerThreads = 128 * kGroups;
-    static constexpr bool kFewRegisters = false;  // of the transposers, where each block transposes for itself
-    static constexpr int kTransposers = 3;        // warps of the last warpgroup, whose first one drives TMA
+    static constexpr int kTransposers = 3;  // warps of the last warpgroup, whose first one drives TMA
     static constexpr int kThreads = kConsumerThreads + 128;
     static constexpr bool kMovesRegisters = kGroups > 1;  // a single consumer has all it can address
     static constexpr int kConsumerRegisters = kGroups == 3 ? 160 : kHeadDim == 256 ? 240 : 232;
     static constexpr int kProducerRegisters = kGroups == 3 ? 32 : kHeadDim == 256 ? 24 : 40;
+    static constexpr int kExchanges = kProducerRegisters < 40 ? 2 : 4;  // that a transposer has under way
 
-    // Q, K and V as TMA brings them are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
+    // Q and K are [kHeadDim / kRowBytes][rows] of kRowBytes bytes, swizzled.
     static constexpr int kRowBytes = kHeadDim < 128 ? kHeadDim : 128;
     static constexpr int kRowChunks = kRowBytes / 16;
     static constexpr int kQueryBytes = kQueries * kHeadDim, kKeyBytes = kKeys * kHeadDim;
     static constexpr int kQueryPitch = kQueries * kRowBytes, kKeyPitch = kKeys * kRowBytes;  // between rows' pieces
-    // V transposed is [kKeys / kValueRow, rounded up][kHeadDim] rows of kValueRow keys, swizzled.
-    static constexpr int kValueRow = kShared && kKeys % 128 != 0 ? 64 : 128;
+    // V transposed is [kKeys / kValueRow][kHeadDim] rows of kValueRow keys, swizzled. As it comes it is [kKeys / kValueRow]
+    // [kHeadDim / kValueRow][kValueRow keys] rows of kValueRow bytes: squares, which are transposed in place.
+    static constexpr int kValueRow = kHeadDim % 128 != 0 || kKeys % 128 != 0 ? 64 : 128;
     static constexpr int kValuePitch = kHeadDim * kValueRow;
-    static constexpr int kValueBytes = ceil_div(kKeys, kValueRow) * kValuePitch;
+    static constexpr int kValueBytes = kKeys * kHeadDim;
 
     static constexpr int kRoom = 227 * 1024;  // what a block can have
-    // K, V transposed and, where the block transposes, V as it comes.
-    static constexpr int kRingBytes = kStages * ((kShared ? 1 : 2) * kKeyBytes + kValueBytes);
-    // What is transposed for all blocks goes piece by piece through shared memory: as it comes, and transposed.
+    // A tile of values is held from its load to its product, with the transposition in between if the block does that.
+    static constexpr int kValueStages = kShared ? STAGES : kValueBytes >= 32 << 10 ? 3 : 4;
+    static constexpr int kRingBytes = kStages * kKeyBytes + kValueStages * kValueBytes;
+    // What is transposed for all blocks goes piece by piece through shared memory.
     static constexpr int kPieceBytes = kShared ? kPieceSide * kPieceSide : 0;
-    static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 2 * kPieceBytes + 512 <= kRoom ? 2 : 1;
-    static constexpr int kPieceStages =
-        kRingBytes + kQueryStages * kQueryBytes + 4 * kPieceBytes + 512 <= kRoom ? 2 : 1;
-    static constexpr int kKeysAt = kQueryStages * kQueryBytes, kRawAt = kKeysAt + kStages * kKeyBytes;
-    static constexpr int kValuesAt = kRawAt + (kShared ? 0 : kStages * kKeyBytes);
-    static constexpr int kPiecesAt = kValuesAt + kStages * kValueBytes;
-    static constexpr int kBarriersAt = kPiecesAt + 2 * kPieceStages * kPieceBytes;
-    static constexpr int kTilesAt = kBarriersAt + 2 * (kQueryStages + 3 * kStages) * 8;
+    static constexpr int kQueryStages = kRingBytes + 2 * kQueryBytes + 2 * kPieceBytes + 1024 <= kRoom ? 2 : 1;
+    static constexpr bool kThirdPiece = kRingBytes + kQueryStages * kQueryBytes + 3 * kPieceBytes + 1024 <= kRoom;
+    static constexpr int kPieceStages = !kShared ? 0 : kThirdPiece ? 3 : 2;
+    static constexpr int kKeysAt = kQueryStages * kQueryBytes, kValuesAt = kKeysAt + kStages * kKeyBytes;
+    static constexpr int kPiecesAt = kValuesAt + kValueStages * kValueBytes;
+    static constexpr int kBarriersAt = kPiecesAt + kPieceStages * kPieceBytes;
+    static constexpr int kPairs = kQueryStages + kStages + kValueStages;  // of a full and an empty barrier
+    static constexpr int kRawBarriers = kShared ? kPieceStages + 1 : kValueStages;
+    static constexpr int kTilesAt = kBarriersAt + ceil_div(2 * kPairs + kRawBarriers, 4) * 32;
     // A piece is announced when its load starts, and looked up until its store is done.
     static constexpr int kPieceSlots = kShared ? 2 * kPieceStages : 0;
     // Tiles are announced with their queries. A slot is free once the queries of a later tile have been read.
     static constexpr int kTileSlots = 2 * kQueryStages;
     static constexpr int kEndsAt = kTilesAt + kTileSlots * 32;
-    static constexpr int kStepScalesAt = kEndsAt + ceil_div(kStages, 4) * 16;
+    static constexpr int kStepScalesAt = kEndsAt + ceil_div(kValueStages, 4) * 16;
     static constexpr int kPieceSlotsAt = kStepScalesAt + kStages * 16;
     static constexpr int kSharedBytes = kPieceSlotsAt + kPieceSlots * 16;
 
@@ -87,7 +90,7 @@ struct Fp8FlashShape {
     static_assert(kHeadDim <= 256, "wgmma has at most 256 columns");
     static_assert(kKeys % 32 == 0 && kKeys <= 256, "P V advances 32 keys at a time, a TMA box has at most 256 rows");
     static_assert(!kBlockScales || kScaleBlock % kKeys == 0, "a step has one scale");
-    static_assert(!kShared || kKeys % 64 == 0, "rows of a TMA box");
+    static_assert(kKeys % kValueRow == 0 && kHeadDim % kValueRow == 0, "whole squares");
     static_assert(kGroups >= 1 && kGroups <= 3, "registers");
     static_assert(kSharedBytes <= kRoom, "shared memory");
 };
@@ -100,6 +103,18 @@ struct Fp8Place {
 
     __device__ __forceinline__ explicit Fp8Place(uint32_t count)
         : stage(static_cast<int>(count % kStages)), parity(count / kStages % 2) {}
+};
+
+/// The same, as it goes on step by step. Without a quotient ptxas keeps it in uniform registers, as wgmma wants its operands.
+template <int kStages>
+struct Fp8Turn {
+    int stage = 0;
+    uint32_t parity = 0;
+
+    __device__ __forceinline__ void advance() {
+        parity ^= stage == kStages - 1 ? 1u : 0u;
+        stage = stage == kStages - 1 ? 0 : stage + 1;
+    }
 };
 
 /// One tile of queries, how many steps of keys it sees (-1: there was no further tile), and unless they change from block to
@@ -134,7 +149,7 @@ struct Fp8FlashMemory {
     __device__ __forceinline__ Fp8StepScales& step_scales(int stage) const {
         return reinterpret_cast<Fp8StepScales*>(pointer + Shape::kStepScalesAt)[stage];
     }
-    /// Whether this stage of the values, as they come, is none: the end.
+    /// Whether this stage of the values is none: the end.
     __device__ __forceinline__ int& ends(int stage) const {
         return reinterpret_cast<int*>(pointer + Shape::kEndsAt)[stage];
     }
@@ -147,34 +162,30 @@ struct Fp8FlashMemory {
     __device__ __forceinline__ uint32_t keys(int stage) const {
         return start + Shape::kKeysAt + stage * Shape::kKeyBytes;
     }
-    __device__ __forceinline__ uint32_t raw(int stage) const {
-        return start + Shape::kRawAt + stage * Shape::kKeyBytes;
-    }
     __device__ __forceinline__ uint32_t values(int stage) const {
         return start + Shape::kValuesAt + stage * Shape::kValueBytes;
     }
-    /// A piece of V as it comes, and transposed.
+    /// A piece of V.
     __device__ __forceinline__ uint32_t piece(int stage) const {
-        return start + Shape::kPiecesAt + 2 * stage * Shape::kPieceBytes;
+        return start + Shape::kPiecesAt + stage * Shape::kPieceBytes;
     }
-    __device__ __forceinline__ uint32_t turned_piece(int stage) const { return piece(stage) + Shape::kPieceBytes; }
-    /// Barriers in pairs: full and empty of queries, keys, values as they come, values transposed.
+    /// Barriers in pairs: full and empty of queries, keys, values ready for the product.
     __device__ __forceinline__ uint32_t barrier(int before, int stage, int empty) const {
         return start + Shape::kBarriersAt + 16 * (before + stage) + 8 * empty;
     }
-    static constexpr int kKeysBefore = Shape::kQueryStages, kRawBefore = kKeysBefore + Shape::kStages;
-    static constexpr int kValuesBefore = kRawBefore + Shape::kStages;
+    static constexpr int kKeysBefore = Shape::kQueryStages, kValuesBefore = kKeysBefore + Shape::kStages;
     __device__ __forceinline__ uint32_t query_full(int stage) const { return barrier(0, stage, 0); }
     __device__ __forceinline__ uint32_t query_empty(int stage) const { return barrier(0, stage, 1); }
     __device__ __forceinline__ uint32_t keys_full(int stage) const { return barrier(kKeysBefore, stage, 0); }
     __device__ __forceinline__ uint32_t keys_empty(int stage) const { return barrier(kKeysBefore, stage, 1); }
-    __device__ __forceinline__ uint32_t raw_full(int stage) const { return barrier(kRawBefore, stage, 0); }
-    __device__ __forceinline__ uint32_t raw_empty(int stage) const { return barrier(kRawBefore, stage, 1); }
-    /// Where V is transposed for all blocks: a piece has come, and all of V is transposed.
-    __device__ __forceinline__ uint32_t piece_full(int stage) const { return raw_full(stage); }
-    __device__ __forceinline__ uint32_t all_turned() const { return raw_empty(0); }
     __device__ __forceinline__ uint32_t values_full(int stage) const { return barrier(kValuesBefore, stage, 0); }
     __device__ __forceinline__ uint32_t values_empty(int stage) const { return barrier(kValuesBefore, stage, 1); }
+    /// Values, or a piece of them, have come and are yet to be transposed.
+    __device__ __forceinline__ uint32_t raw_full(int stage) const {
+        return start + Shape::kBarriersAt + 16 * Shape::kPairs + 8 * stage;
+    }
+    /// Where V is transposed for all blocks: all of it is.
+    __device__ __forceinline__ uint32_t all_turned() const { return raw_full(Shape::kPieceStages); }
 };
 
 /// How far apart an operand's scales are; 0 where neighbours share one.

@@ -14,7 +14,11 @@
 
 namespace attention {
 
-// Turns a tile of values over in shared memory: wgmma reads FP8 operands only with the summed dimension, the keys, contiguous.
+// Turns values over in shared memory: wgmma reads FP8 operands only with the summed dimension, the keys, contiguous.
+//
+// A square of as many keys as columns is transposed in place: its rows are keys before and columns after, in the same swizzle. So
+// a tile needs no second buffer, and twice as many tiles can be under way. A warp exchanges two blocks of 16 x 16 bytes, which lie
+// at (r, s) and (s, r), or turns over two blocks of the diagonal.
 //
 // ldmatrix.trans moves pairs of bytes: a lane (g = lane / 4, t = lane % 4) gets columns 2g and 2g + 1 of keys 2t and 2t + 1. Of
 // two such matrices, keys 0 .. 7 and 8 .. 15, one byte permute collects column 2g of keys 2t, 2t + 1, 2t + 8, 2t + 9 and another
@@ -25,37 +29,42 @@ namespace attention {
 // stmatrix writes eight columns' words at a time. Lanes with g >= 4 swap their two words, so that these are columns 0, 2, 4, 6, 9,
 // 11, 13, 15 or the others: eight different swizzle keys, no bank twice.
 
-/// Write the tile of V at `raw`, [kHeadDim / kRowBytes][kKeys] rows, to `values`, [kKeys / 128][kHeadDim] rows of 128 keys.
-/// `warp` counts the kTransposers warps that share the work. An item is 16 columns of kAtOnce times 32 keys: one address to load
-/// from and one to store to, as the keys differ in bits that a constant sets. Items have no sign, so that quotients are shifts.
-template <class Shape>
-__device__ __forceinline__ void transpose_values(uint32_t raw, uint32_t values, int warp, int lane) {
-    constexpr unsigned kColumns = Shape::kHeadDim / 16;
-    constexpr unsigned kAtOnce = Shape::kFewRegisters || Shape::kHeadDim == 64 || Shape::kKeys % 128 != 0 ? 2 : 4;
-    constexpr unsigned kItems = Shape::kKeys / 32 / kAtOnce * kColumns, kWarps = Shape::kTransposers;
-    static_assert(Shape::kKeys % (32 * kAtOnce) == 0, "whole items");
-    const bool upper = lane >= 16;
-    const uint32_t first = upper ? 0x7531u : 0x6420u, second = upper ? 0x6420u : 0x7531u;
-    // Where this lane's row of a stored matrix goes: matrices are keys 0 .. 15 (first, second), keys 16 .. 31 (first, second).
-    const int matrix = lane / 8, row = lane % 8;
-    const int column = 2 * row + ((row >= 4) != (matrix % 2 != 0) ? 1 : 0);
-    const uint32_t from_key = Swizzle<Shape::kRowChunks>::key(lane);
-    const uint32_t to = values + Swizzle<8>::offset(column, matrix / 2);
+/// Transpose `kSquares` squares of kSide keys and columns, one behind the other, in place. A square has rows of kSide bytes in
+/// the swizzle of that width. `warp` counts the kWarps warps that share the work, which have kAtOnce exchanges under way each.
+///
+/// Blocks (r, s) with the same r ^ s are exchanged together. All of an address but the square's is bits that r and s flip.
+template <unsigned kSide, unsigned kSquares, unsigned kWarps, unsigned kAtOnce>
+__device__ __forceinline__ void transpose_squares(uint32_t squares, unsigned warp, unsigned lane) {
+    using Rows = Swizzle<kSide / 16>;
+    constexpr unsigned kBlocks = kSide / 16;                  // in a row
+    constexpr uint32_t kRow = 16 * kSide, kBoth = kRow + 16;  // what one bit of r flips: rows, or also the chunk
+    const uint32_t upper = lane / 16;                         // this half of the warp has the exchange's second block
+    const uint32_t first = upper != 0 ? 0x7531u : 0x6420u, second = upper != 0 ? 0x6420u : 0x7531u;
+    const unsigned key = lane % 16, row = lane % 8;
+    const unsigned column = 2 * row + (row / 4 ^ lane / 8 % 2);
+    const uint32_t from = Rows::offset(key, 0), to = Rows::offset(column, 0);
 #pragma unroll 1
-    for (unsigned item = warp; item < kItems; item += kWarps) {
-        const unsigned keys = item / kColumns * (32 * kAtOnce), columns = item % kColumns;
-        const uint32_t from = raw + columns / Shape::kRowChunks * Shape::kKeyPitch + (keys + lane) * Shape::kRowBytes +
-                              ((columns % Shape::kRowChunks ^ from_key) << 4);
-        const uint32_t panel = to + keys / 128 * Shape::kValuePitch + columns * 16 * 128;
-        uint32_t d[kAtOnce][4];
+    for (unsigned item = warp; item < kSquares * kBlocks; item += kWarps) {
+        const uint32_t apart = item % kBlocks, square = squares + item / kBlocks * (kSide * kSide);
+        // Of two blocks to be exchanged the first one's r lacks the lowest bit in which they differ; its other bits are free.
+        const uint32_t lowest = apart == 0 ? 1 : apart & (0u - apart);
+        const uint32_t bits[2] = {(lowest == 1 ? 2 : 1) * kBoth, (lowest == 4 ? 2 : 4) * kBoth};
+        const uint32_t other = upper * max(apart, 1u) * kBoth;
+        const uint32_t load = from ^ apart * 16 ^ other, store = to ^ apart * kRow ^ other;
 #pragma unroll
-        for (unsigned i = 0; i < kAtOnce; ++i) ldmatrix_x4_trans(d[i], from + i * 32 * Shape::kRowBytes);
+        for (unsigned pair = 0; pair < kBlocks / 2; pair += kAtOnce) {
+            const auto flips = [&](unsigned i) { return (i % 2 != 0 ? bits[0] : 0) ^ (i / 2 != 0 ? bits[1] : 0); };
+            uint32_t d[kAtOnce][4];
 #pragma unroll
-        for (unsigned i = 0; i < kAtOnce; ++i) {
-            const uint32_t words[4] = {
-                permute_bytes(d[i][0], d[i][1], first), permute_bytes(d[i][0], d[i][1], second),
-                permute_bytes(d[i][2], d[i][3], first), permute_bytes(d[i][2], d[i][3], second)};
-            stmatrix_x4(panel ^ (keys % 128 + 32 * i), words);  // 16 keys in a chunk of 16 bytes
+            for (unsigned i = 0; i < kAtOnce; ++i) ldmatrix_x4_trans(d[i], square + (load ^ flips(pair + i)));
+            __syncwarp();  // all blocks have been read
+#pragma unroll
+            for (unsigned i = 0; i < kAtOnce; ++i) {
+                const uint32_t words[4] = {
+                    permute_bytes(d[i][0], d[i][1], first), permute_bytes(d[i][0], d[i][1], second),
+                    permute_bytes(d[i][2], d[i][3], first), permute_bytes(d[i][2], d[i][3], second)};
+                stmatrix_x4(square + (store ^ flips(pair + i)), words);
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 // of attention's heads, and of packed sequences.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cuda.h>
 #include <cuda_runtime.h>
@@ -92,16 +93,17 @@ struct HeadTensor {
 /// Encode boxes of `box` positions of one head. In shared memory a box is [head_dim / 64][box] rows of 128 bytes in the
 /// 128-byte swizzle; with head_dim 32 it is [box] rows of 64 bytes in the 64-byte swizzle. Coordinates: {0, position, 0, head,
 /// batch}; positions past the end read as zero, also where another batch follows. With `panels` a box has only so many panels
-/// of 64 columns, and the third coordinate is the first of them. Returns 0 or an error code of the runtime or the driver.
-inline int encode_head_tensor_map(TensorMap* map, const HeadTensor& tensor, int box, int panels = 0) {
+/// of 64 columns, and the third coordinate is the first of them. With `columns` 32 rows have so many in place of 64, whatever
+/// head_dim is. Returns 0 or an error code of the runtime or the driver.
+inline int encode_head_tensor_map(TensorMap* map, const HeadTensor& tensor, int box, int panels = 0, int columns = 64) {
     EncodeTiled encode = nullptr;
     const int error = find_encoder(&encode);
     if (error != 0) return error;
     const auto dim = static_cast<cuuint64_t>(tensor.head_dim), heads = static_cast<cuuint64_t>(tensor.heads);
     const auto positions = static_cast<cuuint64_t>(tensor.positions);
-    const cuuint64_t row = dim < 64 ? dim : 64;
+    const cuuint64_t row = std::min(dim, static_cast<cuuint64_t>(columns));
     const cuuint64_t sizes[5] = {row, positions, dim / row, heads, static_cast<cuuint64_t>(tensor.batch)};
-    const cuuint64_t pitch[4] = {heads * dim * 2, 128, dim * 2, positions * heads * dim * 2};
+    const cuuint64_t pitch[4] = {heads * dim * 2, row * 2, dim * 2, positions * heads * dim * 2};
     const cuuint32_t boxes[5] = {
         static_cast<cuuint32_t>(row), static_cast<cuuint32_t>(box),
         panels == 0 ? static_cast<cuuint32_t>(dim / row) : static_cast<cuuint32_t>(panels), 1, 1};

@@ -6,7 +6,7 @@
 //!KERNEL tune PING_PONG_128=0,1
 //!KERNEL tune COUNT=1,0
 //!KERNEL tune EARLY_START=1,0
-//!KERNEL tune IN_BLOCK=1,0
+//!KERNEL tune IN_BLOCK=1,0,2
 //!KERNEL define ONLY_DIM=0
 //
 //   producer loop  attention/fp8_forward.h (produce_fp8_flash)
@@ -20,9 +20,10 @@
 // turn S into P in registers, which rounded to e4m3 is the A operand of O += P V.
 //
 // V. FP8 wgmma reads its operands with the summed dimension contiguous, here the keys: V has to be transposed. Three warps of
-// each block do it. At head_dim 128 and 256 all blocks share the work: a block takes the next piece of V, transposes it and
-// stores it in the workspace; a count tells who needs it that it is there (attention/fp8_forward.h, transpose_fp8_pieces). With few
-// queries, few keys, without a workspace, and at head_dim 64, where exponentials rule, each block transposes the tiles it needs.
+// each block do it, in place (attention/fp8_transpose.h). At head_dim 128 and 256 all blocks share the work: a block takes the
+// next piece of V, transposes it and stores it in the workspace; a count tells who needs it that it is there
+// (attention/fp8_forward.h, transpose_fp8_pieces). With few queries, few keys, without a workspace, and at head_dim 64, where
+// exponentials rule, each block transposes the tiles it needs.
 // Either way each 16 keys come out as 0 1 8 9, 2 3 10 11, ...: the order in which the accumulators of S lie in the registers of an
 // A operand. So P needs no exchange between lanes.
 //
@@ -42,7 +43,8 @@
 //      128    causal, to 2048     128 x 128   no      registers   in the block   threes   count
 //      256    full                128 x 128   yes     shared      shared         threes   persistent
 //      256    causal              128 x 128   yes     shared      shared         threes   count
-//      256    causal, to 1024     128 x 128   yes     shared      in the block   threes   count
+//      256    full, to 1280       128 x 128   yes     shared      in the block   threes   persistent
+//      256    causal, to 3072     128 x 128   yes     shared      in the block   threes   count
 //      all    any                  64 x 128           shared      in the block            a block per tile: few queries, no workspace
 //
 // (The last one has 64 keys at head_dim 256.)
@@ -106,7 +108,7 @@ struct Tiles<256> {
     using Causal = Full;
     using Blocks = Fp8FlashShape<256, 2, 128, kEarlyShared | kFp8PingPong | kFp8BlockScales>;
     using ShortCausal = Fp8FlashShape<256, 2, 128, kPingPongEarly | kFp8Threes>;
-    using Short = Full;  // none
+    using Short = ShortCausal;
     using Few = Fp8FlashShape<256, 1, 64, kFp8EarlyFactors | kFp8BlockScales>;
 };
 
@@ -114,8 +116,9 @@ struct Tiles<256> {
 template <int kHeadDim>
 int in_block_up_to(bool causal) {
     if (!IN_BLOCK || kHeadDim == 64) return 0;
+    if (IN_BLOCK > 1) return 0x7fffffff;  // to race it at every length
     if (kHeadDim == 128) return causal ? 2048 : 1024;
-    return causal ? 1024 : 0;
+    return causal ? 3072 : 1280;
 }
 
 template <int kHeadDim>

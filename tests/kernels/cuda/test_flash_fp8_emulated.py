@@ -124,19 +124,20 @@ def test_steep_scores(kernel, size):
 
 FAULTS = {
     "values empty": Fault(
-        "attention/fp8_forward.h", "mbarrier_wait(memory.values_empty(at.stage), at.parity ^ 1);",
-        shows="shared-race", times=2),
+        "attention/fp8_forward.h", "mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);",
+        shows="shared-race", times=3),
     "scale of values": Fault("attention/fp8_softmax.h", "rows[half].sum += sums[half] * step.value_inverse;",
                              "rows[half].sum += sums[half];"),
-    "piece announced early": Fault("attention/fp8_forward.h", "bulk_wait_done<kStages - 1>();", shows="shared-race"),
+    "piece announced early": Fault("attention/fp8_forward.h", "bulk_wait_done<1>();", shows="global-race"),
+    "piece loaded early": Fault("attention/fp8_forward.h", "tma_store_wait_read<0>();", shows="shared-race"),
     "piece not waited for": Fault(
         "attention/fp8_forward.h", "if (!all_turned && min(turned_first, turned_last) < kColumns) {",
-        "if (!FAULT && !all_turned && min(turned_first, turned_last) < kColumns) {"),
+        "if (!FAULT && !all_turned && min(turned_first, turned_last) < kColumns) {", shows="global-race"),
 }
 
 
 def planted(root):
-    kernel = EmulatedKernel(KERNEL, root=root)
+    kernel = EmulatedKernel(KERNEL, {"IN_BLOCK": 0}, root=root)
 
     def check(fault):
         size = case(1, 200, 400, 1, 1, 256 if "piece" in fault else 64, 0, "head" if "piece" in fault else "block")
