@@ -224,8 +224,7 @@ RACES = {
     "fp8_gemm](benchmarks/fp8_gemm.md), up to 128 tokens": raced("fp8_gemm", "| benchmark, 64 and 128 | µs |"),
     "fp8_gemm, 1024 tokens and more": raced("fp8_gemm", "| benchmark, 1024 to 6144 | µs |"),
     "[flash_attention]": raced("flash_attention", "| benchmark forward | µs |"),
-    "[flash_attention_varlen]": [(row[0], float(row[-1])) for row in rows_of(
-        "flash_attention_varlen", "| 16384 positions, lengths, heads, dim, mask | version 1 | version 2 | 256")],
+    "[flash_attention_varlen]": raced("flash_attention_varlen", "| benchmark: sequences,"),
     "[flash_attention_fp8]": raced("flash_attention_fp8", "| case | µs | FA3 |"),
     "[flash_attention_bwd]": ratios("flash_attention_bwd", "| head_dim, S, mask | default | IN_ORDER=1", 1, 4),
     "[mla_decode]": raced("mla_decode", "| benchmark | µs | FlashMLA"),
@@ -260,6 +259,7 @@ DRAWN = {
     "fp8_gemm, drawn, 513 to 16384 tokens": [
         r for table in ("drawn, more", "drawn for version 9") for r in raced("fp8_gemm", f"| {table} | µs |")],
     "flash_attention, drawn": raced("flash_attention", "| draw for version 7 | µs |"),
+    "flash_attention_varlen, drawn": raced("flash_attention_varlen", "| drawn: sequences,"),
     "flash_attention_fp8, drawn": raced("flash_attention_fp8", "| drawn | µs |"),
     "mla_decode, drawn": raced("mla_decode", "| drawn | µs | FlashMLA"),
 }

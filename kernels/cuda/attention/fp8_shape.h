@@ -10,7 +10,7 @@
 #include "ptx/atomic.h"
 
 #ifndef STAGES
-#error "STAGES is a tunable of the kernel file: stages of keys and values"
+#error "STAGES is a tunable of the kernel file: stages of keys and values at head_dim 128 where V comes transposed"
 #endif
 
 namespace attention {
@@ -37,7 +37,7 @@ template <int kHeadDim_, int kGroups_, int kKeys_, int kOptions_>
 struct Fp8FlashShape {
     static constexpr int kHeadDim = kHeadDim_, kGroups = kGroups_, kKeys = kKeys_;
     static constexpr bool kShared = (kOptions_ & kFp8Shared) != 0, kBlockScales = (kOptions_ & kFp8BlockScales) != 0;
-    static constexpr int kStages = kShared ? STAGES : kHeadDim == 256 ? 2 : 4;  // of keys
+    static constexpr int kStages = kHeadDim == 256 ? 2 : kShared ? STAGES : 4;  // of keys
     static constexpr bool kPingPong = (kOptions_ & kFp8PingPong) != 0 && kGroups > 1;
     static constexpr bool kRescaleEarly = (kOptions_ & kFp8EarlyFactors) != 0;
     static constexpr bool kHeldQuery = (kOptions_ & kFp8HeldQuery) != 0;
@@ -64,7 +64,7 @@ struct Fp8FlashShape {
 
     static constexpr int kRoom = 227 * 1024;  // what a block can have
     // A tile of values is held from its load to its product, with the transposition in between if the block does that.
-    static constexpr int kValueStages = kShared ? STAGES : kValueBytes >= 32 << 10 ? 3 : 4;
+    static constexpr int kValueStages = kShared ? kStages : kValueBytes >= 32 << 10 ? 3 : 4;
     static constexpr int kRingBytes = kStages * kKeyBytes + kValueStages * kValueBytes;
     // What is transposed for all blocks goes piece by piece through shared memory.
     static constexpr int kPieceBytes = kShared ? kPieceSide * kPieceSide : 0;
