@@ -51,17 +51,17 @@ constexpr size_t kPlaneBytes = size_t{64} << 20;
 class DenseTokens {
     static constexpr int kLatentChunks = kValueColumns * 2 / 16, kRotaryBytes = kRowBytes - kValueColumns * 2;
     static constexpr int kRotaryChunks = kRotaryBytes / 16;
-    static constexpr int kLoads = kTokens * kLatentChunks / kThreads;
+    static constexpr int kLoads = kTokens * kLatentChunks / kLoaderThreads;
     static_assert(
-        kTokens * kLatentChunks % kThreads == 0 && kTokens * kRotaryChunks % kWaveSize == 0, "whole waves load");
+        kTokens * kLatentChunks % kLoaderThreads == 0 && kTokens * kRotaryChunks % kWaveSize == 0, "whole waves load");
 
     const uint16_t* cache_;
     const uint16_t* rotary_;
     int length_;
     u32x4 held_[kLoads], turned_;
 
-    static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
-    static __device__ __forceinline__ bool has_rotary() { return wave_id() < kTokens * kRotaryChunks / kWaveSize; }
+    static __device__ __forceinline__ int chunk(int i) { return i * kLoaderThreads + loader_thread(); }
+    static __device__ __forceinline__ bool has_rotary() { return loader_wave() < kTokens * kRotaryChunks / kWaveSize; }
 
 public:
     static constexpr int kTokenBytes = kRowBytes;
@@ -80,7 +80,7 @@ public:
 
     __device__ __forceinline__ void load(int tile) {
         const size_t token = static_cast<size_t>(tile) * kTokens;
-        const int left = length_ - tile * kTokens, rows = left < kTokens ? left : kTokens;
+        const int rows = tokens_of(tile, length_);
         const BufferResource latent = make_buffer(cache_ + token * kKeyColumns, rows * kRowBytes);
         const BufferResource turned =
             make_buffer(rotary_ + token * (kKeyColumns - kValueColumns), has_rotary() ? rows * kRotaryBytes : 0);
@@ -89,15 +89,15 @@ public:
             const int row = chunk(i) / kLatentChunks, place = chunk(i) % kLatentChunks * 16;
             held_[i] = buffer_load_16(latent, row * kRowBytes + place);
         }
-        turned_ = buffer_load_16(turned, static_cast<int>(threadIdx.x) * 16);
+        turned_ = buffer_load_16(turned, loader_thread() * 16);
     }
 
     __device__ __forceinline__ void store(uint8_t* kv) const {
 #pragma unroll
         for (int i = 0; i < kLoads; ++i)
             write_chunk(kv, Rows::offset(chunk(i) / kLatentChunks, chunk(i) % kLatentChunks), held_[i]);
-        const int row = static_cast<int>(threadIdx.x) / kRotaryChunks;
-        const int place = static_cast<int>(threadIdx.x) % kRotaryChunks + kLatentChunks;
+        const int row = loader_thread() / kRotaryChunks;
+        const int place = loader_thread() % kRotaryChunks + kLatentChunks;
         if (has_rotary()) write_chunk(kv, Rows::offset(row, place), turned_);
     }
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT
 // Absorbed MLA decode over a paged cache on bf16 MFMA, for caches of any format: a TileLoader puts tokens into LDS as bf16.
-// mla_decode/mfma.hip says how the parts work together.
+// mla_decode/mfma.hip says how the parts work together. Half of the threads, kLoaderThreads, load a tile.
 //
 //   class TileLoader {
 //       static constexpr int kTokenBytes;                                                  // in the cache
@@ -27,8 +27,21 @@
 constexpr int kKeyColumns = 576, kValueColumns = 512;
 constexpr int kRowBytes = kKeyColumns * 2;  // of q, and of a token in LDS
 constexpr int kPageTokens = 64;
-constexpr int kTokens = 32;  // of a tile: half a page
-using Rows = KeyPanel<kKeyColumns>;
+constexpr int kTokens = 16;  // of a tile: a quarter of a page
+
+/// For rows that are read both ways: chunk key_chunk of 16 rows, and a range of chunks of every fourth row.
+struct KeyOfFourRows {
+    static constexpr int kMask = 3;
+    static __device__ __forceinline__ int of(int row) { return row & 3; }
+};
+using Rows = Swizzle<kRowBytes, KeyOfFourRows>;
+
+/// Which chunk of a row of keys or queries a lane multiplies in a step (of two MFMA). Lanes 16 apart are at chunks five apart,
+/// so that those LDS serves together hit all banks.
+__device__ __forceinline__ int key_chunk(int step) {
+    const int g = lane_id() / 16;
+    return (step & ~1) * 4 + ((step ^ g) & 1) * 4 + g;
+}
 
 struct MlaDecode {
     const uint16_t* q;
@@ -46,51 +59,79 @@ struct MlaDecode {
     int splits, tiles_per_split;
 };
 
+/// Tokens of a tile of a request of `length` tokens: none where it lies beyond them.
+__device__ __forceinline__ int tokens_of(int tile, int length) {
+    const int left = length - tile * kTokens;
+    return left < 0 ? 0 : left < kTokens ? left : kTokens;
+}
+
 constexpr int kWaves = 8, kThreads = kWaves * kWaveSize;
-constexpr int kWaveColumns = kValueColumns / kWaves;  // of o
-constexpr int kTiles = kWaveColumns / 16;             // MFMA tiles across them, and adjacent columns per lane
-static_assert(kTiles == 4, "four halves are one 8-byte read");
+constexpr int kValueWaves = 4, kLoaderThreads = kValueWaves * kWaveSize;
+__device__ __forceinline__ int loader_thread() { return static_cast<int>(threadIdx.x) % kLoaderThreads; }
+__device__ __forceinline__ int loader_wave() { return wave_id() % kValueWaves; }
+
+constexpr int kWaveColumns = kValueColumns / kValueWaves;  // of o
+constexpr int kTiles = kWaveColumns / 16;                  // MFMA tiles across them, and adjacent columns per lane
+static_assert(kTiles == kHalvesPerChunk, "a lane's columns of a token are one chunk");
+
+/// Tiles of tokens by turns: one is scored, the next one is there for the first reads of it, and the third is written.
+constexpr int kSlots = 3;
 
 template <int RowTiles>
 struct alignas(16) Lds {
-    uint8_t kv[kTokens * kRowBytes];
-    u32x4 probability[RowTiles][kWaveSize];  // as the lanes of the scoring wave hold them, which is how all need them
-    float factor[RowTiles * 16];             // for the sums so far; at the end, 1 / sum of probabilities
+    uint8_t kv[kSlots][kTokens * kRowBytes];
+    // Of two tiles by turns: probabilities as the lanes of the scoring wave hold them, which is how all need them, and factors
+    // for the sums before them; after the last tile, 1 / sum of probabilities.
+    u32x2 probability[2][RowTiles][kWaveSize];
+    float factor[2][RowTiles * 16];
 };
 
 /// Sixteen rows of q and their softmax: what a scoring wave keeps.
 class ScoringRows {
     static constexpr int kSteps = kKeyColumns / 32;
-    u32x4 q_[kSteps];  // second operand of two MFMA steps each
+    static constexpr int kAhead = 6;
+    static_assert(kSteps % kAhead == 0, "a chunk has the same place in every tile");
+    u32x4 q_[kSteps];    // second operand of two MFMA steps each
+    u32x4 key_[kAhead];  // first ones, on their way
     SoftmaxRow row_;
+
+    static __device__ __forceinline__ u32x4 read_keys(const uint8_t* kv, int step) {
+        return read_chunk(kv, Rows::offset(lane_id() % 16, key_chunk(step % 2)) + step / 2 * 2 * 4 * kChunk);
+    }
 
 public:
     /// Rows beyond the end are zeros.
     __device__ __forceinline__ ScoringRows(BufferResource queries, int first) {
-        const int r = lane_id() % 16, g = lane_id() / 16;
 #pragma unroll
         for (int step = 0; step < kSteps; ++step)
-            q_[step] = buffer_load_16(queries, (first + r) * kRowBytes + (step * 4 + g) * 16);
+            q_[step] = buffer_load_16(queries, (first + lane_id() % 16) * kRowBytes + key_chunk(step) * kChunk);
     }
 
-    /// Score one tile, of which this lane's row sees `visible` tokens (counts where `masked`). Returns the rescaling factor.
+    /// Request the first keys of the first tile.
+    __device__ __forceinline__ void begin(const uint8_t* kv) {
+#pragma unroll
+        for (int step = 0; step < kAhead; ++step) key_[step] = read_keys(kv, step);
+    }
+
+    /// Score one tile, of which this lane's row sees `visible` tokens (counts where `masked`), and request the first keys of
+    /// the next one. Returns the rescaling factor.
     __device__ __forceinline__ float take_tile(
-        const uint8_t* kv, float scale, bool masked, int visible, u32x4& probability) {
-        const int base = Rows::offset(paired_row(0, lane_id() % 16), lane_id() / 16);
-        f32x4 score[2] = {};
+        const uint8_t* kv, const uint8_t* next, float scale, bool masked, int visible, u32x2& probability) {
+        f32x4 score[1] = {};
 #pragma unroll
         for (int step = 0; step < kSteps; ++step) {
-            const u32x4 k0 = read_chunk(kv, Rows::at(base, 0, step * 4));
-            const u32x4 k1 = read_chunk(kv, Rows::at(base, paired_row(1, 0), step * 4));
-            score[0] = Bf16::multiply(first_step(k0), first_step(q_[step]), score[0]);
-            score[1] = Bf16::multiply(first_step(k1), first_step(q_[step]), score[1]);
-            score[0] = Bf16::multiply(second_step(k0), second_step(q_[step]), score[0]);
-            score[1] = Bf16::multiply(second_step(k1), second_step(q_[step]), score[1]);
+            schedule_barrier();
+            const u32x4 key = key_[step % kAhead];
+            score[0] = Bf16::multiply(first_step(key), first_step(q_[step]), score[0]);
+            score[0] = Bf16::multiply(second_step(key), second_step(q_[step]), score[0]);
+            key_[step % kAhead] = read_keys(step + kAhead < kSteps ? kv : next, (step + kAhead) % kSteps);
         }
-        if (masked) mask_scores(score, visible);
-        u32x2 packed[2];
+        if (masked)
+#pragma unroll
+            for (int i = 0; i < 4; ++i) score[0][i] = lane_id() / 16 * 4 + i < visible ? score[0][i] : -INFINITY;
+        u32x2 packed[1];
         const float correction = take_scores<Bf16>(score, row_, scale, packed);
-        probability = u32x4{packed[0][0], packed[0][1], packed[1][0], packed[1][1]};
+        probability = packed[0];
         return correction;
     }
 
@@ -106,36 +147,43 @@ public:
 template <int RowTiles>
 struct WaveColumns {
     f32x4 o[RowTiles][kTiles];
+    u32x4 token[4];       // this lane's columns of four tokens of the next tile to add,
+    u32x2 value[kTiles];  // and of the one to add now: first operands, a column each
+    u32x2 probability[RowTiles];
+    float factor[RowTiles];
 
     __device__ __forceinline__ WaveColumns() : o{} {}
 
-    /// Columns of `kTiles` adjacent values per lane, for eight tokens: first operands of two MFMA steps each.
-    static __device__ __forceinline__ void read_values(const uint8_t* kv, u32x4 (&value)[kTiles]) {
+    __device__ __forceinline__ void read_values(const uint8_t* kv) {
         const int r = lane_id() % 16, g = lane_id() / 16;
-        const int byte = (wave_id() * kWaveColumns + r * kTiles) * 2;
-        const int base = Rows::offset(g * 8, byte / kChunk) + byte % kChunk;
-        u32x2 row[8];
+        const int base = Rows::offset(g * 4, wave_id() * (kWaveColumns / kHalvesPerChunk) + r);
 #pragma unroll
-        for (int i = 0; i < 8; ++i) row[i] = *reinterpret_cast<const u32x2*>(kv + Rows::at(base, i, 0));
-        transpose_halves(row, value);
+        for (int i = 0; i < 4; ++i) token[i] = read_chunk(kv, Rows::at(base, i, 0));
     }
 
-    __device__ __forceinline__ void add_tile(const Lds<RowTiles>& lds) {
-        u32x4 value[kTiles];
-        read_values(lds.kv, value);
-        set_wave_priority<1>();
+    __device__ __forceinline__ void hold_values() { transpose_halves(token, value); }
+
+    /// The probabilities of a tile, and the factors before it.
+    __device__ __forceinline__ void read_weights(const Lds<RowTiles>& lds, int tile) {
 #pragma unroll
         for (int n = 0; n < RowTiles; ++n) {
-            const u32x4 probability = lds.probability[n][lane_id()];
-            rescale(o[n], lds.factor[n * 16 + lane_id() % 16]);
-#pragma unroll
-            for (int j = 0; j < kTiles; ++j)
-                o[n][j] = Bf16::multiply(first_step(value[j]), first_step(probability), o[n][j]);
-#pragma unroll
-            for (int j = 0; j < kTiles; ++j)
-                o[n][j] = Bf16::multiply(second_step(value[j]), second_step(probability), o[n][j]);
+            probability[n] = lds.probability[tile & 1][n][lane_id()];
+            factor[n] = lds.factor[tile & 1][n * 16 + lane_id() % 16];
         }
-        set_wave_priority<0>();
+    }
+
+    /// Add the values held, with the weights read.
+    __device__ __forceinline__ void add_values() {
+        bool changes = false;
+#pragma unroll
+        for (int n = 0; n < RowTiles; ++n) changes |= factor[n] != 1.0f;
+        if (any_lane(changes))
+#pragma unroll
+            for (int n = 0; n < RowTiles; ++n) rescale(o[n], factor[n]);
+#pragma unroll
+        for (int n = 0; n < RowTiles; ++n)
+#pragma unroll
+            for (int j = 0; j < kTiles; ++j) o[n][j] = Bf16::multiply(value[j], probability[n], o[n][j]);
     }
 
     /// Value x (0 .. 4 * kTiles - 1) of this lane's adjacent columns in row tile n.
@@ -198,41 +246,77 @@ __global__ void __launch_bounds__(kThreads, 2) decode(MlaDecode problem) {
         static_cast<size_t>(request) * static_cast<size_t>(rows_per_request) + static_cast<size_t>(first_row);
     const int rows = rows_per_request - first_row < kRows ? rows_per_request - first_row : kRows;
 
-    const int wave = wave_id();
+    // Those that add load every other tile, and those that score the ones between. Tiles beyond the range are zeros.
+    const int turn = wave_id() < kValueWaves ? 0 : 1;
+    TileLoader loader(problem, request, length < range.end * kTokens ? length : range.end * kTokens, range.begin);
+    const auto slot = [&](int tile) { return lds.kv[static_cast<unsigned>(tile) % kSlots]; };
+    const auto put = [&](int tile) {
+        if (((tile - range.begin) & 1) != turn) return;
+        loader.store(slot(tile));
+        loader.load(tile + 2);
+    };
+    loader.load(range.begin + turn);
 
-    // The row this lane scores, and how many tokens it and the first query see.
-    const int row = first_row + wave * 16 + lane_id() % 16;
-    const int hidden = problem.causal ? problem.seqlen_q - 1 - row / problem.heads_q : 0;
-    const int fewest = length - (problem.causal ? problem.seqlen_q - 1 : 0);
-
-    TileLoader loader(problem, request, length, range.begin);
-    if (range.begin < range.end) loader.load(range.begin);
-    const bool scores = wave < RowTiles;
-    ScoringRows scoring(
-        make_buffer(problem.q + row_origin * kKeyColumns, rows * kRowBytes), scores ? wave * 16 : kRows);
-    WaveColumns<RowTiles> columns;
-    wait_for_loads();
-    for (int tile = range.begin; tile < range.end; ++tile) {
-        loader.store(lds.kv);
+    if (wave_id() < kValueWaves) {
+        WaveColumns<RowTiles> columns;
+        put(range.begin);
         __syncthreads();
-        if (tile + 1 < range.end) loader.load(tile + 1);
-        if (scores) {
-            const int token = tile * kTokens;
-            u32x4 probability;
-            const float factor = scoring.take_tile(
-                lds.kv, problem.scale, token + kTokens > fewest, length - hidden - token, probability);
-            lds.probability[wave][lane_id()] = probability;
-            if (lane_id() < 16) lds.factor[wave * 16 + lane_id()] = factor;
+        columns.read_values(slot(range.begin));
+        put(range.begin + 2);
+        __syncthreads();
+        for (int tile = range.begin; tile < range.end; ++tile) {
+            set_wave_priority<2>();  // else the reads of those that score, which ask all the time, leave no room
+            columns.read_weights(lds, tile);
+            columns.hold_values();
+            columns.read_values(slot(tile + 1));
+            put(tile + 3);
+            set_wave_priority<0>();
+            schedule_barrier();
+            columns.add_values();
+            schedule_barrier();
+            __syncthreads();
         }
-        __syncthreads();
-        columns.add_tile(lds);
-        __syncthreads();
+        const float* const inverse = lds.factor[range.end & 1];
+        if (problem.splits == 1) {
+            columns.store_bf16(make_buffer(problem.o + row_origin * kValueColumns, rows * kValueColumns * 2), inverse);
+        } else if (range.begin < range.end) {
+            const size_t all_rows = static_cast<size_t>(problem.batch) * static_cast<size_t>(rows_per_request);
+            float* part = problem.parts.o + (static_cast<size_t>(split) * all_rows + row_origin) * kValueColumns;
+            columns.store_fp32(make_buffer(part, rows * kValueColumns * 4), inverse);
+        }
+        return;
     }
 
+    // The row this lane scores, and how many tokens it and the first query see.
+    const int row_tile = wave_id() - kValueWaves;
+    const bool scores = row_tile < RowTiles;
+    const int row = first_row + row_tile * 16 + lane_id() % 16;
+    const int hidden = problem.causal ? problem.seqlen_q - 1 - row / problem.heads_q : 0;
+    const int fewest = length - (problem.causal ? problem.seqlen_q - 1 : 0);
+    ScoringRows scoring(
+        make_buffer(problem.q + row_origin * kKeyColumns, rows * kRowBytes), scores ? row_tile * 16 : kRows);
+    wait_for_loads();
+    put(range.begin + 1);
+    __syncthreads();
+    set_wave_priority<1>();
+    if (scores && range.begin < range.end) scoring.begin(slot(range.begin));
+    for (int tile = range.begin; tile < range.end; ++tile) {
+        if (scores) {
+            const int token = tile * kTokens;
+            u32x2 probability;
+            const float factor = scoring.take_tile(
+                slot(tile), slot(tile + 1), problem.scale, token + kTokens > fewest, length - hidden - token,
+                probability);
+            lds.probability[tile & 1][row_tile][lane_id()] = probability;
+            if (lane_id() < 16) lds.factor[tile & 1][row_tile * 16 + lane_id()] = factor;
+        }
+        put(tile + 2);
+        __syncthreads();
+    }
     if (scores) {
         const SoftmaxRow total = scoring.total();
         if (lane_id() < 16) {
-            lds.factor[wave * 16 + lane_id()] = total.inverse();
+            lds.factor[range.end & 1][row_tile * 16 + lane_id()] = total.inverse();
             if (row < rows_per_request) {
                 const float lse = total.lse(problem.scale);
                 const size_t head = static_cast<size_t>(row % problem.heads_q);
@@ -248,27 +332,20 @@ __global__ void __launch_bounds__(kThreads, 2) decode(MlaDecode problem) {
         }
     }
     __syncthreads();
-    if (problem.splits == 1) {
-        columns.store_bf16(make_buffer(problem.o + row_origin * kValueColumns, rows * kValueColumns * 2), lds.factor);
-    } else if (range.begin < range.end) {
-        const size_t all_rows = static_cast<size_t>(problem.batch) * static_cast<size_t>(rows_per_request);
-        float* part = problem.parts.o + (static_cast<size_t>(split) * all_rows + row_origin) * kValueColumns;
-        columns.store_fp32(make_buffer(part, rows * kValueColumns * 4), lds.factor);
-    }
 }
 
 /// Parts to cut the longest possible request into. The unit of the costs is what a tile takes a compute unit at its share of
-/// the memory's rate: 2.6 us for tokens of 1152 bytes.
+/// the memory's rate: 1.3 us for tokens of 1152 bytes.
 inline int choose_parts(
     const MlaDecode& problem, int row_blocks, int tiles, int token_bytes, size_t workspace_bytes, int wanted) {
-    const double tile_us = 2.6 * token_bytes / 1152;
+    const double tile_us = 1.3 * token_bytes / 1152;
     const long long rows = static_cast<long long>(problem.batch) * problem.seqlen_q * problem.heads_q;
     const long long most = SplitWorkspace::capacity(workspace_bytes, rows, kValueColumns);
     if (wanted > 0) return static_cast<int>(wanted < most ? wanted : most > 1 ? most : 1);
     const double part = 2.0 * static_cast<double>(SplitWorkspace::bytes(1, rows, kValueColumns)) / (4.3e6 * tile_us);
     return choose_splits(
         static_cast<long long>(problem.batch) * row_blocks, tiles, kComputeUnits, most,
-        {5.2 / tile_us, 7.8 / tile_us, part});
+        {7.0 / tile_us, 7.8 / tile_us, part});
 }
 
 /// Decode requests of at most `tokens` tokens in `wanted_parts` (0: as many as the model of choose_parts says), as far as the

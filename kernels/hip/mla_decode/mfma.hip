@@ -7,19 +7,20 @@
 // Multi-head latent attention, decode, over a paged bf16 cache, for MI300 (CDNA3): O and the natural-log LSE.
 //
 // Algorithm. All query heads share one KV head, so a request is a small matrix product: rows are (query, head) pairs. A
-// workgroup of eight waves takes 16, 32 or 64 rows of one request and a range of its tokens, 32 at a time. A tile of 32 x 576
-// values lies in LDS once, as memory has it; the next one is on its way in registers meanwhile. Per tile:
-//   1. wave w scores rows 16 w .. against all 32 tokens (s^T = k q^T, 72 MFMAs, its rows of q in registers), takes them
-//      into its online softmax, and leaves probabilities and rescaling factors in LDS; one wave per SIMD does so;
-//   2. every wave adds its 64 of the 512 columns for all rows (o^T += v^T p^T). It reads eight tokens of its columns from
-//      the same LDS tile and transposes them in registers (v_perm_b32).
-// Three barriers per tile. Tokens beyond a request's length read as zeros by the buffer's bounds, and only pages that the
-// length covers are looked up: NaN in unused slots never enters.
+// workgroup of eight waves takes 16, 32 or 64 rows of one request and a range of its tokens, 16 at a time. A tile of 16 x 576
+// values lies in LDS once, as memory has it; there is room for three, and two more are on their way in registers. Two kinds of
+// waves work side by side, one of each on a SIMD, with one barrier per tile:
+//   1. wave 4 + w scores rows 16 w .. against the tokens of a tile (s^T = k q^T, 36 MFMAs, its rows of q in registers), takes
+//      them into its online softmax, and leaves probabilities and rescaling factors in LDS;
+//   2. waves 0 to 3 add 128 of the 512 columns each, for all rows, of the tile before (o^T += v^T p^T). They have read these
+//      from the same LDS tile meanwhile, and transposed them in registers (v_perm_b32).
+// So the softmax of one tile takes place beside products of another. Tokens beyond a request's length read as zeros by the
+// buffer's bounds, and only pages that the length covers are looked up: NaN in unused slots never enters.
 //
 //   rows  threads  waves that score  LDS bytes
-//   16    512      1                 37 952
-//   32    512      2                 39 040
-//   64    512      4                 41 216
+//   16    512      1                 56 448
+//   32    512      2                 57 600
+//   64    512      4                 59 904
 //
 // More rows than 16 * MAX_ROW_TILES make several workgroups per range of tokens. They run side by side on one die, so that
 // its L2 reads memory once.
@@ -30,9 +31,9 @@
 //
 // Shapes. heads_q a multiple of 16, any seqlen_q, any lengths from 0 on. softmax_scale must be positive.
 //
-// Limits. LDS holds one workgroup per compute unit, and its waves wait for those that score: with 64 rows that is about as
-// long as the tile's bytes take to arrive, with fewer it is less. Clang 20 and older split the vector registers into two
-// fixed halves and spill with more than 16 rows: use MAX_ROW_TILES=1 there.
+// Limits. LDS holds one workgroup per compute unit. With 64 rows LDS is busy for 85 % of the products' time, most of it for
+// keys, which each scoring wave reads. Clang 20 and older split the vector registers into two fixed halves and spill with
+// more than 16 rows: use MAX_ROW_TILES=1 there.
 
 #include "kernel.h"
 
@@ -51,7 +52,7 @@ namespace {
 class Bf16Tokens {
     static constexpr int kChunksPerRow = kRowBytes / 16;
     static constexpr int kChunks = kTokens * kChunksPerRow;
-    static constexpr int kLoads = (kChunks + kThreads - 1) / kThreads;
+    static constexpr int kLoads = (kChunks + kLoaderThreads - 1) / kLoaderThreads;
     static_assert(kChunks % kWaveSize == 0, "whole waves load");
 
     const uint16_t* cache_;
@@ -59,7 +60,7 @@ class Bf16Tokens {
     int length_;
     u32x4 held_[kLoads];
 
-    static __device__ __forceinline__ int chunk(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
+    static __device__ __forceinline__ int chunk(int i) { return i * kLoaderThreads + loader_thread(); }
 
 public:
     static constexpr int kTokenBytes = kRowBytes;
@@ -81,7 +82,7 @@ public:
         const int token = tile * kTokens;
         const size_t row =
             static_cast<size_t>(pages_[token / kPageTokens]) * kPageTokens + static_cast<size_t>(token % kPageTokens);
-        const int rows = length_ - token < kTokens ? length_ - token : kTokens;
+        const int rows = tokens_of(tile, length_);
         const BufferResource buffer = make_buffer(cache_ + row * kKeyColumns, rows * kRowBytes);
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) held_[i] = buffer_load_16(buffer, chunk(i) * 16);
@@ -91,8 +92,8 @@ public:
     __device__ __forceinline__ void store(uint8_t* kv) const {
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
-            const bool partial = (i + 1) * kThreads > kChunks;
-            if (partial && i * kThreads + wave_id() * kWaveSize >= kChunks) break;
+            const bool partial = (i + 1) * kLoaderThreads > kChunks;
+            if (partial && i * kLoaderThreads + loader_wave() * kWaveSize >= kChunks) break;
             write_chunk(kv, Rows::offset(chunk(i) / kChunksPerRow, chunk(i) % kChunksPerRow), held_[i]);
         }
     }

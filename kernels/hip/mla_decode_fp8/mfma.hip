@@ -8,9 +8,9 @@
 // MI300 (CDNA3): O and the natural-log LSE.
 //
 // Algorithm. That of mla_decode/mfma.hip, of which this uses all but the loader: queries are bf16, so products are, too. A
-// tile of 32 tokens arrives as codes, scales and rotary columns in registers, one tile ahead, and is stored to LDS as bf16:
+// tile of 16 tokens arrives as codes, scales and rotary columns in registers, two tiles ahead, and is stored to LDS as bf16:
 // each code times its scale in fp32, rounded once. Memory sees 656 bytes per token in place of 1152; the conversion costs
-// each wave about 130 vector instructions per tile.
+// each wave about 130 vector instructions in every other tile.
 //
 // Shapes, split KV and LDS as there. Slots beyond a request's length are not read.
 //
@@ -39,9 +39,10 @@ constexpr int kScalesAt = kValueColumns, kRotaryAt = kScalesAt + kValueColumns /
 /// waves a piece of 8 rotary columns.
 class Fp8Tokens {
     static constexpr int kCodeChunks = kValueColumns / kChunk, kRotaryChunks = (kKeyColumns - kValueColumns) / 8;
-    static constexpr int kLoads = kTokens * kCodeChunks / kThreads;
+    static constexpr int kLoads = kTokens * kCodeChunks / kLoaderThreads;
     static constexpr int kRotaryThreads = kTokens * kRotaryChunks;
-    static_assert(kLoads * kThreads == kTokens * kCodeChunks && kRotaryThreads % kWaveSize == 0, "whole waves load");
+    static_assert(
+        kLoads * kLoaderThreads == kTokens * kCodeChunks && kRotaryThreads % kWaveSize == 0, "whole waves load");
 
 public:
     static constexpr int kTokenBytes = kRotaryAt + (kKeyColumns - kValueColumns) * 2;
@@ -54,10 +55,10 @@ private:
     float scale_[kLoads];
     u32x4 rotary_;
 
-    static __device__ __forceinline__ int task(int i) { return i * kThreads + static_cast<int>(threadIdx.x); }
+    static __device__ __forceinline__ int task(int i) { return i * kLoaderThreads + loader_thread(); }
     static __device__ __forceinline__ int token(int i) { return task(i) / kCodeChunks; }
     static __device__ __forceinline__ int chunk(int i) { return task(i) % kCodeChunks; }
-    static __device__ __forceinline__ bool has_rotary() { return wave_id() < kRotaryThreads / kWaveSize; }
+    static __device__ __forceinline__ bool has_rotary() { return loader_wave() < kRotaryThreads / kWaveSize; }
 
 public:
     static __device__ __forceinline__ int length(const MlaDecode& problem, int request) {
@@ -77,7 +78,7 @@ public:
         const int first = tile * kTokens;
         const size_t row =
             static_cast<size_t>(pages_[first / kPageTokens]) * kPageTokens + static_cast<size_t>(first % kPageTokens);
-        const int rows = length_ - first < kTokens ? length_ - first : kTokens;
+        const int rows = tokens_of(tile, length_);
         const BufferResource buffer = make_buffer(cache_ + row * kTokenBytes, rows * kTokenBytes);
 #pragma unroll
         for (int i = 0; i < kLoads; ++i) {
@@ -85,10 +86,9 @@ public:
             codes_[i] = buffer_load_16(buffer, at + chunk(i) * kChunk);
             scale_[i] = buffer_load_float(buffer, at + kScalesAt + chunk(i) * kChunk / kScaleColumns * 4);
         }
-        if (has_rotary()) {
-            const int of = static_cast<int>(threadIdx.x);
-            rotary_ = buffer_load_16(buffer, of / kRotaryChunks * kTokenBytes + kRotaryAt + of % kRotaryChunks * 16);
-        }
+        const int of = loader_thread();
+        const int rotary_at = of / kRotaryChunks * kTokenBytes + kRotaryAt + of % kRotaryChunks * 16;
+        rotary_ = buffer_load_16(buffer, has_rotary() ? rotary_at : kOutside);
     }
 
     /// Wait for what was requested and put it into LDS.
@@ -106,7 +106,7 @@ public:
             write_chunk(kv, Rows::offset(token(i), 2 * chunk(i) + 1), u32x4{pair[4], pair[5], pair[6], pair[7]});
         }
         if (!has_rotary()) return;
-        const int of = static_cast<int>(threadIdx.x);
+        const int of = loader_thread();
         write_chunk(kv, Rows::offset(of / kRotaryChunks, kValueColumns / 8 + of % kRotaryChunks), rotary_);
     }
 };

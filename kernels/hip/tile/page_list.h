@@ -3,6 +3,7 @@
 #pragma once
 
 #include "isa/lanes.h"
+#include "isa/schedule.h"
 
 /// The lanes of a wave hold 64 of them at a time: looking one up needs no load, whose arrival
 /// would have to be waited for behind all the tile's.
@@ -15,7 +16,7 @@ class PageList {
     __device__ __forceinline__ void hold(int first) {
         first_ = first;
         const int mine = first + lane_id();
-        held_ = mine < count_ ? pages_[mine] : 0;
+        held_ = computed_here(mine < count_ ? pages_[mine] : 0);  // waited for here, not at each use
     }
 
 public:
