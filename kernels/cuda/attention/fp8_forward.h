@@ -11,6 +11,7 @@
 #include "attention/fp8_transpose.h"
 #include "ceil_div.h"
 #include "common/launch_cluster.h"
+#include "common/ring.h"
 #include "common/tensor_map.h"
 #include "launch.h"
 #include "ptx/atomic.h"
@@ -36,8 +37,8 @@ template <class Shape>
 __device__ __forceinline__ void produce_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const TensorMap& queries, const TensorMap& keys, const TensorMap& values,
     const Fp8FlashProblem& p) {
-    Fp8Turn<Shape::kStages> keys_at;
-    Fp8Turn<Shape::kValueStages> values_at;
+    RingPosition<Shape::kStages> keys_at;
+    RingPosition<Shape::kValueStages> values_at;
     uint32_t tile_count = 0;
     // Until all of V is transposed: has it been done for the keys of a step of a head? A step touches at most two blocks of
     // keys. Their counts are asked for a step ahead, as an answer takes about as long as half a step.
@@ -150,7 +151,7 @@ __device__ __forceinline__ void produce_fp8_flash(
 /// Transpose the values of all tiles of this block. `warp` counts the transposers.
 template <class Shape>
 __device__ __forceinline__ void transpose_fp8_flash(const Fp8FlashMemory<Shape>& memory, int warp, int lane) {
-    for (Fp8Turn<Shape::kValueStages> at;; at.advance()) {
+    for (RingPosition<Shape::kValueStages> at;; at.advance()) {
         mbarrier_wait(memory.raw_full(at.stage), at.parity);
         if (memory.ends(at.stage) != 0) break;
         constexpr int kSide = Shape::kValueRow;

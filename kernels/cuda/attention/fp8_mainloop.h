@@ -7,6 +7,7 @@
 
 #include "attention/fp8_shape.h"
 #include "attention/fp8_softmax.h"
+#include "common/ring.h"
 #include "common/swizzle.h"
 #include "ptx/barrier.h"
 #include "ptx/ldst.h"
@@ -101,8 +102,8 @@ __device__ __forceinline__ int sign_of_weights(const uint32_t (&weights)[kCount]
 template <class Shape>
 __device__ __forceinline__ void consume_fp8_flash(
     const Fp8FlashMemory<Shape>& memory, const Fp8FlashProblem& p, int group, int warp, int lane) {
-    Fp8Turn<Shape::kStages> keys_at;
-    Fp8Turn<Shape::kValueStages> values_at;  // of the product to be issued, or issued and not finished
+    RingPosition<Shape::kStages> keys_at;
+    RingPosition<Shape::kValueStages> values_at;  // of the product to be issued, or issued and not finished
     uint32_t tile_count = 0;
     Fp8FlashQuery<Shape> query;
     const int own_barrier = kFp8PingPongBarrier + group;

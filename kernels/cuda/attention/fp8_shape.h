@@ -95,7 +95,8 @@ struct Fp8FlashShape {
     static_assert(kSharedBytes <= kRoom, "shared memory");
 };
 
-/// A place in a ring and the parity of its use there, from how many came before.
+/// A place in a ring and the parity of its use there, from how many came before. Not for wgmma's operands: a quotient by more than
+/// two takes their addresses out of the uniform registers. RingPosition goes on without one.
 template <int kStages>
 struct Fp8Place {
     int stage;
@@ -103,18 +104,6 @@ struct Fp8Place {
 
     __device__ __forceinline__ explicit Fp8Place(uint32_t count)
         : stage(static_cast<int>(count % kStages)), parity(count / kStages % 2) {}
-};
-
-/// The same, as it goes on step by step. Without a quotient ptxas keeps it in uniform registers, as wgmma wants its operands.
-template <int kStages>
-struct Fp8Turn {
-    int stage = 0;
-    uint32_t parity = 0;
-
-    __device__ __forceinline__ void advance() {
-        parity ^= stage == kStages - 1 ? 1u : 0u;
-        stage = stage == kStages - 1 ? 0 : stage + 1;
-    }
 };
 
 /// One tile of queries, how many steps of keys it sees (-1: there was no further tile), and unless they change from block to
