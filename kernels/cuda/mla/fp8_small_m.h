@@ -25,6 +25,11 @@
     "THROTTLE is a tunable of the kernel file: half pages by which a block of 16 rows may be ahead of the average; 0: any"
 #endif
 
+#ifndef LAST_MERGES
+#error \
+    "LAST_MERGES is a tunable of the kernel file: 1 has the last block with a part of a request merge it where it has few"
+#endif
+
 namespace mla {
 
 constexpr int kClusters[] = {8, 4, 3, 2};  // blocks that add up their parts in shared memory
@@ -43,6 +48,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) fp8_small_m(const __grid_c
         for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
         mbarrier_init(memory.checked(), 1);
         mbarrier_fence_init();
+        if (LAST_MERGES != 0) memory.cut(false) = memory.cut(true) = CutRequest{};
     }
     using Plan = Fp8SmallMPlan<Shape>;
     Plan::copy_lengths(memory, a);
@@ -103,9 +109,9 @@ void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clust
     }
 }
 
-/// Launch `a`, which is as DecodeCall makes it, and the merge where the batch is cut. Chunks of the line may grow by `slack` pages so
-/// that equal requests are not cut; `early` lets kernels start beside the end of the one before. Returns 0 or what the caller must
-/// return.
+/// Launch `a`, which is as DecodeCall makes it, and the merge where the batch is cut and its blocks do not merge. Chunks of the line may
+/// grow by `slack` pages so that equal requests are not cut; `early` lets kernels start beside the end of the one before. Returns 0 or
+/// what the caller must return.
 template <class Shape>
 int launch_fp8_wgmma(
     void (*kernel)(typename Shape::Arguments), typename Shape::Arguments a, int slack, bool early, void* workspace,
@@ -124,7 +130,7 @@ int launch_fp8_wgmma(
     a.schedule.slack = slack;
     a.schedule.share(a.max_blocks);
     a.cluster = 1;
-    a.throttle_set = -1;
+    a.throttle_set = a.count_set = -1;
     if constexpr (Shape::kRows == 16) {
         if (a.row_tiles == 1) {
             const auto most_clusters = [&](int blocks) {
@@ -134,7 +140,13 @@ int launch_fp8_wgmma(
         }
         // With few requests a block starts too late to work anything out before its wait ends.
         a.guess = a.schedule.groups / batch + 1 < kLongList;
-        if (THROTTLE != 0 && a.schedule.groups > 0) a.throttle_set = part_count_set(workspace);
+        if (a.schedule.groups > 0) {
+            const int set = part_count_set(workspace);
+            if (THROTTLE != 0) a.throttle_set = set;
+            // Many parts of a request are merged by many blocks.
+            const bool few = a.cluster > 1 || a.schedule.groups / batch + 1 < kLongList;
+            if (LAST_MERGES != 0 && few && a.schedule.groups * a.row_tiles <= kCountsOfSet) a.count_set = set;
+        }
     }
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {
@@ -144,7 +156,7 @@ int launch_fp8_wgmma(
     if (blocks > 0x7fffffffLL) return kUnsupportedShape;
     const int error = launch_cluster(
         kernel, static_cast<int>(blocks), Shape::kThreads, a.cluster, Shape::kSharedBytes, early, queue, a);
-    if (error != 0 || a.schedule.groups == 0) return error;
+    if (error != 0 || a.schedule.groups == 0 || a.count_set >= 0) return error;
     PageSchedule schedule{};  // the merge has time for divisions
     schedule.seqlens = a.schedule.seqlens;
     schedule.batch = batch;

@@ -8,6 +8,7 @@
 #include "fp8.h"
 #include "mla/call.h"
 #include "mla/fp8_producer.h"
+#include "mla/fp8_small_m_merge.h"
 #include "mla/fp8_small_m_products.h"
 #include "mla/fp8_small_m_shape.h"
 #include "online_softmax.h"
@@ -414,21 +415,29 @@ struct Fp8SmallMConsumer : Fp8SmallMProducts<Shape> {
     __device__ __forceinline__ void consume(Fp8SmallMPlan<Shape>& plan, QueryTerms& terms) const {
         uint32_t tile = 0;
         const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
-        const bool gathered = plan.alike() && plan.any;
+        const bool gathered = plan.alike() && plan.any, merging = LAST_MERGES != 0 && a.count_set >= 0 && !gathered;
         DecodePiece& next = plan.piece;
         while (plan.any) {
-            const int part = gathered ? kReducedPart : next.part(a.schedule, chunk);
+            int part = gathered ? kReducedPart : next.part(a.schedule, chunk);
+            if (merging) {
+                const CutRequest shared = plan.share();
+                part = part_of(a, shared, chunk - shared.first);
+                const bool cut = !next.whole() && next.steps.begin < next.steps.end;
+                if (cut && recomputed_thread() == 0) memory.cut(next.first) = shared;
+            }
             if (next.steps.begin >= next.steps.end && !next.whole() && !gathered) {
-                // The chunk's edge fell into the request's start: the merge must see that no token came.
+                // The chunk's edge fell into the request's start: a second kernel must see that no token came.
                 int at = row_tile * Shape::kRows + lane;
                 compute_now(at);
-                if (group == 0 && warp == 0 && lane < Shape::kRows) a.parts.lse[first_row_of(a, part) + at] = -INFINITY;
+                if (!merging && group == 0 && warp == 0 && lane < Shape::kRows)
+                    a.parts.lse[first_row_of(a, part) + at] = -INFINITY;
             } else {
                 piece(plan, terms, part, tile);
             }
             plan.next();
             if (plan.any) terms.load(queries(next));
         }
+        if (merging) merge_if_last(memory, a, row_tile, both_barrier);
         if (a.cluster > 1 && !gathered) cluster_barrier();
     }
 };

@@ -54,7 +54,8 @@ struct Fp8SmallMShape {
     static constexpr uint32_t kPageBarriers = 8, kEmpty = 8;  // kEmpty: the first one behind them
     static constexpr int kSame =
         kBarriers + (kPageBarriers + kSlots + 3) * 8;  // behind [page] full, [slot] empty, [group] read, checked
-    static constexpr int kPlans = (kSame + 8 + 15) / 16 * 16;  // [warp]: Fp8SmallMPlan::Kept
+    static constexpr int kCut = kSame + 8;             // [2]: CutRequest
+    static constexpr int kPlans = (kCut + 2 * 12 + 15) / 16 * 16;  // [warp]: Fp8SmallMPlan::Kept
     static constexpr int kPlanBytes = 48;
     static constexpr int kLengths = kPlans + kConsumers / 32 * kPlanBytes;
     static constexpr int kMostLengths = 1024;  // of so many requests
@@ -74,6 +75,11 @@ struct Fp8SmallMShape {
         "a barrier's pages are one group's, and one of them is under way");
     static_assert(kSlotBytes % 128 == 0 && kBarriers % 16 == 0, "bulk copies and barriers are aligned");
     static_assert(kSharedBytes <= 227 * 1024, "Hopper offers a block 227 KB");
+};
+
+/// A request that is cut: the chunks that have pages of it, the first one and how many.
+struct CutRequest {
+    int request, first, count;
 };
 
 template <class Shape>
@@ -114,6 +120,10 @@ struct Fp8SmallMMemory {
         return *reinterpret_cast<Plan*>(start + Shape::kPlans + warp * Shape::kPlanBytes);
     }
     __device__ __forceinline__ int* same() const { return reinterpret_cast<int*>(start + Shape::kSame); }
+    /// Of a block's cut requests, the one that it starts or the one that it does not; none where the count is 0.
+    __device__ __forceinline__ CutRequest& cut(bool starts) const {
+        return reinterpret_cast<CutRequest*>(start + Shape::kCut)[starts ? 1 : 0];
+    }
     __device__ __forceinline__ float* units() const { return reinterpret_cast<float*>(start + Shape::kUnits); }
 
     /// A page has landed, both halves of it. A barrier has pages of one group only. Slots, an odd number, have those of both in turns,
@@ -224,6 +234,24 @@ struct Fp8SmallMPlan {
     /// Whether requests are cut alike, one for each cluster.
     __device__ __forceinline__ bool alike() const { return a.cluster > 1 && scheduler.shares != 0; }
     __device__ __forceinline__ void next() { any = scheduler.next(schedule(), piece); }
+
+    /// Who shares the piece's request, where the last to be ready merges: only chunks with pages of it. A piece that is the only one of
+    /// them, or starts a request without tokens, becomes whole; one without pages then has nothing to do.
+    __device__ __forceinline__ CutRequest share() {
+        CutRequest shared = {piece.request, 0, 1};
+        // The compiler must see that warps stay whole.
+        const int ends = warp_uniform((piece.first ? 1 : 0) + (piece.last ? 2 : 0));
+        if (ends == 3) return shared;
+        const int steps = warp_uniform(schedule().steps(piece.request)), chunk = scheduler.end - scheduler.begin;
+        if (steps == 0) {
+            piece.last = piece.first;
+            return shared;
+        }
+        shared.first = (scheduler.start - steps) / chunk;
+        shared.count = (scheduler.start - 1) / chunk - shared.first + 1;
+        if (shared.count == 1 && piece.steps.begin < piece.steps.end) piece.first = piece.last = true;
+        return shared;
+    }
 
     /// Also waits for the kernel before. `ask` is called once that has ended and a piece is known; it asks for what the piece
     /// begins with, once more if it was the wrong one. One warp of the block `checks` the lengths for all.

@@ -6,13 +6,15 @@
 //!KERNEL tune EARLY_START=1,0
 //!KERNEL tune FETCH_AHEAD=1,0
 //!KERNEL tune THROTTLE=2,0,3,6
+//!KERNEL tune LAST_MERGES=1,0
 //!KERNEL define QUICK_CUT=0
 //!KERNEL define EXPECTED_CUT=0
 //!KERNEL define START_PAGES=2
 //
 //   producer loop  mla/fp8_producer.h (copy_all)
 //   main loop      mla/fp8_small_m_mainloop.h (piece), mla/fp8_wide_scores.h (work), mla/fp8_wide.h (work)
-//   epilogue       mla/fp8_small_m_mainloop.h (finish), mla/fp8_wide.h (store), mla/combine.h (merge_latent)
+//   epilogue       mla/fp8_small_m_mainloop.h (finish), mla/fp8_wide.h (store), mla/fp8_small_m_merge.h (merge_if_last), mla/combine.h
+//                  (merge_latent)
 //
 // Algorithm. The rows of a request are its heads times its queries. A token's latent columns are 512 e4m3 codes with a scale for
 // each group of 128, the rotary ones bf16. Scores are S^T = K Q^T, [64 tokens, rows], the output is O^T = V^T P^T, [512 columns,
@@ -42,9 +44,9 @@
 //
 // Balance (mla/schedule.h) in steps of pages: the batch is one line, cut into equal chunks; equal requests are cut between
 // them, or alike, where that costs little. Parts are merged in a fixed order: with 16 rows, where equal requests have two, three or four
-// chunks each, or eight and short ones, by the blocks of a cluster through their shared memory (mla/fp8_small_m_mainloop.h), else by a
-// second kernel (mla/combine.h). With 16 rows blocks keep in step (mla/throttle.h), since multiprocessors do not get equal shares
-// of memory.
+// chunks each, or eight and short ones, by the blocks of a cluster through their shared memory (mla/fp8_small_m_mainloop.h), or where
+// requests have few by the last block that has one (mla/fp8_small_m_merge.h), else by a second kernel (mla/combine.h). With 16 rows
+// blocks keep in step (mla/throttle.h), since multiprocessors do not get equal shares of memory.
 //
 // Kernels start beside the end of the one before. With 16 rows and 19 requests or more a block then works out its first piece from the
 // lengths as they are, and again if they are others when that kernel has ended (mla/fp8_small_m_shape.h). Where requests are as long as

@@ -51,16 +51,17 @@ def test_it_matches_the_reference(mla, size):
         mla.check(size, schedule=schedule)
 
 
-@pytest.mark.parametrize(("size", "processors", "together"), [
-    (case(4, 16, 700, "mixed"), 8, True),    # chunks cut requests, an empty one among them
-    (case(34, 16, 40, "mixed"), 4, True),    # chunks of many requests, more than a warp has lanes
-    (case(3, 64, 700, "ragged"), 5, False),
-    (case(2, 16, 570, "mixed"), 13, False),  # one request of more parts than its batch has on average
-    (case(4, 16, 1030, "mixed"), 27, False),  # in so many that all blocks of the merge share them
+@pytest.mark.parametrize(("size", "processors", "together", "parts"), [
+    (case(4, 16, 700, "mixed"), 8, True, True),    # chunks cut requests, an empty one among them
+    (case(34, 16, 40, "mixed"), 4, True, False),   # of many requests, more than a warp has lanes; cut in starts alone
+    (case(3, 64, 700, "ragged"), 5, False, True),
+    (case(2, 16, 570, "mixed"), 13, False, True),  # one request of more parts than its batch has on average
+    (case(4, 16, 1030, "mixed"), 27, False, True),
+    (case(2, 16, 1100, "mixed"), 17, False, True),  # in so many that blocks of a second kernel merge
 ], ids=name)
-def test_it_cuts_the_line_of_pages(mla, size, processors, together):
+def test_it_cuts_the_line_of_pages(mla, size, processors, together, parts):
     mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
-    assert mla.used_workspace
+    assert mla.used_workspace == parts
     if together:                             # blocks wait for each other's parts
         mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors), schedule="random:1")
 
@@ -83,13 +84,23 @@ def test_clusters_add_up_parts_of_equal_requests(mla, size, processors, parts):
 @pytest.mark.parametrize(("size", "processors", "blocks", "parts"), [
     (case(1, 16, 600), 11, 8, True), (case(2, 16, 500), 8, 2, True), (case(1, 16, 700), 9, 2, True),
 ], ids=name)
-def test_a_second_kernel_merges_where_clusters_have_no_room(tmp_path, size, processors, blocks, parts):
+def test_parts_are_merged_where_clusters_have_no_room(tmp_path, size, processors, blocks, parts):
     """On a GPU without clusters of so many blocks."""
     text = "    answer = (told ? count : 0) + 1;"
     root = copied(tmp_path, ("common/launch_cluster.h", text, f"    if (cluster >= {blocks}) count = 0;\n{text}"))
     mla = EmulatedKernel(KERNEL, root=root)
     mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
     assert mla.used_workspace == parts
+
+
+@pytest.mark.parametrize(("size", "processors"), [
+    (case(4, 16, 700, "mixed"), 8), (case(3, 16, 600, "ragged"), 5),
+    (case(1, 16, 500, "uniform", 3), 9),      # 48 rows: three blocks to a chunk
+    (case(4, 16, 1030, "mixed"), 27),         # more parts than are weighed at once
+], ids=name)
+def test_the_last_block_merges_whichever_it_is(mla, size, processors):
+    mla.same_in_every_schedule(size, multiprocessors=processors, workspace_bytes=space(size, processors))
+    mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors), schedule="random:2")
 
 
 @pytest.mark.parametrize(("size", "processors"), [
@@ -157,6 +168,9 @@ FAULTS = {
         "smaller = 0;"),
     "lengths are not read again": Fault(
         "mla/fp8_small_m_shape.h", "if (checks ? check(lane) : told()) return;", "return;"),
+    "the first part of a request is left out": Fault(
+        "mla/fp8_small_m_merge.h", "for (int s0 = 0; s0 < cut.count;", "for (int s0 = FAULT ? 1 : 0; s0 < cut.count;"),
+    "a number stays for the next launch": Fault("mla/fp8_small_m_merge.h", "*numbers[i] = 0;"),
     "a part of a cluster keeps its weight": Fault(
         "mla/fp8_small_m_mainloop.h", "weight[s] = Exp2()(lse[s] * kLog2E - shift);", "weight[s] = 1.0f;"),
 }
@@ -183,7 +197,7 @@ def planted(root):
                 kernel.check(case(1, heads, tokens))
         if fault not in WIDE_FAULTS:
             for size, processors in ((case(4, 16, 200, "mixed"), 5), (case(3, 16, 400), 6),
-                                     (case(4, 16, 300, "ragged"), 5)):
+                                     (case(4, 16, 300, "ragged"), 5), (case(4, 16, 700, "mixed"), 8)):
                 kernel.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
 
     return kernel, check
