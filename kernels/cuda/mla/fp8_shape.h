@@ -59,10 +59,10 @@ struct Fp8Arguments {
     int row_tiles;     // blocks of a group
     int cluster;       // blocks that add up their parts of a request in shared memory, where requests are cut alike
     int throttle_set;  // which of mla/throttle.h; -1: none
-    int count_set;     // which of part_counts blocks merge parts by (mla/fp8_small_m_merge.h); -1: a second kernel does
     bool guess;        // whether blocks work with the lengths as they are before the kernel before has ended
     bool causal;
-    float scale;  // softmax_scale * log2(e)
+    float scale;    // softmax_scale * log2(e)
+    int count_set;  // which of part_counts blocks merge parts by (mla/fp8_small_m_merge.h); -1: a second kernel does
 };
 
 /// 16 * kRowTiles query rows (seqlen_q x heads, flattened) by 32 tokens a step, on eight warps.

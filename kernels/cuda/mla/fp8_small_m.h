@@ -27,7 +27,7 @@
 
 #ifndef LAST_MERGES
 #error \
-    "LAST_MERGES is a tunable of the kernel file: 1 has the last block with a part of a request merge it where it has few"
+    "LAST_MERGES is a tunable of the kernel file: batches of up to so many requests need no second kernel where they have few parts"
 #endif
 
 namespace mla {
@@ -35,8 +35,9 @@ namespace mla {
 constexpr int kClusters[] = {8, 4, 3, 2};  // blocks that add up their parts in shared memory
 constexpr int kThrottledPages = 12;        // chunks of fewer pages are not kept in step
 
-/// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows.
-template <class Shape>
+/// One group of blocks for each chunk of the line of pages, a block of it for each Shape::kRows rows. With kLastMerges no second kernel
+/// follows: the last block with a part of a request merges it.
+template <class Shape, bool kLastMerges>
 __global__ void __launch_bounds__(Shape::kThreads, 1) fp8_small_m(const __grid_constant__ typename Shape::Arguments a) {
     uint8_t* const start = swizzled_shared();
     const Fp8SmallMMemory<Shape> memory = {start, shared_address(start)};
@@ -48,7 +49,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) fp8_small_m(const __grid_c
         for (int group = 0; group < 2; ++group) mbarrier_init(memory.read(group), 4);
         mbarrier_init(memory.checked(), 1);
         mbarrier_fence_init();
-        if (LAST_MERGES != 0) memory.cut(false) = memory.cut(true) = CutRequest{};
+        if constexpr (kLastMerges) memory.cut(false) = memory.cut(true) = CutRequest{};
     }
     using Plan = Fp8SmallMPlan<Shape>;
     Plan::copy_lengths(memory, a);
@@ -63,7 +64,7 @@ __global__ void __launch_bounds__(Shape::kThreads, 1) fp8_small_m(const __grid_c
         Plan plan(
             memory, a, chunk, lane, false, [&](const DecodePiece& piece) { terms.load(consumer.queries(piece)); });
         grid_dependency_release();
-        consumer.consume(plan, terms);
+        consumer.template consume<kLastMerges>(plan, terms);
     } else {
         give_registers<Shape::kProducerRegisters>();
         if (warp == kWarps) {
@@ -109,13 +110,14 @@ void choose_cluster(Schedule& schedule, int& cluster, int steps, Most most_clust
     }
 }
 
-/// Launch `a`, which is as DecodeCall makes it, and the merge where the batch is cut and its blocks do not merge. Chunks of the line may
-/// grow by `slack` pages so that equal requests are not cut; `early` lets kernels start beside the end of the one before. Returns 0 or
-/// what the caller must return.
+/// Launch `a`, which is as DecodeCall makes it, and the merge where the batch is cut. Chunks of the line may grow by `slack` pages so
+/// that equal requests are not cut; `early` lets kernels start beside the end of the one before. Where a batch of up to LAST_MERGES
+/// requests has few parts, `merging` runs alone, a kernel with the same needs whose blocks merge. Returns 0 or what the caller must
+/// return.
 template <class Shape>
 int launch_fp8_wgmma(
     void (*kernel)(typename Shape::Arguments), typename Shape::Arguments a, int slack, bool early, void* workspace,
-    size_t workspace_bytes, void* queue) {
+    size_t workspace_bytes, void* queue, void (*merging)(typename Shape::Arguments) = nullptr) {
     int device = 0, multiprocessors = 0;
     int status = static_cast<int>(cudaGetDevice(&device));
     if (status == 0) {
@@ -140,13 +142,12 @@ int launch_fp8_wgmma(
         }
         // With few requests a block starts too late to work anything out before its wait ends.
         a.guess = a.schedule.groups / batch + 1 < kLongList;
-        if (a.schedule.groups > 0) {
-            const int set = part_count_set(workspace);
-            if (THROTTLE != 0) a.throttle_set = set;
-            // Many parts of a request are merged by many blocks.
-            const bool few = a.cluster > 1 || a.schedule.groups / batch + 1 < kLongList;
-            if (LAST_MERGES != 0 && few && a.schedule.groups * a.row_tiles <= kCountsOfSet) a.count_set = set;
-        }
+        if (THROTTLE != 0 && a.schedule.groups > 0) a.throttle_set = part_count_set(workspace);
+        // Many parts of a request are merged by many blocks, and those of many requests by blocks that have no work before.
+        const bool few = batch <= LAST_MERGES && (a.cluster > 1 || a.schedule.groups / batch + 1 < kLongList);
+        if (few && a.schedule.groups > 0 && a.schedule.groups * a.row_tiles <= kCountsOfSet)
+            a.count_set = part_count_set(workspace);
+        if (a.count_set >= 0) kernel = merging;
     }
     const int groups = a.schedule.groups == 0 ? batch : a.schedule.groups;
     if (a.schedule.groups != 0) {

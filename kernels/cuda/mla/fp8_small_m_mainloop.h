@@ -411,11 +411,13 @@ struct Fp8SmallMConsumer : Fp8SmallMProducts<Shape> {
         }
     }
 
-    /// All pieces of this block; `terms` are asked for, of the first one. With a cluster its barrier is met once.
+    /// All pieces of this block; `terms` are asked for, of the first one. With a cluster its barrier is met once. With kLastMerges also
+    /// the merge of the requests of which no part is missing then.
+    template <bool kLastMerges>
     __device__ __forceinline__ void consume(Fp8SmallMPlan<Shape>& plan, QueryTerms& terms) const {
         uint32_t tile = 0;
         const int chunk = static_cast<int>(blockIdx.x) / a.row_tiles;
-        const bool gathered = plan.alike() && plan.any, merging = LAST_MERGES != 0 && a.count_set >= 0 && !gathered;
+        const bool gathered = plan.alike() && plan.any, merging = kLastMerges && !gathered;
         DecodePiece& next = plan.piece;
         while (plan.any) {
             int part = gathered ? kReducedPart : next.part(a.schedule, chunk);

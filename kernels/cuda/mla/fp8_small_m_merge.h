@@ -17,12 +17,12 @@
 
 namespace mla {
 
-// Where a request has few parts, no second kernel merges them. A block that has stored its parts counts each at its request's number;
-// the one that finds all others there adds them up. Nobody waits. Parts are added in their order whoever does it: results do not depend
-// on who is last.
+// In batches of up to LAST_MERGES requests of few parts no second kernel merges them. A block that has stored its parts counts each at
+// its request's number; the one that finds all others there adds them up. Nobody waits. Parts are added in their order whoever does it:
+// results do not depend on who is last.
 //
 // Only the first piece of a chunk may continue a request, and only the last one start a request that is cut: a block has at most two to
-// count, and does so behind all its pieces. It loses nothing: chunks are equally long, so other parts are not ready before. In the loop
+// count, and does so behind all its pieces. Chunks are equally long, so other parts are not ready before. In the loop
 // of pieces ptxas would work out the products' addresses thread by thread: 1317 to 1466 instructions a page instead of 1126.
 //
 // The number of the first chunk with pages of a request serves as the request's, since no other request that is cut starts there. Numbers

@@ -54,12 +54,12 @@ struct Fp8SmallMShape {
     static constexpr uint32_t kPageBarriers = 8, kEmpty = 8;  // kEmpty: the first one behind them
     static constexpr int kSame =
         kBarriers + (kPageBarriers + kSlots + 3) * 8;  // behind [page] full, [slot] empty, [group] read, checked
-    static constexpr int kCut = kSame + 8;             // [2]: CutRequest
-    static constexpr int kPlans = (kCut + 2 * 12 + 15) / 16 * 16;  // [warp]: Fp8SmallMPlan::Kept
+    static constexpr int kPlans = (kSame + 8 + 15) / 16 * 16;  // [warp]: Fp8SmallMPlan::Kept
     static constexpr int kPlanBytes = 48;
     static constexpr int kLengths = kPlans + kConsumers / 32 * kPlanBytes;
-    static constexpr int kMostLengths = 1024;  // of so many requests
-    static constexpr int kSharedBytes = kLengths + kMostLengths * 4;
+    static constexpr int kMostLengths = 1024;                 // of so many requests
+    static constexpr int kCut = kLengths + kMostLengths * 4;  // [2]: CutRequest
+    static constexpr int kSharedBytes = kCut + 2 * 12;
 
     /// At the end of a piece the warpgroups exchange halves of the output's columns, fp32, in place of queries and weights. The
     /// pitch spreads the accumulators of a warp over all banks.

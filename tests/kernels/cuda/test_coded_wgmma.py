@@ -53,7 +53,8 @@ def test_it_matches_the_reference(mla, size):
 
 @pytest.mark.parametrize(("size", "processors", "together", "parts"), [
     (case(4, 16, 700, "mixed"), 8, True, True),    # chunks cut requests, an empty one among them
-    (case(34, 16, 40, "mixed"), 4, True, False),   # of many requests, more than a warp has lanes; cut in starts alone
+    (case(34, 16, 40, "mixed"), 4, True, True),    # chunks of many requests, more than a warp has lanes
+    (case(7, 16, 40, "mixed"), 4, True, False),    # cut in starts alone
     (case(3, 64, 700, "ragged"), 5, False, True),
     (case(2, 16, 570, "mixed"), 13, False, True),  # one request of more parts than its batch has on average
     (case(4, 16, 1030, "mixed"), 27, False, True),
@@ -91,6 +92,25 @@ def test_parts_are_merged_where_clusters_have_no_room(tmp_path, size, processors
     mla = EmulatedKernel(KERNEL, root=root)
     mla.check(size, multiprocessors=processors, workspace_bytes=space(size, processors))
     assert mla.used_workspace == parts
+
+
+@pytest.fixture(scope="module")
+def twice():
+    """It merges in a second kernel, always."""
+    return EmulatedKernel(KERNEL, {"LAST_MERGES": 0})
+
+
+@pytest.mark.parametrize(("kernel", "size", "processors", "launches"), [
+    ("mla", case(8, 16, 200, "mixed"), 5, 1),
+    ("mla", case(9, 16, 200, "mixed"), 5, 2),     # more requests
+    ("mla", case(2, 16, 1100), 17, 2),            # more parts
+    ("mla", case(2, 16, 600), 7, 1),              # clusters add up: nothing is left to do
+    pytest.param("twice", case(8, 16, 200, "mixed"), 5, 2, marks=pytest.mark.slow),
+    pytest.param("twice", case(2, 16, 600), 7, 2, marks=pytest.mark.slow),
+], ids=name)
+def test_a_second_kernel_runs_where_requests_or_parts_are_many(request, kernel, size, processors, launches):
+    kernel = request.getfixturevalue(kernel)
+    assert len(kernel.counted(size, multiprocessors=processors, workspace_bytes=space(size, processors))) == launches
 
 
 @pytest.mark.parametrize(("size", "processors"), [
