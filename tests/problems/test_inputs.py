@@ -3,6 +3,9 @@
 
 from __future__ import annotations
 
+import runpy
+import sys
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -10,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.problems.folders import GEMMS, NAMES, case_id, generate, problem, same, signature, small_parameters
+from tests.problems.folders import GEMMS, NAMES, ROOT, case_id, generate, problem, same, signature, small_parameters
 
 FEW = settings(max_examples=25, deadline=None)
 
@@ -208,6 +211,25 @@ def test_packed_sequences_lie_one_behind_the_other_and_unseen_keys_hold_nan() ->
     for tensor in (k, v):
         assert torch.equal(~tensor.isnan().any(-1).any(-1), torch.cat([seen, behind]))
     assert not bool(q.isnan().any())
+
+
+@pytest.mark.parametrize(("peer", "library"), [("fa3", "flash_attn_interface"), ("fa4", "flash_attn.cute")])
+def test_libraries_for_packed_sequences_get_no_rows_behind_the_last_one(
+        peer: str, library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+
+    def attention(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+        rows.extend((len(k), len(v)))
+        return q
+
+    for name in ("flash_attn", library):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setattr(sys.modules[library], "flash_attn_varlen_func", attention, raising=False)
+    case = {"batch": 3, "tq": 60, "tk": 250, "lens": "tail", "hq": 2, "hk": 1, "dim": 64, "causal": 0, "half": 0}
+    data = generate("flash_attention_varlen", case)
+    runpy.run_path(str(ROOT / "benchmarks" / "peers" / "flash_attention_varlen" / f"{peer}.py"))["custom_kernel"](data)
+    assert rows == [int(data[4][-1])] * 2
+    assert len(data[1]) > rows[0]
 
 
 def test_the_backward_pass_gets_what_the_forward_pass_returns() -> None:

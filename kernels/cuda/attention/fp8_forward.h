@@ -114,28 +114,23 @@ __device__ __forceinline__ void produce_fp8_flash(
             // As late as the answer allows: who has a long tile shall not take another long one meanwhile.
             if (step == 0) scheduler.fetch(p);
             if (step > 0) load_keys(step - 1);
+            if constexpr (Shape::kShared) wait_for_turned(tile.batch * p.key_heads + key_head, step);
+            const uint32_t come =
+                Shape::kShared ? memory.values_full(values_at.stage) : memory.raw_full(values_at.stage);
+            mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
+            mbarrier_arrive_expect(come, Shape::kValueBytes);
+#pragma unroll
+            for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
+                const uint32_t to = memory.values(values_at.stage) + piece * Shape::kValuePitch;
+                const int key = step * Shape::kKeys + piece * Shape::kValueRow;
+                if constexpr (Shape::kShared) {
+                    tma_load(to, values, come, key, (tile.batch * p.key_heads + key_head) * Shape::kHeadDim);
+                } else {
+                    tma_load_5d(to, values, come, 0, key, 0, key_head, tile.batch);
+                }
+            }
             if constexpr (Shape::kShared) {
-                wait_for_turned(tile.batch * p.key_heads + key_head, step);
-                mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
-                mbarrier_arrive_expect(memory.values_full(values_at.stage), Shape::kValueBytes);
-#pragma unroll
-                for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
-                    tma_load(
-                        memory.values(values_at.stage) + piece * Shape::kValuePitch, values,
-                        memory.values_full(values_at.stage), step * Shape::kKeys + piece * Shape::kValueRow,
-                        (tile.batch * p.key_heads + key_head) * Shape::kHeadDim);
-                }
                 if (step > 0) ask_for_turned(tile.batch * p.key_heads + key_head, step - 1);
-            } else {
-                mbarrier_wait(memory.values_empty(values_at.stage), values_at.parity ^ 1);
-                mbarrier_arrive_expect(memory.raw_full(values_at.stage), Shape::kValueBytes);
-#pragma unroll
-                for (int piece = 0; piece < Shape::kKeys / Shape::kValueRow; ++piece) {
-                    tma_load_5d(
-                        memory.values(values_at.stage) + piece * Shape::kValuePitch, values,
-                        memory.raw_full(values_at.stage), 0, step * Shape::kKeys + piece * Shape::kValueRow, 0,
-                        key_head, tile.batch);
-                }
             }
             values_at.advance();
         }
