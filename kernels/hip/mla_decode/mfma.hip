@@ -32,8 +32,8 @@
 // Shapes. heads_q a multiple of 16, any seqlen_q, any lengths from 0 on. softmax_scale must be positive.
 //
 // Limits. LDS holds one workgroup per compute unit. With 64 rows LDS is busy, as modelled, for 89 % of the products' time,
-// most of it for keys, which each scoring wave reads. Clang 20 and older split the vector registers into two fixed halves and spill with
-// more than 16 rows: use MAX_ROW_TILES=1 there.
+// most of it for keys, which each scoring wave reads. Clang 20 and older split the vector registers into two fixed halves
+// and spill with more than 16 rows: use MAX_ROW_TILES=1 there.
 
 #include "kernel.h"
 
